@@ -1,12 +1,11 @@
 //! `minion_pub` and `minion_publish`: a minion has the master start a job on other minions, as far
-//! as the option `peer` lets it (`AESFuncs` in `salt/master.py`, `RemoteFuncs` in
+//! as the option `peer` allows (`AESFuncs` in `salt/master.py`, `RemoteFuncs` in
 //! `salt/daemons/masterapi.py`).
 //!
 //! The first answers with the job's id, and the minion then asks for the returns (`pub_ret`); the
-//! second answers with the returns. Who publishes is the minion of the channel, whatever the load
-//! says. What is held against the rules is what the minions are going to get: functions one by one,
-//! arguments as they are read, the target as it is resolved. A job that publishes in its turn is
-//! refused.
+//! second answers with the returns. The publisher is the minion of the channel, whatever the load
+//! claims. The rules are applied to what the minions will receive: functions one by one, arguments
+//! as they are parsed, the target as it is resolved. A job that publishes in its turn is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,8 +26,8 @@ use crate::{
     Effect, Finished, Later, Outcome, Services, pub_ret, publish_load, targets, typed_arguments,
 };
 
-/// The longest that a minion is kept waiting. Stock's asks once more after a minute
-/// (`salt/channel/client.py`), and would start the job, or run the function, a second time.
+/// The longest wait of a minion. Stock's minion repeats the request after a minute
+/// (`salt/channel/client.py`), which would start the job, or run the function, a second time.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(55);
 
 /// The commands, named as on the wire.
@@ -45,7 +44,7 @@ impl WireNames for PeerPublish {
         &[("minion_pub", Self::Begin), ("minion_publish", Self::Wait)];
 }
 
-/// Why no job is started.
+/// Error of a job that is not started.
 enum Refused {
     /// The rules do not allow it, or something is missing: stock answers with an empty map.
     NotAllowed(&'static str),
@@ -53,7 +52,7 @@ enum Refused {
     Failed(&'static str),
 }
 
-/// Starts the job, or says why not.
+/// Starts the job, or answers with a refusal.
 pub(crate) fn handle(command: PeerPublish, sealed: Sealed, services: &Arc<Services>) -> Outcome {
     let wish = decode_wire(&sealed.load.pack(), &LOAD_LIMITS)
         .map_err(|_| Refused::Failed("the load cannot be decoded"))
@@ -83,16 +82,16 @@ fn seal(answer: &ReplyEncryption, value: &Value) -> Bytes {
     answer.seal(&encode(value, Dialect::Raw))
 }
 
-/// Whom a job is for.
+/// Target of a peer's job.
 struct PeerTarget {
-    /// As it is resolved here.
+    /// The target as it is resolved here.
     target: Target,
-    /// As minions are told.
+    /// The target as it is sent to the minions.
     tgt: Value,
     kind: TargetType,
 }
 
-/// The job that a minion wants.
+/// Job that a minion asks for.
 struct PeerJob {
     functions: Vec<String>,
     /// The arguments as minions get them: of several functions, a list for each.
@@ -149,7 +148,7 @@ impl PeerJob {
         })
     }
 
-    /// Whether this minion may have it, and how it goes out then.
+    /// Whether this minion may have it, and how it is then sent.
     fn check(&self, minion: &MinionId, services: &Services) -> Result<SentAs, Refused> {
         let publishes = |function: &String| function.trim().starts_with("publish");
         if self.functions.iter().any(publishes) {
@@ -175,7 +174,7 @@ impl PeerJob {
         if !allows(Whom::These(&self.resolved.minions)) {
             return Err(Refused::NotAllowed("the option \"peer\" does not allow it"));
         }
-        // A range is written out, so it is sent as ids anyhow.
+        // A range is expanded, so it is sent as ids in any case.
         if allows(Whom::Anybody) || self.aim.kind == TargetType::Range {
             return Ok(SentAs::Target);
         }
@@ -185,7 +184,7 @@ impl PeerJob {
         ))
     }
 
-    /// What is published once it is allowed.
+    /// The job to publish once it is allowed.
     fn without_syndics(mut self, sent_as: SentAs, services: &Services) -> Self {
         self.sent_as = sent_as;
         self.resolved = publish::without_syndics(self.resolved, services);
@@ -193,7 +192,7 @@ impl PeerJob {
         self
     }
 
-    /// Whether the target means nobody more than it would if pillars were compared exactly.
+    /// Whether the target matches no more minions than it would if pillars were compared exactly.
     fn is_exact(&self, services: &Services) -> bool {
         let options = MatchOptions {
             exact_pillar: true,
@@ -206,15 +205,15 @@ impl PeerJob {
         })
     }
 
-    /// Whether the job has nobody to go to. Of minions below syndics nothing is known here.
+    /// Whether the job has no recipient. Minions below syndics are not known here.
     fn means_nobody(&self, services: &Services) -> bool {
         self.resolved.minions.is_empty() && !services.site.order_masters
     }
 
     fn begin(self, sealed: &Sealed, services: &Services) -> Result<Outcome, Refused> {
         if self.means_nobody(services) {
-            let nobody = Value::map([("jid", Value::from(0)), ("minions", Value::Array(vec![]))]);
-            return Ok(Outcome::reply(seal(&sealed.answer, &nobody)));
+            let no_job = Value::map([("jid", Value::from(0)), ("minions", Value::Array(vec![]))]);
+            return Ok(Outcome::reply(seal(&sealed.answer, &no_job)));
         }
         let jid = services.minter.mint();
         let answer = Value::map([
@@ -300,7 +299,7 @@ impl PeerJob {
         let (target, resolved) = (&self.aim.target, (self.resolved, self.sent_as));
         let mut start = publish::job(load, &request, target, jid, resolved, services);
         start.publisher = Some(minion.clone());
-        // Questions of waiting clients are answered to them alone; this one's returns are kept.
+        // Answers to waiting clients' probes go to them alone; this one's returns are kept.
         start.about = start
             .about
             .filter(|about| !matches!(about, JobRelation::Running(_)));
@@ -315,7 +314,7 @@ impl PeerTarget {
         matches!(kind, Pillar | PillarPcre | PillarExact | Compound)
     }
 
-    /// Minions as a rule have nobody to ask what a range is: they are told its names.
+    /// Minions usually cannot resolve ranges: they get the names.
     fn write_out_range(&mut self, resolved: &Resolved) {
         if self.kind == TargetType::Range {
             self.kind = TargetType::List;
@@ -382,7 +381,7 @@ fn words(text: &Value) -> Option<Value> {
     Some(Value::Array(words.collect()))
 }
 
-/// The returners of the job: the site's job cache comes on top (`ext_job_cache`).
+/// The returners of the job, with the site's job cache (`ext_job_cache`) added.
 pub(crate) fn with_job_cache(ret: &str, services: &Services) -> String {
     let cache = services.config.raw("ext_job_cache");
     let names = [
@@ -393,7 +392,7 @@ pub(crate) fn with_job_cache(ret: &str, services: &Services) -> String {
     names.join(",")
 }
 
-/// How long the minion wants to wait: `timeout`, else `tmo`, else what clients of this site do.
+/// How long the minion wants to wait: `timeout`, else `tmo`, else the site's default for clients.
 fn patience(load: &Value, services: &Services) -> Result<Duration, Refused> {
     const NO_NUMBER: &str = "the timeout is no number";
     let given = load.get("timeout").or_else(|| load.get("tmo"));

@@ -1,8 +1,8 @@
 //! `_pillar`: the pillar of a minion, in a reply that only this minion can read and that is bound
 //! to its request.
 //!
-//! What is in it is `content`'s business. Compiling may take long, so it is done beside the
-//! workers; the checks that need no pillar come before.
+//! `content` compiles it. That may take long, so it is done beside the workers; the checks that
+//! need no pillar come before.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         let request = request_of(&sealed);
         let pillar = match &request {
             Some(request) => services.pillars.compile(request),
-            // Nobody gets a pillar without showing grains; stock's private answer says so with an
-            // empty one (`_encrypt_private` in `salt/channel/server.py`).
+            // No pillar without grains; stock's private answer is then an empty pillar
+            // (`_encrypt_private` in `salt/channel/server.py`).
             None if private => Value::Map(Vec::new()),
             None => Value::Bool(false),
         };
@@ -44,7 +44,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         let event = request.filter(|_| is_kept).and_then(|request| {
             let (minion, grains) = (&sealed.minion, &request.grains);
             let kept = match &request.pillarenv {
-                // What a minion chooses itself makes no pillar that targets may look at.
+                // A pillar with data of the minion's choice is not cached for targets.
                 _ if request.is_particular() => Kept::Grains,
                 Some(environment) => Kept::PillarOf(environment, &pillar),
                 None => Kept::Pillar(&pillar),
@@ -65,12 +65,12 @@ fn refused(refusal: Refusal, services: &Services) -> Finished {
     }
 }
 
-/// What is asked for; nothing for a load without grains.
+/// The pillar to compile; `None` for a load without grains.
 fn request_of(sealed: &Sealed) -> Option<PillarRequest> {
     let Value::Map(mut grains) = value_of(&sealed.load, "grains") else {
         return None;
     };
-    // The id is the channel's, whatever and however often the grains say it.
+    // The id is the channel's; ids in the grains do not count, however often they occur.
     let is_id = |(name, _): &(Value, Value)| name.as_bytes() == Some(b"id");
     let place = grains.iter().position(is_id).unwrap_or(grains.len());
     grains.retain(|entry| !is_id(entry));

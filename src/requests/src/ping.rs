@@ -4,7 +4,7 @@ use saltern_wire::msgpack::MapView;
 
 use crate::{Outcome, reply};
 
-/// Largest load that is given back, in bytes. Anybody may send one, and stock's have one entry.
+/// Largest load that is given back, in bytes. Any peer may send one, and stock's have one entry.
 const MAX_LOAD_BYTES: usize = 1 << 10;
 
 /// Answers with the load as it came (`ClearFuncs.ping` in `salt/master.py`).

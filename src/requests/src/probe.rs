@@ -1,10 +1,10 @@
-//! The master's own question to minions: what do you run?
+//! Probes: the master asks minions which jobs they run.
 //!
-//! `saltutil.running` and not `saltutil.find_job`, because its answer tells of all jobs at once;
-//! minions of all lines have it, and list exactly what `find_job` would find
-//! (`salt/utils/minion.py`). The question is told from a user's by its metadata, which minions send
-//! back as they came (`salt/minion.py`), so that an answer is known for what it is however late it
-//! comes. Answers are never stored nor fired.
+//! `saltutil.running` and not `saltutil.find_job`, because its answer covers all jobs at once;
+//! minions of all lines have it, and list exactly the jobs that `find_job` would find
+//! (`salt/utils/minion.py`). Metadata distinguishes a probe from a user's job: minions send it back
+//! as it came (`salt/minion.py`), so a late answer is recognised too. Answers are never stored nor
+//! fired.
 
 use saltern_model::{Jid, MinionId, Packed};
 use saltern_wire::msgpack::{Dialect, Encoder, MapView, RawValue, Value, encode};
@@ -13,18 +13,18 @@ use crate::outcome::{ProbeAnswer, Publication, Topics};
 
 const FUN: &str = "saltutil.running";
 
-/// The entry of the metadata.
+/// The entry of the metadata that marks a probe.
 const MARK: &str = "saltern_probe";
 
 /// Jobs that one answer may name; stock minions run a hundred at a time by default.
 const MOST_JOBS: usize = 10_000;
 
-/// A longer description of a running job, in bytes, is cut down to what tells the job: it bears the
-/// whole load, with a list target of all minions and whatever arguments there are, and is kept for
-/// each of the minions while they run it.
+/// Longer descriptions of a running job, in bytes, are cut down to the entries that identify it: a
+/// description bears the whole load, with a list target of all minions and all arguments, and is
+/// kept for each of the minions while they run it.
 const MOST_DESCRIBED: usize = 512;
 
-/// The question, for these minions only.
+/// The probe, for these minions only.
 pub fn publication(probe: &Jid, minions: Vec<MinionId>, user: &str) -> Publication {
     let names = minions.iter().map(|minion| minion.as_str().into());
     let entries = [
@@ -50,13 +50,13 @@ pub fn publication(probe: &Jid, minions: Vec<MinionId>, user: &str) -> Publicati
     }
 }
 
-/// Whether a return of this function may answer such a question: on its way through a syndic the
-/// question loses its mark (`syndic_cmd` in `salt/minion.py`).
+/// Whether a return of this function may answer a probe: on its way through a syndic the probe
+/// loses its mark (`syndic_cmd` in `salt/minion.py`).
 pub fn may_answer(fun: &str) -> bool {
     fun == FUN
 }
 
-/// Whether a return answers such a question.
+/// Whether a return answers a probe.
 pub(crate) fn is_answer(load: &MapView) -> bool {
     load.str("fun") == Some(FUN)
         && load
@@ -65,10 +65,10 @@ pub(crate) fn is_answer(load: &MapView) -> bool {
             .is_some_and(|metadata| metadata.contains(MARK))
 }
 
-/// What the answer says; `None` when it bears no jid.
+/// Parses the answer; `None` when it bears no jid.
 pub fn answer(load: &MapView, minion: MinionId) -> Option<ProbeAnswer> {
     let probe = Jid::parse(load.str("jid")?).ok()?;
-    // A text says that the function is not there, or what went wrong in it.
+    // A text is an error: the function does not exist, or failed.
     let jobs = load.get("return").and_then(RawValue::as_array);
     let running = jobs.map(|jobs| {
         let jobs = jobs.iter().take(MOST_JOBS);
@@ -93,7 +93,7 @@ fn running_job(job: &RawValue) -> Option<(Jid, Packed)> {
     Some((jid, Packed::new(described)))
 }
 
-/// What is left of a long description. Stock's client only looks whether there is any
+/// The identifying entries of a long description. Stock's client only checks whether there are any
 /// (`get_cli_event_returns` and `gather_job_info` in `salt/client/__init__.py`).
 fn essence(fields: &MapView, jid: &Jid) -> Vec<u8> {
     let mut entries = vec![("jid", Value::from(jid.as_str()))];
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_description_what_tells_the_job_is_kept() {
+    fn long_job_description_is_cut_to_identifying_entries() {
         let described = |arg: &str| {
             let job = Value::map([
                 ("jid", Value::from("20260102030405000001")),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_known_by_their_mark_and_read() {
+    fn probe_answer_is_recognised_by_mark_and_parsed() {
         let jobs = Value::Array(vec![
             Value::map([("jid", "20260102030405000001"), ("fun", "cmd.run")]),
             Value::map([("jid", "none")]),
@@ -160,7 +160,7 @@ mod tests {
         let running = read.running.unwrap();
         let jids: Vec<&str> = running.iter().map(|(jid, _)| jid.as_str()).collect();
         assert_eq!(jids, ["20260102030405000001"]);
-        // A user's own question is a job like any other.
+        // A user's own call is a job like any other.
         assert!(!is_answer(&load(FUN, Value::Nil, jobs.clone())));
         assert!(!is_answer(&load("test.ping", mark(), jobs)));
         let cannot = load(

@@ -1,5 +1,5 @@
 //! `pub_ret`: a minion asks for the returns of a job that it had the master publish
-//! (`AESFuncs.pub_ret` in `salt/master.py`). Nobody else is told of them.
+//! (`AESFuncs.pub_ret` in `salt/master.py`). No other minion gets them.
 
 use std::sync::Arc;
 
@@ -10,14 +10,13 @@ use crate::envelope::{LOAD_LIMITS, Sealed};
 use crate::handle::value_of;
 use crate::{Finished, Outcome, Services, python_text};
 
-/// Returns of one answer, in bytes; a minion whose job has more learns nothing, and the log says
-/// why.
+/// The most bytes of returns in one answer; larger ones are refused and logged.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What is told of each return.
+/// Form of each return in an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// What `pub_ret` tells: the value as `ret`, and the outputter.
+    /// The form of `pub_ret`: the value as `ret`, and the outputter.
     Kept,
     /// The value alone.
     Clean,
@@ -45,7 +44,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     })
 }
 
-/// Why nothing is told, and what is answered.
+/// Refusal: the reason for the log, and the answer.
 struct Refused {
     reason: &'static str,
     answer: Value,
@@ -80,7 +79,9 @@ fn answer(sealed: &Sealed, services: &Services) -> Result<Value, Refused> {
     if publisher != sealed.minion {
         return Err(Refused::nothing("another minion published the job"));
     }
-    returned(&jid, Form::Kept, services).ok_or(Refused::failed("the returns cannot be told"))
+    returned(&jid, Form::Kept, services).ok_or(Refused::failed(
+        "the returns cannot be read or are too large",
+    ))
 }
 
 /// The returns of a job, by minion; nothing when they cannot be read or are too large.
@@ -92,20 +93,20 @@ pub(crate) fn returned(jid: &Jid, form: Form, services: &Services) -> Option<Val
         .inspect_err(|error| tracing::error!(%error, %jid, "returns cannot be read"))
         .ok()?;
     if page.is_cut {
-        complain!(services, %jid, "the returns of a minion's job are too large to be told");
+        complain!(services, %jid, "the returns of a minion's job are too large for one answer");
         return None;
     }
-    let mut told = Vec::with_capacity(page.returns.len());
+    let mut returns = Vec::with_capacity(page.returns.len());
     for record in page.returns {
         let Ok(load) = MapView::parse(record.load.bytes().clone(), &LOAD_LIMITS) else {
             continue;
         };
-        told.push((Value::from(record.minion.as_str()), entry(&load, form)));
+        returns.push((Value::from(record.minion.as_str()), entry(&load, form)));
     }
     if form == Form::Full {
-        told.push(("__jid__".into(), jid.as_str().into()));
+        returns.push(("__jid__".into(), jid.as_str().into()));
     }
-    Some(Value::Map(told))
+    Some(Value::Map(returns))
 }
 
 fn entry(load: &MapView, form: Form) -> Value {

@@ -1,5 +1,5 @@
-//! What goes out to the minions for a job: its load with the target as it was asked for, or with the
-//! ids that this master found.
+//! Publication of a job to the minions: its load with the target as the user gave it, or with the
+//! ids that this master resolved.
 
 use saltern_base::trace;
 use saltern_model::{MinionId, Target, TargetType};
@@ -13,28 +13,28 @@ use crate::outcome::{Publication, Topics};
 /// How the target of a job goes out to the minions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SentAs {
-    /// As it was asked for: each minion reads it once more and decides for itself.
+    /// The target as given: each minion evaluates it again and decides for itself.
     Target,
-    /// As the list of the minions that this master found: what it has decided is carried out,
-    /// whatever a minion would make of the target.
+    /// The list of the minions that this master resolved: its decision holds, however a minion
+    /// would evaluate the target.
     Ids,
-    /// As it was asked for, by name alone: a wildcard that every minion reads as this master does, and
-    /// whose every match, of now and later, the sender may have run it. In place of a long list.
+    /// The target as given, by name alone: a wildcard that every minion reads as this master does,
+    /// all of whose present and future matches the sender may target. Sent in place of a long list.
     Wildcard,
 }
 
-/// The longest list of ids, in bytes, that goes out where a wildcard would say the same. Every
-/// subscriber gets every publication, so its size counts as often as there are minions.
+/// The longest list of ids, in bytes, that is sent where a wildcard would be equivalent. Every
+/// subscriber gets every publication, so its size is multiplied by the number of minions.
 const MAX_LIST: usize = 4_096;
 
-/// The entry of a stored load that says so of the job.
+/// The entry of a stored load that records how the job was sent.
 pub(crate) const SENT_AS: &str = "saltern_sent_as";
 
 impl SentAs {
-    /// For a sender whose rules name minions: the list. Minions below syndics are not known here, so
-    /// above syndics the target itself has to go out, and only one by ids may, which every minion
-    /// here reads as this master does; those below hold the rules against it once more. `None` where
-    /// neither is certain.
+    /// For a sender whose rules name minions: the list. Minions below syndics are not known here,
+    /// so above syndics the target itself must be sent. Only a target by ids may be, which every
+    /// minion here reads as this master does; masters below apply the rules to it once more. `None`
+    /// where neither is certain.
     pub(crate) fn of_limited(
         target: &Target,
         resolved: &Resolved,
@@ -50,8 +50,8 @@ impl SentAs {
         }
     }
 
-    /// The wildcard of a target, when it may go out in the place of these minions to whoever may have
-    /// every match of it: the list is long, and each accepted minion reads it as it was read here.
+    /// The wildcard of a target, when it may be sent in place of these minions to a sender allowed
+    /// every match of it: the list is long, and each accepted minion reads it as this master did.
     pub(crate) fn wildcard(
         target: &Target,
         resolved: &Resolved,
@@ -67,13 +67,14 @@ impl SentAs {
         let pattern = PlainWildcard::parse(text)?;
         let accepted = services.pki.accepted().ok()?;
         let mut ids = accepted.sorted().iter();
-        // 3008's minions match no resource by such a word, so one that is meant needs the list.
+        // 3008's minions match no resource by such a word, so a resource that is meant needs the
+        // list.
         let has_resources = has_resources(&resolved.minions, services);
         let is_alike = !has_resources && ids.all(|id| pattern.is_read_alike_by(id.as_str()));
         is_alike.then_some(pattern)
     }
 
-    /// What a stored load says of it, if anything.
+    /// Its mark in a stored load, if it has one.
     pub(crate) fn mark(self) -> Option<&'static str> {
         match self {
             Self::Target => None,
@@ -92,8 +93,8 @@ impl SentAs {
     }
 }
 
-/// What goes out to these minions: the entries, with the minions themselves in the place of the
-/// target where the job is sent as their ids.
+/// Builds the publication for these minions: the entries, with the ids in place of the target where
+/// the job is sent as ids.
 pub(crate) fn publication(
     mut entries: Vec<(Value, Value)>,
     target: &Target,
@@ -128,9 +129,9 @@ pub(crate) fn publication(
     }
 }
 
-/// The target as minions get it, where that is not the one that was asked for. A wildcard is a
-/// compound target of one word: by a wildcard proper 3008's minions mean all their resources, too,
-/// whatever those are called (`_resolve_resource_targets` in `salt/minion.py`).
+/// The target as minions get it, where it differs from the one given. A wildcard becomes a compound
+/// target of one word: 3008's minions also match all their resources, whatever their names, by a
+/// plain wildcard (`_resolve_resource_targets` in `salt/minion.py`).
 fn in_place_of_target(
     target: &Target,
     minions: &[MinionId],
@@ -148,7 +149,7 @@ fn in_place_of_target(
     }
 }
 
-/// Whether some of these are no minions, or not certainly.
+/// Whether some of these are resources, or not certainly minions.
 fn has_resources(minions: &[MinionId], services: &Services) -> bool {
     services.pki.accepted().is_ok_and(|accepted| {
         let mut minions = minions.iter();

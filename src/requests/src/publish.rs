@@ -20,7 +20,7 @@ use crate::{
     targets,
 };
 
-/// Starts the job, or says why not.
+/// Starts the job, or answers with a refusal.
 pub(crate) fn handle(
     load: &Value,
     proof: Result<Sender, NotProved>,
@@ -44,7 +44,7 @@ pub(crate) fn without_secrets(load: &Value) -> Vec<(Value, Value)> {
         .collect()
 }
 
-/// The sender of a request, in stock's order: what is barred is barred for everybody.
+/// The sender of a request, in stock's order: the blacklist applies to every user.
 pub(crate) fn admit(
     load: &Value,
     proof: Result<Sender, NotProved>,
@@ -56,8 +56,8 @@ pub(crate) fn admit(
     proof.map_err(Refused::NotProved)
 }
 
-/// Whom the target of a request means, when its sender may have the functions run on them. A
-/// target that cannot be used means nobody.
+/// The minions that the target of a request matches, when its sender may run the functions on them.
+/// An unusable target matches none.
 pub(crate) fn resolve_allowed(
     load: &Value,
     request: &Request<'_>,
@@ -68,7 +68,7 @@ pub(crate) fn resolve_allowed(
         Some(target) => resolve(load, &request.functions, target, services)?,
         None => Resolved::default(),
     };
-    // Machines with a syndic may have a minion of the same name, so syndics count here.
+    // Syndics count here: their machines may have a minion of the same name.
     let whom = Whom::These(&resolved.minions);
     match sender.may_publish(load, &request.functions, whom, services) {
         true => Ok(without_syndics(resolved, services)),
@@ -78,7 +78,7 @@ pub(crate) fn resolve_allowed(
     }
 }
 
-/// How the target goes out for this sender; `None` where it is not certain whom it means.
+/// How the target is sent for this sender; `None` where it is not certain which minions match it.
 fn how_sent(
     load: &Value,
     request: &Request<'_>,
@@ -97,7 +97,7 @@ fn how_sent(
     }
 }
 
-/// What a request begins.
+/// The job that a request starts.
 pub(crate) fn start(
     load: &Value,
     proof: Result<Sender, NotProved>,
@@ -111,7 +111,7 @@ pub(crate) fn start(
     let Some(target) = &request.target else {
         return Ok(Outcome::reply(no_match(load)));
     };
-    // Of minions below syndics nothing is known here.
+    // Minions below syndics are not known here.
     if resolved.minions.is_empty() && !services.site.order_masters {
         return Ok(Outcome::reply(no_match(load)));
     }
@@ -132,7 +132,7 @@ pub(crate) fn start(
     Ok(begin(load, &request, target, jid, resolved, services))
 }
 
-/// The jid of a load; nothing where the client leaves it to the master.
+/// The jid of a load; `None` where the client leaves it to the master.
 pub(crate) fn given_jid(load: &Value) -> Result<Option<Jid>, Refused> {
     let given = match load.get("jid") {
         None | Some(Value::Nil) => return Ok(None),
@@ -145,9 +145,9 @@ pub(crate) fn given_jid(load: &Value) -> Result<Option<Jid>, Refused> {
     Ok(Some(jid))
 }
 
-/// The jid that the client chose, or a new one when it left that to the master. One that exists
-/// belongs to its user, who may go on under it: so 3008's command line sends the parts of a batch,
-/// and a syndic what comes twice from above.
+/// The jid that the client chose, or a new one when it chose none. An existing jid belongs to its
+/// user, who may go on under it: 3008's command line sends the parts of a batch so, and a syndic
+/// publications that arrive twice from above.
 fn jid(load: &Value, sender: &Sender, services: &Services) -> Result<Jid, Refused> {
     let Some(jid) = given_jid(load)? else {
         return Ok(services.minter.mint());
@@ -163,11 +163,11 @@ fn jid(load: &Value, sender: &Sender, services: &Services) -> Result<Jid, Refuse
     }
 }
 
-/// The parts of the load that the master itself looks at.
+/// The entries of the load that the master itself reads.
 pub(crate) struct Request<'a> {
     pub(crate) user: &'a str,
     pub(crate) functions: Vec<String>,
-    /// Nothing when the load names no target that stock could resolve.
+    /// `None` when the load names no target that stock could resolve.
     pub(crate) target: Option<Target>,
     nocache: bool,
 }
@@ -219,7 +219,7 @@ fn functions(fun: &Value) -> Result<Vec<String>, Refused> {
     }
 }
 
-/// Functions of which a minion returns once, for its resources too (3008).
+/// Functions whose return a minion merges with those of its resources (3008).
 const MERGING: [&str; 5] = [
     "state.apply",
     "state.highstate",
@@ -228,8 +228,8 @@ const MERGING: [&str; 5] = [
     "state.single",
 ];
 
-/// Whom the target of a load means, syndics among them. Minions decide for themselves once more, and
-/// without a range server none matches a range: it means nobody, as with stock.
+/// The minions that the target of a load matches, syndics among them. Minions decide for themselves
+/// once more. A range matches none without a range server, as with stock.
 pub(crate) fn resolve(
     load: &Value,
     functions: &[String],
@@ -243,7 +243,7 @@ pub(crate) fn resolve(
     resolve_with(target, &options, services)
 }
 
-/// How the target of a load is to be taken.
+/// Options for matching the target of a load.
 pub(crate) fn match_options<'a>(load: &'a Value, functions: &[String]) -> MatchOptions<'a> {
     MatchOptions {
         delimiter: match load
@@ -251,7 +251,8 @@ pub(crate) fn match_options<'a>(load: &'a Value, functions: &[String]) -> MatchO
             .and_then(|kwargs| kwargs.get("delimiter"))
         {
             None => DEFAULT_DELIMITER,
-            // What is no text separates nothing, like the empty one: an error, so nobody.
+            // A delimiter that is no text separates nothing, like the empty one: an error, so no
+            // match.
             Some(delimiter) => delimiter.as_str().unwrap_or_default(),
         },
         merges_resources: matches!(functions, [one] if MERGING.contains(&one.as_str())),
@@ -259,7 +260,7 @@ pub(crate) fn match_options<'a>(load: &'a Value, functions: &[String]) -> MatchO
     }
 }
 
-/// Whom a target means, syndics among them.
+/// The minions that a target matches, syndics among them.
 pub(crate) fn resolve_with(
     target: &Target,
     options: &MatchOptions<'_>,
@@ -271,8 +272,8 @@ pub(crate) fn resolve_with(
     })
 }
 
-/// Whose returns are expected. A syndic is no minion: those below it say for themselves that they
-/// have the job.
+/// The minions whose returns are expected. A syndic is no minion: it announces the minions below it
+/// that have the job.
 pub(crate) fn without_syndics(mut resolved: Resolved, services: &Services) -> Resolved {
     if services.site.order_masters {
         resolved.minions.retain(|id| !services.syndics.has(id));
@@ -280,7 +281,7 @@ pub(crate) fn without_syndics(mut resolved: Resolved, services: &Services) -> Re
     resolved
 }
 
-/// The answer when the target means nobody.
+/// The answer when the target matches no minion.
 pub(crate) fn no_match(load: &Value) -> bytes::Bytes {
     let shown = load.get("tgt").map(saltern_python::str).unwrap_or_default();
     let inner = Value::map([
@@ -336,13 +337,13 @@ pub(crate) fn names(resolved: &Resolved) -> Value {
     Value::Array(names.collect())
 }
 
-/// The names in a target that mean nobody.
+/// The names in a target that match no minion.
 pub(crate) fn missing(resolved: &Resolved) -> Value {
     let names = resolved.missing.iter().map(|id| id.as_str().into());
     Value::Array(names.collect())
 }
 
-/// What is stored, told and sent for a job.
+/// The record, events and publication of a job.
 pub(crate) fn job(
     load: &Value,
     request: &Request<'_>,
@@ -413,7 +414,7 @@ fn announcement(
     events
 }
 
-/// What is told of a job that begins, but for its load.
+/// The events of a job's start, except the one with its load.
 pub(crate) fn beginning(
     load: &Value,
     jid: &Jid,

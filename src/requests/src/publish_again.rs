@@ -1,7 +1,7 @@
-//! Sending a stored job out once more, after a restart: it may never have left. And telling of it
-//! once more: a syndic beside this master may not have heard of it.
+//! Republishes a stored job after a restart: it may never have left. Fires its start events once
+//! more, too: a syndic beside this master may have missed them.
 //!
-//! Minions that had it ignore it: each remembers the last jids that it saw
+//! Minions that received it ignore the copy: each remembers the last jids that it saw
 //! (`minion_jid_queue_hwm` in `salt/minion.py`).
 
 use saltern_model::{Event, JobRecord};
@@ -12,8 +12,7 @@ use crate::outcome::Publication;
 use crate::publication::{self, SentAs};
 use crate::{Services, publish, publish_load, targets};
 
-/// The load of a job as it went out, or was about to; `None` when what is stored is no load that
-/// could have.
+/// The publication of a stored job; `None` when its load is not one of a publication.
 pub fn publication_again(job: &JobRecord, services: &Services) -> Option<Publication> {
     let load = decode_exact(job.load.bytes(), &LOAD_LIMITS).ok()?;
     let compat = services.config.salt_compat;
@@ -28,8 +27,8 @@ pub fn publication_again(job: &JobRecord, services: &Services) -> Option<Publica
     ))
 }
 
-/// The events by which it was told that the job begins, with all minions that it expects by now.
-/// None for what is no load of a publication.
+/// The events of the job's start, with all minions that it expects by now; none when its load is
+/// not one of a publication.
 pub fn announced_again(job: &JobRecord, services: &Services) -> Vec<Event> {
     let Ok(load) = decode_exact(job.load.bytes(), &LOAD_LIMITS) else {
         return Vec::new();

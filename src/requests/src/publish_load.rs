@@ -1,4 +1,4 @@
-//! What goes out to the minions for a job (`_prep_pub` in `salt/master.py`).
+//! Load of a publication (`_prep_pub` in `salt/master.py`).
 //!
 //! The entries and their order are those of stock; a minion ignores what it does not know, but a
 //! site's own tools may read the copy on the event bus.
@@ -18,14 +18,14 @@ const PASSED_ON: [&str; 5] = [
     "ret_kwargs",
 ];
 
-/// What a user may do whose job goes on to syndics; nothing there for somebody who may do all.
+/// The entry with a user's rules for masters below; absent for a user who may do everything.
 pub(crate) const AUTH_LIST: &str = "auth_list";
 
-/// The separator of grain and pillar paths that is not worth saying.
+/// The default separator of grain and pillar paths, which is not sent.
 pub(crate) const DEFAULT_DELIMITER: &str = ":";
 
-/// The load with what its sender may do below, which nobody says but this master: what a client
-/// wrote there goes. Only with `order_masters`, and nothing for somebody who may do everything.
+/// The load with its sender's rules for masters below. Only this master sets that entry: a client's
+/// own is removed. Only with `order_masters`, and absent for a sender who may do everything.
 pub(crate) fn with_rights<'a>(
     load: &'a Value,
     rights: Value,

@@ -1,6 +1,6 @@
-//! The answer to a publication, or a batch, that starts nothing, and what is told of it.
+//! The answer to a publication, or a batch, that is refused, and the event about it.
 //!
-//! Of a sender who is not proved nothing reaches the event bus: whoever reaches the port could have
+//! Nothing from an unproved sender reaches the event bus: any peer that reaches the port could have
 //! written it.
 
 use saltern_model::{Event, Jid, Tag};
@@ -13,20 +13,20 @@ use crate::publish::given_jid;
 use crate::refusal_log::excerpt;
 use crate::{Outcome, Services, event_data, jid_owner, reply};
 
-/// Why nothing is published.
+/// Reason why a publication is refused.
 pub(crate) enum Refused {
-    /// Something that stock needs is missing; stock fails without an answer of its own.
+    /// A field that stock needs is missing; stock fails without an answer of its own.
     Malformed(&'static str),
-    /// The load proves nobody.
+    /// The load proves no sender.
     NotProved(NotProved),
     /// `publisher_acl_blacklist` names the user or the function; stock fires no event then.
     Barred,
     /// The rules of a proved user do not allow it.
     NotAuthorised {
-        /// Who was proved.
+        /// The proved user.
         owner: Owner,
     },
-    /// The jid is that of a job of another user.
+    /// The jid belongs to a job of another user.
     JidTaken(Jid),
     /// A sentence for the client.
     Because(String),
@@ -86,9 +86,9 @@ pub(crate) fn refusal(
 
 const NOT_AUTHORISED: &str = "Authorization error occurred.";
 
-/// `salt/job/<jid>/error`: a proved user may not do what the load says; without the jid where the
+/// `salt/job/<jid>/error`: the rules do not allow a proved user's load; without the jid where the
 /// client leaves that to the master. Stock puts the whole load into it, and takes any text as jid
-/// (`ClearFuncs.publish` in `salt/master.py`); here a jid is one, of a job of that user or of none,
+/// (`ClearFuncs.publish` in `salt/master.py`). Here a jid is one, of a job of that user or of none,
 /// and no argument is repeated. Clients have the error in the answer, too.
 fn error_event(
     load: &Value,

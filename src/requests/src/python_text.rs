@@ -2,7 +2,7 @@
 
 use saltern_wire::msgpack::Value;
 
-/// Python's `str` for scalars; nothing for containers, bytes and times, which name nothing.
+/// Python's `str` for scalars; `None` for containers, bytes and times, which name nothing.
 pub(crate) fn str(value: &Value) -> Option<String> {
     match value {
         Value::Bin(_) | Value::Array(_) | Value::Map(_) | Value::Ext(..) => None,
@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_its_own_str_and_containers_have_none() {
+    fn str_of_scalar_is_its_text_and_of_container_none() {
         assert_eq!(str(&Value::from("a'b")).as_deref(), Some("a'b"));
         assert_eq!(str(&Value::Float(1e16)).as_deref(), Some("1e+16"));
         assert_eq!(str(&Value::Array(Vec::new())), None);

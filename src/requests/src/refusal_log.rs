@@ -1,27 +1,27 @@
-//! How often what strangers do may be complained of in the log.
+//! Rate limit of log lines about refused requests.
 //!
-//! Whoever can reach the request port can make the master refuse something, and each refusal is
-//! worth a line to an operator, but not a full disk. All refusals are counted; of the lines, a few
-//! a second are written.
+//! Any peer that reaches the request port can make the master refuse requests. Each refusal is
+//! worth a line to an operator, but they must not fill the disk. All refusals are counted; at most
+//! `LINES` a second are logged.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 use saltern_base::clock::Clock;
 use saltern_base::metrics::{IntCounter, Registry, counter};
 
-/// Lines a second.
+/// The most lines a second.
 const LINES: u32 = 10;
 
-/// The most bytes of one text of a stranger that are repeated in a line of the log or in an answer.
+/// The most bytes of a peer's text that are repeated in a line of the log or in an answer.
 const EXCERPT: usize = 200;
 
-/// The beginning of a text of a stranger, for a line of the log or an answer.
+/// The beginning of a peer's text, for a line of the log or an answer.
 pub(crate) fn excerpt(text: &str) -> &str {
     text.get(..text.floor_char_boundary(EXCERPT))
         .unwrap_or_default()
 }
 
-/// The budget of log lines that strangers can cause; one for the whole process.
+/// Budget of log lines that unauthenticated peers can cause; one for the whole process.
 pub struct RefusalLog {
     clock: Clock,
     second: AtomicI64,
@@ -44,7 +44,7 @@ impl RefusalLog {
         }
     }
 
-    /// Whether one more line may be written now.
+    /// Whether one more line may be written now; counts it.
     pub(crate) fn may_be_written(&self) -> bool {
         let now = self.clock.unix();
         if self.second.swap(now, Ordering::Relaxed) != now {
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_of_refusals_is_a_few_lines_a_second() {
+    fn refusal_flood_is_limited_to_lines_per_second() {
         let clock = Clock::manual(UNIX_EPOCH);
         let refusal_log = RefusalLog::new(clock.clone(), &Registry::new());
         let written = |count: u32| (0..count).filter(|_| refusal_log.may_be_written()).count();

@@ -1,8 +1,8 @@
-//! `_register_resources`, from 3008 minions at start-up and after a pillar refresh: what a minion
-//! manages, and the grains of that (`AESFuncs._register_resources` in `salt/master.py`).
+//! `_register_resources`, from 3008 minions at start-up and after a pillar refresh: the resources
+//! that a minion manages, and their grains (`AESFuncs._register_resources` in `salt/master.py`).
 //!
-//! A resource returns and is targeted under a name of its own, so it may not bear that of a minion:
-//! then the whole registration is refused, as one whose names could leave their directories.
+//! A resource returns and is targeted under a name of its own, so it may not bear that of a minion.
+//! Then the whole registration is refused, like one whose names could leave their directories.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,7 +23,7 @@ const MAX_RESOURCES: usize = 10_000;
 /// The longest type of a resource, in bytes; with the id it is a file name.
 const LONGEST_TYPE: usize = 64;
 
-/// Why a registration is refused.
+/// Reason why a registration is refused.
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error("the resources are no mapping of types to lists of names")]
@@ -72,9 +72,9 @@ fn told(minion: &MinionId, services: &Services) -> Option<Event> {
     if !(services.site.minion_data_cache && services.site.minion_data_cache_events) {
         return None;
     }
-    let told = fields([("Resource cache refresh", minion.as_str().into())]);
+    let data = fields([("Resource cache refresh", minion.as_str().into())]);
     let tag = Tag::resource_refresh(minion);
-    Some(event_data::event(services, tag, told))
+    Some(event_data::event(services, tag, data))
 }
 
 fn register(sealed: &Sealed, services: &Services) -> Result<(), Refused> {
@@ -89,14 +89,14 @@ fn register(sealed: &Sealed, services: &Services) -> Result<(), Refused> {
         }
     }
     replace(services, minion, resources)?;
-    // The key may have gone since the request came, and what was registered with it.
+    // The key may have gone since the request came, and its registration with it.
     if services.pki.accepted_key(minion)?.is_none() {
         replace(services, minion, Vec::new())?;
     }
     Ok(())
 }
 
-/// Replaces what a minion has registered, for targets too.
+/// Replaces a minion's registration, in the index of targets too.
 pub(crate) fn replace(
     services: &Services,
     minion: &MinionId,
@@ -110,7 +110,7 @@ pub(crate) fn replace(
     Ok(())
 }
 
-/// What targets find.
+/// The inventory in which targets look up resources.
 pub(crate) fn inventory(store: &ResourceStore) -> Result<Inventory, StoreError> {
     let all = store.all()?.into_iter();
     let resources = all.map(|(owner, registered)| Resource {

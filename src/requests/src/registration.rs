@@ -1,9 +1,9 @@
-//! Who a subscriber of the TCP transport says it is (`presence_callback` in
-//! `salt/channel/server.py`): `{"id", "tok"}`, encrypted with the key that all minions share.
+//! Identity of a TCP subscriber (`presence_callback` in `salt/channel/server.py`): `{"id", "tok"}`,
+//! encrypted with the shared key.
 //!
-//! It is no request: nobody waits for an answer. Stock lets whoever holds the shared key name any
-//! minion whose token it has seen; so do we, for nothing but presence and the choice of loads that
-//! anybody could read follows from it.
+//! It is no request: no answer is expected. Stock lets any holder of the shared key name any minion
+//! whose token it has seen; so does this master, because only presence and the choice of loads that
+//! any peer could read depend on it.
 
 use bytes::Bytes;
 use saltern_model::MinionId;

@@ -1,4 +1,4 @@
-//! The replies that are the same for every command.
+//! Replies that are the same for every command.
 //!
 //! The texts are those that stock sends; a stock peer acts on some of them, so they are facts of
 //! the protocol (`salt/channel/server.py`, `handle_message`).
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use saltern_model::Compat;
 use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
 
-/// What a peer is told when its request ended without an answer: a fixstr/str8-free packed string,
-/// so that it is also a valid answer to an encrypted request.
+/// Answer to a request that failed without one of its own: a fixstr/str8-free packed string, so
+/// that it is also a valid answer to an encrypted request.
 pub const NO_ANSWER: &str = "Some exception handling minion payload";
 
 /// A plain packed string.
@@ -28,7 +28,7 @@ pub(crate) fn bad_load() -> Bytes {
     text("bad load")
 }
 
-/// Stock's answer to what was not handled to its end.
+/// Stock's answer to a request whose handler failed.
 pub(crate) fn no_answer() -> Bytes {
     text(NO_ANSWER)
 }

@@ -1,7 +1,7 @@
-//! `_return`: what a minion has to say of a job. The busiest command.
+//! `_return`: a minion's return of a job. The busiest command.
 //!
-//! The value that the minion returns is not decoded here: it goes to the event bus and into the
-//! store in the bytes that came.
+//! The returned value is not decoded here: it goes to the event bus and into the store in the bytes
+//! that came.
 
 use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord, Tag};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
@@ -12,14 +12,14 @@ use crate::{
     sub_events, syndics,
 };
 
-/// What is kept of the name of a function that a minion returns.
+/// The most bytes of a function's name that are stored.
 const FUN_BYTES: usize = 4096;
 
-/// Arguments and metadata up to this size stand in a job that a peer reports; larger ones are in the
-/// return alone.
+/// The largest arguments and metadata in a job that a peer reports, in bytes; larger ones are in
+/// the return alone.
 const REPORTED_PART_BYTES: usize = 64 << 10;
 
-/// Answers nil, as stock does whatever it made of the return; the return is stored first.
+/// Answers nil, as stock does even for a dropped return; the return is stored first.
 pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
     let nil = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
     if !signed_load::acceptable(&sealed, services) {
@@ -84,7 +84,7 @@ fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'sta
     Ok(kept)
 }
 
-/// The peer that says that there is a job.
+/// Peer that reports a job.
 #[derive(Clone, Copy)]
 pub(crate) enum Reporter<'a> {
     /// A minion that ran it.
@@ -94,7 +94,7 @@ pub(crate) enum Reporter<'a> {
 }
 
 impl Reporter<'_> {
-    /// The user of a job that this peer reports: no name that it may choose.
+    /// The user of a job that this peer reports: no name that the peer may choose.
     pub(crate) fn user(self) -> String {
         match self {
             Self::Minion(id) => format!("minion:{id}"),
@@ -109,21 +109,21 @@ impl Reporter<'_> {
     }
 }
 
-/// What is told and kept of a minion's return of a job; it is told under the jid `told_as`. The job
-/// that comes with it is for when this master has published none.
+/// The events and the record of a minion's return; the events carry the jid `event_jid`. The job
+/// that comes with it is stored when this master has published none.
 ///
 /// # Errors
 /// When no event can bear the names.
 pub(crate) fn kept(
     load: &mut MapView,
     sender: MinionId,
-    (jid, told_as): (Jid, &str),
+    (jid, event_jid): (Jid, &str),
     reporter: Reporter<'_>,
     services: &Services,
 ) -> Result<StoreReturn, &'static str> {
     let fun = fun_text(load);
-    let mut events = sub_events::of_return(services, load, told_as, &sender);
-    let tag = Tag::parse(&format!("salt/job/{told_as}/ret/{sender}"));
+    let mut events = sub_events::of_return(services, load, event_jid, &sender);
+    let tag = Tag::parse(&format!("salt/job/{event_jid}/ret/{sender}"));
     let tag = tag.map_err(|_| "no event can bear its names")?;
     let (event, whole) = event_data::event_and_load(services, tag, load);
     let received = services.clock.unix_micros();
@@ -149,8 +149,8 @@ pub(crate) fn kept(
     })
 }
 
-/// The job of which a peer reports a return. Who ran it and where is what the master knows, not what
-/// the peer says; the value is in the return and not kept a second time.
+/// The job of which a peer reports a return. Its user and target come from the master's knowledge,
+/// not from the peer; the value is in the return and not kept a second time.
 fn reported_job(load: &MapView, record: &ReturnRecord, reporter: Reporter<'_>) -> JobRecord {
     let text = |text: &str| RawValue::pack(&text.into(), Dialect::Raw);
     let user = reporter.user();
@@ -180,7 +180,7 @@ fn reported_job(load: &MapView, record: &ReturnRecord, reporter: Reporter<'_>) -
     }
 }
 
-/// Whose return it is: the sender's own, or in 3008 that of a resource which the sender has
+/// The owner of the return: the sender itself, or in 3008 a resource which the sender has
 /// registered. A resource may not bear the name of another minion.
 fn whose(sealed: &mut Sealed, services: &Services) -> Result<MinionId, &'static str> {
     if services.config.salt_compat != Compat::V3008 {
@@ -235,7 +235,7 @@ fn is_true(value: &RawValue) -> bool {
     value.as_bool().unwrap_or(false)
 }
 
-/// The function, or the functions of a compound command joined by commas; of a longer text the first
+/// The function, or the functions of a compound command joined by commas; a longer text is cut to
 /// [`FUN_BYTES`], because it is in an index.
 pub(crate) fn fun_text(load: &MapView) -> String {
     let mut text = whole_fun_text(load);

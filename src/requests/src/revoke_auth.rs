@@ -32,20 +32,20 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
     };
     let packed: Bytes = encode(&answer, Dialect::Raw).into();
     let mut outcome = Outcome::reply(sealed.answer.seal(&packed));
-    let told = || {
+    let data = || {
         fields([
             ("result", Value::Bool(true)),
             ("act", "delete".into()),
             ("id", minion.as_str().into()),
         ])
     };
-    let events = (0..deleted).map(|_| event_data::event(services, Tag::key(), told()));
+    let events = (0..deleted).map(|_| event_data::event(services, Tag::key(), data()));
     outcome.effects.extend(events.map(Effect::Fire));
     outcome
 }
 
-/// Deletes the minion's key wherever it lies, then what is kept of the minion; asks for a new
-/// shared key, which the minion would still have. Gives the number of key files.
+/// Deletes the minion's key in every state, then its cached data; asks for a new shared key, which
+/// the minion would still have. Returns the number of key files.
 fn delete(sealed: &Sealed, services: &Services) -> Result<usize, StoreError> {
     let minion = &sealed.minion;
     let mut deleted = 0;

@@ -1,4 +1,4 @@
-//! The job that has minions notice a new shared key (`ping_on_rotate`): a `test.ping` like any
+//! Job that makes minions notice a new shared key (`ping_on_rotate`): a `test.ping` like any
 //! user's, in the name of the master's user (`ping_all_connected_minions` in
 //! `salt/utils/master.py`).
 //!
@@ -12,9 +12,9 @@ use crate::publication::SentAs;
 use crate::publish::{self, Request};
 use crate::{Services, StartJob};
 
-/// The job; `None` when nobody is there to be pinged. With `minion_data_cache` stock names the
-/// minions that are connected, without it everybody. Here those are named too of which it is not
-/// known whether they are: after a start that is everybody for a while.
+/// The job; `None` when there is no minion to ping. With `minion_data_cache` stock names the
+/// connected minions, without it all. Here minions of unknown presence are named too: after a start
+/// those are all minions for a while.
 pub fn rotation_ping(services: &Services) -> Option<StartJob> {
     let may_be_there = |minion: &&MinionId| {
         let standing = services.presence.state(minion);

@@ -1,8 +1,8 @@
-//! The rules of who may do what, as one value: when the configuration is read again it is replaced
-//! as a whole, so that no request meets half of the old rules and half of the new.
+//! Access rules as one value: a reload of the configuration replaces them as a whole, so that no
+//! request meets half of the old rules and half of the new.
 //!
-//! What else requests use of the configuration is in [`SiteOptions`](crate::SiteOptions) and stays
-//! until a restart.
+//! Other options that requests use are in [`SiteOptions`](crate::SiteOptions) and stay until a
+//! restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use saltern_store::UserKeys;
 
 use crate::site_options;
 
-/// See the fields.
+/// Access rules of a master, replaced as a whole by a reload.
 pub struct SiteRules {
     /// `publisher_acl_blacklist`.
     pub blacklist: Blacklist,
@@ -47,11 +47,11 @@ pub struct SiteRules {
     pub autosign: Autosign,
 }
 
-/// Who may say how long a token is good (`token_expire_user_override`).
+/// Users who may choose the lifetime of a token (`token_expire_user_override`).
 pub enum ExpireOverride {
-    /// Nobody.
+    /// No user.
     Nobody,
-    /// Everybody.
+    /// All users.
     Everybody,
     /// The users of these backends.
     Listed(Vec<(String, Vec<String>)>),

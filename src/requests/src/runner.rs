@@ -1,12 +1,12 @@
 //! `runner`, clear: a function runs on the master (`ClearFuncs.runner` in `salt/master.py`,
 //! `SyncClientMixin.low` in `salt/client/mixins.py`).
 //!
-//! The client is told at once under which tag it will be heard of: `salt/run/<jid>/new` when it
+//! The client is answered at once with the tag of the call's events: `salt/run/<jid>/new` when it
 //! begins, `…/ret` when it is done. The call itself is made beside the workers, and is kept in the
 //! job cache like a job of the master's own (`runner_returns`).
 //!
-//! `auth.mk_token` is a log-in like any other: its backend is asked by whoever asks for `mk_token`,
-//! within the same bounds, and the function begins when that is done.
+//! `auth.mk_token` is a log-in like any other: its backend is asked on the same threads as for
+//! `mk_token`, within the same bounds, and the function begins when that is done.
 
 use std::cell::Cell;
 use std::net::IpAddr;
@@ -26,10 +26,10 @@ use crate::{
     mk_token, reply,
 };
 
-/// The function that logs somebody in.
+/// The function that logs a user in.
 const LOG_IN: &str = "auth.mk_token";
 
-/// What a backend has said of whom a call logs in; nothing where it logs nobody in.
+/// The backend's verdict on the user of a call; `None` where it logs no user in.
 pub(crate) type Known = Option<Result<LoggedIn, NotProved>>;
 
 /// Answers with the tag; the call follows.
@@ -48,7 +48,7 @@ pub(crate) fn handle(
     }
 }
 
-/// Has the backend asked beside the workers and beside those who run functions.
+/// Queues the log-in before the call, apart from the workers and the threads of functions.
 fn log_in_first(call: Call, from: IpAddr, services: &Arc<Services>) -> Outcome {
     let named = call.arguments.named.iter();
     let load = named.filter(|(name, _)| !name.starts_with("__"));
@@ -112,7 +112,7 @@ fn run(call: Call, known: Known, services: &Arc<Services>) -> Run {
     if is_python { run.in_python() } else { run }
 }
 
-/// What is fired when a call never comes to its end.
+/// Event for a call that never ends.
 pub(crate) fn lost(call: &Call, services: &Services) -> Event {
     let reason = format!(
         "Exception occurred in runner {}: the call was lost; see the master's log",
@@ -127,7 +127,7 @@ pub(crate) fn lost(call: &Call, services: &Services) -> Event {
     event_data::event(services, Tag::run(&call.jid, "ret"), data)
 }
 
-/// What the events of a call begin with.
+/// Data that all events of a call begin with.
 fn beginning(call: &Call) -> Fields {
     fields([
         ("fun", Value::from(format!("runner.{}", call.fun))),
@@ -136,7 +136,7 @@ fn beginning(call: &Call) -> Fields {
     ])
 }
 
-/// Makes the call, tells of it, and shows whoever waits for it what it returned, and whether there
+/// Makes the call and fires its events. Returns the value for a waiting caller, and whether there
 /// is such a function at all.
 pub(crate) fn carry_out(
     call: &Call,
@@ -151,7 +151,7 @@ pub(crate) fn carry_out(
     let mut new = data.clone();
     new.push(("fun_args".into(), call.arguments.to_value()));
     let mut has_begun = services.runners.has(&call.fun);
-    // Of a function that is not there, stock tells only the end.
+    // For an unknown function, stock fires only the last event.
     if has_begun {
         fire(event("new", new.clone()));
     }

@@ -1,10 +1,12 @@
 //! `saltern_batch`, clear and our own: a user asks the master to drive a batch.
 //!
 //! A publish with one entry more, `batch`, a map of: `size` (such as `2` or `25%`), or `safe_limit`
-//! and `safe_size` (a batch of `safe_size` when at least `safe_limit` minions match, else everybody
-//! at once), `wait` (seconds), `failhard`, `subset` (so many minions, chosen at random), `timeout`
-//! and `gather_job_timeout` (seconds). Minions that are certainly not connected are left out and
-//! named as `down`: stock pings everybody first to find that out. A stock master does not know the command and does nothing,
+//! and `safe_size` (a batch of `safe_size` when at least `safe_limit` minions match, else all
+//! minions at once), `wait` (seconds), `failhard`, `subset` (so many minions, chosen at random),
+//! `timeout` and `gather_job_timeout` (seconds). Minions that are certainly not connected are left
+//! out and named as `down`: stock pings all minions first to find that out. A stock master does not
+//! know the command and does nothing; a `publish` with an entry that it ignores would reach every
+//! minion at once.
 //! where a `publish` with an entry that it passes over would reach every minion at once.
 
 use std::hash::{BuildHasher, RandomState};
@@ -24,7 +26,7 @@ use crate::{BatchPlan, Effect, Outcome, Services, publish_load, python_text, rep
 /// The command's name.
 pub(crate) const COMMAND: &str = "saltern_batch";
 
-/// Begins the batch, or says why not.
+/// Begins the batch, or answers with a refusal.
 pub(crate) fn handle(
     load: &Value,
     proof: Result<Sender, NotProved>,
@@ -44,10 +46,10 @@ fn begin(
     let load = &*publish_load::with_rights(load, sender.rights(), services);
     let request = Request::read(load, services.config.salt_compat)?;
     let wishes = BatchOptions::read(load.get("batch").ok_or(Refused::Malformed("batch"))?)?;
-    let nobody = || Ok(Outcome::reply(publish::no_match(load)));
+    let no_match = || Ok(Outcome::reply(publish::no_match(load)));
     let mut resolved = publish::resolve_allowed(load, &request, &sender, services)?;
     if resolved.minions.is_empty() {
-        return nobody();
+        return no_match();
     }
     let (there, down) = part_by_presence(resolved.minions, services);
     if there.is_empty() {
@@ -122,13 +124,13 @@ fn plan(
     })
 }
 
-/// Those who would or may get a publication, and those who certainly would not.
+/// Splits minions into those that may be connected and those that certainly are not.
 fn part_by_presence(minions: Vec<MinionId>, services: &Services) -> (Vec<MinionId>, Vec<MinionId>) {
     let is_there = |id: &MinionId| !matches!(services.presence.state(id), Standing::Away(_));
     minions.into_iter().partition(is_there)
 }
 
-/// So many of the minions, chosen at random, in their order.
+/// A random subset of the minions, in their order.
 fn subset(mut minions: Vec<MinionId>, count: usize) -> Vec<MinionId> {
     let chance = RandomState::new();
     minions.sort_by_cached_key(|id| chance.hash_one(id));
@@ -137,7 +139,7 @@ fn subset(mut minions: Vec<MinionId>, count: usize) -> Vec<MinionId> {
     minions
 }
 
-/// The entry `batch`.
+/// Options of a batch: the entry `batch`.
 struct BatchOptions {
     size: Option<BatchSize>,
     safe_limit: Option<usize>,
@@ -178,7 +180,7 @@ impl BatchOptions {
         })
     }
 
-    /// How many of so many minions run at a time.
+    /// The number of concurrent minions for so many in all.
     fn size(&self, minions: usize) -> Result<usize, Refused> {
         match (self.size, self.safe_limit, self.safe_size) {
             (Some(size), _, _) => Ok(size.of(minions)),

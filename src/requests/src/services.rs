@@ -1,4 +1,4 @@
-//! Everything that a request may ask: configuration, keys, sessions, rules.
+//! Services of a request handler: configuration, keys, sessions, rules and stores.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ use crate::site_options::SiteOptions;
 use crate::stores::Stores;
 use crate::traces;
 
-/// What a request asks of the rest of the master, without knowing it.
+/// Interface of a request handler to presence, which the actors implement.
 pub trait PresenceView: Send + Sync {
     /// The minions that hold, or may hold, a connection to the publish port at this moment, sorted.
     fn connected(&self) -> Vec<MinionId>;
     /// Whether [`Self::connected`] would give more than `limit` minions.
     fn are_more_connected_than(&self, limit: usize) -> bool;
-    /// An authenticated minion was heard from this address.
+    /// Records that an authenticated minion was heard from this address.
     fn heard(&self, minion: &MinionId, from: IpAddr);
     /// Whether the minion would get a publication sent now, and if not, why.
     fn state(&self, minion: &MinionId) -> Standing;
@@ -45,8 +45,8 @@ pub trait PresenceView: Send + Sync {
     fn last_heard(&self, minion: &MinionId) -> Option<i64>;
     /// The address that its connection to the publish port comes from, else its last request.
     fn address(&self, minion: &MinionId) -> Option<IpAddr>;
-    /// The minion returned this jid. `true` if it answered a question of the master's own, which is
-    /// no job and goes no further.
+    /// Whether this return answers a probe of the master's own, which is no job and goes no
+    /// further.
     fn is_answer(&self, minion: &MinionId, jid: &str) -> bool;
 }
 
@@ -72,7 +72,7 @@ pub struct Services {
     pub files: Arc<FileServer>,
     /// Grains, pillars and mines of the minions.
     pub minion_data: Arc<MinionDataStore>,
-    /// What the minions manage.
+    /// Resources of the minions.
     pub resources: Arc<ResourceStore>,
     /// The syndics below this master.
     pub syndics: Arc<SyndicStore>,
@@ -81,11 +81,11 @@ pub struct Services {
     pub site: SiteOptions,
     /// Targets of every kind, their compiled patterns and the index of cached data.
     pub targeting: Arc<Targeting>,
-    /// States that are added to minions' top files.
+    /// States that the master adds to minions' top files.
     pub tops: MasterTops,
     /// Makes pillars.
     pub pillars: Arc<Pillars>,
-    /// Runs what only Python can run.
+    /// Runs functions and modules that only Python can run.
     pub bridge: Arc<Bridge>,
     /// Renders reactions.
     pub reactions: Arc<Reactions>,
@@ -97,15 +97,15 @@ pub struct Services {
     pub minter: JidMinter,
     /// The jids that clients chose last.
     pub(crate) chosen_jids: ChosenJids,
-    /// The rest of the master.
+    /// Presence of the minions.
     pub presence: Arc<dyn PresenceView>,
     /// Collects spans, where the configuration asks for it.
     pub tracer: Option<Arc<Tracer>>,
-    /// How many lines about strangers the log still takes.
+    /// Budget of log lines about unauthenticated peers.
     pub refusal_log: RefusalLog,
-    /// How many keys that nobody has accepted are kept.
+    /// Admission control for keys that are not accepted.
     pub(crate) key_admission: KeyAdmission,
-    /// What is counted.
+    /// Metrics of requests.
     pub metrics: RequestMetrics,
 }
 
@@ -155,28 +155,28 @@ impl Services {
         }
     }
 
-    /// The rules that hold at this moment. Who uses several of them takes them once.
+    /// The present rules. A caller that uses several of them takes them once.
     pub fn rules(&self) -> Arc<SiteRules> {
         self.rules.read().clone()
     }
 
-    /// Takes the rules of another reading of the configuration, from the next request on; keys are
-    /// made for users that have none yet.
+    /// Takes the rules of a reloaded configuration, from the next request on; makes keys for users
+    /// that have none yet.
     ///
     /// # Errors
     /// When a user's key cannot be kept; then the old rules stay.
     pub fn follow(&self, config: &MasterConfig) -> Result<(), StoreError> {
         let users = Arc::new(UserKeys::extend(config)?);
         let rules = Arc::new(SiteRules::read(config, users, &self.bridge));
-        // Before the new rules: nobody who comes with these is told of rights in the old ones.
+        // Before the new rules: a request under these must not get rights from the old ones.
         self.bridge.retire_log_ins();
         *self.rules.write() = rules;
         Ok(())
     }
 }
 
-/// The states that the master adds, and one line in the log about modules that nothing runs: every
-/// minion asks, and often.
+/// The states that the master adds. Modules that cannot run are logged once, here: every minion
+/// asks, and often.
 fn tops_of(config: &MasterConfig, bridge: &Bridge) -> MasterTops {
     let tops = MasterTops::new(config);
     if let Some((modules, error)) = tops.not_served(bridge) {
@@ -192,7 +192,7 @@ pub struct RequestMetrics {
     pub refused: IntCounterVec,
     /// Authentications, by result.
     pub authentications: IntCounterVec,
-    /// Grains that were too large to be kept whole.
+    /// Grains that were too large to be stored whole.
     pub grains_cut: IntCounter,
 }
 

@@ -1,7 +1,7 @@
 //! Signed returns (`minion_sign_messages` on the minion).
 //!
 //! Stock masters look the algorithm up under `signing_algorithm`, which is no master option, so
-//! stock loses every signed return unless a site sets it. Here the minion's own default is used.
+//! stock drops every signed return unless a site sets it. Here the minion's own default is used.
 
 use saltern_wire::msgpack::{Dialect, MapView, encode};
 

@@ -1,4 +1,4 @@
-//! What templates of pillars may ask the master: mines and caches of other minions.
+//! Functions that pillar templates may call on the master: mines and caches of other minions.
 //!
 //! A pillar is trusted, so it may ask for everything, but a mine is opened as for the minion that
 //! bears the master's id: an entry with `allow_tgt` stays closed, as in stock, where the runner
@@ -17,7 +17,7 @@ use saltern_wire::msgpack::Value;
 
 use crate::targets::Accepted;
 
-/// The master, as templates see it.
+/// View of the master for templates.
 pub(crate) struct MasterSite {
     pki: Arc<PkiTree>,
     data: Arc<MinionDataStore>,
@@ -40,7 +40,7 @@ impl MasterSite {
         }
     }
 
-    /// The minions of a target; nobody for one in error, and while keys cannot be listed.
+    /// The minions of a target; none for one in error, and while keys cannot be listed.
     fn resolve(&self, target: &Target, options: &MatchOptions<'_>) -> Vec<MinionId> {
         let accepted = match self.pki.accepted() {
             Ok(accepted) => accepted,
@@ -52,7 +52,7 @@ impl MasterSite {
         let found = self
             .targeting
             .resolve_with(target, &Accepted(&accepted), options);
-        // Minions choose whom their mines are for, as many as they like: no lines in the log.
+        // Minions choose the targets of their mines, as many as they like: no lines in the log.
         let is_told = !options.is_brief;
         match found {
             Ok(resolved) => {
@@ -71,7 +71,7 @@ impl MasterSite {
         }
     }
 
-    /// A mapping from the minions of a target to what is kept of each.
+    /// Maps the minions of a target to their cached data.
     fn of_each(
         &self,
         target: &Target,

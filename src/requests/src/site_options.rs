@@ -1,5 +1,5 @@
-//! The options that only requests use, read out of the configuration once; and how those are read
-//! that make the [rules](crate::SiteRules).
+//! Options that only requests use, parsed once from the configuration; and the parsers of the
+//! options that make up the [rules](crate::SiteRules).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,31 +23,32 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The default of `syndic_wait`, in seconds (`salt/config/__init__.py`).
 const SYNDIC_WAIT: u64 = 5;
 
-/// Stock's default of `syndic_master`: nobody's name, so there is no syndic.
+/// Stock's default of `syndic_master`, which names no master: there is no syndic.
 const NO_SYNDIC_MASTER: &str = "masterofmasters";
 
-/// See the fields.
+/// Options that only requests use; fixed until a restart.
 pub struct SiteOptions {
     /// `pillar_version`.
     pub pillar_version: i64,
     /// `master_id`.
     pub master_id: Option<String>,
-    /// `minion_data_cache`: grains and pillars are kept.
+    /// `minion_data_cache`: grains and pillars are cached.
     pub minion_data_cache: bool,
-    /// `minion_data_cache_events`: that they were kept is told. Only a literal `True` counts.
+    /// `minion_data_cache_events`: an event reports that they were cached. Only a literal `True`
+    /// counts.
     pub minion_data_cache_events: bool,
     /// `preserve_minion_cache`: they outlast the minion's key.
     pub preserve_minion_cache: bool,
-    /// `minion_data_cache` or `enforce_mine_cache`: mines are kept.
+    /// `minion_data_cache` or `enforce_mine_cache`: mines are stored.
     pub keeps_mine: bool,
     /// `mine_get`: which minions may ask for what.
     pub mine_access: MineAccess,
-    /// `order_masters`: syndics send events on that belong to jobs.
+    /// `order_masters`: syndics forward events that belong to jobs.
     pub order_masters: bool,
-    /// With `order_masters`, `syndic_wait`: how long syndics have to say which minions of theirs have
-    /// a job; else zero.
+    /// With `order_masters`, `syndic_wait`: how long syndics have to announce which minions below
+    /// them have a job; else zero.
     pub leaves_wait: Duration,
-    /// `syndic_master`: a syndic beside this master tells a master above what it hears on the bus.
+    /// `syndic_master`: a syndic beside this master forwards bus events to a master above.
     pub has_syndic: bool,
     /// `runner_returns`: calls of runner functions are kept like jobs.
     pub runner_returns: bool,
@@ -58,7 +59,7 @@ pub struct SiteOptions {
 }
 
 impl SiteOptions {
-    /// Reads them.
+    /// Parses them.
     pub fn read(config: &MasterConfig) -> Self {
         let text = |name: &str| config.raw(name).and_then(Node::as_str);
         let is_on = |name: &str| config.raw(name).is_some_and(Node::is_truthy);
@@ -125,7 +126,7 @@ pub(crate) fn external_auth(config: &MasterConfig, bridge: &Arc<Bridge>) -> Exte
     auth
 }
 
-/// As long as stock's.
+/// Stock's default of `token_expire`.
 const DEFAULT_TOKEN_EXPIRE: Duration = Duration::from_secs(12 * 3600);
 
 /// `token_expire`.
@@ -159,7 +160,6 @@ pub(crate) fn expire_override(config: &MasterConfig) -> ExpireOverride {
     }
 }
 
-/// `publisher_acl`.
 /// `saltern_reactor_acl`.
 pub(crate) fn reactor_acl(config: &MasterConfig) -> Option<Rules> {
     let option = config.raw("saltern_reactor_acl");
@@ -171,7 +171,7 @@ pub(crate) fn publisher_acl(config: &MasterConfig) -> PublisherAcl {
     PublisherAcl::new(rules(config, "publisher_acl"))
 }
 
-/// The rules of an option by those for whom they are.
+/// The rules of an option, by the names to which they apply.
 pub(crate) fn rules<'a>(
     config: &'a MasterConfig,
     option: &str,

@@ -1,5 +1,5 @@
-//! What [`Services`](crate::Services) are made of: everything that lasts or is shared, opened once
-//! and in order, so that whatever is wrong with it is said before the first port is bound.
+//! Stores behind [`Services`](crate::Services): everything durable or shared, opened once and in
+//! order, so that every fault is reported before the first port is bound.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub struct Stores {
     pub files: Arc<FileServer>,
     /// Grains, pillars and mines of the minions.
     pub minion_data: Arc<MinionDataStore>,
-    /// What the minions manage.
+    /// Resources of the minions.
     pub resources: Arc<ResourceStore>,
     /// The syndics below this master.
     pub syndics: Arc<SyndicStore>,
@@ -48,33 +48,33 @@ pub struct Stores {
     pub targeting: Arc<Targeting>,
     /// Makes pillars.
     pub pillars: Arc<Pillars>,
-    /// Runs what only Python can run.
+    /// Runs functions and modules that only Python can run.
     pub bridge: Arc<Bridge>,
     /// Renders reactions.
     pub reactions: Arc<Reactions>,
-    /// What templates ask the master.
+    /// Functions that templates may call on the master.
     site: Arc<dyn SiteFunctions>,
 }
 
-/// Why the parts of a master cannot be opened.
+/// Error of opening a part of the master.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Something that lasts.
+    /// A store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file server cannot do what the configuration asks for.
+    /// The file server refuses its configuration.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// Nor can the pillars.
+    /// The pillars refuse theirs.
     #[error(transparent)]
     Pillar(#[from] PillarError),
-    /// Nor can their external sources.
+    /// The external pillar sources refuse theirs.
     #[error(transparent)]
     ExtPillar(#[from] ExtPillarError),
 }
 
 impl Stores {
-    /// Opens everything; makes what a first start needs, such as the master's keys.
+    /// Opens all stores; creates files of a first start, such as the master's keys.
     ///
     /// # Errors
     /// The first part that cannot be opened.

@@ -6,7 +6,7 @@ use saltern_wire::msgpack::{MapView, Value};
 
 use crate::{Services, event_data, event_rules};
 
-/// Functions whose failures are told state by state. `state.apply` is not among them in stock
+/// Functions whose failed states have events of their own. `state.apply` is not among them in stock
 /// either.
 const FUNCTIONS: [&str; 2] = ["state.highstate", "state.sls"];
 
@@ -91,8 +91,8 @@ impl Job<'_> {
             .collect()
     }
 
-    /// Two events for one failed state: one under the state's own name, and one under the job's. The
-    /// minion chooses that name, so it is held to the tags that a minion may use.
+    /// Two events for one failed state: one under the state's own name, and one under the job's.
+    /// The minion chooses that name, so the strict rules apply to the tag.
     fn failed_state(
         &self,
         fun: &str,

@@ -1,9 +1,10 @@
 //! `_syndic_return`: returns of minions below a syndic (`AESFuncs._syndic_return` in
 //! `salt/master.py`, `_return_pub_multi` in `salt/minion.py`).
 //!
-//! One request bears the returns of many minions and jobs. Each is what a `_return` is: stored
-//! before anybody is answered, once a jid and minion, told as if the minion itself had returned. The
-//! first one of a job bears the job's load; a job that is known here keeps the load that it has.
+//! One request bears the returns of many minions and jobs. Each is handled like a `_return`: stored
+//! before the syndic is answered, once a jid and minion, and fired as if the minion itself had
+//! returned. The first return of a job bears the job's load; a job that is known here keeps its
+//! own.
 
 use saltern_model::{Jid, JobRecord, MinionId, Packed};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
@@ -14,24 +15,24 @@ use crate::return_::Reporter;
 use crate::syndics::{MOST_LEAVES, SyndicIdentity};
 use crate::{Effect, Outcome, Services, reply, return_, syndics, targets};
 
-/// Jobs, and returns over all of them, that are taken from one request. Stock's syndics send what
-/// came in within half a second (`syndic_event_forward_timeout`).
+/// The most jobs of one request, and the most returns over all of them. Stock's syndics send the
+/// returns of half a second (`syndic_event_forward_timeout`).
 const MOST_JOBS: usize = 10_000;
 const MOST_RETURNS: usize = 50_000;
 
-/// What the returns of one request may take up: each gets a copy of what they have in common.
+/// The most bytes of the returns of one request: each gets a copy of the entries that they share.
 const MOST_BYTES: usize = 128 << 20;
 
 /// The entries of an aggregate that stand in each return, in stock's order.
 const COMMON: [&str; 5] = ["master_id", "fun", "fun_args", "out", "sig"];
 
-/// Answers nil when everything is stored that could be used.
+/// Answers nil when every usable return is stored.
 pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
     let nil = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
     if !syndics::is_known(&sealed.minion, services) {
         services.metrics.refuse("syndic");
         let reason = match services.site.order_masters {
-            true => "it never said that it started as a syndic; restart it if it is one",
+            true => "it sent no start event as a syndic; restart it if it is one",
             false => "without order_masters there are no syndics",
         };
         complain!(services, minion = %sealed.minion, reason, "returns of a syndic dropped");
@@ -73,7 +74,7 @@ fn aggregates(load: &MapView) -> Vec<MapView> {
     }
 }
 
-/// What is taken from one request.
+/// Returns taken from one request.
 #[derive(Default)]
 struct Taken {
     returns: Vec<StoreReturn>,
@@ -141,8 +142,8 @@ fn of_minion(
     Ok(kept)
 }
 
-/// The load that the minion itself would have sent, as stock puts it together. What the minion says
-/// of job and id does not count: it was said to another master.
+/// The load that the minion itself would have sent, as stock puts it together. The minion's own
+/// claims of job and id do not count: it made them to another master.
 fn load_of(
     aggregate: &MapView,
     item: &MapView,
@@ -169,7 +170,7 @@ fn load_of(
     Ok(load)
 }
 
-/// Stock looks for the key of the minion among its own, where it is not, so no signature fits.
+/// Stock looks for the minion's key among its own, where it is not, so no signature fits.
 fn is_acceptable(load: &MapView, services: &Services) -> Result<(), &'static str> {
     let config = &services.config;
     match load.contains("sig") {
@@ -182,7 +183,7 @@ fn is_acceptable(load: &MapView, services: &Services) -> Result<(), &'static str
 }
 
 /// The job that a syndic brings along, for when it is not known here: one of the master below. Its
-/// user is none of this master's, so the syndic stands in that place.
+/// user is none of this master's, so the syndic takes that place.
 fn job_of(
     mut load: MapView,
     jid: &Jid,

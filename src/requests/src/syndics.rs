@@ -1,11 +1,11 @@
-//! What is common to everything that comes from syndics: who is one, for whom it may speak, and
-//! which minions it says have a job too.
+//! Identity and authority of syndics: which peers are syndics, for which minions they may speak,
+//! and which minions they announce for a job.
 //!
-//! Nothing on the wire tells a syndic from a minion. Without `order_masters` there are none. With
-//! it, whoever says that it started as a syndic (`salt/syndic/<id>/start`) is one until it does what
-//! only minions do, so every minion could; but in the name of a minion whose key this master has
-//! accepted nobody speaks but that minion itself, and in the name of another one only the first
-//! syndic that did, unless a site turns `saltern_strict_minion_events` off.
+//! Nothing on the wire distinguishes a syndic from a minion. Without `order_masters` there are
+//! none. With it, a peer that sends the start event of a syndic (`salt/syndic/<id>/start`) is one
+//! until it does what only minions do, so every minion could be. But in the name of a minion whose
+//! key this master has accepted only that minion itself speaks. In the name of another one only the
+//! first syndic that did speaks, unless a site turns `saltern_strict_minion_events` off.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use saltern_wire::msgpack::{MapView, RawValue};
 use crate::Services;
 use crate::outcome::SyndicMinions;
 
-/// Minions of which one request may say that they have jobs, over all its jobs.
+/// The most minions that one request may announce, over all its jobs.
 pub(crate) const MOST_LEAVES: usize = 100_000;
 
-/// Takes note of a syndic; for stock's command line too.
+/// Records a syndic; in the files of stock's command line too.
 pub(crate) fn register(syndic: &MinionId, services: &Services) {
     match services.syndics.register(syndic) {
         Ok(true) => tracing::info!(%syndic, "a syndic is known from now on"),
@@ -31,12 +31,12 @@ pub(crate) fn register(syndic: &MinionId, services: &Services) {
     }
 }
 
-/// Whether this syndic has said that it is one.
+/// Whether this peer sent the start event of a syndic.
 pub(crate) fn is_known(syndic: &MinionId, services: &Services) -> bool {
     services.site.order_masters && services.syndics.has(syndic)
 }
 
-/// It has done what syndics do not: it is a minion, and is waited for again.
+/// Records that it acted as a minion: its returns are expected again.
 pub(crate) fn is_minion(id: &MinionId, services: &Services) {
     if !is_known(id, services) {
         return;
@@ -49,10 +49,10 @@ pub(crate) fn is_minion(id: &MinionId, services: &Services) {
     }
 }
 
-/// In whose name a syndic may return, and be waited for; made for one request.
+/// Authority of a syndic to speak for minions; made for one request.
 pub(crate) struct SyndicIdentity<'a> {
     syndic: &'a MinionId,
-    /// `None` when they cannot be listed: then nobody is spoken for.
+    /// `None` when they cannot be listed: then it speaks for no minion.
     accepted: Option<Arc<AcceptedIds>>,
     services: &'a Services,
 }
@@ -70,7 +70,7 @@ impl<'a> SyndicIdentity<'a> {
         }
     }
 
-    /// Whose it is.
+    /// The syndic itself.
     pub(crate) fn syndic(&self) -> &MinionId {
         self.syndic
     }
@@ -93,14 +93,14 @@ impl<'a> SyndicIdentity<'a> {
     }
 }
 
-/// The minions below a syndic that have jobs, as its events tell: gathered over one request.
+/// Minions below a syndic that have jobs, collected from the events of one request.
 ///
 /// 3006 and 3007 forward `<jid>` and `salt/job/<jid>/new`, 3008 the latter, each with a list
 /// `minions`; from a third level they come as `syndic/<id>/…` (`_handle_minion_event` in
 /// `salt/master.py`, `_process_event` in `salt/minion.py`).
 pub(crate) struct Announced {
     jobs: BTreeMap<String, BTreeSet<MinionId>>,
-    /// How many more are listened to.
+    /// How many more are accepted.
     room: usize,
 }
 
@@ -114,7 +114,7 @@ impl Default for Announced {
 }
 
 impl Announced {
-    /// Looks at one event of a syndic.
+    /// Collects from one event of a syndic.
     pub(crate) fn look(&mut self, tag: &str, data: &MapView, voice: &SyndicIdentity<'_>) {
         let Some(minions) = data.get("minions").and_then(RawValue::as_array) else {
             return;
@@ -134,7 +134,7 @@ impl Announced {
         self.jobs.entry(jid.to_owned()).or_default().extend(minions);
     }
 
-    /// What was found, for each job that has any minion there.
+    /// The minions found, for each job that has any.
     pub(crate) fn into_leaves(self, syndic: &MinionId) -> Vec<SyndicMinions> {
         let found = self.jobs.into_iter();
         let found = found.filter(|(_, minions)| !minions.is_empty());

@@ -1,8 +1,8 @@
-//! Whom a target means, for everybody here who has to know: the accepted minions, what the master
-//! has cached of them, and the rules of the version.
+//! Target resolution for requests: the accepted minions, their cached data, and the rules of the
+//! version.
 //!
-//! The matching itself is `policy`'s business. A target that cannot be used means nobody, as in
-//! stock, where any exception ends so (`CkMinions.check_minions` in `salt/utils/minions.py`).
+//! `policy` does the matching. An unusable target matches no minion, as in stock, where any
+//! exception ends so (`CkMinions.check_minions` in `salt/utils/minions.py`).
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl Candidates for Accepted<'_> {
     }
 }
 
-/// The cache of minion data, as matching wants to see it. What cannot be read counts as absent.
+/// Cache of minion data, as the matcher reads it. Unreadable data counts as absent.
 struct Cached(Arc<MinionDataStore>);
 
 impl Cached {
@@ -70,7 +70,7 @@ impl MinionData for Cached {
             },
             Err(error) => {
                 tracing::error!(%error, "the cache of minion data cannot be listed");
-                // The store never counts down to this number, so the next question asks again.
+                // The store never counts down to this number, so the next query reads again.
                 Changes {
                     generation: 0,
                     changed: Changed::Everything,
@@ -95,8 +95,8 @@ pub(crate) fn of_site(
     ))
 }
 
-/// The target of a load; nothing for one that means nobody in stock, because its kind is unknown
-/// or takes no list.
+/// The target of a load; `None` for one that matches no minion in stock, because its kind is
+/// unknown or takes no list.
 pub(crate) fn of_load(tgt: &Value, tgt_type: Option<&Value>, compat: Compat) -> Option<Target> {
     let kind = match tgt_type {
         None => TargetType::Glob,
@@ -125,8 +125,8 @@ pub(crate) fn of_load(tgt: &Value, tgt_type: Option<&Value>, compat: Compat) -> 
     }
 }
 
-/// The accepted minions that the target means; nobody for a target in error, of which it is said
-/// that it may mean more.
+/// The accepted minions that the target matches; none for a target in error, which is reported as
+/// possibly matching more.
 ///
 /// # Errors
 /// When the accepted keys cannot be listed.
@@ -158,8 +158,8 @@ pub(crate) fn resolve(
 }
 
 /// The accepted minions that the target of a rule covers, without greed: a rule grants something.
-/// Nobody when they cannot be found out, be it for one minion: behind a `not` what counts as no
-/// match would be one.
+/// None when the match of even one minion is unknown: behind a `not`, an unknown that counts as no
+/// match would become one.
 pub(crate) fn of_rule(services: &Services, target: &str) -> Vec<MinionId> {
     let target = Target::Expression(TargetType::Compound, target.to_owned());
     let options = MatchOptions {
@@ -178,8 +178,8 @@ pub(crate) fn of_rule(services: &Services, target: &str) -> Vec<MinionId> {
     }
 }
 
-/// Without a cache a compound target means everybody; for a rule that would be everything to
-/// everybody whom it names, so here the cache counts as one in which nothing is.
+/// Without a cache a compound target matches all minions; a rule would then grant everything to all
+/// users that it names, so here the cache counts as empty.
 fn without_cache(
     services: &Services,
     target: &Target,

@@ -1,8 +1,8 @@
-//! Where requests are in traces: the span of each, under the place that its load names, and the
-//! entries by which whoever is told of it goes on (`salt/utils/tracing.py` of 3008).
+//! Trace context of requests: the span of each, under the parent that its load names, and the
+//! entries that pass the context on (`salt/utils/tracing.py` of 3008).
 //!
-//! Only with the option `tracing`; without it what others wrote into a load stays there as it came
-//! and nothing is added. A request that is not collected adds nothing either, as in stock.
+//! Only with the option `tracing`; without it a load's own entries stay as they came and none are
+//! added. A request that is not sampled adds none either, as in stock.
 
 use saltern_base::trace::{self, Kind, Span, SpanParent, TraceContext, Tracer};
 use saltern_config::MasterConfig;
@@ -11,9 +11,9 @@ use saltern_wire::msgpack::{MapView, Value};
 
 use crate::{Effect, Handled, Services};
 
-/// The entry of loads and events that names the place.
+/// The entry of loads and events that names the parent span.
 const PARENT: &str = "traceparent";
-/// The entry that belongs to the other programs of the trace.
+/// The entry for the other programs of the trace.
 const STATE: &str = "tracestate";
 
 /// Collects the spans of this master, where the configuration asks for it.
@@ -31,8 +31,8 @@ pub(crate) fn begin(load: &MapView, minion: &MinionId, services: &Services) -> O
     begin_under(load.str(PARENT), load.str(STATE), minion.as_str(), services)
 }
 
-/// Begins the span of a clear request whose sender is proved. A stranger's has none: spans wait in a
-/// bounded queue for whoever exports them, and strangers would take its places.
+/// Begins the span of a clear request whose sender is proved. An unproved sender's has none: spans
+/// wait in a bounded queue for the exporter, and such requests would fill it.
 pub(crate) fn begin_proved(load: &Value, services: &Services) -> Option<Span> {
     let text = |name: &str| load.get(name).and_then(Value::as_str);
     begin_under(text(PARENT), text(STATE), "", services)
@@ -51,8 +51,8 @@ fn begin_under(
     Some(span)
 }
 
-/// Says in a span what the request was: with names from the closed set of known commands, because
-/// strangers may have sent it.
+/// Describes the request in its span, with names from the closed set of known commands, because the
+/// sender may be unproved.
 pub(crate) fn describe(span: &mut Span, handled: &Handled) {
     span.rename(format!("salt.req.recv.{}", handled.command));
     span.set("salt.req.cmd", handled.command);
@@ -70,8 +70,7 @@ pub(crate) fn describe(span: &mut Span, handled: &Handled) {
     }
 }
 
-/// The entries that tell others of the place at which this thread works: none where nothing is
-/// traced.
+/// The entries that pass on this thread's span; none where nothing is traced.
 pub(crate) fn entries() -> Vec<(&'static str, String)> {
     let Some(place) = trace::current() else {
         return Vec::new();

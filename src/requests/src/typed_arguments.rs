@@ -1,18 +1,18 @@
-//! Arguments of a function as people type them: each text read as YAML, `name=value` as an argument
-//! with a name (`parse_input`, `yamlify_arg` and `condition_input` in `salt/utils/args.py`).
+//! Parses arguments as people type them: each text read as YAML, `name=value` as a named argument
+//! (`parse_input`, `yamlify_arg` and `condition_input` in `salt/utils/args.py`).
 //!
-//! Whoever publishes for somebody else reads them so: the command line for its user, the master for
-//! a minion.
+//! Publishers for another party parse them so: the command line for its user, the master for a
+//! minion.
 
 use saltern_config::yaml::{Key, Limits, Node, NodeValue, parse as parse_yaml};
 use saltern_model::Jid;
 use saltern_wire::msgpack::Value;
 
-/// Marks the map of the arguments that have names.
+/// Marks the map of named arguments.
 const NAMED: &str = "__kwarg__";
 
-/// The arguments without a name, and behind them those with one as a map with `__kwarg__: true`.
-/// What is no text stays as it is. `verbatim` are the names whose values are not read as YAML
+/// Positional arguments, and behind them the named ones as a map with `__kwarg__: true`. Arguments
+/// that are no text stay as they are. `verbatim` are the names whose values are not read as YAML
 /// (`no_parse`).
 pub fn typed_arguments(typed: impl IntoIterator<Item = Value>, verbatim: &[&str]) -> Vec<Value> {
     let mut positional = Vec::new();
@@ -59,7 +59,7 @@ fn put(named: &mut Vec<(Value, Value)>, name: Value, value: Value) {
     }
 }
 
-/// A number with the twenty digits of a jid is one, and those are texts.
+/// Numbers with the twenty digits of a jid become texts: jids are texts.
 fn keep_jid(argument: &mut Value) {
     let digits = match argument {
         Value::Int(number) => number.to_string(),
@@ -81,7 +81,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
     (is_name && !value.starts_with('=') && !value.contains('\n')).then_some((name, value))
 }
 
-/// What YAML would make a comment, a date or a failure of stays the text that was typed.
+/// Parses one text; a YAML comment, date or error stays the text that was typed.
 fn read(text: &str) -> Value {
     let as_typed = || Value::from(text);
     let trimmed = text.trim();
@@ -100,7 +100,7 @@ fn read(text: &str) -> Value {
         return as_typed();
     };
     match &node.value {
-        // Behind a `#` is a comment: what would be shorter for it stays whole.
+        // Behind a `#` is a comment: a text that would lose it stays whole.
         NodeValue::Null | NodeValue::Str(_) if text.contains('#') => as_typed(),
         NodeValue::Null if text == "!" => as_typed(),
         NodeValue::Str(empty) if empty.is_empty() && matches!(text, "|" | "!") => as_typed(),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_stays_and_a_marked_map_has_names() {
+    fn non_text_arguments_stay_and_marked_map_is_named() {
         let marked = Value::map([("__kwarg__", Value::Bool(true)), ("a", Value::from("5"))]);
         let given = [Value::Int(7), marked.clone(), Value::map([("b", 1)])];
         let expected = [Value::Int(7), Value::map([("b", 1)]), marked];

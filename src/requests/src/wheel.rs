@@ -1,8 +1,8 @@
-//! `wheel`, clear: a function that looks at or changes the master (`ClearFuncs.wheel` in
+//! `wheel`, clear: a function that reads or changes the master (`ClearFuncs.wheel` in
 //! `salt/master.py`, `SyncClientMixin.low` in `salt/client/mixins.py`).
 //!
-//! The client waits for the value, which is found beside the workers. The call is told on the bus:
-//! `salt/wheel/<jid>/new` when it begins, `…/ret` when it is done. 3006 and 3007 tell it twice,
+//! The client waits for the value, which is computed beside the workers. Events report the call:
+//! `salt/wheel/<jid>/new` when it begins, `…/ret` when it is done. 3006 and 3007 fire them twice,
 //! once for the request and once, with another jid, for the call in it. It is not kept in the job
 //! cache.
 
@@ -30,12 +30,11 @@ pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>)
     })
 }
 
-/// Jid and user under which the events tell of the call itself. In 3008 they are those of the
-/// request; before, the call has a jid of its own and knows of no user.
+/// Jid and user in the events of the call itself. In 3008 they are those of the request; before,
+/// the call has a jid of its own and no user.
 ///
 /// Stock's `wheel_async` waits for the events of a jid that the client has made up, and names it in
-/// `__jid__`. 3008 does not listen to that, so that nobody ever answers such a client; here it
-/// does.
+/// `__jid__`. 3008 ignores that entry, so such a client is never answered; here it is honoured.
 struct CallIdentity {
     jid: Jid,
     user: String,
@@ -86,7 +85,7 @@ fn carry_out(call: Call, told_as: CallIdentity, services: &Services) -> Finished
     }
 }
 
-/// Makes a call that nobody waits for. Gives what came of it, and the event that tells its end.
+/// Makes a call without a waiting client. Returns its outcome, and the event of its end.
 pub(crate) fn call_it(call: &Call, services: &Services, fire: EventSink<'_>) -> (Ran, Event) {
     let told_as = CallIdentity {
         jid: call.jid.clone(),
@@ -95,7 +94,7 @@ pub(crate) fn call_it(call: &Call, services: &Services, fire: EventSink<'_>) -> 
     tell_and_run(call, &told_as, services, fire)
 }
 
-/// What is fired when such a call never comes to its end.
+/// Event for such a call that never ends.
 pub(crate) fn lost(call: &Call, services: &Services) -> Event {
     let reason = format!(
         "Exception occurred in wheel {}: the call was lost; see the master's log",
@@ -118,36 +117,36 @@ fn tell_and_run(
     services: &Services,
     fire: EventSink<'_>,
 ) -> (Ran, Event) {
-    let mut told = fields([
+    let mut entries = fields([
         ("fun", Value::from(format!("wheel.{}", call.fun))),
         ("jid", told_as.jid.as_str().into()),
         ("user", told_as.user.as_str().into()),
     ]);
     let wheels = services.runners.wheels();
-    // Of a function that is not there, stock tells only the end.
+    // For an unknown function, stock fires only the last event.
     if wheels.has(&call.fun) {
-        told.push(("fun_args".into(), call.arguments.to_value()));
-        fire(event(services, &told_as.jid, "new", &told));
+        entries.push(("fun_args".into(), call.arguments.to_value()));
+        fire(event(services, &told_as.jid, "new", &entries));
     }
     let mut tell = |notice: Notice| match notice {
         Notice::Began => {
-            told.push(("fun_args".into(), call.arguments.to_value()));
-            fire(event(services, &told_as.jid, "new", &told));
+            entries.push(("fun_args".into(), call.arguments.to_value()));
+            fire(event(services, &told_as.jid, "new", &entries));
         }
         Notice::Event(tag, Value::Map(data)) => {
             fire(event_data::event(services, tag, data));
         }
         Notice::KeyGone(minion) => _ = data_cache::forget_minion(services, &minion),
-        // Nobody watches a call that is answered with its value.
+        // A call that is answered with its value reports no progress.
         Notice::Progress(_) | Notice::Event(..) => {}
     };
     let ran = wheels.run(call, &mut Notices::new(&mut tell));
-    told.push(("return".into(), ran.value.clone()));
-    told.push(("success".into(), ran.success.into()));
+    entries.push(("return".into(), ran.value.clone()));
+    entries.push(("success".into(), ran.success.into()));
     if let Some(retcode) = ran.retcode {
-        told.push(("retcode".into(), retcode.into()));
+        entries.push(("retcode".into(), retcode.into()));
     }
-    let end = event(services, &told_as.jid, "ret", &told);
+    let end = event(services, &told_as.jid, "ret", &entries);
     (ran, end)
 }
 
