@@ -1,9 +1,9 @@
-//! The option `schedule`: runner functions that the master runs by the clock
+//! Scheduler of the option `schedule`: runner functions that the master runs by the clock
 //! (`salt/utils/schedule.py`).
 //!
-//! This is the clockwork alone: it is told what time it is, and says what is to run. Reading its
-//! rules begins in `turn.rs`. Whoever looks at it has a clock and threads (`actors/scheduler.rs`).
-//! Nothing of it lasts: as with stock, a master that starts knows of no earlier run.
+//! It has no clock of its own: a caller passes the time and gets the runs that are due. Its rules
+//! are in `turn.rs`. Clock and threads are the actor's (`actors/scheduler.rs`). Nothing of it is
+//! durable: as with stock, a master that starts knows of no earlier run.
 
 mod conditions;
 mod job;
@@ -32,29 +32,29 @@ pub use turn::Running;
 /// The option.
 const OPTION: &str = "schedule";
 
-/// The jobs of a schedule and where each of them stands.
+/// Jobs of a schedule with the state of each.
 pub struct Schedule {
     jobs: Vec<(Arc<Job>, Turn)>,
     zone: TimeZone,
     grace: SignedDuration,
-    /// The latest moment at which somebody looked.
+    /// The latest time at which `due` was called.
     seen: Option<Timestamp>,
 }
 
-/// A job whose turn has come.
+/// Run of a job that is due.
 #[derive(Debug)]
 pub struct Due {
     /// The job.
     pub job: Arc<Job>,
     /// The function that runs: the job's, or `skip_function`.
     pub function: String,
-    /// How long after its time somebody looked.
+    /// The delay between its time and the call of `due`.
     pub late: Duration,
-    /// To be kept until the run has ended.
+    /// To be held until the run has ended.
     pub running: Running,
 }
 
-/// Why the turn of a job brought no run.
+/// Reason why a job's turn was skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skip {
     /// `enabled: False`, of the job or of the schedule.
@@ -69,16 +69,16 @@ pub enum Skip {
     AfterNotPassed,
     /// As many runs as `maxrunning` are under way.
     MaxRunning,
-    /// Nobody looked in time, and what has no interval is not made up for.
+    /// `due` was called too late, and a slot other than cron's is not made up for.
     Missed,
-    /// The clock went back, and this slot has had its run.
+    /// The clock went back, and this slot has run already.
     Repeated,
     /// Too many calls of runner functions wait.
     QueueFull,
 }
 
 impl Skip {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 9] = [
         Self::Disabled,
         Self::NotInRange,
@@ -91,7 +91,7 @@ impl Skip {
         Self::QueueFull,
     ];
 
-    /// The reason in a word: stock's, where it has one.
+    /// The reason as a word: stock's, where it has one.
     pub fn word(self) -> &'static str {
         match self {
             Self::Disabled => "disabled",
@@ -111,18 +111,18 @@ impl Skip {
     }
 }
 
-/// What is to be expected of a job.
+/// Forecast of a job.
 #[derive(Debug)]
 pub struct Outlook<'s> {
     /// The job.
     pub job: &'s Job,
-    /// When it comes, as it is written.
+    /// Its timing, as it is written.
     pub timing: &'s str,
     /// Whether it runs when the master starts.
     pub at_start: bool,
     /// Its next turn, without a splay.
     pub next: Option<Timestamp>,
-    /// Why it will not run then.
+    /// The reason why it will not run then.
     pub skip: Option<Skip>,
 }
 
@@ -132,8 +132,8 @@ impl Schedule {
         Self::read(config, TimeZone::system())
     }
 
-    /// The schedule of a configuration, in a time zone; and what is wrong with it. A job that is
-    /// wrong is left out.
+    /// Reads the schedule of a configuration, in a time zone, with findings. A job in error is left
+    /// out.
     pub fn read(config: &MasterConfig, zone: TimeZone) -> (Self, Vec<Finding>) {
         let grace = SignedDuration::try_from(config.loop_interval);
         let mut schedule = Self {
@@ -176,9 +176,9 @@ impl Schedule {
         self.jobs.iter().map(|(job, _)| job.as_ref())
     }
 
-    /// Takes the jobs and the zone of another schedule. A job whose name is in both goes on: it
-    /// knows what runs and what ran, and keeps its turn unless the time of it is another. One that
-    /// is new does not count this as a start.
+    /// Takes the jobs and the zone of another schedule. A job whose name is in both keeps its
+    /// running and past runs, and its turn unless its timing changed. A new job does not count this
+    /// as a start.
     pub fn become_like(&mut self, other: Self) {
         let mut old = std::mem::take(&mut self.jobs);
         let change = Change {
@@ -197,7 +197,7 @@ impl Schedule {
         self.zone = other.zone;
     }
 
-    /// The moment at which something may be due; nothing when nothing ever is.
+    /// The time at which a job may be due; `None` when none ever is.
     pub fn next(&self, now: Timestamp) -> Option<Timestamp> {
         let wakes = self
             .jobs
@@ -206,8 +206,8 @@ impl Schedule {
         wakes.min()
     }
 
-    /// What is to run now. `draw` draws a number between two, both of which it may be; `skipped`
-    /// hears of turns that bring no run.
+    /// The runs that are due. `draw` draws a number between two bounds, inclusive; `skipped` is
+    /// called for each turn without a run.
     pub fn due(
         &mut self,
         now: Timestamp,
@@ -231,7 +231,7 @@ impl Schedule {
             .collect()
     }
 
-    /// What is to be expected of each job, in the order in which they are written.
+    /// Forecast of each job, in the order in which they are written.
     pub fn outlook(&self, now: Timestamp) -> impl Iterator<Item = Outlook<'_>> {
         self.jobs.iter().map(move |(job, _)| {
             let next = turn_after(&job.timing, &self.zone, now).map(|(at, _)| at);
@@ -250,13 +250,13 @@ impl Schedule {
         })
     }
 
-    /// The zone whose clock the slots mean.
+    /// The zone of the slots.
     pub fn zone(&self) -> &TimeZone {
         &self.zone
     }
 }
 
-/// What stands beside the jobs.
+/// Reads the options beside the jobs.
 fn common(entries: &Mapping, compat: Compat, findings: &mut Vec<Finding>) -> Common {
     let mut faults = Vec::new();
     let mut splay = None;

@@ -1,8 +1,7 @@
-//! What becomes of a reaction: a job, or a call of a function of the master.
+//! Begins a reaction: makes a job or a call of a function of the master.
 //!
-//! Jobs go out in the name of the master's own user, as stock's, for whom clients cannot tell them
-//! apart; calls are made in the name of [`USER`]. What reactions may do is asked of
-//! `saltern_reactor_acl`, where that is set, whatever the name.
+//! Jobs bear the name of the master's own user, as stock's, so clients cannot distinguish them;
+//! calls bear the name [`USER`]. `saltern_reactor_acl`, where set, limits reactions in both cases.
 
 use std::sync::Arc;
 
@@ -22,17 +21,17 @@ use crate::publish;
 use crate::publish_refusal::Refused;
 use crate::{Services, runner, wheel};
 
-/// A reaction that can be carried out.
+/// Reaction that can be carried out.
 pub enum Begun {
     /// A job, to be begun like a client's.
     Job(Box<StartJob>),
-    /// A job whose target means nobody: there is nothing to do.
+    /// A job whose target matches no minion: there is nothing to do.
     Nobody,
     /// A call of a function of the master.
     Call(PendingCall),
 }
 
-/// A call that needs only to know whom to tell of its end.
+/// Call that lacks only the callback for its end.
 pub struct PendingCall {
     make: Box<dyn FnOnce(Settle) -> Run + Send>,
     is_python: bool,
@@ -51,7 +50,7 @@ impl PendingCall {
         self.is_python
     }
 
-    /// The call; it tells `settle` what came of it. If it never runs, `settle` is dropped.
+    /// The call; it passes its outcome to `settle`. If it never runs, `settle` is dropped.
     pub fn run(self, settle: Settle) -> Run {
         let run = (self.make)(settle);
         match self.is_python {
@@ -61,19 +60,19 @@ impl PendingCall {
     }
 }
 
-/// Takes what came of a reaction.
+/// Callback with the outcome of a reaction.
 pub type Settle = Box<dyn FnOnce(End) + Send>;
 
-/// What came of a reaction.
+/// Outcome of a reaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It was done.
+    /// It succeeded.
     Done,
-    /// It was not, or not well: why.
+    /// It failed, with the reason.
     Failed(String),
 }
 
-/// Why a reaction is not carried out.
+/// Reason why a reaction is not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct NotBegun(String);
@@ -81,7 +80,7 @@ pub struct NotBegun(String);
 /// Makes a job or a call of a reaction.
 ///
 /// # Errors
-/// When it may not be done, or cannot.
+/// When the rules do not allow it, or it cannot be carried out.
 pub fn begin(call: &ReactionCall, services: &Arc<Services>) -> Result<Begun, NotBegun> {
     match call {
         ReactionCall::Local(load) => job(load, services),
@@ -172,7 +171,7 @@ fn allow(form: Form, call: &Call, services: &Services) -> Result<(), NotBegun> {
 }
 
 /// The call. In the old form it gets those of the compiler's words that the function has parameters
-/// for, and parameters that have to be given are given by position, as stock's `format_call` does.
+/// for, and required parameters are given by position, as stock's `format_call` does.
 fn call(function: &Function, parameters: &[(&str, bool)], services: &Services) -> Call {
     let mut arguments = function.arguments.clone();
     let is_parameter = |name: &str| parameters.iter().any(|(known, _)| *known == name);
@@ -251,8 +250,8 @@ fn run_wheel(function: &Function, services: &Arc<Services>) -> Result<PendingCal
     }))
 }
 
-/// A function of a minion runs where stock runs it: in Python, by a minion that is made for it of
-/// the master's own configuration (`salt.client.Caller`).
+/// A function of a minion runs where stock runs it: in Python, by a minion made of the master's own
+/// configuration (`salt.client.Caller`).
 fn run_caller(function: &Function, services: &Arc<Services>) -> Result<PendingCall, NotBegun> {
     let call = call(function, &[], services);
     let sender = Sender::of_reactor(services);
@@ -304,7 +303,7 @@ fn caller(call: &Call, services: &Services) -> End {
     }
 }
 
-/// What is fired when such a call never comes to its end.
+/// Event for such a call that never ends.
 fn lost_caller(call: &Call, services: &Services) -> Event {
     let data = fields([
         ("fun", Value::from(call.fun.as_str())),
@@ -314,7 +313,7 @@ fn lost_caller(call: &Call, services: &Services) -> Event {
 }
 
 fn end_of(ran: &saltern_runners::Ran) -> End {
-    /// Letters of a reason that are kept.
+    /// The most characters of a reason that are kept.
     const MAX_REASON_CHARS: usize = 1_000;
     if ran.success {
         return End::Done;

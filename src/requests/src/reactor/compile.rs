@@ -1,5 +1,5 @@
-//! From rendered files to low chunks, as stock's compiler makes them (`Compiler` in
-//! `salt/state.py`): reactions are written like states.
+//! Compiles rendered files to low chunks, as stock's compiler does (`Compiler` in `salt/state.py`):
+//! reactions are written like states.
 //!
 //! Where stock drops all files of an event because of a mistake in one, only that one is dropped.
 
@@ -15,7 +15,7 @@ use crate::python_text;
 /// The most reactions of one event.
 const MAX_REACTIONS: usize = 10_000;
 
-/// One call of one function, with everything that stands beside it.
+/// Low chunk: one call of one function, with its other entries.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Chunk {
     /// The id of its reaction.
@@ -28,7 +28,7 @@ pub(super) struct Chunk {
     pub(super) fun: String,
     /// Everything else: `name`, `order`, arguments.
     pub(super) entries: Entries,
-    /// Its place among the `names` of its reaction, from 1; 0 without.
+    /// Its index in the `names` of its reaction, from 1; 0 without.
     pub(super) name_order: u32,
 }
 
@@ -46,7 +46,7 @@ impl Chunk {
     }
 }
 
-/// A mapping with Python's way to put something in: what is there keeps its place.
+/// Mapping with Python's insertion order: a replaced entry keeps its position.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Entries(pub(super) Vec<(Value, Value)>);
 
@@ -78,7 +78,7 @@ impl Entries {
     }
 }
 
-/// A reaction by its id.
+/// Reaction of a file, by its id.
 struct Declared {
     id: String,
     sls: String,
@@ -99,7 +99,7 @@ pub(super) fn chunks(
             Err(problem) => problems.push(problem),
         }
     }
-    // One problem for a file: who has it done again does so once.
+    // One problem for a file: a retry renders all of it again.
     let mut wrong: BTreeMap<String, Problem> = BTreeMap::new();
     for one in &declared {
         for text in mistakes(one) {
@@ -127,7 +127,7 @@ pub(super) fn chunks(
     in_order(chunks, compat, problems)
 }
 
-/// Of reactions with the same id the last one counts, at the place of the first.
+/// Of reactions with the same id the last one counts, at the position of the first.
 fn merge(declared: &mut Vec<Declared>, one: Declared) {
     match declared.iter_mut().find(|known| known.id == one.id) {
         Some(known) => *known = one,
@@ -176,7 +176,7 @@ fn read(sls: &str, high: Value) -> Result<Vec<Declared>, Problem> {
 }
 
 /// `{local.cmd.run: […]}` as `{local: […, cmd.run]}`; of several with the same type only the first
-/// in the alphabet. Nothing for a body with a key that is no text.
+/// in the alphabet. `None` for a body with a key that is no text.
 fn padded(body: Vec<(Value, Value)>) -> Option<Vec<(String, Value)>> {
     let mut padded: Vec<(String, Value)> = Vec::with_capacity(body.len());
     for (key, value) in body {
@@ -212,7 +212,7 @@ fn padded(body: Vec<(Value, Value)>) -> Option<Vec<(String, Value)>> {
     Some(padded)
 }
 
-/// What is wrong with a reaction (`_verify_high`).
+/// Mistakes in a reaction (`_verify_high`).
 fn mistakes(one: &Declared) -> Vec<String> {
     let mut found = Vec::new();
     for (state, run) in one

@@ -1,5 +1,5 @@
-//! `saltern_reactor_limits`: how often rules may be followed, and how many of their events may be
-//! under way.
+//! `saltern_reactor_limits`: bounds on the rate of events that rules follow, and on their
+//! concurrency.
 
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
@@ -8,32 +8,32 @@ use saltern_policy::expression::Pattern;
 /// The most limits: each has a queue of its own.
 const MAX_LIMITS: usize = 1_000;
 
-/// A limit on the events of some tags.
+/// Limit on the events of some tags.
 #[derive(Clone)]
 pub struct Limit {
     /// The pattern as it was written.
     pub name: String,
     tags: Pattern,
-    /// The most events in a second; those beyond are dropped.
+    /// The most events in a second; further ones are dropped.
     pub rate: Option<f64>,
-    /// The most events whose reactions are under way; those beyond wait.
+    /// The most events whose reactions are under way; further ones wait.
     pub concurrency: Option<usize>,
 }
 
 impl Limit {
-    /// Whether it holds for events of this tag.
+    /// Whether it applies to events of this tag.
     pub fn is_for(&self, tag: &str) -> bool {
         self.tags.matches(tag)
     }
 }
 
-/// Why the option cannot be used.
+/// Error in the option.
 #[derive(Debug, thiserror::Error)]
 #[error("option \"saltern_reactor_limits\": {0}")]
 pub struct LimitError(String);
 
 impl LimitError {
-    /// What is wrong, without the name of the option.
+    /// The error, without the name of the option.
     pub fn problem(&self) -> &str {
         &self.0
     }
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_numbers_of_events_in_some_time() {
+    fn rate_is_parsed_per_second_minute_or_hour() {
         let table = [
             ("5", Some(5.0)),
             ("0.5", Some(0.5)),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_limit_has_is_refused() {
+    fn malformed_limit_is_refused() {
         for text in ["{rat: 1}", "{concurrency: 0}", "[]", "{concurrency: x}"] {
             let node = parse(text, "test", &Limits::DEFAULT).unwrap();
             assert!(limit("a/*", &node).is_err(), "{text}");

@@ -1,9 +1,9 @@
-//! The reactor: what is done because of an event (`salt/utils/reactor.py`).
+//! The reactor: runs reactions to events (`salt/utils/reactor.py`).
 //!
-//! Everything here is a pure step. [`Rules`] says which files an event means; [`Reactions::of`]
-//! renders them and makes a [`Plan`] of them: typed reactions in their order, and what is wrong
-//! with the files. [`begin()`] turns a reaction into a job or a call, for somebody else to carry
-//! out. Queues, threads and what is kept of failures are the actor's (`actors/src/reactor.rs`).
+//! Everything here is a pure step. [`Rules`] maps an event to files; [`Reactions::of`] renders them
+//! into a [`Plan`]: typed reactions in their order, and problems of the files. [`begin()`] turns a
+//! reaction into a job or a call, which the actors carry out. Queues, threads and dead letters are
+//! the actor's (`actors/src/reactor.rs`).
 
 mod begin;
 mod compile;
@@ -34,29 +34,28 @@ pub use rules::{ReactorOptions, Reading, Rules, RulesFile};
 use self::compile::Chunk;
 use crate::OpenError;
 
-/// The user of reactions. Events that bear this name lead to no reactions, or one could lead to
+/// The user of reactions. Events that bear this name lead to no reactions, or one could trigger
 /// itself for ever (`ReactWrap.event_user`).
 pub const USER: &str = "Reactor";
 
-/// What is to be done because of an event.
+/// Reactions to one event.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// The reactions, in the order in which they are begun.
     pub reactions: Vec<Reaction>,
-    /// What is wrong with files that were asked for. Nothing of a file with a problem is done.
+    /// Problems of the files. No reaction of a file with a problem is carried out.
     pub problems: Vec<Problem>,
 }
 
-/// What is wrong with a file of reactions.
+/// Problem of a file of reactions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}{}{}", place("; reaction", id.as_deref()), place("; in", Some(sls)))]
 pub struct Problem {
-    /// The file, or the reference that names none.
+    /// The file, or the reference that matches none.
     pub sls: String,
-    /// The id of the reaction, if it is one that is wrong; nothing where nothing of the file is
-    /// done.
+    /// The id of the reaction, if only that one is wrong; `None` where the whole file is dropped.
     pub id: Option<String>,
-    /// Which reaction of the id, where the others are done.
+    /// Which reaction of the id, where the others are carried out.
     pub key: Option<Box<ReactionKey>>,
     /// What is wrong.
     pub text: String,
@@ -79,7 +78,7 @@ impl Problem {
         }
     }
 
-    /// A mistake in a reaction that keeps all of its file from being done.
+    /// A mistake in a reaction because of which its whole file is dropped.
     fn of_file(sls: &str, id: &str, text: &str) -> Self {
         Self::new(sls, None, format!("reaction \"{id}\": {text}"))
     }
@@ -89,7 +88,7 @@ fn place(what: &str, name: Option<&str>) -> String {
     name.map_or_else(String::new, |name| format!("{what} \"{name}\""))
 }
 
-/// Renders the files of reactions and says what they mean.
+/// Renderer of files of reactions.
 pub struct Reactions {
     files: ReactionFiles,
     compat: Compat,
@@ -104,7 +103,7 @@ impl Reactions {
         })
     }
 
-    /// Reactions without a master, to look at: templates cannot ask for mines and caches.
+    /// Reactions without a master, for inspection: templates cannot ask for mines and caches.
     ///
     /// # Errors
     /// When an option of the file server or of the renderers cannot work.
@@ -118,13 +117,13 @@ impl Reactions {
         Self::new(config, parts)
     }
 
-    /// The files that a reference means at this moment.
+    /// The files that a reference matches at this moment.
     pub fn files(&self, reference: &str) -> Vec<String> {
         self.files.find(reference).unwrap_or_default()
     }
 
-    /// What the files of these references mean for an event with this tag and these data. Blocks
-    /// while they are rendered.
+    /// The reactions in the files of these references to an event with this tag and these data.
+    /// Blocks while they are rendered.
     pub fn of(&self, references: &[String], tag: &str, data: &Arc<Value>) -> Plan {
         let mut problems = Vec::new();
         let mut rendered = Vec::new();
@@ -155,7 +154,7 @@ impl Reactions {
     }
 }
 
-/// No minions to ask about.
+/// A fleet without minions.
 struct Nobody;
 
 impl SiteFunctions for Nobody {

@@ -1,7 +1,8 @@
-//! The order of chunks: by `order`, then by the alphabet; since 3008 requisites come before both
+//! Order of chunks: by `order`, then by the alphabet; since 3008 requisites come before both
 //! (`order_chunks` in `salt/state.py`, `DependencyGraph` in `salt/utils/requisite.py`).
 //!
-//! A requisite here says when a reaction is begun, not whether: nobody waits for what comes of one.
+//! A requisite here decides when a reaction is begun, not whether: none waits for the outcome of
+//! another.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -34,10 +35,10 @@ pub(super) const REQUISITES: [&str; 13] = [
 /// How many of them order reactions.
 const ORDERING: usize = 10;
 
-/// The one that has its reaction run before the other, not after it.
+/// The requisite that runs its reaction before the other, not after it.
 const PREREQ: &str = "prereq";
 
-/// Behind everything that has a number of its own.
+/// After all explicit numbers.
 const LAST: f64 = 1_000_000.0;
 
 /// The chunks in the order in which they run, each with its `order`.
@@ -110,7 +111,7 @@ fn cap(chunks: &[Chunk]) -> f64 {
     cap
 }
 
-/// The `order` as it was written.
+/// The `order` of a chunk as a number.
 fn written(chunk: &Chunk, cap: f64) -> f64 {
     match chunk.entries.get("order") {
         Some(Value::Int(number)) => *number as f64,
@@ -124,7 +125,7 @@ fn written(chunk: &Chunk, cap: f64) -> f64 {
 
 fn order(chunk: &Chunk, cap: f64, compat: Compat) -> f64 {
     let mut order = written(chunk, cap);
-    // Before 3008 the place among `names` counts only beside an `order`.
+    // Before 3008 the index in `names` counts only beside an `order`.
     if compat == Compat::V3008 || chunk.entries.get("order").is_some() {
         order += f64::from(chunk.name_order) / 10_000.0;
     }
@@ -141,14 +142,14 @@ fn number_of(order: f64) -> Value {
     }
 }
 
-/// What reactions with the same order are sorted by.
+/// Sort key of reactions with the same order.
 fn label(chunk: &Chunk) -> String {
     let name = chunk.entries.get("name");
     let name = name.and_then(python_text::str).unwrap_or_default();
     format!("{}{name}{}", chunk.state, chunk.fun)
 }
 
-/// One chunk comes before another, because of a requisite of this weight.
+/// Edge from a chunk to a later one, because of a requisite of this weight.
 struct Arrow {
     from: usize,
     to: usize,
@@ -180,7 +181,7 @@ fn requisites(chunks: &[Chunk]) -> Result<Vec<Arrow>, Problem> {
     Ok(arrows)
 }
 
-/// The chunks that a requisite means; nothing when there is none of that name.
+/// The chunks that a requisite names; `None` when there is none of that name.
 fn meant(requisite: &Value, chunks: &[Chunk]) -> Option<Vec<usize>> {
     let (kind, value) = match requisite {
         Value::Str(id) => ("id", id.as_str()),
@@ -216,8 +217,8 @@ fn meant(requisite: &Value, chunks: &[Chunk]) -> Option<Vec<usize>> {
     (!found.is_empty() || (is_pattern && kind == "sls")).then_some(found)
 }
 
-/// The chunks with nothing before what it needs; of those that are ready, the one with the least
-/// order first. Who comes before another is no later than that other wants to be.
+/// Topological order of the chunks; of those that are ready, the one with the least order first. A
+/// chunk before another is moved up to that other's order.
 fn topological(
     chunks: &[Chunk],
     own: &[f64],
@@ -265,7 +266,7 @@ fn topological(
                 .for_each(|count| *count -= 1);
         }
     }
-    // What is left waits for each other.
+    // The rest forms a cycle.
     for number in waiting {
         if let Some(chunk) = chunks.get(number) {
             let text = "its requisites wait for each other";

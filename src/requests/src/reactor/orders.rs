@@ -1,4 +1,4 @@
-//! Orders to the reactor itself: events whose tag ends in `salt/reactors/manage/…`, by which
+//! Management of the reactor by events: those whose tag ends in `salt/reactors/manage/…`, by which
 //! stock's `salt-run reactor.*` asks a running master (`Reactor.run` in `salt/utils/reactor.py`).
 //!
 //! They count only with the key of the master's user, and are answered by events.
@@ -12,26 +12,26 @@ use super::Rules;
 use crate::Services;
 use crate::event_data::{self, fields};
 
-/// What tags of orders, and of their answers, have in them.
+/// The part that tags of orders, and of their answers, contain.
 const MANAGE: &str = "salt/reactors/manage";
 
-/// What is asked for.
+/// Management request to the reactor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Which rules there are.
+    /// List the rules.
     List,
-    /// A further rule.
+    /// Add a rule.
     Add,
-    /// A rule less.
+    /// Remove a rule.
     Delete,
-    /// Whether events lead to reactions.
+    /// Report whether events lead to reactions.
     IsLeader,
-    /// Whether they shall.
+    /// Set whether events lead to reactions.
     SetLeader,
 }
 
-/// The order of an event; nothing for any other event. `None` inside for what only looks like one,
-/// such as an answer to one: that leads to nothing at all.
+/// The order of an event; `None` for any other event. `Some(None)` for a tag that contains the
+/// prefix but is no order, such as an answer: it has no effect.
 pub fn order_of(tag: &str) -> Option<Option<Order>> {
     let (before, what) = tag.rsplit_once('/').unwrap_or(("", tag));
     if before.ends_with(MANAGE) {
@@ -47,7 +47,8 @@ pub fn order_of(tag: &str) -> Option<Option<Order>> {
     tag.contains(MANAGE).then_some(None)
 }
 
-/// Obeys an order, on the rules and on whether events lead to reactions at all; gives the event that answers it, nothing for one that proves nobody.
+/// Carries out an order on the rules and on whether events lead to reactions at all. Returns the
+/// event that answers it; `None` for an order that proves no sender.
 pub fn answer(
     order: Order,
     data: &Value,
@@ -72,7 +73,7 @@ pub fn answer(
         }
         Order::Delete => ("delete-complete", Some(rules.delete(text("event")))),
         Order::IsLeader | Order::SetLeader => {
-            // Only what is said of this master counts: its name stands there.
+            // Only an order for this master counts: its id stands there.
             if order == Order::SetLeader && text("id") == services.config.id {
                 let value = data.get("value").is_some_and(Value::is_truthy);
                 is_leader.store(value, Ordering::Relaxed);
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_are_known_by_the_end_of_their_tags() {
+    fn order_is_recognised_by_end_of_tag() {
         let table = [
             ("salt/reactors/manage/list", Some(Some(Order::List))),
             (

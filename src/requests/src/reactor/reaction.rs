@@ -1,4 +1,4 @@
-//! From a low chunk to a typed reaction: both forms of arguments (`ReactWrap.run` in
+//! Parses a low chunk into a typed reaction: both forms of arguments (`ReactWrap.run` in
 //! `salt/utils/reactor.py`).
 
 use saltern_config::yaml::{self, Limits};
@@ -9,7 +9,7 @@ use saltern_wire::msgpack::Value;
 use super::Problem;
 use super::compile::{Chunk, Entries};
 
-/// One thing to be done because of an event.
+/// Reaction to an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reaction {
     /// Its id in its file.
@@ -18,26 +18,26 @@ pub struct Reaction {
     pub sls: String,
     /// Which reaction of its id it is.
     pub key: ReactionKey,
-    /// What is done.
+    /// Its call.
     pub call: ReactionCall,
 }
 
-/// Which of the reactions of an id: there may be one of each type, and of each of these one for
+/// Key of a reaction within its id: there may be one of each type, and of each of these one for
 /// each of its `names`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReactionKey {
     /// `local`, `runner` and the like, as it was written.
     pub state: String,
-    /// Its place among the `names`, from 1; 0 without.
+    /// Its index in `names`, from 1; 0 without.
     pub number: u32,
     /// Its name there; empty without.
     pub name: String,
 }
 
-/// See [`Reaction`].
+/// Call of a [`Reaction`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReactionCall {
-    /// `local`: a job. The load of a `publish`, without who publishes.
+    /// `local`: a job. The load of a `publish`, without its publisher.
     Local(Value),
     /// A runner function.
     Runner(Function),
@@ -47,22 +47,23 @@ pub enum ReactionCall {
     Caller(Function),
 }
 
-/// A function of the master with its arguments.
+/// Function of the master with its arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     /// Its name.
     pub fun: String,
-    /// What it is given.
+    /// Its arguments.
     pub arguments: Arguments,
-    /// Arguments that it is given too if it has such parameters: with the old form everything
-    /// stands together, and `name` may be one of the compiler's words or an argument.
+    /// Arguments that are passed only if the function has such parameters: in the old form
+    /// everything stands together, and `name` may be one of the compiler's words or an argument.
     pub if_taken: Vec<(String, Value)>,
-    /// The arguments were written in the old form: the function is looked at before it is called.
+    /// The arguments were written in the old form: the function's parameters are looked up before
+    /// the call.
     pub is_flat: bool,
 }
 
 impl ReactionCall {
-    /// Stock's word for it.
+    /// Stock's name of the type.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Local(_) => "local",
@@ -72,7 +73,7 @@ impl ReactionCall {
         }
     }
 
-    /// About how many bytes of memory it takes.
+    /// Approximate size in memory, in bytes.
     pub fn size(&self) -> usize {
         match self {
             Self::Local(load) => size(load),
@@ -96,7 +97,7 @@ impl ReactionCall {
     }
 }
 
-/// About how many bytes of memory a value takes; values are no deeper than their decoders let them.
+/// Approximate size of a value in memory, in bytes; decoders bound the depth of values.
 fn size(value: &Value) -> usize {
     let inside = match value {
         Value::Str(text) => text.len(),
@@ -160,7 +161,7 @@ fn low(chunk: &Chunk) -> Entries {
     low
 }
 
-/// What a client of the master would send (`LocalClient.cmd_async`, `_prep_pub`).
+/// The load that a client of the master would send (`LocalClient.cmd_async`, `_prep_pub`).
 fn local(mut low: Entries, fun: &str) -> Result<Value, String> {
     let target = low.take("tgt").ok_or("\"tgt\" is missing")?;
     let (arguments, named) = match low.take("args") {
@@ -277,7 +278,7 @@ fn caller(mut low: Entries, fun: &str) -> Result<Function, String> {
     })
 }
 
-/// What Python gets when it goes through the value: of a text its letters.
+/// The items over which Python would iterate: of a text its characters.
 fn listed(value: Value) -> Result<Vec<Value>, String> {
     match value {
         Value::Array(items) => Ok(items),
@@ -287,7 +288,7 @@ fn listed(value: Value) -> Result<Vec<Value>, String> {
     }
 }
 
-/// Numbers that are jids go as texts (`condition_input`): minions could not read them.
+/// Numbers that are jids become texts (`condition_input`): minions could not read them.
 fn jid_as_text(value: Value) -> Value {
     /// Digits of a jid (`is_jid` in `salt/utils/jid.py`).
     const DIGITS: usize = 20;

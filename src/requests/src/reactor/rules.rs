@@ -1,7 +1,8 @@
-//! Which files an event means: the option `reactor`, as a list or as the path of a file with one.
+//! Rules of the reactor, which map events to files: the option `reactor`, as a list or as the path
+//! of a file with one.
 //!
-//! Whether an event means any is asked of every event on the bus, so patterns are compiled once,
-//! and most tags fail at the first letters.
+//! Every event on the bus is matched against them, so patterns are compiled once, and most tags
+//! fail at the first letters.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use saltern_policy::expression::Pattern;
 use saltern_store::files::{self, Stat, Version};
 use saltern_wire::msgpack::Value;
 
-/// The most rules there may be: each is looked at for every event.
+/// The most rules: each is matched against every event.
 const MAX_RULES: usize = 10_000;
 
 /// The largest file of rules, in bytes.
@@ -24,13 +25,13 @@ const MAX_FILE_BYTES: usize = 4 << 20;
 pub struct ReactorOptions {
     /// `reactor_worker_threads`: functions of the master that run at a time.
     pub threads: u32,
-    /// `reactor_worker_hwm`: events, and as many calls, that may wait.
+    /// `reactor_worker_hwm`: the most events that wait, and the most calls.
     pub most_waiting: usize,
 }
 
 impl ReactorOptions {
-    /// The options; nothing where no reactor is asked for, neither by rules nor by an engine. What
-    /// the engine is given wins (`salt/engines/reactor.py`).
+    /// The options; `None` where no reactor is configured, neither by rules nor by an engine. The
+    /// engine's options win (`salt/engines/reactor.py`).
     pub fn read(config: &MasterConfig) -> Option<Self> {
         let engine = engine(config);
         let has_rules = config.raw("reactor").is_some_and(Node::is_truthy);
@@ -55,10 +56,10 @@ impl ReactorOptions {
 /// Threads beyond which more only cost memory.
 const MOST_THREADS: i64 = 256;
 
-/// Events that may wait, whatever the options say.
+/// The most waiting events, whatever the options say.
 const MOST_WAITING: i64 = 1_000_000;
 
-/// The reactor among the `engines`, with what it is given.
+/// The reactor among the `engines`, with its options.
 fn engine(config: &MasterConfig) -> Option<&Node> {
     let mut engines = config.raw("engines")?.as_seq()?.iter();
     engines.find_map(|engine| match engine.as_map() {
@@ -70,14 +71,14 @@ fn engine(config: &MasterConfig) -> Option<&Node> {
 /// One entry of the option.
 struct Rule {
     tags: Pattern,
-    /// What a tag begins with that can match.
+    /// The literal prefix of every tag that can match.
     start: String,
     references: Vec<String>,
     /// The entry as it was written.
     written: Value,
 }
 
-/// Where the rules come from.
+/// Source of the rules.
 #[derive(Default)]
 enum Source {
     /// The configuration; `reactor.add` and `reactor.delete` change them until the next start.
@@ -86,12 +87,11 @@ enum Source {
     File(RulesFile),
 }
 
-/// A file of rules, as it was when it was last looked at, whatever came of that: one that cannot be
-/// used is read, and complained of, once.
+/// File of rules, with the version last read: one that cannot be used is read, and logged, once.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RulesFile {
     path: PathBuf,
-    /// Nothing where it was not there.
+    /// `None` where it did not exist.
     seen: Option<Version>,
 }
 
@@ -103,31 +103,30 @@ impl RulesFile {
     }
 }
 
-/// See the module.
+/// Rules of the reactor.
 #[derive(Default)]
 pub struct Rules {
     source: Source,
     rules: Vec<Rule>,
 }
 
-/// What a reading of the rules came to. Reading may take long, so nobody who needs the rules waits
-/// for it: they are read first, and [taken](Rules::take) then.
+/// Result of reading the rules. Reading may take long, so users of the rules do not wait for it:
+/// they are read first, and [taken](Rules::take) then.
 pub struct Reading {
     source: Source,
-    /// Nothing where the file cannot be read.
+    /// `None` where the file cannot be read.
     rules: Option<Vec<Rule>>,
-    /// What is wrong: entries that mean nothing, or a file that cannot be used.
+    /// Problems: entries without effect, or a file that cannot be used.
     problems: Vec<String>,
 }
 
 impl Reading {
-    /// Reads the rules of a configuration. Entries that mean nothing are named in the log and
-    /// passed over.
+    /// Reads the rules of a configuration. Entries without effect are logged and skipped.
     pub fn of(config: &MasterConfig) -> Self {
         Self::quietly(config).logged()
     }
 
-    /// [`Self::of`] without a word in the log.
+    /// [`Self::of`] without logging.
     pub(crate) fn quietly(config: &MasterConfig) -> Self {
         let option = config.raw("reactor");
         if let Some(path) = option
@@ -148,7 +147,7 @@ impl Reading {
         }
     }
 
-    /// What is wrong, each as a part of a sentence about the option `reactor`.
+    /// The problems, each as a part of a sentence about the option `reactor`.
     pub(crate) fn problems(&self) -> &[String] {
         &self.problems
     }
@@ -240,8 +239,8 @@ impl Rules {
         rules
     }
 
-    /// Has what was read for rules. Where nothing could be, the rules stay, and are those of the
-    /// file as soon as it can be read.
+    /// Replaces the rules by those read. When reading failed, the rules stay until the file can be
+    /// read.
     pub fn take(&mut self, reading: Reading) {
         self.source = reading.source;
         if let Some(rules) = reading.rules {
@@ -249,7 +248,7 @@ impl Rules {
         }
     }
 
-    /// The file that the rules come from, to be looked at while others use the rules.
+    /// The file that the rules come from, to be checked while others use the rules.
     pub fn file(&self) -> Option<RulesFile> {
         match &self.source {
             Source::File(file) => Some(file.clone()),
@@ -257,19 +256,19 @@ impl Rules {
         }
     }
 
-    /// [Takes](Self::take) what was read of this file, unless the rules come from elsewhere by now.
+    /// [Takes](Self::take) a reading of this file, unless the rules come from elsewhere by now.
     pub fn take_of(&mut self, file: &RulesFile, reading: Reading) {
         if matches!(&self.source, Source::File(own) if own == file) {
             self.take(reading);
         }
     }
 
-    /// Whether an event of this tag means any file.
+    /// Whether a rule matches an event of this tag.
     pub fn is_meant(&self, tag: &str) -> bool {
         self.rules.iter().any(|rule| rule.is_for(tag))
     }
 
-    /// The files that an event of this tag means, of all rules in their order.
+    /// The files of all rules that match this tag, in their order.
     pub fn references(&self, tag: &str) -> Vec<String> {
         let meant = self.rules.iter().filter(|rule| rule.is_for(tag));
         meant.flat_map(|rule| rule.references.clone()).collect()
@@ -280,7 +279,7 @@ impl Rules {
         Value::Array(self.rules.iter().map(|rule| rule.written.clone()).collect())
     }
 
-    /// Adds a rule; in stock's words.
+    /// Adds a rule; answers in stock's words.
     pub fn add(&mut self, tags: &str, references: &Value) -> Value {
         if let Source::File(file) = &self.source {
             return result(
@@ -303,7 +302,7 @@ impl Rules {
         }
     }
 
-    /// Removes a rule; in stock's words.
+    /// Removes a rule; answers in stock's words.
     pub fn delete(&mut self, tags: &str) -> Value {
         if let Source::File(file) = &self.source {
             return result(

@@ -1,4 +1,4 @@
-//! What files mean: orders, forms of arguments, mistakes.
+//! Compilation of reaction files: order, forms of arguments, mistakes.
 
 #![allow(clippy::indexing_slicing, reason = "tests; a failure shows where")]
 
@@ -80,7 +80,7 @@ fn arguments(call: &ReactionCall) -> &Arguments {
 }
 
 #[test]
-fn a_job_is_what_a_client_would_send() {
+fn local_reaction_is_load_of_client() {
     let call = one(
         "a:\n  cmd.test.arg:\n    - tgt: {{ data['id'] }}\n    - arg: [1, 20200101000000000000]\n    \
          - kwarg: {x: '{{ tag }}'}\n    - metadata: {k: v}\n",
@@ -102,7 +102,7 @@ fn a_job_is_what_a_client_would_send() {
 }
 
 #[test]
-fn the_new_form_gives_named_arguments() {
+fn new_argument_form_gives_named_arguments() {
     for args in ["{a: 1, b: x}", "[{a: 1}, {b: x}]"] {
         let call = one(&format!("r:\n  runner.m.f:\n    - args: {args}\n"));
         let expected = named(&[("a", 1.into()), ("b", "x".into())]);
@@ -113,7 +113,7 @@ fn the_new_form_gives_named_arguments() {
 }
 
 #[test]
-fn the_old_forms_give_what_stands_there() {
+fn old_argument_forms_are_passed_as_written() {
     let call = one("r:\n  runner.m.f:\n    - arg: [1]\n    - kwarg: {b: x}\n    - order: 3\n");
     let both = arguments(&call);
     assert_eq!(both.positional, [1.into()]);
@@ -145,7 +145,7 @@ fn reactions_run_by_order_and_by_the_alphabet() {
 }
 
 #[test]
-fn names_make_a_reaction_each() {
+fn names_give_one_reaction_each() {
     let text = "r:\n  local.test.ping:\n    - tgt: m1\n    - names: [b, a, {c: [{tgt: m2}]}, b]\n";
     let targets = |plan: &Plan| -> Vec<String> {
         let loads = plan.reactions.iter().map(|reaction| match &reaction.call {
@@ -206,14 +206,14 @@ fn every_mistake_names_its_file_and_id() {
         let plan = plan(text);
         assert!(plan.reactions.is_empty(), "{text}");
         assert!(!plan.problems.is_empty(), "{text}");
-        let told = plan.problems[0].to_string();
-        assert!(told.contains(expected), "{text}: {told}");
-        assert!(told.contains("one.sls"), "{told}");
+        let problem = plan.problems[0].to_string();
+        assert!(problem.contains(expected), "{text}: {problem}");
+        assert!(problem.contains("one.sls"), "{problem}");
     }
 }
 
 #[test]
-fn one_broken_file_does_not_silence_the_others() {
+fn broken_file_does_not_drop_the_others() {
     let site = Site::new("3008");
     let good = site.file("good.sls", "g: {runner.x.y: []}");
     let bad = site.file("bad.sls", "b: {runner.x.y: 1}\nc: {runner.x.y: []}");
@@ -247,7 +247,7 @@ fn files_come_from_patterns_and_from_the_file_server() {
 }
 
 #[test]
-fn of_reactions_with_the_same_id_the_last_one_counts() {
+fn last_reaction_of_an_id_wins() {
     let site = Site::new("3008");
     let first = site.file("1.sls", "same: {runner.x.first: []}");
     let second = site.file("2.sls", "same: {runner.x.second: []}");
@@ -257,7 +257,7 @@ fn of_reactions_with_the_same_id_the_last_one_counts() {
 }
 
 #[test]
-fn an_empty_file_means_nothing() {
+fn empty_file_has_no_reactions() {
     for text in ["", "\n", "{% if false %}x{% endif %}", "{}", "a: {}"] {
         let plan = plan(text);
         assert!(
@@ -268,13 +268,13 @@ fn an_empty_file_means_nothing() {
 }
 
 #[test]
-fn a_short_reaction_has_its_function_in_its_body() {
+fn short_reaction_takes_function_from_body() {
     let call = one("a: runner.manage.up");
     assert_eq!((call.kind(), call.fun()), ("runner", "manage.up"));
 }
 
 #[test]
-fn a_reaction_says_which_of_its_id_it_is_and_a_problem_of_a_file_names_no_id() {
+fn reaction_has_key_within_id_and_file_problem_has_no_id() {
     let text = "r:\n  local.test.ping: [{tgt: m1}, {names: [b, a]}]\n  runner.x.y: []\n";
     let spots = plan(text).reactions.into_iter().map(|reaction| {
         let ReactionKey {
@@ -303,7 +303,7 @@ fn a_reaction_says_which_of_its_id_it_is_and_a_problem_of_a_file_names_no_id() {
 }
 
 #[test]
-fn a_file_of_rules_is_read_once_whatever_came_of_it() {
+fn rules_file_is_read_once_per_version() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rules");
     let options = format!(
@@ -334,7 +334,7 @@ fn a_file_of_rules_is_read_once_whatever_came_of_it() {
 }
 
 #[test]
-fn the_size_of_a_reaction_is_that_of_its_arguments() {
+fn reaction_size_counts_its_arguments() {
     let sizes = ["runner.m.f", "wheel.m.f", "caller.m.f"].map(|fun| {
         let text = "x".repeat(10_000);
         one(&format!(

@@ -1,8 +1,7 @@
-//! What keeps a job from running when its turn has come: `range`, `skip_during_range`, `after` and
-//! `until`.
+//! Conditions of a job's run at its turn: `range`, `skip_during_range`, `after` and `until`.
 //!
-//! Stock lets the last of them that is written overrule the others; here all of them have to allow
-//! a run.
+//! In stock the last of them that is written overrules the others; here all of them have to allow a
+//! run.
 
 use jiff::ToSpan;
 use jiff::civil::{DateTime, Time};
@@ -10,7 +9,7 @@ use jiff::civil::{DateTime, Time};
 use super::Skip;
 use super::moment::Moment;
 
-/// See the module.
+/// Conditions under which a job runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Conditions {
     pub(super) range: Option<Range>,
@@ -27,7 +26,7 @@ pub(super) struct Range {
     pub(super) invert: bool,
 }
 
-/// A time with a start and an end, both of which belong to it.
+/// Window of time with a start and an end, both inclusive.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Window {
     pub(super) start: Moment,
@@ -35,21 +34,22 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Whether it can be told without a date that the end comes first.
+    /// Whether the end comes first on every day.
     pub(super) fn ends_first(&self) -> bool {
         let day = jiff::civil::Date::constant(2000, 1, 1);
         let is_daily = self.start.is_daily() && self.end.is_daily();
         is_daily && self.start.on(day) >= self.end.on(day)
     }
 
-    /// Start and end as they are meant on the day of a local time; nothing where the end comes
-    /// first, where stock runs the job as little as outside of a range.
+    /// Start and end on the day of a local time; `None` where the end comes first, where stock runs
+    /// the job as little as outside of a range.
     fn bounds(&self, now: DateTime) -> Option<(DateTime, DateTime)> {
         let (start, end) = (self.start.on(now.date())?, self.end.on(now.date())?);
         (start < end).then_some((start, end))
     }
 
-    /// The first time after a local time at which this, which kept a job from running, may be over.
+    /// The first time after a local time at which this window, which kept a job from running, may
+    /// be over.
     fn may_be_over(&self, now: DateTime) -> Option<DateTime> {
         match self.bounds(now) {
             Some((_, end)) if end >= now => end.checked_add(1.second()).ok(),
@@ -58,8 +58,7 @@ impl Window {
         }
     }
 
-    /// The first time after a local time at which this may be another window, or one is inside of
-    /// it that was not.
+    /// The first time after a local time at which the window may move to another date, or begin.
     fn next_change(&self, now: DateTime) -> Option<DateTime> {
         let midnight = DateTime::from_parts(now.date().tomorrow().ok()?, Time::midnight());
         let bounds = [self.start.on(now.date()), self.end.on(now.date())];
@@ -72,7 +71,7 @@ impl Window {
 }
 
 impl Conditions {
-    /// Why a job does not run at a local time.
+    /// The reason why a job does not run at a local time.
     pub(super) fn refuse(&self, now: DateTime) -> Option<Skip> {
         if let Some(range) = &self.range {
             let allows = range
@@ -102,12 +101,12 @@ impl Conditions {
         None
     }
 
-    /// When a job that was not in its range is worth another look.
+    /// When to check again a job that was not in its range.
     pub(super) fn range_changes(&self, now: DateTime) -> Option<DateTime> {
         self.range.as_ref()?.window.next_change(now)
     }
 
-    /// When a job that `skip_during_range` kept from running is worth another look.
+    /// When to check again a job that `skip_during_range` kept from running.
     pub(super) fn skip_changes(&self, now: DateTime) -> Option<DateTime> {
         self.skip_during.as_ref()?.may_be_over(now)
     }

@@ -1,8 +1,8 @@
-//! What one entry of `schedule:` asks for (`Schedule.eval` and `handle_func` in
+//! One entry of `schedule:` as a job (`Schedule.eval` and `handle_func` in
 //! `salt/utils/schedule.py`).
 //!
-//! An entry that cannot be meant is not run, and no other one suffers for it: at a value of the
-//! wrong type stock gives up on the whole schedule, every time that it looks.
+//! An entry in error is not run, and does not affect the others: at a value of the wrong type stock
+//! gives up on the whole schedule, at every tick.
 
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
@@ -15,10 +15,10 @@ use super::conditions::{Conditions, Range, Window};
 use super::moment::Moment;
 use super::timing::{CronSlots, Timing};
 
-/// The one returner that is part of this program: it is the job database.
+/// The only returner that is built in: the job database.
 pub(super) const DATABASE: &str = "local_cache";
 
-/// The form of `once` where `once_fmt` says nothing else.
+/// The default format of `once`.
 const ONCE_FORM: &str = "%Y-%m-%dT%H:%M:%S";
 
 /// The units that intervals are added from, in seconds. Stock has no `weeks`.
@@ -33,7 +33,7 @@ const UNITS: [(&str, i64); 5] = [
 /// The longest interval and the longest splay: a century.
 const MAX_INTERVAL_SECONDS: i64 = 100 * 366 * 86_400;
 
-/// A job of the schedule, as it was written.
+/// Job of the schedule, as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// The name: that of the entry, or the one that is written in it.
@@ -43,7 +43,7 @@ pub struct Job {
     /// The arguments for the function.
     pub arguments: Arguments,
     pub(super) timing: Timing,
-    /// How the time is written, for people.
+    /// The timing as it is written, for people.
     pub(super) timing_text: String,
     pub(super) splay: Option<Splay>,
     pub(super) conditions: Conditions,
@@ -51,7 +51,7 @@ pub struct Job {
     pub(super) run_after_skip_range: bool,
     /// What runs where a range keeps the job from running.
     pub(super) skip_function: Option<String>,
-    /// How many of its runs may be under way; none for any number.
+    /// The most concurrent runs; `None` for any number.
     pub(super) most_running: Option<usize>,
     pub(super) run_on_start: bool,
     pub(super) enabled: bool,
@@ -59,28 +59,28 @@ pub struct Job {
     pub(super) report: Report,
 }
 
-/// What is told of a run.
+/// What is reported of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Report {
     /// Nothing at all, with `return_job: False`.
     pub(super) silent: bool,
-    /// The event says that it is not to be kept.
+    /// The event is marked as not to be kept.
     pub(super) nocache: bool,
-    /// It goes to a returner, so that its event bears the jid.
+    /// It goes to a returner, so its event bears the jid.
     pub(super) has_returner: bool,
-    /// It is kept in the job database.
+    /// It is stored in the job database.
     pub(super) keep: bool,
     pub(super) metadata: Option<Vec<(Value, Value)>>,
 }
 
-/// Seconds of delay, of which some number is drawn: both bounds may be.
+/// Random delay in seconds; both bounds are inclusive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Splay {
     pub(super) from: u64,
     pub(super) to: u64,
 }
 
-/// What stands beside the jobs and holds for those that do not say otherwise.
+/// Defaults from beside the jobs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Common {
     pub(super) disabled: bool,
@@ -96,7 +96,7 @@ impl Common {
     pub(super) const NAMES: [&str; 4] = ["enabled", "skip_function", "skip_during_range", "splay"];
 }
 
-/// Something that is wrong with an entry, and where it stands.
+/// Fault in an entry, with its position.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) mark: Mark,
@@ -114,7 +114,7 @@ impl Fault {
 
 type Read<T> = Result<T, Fault>;
 
-/// Reads an entry. `warn` hears what is not done as asked though the job runs.
+/// Reads an entry. `warn` is called for options that are ignored though the job runs.
 pub(super) fn read(
     name: &str,
     node: &Node,
@@ -327,7 +327,7 @@ impl<'n> Entry<'n> {
         })
     }
 
-    /// Without `jid_include` stock does not see what runs, and starts as many as it likes.
+    /// Without `jid_include` stock does not see running jobs, and starts any number.
     fn most_running(&self) -> Read<Option<usize>> {
         if !self.is_set("jid_include", true) {
             return Ok(None);
@@ -362,14 +362,17 @@ impl<'n> Entry<'n> {
         if let Some(node) = self.get("metadata") {
             match from_yaml(node.clone()) {
                 Value::Map(entries) => report.metadata = Some(entries),
-                _ => warn(Fault::new(node, "\"metadata\" is no mapping and not told")),
+                _ => warn(Fault::new(
+                    node,
+                    "\"metadata\" is no mapping and is ignored",
+                )),
             }
         }
         report
     }
 }
 
-/// Reads `splay`; `warn` hears of one that stock ignores too.
+/// Reads `splay`; `warn` is called for one that stock ignores too.
 pub(super) fn splay(node: &Node, warn: &mut dyn FnMut(Fault)) -> Read<Option<Splay>> {
     if !node.is_truthy() {
         return Ok(None);
@@ -397,7 +400,7 @@ pub(super) fn splay(node: &Node, warn: &mut dyn FnMut(Fault)) -> Read<Option<Spl
     Ok(Some(Splay { from, to }))
 }
 
-/// Reads a time with a start and an end.
+/// Reads a window with a start and an end.
 pub(super) fn window(name: &str, node: &Node) -> Read<Window> {
     let bounds = node.as_map().ok_or_else(|| {
         Fault::new(
@@ -451,7 +454,7 @@ fn whole(node: &Node) -> Option<i64> {
     }
 }
 
-/// A value as it is shown to people.
+/// A value as shown to people.
 fn spelled(node: &Node) -> String {
     match &node.value {
         NodeValue::Int(number) => number.to_string(),

@@ -1,7 +1,7 @@
-//! From slots on the wall's clock to moments, over the days on which the clocks change.
+//! Conversion of local slots to instants, over changes of the clocks.
 //!
-//! A slot that the clocks skip comes at the moment of the change, one that they show twice comes
-//! twice; who then runs only once is for `turn.rs` to decide.
+//! A slot that the clocks skip comes at the instant of the change, one that they show twice comes
+//! twice; `turn.rs` decides which jobs then run only once.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -12,14 +12,14 @@ use super::timing::Timing;
 /// Changes of the clocks that a search goes past: two a year, for two centuries.
 const MOST_CHANGES: usize = 400;
 
-/// A slot and the moment at which it comes.
+/// Slot with its instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Slot {
     pub(super) at: Timestamp,
     pub(super) local: DateTime,
 }
 
-/// The next turn of a timing after a moment, and the slot that it is; an interval has none.
+/// The next turn of a timing after an instant, and its slot; an interval has none.
 pub(super) fn turn_after(
     timing: &Timing,
     zone: &TimeZone,
@@ -32,8 +32,8 @@ pub(super) fn turn_after(
     Some((slot.at, Some(slot)))
 }
 
-/// The first moment after another one at which the clock shows a later local time, or at which it
-/// changes, so that it may never do so, or not then.
+/// The first instant after another one at which the clock shows a later local time, or changes:
+/// after a change that time may come elsewhen or never.
 pub(super) fn shown_after(zone: &TimeZone, local: DateTime, after: Timestamp) -> Option<Timestamp> {
     let shown = zone.to_offset(after).to_timestamp(local).ok();
     let change = zone.following(after).next();
@@ -45,7 +45,7 @@ pub(super) fn shown_after(zone: &TimeZone, local: DateTime, after: Timestamp) ->
         .min()
 }
 
-/// The first slot of a timing that comes after a moment.
+/// The first slot of a timing after an instant.
 fn slot_after(timing: &Timing, zone: &TimeZone, after: Timestamp) -> Option<Slot> {
     let mut from = after;
     let mut inclusive = false;

@@ -1,16 +1,16 @@
-//! Dates and times as people write them in `when`, `range`, `after` and `until`.
+//! Parses dates and times as people write them in `when`, `range`, `after` and `until`.
 //!
 //! Stock reads them with `dateutil.parser`, which guesses. Here are the forms of Salt's manual and
-//! those that can mean one thing only; everything else is refused, and so is a time zone: stock
-//! compares with local time, and stops at a date that has one.
+//! other unambiguous ones; everything else is refused, and so is a time zone: stock compares with
+//! local time, and stops at a date that has one.
 //!
-//! What is not written is taken from the day at which somebody looks, so `5:00pm` comes every day,
-//! `Monday 5:00pm` every week and `December 24 4pm` every year.
+//! Parts that are not written come from the current day, so `5:00pm` comes every day, `Monday
+//! 5:00pm` every week and `December 24 4pm` every year.
 
 use jiff::ToSpan;
 use jiff::civil::{Date, DateTime, Time, Weekday};
 
-/// The longest text that is looked at.
+/// The longest text that is parsed.
 const MAX_TEXT_BYTES: usize = 100;
 
 /// Years without 29 February in a row, at most, and one.
@@ -44,7 +44,7 @@ const WEEKDAYS: [(&str, Weekday); 7] = [
     ("sunday", Weekday::Sunday),
 ];
 
-/// A point of local time, of which the date may be left open.
+/// Local date and time, of which the date may be left open.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Moment {
     day: Day,
@@ -60,7 +60,7 @@ enum Day {
 }
 
 impl Moment {
-    /// Reads a text; nothing when it is none of the forms.
+    /// Parses a text; `None` when it is none of the forms.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text.len() > MAX_TEXT_BYTES || !text.is_ascii() {
             return None;
@@ -82,8 +82,8 @@ impl Moment {
         found.moment()
     }
 
-    /// The moment as it is meant on a day: what is not written is taken from there, a weekday is
-    /// the next one. Nothing on 29 February of other years.
+    /// The date and time on a day: parts that are not written come from it, a weekday is the next
+    /// one. `None` on 29 February of other years.
     pub(super) fn on(&self, today: Date) -> Option<DateTime> {
         let date = match self.day {
             Day::Every => today,
@@ -115,7 +115,7 @@ impl Moment {
         self.day == Day::Every
     }
 
-    /// The times that it comes near a day, from there on forwards or backwards.
+    /// Its occurrences near a day, from there on forwards or backwards.
     fn around(&self, today: Date, steps: [i16; 2]) -> impl Iterator<Item = DateTime> {
         let direction = steps.into_iter().sum::<i16>().signum();
         let steps: Vec<i16> = match self.day {
@@ -148,7 +148,7 @@ fn at_t(word: &str) -> Option<(&str, &str)> {
     (is_digit(date, true) && is_digit(time, false)).then_some((date, time))
 }
 
-/// What the words of a text have said so far.
+/// Parts of a date parsed so far.
 #[derive(Default)]
 struct Found {
     weekday: Option<Weekday>,
@@ -159,8 +159,8 @@ struct Found {
 }
 
 impl Found {
-    /// Takes a word and the half of the day that follows it; nothing when it says nothing, or what
-    /// was said before.
+    /// Takes a word and the half of the day that follows it; `None` when it is no part, or one that
+    /// was given before.
     fn take(&mut self, word: &str, half: Option<&str>) -> Option<()> {
         if let Some(time) = time(word, half) {
             return put(&mut self.time, time);
@@ -204,7 +204,7 @@ impl Found {
         }
     }
 
-    /// The month stands before the day, but where only the other way round makes a date.
+    /// The month stands before the day, unless only the other way round makes a date.
     fn take_date(&mut self, year: Option<&str>, month: &str, day: &str) -> Option<()> {
         let (month, day): (i8, i8) = (number(month)?, number(day)?);
         let (month, day) = match month > 12 {
@@ -222,7 +222,7 @@ impl Found {
         let day = match (self.year, self.month, self.day, self.weekday) {
             (Some(year), Some(month), Some(day), _) => Day::Date(Date::new(year, month, day).ok()?),
             (None, Some(month), Some(day), _) => {
-                // A leap year, for who means 29 February.
+                // A leap year, so that 29 February is valid.
                 Date::new(2000, month, day).ok()?;
                 Day::Yearly { month, day }
             }

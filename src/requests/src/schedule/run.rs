@@ -1,10 +1,10 @@
-//! A run of a scheduled job: what the function is given, and what the bus hears of it
-//! (`handle_func` in `salt/utils/schedule.py`).
+//! Run of a scheduled job: the function's call, and its events (`handle_func` in
+//! `salt/utils/schedule.py`).
 //!
-//! One event, `__schedule_return`, tells how it ended; there are no `salt/run/…`. On a master
-//! nobody takes that event into the job cache, though its data are those of a `_return`: only what
-//! goes to the returner `local_cache` is kept. What the function itself tells on its way has
-//! stock's tag, which has lost its way among prefixes.
+//! One event, `__schedule_return`, reports the end; there are no `salt/run/…`. On a master that
+//! event does not enter the job cache, though its data are those of a `_return`: only runs with the
+//! returner `local_cache` are kept. The function's own progress events have stock's tag, a doubled
+//! prefix included.
 
 use std::sync::Arc;
 
@@ -27,12 +27,12 @@ const ENDED: &str = "__schedule_return";
 /// The return code of a run without a value.
 const FAILED: i64 = 254;
 
-/// The offset from UTC that metadata name: stock asks a function for it that minions have, and
-/// masters do not.
+/// The offset from UTC in metadata: stock asks a function for it that minions have, and masters do
+/// not.
 const NO_OFFSET: &str = "0000";
 
 impl Due {
-    /// The run, for whoever runs functions; nothing for `dry_run`. `zone` is for the times in
+    /// The run, to be carried out by the actors; `None` for `dry_run`. `zone` is for the times in
     /// `metadata`.
     pub fn into_run(self, services: &Arc<Services>, zone: &TimeZone) -> Option<Run> {
         let Self {
@@ -68,7 +68,7 @@ fn unhandled(fun: &str) -> String {
     format!("Unhandled exception running {fun}")
 }
 
-/// What is told of a run before its end.
+/// Data of a run that is known before its end.
 fn beginning(job: &Job, call: &Call, services: &Services, zone: &TimeZone) -> Fields {
     let report = &job.report;
     let jid = match (report.has_returner, report.nocache) {
@@ -76,7 +76,7 @@ fn beginning(job: &Job, call: &Call, services: &Services, zone: &TimeZone) -> Fi
         (false, true) => "nocache",
         (false, false) => "req",
     };
-    let mut told = fields([
+    let mut data = fields([
         ("cmd", "_return".into()),
         ("id", services.config.id.as_str().into()),
         ("fun", call.fun.as_str().into()),
@@ -87,13 +87,13 @@ fn beginning(job: &Job, call: &Call, services: &Services, zone: &TimeZone) -> Fi
     if let Some(metadata) = &report.metadata {
         let mut metadata = metadata.clone();
         metadata.extend(times(services, zone));
-        told.push(("metadata".into(), Value::Map(metadata)));
+        data.push(("metadata".into(), Value::Map(metadata)));
     }
-    told.push(("pid".into(), i64::from(std::process::id()).into()));
-    told
+    data.push(("pid".into(), i64::from(std::process::id()).into()));
+    data
 }
 
-/// What stock adds to metadata.
+/// Times that stock adds to metadata.
 fn times(services: &Services, zone: &TimeZone) -> Fields {
     let now = Timestamp::from_microsecond(services.clock.unix_micros()).unwrap_or_default();
     let local = now.to_zoned(zone.clone()).strftime("%a %b %e %H:%M:%S %Y");
@@ -105,7 +105,7 @@ fn times(services: &Services, zone: &TimeZone) -> Fields {
     ])
 }
 
-/// How a run ended, in the order in which stock tells it.
+/// Data of a failed end, in stock's order.
 fn failed(why: String) -> Fields {
     fields([
         ("return", why.into()),
@@ -138,7 +138,7 @@ fn carry_out(
         }
         Notice::Event(tag, Value::Map(data)) => fire(event_data::event(services, tag, data)),
         Notice::KeyGone(minion) => _ = data_cache::forget_minion(services, &minion),
-        // The data of an event is a mapping; and of a beginning nobody is told.
+        // The data of an event is a mapping; and the beginning has no event.
         Notice::Began | Notice::Progress(_) | Notice::Event(..) => {}
     };
     let ran = services.runners.run(call, &mut Notices::new(&mut tell));
@@ -171,8 +171,8 @@ fn carry_out(
     }
 }
 
-/// What is wrong if the function gave no value: calls elsewhere are told so in these words, and
-/// nothing else says it.
+/// The error of a function that gave no value: callers elsewhere get it in these words, and nothing
+/// else marks it.
 fn problem<'v>(value: &'v Value, fun: &str) -> Option<&'v str> {
     let text = value.as_str()?;
     text.strip_prefix("\nPassed invalid arguments: ")

@@ -1,4 +1,4 @@
-//! The clockwork under a clock that is stepped: a year of it, and clocks that jump.
+//! The scheduler under a stepped clock: a year of it, and clocks that jump.
 
 #![allow(clippy::indexing_slicing, reason = "tests; a failure shows where")]
 
@@ -29,7 +29,7 @@ fn read(jobs: &str, zone: &TimeZone) -> (Schedule, Vec<Finding>) {
 }
 
 impl Clockwork {
-    /// At a local time of a zone. None of the jobs may be wrong.
+    /// Starts at a local time of a zone. None of the jobs may be wrong.
     fn new(jobs: &str, zone: &str, start: &str) -> Self {
         let zone = TimeZone::posix(zone).unwrap();
         let (schedule, findings) = read(jobs, &zone);
@@ -53,7 +53,7 @@ impl Clockwork {
         let skipped = &mut self.skipped;
         let drawn = &mut self.drawn;
         let mut draw = |from: u64, to: u64| {
-            // Runs through everything that may be drawn.
+            // Runs through all numbers that may be drawn.
             *drawn += 1;
             from + *drawn % (to - from + 1)
         };
@@ -61,7 +61,7 @@ impl Clockwork {
         self.schedule.due(self.now, &mut draw, &mut skip)
     }
 
-    /// Goes from turn to turn for a time, and gives the moments at which something ran.
+    /// Steps from turn to turn for a time, and returns the instants of the runs.
     fn run_for(&mut self, time: SignedDuration) -> Vec<Timestamp> {
         let end = self.now + time;
         let mut ran = Vec::new();
@@ -95,7 +95,7 @@ fn hours(hours: i64) -> SignedDuration {
 }
 
 #[test]
-fn a_year_of_daily_jobs_has_a_run_for_every_day() {
+fn daily_job_runs_every_day_of_a_year() {
     for (timing, days) in [
         ("cron: '30 2 * * *'", 366),
         ("when: '2:30am'", 366),
@@ -118,7 +118,7 @@ fn a_year_of_daily_jobs_has_a_run_for_every_day() {
 }
 
 #[test]
-fn a_year_of_intervals_and_short_slots_leaves_nothing_out() {
+fn interval_and_short_slots_have_no_gap_in_a_year() {
     let year = 366 * 24;
     for (timing, expected, longest) in [
         ("hours: 1", year, 3600),
@@ -144,7 +144,7 @@ fn a_year_of_intervals_and_short_slots_leaves_nothing_out() {
 }
 
 #[test]
-fn a_time_that_the_clocks_skip_comes_when_they_change() {
+fn slot_skipped_by_clock_change_runs_at_the_change() {
     let mut clockwork = Clockwork::of("cron: '30 2 * * *'", BERLIN, "2028-03-25T12:00:00");
     let expected = ["2028-03-26T03:00:00", "2028-03-27T02:30:00"];
     assert_eq!(clockwork.run_for_hours(47), expected);
@@ -158,7 +158,7 @@ fn a_time_that_the_clocks_skip_comes_when_they_change() {
 }
 
 #[test]
-fn a_time_that_the_clocks_show_twice_is_two_only_to_jobs_of_every_hour() {
+fn slot_shown_twice_repeats_for_hourly_jobs_only() {
     let mut clockwork = Clockwork::of("cron: '30 2 * * *'", BERLIN, "2028-10-29T00:00:00");
     let day = clockwork.run_for(hours(24));
     assert_eq!(day.len(), 1);
@@ -171,7 +171,7 @@ fn a_time_that_the_clocks_show_twice_is_two_only_to_jobs_of_every_hour() {
 }
 
 #[test]
-fn a_range_that_begins_in_the_doubled_hour_begins_twice() {
+fn range_from_doubled_hour_begins_twice() {
     let timing = "minutes: 15, range: {start: '2:30am', end: 5am}";
     let mut clockwork = Clockwork::of(timing, BERLIN, "2028-10-29T02:05:00");
     // 03:00 is 02:00 once more, and outside.
@@ -184,7 +184,7 @@ fn a_range_that_begins_in_the_doubled_hour_begins_twice() {
 }
 
 #[test]
-fn a_run_is_made_up_for_when_a_skipped_time_is_over() {
+fn run_after_skip_range_runs_at_end_of_range() {
     for (window, start, ran_at) in [
         (
             "{start: 1am, end: 5am}",
@@ -214,7 +214,7 @@ fn a_run_is_made_up_for_when_a_skipped_time_is_over() {
 }
 
 #[test]
-fn a_skipped_weekend_is_over_when_the_next_one_is_meant() {
+fn skipped_weekend_ends_before_the_next() {
     let timing = "hours: 1, run_after_skip_range: True, \
                   skip_during_range: {start: Friday 10pm, end: Monday 6am}";
     // A Friday.
@@ -231,7 +231,7 @@ fn a_skipped_weekend_is_over_when_the_next_one_is_meant() {
 }
 
 #[test]
-fn a_clock_set_back_an_hour_neither_repeats_nor_silences() {
+fn clock_set_back_an_hour_neither_repeats_nor_drops_runs() {
     let table = [
         ("cron: '0 12 * * *'", 0),
         ("when: '12:00'", 0),
@@ -251,7 +251,7 @@ fn a_clock_set_back_an_hour_neither_repeats_nor_silences() {
 }
 
 #[test]
-fn a_slot_that_waits_for_its_splay_has_its_run_though_the_clock_is_set_back() {
+fn splayed_slot_runs_after_clock_is_set_back() {
     for slot in [
         "cron: '0 12 * * *'",
         "when: '12:00'",
@@ -275,7 +275,7 @@ fn a_slot_that_waits_for_its_splay_has_its_run_though_the_clock_is_set_back() {
 }
 
 #[test]
-fn a_clock_set_back_far_leaves_an_interval_as_it_was() {
+fn clock_set_back_far_keeps_interval() {
     let mut clockwork = Clockwork::of("hours: 1", BERLIN, "2028-06-01T11:00:00");
     clockwork.run_for(SignedDuration::from_mins(50));
     clockwork.now -= hours(1000);
@@ -284,7 +284,7 @@ fn a_clock_set_back_far_leaves_an_interval_as_it_was() {
 }
 
 #[test]
-fn a_day_of_sleep_is_followed_by_one_run_at_most() {
+fn missed_day_is_made_up_by_one_run_at_most() {
     let table = [
         ("seconds: 1", 1),
         ("hours: 5", 1),
@@ -313,7 +313,7 @@ fn a_day_of_sleep_is_followed_by_one_run_at_most() {
 }
 
 #[test]
-fn a_splay_stays_within_its_bounds_and_every_slot_has_one_run() {
+fn splay_stays_in_bounds_with_one_run_per_slot() {
     for (splay, from, to) in [
         ("300", 1, 300),
         ("{start: 20, end: 40}", 20, 40),
@@ -337,7 +337,7 @@ fn a_splay_stays_within_its_bounds_and_every_slot_has_one_run() {
 }
 
 #[test]
-fn only_as_many_runs_as_allowed_are_under_way() {
+fn maxrunning_bounds_concurrent_runs() {
     let mut clockwork = Clockwork::of("seconds: 1, maxrunning: 2", BERLIN, "2028-01-01T00:00:00");
     let mut under_way = Vec::new();
     for _ in 0..6 {
@@ -361,7 +361,7 @@ fn only_as_many_runs_as_allowed_are_under_way() {
 }
 
 #[test]
-fn what_is_wrong_is_named_and_nobody_else_suffers() {
+fn faulty_job_is_reported_and_others_run() {
     let table = [
         ("5", "is no mapping of options, but an integer"),
         ("{seconds: 5}", "names no function"),
@@ -453,7 +453,7 @@ fn what_is_wrong_is_named_and_nobody_else_suffers() {
 }
 
 #[test]
-fn what_is_not_done_as_asked_is_named_and_the_job_runs() {
+fn ignored_option_is_reported_and_job_runs() {
     let table = [
         ("seconds: 1, when: 5pm", "\"when\" has no effect"),
         (

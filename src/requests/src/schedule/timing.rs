@@ -1,7 +1,7 @@
-//! When a job's turn comes: after a while, or at slots of local time.
+//! Timing of a job: an interval, or slots of local time.
 //!
-//! A slot is a time as a clock on the wall shows it, and knows no zone. Which moment that is, once,
-//! twice or never on the days on which the clocks change, is decided in `local_time.rs`.
+//! A slot is a local time without a zone. Whether that is one instant, two or none when the clocks
+//! change is decided in `local_time.rs`.
 
 use croner::Cron;
 use croner::parser::CronParser;
@@ -10,7 +10,7 @@ use jiff::civil::DateTime;
 
 use super::moment::Moment;
 
-/// See the module.
+/// Timing of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Timing {
     /// `seconds`, `minutes`, … together.
@@ -24,7 +24,7 @@ pub(super) enum Timing {
 }
 
 impl Timing {
-    /// The first slot after a local time, or at it. Nothing when none comes, and for an interval.
+    /// The first slot after a local time, or at it. `None` when there is none, and for an interval.
     pub(super) fn slot_after(&self, at: DateTime, inclusive: bool) -> Option<DateTime> {
         match self {
             Self::Every(_) => None,
@@ -50,8 +50,8 @@ impl Timing {
         }
     }
 
-    /// Whether a slot that has gone by is gone for good: stock catches up with a cron job, however
-    /// late, and with no other slot (`_handle_when`, `_handle_once` in `salt/utils/schedule.py`).
+    /// Whether a past slot is dropped: stock catches up with a cron job, however late, and with no
+    /// other slot (`_handle_when`, `_handle_once` in `salt/utils/schedule.py`).
     pub(super) fn can_be_missed(&self) -> bool {
         matches!(self, Self::Once(_) | Self::When(_))
     }
@@ -71,11 +71,11 @@ impl PartialEq for CronSlots {
 }
 
 impl CronSlots {
-    /// Reads an expression of stock's `croniter`: five fields, a sixth for seconds, a seventh for
+    /// Parses an expression of stock's `croniter`: five fields, a sixth for seconds, a seventh for
     /// years, or a name such as `@daily`.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// The fault in it, for people.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut fields: Vec<&str> = text.split_whitespace().collect();
         // Seconds stand in front here.

@@ -1,7 +1,7 @@
-//! Where one job stands: when it comes next, and what became of its last turn.
+//! State of one job: its next turn, and the result of its last.
 //!
 //! The rules, which hold for every clock that stands, jumps or goes back:
-//! - However many turns went by, a job runs once, and its next turn is reckoned from now.
+//! - However many turns were missed, a job runs once, and its next turn is computed from now.
 //! - An interval is time that has passed: a clock that is set back leaves the rest of it as it was.
 //! - A slot runs once. After a clock was set back, or went back at the end of summer time, it comes
 //!   a second time, and runs again only if at least half the time between it and the slot before
@@ -18,24 +18,24 @@ use super::local_time::{Slot, shown_after, turn_after};
 use super::timing::Timing;
 use super::{Due, Skip};
 
-/// What looking at a job needs to know.
+/// Inputs of a tick.
 pub(super) struct Look<'l> {
     pub(super) now: Timestamp,
     pub(super) zone: &'l TimeZone,
     /// How late a slot still counts.
     pub(super) grace: SignedDuration,
-    /// Draws a number between two, both of which it may be.
+    /// Draws a number between two bounds, inclusive.
     pub(super) draw: &'l mut dyn FnMut(u64, u64) -> u64,
 }
 
-/// How a schedule differs from the one before it, beside its jobs.
+/// Difference of a schedule from the one before it, beside its jobs.
 pub(super) struct Change {
     pub(super) is_same_zone: bool,
-    /// When somebody looked last.
+    /// The time of the last tick.
     pub(super) seen: Option<Timestamp>,
 }
 
-/// See the module.
+/// State of one job: its next turn and its runs under way.
 #[derive(Debug)]
 pub(super) struct Turn {
     next: Next,
@@ -49,9 +49,9 @@ pub(super) struct Turn {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Next {
-    /// To be reckoned, and a slot that has just gone by counts.
+    /// To be computed; a slot that has just passed counts.
     Open,
-    /// To be reckoned from now.
+    /// To be computed from now.
     Anew,
     /// With its delay. The slot is without, and an interval has none.
     At(Timestamp, Option<Slot>),
@@ -64,7 +64,7 @@ enum Next {
 #[derive(Debug)]
 pub struct Running(#[expect(dead_code, reason = "it is counted, not read")] Arc<()>);
 
-/// What made a job's turn come.
+/// Cause of a job's turn.
 #[derive(Clone, Copy, PartialEq)]
 enum Cause {
     Start,
@@ -83,7 +83,7 @@ impl Turn {
         }
     }
 
-    /// A job that is new to a master that runs.
+    /// State of a job that is new to a running master.
     pub(super) fn without_start(self) -> Self {
         Self {
             next: Next::Anew,
@@ -92,7 +92,7 @@ impl Turn {
         }
     }
 
-    /// The turn of a job after the job was edited.
+    /// State of the job after it was edited.
     pub(super) fn of_edited(self, old: &Job, new: &Job, change: &Change) -> Self {
         let is_same_time = old.timing == new.timing;
         let is_turn = is_same_time && old.splay == new.splay && change.is_same_zone && old.enabled;
@@ -117,13 +117,13 @@ impl Turn {
             extra: self
                 .extra
                 .filter(|_| new.run_after_skip_range && old.enabled),
-            // Of another time it would keep the first slot from running.
+            // With another timing it would keep the first slot from running.
             last_slot: self.last_slot.filter(|_| is_same_time),
             running: self.running,
         }
     }
 
-    /// The moment at which looking is worth while.
+    /// The time of the next tick that may matter.
     pub(super) fn wake(&self, job: &Job, now: Timestamp) -> Option<Timestamp> {
         if !job.enabled {
             return None;
@@ -137,8 +137,8 @@ impl Turn {
         [next, start, self.extra].into_iter().flatten().min()
     }
 
-    /// The clock was set back, from what it showed last. A slot that had come by then and waits for
-    /// its splay has come all the same.
+    /// Adjusts to a clock that was set back from what it showed last. A slot that had come by then
+    /// and waits for its splay still counts as come.
     pub(super) fn set_back(&mut self, from: Timestamp, by: SignedDuration, job: &Job) {
         let earlier = |at: Timestamp| at.checked_sub(by).unwrap_or(Timestamp::MIN);
         if let Some(slot) = &mut self.last_slot {
@@ -162,7 +162,7 @@ impl Turn {
         };
     }
 
-    /// Takes the turn if it has come. A turn without a run is told to `skip`.
+    /// Takes the turn if it has come. `skip` is called for a turn without a run.
     pub(super) fn take(
         &mut self,
         job: &Arc<Job>,
@@ -232,7 +232,7 @@ impl Turn {
         })
     }
 
-    /// What has come, if anything has.
+    /// The cause that is due, if any.
     fn cause(&mut self, now: Timestamp) -> Option<Cause> {
         if std::mem::take(&mut self.on_start) {
             return Some(Cause::Start);
@@ -248,7 +248,7 @@ impl Turn {
         }
     }
 
-    /// Whether a slot comes again that ran already: see the module.
+    /// Whether a slot that ran already comes again, by the rule of the module.
     fn has_run(&self, job: &Job, slot: Slot) -> bool {
         let Some(last) = &self.last_slot else {
             return false;
@@ -263,8 +263,8 @@ impl Turn {
     }
 }
 
-/// The first turn of a job: of a slot that has just gone by stock does not know whether it ran, and
-/// runs it.
+/// The first turn of a job: stock runs a slot that has just passed, as it does not know whether it
+/// ran.
 fn first(job: &Job, look: &mut Look<'_>) -> Next {
     match job.timing.can_be_missed() {
         true => next_from(job, look, look.now.checked_sub(look.grace)),

@@ -4,9 +4,9 @@ fn at(text: &str) -> DateTime {
     text.parse().unwrap()
 }
 
-/// What a text means when it is looked at on 22 November 2026, a Sunday.
+/// The result of each text on 22 November 2026, a Sunday.
 #[test]
-fn texts_mean_what_they_mean_to_stock() {
+fn texts_parse_as_in_stock() {
     let today = Date::constant(2026, 11, 22);
     let table = [
         ("5:00pm", "2026-11-22T17:00:00"),
@@ -36,7 +36,7 @@ fn texts_mean_what_they_mean_to_stock() {
 }
 
 #[test]
-fn what_could_mean_anything_is_refused() {
+fn ambiguous_text_is_refused() {
     let table = [
         "",
         " ",
@@ -72,7 +72,7 @@ fn what_could_mean_anything_is_refused() {
 }
 
 #[test]
-fn a_moment_comes_again_when_something_is_left_open() {
+fn open_moment_recurs() {
     let next = |text: &str, from: &str| Moment::parse(text).unwrap().next(at(from), false);
     let table = [
         ("5pm", "2026-11-22T16:59:59", Some("2026-11-22T17:00:00")),
@@ -111,7 +111,7 @@ fn a_moment_comes_again_when_something_is_left_open() {
 }
 
 #[test]
-fn before_is_the_other_way_round() {
+fn before_gives_previous_occurrence() {
     let before = |text: &str, from: &str| Moment::parse(text).unwrap().before(at(from));
     let table = [
         ("5pm", "2026-11-22T17:00:00", Some("2026-11-21T17:00:00")),

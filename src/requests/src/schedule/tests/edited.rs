@@ -1,9 +1,9 @@
-//! A schedule that is replaced while the clockwork runs.
+//! A schedule that is replaced while the scheduler runs.
 
 use super::*;
 
 #[test]
-fn a_job_that_is_the_same_keeps_its_turn() {
+fn unchanged_job_keeps_its_turn() {
     let zone = TimeZone::posix(BERLIN).unwrap();
     let same = "same: {function: test.arg, hours: 1}";
     let mut clockwork = Clockwork::new(same, BERLIN, "2028-01-01T00:00:00");
@@ -28,7 +28,7 @@ fn a_job_that_is_the_same_keeps_its_turn() {
     assert_eq!(clockwork.run_for_hours(2), ["2028-01-01T03:00:00"]);
 }
 
-/// At a local time, what a job brings that is edited then.
+/// A job edited at a local time, and its runs then.
 fn edited(before: &str, start: &str, minutes: i64, after: &str) -> (Clockwork, Vec<Due>) {
     let zone = TimeZone::posix(BERLIN).unwrap();
     let job = |options: &str| format!("job: {{function: test.arg, {options}}}");
@@ -40,7 +40,7 @@ fn edited(before: &str, start: &str, minutes: i64, after: &str) -> (Clockwork, V
 }
 
 #[test]
-fn an_edited_job_knows_what_runs() {
+fn edited_job_counts_runs_under_way() {
     for after in ["seconds: 1, args: [x]", "seconds: 2"] {
         let (mut clockwork, under_way) = edited("seconds: 1", "2028-01-01T12:00:00", 1, after);
         assert_eq!(under_way.len(), 1);
@@ -52,7 +52,7 @@ fn an_edited_job_knows_what_runs() {
 }
 
 #[test]
-fn an_edited_job_does_not_run_a_slot_again() {
+fn edited_job_does_not_repeat_a_slot() {
     let start = "2028-06-01T17:00:00";
     for slot in ["when: 5pm", "once: '2028-06-01T17:00:00'"] {
         for change in ["args: [x]", "splay: {start: 0, end: 0}", "maxrunning: 3"] {
@@ -63,7 +63,7 @@ fn an_edited_job_does_not_run_a_slot_again() {
             assert!(clockwork.run_for(hours(23)).is_empty(), "{after}");
         }
     }
-    // One that is new has missed what was before it.
+    // A new job has missed the slots before it.
     let zone = TimeZone::posix(BERLIN).unwrap();
     let mut clockwork = Clockwork::of("when: 6pm", BERLIN, "2028-06-01T17:00:30");
     let other = read("other: {function: test.arg, when: 5pm}", &zone);
@@ -72,7 +72,7 @@ fn an_edited_job_does_not_run_a_slot_again() {
 }
 
 #[test]
-fn an_edited_job_keeps_its_turn_unless_its_time_is_another() {
+fn edited_job_keeps_its_turn_unless_timing_changes() {
     let hourly = "hours: 1, run_on_start: False";
     let daily = "cron: '0 12 * * *'";
     for (before, after, expected) in [
@@ -92,7 +92,7 @@ fn an_edited_job_keeps_its_turn_unless_its_time_is_another() {
             "cron: '40 11 * * *'",
             "2028-06-02T11:40:00",
         ),
-        // The range that it was held for is another.
+        // The range that it was held for has changed.
         (
             "minutes: 5, run_on_start: False, range: {start: 5pm, end: 6pm}",
             "minutes: 5, range: {start: 10am, end: 6pm}",
@@ -110,7 +110,7 @@ fn an_edited_job_keeps_its_turn_unless_its_time_is_another() {
 }
 
 #[test]
-fn an_edited_splay_does_not_lose_the_slot_that_waits() {
+fn edited_splay_keeps_the_waiting_slot() {
     let before = "when: 5pm, splay: {start: 300, end: 300}";
     let (mut clockwork, _) = edited(before, "2028-06-01T17:00:00", 1, "when: 5pm, splay: 2");
     assert_eq!(clockwork.run_for_hours(1), ["2028-06-01T17:05:00"]);
