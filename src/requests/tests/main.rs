@@ -1,5 +1,5 @@
-//! The wire commands over whole requests, and the scheduler beside stock's.
-//! One binary a crate, so that it is linked once.
+//! Tests of the wire commands over whole requests, and of the scheduler beside stock's. One binary
+//! a crate, so that it is linked once.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
-//! The configurations that are compared with stock, and those of which it is known that we differ.
+//! Schedules that are compared with stock's, and those that are known to differ.
 
-/// A schedule and the clock that it is looked at with.
+/// Schedule with the clock of its ticks.
 #[derive(Debug)]
 pub(crate) struct Case {
     /// The option, in YAML.
@@ -9,9 +9,9 @@ pub(crate) struct Case {
     pub(crate) start: &'static str,
     /// Seconds from tick to tick, and stock's `loop_interval`.
     pub(crate) tick: u64,
-    /// How many ticks there are.
+    /// The number of ticks.
     pub(crate) ticks: usize,
-    /// Nothing runs in this time: without this, a case in which nothing runs proves nothing.
+    /// No run is expected: without this, a case without runs would prove nothing.
     pub(crate) never: bool,
 }
 
@@ -35,7 +35,7 @@ const fn never(schedule: &'static str, start: &'static str, (tick, ticks): (u64,
 /// A Sunday, half a minute before 4 pm.
 const SUNDAY: &str = "2026-11-22T15:59:30.300000";
 
-/// Cases in which both do the same.
+/// Cases in which both run alike.
 #[rustfmt::skip]
 pub(crate) const CASES: &[Case] = &[
     case("job:\n  function: test.arg\n  seconds: 1", SUNDAY, (1, 120)),
@@ -167,7 +167,7 @@ pub(crate) const CASES: &[Case] = &[
     case("job:\n  function: test.arg\n  seconds: 10\n  return_job: False", SUNDAY, (1, 120)),
 ];
 
-/// Cases in which we do something else, the ticks at which we run, and why.
+/// Cases that differ: the ticks at which ours runs, and why.
 #[rustfmt::skip]
 pub(crate) const DIFFERENT: &[(Case, &[usize], &str)] = &[
     (

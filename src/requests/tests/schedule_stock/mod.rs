@@ -1,6 +1,6 @@
-//! The schedule beside stock's scheduler, both under the same stepped clock.
+//! Differential test of the scheduler: ours and stock's under the same stepped clock.
 //!
-//! Both look at every tick of a case, and must run the same jobs at each.
+//! Both tick alike through a case, and must run the same jobs at each tick.
 
 mod cases;
 
@@ -65,7 +65,7 @@ fn ours(case: &Case) -> Ran {
 }
 
 #[test]
-fn the_same_jobs_run_at_the_same_ticks() {
+fn schedule_runs_same_jobs_as_stock_at_each_tick() {
     let cases: Vec<&Case> = CASES.iter().collect();
     let mut wrong = Vec::new();
     for (case, stock) in cases.iter().zip(stock(&cases)) {
@@ -83,7 +83,7 @@ fn the_same_jobs_run_at_the_same_ticks() {
 }
 
 #[test]
-fn what_is_known_to_differ_does_so() {
+fn known_schedule_differences_hold() {
     let cases: Vec<&Case> = DIFFERENT.iter().map(|(case, ..)| case).collect();
     for ((case, expected, why), stock) in DIFFERENT.iter().zip(stock(&cases)) {
         let ours = ours(case);

@@ -10,7 +10,7 @@ import tempfile
 
 
 class Stepped(datetime.datetime):
-    """A clock that shows what it is told to."""
+    """A clock that shows the time it was set to."""
 
     shown = None
 

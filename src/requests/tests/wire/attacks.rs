@@ -1,10 +1,11 @@
-//! Attacks on every command, as a table: each is refused, counted, logged in one line, and leaves
-//! nothing behind but what the row allows.
+//! Attacks on every command, as a table: each is refused, counted, logged in one line, and writes
+//! nothing but what the row allows.
 //!
-//! Three kinds of attackers. A stranger reaches the port and nothing else; a thief has a piece of a
-//! minion, such as its session key without its private key; an evil minion is let in and sends what
-//! no stock minion would. Paths of the file server have a table of their own, with links and races,
-//! in `saltern-content`; forged tags of events one in `events`; who may publish one in `publish`.
+//! Three kinds of attackers. A stranger reaches the port and has no key; a thief has a secret of a
+//! minion, such as its session key without its private key; an evil minion is accepted and sends
+//! what no stock minion would. Paths of the file server have a table of their own, with links and
+//! races, in `saltern-content`; forged tags of events one in `events`; permission to publish one in
+//! `publish`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,8 +21,8 @@ use tracing::{Event, Level, Metadata, Subscriber};
 use crate::wire::client::{Load, Minion, clear, commands};
 use crate::wire::site::Site;
 
-/// Counts the lines that this program writes, down to a level. That no value of an attacker can make
-/// two of one is the business of the log's format.
+/// Counts the lines that are logged, down to a level. The log's format guarantees that no value of
+/// an attacker splits a line in two.
 struct Lines(Arc<AtomicUsize>, Level);
 
 impl Subscriber for Lines {
@@ -46,10 +47,10 @@ impl Subscriber for Lines {
     fn exit(&self, _: &Id) {}
 }
 
-/// What an attack does, what it sends, and under which directory it may write.
+/// Attack: its name, its payload, and the directory in which it may write.
 type Attack = (String, Bytes, Option<&'static str>);
 
-/// The same without leave to write.
+/// Attack that may not write.
 fn attack(what: impl Into<String>, payload: impl Into<Bytes>) -> Attack {
     (what.into(), payload.into(), None)
 }
@@ -57,7 +58,7 @@ fn attack(what: impl Into<String>, payload: impl Into<Bytes>) -> Attack {
 fn all_fail(site: &Site, attacks: Vec<Attack>) {
     let mut failures = Vec::new();
     for (what, payload, may_write) in attacks {
-        // The log takes so many lines a second; each attack has one of its own.
+        // The log is limited per second; each attack has a second of its own.
         site.clock.advance(Duration::from_secs(1));
         let before = outside(site, may_write);
         let refused = site.refused();
@@ -88,7 +89,7 @@ fn outside(site: &Site, allowed: Option<&str>) -> BTreeMap<PathBuf, Vec<u8>> {
     files
 }
 
-/// Names that are no minion id, or look like one that is.
+/// Names that are no minion id, or look like a valid one.
 fn hostile_ids() -> Vec<Value> {
     let long = "x".repeat(256);
     let texts = [
@@ -122,7 +123,7 @@ fn look_alikes() -> [Value; 5] {
 }
 
 #[test]
-fn strangers() {
+fn attacks_without_key_are_refused() {
     let site = Site::new("");
     let key = Minion::new("m1", "minion");
     let auth = |id: Value| clear(key.auth().set("id", id), 3);
@@ -165,7 +166,7 @@ fn strangers() {
 }
 
 #[test]
-fn thieves() {
+fn attacks_with_stolen_secrets_are_refused() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     let m2 = Minion::signed_in(&site, "m2");
@@ -247,7 +248,7 @@ fn thieves() {
             );
         }
     }
-    // The answer to one minion is of no use to another.
+    // The answer to one minion is useless to another.
     let answer = site.ask(m1.sealed(m1.load("_file_envs"), 3)).reply;
     let replayed = crate::wire::site::decode(&answer);
     assert!(m2.crypticle(3).loads(replayed.as_bytes().unwrap()).is_err());
@@ -255,7 +256,7 @@ fn thieves() {
 }
 
 #[test]
-fn evil_minions() {
+fn attacks_by_accepted_minion_are_refused() {
     let site = Site::new("file_recv: True\n");
     site.write("secret", "the master's own");
     let m1 = Minion::signed_in(&site, "m1");
@@ -400,7 +401,7 @@ fn evil_minions() {
             .set("resources", resources.clone());
         row(&format!("_register_resources {resources:?}"), load);
     }
-    // Grains that are stored once for each time that a name is said.
+    // Grains that would be stored once for each repetition of a name.
     let grains = Value::map([("t:r1", Value::map((0..128).map(|n| (n, Value::Nil))))]);
     let load = m1
         .load("_register_resources")
@@ -429,7 +430,7 @@ fn evil_minions() {
 }
 
 #[test]
-fn a_revocation_names_nobody_but_the_sender() {
+fn revoke_auth_deletes_sender_key_only() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     site.accept("m2", "large");
@@ -445,9 +446,9 @@ fn a_revocation_names_nobody_but_the_sender() {
     assert!(site.read("pki/minions/m2").is_some());
 }
 
-/// What is wrong with a configuration is one line, not one for each request of each minion.
+/// A fault of the configuration is logged once, not once for each request of each minion.
 #[test]
-fn missing_modules_of_master_tops_are_told_of_once() {
+fn missing_master_tops_modules_are_logged_once() {
     let lines_of = |options: &str, requests: u64| {
         let count = Arc::new(AtomicUsize::new(0));
         let lines = Lines(Arc::clone(&count), Level::WARN);

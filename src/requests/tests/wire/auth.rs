@@ -1,4 +1,4 @@
-//! `_auth`: what is decided about a key, what is answered, told and kept.
+//! `_auth`: the decision about a key, the answer, the events and the stored state.
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ const ACCEPTED: &str = "pki/minions/m1";
 const REJECTED: &str = "pki/minions_rejected/m1";
 
 #[test]
-fn each_protocol_version_gets_its_form() {
+fn auth_reply_has_form_of_protocol_version() {
     let site = Site::new("minimum_auth_version: 0\npublish_port: 4711\n");
     site.accept("m1", "minion");
     let mut minion = Minion::new("m1", "minion");
@@ -50,10 +50,11 @@ fn each_protocol_version_gets_its_form() {
     assert_eq!(reply, &b"\x82\xa3enc\xa5clear\xa4load\x81\xa3ret\xc3"[..]);
 }
 
-/// What is constant for the AES key and for a minion's key is computed once: after that, an
-/// authentication costs opening the minion's token and signing the reply, and a request nothing.
+/// Signatures that are constant for the AES key and for a minion's key are computed once: after
+/// that, an authentication costs opening the minion's token and signing the reply, and a request
+/// nothing.
 #[test]
-fn an_authentication_costs_two_private_operations_and_a_request_none() {
+fn auth_costs_two_private_operations_and_request_none() {
     let site = Site::new("");
     site.accept("m1", "minion");
     let minion = Minion::new("m1", "minion");
@@ -82,10 +83,10 @@ fn an_authentication_costs_two_private_operations_and_a_request_none() {
     assert_eq!(site.services.master.private.operations(), spent);
 }
 
-/// The queue is chosen by what the first bytes show; who hides there that it authenticates has not
-/// waited for its turn, and costs nothing.
+/// The queue is chosen by the first bytes; an authentication that hides from them has not waited
+/// for its turn, and costs nothing.
 #[test]
-fn an_authentication_that_walked_around_its_queue_is_not_handled() {
+fn auth_that_bypassed_its_queue_is_not_handled() {
     let site = Site::new("");
     site.accept("m1", "minion");
     let minion = Minion::new("m1", "minion");
@@ -108,7 +109,7 @@ fn an_authentication_that_walked_around_its_queue_is_not_handled() {
 }
 
 #[test]
-fn algorithms_and_tokens() {
+fn auth_algorithms_and_tokens_are_checked() {
     let site = Site::new("");
     site.accept("m1", "minion");
     let mut minion = Minion::new("m1", "minion");
@@ -173,7 +174,7 @@ fn algorithms_and_tokens() {
 }
 
 #[test]
-fn requests_that_lack_something_leave_no_trace() {
+fn incomplete_auth_leaves_no_trace() {
     let site = Site::new("auto_accept: True\n");
     let minion = Minion::new("m1", "minion");
     let table = [
@@ -215,7 +216,7 @@ fn requests_that_lack_something_leave_no_trace() {
 }
 
 #[test]
-fn text_that_is_no_key_makes_no_file_and_uses_no_autosign_stub() {
+fn malformed_key_makes_no_file_and_uses_no_autosign_stub() {
     let site = Site::new("open_mode: True\nautosign_timeout: 0\n");
     let minion = Minion::new("m1", "minion");
     site.write("pki/minions_autosign/m1", "");
@@ -261,7 +262,7 @@ fn pending(site: &Site) -> Vec<String> {
 }
 
 #[test]
-fn pending_keys_are_bounded_altogether_and_by_address() {
+fn pending_keys_are_bounded_in_all_and_by_address() {
     let (near, far) = ([10, 0, 0, 1], [10, 0, 1, 2]);
     let site = Site::new("saltern_max_pending: 4\n");
     assert_eq!(
@@ -275,7 +276,7 @@ fn pending_keys_are_bounded_altogether_and_by_address() {
     assert!(pends(&site, "a", near), "a key that is pending stays");
     let full = &site.services.metrics.authentications;
     assert_eq!(full.with_label_values(&["keys_full"]).get(), 2);
-    // Of one address again, once its keys are accepted.
+    // From one address again, once its keys are accepted.
     let site = Site::new("saltern_max_pending: 4\n");
     assert!(pends(&site, "a", near) && pends(&site, "b", near));
     for id in ["a", "b"] {
@@ -292,7 +293,7 @@ fn pending_keys_are_bounded_altogether_and_by_address() {
 }
 
 #[test]
-fn floods_of_two_blocks_leave_newcomers_of_a_third_their_part() {
+fn flood_of_two_blocks_leaves_third_block_its_share() {
     let site = Site::new("saltern_max_pending: 12\n");
     for number in 0..20_u8 {
         pends(&site, &format!("x{number:02}"), [10, 0, 0, 1]);
@@ -309,7 +310,7 @@ fn floods_of_two_blocks_leave_newcomers_of_a_third_their_part() {
     );
     let now = pending(&site);
     assert_eq!(now.len(), 12, "and no more than there are");
-    // Who came first keeps the place.
+    // The first minions keep their places.
     for early in ["x00", "x01", "x02", "x03", "a", "b", "c", "d"] {
         assert!(now.iter().any(|id| id == early), "{early}: {now:?}");
     }
@@ -321,7 +322,7 @@ fn floods_of_two_blocks_leave_newcomers_of_a_third_their_part() {
 }
 
 #[test]
-fn flood_of_one_address_leaves_its_neighbours_their_part_of_the_block() {
+fn flood_of_one_address_leaves_neighbours_their_share() {
     let site = Site::new("saltern_max_pending: 8\n");
     for number in 0..10 {
         pends(&site, &format!("x{number}"), [10, 0, 0, 1]);
@@ -332,7 +333,7 @@ fn flood_of_one_address_leaves_its_neighbours_their_part_of_the_block() {
 }
 
 #[test]
-fn keys_of_before_the_start_give_way_until_their_minions_ask_again() {
+fn pending_keys_from_before_start_give_way_until_minions_retry() {
     let site = Site::new("saltern_max_pending: 4\n");
     for id in ["o1", "o2", "o3", "o4"] {
         site.write(&format!("pki/minions_pre/{id}"), &key_pair("minion").public);
@@ -350,7 +351,7 @@ fn keys_of_before_the_start_give_way_until_their_minions_ask_again() {
 }
 
 #[test]
-fn rejected_and_denied_keys_are_bounded_too() {
+fn rejected_and_denied_keys_are_bounded() {
     let site = Site::new("saltern_max_pending: 4\nautoreject_file: ROOT/rules/reject\n");
     site.write("rules/reject", "bad*\n");
     let minion = Minion::new("m1", "minion");
@@ -375,7 +376,7 @@ fn rejected_and_denied_keys_are_bounded_too() {
 }
 
 #[test]
-fn a_key_is_the_same_whatever_its_line_ends() {
+fn key_with_other_line_ends_is_the_same() {
     let site = Site::new("");
     site.accept("m1", "minion");
     let minion = Minion::new("m1", "minion");
@@ -390,7 +391,7 @@ fn a_key_is_the_same_whatever_its_line_ends() {
 }
 
 #[test]
-fn a_key_too_long_to_be_one_is_not_kept() {
+fn oversize_key_is_not_kept() {
     let site = Site::new("auto_accept: True\n");
     let minion = Minion::new("m1", "minion");
     let long = "k".repeat(16 * 1024 + 1);
@@ -426,7 +427,7 @@ fn max_minions_counts_those_connected() {
 }
 
 #[test]
-fn grains_and_stubs_let_in() {
+fn autosign_grains_and_stubs_accept_key() {
     let site = Site::new("autosign_grains_dir: ROOT/rules/grains\n");
     site.write("rules/grains/uuid", "8d0d7a\n4\n");
     let minion = |id: &str| Minion::new(id, "minion");
@@ -460,15 +461,15 @@ fn grains_and_stubs_let_in() {
 }
 
 #[test]
-fn keys_of_events_follow_the_release() {
+fn auth_event_fields_follow_the_release() {
     for (compat, act) in [("3006", None), ("3007", None), ("3008", Some("reject"))] {
         let site = Site::new(&format!("salt_compat: {compat}\n"));
         site.write(REJECTED, &key_pair("minion").public);
         let minion = Minion::new("m1", "minion");
         let outcome = site.ask(clear(minion.auth(), 3));
         let data = data(&events(&outcome)[0]);
-        let told = data.get("act").and_then(Value::as_str);
-        assert_eq!(told, act, "{compat}");
+        let shown = data.get("act").and_then(Value::as_str);
+        assert_eq!(shown, act, "{compat}");
     }
     let site = Site::new("auth_events: False\n");
     let outcome = site.ask(clear(Minion::new("m1", "minion").auth(), 3));
@@ -476,7 +477,7 @@ fn keys_of_events_follow_the_release() {
 }
 
 #[test]
-fn a_stamp_is_written_as_each_release_does() {
+fn event_stamp_follows_the_release() {
     for (compat, end) in [("3006", "000000"), ("3007", "000000"), ("3008", "+00:00")] {
         let site = Site::new(&format!("salt_compat: {compat}\n"));
         let outcome = site.ask(clear(Minion::new("m1", "minion").auth(), 3));
@@ -490,9 +491,9 @@ fn a_stamp_is_written_as_each_release_does() {
     }
 }
 
-/// The answer is signed, nonce and all: whoever chooses the nonce must not choose what is signed. A
-/// publication is what its signature covers, and ends with an HMAC of 32 bytes, which is none of
-/// hexadecimal digits.
+/// The answer is signed, nonce included: a peer that chooses the nonce must not choose the signed
+/// bytes. A publication is the bytes that its signature covers, and ends with an HMAC of 32 bytes,
+/// which is not made of hexadecimal digits.
 #[test]
 fn nonce_of_hexadecimal_digits_is_signed_and_nothing_else() {
     let site = Site::new("");
@@ -523,9 +524,9 @@ fn nonce_of_hexadecimal_digits_is_signed_and_nothing_else() {
     }
 }
 
-/// `ret: False` makes a stock minion end; so does none of the master's own troubles.
+/// `ret: False` makes a stock minion end, so a fault of the master's own must not cause it.
 #[test]
-fn own_fault_asks_the_minion_to_come_again() {
+fn local_fault_asks_minion_to_retry() {
     let ret = |site: &Site, minion: &Minion| {
         let reply = site.ask(clear(minion.auth(), 3)).reply;
         let inner = minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);

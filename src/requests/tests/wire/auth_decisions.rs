@@ -1,5 +1,5 @@
-//! `_auth`: every decision about a key that stock tells apart, with what lies on disk before and
-//! after, and the event. The replies and forms are in `auth.rs`.
+//! `_auth`: every decision about a key that stock distinguishes, with the files before and after,
+//! and the event. The replies and forms are in `auth.rs`.
 
 use saltern_crypto::SigAlgo;
 use saltern_requests::Outcome;
@@ -13,7 +13,7 @@ const PENDING: &str = "pki/minions_pre/m1";
 const REJECTED: &str = "pki/minions_rejected/m1";
 const DENIED: &str = "pki/minions_denied/m1";
 
-/// One row: the options, the files before, the key presented; what comes of it.
+/// Row: the options, the files before and the presented key, with the expected result.
 struct Row {
     what: &'static str,
     options: &'static str,
@@ -210,7 +210,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[test]
-fn every_decision_about_a_key() {
+fn auth_decides_as_stock_in_every_state_of_a_key() {
     for row in rows() {
         let site = Site::new(row.options);
         site.write("rules/sign", "m*\n");

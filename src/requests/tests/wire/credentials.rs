@@ -1,5 +1,5 @@
 //! Every command with every kind of credential, against a table: what each may open, and nothing
-//! else. The lesson of CVE-2020-11651, where a door stood open that nobody had thought of.
+//! else. The lesson of CVE-2020-11651, where unauthenticated methods were callable.
 
 use std::time::Duration;
 
@@ -11,8 +11,9 @@ use saltern_wire::msgpack::Value;
 use crate::wire::client::{Load, Minion, clear, commands, published_by_root};
 use crate::wire::site::{Site, decode, sent, started};
 
-/// What becomes of a request: `y` it is served, `n` its sender is not believed, `r` the sender may
-/// not, `.` there is no such command, `b` stock's "bad load", `-` stock's word for a fault.
+/// Outcome of a request: `y` it is served, `n` its sender is not authenticated, `r` the sender is
+/// not authorised, `.` there is no such command, `b` stock's "bad load", `-` stock's text for a
+/// fault.
 ///
 /// `alice` may do everything that rules can allow, `lim` only `test.version`; `bob` is the same by
 /// the key of a local user. `mallory` is on the blacklist.
@@ -54,7 +55,7 @@ const CLEAR: &str = "
     list without the key    y      n        n        r          r         n     n
 ";
 
-/// Names that are no commands of anybody: methods and attributes of stock's own classes among them.
+/// Names that are no commands: methods and attributes of stock's own classes among them.
 const NO_COMMANDS: [&str; 15] = [
     "",
     "__init__",
@@ -73,7 +74,7 @@ const NO_COMMANDS: [&str; 15] = [
     "Publish",
 ];
 
-/// What no user can ask for: those names, and all commands of minions.
+/// Commands that no user can call: those names, and all commands of minions.
 fn no_commands() -> impl Iterator<Item = &'static str> {
     NO_COMMANDS.into_iter().chain(commands())
 }
@@ -132,7 +133,7 @@ impl Fixture {
             of_no_backend: make("alice", "pam", 3600),
         };
         site.clock.advance(Duration::from_secs(1));
-        // What has expired is removed by the first look at it; so that no row leaves a trace.
+        // Expired tokens are removed at the first lookup; so that no row leaves a trace.
         assert_eq!(site.services.tokens.sweep().unwrap(), 1);
         assert!(site.services.tokens.remove(&tokens.revoked).unwrap());
         Self { site, tokens }
@@ -144,7 +145,7 @@ impl Fixture {
         key.expose().to_owned()
     }
 
-    /// What a credential puts into the load itself, and what beside a token or a login stands.
+    /// The entries of a credential in the load itself, and in its `kwargs`.
     fn credential(&self, name: &str) -> (Load, Load) {
         let none = Load::new;
         let user = |user: &str| none().set("user", user);
@@ -224,7 +225,7 @@ impl Fixture {
                 let load = user("root").set("key", self.key("root").as_str());
                 (load, auth_list)
             }
-            // Wider than the user's own rules, and so of no use.
+            // Wider than the user's own rules, and therefore ignored.
             "list without the key" => {
                 let all = Value::Array(vec![".*".into()]);
                 let load = user("bob").set("key", self.key("bob").as_str());
@@ -263,7 +264,7 @@ impl Fixture {
     }
 }
 
-/// The letter for what became of a request.
+/// The letter for the outcome of a request.
 fn letter(fixture: &Fixture, command: &str, what: &str, payload: Bytes) -> char {
     let before = fixture.site.files();
     let outcome = fixture.site.ask(payload);
@@ -300,7 +301,7 @@ fn letter(fixture: &Fixture, command: &str, what: &str, payload: Bytes) -> char 
 }
 
 #[test]
-fn table_of_credentials_has_every_clear_command() {
+fn credential_table_has_every_clear_command() {
     let (mut columns, _) = table();
     columns.push("_auth");
     columns.sort_unstable();
@@ -325,7 +326,7 @@ fn table() -> (Vec<&'static str>, Vec<(&'static str, Vec<char>)>) {
 }
 
 #[test]
-fn every_clear_command_with_every_credential() {
+fn clear_commands_open_to_listed_credentials_only() {
     let (commands, rows) = table();
     let mut wrong = Vec::new();
     for (credential, letters) in rows {
@@ -344,7 +345,7 @@ fn every_clear_command_with_every_credential() {
 }
 
 #[test]
-fn no_credential_makes_a_command_of_another_name() {
+fn unknown_command_is_refused_with_every_credential() {
     let fixture = Fixture::new();
     let (_, rows) = table();
     for (credential, _) in rows {
@@ -358,7 +359,7 @@ fn no_credential_makes_a_command_of_another_name() {
 
 /// The session of a minion opens none of the clear commands, whatever else stands in the load.
 #[test]
-fn a_minions_session_opens_no_command_of_users() {
+fn minion_session_opens_no_user_command() {
     let fixture = Fixture::new();
     let minion = Minion::signed_in(&fixture.site, "m1");
     let (commands, rows) = table();
@@ -380,7 +381,7 @@ fn a_minions_session_opens_no_command_of_users() {
 
 /// A user's credentials open none of the commands of minions without the minion's session.
 #[test]
-fn no_credential_of_users_opens_a_command_of_minions() {
+fn user_credential_opens_no_minion_command() {
     let fixture = Fixture::new();
     let m1 = Minion::signed_in(&fixture.site, "m1");
     let m2 = Minion::signed_in(&fixture.site, "m2");
@@ -403,10 +404,10 @@ fn no_credential_of_users_opens_a_command_of_minions() {
     drop(m2);
 }
 
-/// What proves a sender is looked at first; a large load of nobody is refused for the same reason
-/// and in the same words as a small one, and one of somebody is carried out whole.
+/// Credentials are checked first: a large load without them is refused for the same reason and in
+/// the same words as a small one, and one of a proved sender is carried out whole.
 #[test]
-fn large_load_is_decoded_for_who_is_proved() {
+fn large_load_is_decoded_for_proved_sender_only() {
     let site = Site::new("");
     site.accept("m1", "minion");
     let large = Value::Array(vec![Value::from("x".repeat(100)); 2_000]);

@@ -30,7 +30,7 @@ fn bad_load() -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_msgpack_is_answered_as_each_release_does() {
+fn malformed_msgpack_is_answered_as_by_each_release() {
     let table = [
         ("3006", &b"\x81\xa3msg\xa8bad load"[..]),
         ("3007", b"\x81\xa3msg\xa8bad load"),
@@ -54,7 +54,7 @@ fn what_is_no_msgpack_is_answered_as_each_release_does() {
 }
 
 #[test]
-fn envelopes_and_clear_loads_that_are_refused() {
+fn malformed_envelopes_and_clear_loads_are_refused() {
     let ping = || Load::new().set("cmd", "ping");
     let id = |id: Value| clear(ping().set("id", id), 3);
     let not_a_dict = fixstr("payload and load must be a dict");
@@ -155,7 +155,7 @@ fn with_version(load: Load, version: Value) -> Bytes {
 }
 
 #[test]
-fn versions_count_as_python_reads_them_where_old_ones_are_allowed() {
+fn protocol_version_is_parsed_as_by_python() {
     let site = Site::new("minimum_auth_version: 2\n");
     let ping = Load::new().set("cmd", "ping");
     let echo = ping.clone().packed();
@@ -181,7 +181,7 @@ fn versions_count_as_python_reads_them_where_old_ones_are_allowed() {
 }
 
 #[test]
-fn clear_commands_that_do_nothing() {
+fn open_clear_commands_change_nothing() {
     let site = Site::new("");
     let ping = Load::new()
         .set("cmd", "ping")
@@ -248,7 +248,7 @@ fn large_load_of_a_small_clear_command_is_refused() {
 }
 
 #[test]
-fn sealed_requests_that_are_refused() {
+fn forged_or_malformed_sealed_requests_are_refused() {
     let site = Site::new("request_server_ttl: 60\n");
     let m1 = Minion::signed_in(&site, "m1");
     let m2 = Minion::signed_in(&site, "m2");
@@ -377,7 +377,7 @@ fn sealed_requests_that_are_refused() {
 }
 
 #[test]
-fn sealed_requests_that_are_served() {
+fn valid_sealed_requests_are_served() {
     let site = Site::new("request_server_ttl: 60\nminimum_auth_version: 0\n");
     let m1 = Minion::signed_in(&site, "m1");
     let event = || {
@@ -428,7 +428,7 @@ fn sealed_requests_that_are_served() {
 }
 
 #[test]
-fn sealed_commands_that_nobody_knows() {
+fn unknown_sealed_commands_get_empty_map() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     for cmd in ["nope", "__init__", "ping", "publish", ""] {
@@ -442,7 +442,7 @@ fn sealed_commands_that_nobody_knows() {
 }
 
 #[test]
-fn a_key_that_changes_on_disk_counts_with_the_next_request() {
+fn key_changed_on_disk_counts_with_next_request() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     let event = || {
@@ -465,7 +465,7 @@ fn a_key_that_changes_on_disk_counts_with_the_next_request() {
 }
 
 #[test]
-fn a_session_ends_with_its_time_and_the_minion_signs_in_anew() {
+fn expired_session_makes_minion_authenticate_anew() {
     let site = Site::new("publish_session: 3600\n");
     // The age of a session is that of its file, which has the time of the real clock.
     let now = Clock::system().now();

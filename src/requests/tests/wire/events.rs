@@ -25,7 +25,7 @@ fn item(tag: &str) -> Value {
 }
 
 #[test]
-fn a_single_event_carries_the_whole_load() {
+fn single_event_carries_whole_load() {
     let site = Site::new("");
     let load = event(&site)
         .set("pretag", Value::Nil)
@@ -33,9 +33,9 @@ fn a_single_event_carries_the_whole_load() {
         .set("tag", "my/tag");
     let outcome = ask(&site, load);
     assert_eq!(tags(&outcome), ["my/tag"]);
-    let told = data(&events(&outcome)[0]);
+    let fired = data(&events(&outcome)[0]);
     assert_eq!(
-        names(&told),
+        names(&fired),
         ["cmd", "id", "ts", "pretag", "data", "tag"],
         "no token, no nonce"
     );
@@ -91,7 +91,7 @@ fn listed_events_are_filtered_and_copied_as_each_release_does() {
 }
 
 #[test]
-fn malformed_items_do_not_keep_the_others_back() {
+fn malformed_event_items_do_not_drop_the_others() {
     let site = Site::new("");
     let no_map = Value::map([("tag", "x"), ("data", "text")]);
     let items = vec![
@@ -109,7 +109,7 @@ fn malformed_items_do_not_keep_the_others_back() {
 }
 
 #[test]
-fn a_minion_cannot_speak_for_the_master_or_for_another_minion() {
+fn minion_event_cannot_forge_tags_of_master_or_other_minion() {
     let forged = [
         ("salt/job/20260102030405060708/ret/m2", "event_reserved"),
         ("salt/auth", "event_reserved"),
@@ -140,7 +140,7 @@ fn a_minion_cannot_speak_for_the_master_or_for_another_minion() {
         let listed = Value::Array(vec![item(tag), item("own")]);
         let listed = event(&site).set("events", listed);
         assert_eq!(tags(&ask(&site, listed)), ["own"], "{tag}");
-        // The tag in two halves, which only 3008 puts together unseen.
+        // The tag in two halves, which only 3008 joins after its check.
         if let Some((head, tail)) = tag.rsplit_once('/').filter(|(_, tail)| *tail != "key") {
             let halves = event(&site)
                 .set("events", Value::Array(vec![item(tail)]))

@@ -1,4 +1,4 @@
-//! Files of git repositories: what needs a process of git is not done by a worker.
+//! Files of git repositories: work that needs a process of git is not done by a worker.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -35,7 +35,7 @@ fn ask(site: &Site, minion: &Minion, load: Load) -> (bool, Value) {
 }
 
 #[test]
-fn a_worker_runs_no_git() {
+fn git_runs_beside_the_workers() {
     let site =
         Site::new("fileserver_backend: [roots, gitfs]\ngitfs_remotes: ['file://ROOT/repo']\n");
     let repository = site.path("repo");

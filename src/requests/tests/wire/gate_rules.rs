@@ -1,5 +1,5 @@
-//! What becomes of those who are known: in whose name things happen, how long a token is good, which
-//! rules hold, and what nobody is told.
+//! Authorisation of proved users: the name in which things happen, the lifetime of a token, the
+//! rules that hold, and the answers and events that reveal nothing else.
 //!
 //! Longer than 500 lines because it is a list: one test a rule.
 
@@ -41,7 +41,7 @@ fn login(name: &str) -> Load {
         .set("password", "s3cret")
 }
 
-/// A publish by somebody who calls himself root, with this in its `kwargs`.
+/// A publish that claims to be root's, with this in its `kwargs`.
 fn publish(beside: Load, fun: &str, tgt: &str) -> Load {
     Load::new()
         .set("cmd", "publish")
@@ -81,7 +81,7 @@ fn with_token(token: &Value) -> Load {
 }
 
 #[test]
-fn a_token_is_what_stock_hands_out() {
+fn token_has_stocks_form() {
     let site = site("");
     let token = token_of(&site, login("ana"));
     let Value::Map(entries) = &token else {
@@ -105,7 +105,7 @@ fn a_token_is_what_stock_hands_out() {
 }
 
 #[test]
-fn a_job_bears_the_name_that_was_proved() {
+fn job_bears_the_proved_name() {
     let site = site("");
     let token = token_of(&site, login("ana"));
     for beside in [login("ana"), with_token(&token)] {
@@ -115,8 +115,8 @@ fn a_job_bears_the_name_that_was_proved() {
         let stored = decode(start.job.load.bytes());
         assert_eq!(text(&stored, "user"), Some("ana"));
         for event in events(&outcome) {
-            let told = decode(event.data.bytes());
-            if let Some(user) = text(&told, "user") {
+            let fired = decode(event.data.bytes());
+            if let Some(user) = text(&fired, "user") {
                 assert_eq!(user, "ana", "{}", event.tag);
             }
         }
@@ -133,7 +133,7 @@ fn a_job_bears_the_name_that_was_proved() {
 }
 
 #[test]
-fn a_token_ends_with_its_time_or_its_file() {
+fn token_ends_with_its_time_or_its_file() {
     let site = site("");
     let allowed = |token: &Value| {
         let load = publish(with_token(token), "test.ping", "web1");
@@ -156,7 +156,7 @@ fn a_token_ends_with_its_time_or_its_file() {
 }
 
 #[test]
-fn only_who_may_says_how_long_a_token_is_good() {
+fn token_lifetime_override_needs_permission() {
     let lasts = |options: &str, wish: Value| {
         let site = site(options);
         let token = token_of(&site, login("ana").set("token_expire", wish));
@@ -185,7 +185,7 @@ fn only_who_may_says_how_long_a_token_is_good() {
 }
 
 #[test]
-fn rules_hold_for_the_job_as_it_is_resolved() {
+fn rules_apply_to_the_resolved_job() {
     let site = site("");
     let arguments = |load: Load, arguments: &[&str]| load.set("arg", list(arguments));
     let job = |fun: &str, tgt: &str| publish(login("ana"), fun, tgt);
@@ -264,7 +264,7 @@ fn rules_hold_for_the_job_as_it_is_resolved() {
 
 /// A minion takes the arguments of a list of one function from a list of lists.
 #[test]
-fn the_arguments_of_a_list_of_one_function_are_where_a_minion_looks_for_them() {
+fn arguments_of_list_of_one_function_are_nested_for_minions() {
     let site = site("");
     for command in ["publish", "saltern_batch"] {
         let outcome = |fun: Value, arg: Value| {
@@ -294,9 +294,10 @@ fn the_arguments_of_a_list_of_one_function_are_where_a_minion_looks_for_them() {
     }
 }
 
-/// What goes to syndics reaches the minions here too, and these look at their grains of now.
+/// A publication through syndics reaches the minions here too, and these match against their
+/// present grains.
 #[test]
-fn above_syndics_rules_for_some_do_not_hold_for_a_target_that_may_mean_others() {
+fn limited_rules_above_syndics_refuse_ambiguous_target() {
     let site = site("order_masters: True\n");
     let site_below = self::site("");
     let relay = MinionId::parse("webrelay").unwrap();
@@ -353,9 +354,10 @@ fn above_syndics_rules_for_some_do_not_hold_for_a_target_that_may_mean_others() 
     }
 }
 
-/// The minions know no limit on the steps of an expression: they may match where here nothing did.
+/// The minions have no limit on the steps of an expression: they may match where this master gave
+/// up.
 #[test]
-fn rules_for_some_do_not_hold_where_a_match_was_given_up() {
+fn limited_rules_refuse_target_whose_match_was_given_up() {
     let site = site("");
     site.accept(&"a".repeat(200), "minion");
     let outcome = |fun: &str| {
@@ -366,9 +368,9 @@ fn rules_for_some_do_not_hold_where_a_match_was_given_up() {
     assert!(started(&outcome("test.ping")).is_some());
 }
 
-/// Without cached minion data a compound target means everybody, and so would a rule's.
+/// Without cached minion data a compound target matches all minions, and so would a rule's.
 #[test]
-fn a_rule_for_some_minions_is_one_for_some_also_without_a_cache() {
+fn limited_rule_stays_limited_without_cache() {
     let site = site("minion_data_cache: False\n");
     let refused = site.ask(clear(publish(login("ana"), "state.apply", "db"), 3));
     assert_eq!(error_of(&refused), "AuthorizationError");
@@ -377,7 +379,7 @@ fn a_rule_for_some_minions_is_one_for_some_also_without_a_cache() {
 }
 
 #[test]
-fn functions_of_the_master_have_rules_of_their_own() {
+fn master_functions_need_rules_of_their_own() {
     let site = site("");
     let call = |fun: &str| {
         let load = login("ana").set("cmd", "runner").set("fun", fun);
@@ -390,7 +392,7 @@ fn functions_of_the_master_have_rules_of_their_own() {
 }
 
 #[test]
-fn with_keep_acl_in_token_a_token_brings_its_rules() {
+fn token_carries_rules_with_keep_acl_in_token() {
     let site = site("keep_acl_in_token: True\n");
     let token = token_of(&site, login("bob"));
     assert_eq!(token.get("auth_list"), Some(&list(&["grains.*"])));
@@ -399,10 +401,10 @@ fn with_keep_acl_in_token_a_token_brings_its_rules() {
     assert_eq!(error_of(&outcome("test.ping")), "AuthorizationError");
 }
 
-/// Masters below hold the rules of the user against their own minions: only so can a user with a rule
-/// for some minions be let through whose job means nobody here (CVE-2022-22941).
+/// Masters below apply the user's rules to their own minions. Only so can a user with a limited
+/// rule publish a job that matches no minion here (CVE-2022-22941).
 #[test]
-fn to_syndics_a_job_carries_the_rules_of_its_sender_and_no_others() {
+fn job_for_syndics_carries_sender_rules_only() {
     for (options, is_carried) in [("order_masters: True\n", true), ("", false)] {
         let site = site(options);
         let beside = login("bob").set("auth_list", list(&[".*"]));
@@ -418,7 +420,7 @@ fn to_syndics_a_job_carries_the_rules_of_its_sender_and_no_others() {
 }
 
 #[test]
-fn a_syndics_list_holds_with_the_masters_own_key_only() {
+fn auth_list_counts_with_master_key_only() {
     let site = site("publisher_acl: {bob: ['test.*']}\n");
     let key = |user: &str| {
         let rules = site.services.rules();
@@ -451,7 +453,7 @@ fn a_syndics_list_holds_with_the_masters_own_key_only() {
 }
 
 #[test]
-fn a_login_is_handled_beside_the_workers_and_counts_as_refused() {
+fn login_runs_beside_workers_and_counts_refusals() {
     use std::net::{IpAddr, Ipv4Addr};
     let site = site("");
     let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -480,14 +482,14 @@ fn a_login_is_handled_beside_the_workers_and_counts_as_refused() {
     assert_eq!(site.refused(), 3);
 }
 
-/// What strangers send waits packed and within bounds, whatever it holds.
+/// Unproved loads wait packed and within bounds, whatever they hold.
 #[test]
-fn a_login_beyond_all_bounds_asks_no_backend() {
+fn oversize_login_asks_no_backend() {
     let site = site("");
     let nils = |count| Value::Array(vec![Value::Nil; count]);
     let mut refused = 0;
     for (load, waits, answer) in [
-        // Too many bytes: it does not even wait.
+        // Too many bytes: it is refused at once.
         (
             login("ana")
                 .set("cmd", "mk_token")
@@ -504,7 +506,7 @@ fn a_login_beyond_all_bounds_asks_no_backend() {
             false,
             "AuthenticationError",
         ),
-        // Too many values: whoever would ask finds out.
+        // Too many values: refused before a backend is asked.
         (
             login("ana").set("cmd", "mk_token").set("x", nils(1_000)),
             true,

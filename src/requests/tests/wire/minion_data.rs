@@ -1,5 +1,5 @@
-//! What the master keeps of minions: the mine with its four commands, the cache behind targets, and
-//! what becomes of both when a key goes.
+//! Cached data of minions: the mine with its four commands, the cache behind targets, and the purge
+//! of both when a key goes.
 
 use saltern_model::MinionId;
 use saltern_requests::Outcome;
@@ -40,7 +40,7 @@ fn guarded(data: &str, allow_tgt: impl Into<Value>, kind: &str) -> Value {
 }
 
 #[test]
-fn a_mine_from_its_first_entry_to_its_last() {
+fn mine_entries_are_stored_read_and_deleted() {
     for (compat, file) in [
         ("3006", "cache/minions/m1/mine.p"),
         ("3007", "cache/minions/m1/mine.p"),
@@ -70,7 +70,7 @@ fn a_mine_from_its_first_entry_to_its_last() {
 }
 
 #[test]
-fn loads_that_lack_something_or_make_no_sense() {
+fn malformed_mine_loads_get_stocks_answers() {
     let site = Site::new("");
     let bare = |cmd: &str| ask(&site, "m1", cmd, |load| load);
     for cmd in ["_mine", "_mine_get", "_mine_delete"] {
@@ -87,7 +87,7 @@ fn loads_that_lack_something_or_make_no_sense() {
 }
 
 #[test]
-fn the_owner_says_whom_an_entry_is_for() {
+fn allow_tgt_limits_readers_of_mine_entry() {
     let site = Site::new("");
     let grains = |id: &str, role: &str| {
         let grains = Value::map([("role", role)]);
@@ -128,7 +128,7 @@ fn the_owner_says_whom_an_entry_is_for() {
 }
 
 #[test]
-fn the_master_says_who_may_ask_for_what() {
+fn mine_get_option_limits_functions() {
     let site = Site::new("mine_get: {'web.*': [op.*], db1: [shut]}\n");
     send(&site, "owner", of([("open", "o"), ("shut", "s")]));
     let got = |asker: &str, fun: &str| get(&site, asker, "*", fun);
@@ -139,7 +139,7 @@ fn the_master_says_who_may_ask_for_what() {
 }
 
 #[test]
-fn targets_that_a_minion_chooses() {
+fn mine_get_by_pillar_needs_exact_match() {
     let site = Site::new("");
     let m1 = MinionId::parse("m1").unwrap();
     let pillar = Value::map([("secret", "s3cret")]);
@@ -167,7 +167,7 @@ fn targets_that_a_minion_chooses() {
 }
 
 #[test]
-fn requests_for_mines_that_would_cost_too_much_get_nothing() {
+fn costly_mine_requests_get_nothing() {
     let site = Site::new("");
     send(&site, "m1", of([("f", "1")]));
     let ask = |kind: &str, tgt: String, fun: &str| {
@@ -192,7 +192,7 @@ fn requests_for_mines_that_would_cost_too_much_get_nothing() {
 }
 
 #[test]
-fn without_a_cache_mines_are_kept_only_when_asked_for() {
+fn mines_without_cache_are_kept_with_enforce_mine_cache() {
     let site = Site::new("minion_data_cache: False\n");
     assert_eq!(send(&site, "m1", of([("f", "1")])), true.into());
     assert_eq!(get(&site, "m2", "*", "f"), of([]));
@@ -208,12 +208,12 @@ fn pillar(site: &Site, id: &str) -> Outcome {
 }
 
 #[test]
-fn a_pillar_request_leaves_the_grains_for_targets() {
+fn pillar_request_caches_grains_for_targets() {
     let site = Site::new("");
     let outcome = pillar(&site, "m1");
     assert_eq!(tags(&outcome), ["minion/refresh/m1"]);
-    let told = data(&events(&outcome)[0]);
-    assert_eq!(told, of([("Minion data cache refresh", "m1")]));
+    let fired = data(&events(&outcome)[0]);
+    assert_eq!(fired, of([("Minion data cache refresh", "m1")]));
     let m1 = MinionId::parse("m1").unwrap();
     let grains = site.services.minion_data.grains(&m1).unwrap().unwrap();
     assert_eq!(
@@ -230,7 +230,7 @@ fn a_pillar_request_leaves_the_grains_for_targets() {
 }
 
 #[test]
-fn a_minion_gives_up_its_key() {
+fn revoke_auth_deletes_key_and_cached_data() {
     for (compat, content) in [
         ("3006", ""),
         ("3007", "host_master"),
@@ -247,9 +247,9 @@ fn a_minion_gives_up_its_key() {
         let outcome = site.ask(m1.sealed(m1.load("revoke_auth"), 3));
         assert_eq!(m1.open(&outcome.reply, 3), true.into());
         assert_eq!(tags(&outcome), ["salt/key"]);
-        let told = data(&events(&outcome)[0]);
-        assert_eq!(told.get("id"), Some(&"m1".into()));
-        assert_eq!(told.get("act"), Some(&"delete".into()));
+        let fired = data(&events(&outcome)[0]);
+        assert_eq!(fired.get("id"), Some(&"m1".into()));
+        assert_eq!(fired.get("act"), Some(&"delete".into()));
         assert!(site.read("pki/minions/m1").is_none());
         assert!(site.read("pki/minions/m10").is_some() && site.read("pki/minions/m2").is_some());
         assert_eq!(site.read("cache/.dfn").as_deref(), Some(content));
@@ -283,7 +283,7 @@ fn a_minion_gives_up_its_key() {
 }
 
 #[test]
-fn a_new_key_under_an_old_name_inherits_nothing() {
+fn new_key_under_old_id_inherits_nothing() {
     for options in [
         "",
         "open_mode: True\n",
@@ -306,7 +306,7 @@ fn a_new_key_under_an_old_name_inherits_nothing() {
 }
 
 #[test]
-fn a_stranger_who_is_denied_removes_nothing() {
+fn denied_key_removes_no_data() {
     let site = Site::new("");
     send(&site, "m1", of([("f", "1")]));
     site.ask(clear(Minion::new("m1", "large").auth(), 3));
@@ -315,11 +315,11 @@ fn a_stranger_who_is_denied_removes_nothing() {
 }
 
 #[test]
-fn the_master_adds_states_to_a_top_file() {
+fn master_tops_adds_states() {
     let tops = |options: &str| {
         let site = Site::new(options);
         ask(&site, "m1", "_master_tops", |load| {
-            // What the minion says of itself is not asked.
+            // The minion's own claims are ignored.
             load.set("opts", of([("id", "forged")]))
         })
     };

@@ -1,5 +1,5 @@
-//! Every command of the wire as a table: what goes in, the bytes that come out, what is to be done
-//! and what lies on disk afterwards.
+//! Every command of the wire as a table: the request, the bytes of the reply, the effects, and the
+//! files afterwards.
 //!
 //! A [`site::Site`] is a master without actors and sockets; a [`client::Minion`] builds requests
 //! and verifies answers as a stock minion does. The same rows go to a real stock master in

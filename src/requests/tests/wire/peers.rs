@@ -1,5 +1,5 @@
-//! `minion_pub`, `minion_publish`, `pub_ret`, `minion_runner`: who may have others do what, and who
-//! is told of it.
+//! `minion_pub`, `minion_publish`, `pub_ret`, `minion_runner`: permission of minions to run jobs
+//! and functions, and to read their results.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -71,7 +71,7 @@ fn nothing() -> Value {
 }
 
 #[test]
-fn a_job_is_published_in_the_name_of_the_master_and_known_to_be_the_minions() {
+fn peer_job_is_masters_and_records_its_minion() {
     let site = site();
     let (answer, outcome) = published(&site, "asker", "test.echo", &["5", "a=b"], "web*");
     let start = started(&outcome).expect("a job");
@@ -98,10 +98,10 @@ fn a_job_is_published_in_the_name_of_the_master_and_known_to_be_the_minions() {
     assert_eq!(load.get("kwargs"), Some(&Value::map([("id", "asker")])));
 }
 
-/// Masters below hold the rules of the minion against their own minions; a target that means nobody
-/// here may mean somebody there.
+/// Masters below apply the minion's rules to their own minions; a target that matches no minion
+/// here may match one there.
 #[test]
-fn to_syndics_a_job_carries_the_rules_of_its_minion_and_goes_though_nobody_here_is_meant() {
+fn peer_job_for_syndics_carries_rules_and_goes_without_local_match() {
     let site = Site::new(&format!("order_masters: True\n{RULES}"));
     let (answer, outcome) = published(&site, "asker", "test.ping", &[], "below*");
     let start = started(&outcome).expect("a job");
@@ -122,7 +122,7 @@ fn to_syndics_a_job_carries_the_rules_of_its_minion_and_goes_though_nobody_here_
 }
 
 #[test]
-fn whatever_the_load_says_the_publisher_is_the_minion_of_the_channel() {
+fn publisher_is_minion_of_the_channel() {
     let site = site();
     let (answer, outcome) = asked(&site, "web1", "minion_pub", |load| {
         wish(load, "test.ping", &[], "*").set("user", "asker")
@@ -132,7 +132,7 @@ fn whatever_the_load_says_the_publisher_is_the_minion_of_the_channel() {
 }
 
 #[test]
-fn what_the_rules_do_not_allow_is_refused() {
+fn peer_job_without_rule_is_refused() {
     let site = site();
     let table: &[(&str, &str, &[&str], &str)] = &[
         ("asker", "cmd.run", &["id"], "*"),
@@ -171,9 +171,9 @@ fn what_the_rules_do_not_allow_is_refused() {
     }
 }
 
-/// Minions know no limit on the steps of an expression.
+/// Minions have no limit on the steps of an expression.
 #[test]
-fn a_rule_for_some_minions_does_not_hold_where_a_match_was_given_up() {
+fn limited_peer_rule_refuses_target_whose_match_was_given_up() {
     let site = site();
     site.accept(&"a".repeat(200), "minion");
     for (id, is_started) in [("limited", false), ("asker", true)] {
@@ -185,8 +185,8 @@ fn a_rule_for_some_minions_does_not_hold_where_a_match_was_given_up() {
     }
 }
 
-/// Of a minion whose rules name minions the job goes to those that were found here, whatever others
-/// make of the target.
+/// The job of a minion whose rules name minions goes to those that were resolved here, however
+/// others would evaluate the target.
 #[test]
 fn limited_peers_job_goes_out_as_ids() {
     let site = site();
@@ -209,7 +209,7 @@ fn limited_peers_job_goes_out_as_ids() {
 }
 
 #[test]
-fn several_functions_have_a_list_of_arguments_each() {
+fn several_functions_have_one_argument_list_each() {
     let site = site();
     let (_, outcome) = published(&site, "asker", "test.ping,test.echo", &["", "a b"], "db1");
     let start = started(&outcome).expect("a job");
@@ -222,7 +222,7 @@ fn several_functions_have_a_list_of_arguments_each() {
 }
 
 #[test]
-fn loads_that_lack_something_or_make_no_sense() {
+fn malformed_peer_loads_get_stocks_answers() {
     let site = site();
     let (answer, _) = asked(&site, "asker", "minion_pub", |load| {
         load.set("fun", "test.ping")
@@ -248,7 +248,7 @@ fn loads_that_lack_something_or_make_no_sense() {
 }
 
 #[test]
-fn pillars_are_compared_exactly_and_nodegroups_written_out() {
+fn peer_target_matches_pillars_exactly_and_expands_nodegroups() {
     let options =
         "peer: {asker: ['.*']}\nnodegroups: {webs: 'L@web1,web2', all: 'N@webs or db1'}\n";
     let site = Site::new(options);
@@ -276,7 +276,7 @@ fn pillars_are_compared_exactly_and_nodegroups_written_out() {
         wanted("role:web", "pillar"),
         some("role:web", "pillar_exact", 1)
     );
-    // As a wildcard it would mean both, so it would tell what is in a pillar.
+    // As a wildcard it would match both, and so reveal a pillar's value.
     assert_eq!(wanted("role:we*", "pillar"), None);
     assert_eq!(wanted("role:w.*", "pillar_pcre"), None);
     assert_eq!(wanted("I@role:we*", "compound"), None);
@@ -291,7 +291,7 @@ fn pillars_are_compared_exactly_and_nodegroups_written_out() {
 }
 
 #[test]
-fn only_who_published_a_job_is_told_of_its_returns() {
+fn pub_ret_answers_publisher_only() {
     let site = site();
     let jid = Jid::parse("20261121210000123456").unwrap();
     let load = |entries: Value| Packed::new(encode(&entries, Dialect::Bin));
@@ -326,10 +326,10 @@ fn only_who_published_a_job_is_told_of_its_returns() {
     let writes = [Write::Job(job), publisher, Write::Return(returned)];
     site.database.lock().commit(&writes).unwrap();
     let answer = |id: &str, jid: Value| asked(&site, id, "pub_ret", |load| load.set("jid", jid)).0;
-    let told = Value::map([("ret", Value::from(true)), ("out", "nested".into())]);
+    let entry = Value::map([("ret", Value::from(true)), ("out", "nested".into())]);
     assert_eq!(
         answer("asker", jid.as_str().into()),
-        Value::map([("web1", told)])
+        Value::map([("web1", entry)])
     );
     assert_eq!(answer("web1", jid.as_str().into()), nothing());
     assert_eq!(answer("asker", "20261121210000999999".into()), "".into());
@@ -345,7 +345,7 @@ fn call(outcome: Outcome) -> PeerCall {
 }
 
 #[test]
-fn who_waits_for_a_job_is_answered_with_its_returns() {
+fn minion_publish_answers_with_returns() {
     let site = site();
     let minion = Minion::signed_in(&site, "asker");
     let wait = |timeout: Value| {
@@ -368,7 +368,7 @@ fn who_waits_for_a_job_is_answered_with_its_returns() {
 }
 
 #[test]
-fn functions_of_the_master_run_for_whom_the_rules_name() {
+fn minion_runner_needs_peer_run_rule() {
     let site = site();
     let wanted = |minion: &Minion, fun: &str| {
         let change = |load: Load| load.set("fun", fun).set("arg", texts(&["search_target=x"]));
@@ -430,7 +430,7 @@ while True:
 "#;
 
 #[test]
-fn a_function_that_only_python_has_runs_for_minions_too() {
+fn minion_runner_runs_python_function() {
     let site = Site::new("python_bridge: ROOT/python3\npeer_run: {asker: ['.*']}\n");
     site.write("python3", HELPER);
     let executable = std::fs::Permissions::from_mode(0o755);

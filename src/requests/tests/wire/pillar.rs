@@ -18,7 +18,7 @@ fn pillar_load(minion: &Minion) -> Load {
         .set("pillar_override", Load::new())
 }
 
-/// What is in a private answer, as `crypted_transfer_decode_dictentry` checks it.
+/// The content of a private answer, as `crypted_transfer_decode_dictentry` checks it.
 fn private(minion: &Minion, reply: &[u8], enc: EncAlgo) -> Value {
     let outer = decode(reply);
     let sealed_key = outer.get("key").and_then(Value::as_bytes).unwrap();
@@ -45,7 +45,7 @@ fn verified(minion: &Minion, reply: &[u8], enc: EncAlgo, sig: SigAlgo) -> Value 
 }
 
 #[test]
-fn a_site_without_pillar_gives_the_empty_one_in_a_private_answer() {
+fn site_without_pillar_answers_empty_private_pillar() {
     let site = Site::new("minimum_auth_version: 0\nminion_data_cache: False\n");
     let m1 = Minion::signed_in(&site, "m1");
     let ask = |payload| site.ask_in_vain("pillar", payload);
@@ -84,7 +84,7 @@ fn a_site_without_pillar_gives_the_empty_one_in_a_private_answer() {
 }
 
 #[test]
-fn the_old_form_is_given_where_the_site_allows_it() {
+fn old_pillar_form_needs_pillar_version_1() {
     let site = Site::new("pillar_version: 1\nminion_data_cache: False\n");
     let m1 = Minion::signed_in(&site, "m1");
     let reply = site.ask_in_vain("old", m1.sealed(pillar_load(&m1).without("ver"), 3));
@@ -95,7 +95,7 @@ fn the_old_form_is_given_where_the_site_allows_it() {
 }
 
 #[test]
-fn without_grains_the_pillar_is_empty() {
+fn request_without_grains_gets_empty_pillar() {
     let site = Site::new("pillar_version: 1\n");
     let m1 = Minion::signed_in(&site, "m1");
     let load = || pillar_load(&m1).without("grains");
@@ -106,9 +106,9 @@ fn without_grains_the_pillar_is_empty() {
     assert_eq!(m1.open(&reply, 3), Value::Bool(false));
 }
 
-/// What a minion brings along is in its own pillar, never in the one that targets look at.
+/// Data that a minion sends along is in its own pillar, never in the one that targets match.
 #[test]
-fn an_override_is_answered_and_not_kept() {
+fn pillar_override_is_answered_and_not_cached() {
     let site = Site::new("");
     site.write("pillar/top.sls", "base:\n  '*':\n    - role\n");
     site.write(
@@ -139,9 +139,10 @@ fn an_override_is_answered_and_not_kept() {
     assert_eq!(kept.as_deref(), Some(&own));
 }
 
-/// A minion chooses the arguments of what it has on demand, and so would choose what targets see.
+/// A minion chooses the arguments of its on-demand parts, and so would choose the data that targets
+/// match.
 #[test]
-fn a_pillar_with_parts_on_demand_is_answered_and_not_kept() {
+fn on_demand_pillar_is_answered_and_not_cached() {
     let site = Site::new("salt_compat: '3008'\npillar_version: 1\n");
     site.write("pillar/top.sls", "base:\n  '*':\n    - role\n");
     site.write("pillar/role.sls", "role: web\n");
@@ -162,9 +163,9 @@ fn a_pillar_with_parts_on_demand_is_answered_and_not_kept() {
     assert!(!site.path("cache/pillar/m1:base.p").exists());
 }
 
-/// Nor is it kept under an environment, where the minion's next request would find it.
+/// Nor is it cached under an environment, where the minion's next request would find it.
 #[test]
-fn an_override_for_an_environment_leaves_every_pillar_as_it_is() {
+fn pillar_override_for_environment_changes_no_cached_pillar() {
     for compat in ["3006", "3007", "3008"] {
         let site = Site::new(&format!("salt_compat: {compat}\npillar_version: 1\n"));
         site.write("pillar/top.sls", "base:\n  '*':\n    - role\n");
@@ -194,9 +195,9 @@ fn an_override_for_an_environment_leaves_every_pillar_as_it_is() {
     }
 }
 
-/// A map may hold a key twice: one reader would see the sender's id, the other that of its victim.
+/// A map may hold a key twice: one parser would see the sender's id, the other that of its victim.
 #[test]
-fn a_repeated_id_gives_nobody_the_pillar_of_another() {
+fn repeated_id_does_not_reveal_pillar_of_another() {
     let site = Site::new("pillar_version: 1\n");
     site.write(
         "pillar/top.sls",

@@ -1,4 +1,4 @@
-//! `publish`: who may, whom it reaches, what is told, stored and sent out.
+//! `publish`: permission, recipients, events, stored job and publication.
 
 use bytes::Bytes;
 use saltern_model::{Jid, Packed};
@@ -39,7 +39,7 @@ fn no_match(target: &str) -> Value {
 }
 
 #[test]
-fn a_job_is_stored_told_and_sent() {
+fn publish_stores_announces_and_sends_job() {
     let site = site("");
     let outcome = site.ask(clear(load(&site), 3));
     let answer = Load::new()
@@ -75,7 +75,7 @@ fn a_job_is_stored_told_and_sent() {
 }
 
 #[test]
-fn events_follow_the_release() {
+fn publish_events_follow_the_release() {
     let new = format!("salt/job/{JID}/new");
     let publish = format!("salt/job/{JID}/publish");
     let table = [
@@ -91,24 +91,24 @@ fn events_follow_the_release() {
         ));
         assert_eq!(tags(&outcome), expected, "{compat}");
         let events = events(&outcome);
-        let told = events
+        let fired = events
             .iter()
             .find(|event| event.tag.as_str() == new)
             .unwrap();
-        let told = data(told);
+        let fired = data(fired);
         let expected = [
             "jid", "tgt_type", "tgt", "user", "fun", "arg", "minions", "missing",
         ];
-        assert_eq!(names(&told), expected, "{compat}");
-        assert_eq!(told.get("missing"), Some(&list(&["ghost"])));
+        assert_eq!(names(&fired), expected, "{compat}");
+        assert_eq!(fired.get("missing"), Some(&list(&["ghost"])));
     }
 }
 
-/// What is asked, and the error it is answered with.
+/// Request, and the error that answers it.
 type Refusal = (&'static str, Load, (&'static str, &'static str));
 
 #[test]
-fn publications_that_are_refused() {
+fn publish_without_permission_is_refused() {
     let site = site("publisher_acl_blacklist: {users: [barred], modules: ['bad.*']}\n");
     let load = || load(&site);
     let kwargs = |name: &str| load().set("kwargs", Value::map([(name, "x")]));
@@ -168,7 +168,7 @@ fn publications_that_are_refused() {
         ),
     ];
     for (what, load, error) in table {
-        // Nothing reaches the bus of a sender who is not proved, nor of one who is barred.
+        // Nothing of an unproved or barred sender reaches the bus.
         let reply = site.ask_in_vain(what, clear(load, 3));
         assert_eq!(decode(&reply), named(error), "{what}");
     }
@@ -190,7 +190,7 @@ fn publications_that_are_refused() {
 }
 
 #[test]
-fn users_whose_key_counts() {
+fn publish_accepts_keys_of_permitted_users() {
     let site = site("");
     for user in ["root", "sudo_ann", "ann", "salt"] {
         let load = load(&site).set("user", user).set("jid", "");
@@ -207,7 +207,7 @@ fn users_whose_key_counts() {
 }
 
 #[test]
-fn targets_and_whom_they_mean() {
+fn publish_targets_expected_minions() {
     let site = site("");
     let target = |kind: &str, target: Value| load(&site).set("tgt_type", kind).set("tgt", target);
     let hits: Vec<(Load, &[&str], &[&str])> = vec![
@@ -245,7 +245,7 @@ fn targets_and_whom_they_mean() {
         ),
         (target("pcre", "(".into()), "("),
         (target("nonsense", "m1".into()), "m1"),
-        // No minion can ask what a range is, so nobody would answer.
+        // No minion can resolve ranges, so none would answer.
         (target("range", "m[1-2]".into()), "m[1-2]"),
         (target("compound", "R@m[1-2]".into()), "R@m[1-2]"),
         (target("compound", "m2 or R@m1".into()), "m2 or R@m1"),
@@ -263,7 +263,7 @@ fn targets_and_whom_they_mean() {
 }
 
 #[test]
-fn jids_given_and_allotted() {
+fn publish_uses_given_or_new_jid() {
     let site = site("");
     for load in [
         load(&site).without("jid"),
@@ -298,7 +298,7 @@ fn jids_given_and_allotted() {
 }
 
 #[test]
-fn what_the_client_asks_for_travels_on() {
+fn publish_passes_options_of_client() {
     let site = site("master_id: upper\n");
     let kwargs = Load::new()
         .set("delimiter", "/")
@@ -348,7 +348,7 @@ fn contains(bytes: &Bytes, part: &[u8]) -> bool {
 }
 
 #[test]
-fn several_functions_are_one_job() {
+fn several_functions_make_one_job() {
     let site = site("");
     let arguments = Value::Array(vec![list(&[]), list(&["a"])]);
     let load = load(&site)
@@ -363,7 +363,7 @@ fn several_functions_are_one_job() {
 }
 
 #[test]
-fn it_is_seen_what_a_job_is_about() {
+fn relation_to_another_job_is_recognised() {
     let site = site("");
     let about = |fun: &str, target: Load, kwargs: Value| {
         let (fun, signal) = fun.split_once(' ').unwrap_or((fun, ""));
@@ -383,7 +383,7 @@ fn it_is_seen_what_a_job_is_about() {
     };
     let running = Some(JobRelation::Running(jid.clone()));
     assert_eq!(about("saltutil.find_job", listed(), of_client()), running);
-    // A user's own question needs a job that stock's command line finds in the job cache.
+    // A user's own call needs a job that stock's command line finds in the job cache.
     assert_eq!(about("saltutil.find_job", listed(), of_user()), None);
     assert_eq!(about("saltutil.find_job", load(&site), of_client()), None);
     for fun in ["kill_job", "term_job", "signal_job 9", "signal_job 15"] {
@@ -404,7 +404,7 @@ fn it_is_seen_what_a_job_is_about() {
 }
 
 #[test]
-fn a_stored_job_is_sent_again_as_it_was_sent() {
+fn stored_job_is_republished_as_sent() {
     let site = site("zmq_filtering: True\n");
     let listed = load(&site)
         .set("tgt", list(&["m1", "m2"]))

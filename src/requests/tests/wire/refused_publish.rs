@@ -1,4 +1,4 @@
-//! What a refused publication leaves on the event bus and in the answer.
+//! The answer and the events of a refused publication.
 
 use saltern_wire::msgpack::Value;
 
@@ -24,8 +24,8 @@ fn by_nobody(site: &Site) -> Load {
         .set("jid", JID)
 }
 
-/// With such a jid a reaction to returns ran on what a stranger wrote, and stock's command line
-/// printed it as a return. Stock fires it.
+/// With such a jid, a reaction to returns would run on a stranger's data, and stock's command line
+/// would print it as a return. Stock fires it.
 #[test]
 fn refused_publish_of_stranger_fires_nothing() {
     let site = site();
@@ -49,9 +49,9 @@ fn refused_publish_of_stranger_fires_nothing() {
 #[test]
 fn refused_publish_of_proved_user_fires_named_fields_only() {
     let site = site();
-    let told = format!("salt/job/{JID}/error");
+    let error_tag = format!("salt/job/{JID}/error");
     let table = [
-        (JID, Some(told.as_str())),
+        (JID, Some(error_tag.as_str())),
         ("", Some("salt/job/error")),
         ("20260102030405060708/ret/web1", None),
         ("no jid", None),
@@ -70,17 +70,17 @@ fn refused_publish_of_proved_user_fires_named_fields_only() {
             assert_eq!(name, Some(&"AuthorizationError".into()), "{jid}");
             assert_eq!(tags(&outcome), tag.into_iter().collect::<Vec<_>>(), "{jid}");
             for event in events(&outcome) {
-                let told = data(&event);
+                let fired = data(&event);
                 let fields = ["jid", "user", "fun", "tgt", "tgt_type", "error"];
-                assert_eq!(names(&told), fields, "{jid}");
-                assert_eq!(told.get("user"), Some(&"nobody".into()));
-                assert_eq!(told.get("error"), error.get("error"));
+                assert_eq!(names(&fired), fields, "{jid}");
+                assert_eq!(fired.get("user"), Some(&"nobody".into()));
+                assert_eq!(fired.get("error"), error.get("error"));
             }
         }
     }
 }
 
-/// Of a log-in the name that was proved, and not the one that the load bears.
+/// For a log-in: the proved name, not the one that the load claims.
 #[test]
 fn refused_publish_event_bears_the_proved_name() {
     let options = "sharedsecret: s3cret\nexternal_auth: {sharedsecret: {bob: ['test.*']}}\n";

@@ -1,5 +1,5 @@
-//! What a subscriber of the TCP transport says of itself, and what `_auth` says to those who ask
-//! over another transport than that of `publish_port`.
+//! Registration of TCP subscribers, and the publish port that `_auth` names to minions over another
+//! transport than that of `publish_port`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -22,7 +22,7 @@ fn registration(load: Load, key: &KeyString) -> Bytes {
 }
 
 #[test]
-fn only_a_token_that_its_key_made_names_a_minion() {
+fn registration_needs_token_of_own_key() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     let (shared, session) = (m1.shared.as_ref().unwrap(), m1.session.as_ref().unwrap());
@@ -74,11 +74,11 @@ fn only_a_token_that_its_key_made_names_a_minion() {
 }
 
 #[test]
-fn the_publish_port_is_that_of_the_transport_by_which_a_minion_asks() {
+fn auth_names_publish_port_of_same_transport() {
     let site = Site::new("publish_port: 4711\n");
     site.accept("m1", "minion");
     let m1 = Minion::new("m1", "minion");
-    for (publish_port, told) in [(None, 4711), (Some(4713), 4713)] {
+    for (publish_port, expected) in [(None, 4711), (Some(4713), 4713)] {
         let origin = Origin {
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             publish_port,
@@ -87,6 +87,6 @@ fn the_publish_port_is_that_of_the_transport_by_which_a_minion_asks() {
             .outcome
             .reply;
         let keys = m1.verified(&reply, SigAlgo::Pkcs1v15Sha1);
-        assert_eq!(keys.get("publish_port"), Some(&Value::Int(told)));
+        assert_eq!(keys.get("publish_port"), Some(&Value::Int(expected)));
     }
 }

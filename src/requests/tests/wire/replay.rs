@@ -1,4 +1,4 @@
-//! A sealed request is carried out once, and nobody is locked out by a clock.
+//! Replay protection: a sealed request is carried out once, and a wrong clock locks no minion out.
 
 use std::time::Duration;
 
@@ -63,14 +63,14 @@ fn every_command_that_changes_something_is_carried_out_once() {
         let request = minion.sealed(minion.load(cmd), 3);
         site.ask(request.clone());
         let is_refused = site.ask(request).reply == BAD_LOAD;
-        // A return without a jid asks for one of its own; `verify_minion` is answered by nothing.
+        // A return without a jid asks for one of its own; `verify_minion` gets no answer.
         let is_single = single.contains(&cmd) || ["_return", "verify_minion"].contains(&cmd);
         assert_eq!(is_refused, is_single, "{cmd}");
     }
 }
 
 #[test]
-fn same_bytes_sent_again_are_answered_where_stock_sends_them_again() {
+fn resent_bytes_are_answered_where_stock_resends() {
     let site = Site::new("");
     let minion = Minion::signed_in(&site, "m1");
     let grains = Value::map([("os", "Debian")]);
@@ -150,8 +150,8 @@ fn minion_with_a_wrong_clock_is_served_and_named() {
     }
 }
 
-/// After a step back nothing tells an honest request from a replay: the session ends, and what was
-/// recorded under it is worth nothing.
+/// After a step back an honest request looks like a replay: the session ends, and its recorded
+/// requests are useless.
 #[test]
 fn minion_whose_clock_was_set_back_authenticates_and_goes_on() {
     let site = Site::new("");

@@ -1,4 +1,4 @@
-//! `_return`: what is stored, what is told, and whose word counts.
+//! `_return`: the stored return, its events, and whose claims count.
 
 use bytes::Bytes;
 use saltern_crypto::SigAlgo;
@@ -43,7 +43,7 @@ fn dropped(site: &Site, minion: &Minion, load: Load) {
 }
 
 #[test]
-fn an_answer_to_a_question_of_the_master_is_neither_stored_nor_told() {
+fn probe_answer_is_neither_stored_nor_fired() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     *site.around.asked.lock() = Some(JID.to_owned());
@@ -54,7 +54,7 @@ fn an_answer_to_a_question_of_the_master_is_neither_stored_nor_told() {
 }
 
 #[test]
-fn a_return_is_stored_and_told_as_it_came() {
+fn return_is_stored_and_fired_as_it_came() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     let value = Value::map([("bytes", Value::Bin(Bytes::from_static(b"\xff\xfe")))]);
@@ -77,15 +77,15 @@ fn a_return_is_stored_and_told_as_it_came() {
     let whole = decode(kept.record.load.bytes());
     assert_eq!(whole.get("return"), Some(&value), "not UTF-8, and intact");
     assert_eq!(tags(&outcome), [format!("salt/job/{JID}/ret/m1")]);
-    let told = data(&events(&outcome)[0]);
+    let fired = data(&events(&outcome)[0]);
     let order = [
         "cmd", "id", "ts", "success", "return", "retcode", "jid", "fun", "fun_args", "user",
     ];
-    assert_eq!(names(&told), order, "neither token nor nonce");
+    assert_eq!(names(&fired), order, "neither token nor nonce");
 }
 
 #[test]
-fn a_standalone_return_gets_a_jid_and_brings_its_job() {
+fn standalone_return_gets_jid_and_brings_its_job() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     let arguments = Value::Array(vec!["x".into()]);
@@ -100,11 +100,11 @@ fn a_standalone_return_gets_a_jid_and_brings_its_job() {
     assert!(kept.standalone && kept.keep);
     let jid = kept.record.jid.as_str();
     assert_eq!((kept.job.jid.as_str(), jid.len()), (jid, 20));
-    let told = data(&events(&outcome)[0]);
-    assert_eq!(told.get("jid"), Some(&jid.into()));
-    assert_eq!(told.get("arg"), Some(&arguments));
+    let fired = data(&events(&outcome)[0]);
+    assert_eq!(fired.get("jid"), Some(&jid.into()));
+    assert_eq!(fired.get("arg"), Some(&arguments));
     assert_eq!(
-        (told.get("tgt"), told.get("tgt_type")),
+        (fired.get("tgt"), fired.get("tgt_type")),
         (Some(&"m1".into()), Some(&"glob".into()))
     );
     assert_eq!(tags(&outcome), [format!("salt/job/{jid}/ret/m1")]);
@@ -142,7 +142,7 @@ fn reported_job_bears_nothing_that_its_minion_claims() {
 }
 
 #[test]
-fn function_name_without_end_is_cut() {
+fn long_function_name_is_cut() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     let outcome = ask(&site, &m1, load(&m1).set("fun", "ä".repeat(1 << 20)));
@@ -152,7 +152,7 @@ fn function_name_without_end_is_cut() {
 }
 
 #[test]
-fn returns_that_are_not_to_be_kept() {
+fn unkept_return_is_fired_and_not_stored() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     let outcome = ask(&site, &m1, load(&m1).set("jid", "nocache"));
@@ -160,7 +160,7 @@ fn returns_that_are_not_to_be_kept() {
     assert_eq!(
         tags(&outcome),
         ["salt/job/nocache/ret/m1"],
-        "told under the name it came with"
+        "fired under the name it came with"
     );
     let outcome = ask(&site, &m1, load(&m1).set("nocache", true));
     assert!(!stored(&outcome).keep);
@@ -170,7 +170,7 @@ fn returns_that_are_not_to_be_kept() {
 }
 
 #[test]
-fn returns_that_are_dropped() {
+fn malformed_or_foreign_return_is_dropped() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     site.accept("m2", "minion");
@@ -200,22 +200,22 @@ fn register(site: &Site, minion: &Minion, resource: &str) {
 }
 
 #[test]
-fn a_resource_answers_under_its_own_name() {
+fn resource_returns_under_its_own_id() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     register(&site, &m1, "switch-7");
     let outcome = ask(&site, &m1, load(&m1).set("resource_id", "switch-7"));
     assert_eq!(stored(&outcome).record.minion.as_str(), "switch-7");
     assert_eq!(tags(&outcome), [format!("salt/job/{JID}/ret/switch-7")]);
-    let told = data(&events(&outcome)[0]);
-    assert_eq!(told.get("id"), Some(&"switch-7".into()));
-    assert!(told.get("resource_id").is_none());
+    let fired = data(&events(&outcome)[0]);
+    assert_eq!(fired.get("id"), Some(&"switch-7".into()));
+    assert!(fired.get("resource_id").is_none());
     let own = ask(&site, &m1, load(&m1).set("resource_id", "m1"));
     assert_eq!(stored(&own).record.minion.as_str(), "m1");
 }
 
 #[test]
-fn nobody_answers_for_the_resource_of_another() {
+fn return_for_foreign_resource_is_dropped() {
     let site = Site::new("");
     let (m1, m2) = (
         Minion::signed_in(&site, "m1"),
@@ -225,29 +225,29 @@ fn nobody_answers_for_the_resource_of_another() {
     for resource in ["switch-7", "switch-8", "m1"] {
         dropped(&site, &m2, load(&m2).set("resource_id", resource));
     }
-    // What a minion no longer has it no longer answers for.
+    // A minion returns no more for a resource that it has unregistered.
     register(&site, &m1, "switch-9");
     dropped(&site, &m1, load(&m1).set("resource_id", "switch-7"));
-    // The older versions know nothing of resources: it is one more entry of the load.
+    // The older versions have no resources: it is one more entry of the load.
     for compat in ["3006", "3007"] {
         let site = Site::new(&format!("salt_compat: {compat}\n"));
         let m1 = Minion::signed_in(&site, "m1");
         let outcome = ask(&site, &m1, load(&m1).set("resource_id", "switch-7"));
         assert_eq!(stored(&outcome).record.minion.as_str(), "m1");
-        let told = data(&events(&outcome)[0]);
-        assert_eq!(told.get("resource_id"), Some(&"switch-7".into()));
+        let fired = data(&events(&outcome)[0]);
+        assert_eq!(fired.get("resource_id"), Some(&"switch-7".into()));
     }
 }
 
 #[test]
-fn the_name_of_a_failed_state_is_no_way_to_forge_a_tag() {
+fn failed_state_name_cannot_forge_a_tag() {
     let failed = |name: &str| {
         let state = Value::map([("result", Value::from(false))]);
         Value::map([(format!("{name}_|-x_|-y_|-run"), state)])
     };
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
-    let told = |name: &str| {
+    let tags_of = |name: &str| {
         let load = load(&m1).set("fun", "state.sls").set("retcode", 2_i64);
         tags(&ask(&site, &m1, load.set("return", failed(name))))
     };
@@ -261,10 +261,10 @@ fn the_name_of_a_failed_state_is_no_way_to_forge_a_tag() {
         "salt/batch/1/stop".to_owned(),
         JID.to_owned(),
     ] {
-        assert_eq!(told(&forged), of_job, "{forged}");
+        assert_eq!(tags_of(&forged), of_job, "{forged}");
     }
     let honest = [&of_job[0], "cmd.run", &of_job[1]];
-    assert_eq!(told("cmd"), honest);
+    assert_eq!(tags_of("cmd"), honest);
 }
 
 /// A load signed as `minion_sign_messages` does: over what is left without token and nonce.
@@ -278,7 +278,7 @@ fn signed(minion: &Minion, load: Load) -> Load {
 }
 
 #[test]
-fn signatures_under_both_options() {
+fn return_signature_is_checked_under_both_options() {
     let stranger = Minion::new("m1", "large");
     for (require, drop) in [(false, false), (true, false), (false, true), (true, true)] {
         let site = Site::new(&format!(
@@ -292,9 +292,9 @@ fn signatures_under_both_options() {
             "m1",
             "{require} {drop}"
         );
-        let told = data(&events(&good)[0]);
+        let fired = data(&events(&good)[0]);
         assert!(
-            told.get("sig").is_some(),
+            fired.get("sig").is_some(),
             "the signature stays, as in stock"
         );
         let bad = [
@@ -317,7 +317,7 @@ fn signatures_under_both_options() {
 }
 
 #[test]
-fn failed_states_are_told_one_by_one() {
+fn failed_states_have_one_event_each() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     let state =
@@ -337,10 +337,10 @@ fn failed_states_are_told_one_by_one() {
         let outcome = ask(&site, &m1, failed(fun));
         let long = format!("salt/job/{JID}/sub/m1/error/{fun}");
         assert_eq!(tags(&outcome), [own.as_str(), "file.managed", &long]);
-        let told = data(&events(&outcome)[2]);
-        assert_eq!(told.get("return"), Some(&"Error: file.managed".into()));
+        let fired = data(&events(&outcome)[2]);
+        assert_eq!(fired.get("return"), Some(&"Error: file.managed".into()));
         assert_eq!(
-            (told.get("retcode"), told.get("fun")),
+            (fired.get("retcode"), fired.get("fun")),
             (Some(&Value::Int(2)), Some(&fun.into()))
         );
     }
@@ -372,21 +372,21 @@ fn failed_states_are_told_one_by_one() {
 }
 
 #[test]
-fn an_oversize_return_is_trimmed_for_the_bus_and_whole_in_the_store() {
+fn oversize_return_is_trimmed_on_bus_and_whole_in_store() {
     let site = Site::new("max_event_size: 4096\n");
     let m1 = Minion::signed_in(&site, "m1");
     let long = "x".repeat(10_000);
     let outcome = ask(&site, &m1, load(&m1).set("return", long.as_str()));
-    let told = &events(&outcome)[0];
-    assert!(told.data.bytes().len() <= 4096);
-    assert_eq!(data(told).get("return"), Some(&"VALUE_TRIMMED".into()));
+    let fired = &events(&outcome)[0];
+    assert!(fired.data.bytes().len() <= 4096);
+    assert_eq!(data(fired).get("return"), Some(&"VALUE_TRIMMED".into()));
     let whole = decode(stored(&outcome).record.load.bytes());
     assert_eq!(whole.get("return"), Some(&long.as_str().into()));
     assert_eq!(whole.get("jid"), Some(&JID.into()));
 }
 
 #[test]
-fn an_answer_to_the_masters_own_question_is_no_return() {
+fn marked_probe_answer_is_no_return() {
     let site = Site::new("");
     let m1 = Minion::signed_in(&site, "m1");
     let running = Value::Array(vec![Value::map([("jid", JID), ("fun", "cmd.run")])]);
@@ -399,7 +399,7 @@ fn an_answer_to_the_masters_own_question_is_no_return() {
     };
     assert_eq!((answer.probe.as_str(), answer.minion.as_str()), (JID, "m1"));
     assert_eq!(answer.running.as_ref().unwrap()[0].0.as_str(), JID);
-    // What a user asks is a job like any other.
+    // A user's own call is a job like any other.
     let users = load(&m1).set("fun", "saltutil.running");
     stored(&ask(&site, &m1, users.set("return", running)));
 }

@@ -1,5 +1,5 @@
 //! A minion whose key was deleted or rejected, and which kept everything it ever got: its session,
-//! the shared key, its token. None of it opens anything, whatever it asks for.
+//! the shared key, its token. All of its requests are refused.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ fn bad_load() -> Bytes {
     Bytes::from_static(b"\xa8bad load")
 }
 
-/// A load with what any of the commands wants to see, so that only the key stands in its way.
+/// A load with the entries of every command, so that only the key is at fault.
 fn load(minion: &Minion, cmd: &str) -> Load {
     minion
         .load(cmd)
@@ -26,7 +26,7 @@ fn load(minion: &Minion, cmd: &str) -> Load {
         .set("tgt", "*")
 }
 
-/// Takes the minion's right away, as `salt-key` does it.
+/// Revokes the minion's key, as `salt-key` does it.
 fn revoke(site: &Site, to: Option<&str>) {
     let accepted = site.path("pki/minions/m1");
     match to {
@@ -52,7 +52,7 @@ fn refuses_everything(site: &Site, minion: &Minion, what: &str) {
 }
 
 #[test]
-fn no_command_is_open_to_a_minion_without_an_accepted_key() {
+fn revoked_minion_can_run_no_command() {
     let states = [None, Some("pki/minions_rejected"), Some("pki/minions_pre")];
     for state in states {
         let site = Site::new("minimum_auth_version: 0\n");
@@ -68,7 +68,7 @@ fn no_command_is_open_to_a_minion_without_an_accepted_key() {
 }
 
 #[test]
-fn the_commands_are_those_that_are_served() {
+fn command_table_matches_served_commands() {
     let site = Site::new("");
     let minion = Minion::signed_in(&site, "m1");
     for cmd in commands() {
@@ -77,9 +77,9 @@ fn the_commands_are_those_that_are_served() {
     }
 }
 
-/// Another minion's name is no way round either: the former key alone proves nothing.
+/// Nor does another minion's name help: the previous key alone proves nothing.
 #[test]
-fn in_the_overlap_a_name_must_be_proved() {
+fn request_under_previous_key_needs_token() {
     let site = Site::new("minimum_auth_version: 0\n");
     let kept = Minion::signed_in(&site, "kept");
     let gone = Minion::new("m1", "large");
@@ -122,10 +122,10 @@ fn in_the_overlap_a_name_must_be_proved() {
     );
 }
 
-/// The session that the next owner of the name gets is not the one that the former owner knows,
-/// also when the keys were exchanged while nobody looked.
+/// The next owner of the name gets a session that the previous owner does not know, also when the
+/// keys were exchanged unnoticed.
 #[test]
-fn the_next_owner_of_a_name_has_a_session_of_its_own() {
+fn next_owner_of_id_gets_new_session() {
     let site = Site::new("");
     let previous = Minion::signed_in(&site, "m1");
     let session = std::fs::File::options()
@@ -147,9 +147,9 @@ fn the_next_owner_of_a_name_has_a_session_of_its_own() {
     );
 }
 
-/// What a minion is told for which there is no room: as if its key were pending.
+/// Answer to a minion beyond the limit: as if its key were pending.
 #[test]
-fn a_minion_that_finds_no_room_is_retry_later() {
+fn auth_beyond_limit_is_answered_retry_later() {
     let site = Site::new("minimum_auth_version: 0\n");
     let minion = Minion::signed_in(&site, "m1");
     for who in ["m1", "stranger"] {

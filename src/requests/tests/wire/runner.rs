@@ -1,4 +1,4 @@
-//! `runner`: who may, what is told, what is kept.
+//! `runner`: permission, events and stored return.
 
 use saltern_model::Event;
 use saltern_requests::{Effect, NO_ANSWER, Ran, Run};
@@ -25,7 +25,7 @@ fn load(site: &Site, fun: &str, arguments: &[&str]) -> Load {
         )
 }
 
-/// The answer, and what the run fires and keeps.
+/// The answer, and the events and result of the run.
 fn run(site: &Site, load: Load) -> (Value, Vec<Event>, Ran) {
     let mut outcome = site.ask(clear(load, 3));
     let Some(Effect::Run(run)) = outcome.effects.pop() else {
@@ -43,7 +43,7 @@ fn text<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
 }
 
 #[test]
-fn a_function_is_told_of_before_and_after_and_kept() {
+fn runner_call_fires_start_and_end_and_is_stored() {
     let site = Site::new("");
     let (answer, fired, ran) = run(&site, load(&site, "jobs.list_jobs", &[]));
     let jid = text(&answer, "jid").unwrap();
@@ -80,7 +80,7 @@ fn a_function_is_told_of_before_and_after_and_kept() {
 }
 
 #[test]
-fn calls_are_not_kept_when_the_site_does_not_want_them() {
+fn runner_call_is_not_stored_without_runner_returns() {
     for option in ["runner_returns: False\n", "job_cache: False\n"] {
         let site = Site::new(option);
         let (_, _, ran) = run(&site, load(&site, "jobs.list_jobs", &[]));
@@ -89,7 +89,7 @@ fn calls_are_not_kept_when_the_site_does_not_want_them() {
 }
 
 #[test]
-fn an_unknown_function_is_told_as_a_failure() {
+fn unknown_runner_function_fires_failure() {
     let site = Site::new("");
     let (_, fired, ran) = run(&site, load(&site, "no.such", &["one"]));
     assert!(fired.is_empty());
@@ -104,7 +104,7 @@ fn an_unknown_function_is_told_as_a_failure() {
 }
 
 #[test]
-fn progress_is_told_on_the_way() {
+fn runner_progress_is_fired_during_run() {
     let site = Site::new("");
     let mut load = load(&site, "jobs.list_jobs", &[]);
     let kwarg = Value::map([
@@ -119,7 +119,7 @@ fn progress_is_told_on_the_way() {
 }
 
 #[test]
-fn whoever_proves_nothing_or_has_no_rule_stays_before_the_gate() {
+fn runner_without_proof_or_rule_is_refused() {
     let site = Site::new("publisher_acl: {ana: ['.*']}\nsudo_acl: True\n");
     let kinds = [
         ("token", "TokenAuthenticationError"),
@@ -144,7 +144,7 @@ fn whoever_proves_nothing_or_has_no_rule_stays_before_the_gate() {
             Some("Authentication failure of type \"user\" occurred")
         );
     }
-    // Whose rules name no runner.
+    // A user whose rules name no runner.
     let limited = load(&site, "jobs.list_jobs", &[]).set("user", "sudo_ana");
     let reply = decode(&site.ask_in_vain("rules", clear(limited, 3)));
     let error = reply.get("error").unwrap();
@@ -157,7 +157,7 @@ fn whoever_proves_nothing_or_has_no_rule_stays_before_the_gate() {
 }
 
 #[test]
-fn a_load_without_a_function_is_not_handled() {
+fn runner_load_without_function_is_not_handled() {
     let site = Site::new("");
     let load = load(&site, "", &[]).set("fun", Value::Nil);
     let reply = site.ask_in_vain("fun", clear(load, 3));
@@ -165,7 +165,7 @@ fn a_load_without_a_function_is_not_handled() {
 }
 
 #[test]
-fn a_user_logs_in_by_a_function_and_his_password_stays_unseen() {
+fn mk_token_by_runner_hides_password() {
     let site =
         Site::new("external_auth: {sharedsecret: {ana: ['.*']}}\nsharedsecret: open sesame\n");
     let log_in = |password: &str| {
@@ -182,12 +182,12 @@ fn a_user_logs_in_by_a_function_and_his_password_stays_unseen() {
     let token = end.get("return").and_then(|token| text(token, "token"));
     let found = site.services.tokens.find(token.unwrap()).unwrap();
     assert_eq!(found.unwrap().name(), "ana");
-    let told = [
+    let reports = [
         &fired[0].data,
         &ran.end.as_ref().unwrap().data,
         &ran.store.unwrap().record.load,
     ];
-    for packed in told {
+    for packed in reports {
         let seen = String::from_utf8_lossy(packed.bytes());
         assert!(seen.contains("ana") && !seen.contains("sesame"));
     }
@@ -198,9 +198,9 @@ fn a_user_logs_in_by_a_function_and_his_password_stays_unseen() {
     );
 }
 
-/// What asks a backend waits where all log-ins wait, and a wrong password counts there.
+/// A call that asks a backend waits in the queue of all log-ins, and a wrong password counts there.
 #[test]
-fn no_thread_of_the_functions_asks_a_backend() {
+fn mk_token_by_runner_is_queued_as_login() {
     let site =
         Site::new("external_auth: {sharedsecret: {ana: ['.*']}}\nsharedsecret: open sesame\n");
     let from = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);

@@ -1,4 +1,4 @@
-//! `saltern_batch`: who may ask for a batch, what it is to do, and what each part of it sends.
+//! `saltern_batch`: permission, the plan of a batch, and the publication of each part.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn ids(names: &[&str]) -> Vec<MinionId> {
 }
 
 #[test]
-fn a_batch_is_planned_and_answered() {
+fn batch_is_planned_and_answered() {
     let site = site("timeout: 7\ngather_job_timeout: 3\n");
     let wishes = Value::map([
         ("size", Value::from("67%")),
@@ -99,7 +99,7 @@ fn a_batch_is_planned_and_answered() {
 }
 
 #[test]
-fn wishes_are_granted_or_refused_in_a_sentence() {
+fn batch_options_are_applied_or_refused_with_reason() {
     let site = site("");
     let sizes = |wishes: &[(&str, Value)]| {
         let wishes = Value::map(wishes.iter().cloned());
@@ -132,7 +132,7 @@ fn wishes_are_granted_or_refused_in_a_sentence() {
 }
 
 #[test]
-fn who_may_not_publish_may_not_begin_a_batch() {
+fn batch_needs_permission_to_publish() {
     let site = site("publisher_acl_blacklist:\n  modules: ['cmd.*']\n");
     let batch = || load(&site, wish("failhard", false));
     for (load, name) in [
@@ -151,7 +151,7 @@ fn who_may_not_publish_may_not_begin_a_batch() {
 }
 
 #[test]
-fn a_part_is_what_a_client_would_publish_under_the_jid_of_the_batch() {
+fn batch_part_is_publish_of_client_under_batch_jid() {
     let site = site("");
     let outcome = site.ask(clear(load(&site, wish("failhard", true)), 3));
     let mut plan = planned(&outcome).clone();
@@ -189,7 +189,7 @@ fn a_part_is_what_a_client_would_publish_under_the_jid_of_the_batch() {
 }
 
 #[test]
-fn a_function_that_was_barred_meanwhile_is_not_sent() {
+fn batch_part_with_barred_function_is_not_sent() {
     let open = site("");
     let outcome = open.ask(clear(load(&open, wish("failhard", true)), 3));
     let barred = site("publisher_acl_blacklist:\n  modules: ['test.*']\n");

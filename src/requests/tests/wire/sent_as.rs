@@ -1,5 +1,6 @@
-//! For a sender whose rules name minions, what this master has decided goes out, and not the target:
-//! minions would read that with Python's `re` and `fnmatch`, and their grains and pillar of now.
+//! The job of a sender whose rules name minions is sent as the resolved ids, not as the target:
+//! minions would evaluate that with Python's `re` and `fnmatch`, and their present grains and
+//! pillar.
 
 use saltern_requests::{StartJob, Topics, publication_again};
 use saltern_wire::msgpack::{Dialect, Encoder, Value};
@@ -42,7 +43,7 @@ fn again(site: &Site, start: &StartJob) -> Value {
 }
 
 #[test]
-fn limited_users_job_goes_out_as_ids_and_is_told_as_it_was_asked() {
+fn limited_users_job_is_sent_as_ids_and_announced_as_given() {
     let site = site("nodegroups: {group: 'L@web1,web2'}\n");
     let table = [
         ("glob", "web*"),
@@ -65,16 +66,16 @@ fn limited_users_job_goes_out_as_ids_and_is_told_as_it_was_asked() {
             (kind, tgt)
         );
         for event in &start.announce {
-            let told = data(event);
-            if told.get("tgt").is_some() {
-                assert_eq!(target(&told), asked, "{}", event.tag);
+            let fired = data(event);
+            if fired.get("tgt").is_some() {
+                assert_eq!(target(&fired), asked, "{}", event.tag);
             }
         }
     }
 }
 
 #[test]
-fn unlimited_users_target_goes_out_as_it_is() {
+fn unlimited_users_target_is_sent_as_given() {
     let site = site("");
     for (user, fun) in [
         ("root", "test.ping"),
@@ -93,9 +94,9 @@ fn unlimited_users_target_goes_out_as_it_is() {
     assert_eq!(target(&sent(started(&outcome))), ids, "by the other rule");
 }
 
-/// What a client says of how its job goes out counts for nothing.
+/// A client's own claim of how its job is sent is ignored.
 #[test]
-fn mark_of_the_stored_load_is_the_masters_own() {
+fn sent_as_mark_of_client_is_ignored() {
     let site = site("");
     let load = by(&site, "root", "glob", "web*").set("saltern_sent_as", "ids");
     let outcome = site.ask(clear(load, 3));
@@ -106,9 +107,9 @@ fn mark_of_the_stored_load_is_the_masters_own() {
     assert_eq!(target(&again(&site, start)), asked);
 }
 
-/// Whom a syndic has below it is not known here; there the rules are asked once more.
+/// The minions below a syndic are not known here; there the rules are applied once more.
 #[test]
-fn above_syndics_the_target_goes_out_with_the_rules() {
+fn target_above_syndics_is_sent_with_rules() {
     let site = site("order_masters: True\n");
     let outcome = site.ask(clear(by(&site, "nobody", "glob", "web*"), 3));
     let load = sent(started(&outcome));
@@ -161,10 +162,10 @@ fn publication(site: &Site, user: &str, kind: &str, tgt: &str) -> (Value, usize)
     )
 }
 
-/// In place of a list that grows by an id for each minion: for 40,000 with ids of 15 bytes it is
-/// 640 KB, sent to each of them.
+/// Sent in place of a list that grows by an id for each minion: for 40,000 with ids of 15 bytes it
+/// is 640 KB, sent to each of them.
 #[test]
-fn long_list_goes_out_as_the_wildcard_that_every_minion_reads_alike() {
+fn long_id_list_is_sent_as_equivalent_wildcard() {
     let site = large_site(&["db1"]);
     let (word, short) = publication(&site, "nobody", "glob", "web*");
     assert_eq!(word, list(&["compound", "web*"]));
@@ -176,10 +177,10 @@ fn long_list_goes_out_as_the_wildcard_that_every_minion_reads_alike() {
 }
 
 #[test]
-fn wildcard_beyond_what_the_rules_contain_goes_out_as_ids() {
+fn wildcard_wider_than_rules_is_sent_as_ids() {
     let site = large_site(&[]);
     for (user, tgt) in [
-        // All that match are in the rule by now; who comes later need not be.
+        // All present matches are in the rule; later minions need not be.
         ("nobody", "we*"),
         ("nobody", "*"),
         ("nobody", "web[0-9]*"),
@@ -192,10 +193,10 @@ fn wildcard_beyond_what_the_rules_contain_goes_out_as_ids() {
     }
 }
 
-/// `fnmatch` ignores case on Windows, so minions there would run what this master found not to be
-/// theirs.
+/// `fnmatch` ignores case on Windows, so minions there would run a job that this master resolved
+/// not to be theirs.
 #[test]
-fn wildcard_that_a_minion_may_read_otherwise_goes_out_as_ids() {
+fn ambiguous_wildcard_is_sent_as_ids() {
     for other in ["WEB-DC1", "größe"] {
         let site = large_site(&[other]);
         let (sent, _) = publication(&site, "nobody", "glob", "web*");

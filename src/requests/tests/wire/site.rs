@@ -1,4 +1,4 @@
-//! A master that is nothing but its services, in a directory of its own.
+//! Test fixture: a master that is nothing but its services, in a directory of its own.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -31,7 +31,7 @@ fn runners(
 ) -> (Runners, JobReader) {
     let knowledge = RunnerContext::new(config.clone(), database.reader().unwrap());
     let knowledge = knowledge.with_master(stores.for_functions());
-    // No test depends on what the machine has.
+    // No test depends on the machine.
     let knowledge = match config.python_bridge.python {
         PythonBridge::At(_) => knowledge.with_bridge(Arc::new(Bridge::new(config))),
         _ => knowledge,
@@ -39,12 +39,12 @@ fn runners(
     (Runners::new(knowledge), database.reader().unwrap())
 }
 
-/// Who is connected, and who was heard.
+/// Presence of the test: connected minions, and a log of those heard.
 #[derive(Default)]
 pub(crate) struct Around {
     pub(crate) connected: Mutex<Vec<MinionId>>,
     pub(crate) heard: Mutex<Vec<MinionId>>,
-    /// The jid of a question that is no job.
+    /// The jid of a probe, which is no job.
     pub(crate) asked: Mutex<Option<String>>,
 }
 
@@ -155,14 +155,14 @@ impl Site {
         }
     }
 
-    /// Checks that a master can start with what this one has left on the disk.
+    /// Checks that a master can start with the files that this one left.
     pub(crate) fn opens_again(&self) {
         if let Err(error) = Stores::open(&self.services.config, &self.clock) {
             panic!("the master does not start again: {error}");
         }
     }
 
-    /// How many requests, or parts of requests, were refused so far.
+    /// The number of requests, or parts of requests, refused so far.
     pub(crate) fn refused(&self) -> u64 {
         let mut count = 0.0;
         for family in self.registry.gather() {
@@ -201,7 +201,7 @@ impl Site {
         self.write(&format!("pki/minions/{id}"), &key_pair(name).public);
     }
 
-    /// Handles a request, a log-in and the part that is done beside the workers included.
+    /// Handles a request, with its log-in and the work beside the workers.
     pub(crate) fn handle(&self, payload: impl Into<Bytes>) -> Handled {
         let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let mut handled = handle(payload.into(), from, &self.services);
@@ -233,7 +233,7 @@ impl Site {
         outcome.reply
     }
 
-    /// Every file of the site with what is in it.
+    /// Every file of the site with its content.
     pub(crate) fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut files = BTreeMap::new();
         collect(self.dir.path(), &mut files);

@@ -1,5 +1,4 @@
-//! What a syndic sends and is sent: `_syndic_return`, its events, and publications that go through
-//! it.
+//! Syndics: `_syndic_return`, their events, and publications that go through them.
 
 use saltern_model::MinionId;
 use saltern_requests::{Effect, JobRelation, NO_ANSWER, Outcome, StoreReturn, SyndicMinions};
@@ -10,7 +9,7 @@ use crate::wire::site::{Site, data, decode, events, list, names, sent, started, 
 
 const ABOVE: &str = "order_masters: True\n";
 
-/// What stock's syndic sends of one leaf.
+/// Stock's return of one minion below a syndic.
 fn one(retcode: i64) -> Value {
     Value::map([
         ("return", Value::from("pong")),
@@ -20,7 +19,7 @@ fn one(retcode: i64) -> Value {
     ])
 }
 
-/// An aggregate of one job, as stock's syndic puts it together.
+/// Aggregate of one job, as stock's syndic puts it together.
 fn aggregate(returns: &[(&str, Value)], load: Value) -> Load {
     let returns = returns.iter().cloned();
     Load::new()
@@ -42,7 +41,7 @@ fn request(syndic: &Minion, aggregates: Vec<Load>) -> Load {
         .set("load", Value::Array(aggregates))
 }
 
-/// A minion that has said that it started as a syndic.
+/// A minion that sent the start event of a syndic.
 fn syndic(site: &Site, id: &str) -> Minion {
     let syndic = Minion::signed_in(site, id);
     let load = started_as("syndic", &syndic);
@@ -81,7 +80,7 @@ fn ids(names: &[&str]) -> Vec<MinionId> {
 }
 
 #[test]
-fn each_leaf_returns_as_if_it_were_here_and_the_first_brings_the_job() {
+fn minions_below_syndic_return_as_local_and_first_brings_job() {
     let site = Site::new(ABOVE);
     let relay = syndic(&site, "relay");
     let load = Load::new()
@@ -137,7 +136,7 @@ fn each_leaf_returns_as_if_it_were_here_and_the_first_brings_the_job() {
 }
 
 #[test]
-fn old_syndics_send_one_job_and_it_is_the_request() {
+fn old_syndic_sends_one_job_as_the_request() {
     let site = Site::new(ABOVE);
     let relay = syndic(&site, "relay");
     let load = relay
@@ -150,7 +149,7 @@ fn old_syndics_send_one_job_and_it_is_the_request() {
 }
 
 #[test]
-fn a_syndic_speaks_for_nobody_whose_key_is_here() {
+fn syndic_cannot_speak_for_minion_with_local_key() {
     let site = Site::new(ABOVE);
     let relay = syndic(&site, "relay");
     site.accept("mine", "minion");
@@ -187,7 +186,7 @@ fn a_syndic_speaks_for_nobody_whose_key_is_here() {
 }
 
 #[test]
-fn what_no_syndic_may_send_is_dropped() {
+fn malformed_syndic_return_is_dropped() {
     let with = |options: &str, change: &dyn Fn(Load) -> Load| {
         let site = Site::new(options);
         let relay = syndic(&site, "relay");
@@ -217,7 +216,7 @@ fn forwarded(syndic: &Minion, tag: &str, data: Load) -> Load {
         .set("events", Value::Array(vec![event(tag, data)]))
 }
 
-/// The minions that a request says have a job.
+/// The minions that a request announces for a job.
 fn announced(outcome: &Outcome) -> Vec<MinionId> {
     let leaves = outcome.effects.iter().filter_map(|effect| match effect {
         Effect::ExpectSyndicMinions(leaves) => {
@@ -229,13 +228,13 @@ fn announced(outcome: &Outcome) -> Vec<MinionId> {
 }
 
 #[test]
-fn who_never_started_as_a_syndic_is_none_and_who_acts_as_a_minion_is_none_any_more() {
+fn syndic_needs_start_event_and_ends_with_minion_act() {
     let site = Site::new(ABOVE);
     let is_syndic = |minion: &Minion| {
         let returns = request(minion, vec![aggregate(&[("a", one(0))], Value::Nil)]);
-        let told = forwarded(minion, JID, Load::new().set("minions", list(&["a"])));
+        let event = forwarded(minion, JID, Load::new().set("minions", list(&["a"])));
         let returned = stored(&ask(&site, minion, returns)).len() == 1;
-        let announced = announced(&ask(&site, minion, told)) == ids(&["a"]);
+        let announced = announced(&ask(&site, minion, event)) == ids(&["a"]);
         assert_eq!(returned, announced);
         returned
     };
@@ -259,7 +258,7 @@ fn who_never_started_as_a_syndic_is_none_and_who_acts_as_a_minion_is_none_any_mo
 }
 
 #[test]
-fn in_the_name_of_a_minion_below_only_its_first_syndic_speaks() {
+fn only_first_syndic_speaks_for_minion_below() {
     let with = |options: &str| {
         let site = Site::new(options);
         let (relay, other) = (syndic(&site, "relay"), syndic(&site, "other"));
@@ -267,7 +266,7 @@ fn in_the_name_of_a_minion_below_only_its_first_syndic_speaks() {
         let outcome = ask(&site, &relay, forwarded(&relay, JID, minions(&["a", "b"])));
         assert_eq!(announced(&outcome), ids(&["a", "b"]));
         let outcome = ask(&site, &other, forwarded(&other, JID, minions(&["b", "c"])));
-        let told = announced(&outcome);
+        let heard = announced(&outcome);
         let load = Load::new()
             .set("fun", "test.ping")
             .set("Minions", list(&["a", "c"]));
@@ -276,7 +275,7 @@ fn in_the_name_of_a_minion_below_only_its_first_syndic_speaks() {
         let kept = stored(&outcome);
         let names = kept.iter().map(|one| one.record.minion.clone());
         (
-            told,
+            heard,
             names.collect::<Vec<_>>(),
             kept[0].job.minions.clone(),
             site.refused(),
@@ -285,23 +284,23 @@ fn in_the_name_of_a_minion_below_only_its_first_syndic_speaks() {
     let c = || ids(&["c"]);
     assert_eq!(with(ABOVE), (c(), c(), c(), 4));
     let lenient = format!("{ABOVE}saltern_strict_minion_events: False\n");
-    let (told, names, minions, refused) = with(&lenient);
-    assert_eq!((told, names), (ids(&["b", "c"]), ids(&["a", "c"])));
+    let (heard, names, minions, refused) = with(&lenient);
+    assert_eq!((heard, names), (ids(&["b", "c"]), ids(&["a", "c"])));
     assert_eq!((minions, refused), (ids(&["a", "c"]), 0));
 }
 
 #[test]
-fn one_request_of_a_syndic_is_bounded() {
+fn syndic_request_is_bounded() {
     let site = Site::new(ABOVE);
     let relay = syndic(&site, "relay");
     let names: Vec<String> = (0..100_001).map(|number| format!("n{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let told = forwarded(&relay, JID, Load::new().set("minions", list(&names)));
-    assert_eq!(announced(&ask(&site, &relay, told)).len(), 100_000);
+    let announcement = forwarded(&relay, JID, Load::new().set("minions", list(&names)));
+    assert_eq!(announced(&ask(&site, &relay, announcement)).len(), 100_000);
     let many: Vec<(&str, Value)> = names.iter().take(50_001).map(|id| (*id, one(0))).collect();
     let returns = request(&relay, vec![aggregate(&many, Value::Nil)]);
     assert_eq!(stored(&ask(&site, &relay, returns)).len(), 50_000);
-    // What returns have in common counts for each of them.
+    // Entries that returns share count for each of them.
     let large = "x".repeat(1 << 20);
     let large = aggregate(&many[..200], Value::Nil).set("fun_args", list(&[&large]));
     let kept = stored(&ask(&site, &relay, request(&relay, vec![large]))).len();
@@ -316,7 +315,7 @@ fn event(tag: &str, data: Load) -> Value {
 }
 
 #[test]
-fn a_syndic_tells_of_its_minions_before_it_is_answered() {
+fn syndic_announcement_is_stored_before_answer() {
     let announced = |options: &str, pretag: &str| {
         let site = Site::new(options);
         let relay = syndic(&site, "relay");
@@ -345,7 +344,7 @@ fn a_syndic_tells_of_its_minions_before_it_is_answered() {
         });
         (leaves, tags(&outcome))
     };
-    let (leaves, told) = announced(ABOVE, "syndic/relay");
+    let (leaves, fired) = announced(ABOVE, "syndic/relay");
     let expected = SyndicMinions {
         jid: saltern_model::Jid::parse(JID).unwrap(),
         syndic: MinionId::parse("relay").unwrap(),
@@ -357,11 +356,11 @@ fn a_syndic_tells_of_its_minions_before_it_is_answered() {
         &format!("syndic/relay/{JID}"),
         &format!("syndic/relay/syndic/low/{JID}"),
     ] {
-        assert!(told.iter().any(|told| told == tag), "{tag} in {told:?}");
+        assert!(fired.iter().any(|fired| fired == tag), "{tag} in {fired:?}");
     }
-    assert!(told.contains(&"syndic/relay/salt/auth".to_owned()));
+    assert!(fired.contains(&"syndic/relay/salt/auth".to_owned()));
     assert!(
-        !told.contains(&"salt/auth".to_owned()),
+        !fired.contains(&"salt/auth".to_owned()),
         "reactors act on it"
     );
     for (options, pretag) in [("", "syndic/relay"), (ABOVE, "syndic/other"), (ABOVE, "x")] {
@@ -376,7 +375,7 @@ fn publish(site: &Site) -> Load {
 }
 
 #[test]
-fn above_syndics_a_job_goes_out_though_nobody_here_is_meant() {
+fn job_above_syndics_is_sent_without_local_match() {
     let site = Site::new(ABOVE);
     syndic(&site, "relay");
     site.accept("mine", "minion");
@@ -407,7 +406,7 @@ fn above_syndics_a_job_goes_out_though_nobody_here_is_meant() {
 }
 
 #[test]
-fn only_with_the_masters_own_key_a_list_of_rights_goes_on() {
+fn auth_list_is_passed_on_with_master_key_only() {
     let site = Site::new("order_masters: True\npublisher_acl: {root: [.*], nobody: [.*]}\n");
     site.accept("mine", "minion");
     let rights = Value::Array(vec![Value::map([("mine*", list(&["test.*"]))])]);
@@ -463,7 +462,7 @@ fn only_with_the_masters_own_key_a_list_of_rights_goes_on() {
 }
 
 #[test]
-fn there_is_a_syndic_where_the_option_names_a_master_and_not_by_default() {
+fn has_syndic_needs_a_named_syndic_master() {
     let table = [
         ("", false),
         ("syndic_master: masterofmasters\n", false),

@@ -1,4 +1,4 @@
-//! A jid that exists belongs to the user of its job.
+//! Jid ownership: an existing jid belongs to the user of its job.
 
 use saltern_model::{Jid, JobRecord, MinionId, Packed};
 use saltern_requests::Outcome;
@@ -26,7 +26,7 @@ fn by(site: &Site, user: &str) -> Load {
         .set("jid", JID)
 }
 
-/// The same by a log-in, or a token of it, of somebody who bears the name.
+/// Publishes by a log-in, or a token of it, of a user with this name.
 fn by_backend(site: &Site, name: &str, shows_token: bool) -> Load {
     let login = Load::new()
         .set("eauth", "sharedsecret")
@@ -76,7 +76,8 @@ fn taken_jid_is_refused_to_other_users() {
     }
 }
 
-/// So 3008 publishes the parts of a batch, and a syndic what comes from above once more.
+/// 3008 publishes the parts of a batch so, and a syndic publications that come from above once
+/// more.
 #[test]
 fn taken_jid_is_open_to_its_user() {
     let site = site();
@@ -95,8 +96,8 @@ fn taken_jid_is_refused_before_its_job_is_stored() {
     assert!(is_refused(&site.ask(clear(by(&site, "nobody"), 3))));
 }
 
-/// A refusal under the jid of somebody else would end what the other user waits for: stock's command
-/// line takes any event with an error in it for its own.
+/// A refusal under another user's jid would end that user's wait: stock's command line takes any
+/// event with an error in it for its own.
 #[test]
 fn refused_publish_under_taken_jid_fires_nothing() {
     let site = site();
@@ -111,8 +112,8 @@ fn refused_publish_under_taken_jid_fires_nothing() {
     }
 }
 
-/// A minion that reports a jid which nobody published cannot keep users from it; but the call of a
-/// function of the master, which is kept with its return, too, is its user's.
+/// A minion that reports an unpublished jid cannot keep users from it. But a call of a function of
+/// the master, which is stored with its return, too, belongs to its user.
 #[test]
 fn jid_of_a_reported_job_is_free() {
     let minion = || MinionId::parse("web1").unwrap();
@@ -139,9 +140,9 @@ fn jid_of_a_reported_job_is_free() {
     }
 }
 
-/// Whom a backend knows by the name of a local user is not that user, and a token is its log-in.
+/// A backend's user with the name of a local user is another user; a token counts as its log-in.
 #[test]
-fn taken_jid_belongs_to_a_name_and_to_who_proves_it() {
+fn taken_jid_belongs_to_name_and_its_prover() {
     type Publish = fn(&Site, &str) -> Load;
     for name in ["root", "nobody"] {
         for is_stored in [false, true] {
@@ -155,7 +156,7 @@ fn taken_jid_belongs_to_a_name_and_to_who_proves_it() {
                     let mut site = site();
                     let outcome = site.ask(clear(publish(&site, name), 3));
                     if is_stored {
-                        // As after a restart, when nobody remembers who chose it last.
+                        // As after a restart, when the last choices of jids are forgotten.
                         site = self::site();
                         store(&site, &outcome);
                     }
@@ -167,9 +168,9 @@ fn taken_jid_belongs_to_a_name_and_to_who_proves_it() {
     }
 }
 
-/// What says who proved the name is not what a client says.
+/// The prover of a name is recorded by the master, not taken from the client.
 #[test]
-fn backend_of_a_jid_is_no_word_of_the_client() {
+fn jid_backend_of_client_is_ignored() {
     let site = site();
     let load = by(&site, "nobody").set("saltern_backend", "sharedsecret");
     let outcome = site.ask(clear(load, 3));
@@ -179,10 +180,10 @@ fn backend_of_a_jid_is_no_word_of_the_client() {
     assert_eq!(stored.unwrap().get("saltern_backend"), None);
 }
 
-/// Who may not do what a report says takes it out of no history, and what is refused is not told
-/// under its jid.
+/// A user without rights to a reported job cannot take it out of the history, and the refusal is
+/// not fired under its jid.
 #[test]
-fn reported_job_is_replaced_by_who_could_have_published_it() {
+fn reported_job_is_replaced_by_permitted_user_only() {
     let table = [
         ("root", "cmd.run", true),
         ("root", "test.ping", true),

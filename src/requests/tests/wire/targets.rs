@@ -1,5 +1,5 @@
-//! Which minions a published target means, with cached grains and pillars: every kind of target,
-//! and what a target in error does.
+//! Resolution of published targets, with cached grains and pillars: every kind of target, and
+//! targets in error.
 
 use saltern_model::MinionId;
 use saltern_requests::{Effect, Topics};
@@ -50,7 +50,7 @@ fn publish(site: &Site, kind: &str, tgt: impl Into<Value>) -> Load {
         .set("jid", "")
 }
 
-/// Whom the master expects, the list of missing names behind a `|`.
+/// The minions that the master expects, with missing names behind a `|`.
 fn found(site: &Site, load: Load) -> String {
     let answer = decode(&site.ask(clear(load, 3)).reply);
     let answer = answer.get("load").expect("the master answers with a load");
@@ -66,7 +66,7 @@ fn found(site: &Site, load: Load) -> String {
 }
 
 #[test]
-fn every_kind_of_target() {
+fn every_target_type_matches_expected_minions() {
     let table = [
         ("glob", "web*", "web1,web2"),
         ("pcre", "web[1]", "web1"),
@@ -78,7 +78,7 @@ fn every_kind_of_target() {
         ("pillar_pcre", "app:role:(db|x)", "db1"),
         ("pillar_exact", "app:role:web", "web1,web2"),
         ("pillar_exact", "app:role:w*", ""),
-        // Greedy: who is not known might have the address.
+        // Greedy: an unknown minion might have the address.
         ("ipcidr", "10.0.1.0/24", "bare,web1"),
         ("ipcidr", "fe80::/64", "bare,db1"),
         ("nodegroup", "webs", "web1,web2"),
@@ -109,7 +109,7 @@ fn every_kind_of_target() {
 }
 
 #[test]
-fn a_target_that_cannot_be_used_means_nobody() {
+fn malformed_target_matches_no_minion() {
     let list =
         |names: &[&str]| Value::from(names.iter().map(|n| Value::from(*n)).collect::<Vec<_>>());
     let table: [(&str, Value); 13] = [
@@ -142,7 +142,7 @@ fn a_target_that_cannot_be_used_means_nobody() {
 }
 
 #[test]
-fn lists_of_words_and_of_wildcards() {
+fn target_lists_are_split_and_matched() {
     let words = |words: &[&str]| {
         Value::from(
             words
@@ -152,7 +152,7 @@ fn lists_of_words_and_of_wildcards() {
         )
     };
     let site = site("");
-    // What a client sends for the nodegroup "spaced".
+    // The form in which a client sends the nodegroup "spaced".
     let spaced = words(&["G@place:New York", "or", "db1"]);
     assert_eq!(found(&site, publish(&site, "compound", spaced)), "db1,web1");
     let globs = || words(&["web*", "db1"]);
@@ -165,7 +165,7 @@ fn lists_of_words_and_of_wildcards() {
 }
 
 #[test]
-fn the_delimiter_is_the_clients() {
+fn target_delimiter_is_the_clients() {
     let site = site("");
     let with = |delimiter: Value| {
         let kwargs = Value::map([("delimiter", delimiter)]);
@@ -178,7 +178,7 @@ fn the_delimiter_is_the_clients() {
 }
 
 #[test]
-fn without_a_cache_everybody_may_be_meant() {
+fn target_without_cache_matches_all_candidates() {
     let site = site("minion_data_cache: False\n");
     let everybody = "bare,db1,web1,web2";
     for (kind, tgt) in [
@@ -191,7 +191,7 @@ fn without_a_cache_everybody_may_be_meant() {
 }
 
 #[test]
-fn a_publication_that_minions_must_judge_goes_to_all() {
+fn target_that_minions_evaluate_is_broadcast() {
     let site = site("");
     let topics = |kind: &str, tgt: &str| {
         let outcome = site.ask(clear(publish(&site, kind, tgt), 3));
@@ -205,7 +205,7 @@ fn a_publication_that_minions_must_judge_goes_to_all() {
 }
 
 #[test]
-fn changed_and_deleted_minions_count_at_once() {
+fn changed_and_deleted_minions_are_matched_at_once() {
     let site = site("");
     let debian = || found(&site, publish(&site, "grain", "os:Debian"));
     assert_eq!(debian(), "db1,web1");
@@ -220,7 +220,7 @@ fn changed_and_deleted_minions_count_at_once() {
 }
 
 #[test]
-fn resources_that_a_minion_registers_are_targets() {
+fn registered_resources_are_targets() {
     let site = site("");
     let web1 = Minion::signed_in(&site, "web1");
     let list = |texts: &[&str]| {
@@ -236,12 +236,12 @@ fn resources_that_a_minion_registers_are_targets() {
         let outcome = site.ask(web1.sealed(load.set("resource_grains", grains), 3));
         (web1.open(&outcome.reply, 3), tags(&outcome))
     };
-    let told = vec!["resource/refresh/web1".to_owned()];
+    let fired = vec!["resource/refresh/web1".to_owned()];
     let nothing = || Value::map::<&str, Value>([]);
-    assert_eq!(register(nothing(), nothing()), (true.into(), told.clone()));
+    assert_eq!(register(nothing(), nothing()), (true.into(), fired.clone()));
     let switches = || Value::map([("switch", list(&["sw1", "sw2"]))]);
     let grains = Value::map([("switch:sw1", Value::map([("os", "Debian")]))]);
-    assert_eq!(register(switches(), grains), (true.into(), told));
+    assert_eq!(register(switches(), grains), (true.into(), fired));
     let ask = |kind: &str, tgt: &str| found(&site, publish(&site, kind, tgt));
     assert_eq!(ask("compound", "T@switch"), "sw1,sw2");
     assert_eq!(ask("compound", "T@switch:sw2 or db1"), "db1,sw2");
@@ -259,7 +259,7 @@ fn resources_that_a_minion_registers_are_targets() {
         Topics::Broadcast,
         "its minion listens"
     );
-    // Nobody registers a minion, or a path.
+    // Minion ids and paths cannot be registered.
     for bad in [
         Value::map([("switch", list(&["db1"]))]),
         Value::map([("../x", list(&["a"]))]),

@@ -1,4 +1,4 @@
-//! Where requests are in traces: what goes on to minions and events, and what is collected.
+//! Trace context of requests: propagation to minions and events, and collected spans.
 
 use saltern_base::trace::{FinishedSpan, TraceContext};
 use saltern_requests::Handled;
@@ -11,8 +11,8 @@ const ON: &str = "tracing: {enabled: true}\n";
 const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const NOT_SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
-/// A job whose load has this `traceparent`; the `traceparent` of what goes out to minions, and those
-/// of the events.
+/// Publishes a job whose load has this `traceparent`; returns the `traceparent` of the publication,
+/// and those of the events.
 fn published(site: &Site, parent: &str) -> (Option<String>, Vec<Option<String>>, Handled) {
     site.accept("m1", "minion");
     let load = published_by_root(site, "m1")
@@ -33,27 +33,31 @@ fn spans(site: &Site) -> Vec<FinishedSpan> {
 }
 
 #[test]
-fn nothing_is_added_where_the_option_is_off() {
+fn load_is_unchanged_without_tracing() {
     let site = Site::new("");
-    let (sent, told, handled) = published(&site, PARENT);
+    let (sent, in_events, handled) = published(&site, PARENT);
     assert_eq!(sent, None);
-    assert!(told.iter().all(Option::is_none), "{told:?}");
+    assert!(in_events.iter().all(Option::is_none), "{in_events:?}");
     assert!(handled.span.is_none());
     assert!(site.services.tracer.is_none());
 }
 
 #[test]
-fn a_job_goes_on_under_the_span_of_its_request() {
+fn job_is_sent_under_span_of_request() {
     let site = Site::new(ON);
-    let (sent, told, handled) = published(&site, PARENT);
+    let (sent, in_events, handled) = published(&site, PARENT);
     let sent = TraceContext::parse(&sent.unwrap(), None).unwrap();
     let parent = TraceContext::parse(PARENT, None).unwrap();
     assert_eq!(sent.trace(), parent.trace());
     let span = handled.span.as_ref().unwrap().place().context().clone();
     assert_eq!(sent.span(), span.span());
     assert_eq!(span.state(), Some("other=1"));
-    assert!(!told.is_empty());
-    assert!(told.iter().all(|told| *told == Some(span.to_string())));
+    assert!(!in_events.is_empty());
+    assert!(
+        in_events
+            .iter()
+            .all(|in_events| *in_events == Some(span.to_string()))
+    );
     assert!(spans(&site).is_empty(), "it has not been answered yet");
     drop(handled);
     let ended = spans(&site);
@@ -64,7 +68,7 @@ fn a_job_goes_on_under_the_span_of_its_request() {
 }
 
 #[test]
-fn garbage_begins_a_trace_of_its_own_and_who_is_not_sampled_is_left_alone() {
+fn malformed_parent_begins_trace_and_unsampled_has_no_span() {
     let site = Site::new(ON);
     let (sent, _, handled) = published(&site, "00-garbage");
     drop(handled);
@@ -73,14 +77,14 @@ fn garbage_begins_a_trace_of_its_own_and_who_is_not_sampled_is_left_alone() {
     assert_eq!(sent, Some(ended[0].context.to_string()));
 
     let site = Site::new(ON);
-    let (sent, told, handled) = published(&site, NOT_SAMPLED);
+    let (sent, in_events, handled) = published(&site, NOT_SAMPLED);
     assert!(handled.span.is_none() && sent.is_none());
-    assert!(told.iter().all(Option::is_none), "{told:?}");
+    assert!(in_events.iter().all(Option::is_none), "{in_events:?}");
 }
 
-/// They would take the places of others in the queue of whoever exports spans.
+/// They would fill the bounded queue of spans.
 #[test]
-fn strangers_have_no_spans() {
+fn unproved_requests_have_no_spans() {
     let site = Site::new(ON);
     let commands = [
         "ping",

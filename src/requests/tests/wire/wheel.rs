@@ -1,4 +1,4 @@
-//! `wheel`: who may, what is answered, what is told.
+//! `wheel`: permission, answers and events.
 
 use saltern_model::{Event, MinionId};
 use saltern_requests::NO_ANSWER;
@@ -35,23 +35,23 @@ fn tags(events: &[Event]) -> Vec<String> {
 }
 
 #[test]
-fn a_call_is_answered_with_its_value_and_told_once() {
+fn wheel_call_answers_value_and_fires_once() {
     let site = Site::new("");
     site.write("pki/minions/m1", "a key");
     let named = [("match", "accepted".into())];
     let (answer, fired) = ask(&site, load(&site, "key.list", &named));
-    let told = answer.get("data").unwrap();
+    let answered = answer.get("data").unwrap();
     assert_eq!(
-        names(told),
+        names(answered),
         ["fun", "jid", "tag", "user", "return", "success"]
     );
-    let jid = text(told, "jid").unwrap();
+    let jid = text(answered, "jid").unwrap();
     let tag = format!("salt/wheel/{jid}");
     assert_eq!(text(&answer, "tag"), Some(tag.as_str()));
-    assert_eq!(text(told, "tag"), Some(tag.as_str()));
-    assert_eq!(text(told, "fun"), Some("wheel.key.list"));
+    assert_eq!(text(answered, "tag"), Some(tag.as_str()));
+    assert_eq!(text(answered, "fun"), Some("wheel.key.list"));
     let value = Value::map([("minions", Value::Array(vec!["m1".into()]))]);
-    assert_eq!(told.get("return"), Some(&value));
+    assert_eq!(answered.get("return"), Some(&value));
 
     assert_eq!(tags(&fired), [format!("{tag}/new"), format!("{tag}/ret")]);
     let arguments = Value::Array(vec![Value::map(named)]);
@@ -66,13 +66,13 @@ fn a_call_is_answered_with_its_value_and_told_once() {
 }
 
 #[test]
-fn before_3008_a_call_is_told_twice() {
+fn wheel_call_before_3008_fires_twice() {
     for compat in ["3006", "3007"] {
         let site = Site::new(&format!("salt_compat: {compat}\n"));
         let (answer, fired) = ask(&site, load(&site, "key.list_all", &[]));
-        let told = answer.get("data").unwrap();
-        assert!(text(told, "_stamp").is_some());
-        let jid = text(told, "jid").unwrap();
+        let answered = answer.get("data").unwrap();
+        assert!(text(answered, "_stamp").is_some());
+        let jid = text(answered, "jid").unwrap();
         let inner = data(&fired[1]);
         let other = text(&inner, "jid").unwrap();
         assert_ne!(jid, other);
@@ -97,7 +97,7 @@ fn before_3008_a_call_is_told_twice() {
 
 /// `wheel_async` of stock's clients waits for the events of a jid that the client has made up.
 #[test]
-fn a_client_hears_of_the_jid_that_it_waits_for() {
+fn wheel_events_bear_jid_of_client() {
     for compat in ["3006", "3007", "3008"] {
         let site = Site::new(&format!("salt_compat: {compat}\n"));
         let named = [("__jid__", "20260102030405060708".into())];
@@ -112,22 +112,22 @@ fn a_client_hears_of_the_jid_that_it_waits_for() {
 }
 
 #[test]
-fn an_unknown_function_is_told_as_a_failure() {
+fn unknown_wheel_function_fires_failure() {
     let site = Site::new("");
     let (answer, fired) = ask(&site, load(&site, "no.such", &[]));
-    let told = answer.get("data").unwrap();
-    let returned = text(told, "return").unwrap();
+    let answered = answer.get("data").unwrap();
+    let returned = text(answered, "return").unwrap();
     assert!(
         returned.contains("'no.such' is not available"),
         "{returned}"
     );
-    assert_eq!(told.get("success"), Some(&Value::from(false)));
+    assert_eq!(answered.get("success"), Some(&Value::from(false)));
     assert_eq!(tags(&fired).len(), 1);
     assert_eq!(data(&fired[0]).get("retcode"), Some(&Value::from(1)));
 }
 
 #[test]
-fn a_key_that_is_deleted_takes_its_session_and_its_data_with_it() {
+fn key_delete_removes_session_and_data() {
     for compat in ["3006", "3007", "3008"] {
         let site = Site::new(&format!("salt_compat: {compat}\n"));
         let minion = Minion::signed_in(&site, "m1");
@@ -149,7 +149,7 @@ fn a_key_that_is_deleted_takes_its_session_and_its_data_with_it() {
 }
 
 #[test]
-fn nobody_but_a_trusted_user_runs_anything() {
+fn wheel_needs_trusted_user() {
     let site = Site::new("");
     site.write("pki/minions_pre/m1", "a key");
     let all = [("match", Value::from("*"))];
