@@ -23,7 +23,7 @@ const MAX_SECONDS: f64 = 1e9;
 pub struct BatchPlan {
     /// The jid of all its parts.
     pub jid: Jid,
-    /// When it was asked for, in microseconds since 1970.
+    /// The time of the request, in microseconds since 1970.
     pub created: i64,
     /// The minions, in the order in which they are served.
     pub minions: Vec<MinionId>,

@@ -114,7 +114,7 @@ fn schedule(config: &MasterConfig, findings: &mut Vec<Finding>) {
             RunnerOf::BuiltIn => continue,
             RunnerOf::Withheld(reason) => (
                 Severity::Warning,
-                format!("job \"{name}\": nobody may run \"{function}\": {reason}"),
+                format!("job \"{name}\": no user may run \"{function}\": {reason}"),
                 false,
             ),
             RunnerOf::Site if !has_runner_module(config, function) => (

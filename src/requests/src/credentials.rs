@@ -229,7 +229,7 @@ fn by_key(
     };
     let rules = match site_rules.users.authenticate(user, key) {
         KeyProof::Trusted => None,
-        KeyProof::Sudo(name) if name.is_empty() => return Err(refused("sudo of nobody")),
+        KeyProof::Sudo(name) if name.is_empty() => return Err(refused("sudo without a user name")),
         KeyProof::Sudo(_) if !site_rules.sudo_is_limited => None,
         KeyProof::Sudo(name) | KeyProof::User(name) => limited(&name)?,
         KeyProof::Refused => return Err(refused("the key does not fit")),
@@ -279,7 +279,7 @@ impl Sender {
         self.kind
     }
 
-    /// The sender's name: for a key what the load says, else what token or backend says.
+    /// The sender's name: for a key the one in the load, else that of the token or backend.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }

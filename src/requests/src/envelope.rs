@@ -58,7 +58,7 @@ pub(crate) struct Sealed {
     pub minion: MinionId,
     /// The load, without `tok` and `nonce`.
     pub load: MapView,
-    /// How the answer is to be packed.
+    /// The encryption of the answer.
     pub answer: ReplyEncryption,
     /// The sender's accepted key.
     pub key: Arc<AcceptedKey>,
@@ -71,7 +71,7 @@ pub(crate) struct Sealed {
     pub is_superseded: bool,
 }
 
-/// How the answer to an encrypted request is encrypted.
+/// Encryption of the answer to an encrypted request.
 #[derive(Clone)]
 pub(crate) struct ReplyEncryption {
     key: AnswerKey,
@@ -212,7 +212,7 @@ fn check_size(load: &RawValue) -> Result<MapView, Refusal> {
     Err(Refusal::bad_load("load_too_large"))
 }
 
-/// Decides by kind and length; quotes only what is short.
+/// Decides by kind and length; quotes only short values.
 fn check_id_text(load: &MapView) -> Result<(), Refusal> {
     let Some(id) = load.get("id") else {
         return Ok(());

@@ -43,7 +43,7 @@ impl Fleet for MasterFleet {
         let mut minions = match resolved {
             Ok(resolved) => resolved.minions,
             Err(error) => {
-                tracing::info!(%error, "a target of a runner function matches nobody");
+                tracing::info!(%error, "a target of a runner function matches no minion");
                 Vec::new()
             }
         };

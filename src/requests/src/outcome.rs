@@ -280,16 +280,16 @@ pub struct StartJob {
 pub enum JobRelation {
     /// A client that waits for that job asks which minions still run it.
     Running(Jid),
-    /// It ends processes by a signal.
+    /// A job that ends processes by a signal.
     Signal(SignalTargets),
 }
 
 /// Target processes of a job that sends a signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignalTargets {
-    /// Those of that job.
+    /// Those of one job.
     Job(Jid),
-    /// Those of all jobs that its minions run.
+    /// Those of all jobs of its minions.
     All,
 }
 
@@ -300,7 +300,7 @@ pub struct ProbeAnswer {
     pub probe: Jid,
     /// The minion.
     pub minion: MinionId,
-    /// Those jobs, each as the minion describes it, bin dialect; `None` when it cannot report them.
+    /// The jobs, each as the minion describes it, bin dialect; `None` when it cannot report them.
     pub running: Option<Vec<(Jid, Packed)>>,
 }
 
@@ -311,13 +311,13 @@ pub struct SyndicMinions {
     pub jid: Jid,
     /// The syndic.
     pub syndic: MinionId,
-    /// Those minions, sorted.
+    /// The minions, sorted.
     pub minions: Vec<MinionId>,
 }
 
 /// Return to store.
 pub struct StoreReturn {
-    /// What is stored.
+    /// The record to store.
     pub record: ReturnRecord,
     /// The job that the return brings with it: always for `salt-call` (jid `req`); otherwise the
     /// one to store when the job is not known.
@@ -327,7 +327,7 @@ pub struct StoreReturn {
     pub reporter: Option<MinionId>,
     /// The minion asked the master to allot the jid, so the job is certainly new.
     pub standalone: bool,
-    /// It came through a syndic: the job need not have expected this minion.
+    /// The return came through a syndic: the job need not have expected this minion.
     pub forwarded: bool,
     /// The events to fire once it is stored.
     pub events: Vec<Event>,
@@ -338,7 +338,7 @@ pub struct StoreReturn {
 /// A load for the minions, not yet numbered, encrypted or signed.
 #[derive(Clone)]
 pub struct Publication {
-    /// How many entries `packed` holds.
+    /// The number of entries in `packed`.
     pub entries: usize,
     /// The entries of the load (keys and values, without the map's header), old dialect.
     pub packed: Bytes,

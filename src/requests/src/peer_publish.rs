@@ -180,7 +180,7 @@ impl PeerJob {
         }
         let sent_as = SentAs::of_limited(&self.aim.target, &self.resolved, services);
         sent_as.ok_or(Refused::NotAllowed(
-            "whom the target means is not certain, and the option \"peer\" allows it for some",
+            "the minions of the target are not certain, and the option \"peer\" allows it for some",
         ))
     }
 
@@ -241,7 +241,7 @@ impl PeerJob {
             _ => pub_ret::Form::Clean,
         };
         if self.means_nobody(services) {
-            return Err(Refused::Failed("the target means nobody"));
+            return Err(Refused::Failed("the target matches no minion"));
         }
         let jid = services.minter.mint();
         let failed = seal(&sealed.answer, &Value::from(""));
@@ -392,7 +392,7 @@ pub(crate) fn with_job_cache(ret: &str, services: &Services) -> String {
     names.join(",")
 }
 
-/// How long the minion wants to wait: `timeout`, else `tmo`, else the site's default for clients.
+/// The wait that the minion asks for: `timeout`, else `tmo`, else the site's default for clients.
 fn patience(load: &Value, services: &Services) -> Result<Duration, Refused> {
     const NO_NUMBER: &str = "the timeout is no number";
     let given = load.get("timeout").or_else(|| load.get("tmo"));

@@ -10,7 +10,7 @@ use saltern_wire::msgpack::{Dialect, Encoder, Value};
 use crate::Services;
 use crate::outcome::{Publication, Topics};
 
-/// How the target of a job goes out to the minions.
+/// Form in which the target of a job is sent to the minions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SentAs {
     /// The target as given: each minion evaluates it again and decides for itself.

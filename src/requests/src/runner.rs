@@ -222,7 +222,7 @@ fn kept(
     of_the_master(call, fun, load, (retcode, success), services)
 }
 
-/// The return of a function that ran on the master, with the job that it is of; nobody awaits it.
+/// The return of a function that ran on the master, with its job, which no client awaits.
 pub(crate) fn of_the_master(
     call: &Call,
     fun: String,

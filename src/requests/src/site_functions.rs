@@ -45,7 +45,7 @@ impl MasterSite {
         let accepted = match self.pki.accepted() {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::error!(%error, "a template finds nobody: keys cannot be listed");
+                tracing::error!(%error, "a template matches no minion: keys cannot be listed");
                 return Vec::new();
             }
         };
@@ -58,13 +58,13 @@ impl MasterSite {
             Ok(resolved) => {
                 let problems = &resolved.problems;
                 if is_told && !problems.is_empty() {
-                    tracing::warn!(%problems, "parts of a target in a template match nobody");
+                    tracing::warn!(%problems, "parts of a target in a template match no minion");
                 }
                 resolved.minions
             }
             Err(error) => {
                 if is_told {
-                    tracing::warn!(%error, "a target in a template matches nobody");
+                    tracing::warn!(%error, "a target in a template matches no minion");
                 }
                 Vec::new()
             }

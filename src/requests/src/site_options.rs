@@ -120,7 +120,7 @@ pub(crate) fn external_auth(config: &MasterConfig, bridge: &Arc<Bridge>) -> Exte
     let auth = auth.with_bridge(Arc::clone(bridge));
     for (module, refusal) in auth.in_python() {
         if let Some(error) = refusal {
-            tracing::error!(module, %error, "nobody can log in by this external_auth");
+            tracing::error!(module, %error, "no user can log in by this external_auth");
         }
     }
     auth

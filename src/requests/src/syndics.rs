@@ -100,7 +100,7 @@ impl<'a> SyndicIdentity<'a> {
 /// `salt/master.py`, `_process_event` in `salt/minion.py`).
 pub(crate) struct Announced {
     jobs: BTreeMap<String, BTreeSet<MinionId>>,
-    /// How many more are accepted.
+    /// The number of minions that may still be added.
     room: usize,
 }
 

@@ -151,7 +151,7 @@ pub(crate) fn resolve(
         complain!(
             services,
             tgt_type = %target.kind(), problems = %resolved.problems,
-            "parts of a target match nobody"
+            "parts of a target match no minion"
         );
     }
     Ok(resolved)
@@ -204,7 +204,7 @@ fn without_cache(
 
 fn if_certain(resolved: Resolved) -> Vec<MinionId> {
     if resolved.may_mean_more {
-        tracing::warn!("the target of a rule takes too much work and covers nobody");
+        tracing::warn!("the target of a rule takes too much work and covers no minion");
         return Vec::new();
     }
     resolved.minions

@@ -156,7 +156,7 @@ fn flag(state: &Value, name: &str) -> bool {
     state.get(name).and_then(Value::as_bool) == Some(true)
 }
 
-/// How many entries a list or a map of the state has.
+/// The number of entries in a list or a map of the state.
 fn count(state: &Value, name: &str) -> usize {
     match state.get(name) {
         Some(Value::Array(items)) => items.len(),

@@ -29,9 +29,9 @@ pub struct Call {
 /// Arguments as a client sends them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Arguments {
-    /// Those without a name.
+    /// Arguments without a name.
     pub positional: Vec<Value>,
-    /// Those with a name, in the order in which they came.
+    /// Named arguments, in the order in which they came.
     pub named: Vec<(String, Value)>,
 }
 
@@ -132,10 +132,10 @@ pub enum RunnerError {
     Arguments {
         /// In what way.
         problem: String,
-        /// What would fit.
+        /// The function's signature.
         usage: String,
     },
-    /// The function refuses what it is asked for.
+    /// The function refuses the request.
     #[error("{0}")]
     Refused(String),
     /// Stored data cannot be read or written.
@@ -180,7 +180,7 @@ pub(crate) enum Parameter {
     Needed(&'static str),
     /// One that has a default.
     Optional(&'static str),
-    /// Python's `*args`: what is left of the arguments without a name.
+    /// Python's `*args`: the remaining arguments without a name.
     Rest,
     /// Python's `**kwargs`: named arguments that no parameter takes.
     Keywords,
@@ -334,7 +334,7 @@ impl<'a> Bound<'a> {
         &self.keywords
     }
 
-    /// The same without those that clients add (`clean_kwargs` in `salt/utils/args.py`).
+    /// The keywords without those that clients add (`clean_kwargs` in `salt/utils/args.py`).
     pub(crate) fn own_keywords(&self) -> impl Iterator<Item = (&'a str, &'a Value)> {
         let keywords = self.keywords.iter().copied();
         keywords.filter(|(name, _)| !name.starts_with("__"))

@@ -7,10 +7,10 @@ use saltern_store::StoreError;
 
 /// The minions with an accepted key.
 pub trait Fleet: Send + Sync {
-    /// Those that the target means, sorted.
+    /// The minions that the target matches, sorted.
     ///
     /// # Errors
-    /// When the accepted keys cannot be listed. A target that cannot be used means nobody.
+    /// When the accepted keys cannot be listed. An unusable target matches no minion.
     fn matching(&self, target: &Target) -> Result<Vec<MinionId>, StoreError>;
 
     /// Where a minion stands.

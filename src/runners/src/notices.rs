@@ -68,7 +68,7 @@ impl<'a> Notices<'a> {
     /// The token of a user who logs in, or an empty text.
     pub(crate) fn log_in(&self, load: &Value) -> CallResult {
         let log_in = self.log_in.ok_or_else(|| {
-            RunnerError::Refused("nobody can log in here: ask the master".to_owned())
+            RunnerError::Refused("this process cannot log users in: ask the master".to_owned())
         })?;
         Ok(log_in(load))
     }

@@ -166,9 +166,9 @@ pub struct Runners {
 /// Outcome of a call, as its last event carries it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ran {
-    /// What is returned: the value, or the text of an error.
+    /// The returned value, or the text of an error.
     pub value: Value,
-    /// Whether it is a success to stock.
+    /// Whether stock counts it as a success.
     pub success: bool,
     /// The return code, if stock would have set one.
     pub retcode: Option<i64>,
@@ -277,7 +277,7 @@ fn bridge_for<'a>(kind: Kind, context: &'a RunnerContext, fun: &str) -> Option<&
     context.bridge.as_deref().filter(|_| is_other)
 }
 
-/// How a runner function of this name would be run.
+/// Runner of a function, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunnerOf {
     /// By this program.
@@ -290,7 +290,7 @@ pub enum RunnerOf {
     Withheld(&'static str),
 }
 
-/// How a runner function would be run, by its name alone.
+/// The runner of a function, by its name alone.
 pub fn runner_of(fun: &str) -> RunnerOf {
     if find(RUNNERS, fun).is_some() {
         return RunnerOf::BuiltIn;

@@ -104,7 +104,7 @@ const ALL: [(&str, &str); 24] = [
 /// Modules of `salt-ssh`, which 3006 does not copy.
 const WRAPPER: &str = "wrapper";
 
-/// What a module's file may end with.
+/// Endings of a module's file.
 const ENDINGS: [&str; 4] = [".py", ".pyx", ".so", ".zip"];
 
 /// The largest file that is copied, in bytes.
@@ -238,7 +238,7 @@ impl Target {
         Ok(true)
     }
 
-    /// Removes what is not `present`, and directories without an entry.
+    /// Removes modules that are not `present`, and empty directories.
     fn clean(&self, present: &BTreeSet<String>) -> Result<(), RunnerError> {
         self.clean_below(None, present)?;
         Ok(())

@@ -57,7 +57,7 @@ pub struct Problem {
     pub id: Option<String>,
     /// Which reaction of the id, where the others are carried out.
     pub key: Option<Box<ReactionKey>>,
-    /// What is wrong.
+    /// The problem, for people.
     pub text: String,
 }
 

@@ -32,7 +32,7 @@ pub(super) const REQUISITES: [&str; 13] = [
     "onfail_stop",
 ];
 
-/// How many of them order reactions.
+/// The number of these that order reactions.
 const ORDERING: usize = 10;
 
 /// The requisite that runs its reaction before the other, not after it.

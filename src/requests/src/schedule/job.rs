@@ -49,7 +49,7 @@ pub struct Job {
     pub(super) conditions: Conditions,
     /// Runs once more when the time of `skip_during_range` is over.
     pub(super) run_after_skip_range: bool,
-    /// What runs where a range keeps the job from running.
+    /// The function that runs where a range keeps the job from running.
     pub(super) skip_function: Option<String>,
     /// The most concurrent runs; `None` for any number.
     pub(super) most_running: Option<usize>,
@@ -59,10 +59,10 @@ pub struct Job {
     pub(super) report: Report,
 }
 
-/// What is reported of a run.
+/// Reporting of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Report {
-    /// Nothing at all, with `return_job: False`.
+    /// No event, with `return_job: False`.
     pub(super) silent: bool,
     /// The event is marked as not to be kept.
     pub(super) nocache: bool,

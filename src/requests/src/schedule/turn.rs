@@ -22,7 +22,7 @@ use super::{Due, Skip};
 pub(super) struct Look<'l> {
     pub(super) now: Timestamp,
     pub(super) zone: &'l TimeZone,
-    /// How late a slot still counts.
+    /// The delay after which a slot is missed.
     pub(super) grace: SignedDuration,
     /// Draws a number between two bounds, inclusive.
     pub(super) draw: &'l mut dyn FnMut(u64, u64) -> u64,

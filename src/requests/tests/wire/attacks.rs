@@ -386,7 +386,7 @@ fn attacks_by_accepted_minion_are_refused() {
         "pub_ret",
     ] {
         row(
-            &format!("{cmd}, which nobody allowed"),
+            &format!("{cmd} without a rule"),
             m1.load(cmd).set("fun", "cmd.run").set("tgt", "*"),
         );
     }

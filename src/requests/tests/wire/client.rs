@@ -79,7 +79,7 @@ fn new_nonce() -> String {
     format!("{:032x}", NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A minion, with what it got from the master once it has signed in.
+/// Minion, with the keys that it got from the master once it has signed in.
 pub(crate) struct Minion {
     pub(crate) id: String,
     pub(crate) private: Arc<PrivateKey>,
@@ -158,7 +158,7 @@ impl Minion {
         Value::Bin(self.private.x931_sign(b"salt").unwrap().into())
     }
 
-    /// What every encrypted load of protocol 3 carries, and the command.
+    /// The entries of every encrypted load of protocol 3, and the command.
     pub(crate) fn load(&self, cmd: &str) -> Load {
         Load::new()
             .set("cmd", cmd)
@@ -223,7 +223,7 @@ pub(crate) fn master_key() -> PublicKey {
     PublicKey::from_pem(key_pair("master").public).unwrap()
 }
 
-/// What stock's `LocalClient` sends for root: `test.ping` for a glob.
+/// The load of stock's `LocalClient` for root: `test.ping` for a glob.
 pub(crate) fn published_by_root(site: &Site, tgt: &str) -> Load {
     Load::new()
         .set("cmd", "publish")

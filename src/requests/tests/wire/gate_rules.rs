@@ -534,7 +534,7 @@ fn oversize_login_asks_no_backend() {
                 handled = log_in.run().handled;
             }
             None => assert!(!waits),
-            Some(_) => panic!("nobody was asked"),
+            Some(_) => panic!("no backend was asked"),
         }
         refused += 1;
         assert!(handled.outcome.effects.is_empty(), "{}", handled.command);

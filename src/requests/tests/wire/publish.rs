@@ -19,7 +19,7 @@ fn site(options: &str) -> Site {
     site
 }
 
-/// What stock's `LocalClient` sends.
+/// The load of stock's `LocalClient`.
 fn load(site: &Site) -> Load {
     published_by_root(site, "m*").set("kwargs", Value::map([("delimiter", ":")]))
 }

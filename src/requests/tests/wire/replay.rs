@@ -43,7 +43,7 @@ fn replayed_request_is_refused_at_once_and_for_ever() {
 }
 
 #[test]
-fn every_command_that_changes_something_is_carried_out_once() {
+fn replayed_command_with_effect_is_refused() {
     let site = Site::new("allow_minion_key_revoke: True\nfile_recv: True\n");
     let minion = Minion::signed_in(&site, "m1");
     let single = [
@@ -93,7 +93,7 @@ fn keeps_grains(site: &Site, request: &Bytes) -> bool {
 }
 
 #[test]
-fn replayed_pillar_request_brings_no_old_grains_back() {
+fn replayed_pillar_request_restores_no_old_grains() {
     let site = Site::new("minion_data_cache_events: True\n");
     let minion = Minion::signed_in(&site, "m1");
     let pillar = |role: &str| {
@@ -121,11 +121,11 @@ fn replayed_pillar_request_brings_no_old_grains_back() {
     }
     assert!(!keeps_grains(&site, &old), "answered, not kept");
     assert_eq!(kept().as_deref(), Some("new"));
-    assert!(keeps_grains(&site, &new), "the newest may come again");
+    assert!(keeps_grains(&site, &new), "the newest may be repeated");
 }
 
 #[test]
-fn nonces_of_silent_minions_are_forgotten_by_the_sweep() {
+fn sweep_drops_nonces_of_silent_minions() {
     let site = Site::new("");
     let minion = Minion::signed_in(&site, "m1");
     site.ask(event(&minion, now(&site)));
@@ -136,7 +136,7 @@ fn nonces_of_silent_minions_are_forgotten_by_the_sweep() {
 }
 
 #[test]
-fn minion_with_a_wrong_clock_is_served_and_named() {
+fn minion_with_wrong_clock_is_served_and_reported() {
     let site = Site::new("");
     let listed = || wrong_clocks(&site.path("cache/saltern")).unwrap();
     for (id, skew) in [("late", -7_200), ("early", 90_000)] {
@@ -181,7 +181,7 @@ fn key(minion: &Minion) -> String {
 }
 
 #[test]
-fn window_of_zero_takes_requests_as_stock_does() {
+fn replay_window_of_zero_accepts_requests_as_stock() {
     let site = Site::new("saltern_replay_window: 0\n");
     let minion = Minion::signed_in(&site, "m1");
     let recorded = event(&minion, i64::try_from(START).unwrap());

@@ -267,7 +267,7 @@ fn failed_state_name_cannot_forge_a_tag() {
     assert_eq!(tags_of("cmd"), honest);
 }
 
-/// A load signed as `minion_sign_messages` does: over what is left without token and nonce.
+/// A load signed as by `minion_sign_messages`: over the entries without token and nonce.
 fn signed(minion: &Minion, load: Load) -> Load {
     let message = load.clone().without("tok").without("nonce").value();
     let signature = minion

@@ -73,7 +73,7 @@ fn command_table_matches_served_commands() {
     let minion = Minion::signed_in(&site, "m1");
     for cmd in commands() {
         let handled = site.handle(minion.sealed(minion.load(cmd), 3));
-        assert_eq!(handled.command, cmd, "the table has a command nobody knows");
+        assert_eq!(handled.command, cmd, "the table has an unknown command");
     }
 }
 

@@ -7,7 +7,7 @@ use saltern_wire::msgpack::Value;
 use crate::wire::client::{Load, clear};
 use crate::wire::site::{Site, data, decode};
 
-/// What stock's `RunnerClient` sends.
+/// The load of stock's `RunnerClient`.
 fn load(site: &Site, fun: &str, arguments: &[&str]) -> Load {
     let arguments = arguments.iter().map(|text| Value::from(*text));
     let kwarg = Value::map([

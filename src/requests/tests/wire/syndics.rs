@@ -369,7 +369,7 @@ fn syndic_announcement_is_stored_before_answer() {
     }
 }
 
-/// What stock's `LocalClient` sends above syndics.
+/// The load of stock's `LocalClient` above syndics.
 fn publish(site: &Site) -> Load {
     published_by_root(site, "*").set("to", 5_i64)
 }

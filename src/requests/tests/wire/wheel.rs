@@ -7,7 +7,7 @@ use saltern_wire::msgpack::Value;
 use crate::wire::client::{Load, Minion, clear};
 use crate::wire::site::{Site, data, decode, events, names};
 
-/// What stock's `WheelClient.master_call` sends with a user's key.
+/// The load of stock's `WheelClient.master_call` with a user's key.
 fn load(site: &Site, fun: &str, named: &[(&str, Value)]) -> Load {
     let load = Load::new()
         .set("cmd", "wheel")

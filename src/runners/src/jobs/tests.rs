@@ -210,7 +210,7 @@ fn filter_scans_all_pages() {
 }
 
 #[test]
-fn a_job_is_described_as_stock_does() {
+fn list_job_describes_job_as_stock() {
     let site = some_jobs();
     let found = site.value("list_job", &[jid(1).as_str().into()], &[]);
     let result = [(

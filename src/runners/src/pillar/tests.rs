@@ -62,7 +62,7 @@ fn site(compat: Compat, options: &str) -> TestSite {
 }
 
 #[test]
-fn the_top_file_is_shown_as_it_is_merged() {
+fn show_top_returns_merged_top_file() {
     for compat in Compat::ALL {
         let site = site(compat, "");
         let targets = Value::map([

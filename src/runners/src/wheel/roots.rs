@@ -227,8 +227,8 @@ fn trees(roots: &[String], left: &mut usize) -> CallResult {
     Ok(Value::Map(found))
 }
 
-/// What is in a directory. As in stock, a link to a directory is shown as an empty one, and what
-/// cannot be read is left out.
+/// The entries of a directory. As in stock, a link to a directory is shown as an empty one, and
+/// unreadable entries are left out.
 fn tree(
     root: &Root,
     at: Option<&Relative>,

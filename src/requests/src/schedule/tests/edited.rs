@@ -86,7 +86,7 @@ fn edited_job_keeps_its_turn_unless_timing_changes() {
         (hourly, daily, "2028-06-01T12:00:00"),
         // It ran 20 minutes ago, but for another reason.
         ("when: '11:30'", "when: 12pm", "2028-06-01T12:00:00"),
-        // What was not to run has no turn that went by.
+        // A disabled job has no missed turn.
         (
             "cron: '40 11 * * *', enabled: False",
             "cron: '40 11 * * *'",

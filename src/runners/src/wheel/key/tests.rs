@@ -126,7 +126,7 @@ fn patterns_find_keys_in_every_state() {
 }
 
 #[test]
-fn in_3008_a_minion_is_in_one_state_beside_denied() {
+fn key_list_of_3008_has_one_state_per_minion() {
     let all = [
         "minions/m",
         "minions_pre/m",
@@ -280,7 +280,7 @@ fn deleted_keys_are_removed_and_reported() {
 }
 
 #[test]
-fn a_mapping_names_keys_by_their_states() {
+fn mapping_selects_keys_by_state() {
     for compat in [Compat::V3006, Compat::V3008] {
         let site = site(compat, &["minions/m1", "minions_pre/m2", "minions_pre/m3"]);
         let mapping = Value::map([("minions_pre", list(&["m2", "m4"]))]);
@@ -329,7 +329,7 @@ fn mapping_name_cannot_leave_key_tree() {
 }
 
 #[test]
-fn a_pair_is_made_for_a_minion_that_has_none() {
+fn gen_accept_makes_pair_for_new_minion() {
     for compat in Compat::ALL {
         let site = site(compat, &["minions_pre/m1"]);
         let named = [("id_", "m1".into())];

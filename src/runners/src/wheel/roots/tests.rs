@@ -7,7 +7,7 @@ use saltern_wire::msgpack::Value;
 
 use crate::testing::{TestSite, list};
 
-/// The same below both kinds of roots.
+/// A site with the same files below both kinds of roots.
 fn site() -> TestSite {
     let site = TestSite::new(Compat::V3008, "");
     for root in ["salt", "pillar"] {
@@ -99,7 +99,7 @@ fn files_are_written_below_the_root_alone() {
         assert_eq!(said, format!("Wrote data to file {root}/new/file.sls"));
         let written = site.read(&format!("{directory}/new/file.sls"));
         assert_eq!(written.as_deref(), Some("new"));
-        // What was longer is cut.
+        // A longer file is truncated.
         write("top.sls", &[]);
         let written = site.read(&format!("{directory}/top.sls"));
         assert_eq!(written.as_deref(), Some("new"));
