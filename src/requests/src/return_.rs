@@ -68,13 +68,13 @@ fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'sta
         "nocache" => services.minter.mint(),
         given => Jid::parse(given).map_err(|_| "its jid is not a jid")?,
     };
-    let told_as = if is_nameless { "nocache" } else { jid.as_str() };
-    let told_as = told_as.to_owned();
+    let event_jid = if is_nameless { "nocache" } else { jid.as_str() };
+    let event_jid = event_jid.to_owned();
     let reporter = Reporter::Minion(&sealed.minion);
     let mut kept = kept(
         &mut sealed.load,
         sender,
-        (jid, &told_as),
+        (jid, &event_jid),
         reporter,
         services,
     )?;

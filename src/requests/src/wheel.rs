@@ -23,10 +23,10 @@ pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>)
         return Outcome::reply(reply::no_answer());
     };
     tracing::info!(jid = %call.jid, user = call.user, fun = call.fun, "a wheel function runs");
-    let told_as = told_as(&call, load, services);
+    let identity = told_as(&call, load, services);
     let services = Arc::clone(services);
     Outcome::later_for(call.user.clone(), move || {
-        carry_out(call, told_as, &services)
+        carry_out(call, identity, &services)
     })
 }
 
@@ -55,8 +55,8 @@ fn told_as(call: &Call, load: &Value, services: &Services) -> CallIdentity {
     }
 }
 
-fn carry_out(call: Call, told_as: CallIdentity, services: &Services) -> Finished {
-    let is_told_twice = services.config.salt_compat != Compat::V3008;
+fn carry_out(call: Call, identity: CallIdentity, services: &Services) -> Finished {
+    let fires_twice = services.config.salt_compat != Compat::V3008;
     let wheel = format!("wheel.{}", call.fun);
     let tag = format!("salt/wheel/{}", call.jid);
     let mut answer = fields([
@@ -66,14 +66,15 @@ fn carry_out(call: Call, told_as: CallIdentity, services: &Services) -> Finished
         ("user", call.user.as_str().into()),
     ]);
     let mut events = Vec::new();
-    if is_told_twice {
+    if fires_twice {
         events.push(event(services, &call.jid, "new", &answer));
     }
-    let (ran, end_told) = tell_and_run(&call, &told_as, services, &mut |event| events.push(event));
+    let (ran, end_event) =
+        tell_and_run(&call, &identity, services, &mut |event| events.push(event));
     let end = fields([("return", ran.value), ("success", ran.success.into())]);
-    events.push(end_told);
+    events.push(end_event);
     answer.extend(end);
-    if is_told_twice {
+    if fires_twice {
         events.push(event(services, &call.jid, "ret", &answer));
         // Stock stamps the very mapping that it answers with.
         answer.push(("_stamp".into(), event_data::now(services).into()));
@@ -87,11 +88,11 @@ fn carry_out(call: Call, told_as: CallIdentity, services: &Services) -> Finished
 
 /// Makes a call without a waiting client. Returns its outcome, and the event of its end.
 pub(crate) fn call_it(call: &Call, services: &Services, fire: EventSink<'_>) -> (Ran, Event) {
-    let told_as = CallIdentity {
+    let identity = CallIdentity {
         jid: call.jid.clone(),
         user: call.user.clone(),
     };
-    tell_and_run(call, &told_as, services, fire)
+    tell_and_run(call, &identity, services, fire)
 }
 
 /// Event for such a call that never ends.
@@ -113,25 +114,25 @@ pub(crate) fn lost(call: &Call, services: &Services) -> Event {
 
 fn tell_and_run(
     call: &Call,
-    told_as: &CallIdentity,
+    identity: &CallIdentity,
     services: &Services,
     fire: EventSink<'_>,
 ) -> (Ran, Event) {
     let mut entries = fields([
         ("fun", Value::from(format!("wheel.{}", call.fun))),
-        ("jid", told_as.jid.as_str().into()),
-        ("user", told_as.user.as_str().into()),
+        ("jid", identity.jid.as_str().into()),
+        ("user", identity.user.as_str().into()),
     ]);
     let wheels = services.runners.wheels();
     // For an unknown function, stock fires only the last event.
     if wheels.has(&call.fun) {
         entries.push(("fun_args".into(), call.arguments.to_value()));
-        fire(event(services, &told_as.jid, "new", &entries));
+        fire(event(services, &identity.jid, "new", &entries));
     }
     let mut tell = |notice: Notice| match notice {
         Notice::Began => {
             entries.push(("fun_args".into(), call.arguments.to_value()));
-            fire(event(services, &told_as.jid, "new", &entries));
+            fire(event(services, &identity.jid, "new", &entries));
         }
         Notice::Event(tag, Value::Map(data)) => {
             fire(event_data::event(services, tag, data));
@@ -146,7 +147,7 @@ fn tell_and_run(
     if let Some(retcode) = ran.retcode {
         entries.push(("retcode".into(), retcode.into()));
     }
-    let end = event(services, &told_as.jid, "ret", &entries);
+    let end = event(services, &identity.jid, "ret", &entries);
     (ran, end)
 }
 
