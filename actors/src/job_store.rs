@@ -229,8 +229,8 @@ impl Handler<CheckpointDone> for JobStore {
     type Result = ();
 
     fn handle(&mut self, _: CheckpointDone, _: &mut Self::Context) {
-        let folded = self.database().map(|mut database| database.checkpoint());
-        if let Some(Err(error)) = folded {
+        let pass = self.database().map(|mut database| database.checkpoint());
+        if let Some(Err(error)) = pass {
             tracing::error!(error = chain(&error), "the log of the job database grows");
         }
     }

@@ -1,8 +1,8 @@
-//! Reactions that failed, kept so that somebody can look at them and have them tried again.
+//! Dead letters of the reactor: failed reactions, kept for inspection and replay.
 //!
 //! One file a letter, named by the time it was written, readable by the master's user only: events
-//! may hold secrets. There are so many and no more; the oldest makes room. They are no durable
-//! promise, so nothing waits for the disk. What a letter says is known above this crate.
+//! may hold secrets. Their number is bounded; the oldest is dropped. They are not durable, so no
+//! write waits for the disk. The content of a letter is opaque here.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use saltern_wire::msgpack::{Dialect, Limits, Value, decode_wire, encode};
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create};
 
-/// The most letters that are kept.
+/// Maximum number of letters.
 pub const MOST_LETTERS: usize = 1_000;
 
-/// The largest letter, in bytes.
+/// Maximum size of a letter, in bytes.
 const LETTER_BYTES: usize = 2 << 20;
 
 /// Digits of a name: microseconds since 1970 and a number.
@@ -33,7 +33,7 @@ pub struct Kept {
     pub evicted: u64,
 }
 
-/// See the module.
+/// Bounded directory of dead letters, the oldest dropped first.
 pub struct DeadLetters {
     dir: PathBuf,
     clock: Clock,
@@ -100,8 +100,8 @@ impl DeadLetters {
         }
     }
 
-    /// Removes a letter; `false` when it was not there any more: of several who remove it, one is
-    /// told `true`.
+    /// Removes a letter; `false` when it was not there any more: of several concurrent removals
+    /// exactly one returns `true`.
     ///
     /// # Errors
     /// When it cannot be removed; then it is still there.
@@ -117,7 +117,7 @@ impl DeadLetters {
 }
 
 /// The letters of a configuration with their names, oldest first; what cannot be read is left out.
-/// For who only looks: nothing is made or changed.
+/// Read-only: nothing is made or changed.
 ///
 /// # Errors
 /// When the directory cannot be listed.
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_can_be_read_and_removed_once() {
+    fn letter_is_listed_read_and_removed_once() {
         let (_dir, letters) = letters();
         let letter = Value::map([("tag", "a/b")]);
         let name = letters.put(&letter).unwrap().name;
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_makes_room_and_nobody_else_reads() {
+    fn full_directory_drops_the_oldest_letter_and_is_private() {
         let (dir, letters) = letters();
         let put = |number: usize| {
             let number = i64::try_from(number).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused() {
+    fn oversized_letter_is_refused() {
         let (dir, letters) = letters();
         let large = Value::from("x".repeat(LETTER_BYTES));
         assert!(letters.put(&large).is_err());

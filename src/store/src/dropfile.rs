@@ -1,5 +1,5 @@
-//! The file by which stock's `salt-key`, and a minion that gives up its key, ask the master for a new
-//! shared key.
+//! The dropfile: stock's `salt-key`, and a minion that gives up its key, request a new shared key
+//! by it.
 //!
 //! `cachedir/.dfn`, mode 0400. 3006 looks at the mode only and removes the file whatever it says;
 //! 3007 and 3008 also want the master's id in it and remove it only when they act on it
@@ -17,7 +17,7 @@ use crate::options::StoreOptions;
 /// A regular file that only its owner may read: `S_IFREG | 0400`.
 const MODE: u32 = 0o100_400;
 
-/// What a look at the dropfile said.
+/// Result of a check of the dropfile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropfile {
     /// There is none.

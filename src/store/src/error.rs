@@ -1,4 +1,4 @@
-//! What can go wrong with things that last; one enum for the whole crate.
+//! Errors of durable state; one enum for the whole crate.
 //!
 //! Every variant names the path, so that the text alone tells an operator where to look. No
 //! variant carries file content: keys never reach a log through here.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The result of this crate's functions.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
-/// Why something that lasts could not be read or written.
+/// Why durable state could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The system refused.
@@ -164,7 +164,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// An error of the system, with "no space" told apart.
+    /// An I/O error; a full disk or quota becomes [`StoreError::Full`].
     pub fn io(action: &'static str, path: impl AsRef<Path>, source: impl Into<io::Error>) -> Self {
         let path = path.as_ref().to_path_buf();
         let source = source.into();

@@ -343,7 +343,7 @@ fn discard(path: &Path) {
     }
 }
 
-/// What tells one version of a file or directory from the next, from a single `stat`.
+/// Version of a file or directory, from a single `stat`.
 ///
 /// Kernels stamp files with a clock that ticks only every few milliseconds, so two changes within
 /// one tick look alike. A version that was read within [`Version::TICK_NANOS`] of its own change is
@@ -400,7 +400,7 @@ impl Version {
 /// What one `stat` says.
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
-    /// Tells this version from the next.
+    /// The version.
     pub version: Version,
     /// Type and permission bits, as `st_mode`.
     pub mode: u32,

@@ -1,9 +1,9 @@
-//! Follows the job database for a returner that is given every job (`master_job_cache`,
+//! Cursor over the job database for a returner that is given every job (`master_job_cache`,
 //! `ext_job_cache`).
 //!
-//! As with the mirror, the database is the truth, and how far the returner is behind it is on the
-//! disk: what was acknowledged reaches the returner however long that, or the Python that runs it,
-//! is away, unless the database need not keep it any longer. A returner begins with what comes after
+//! As with the mirror, the database is the source of truth, and the cursor of the returner is on
+//! the disk: what was acknowledged reaches the returner however long it, or the Python that runs
+//! it, is unavailable, unless retention removes it first. A returner begins with what comes after
 //! it was configured.
 
 use std::path::PathBuf;
@@ -16,18 +16,18 @@ use crate::files::{self, Create};
 use crate::jobs::{JobReader, StoredJob, StoredReturn};
 use crate::options::StoreOptions;
 
-/// The first word of the file with the place; a change of the format changes it.
+/// First word of the cursor file; a change of the format changes it.
 const HEADING: &str = "saltern-returner-1";
 
-/// About how many bytes the rows have that are taken at once: a return goes to Python twice, and the
-/// pipe takes no more than 64 MiB.
+/// About how many bytes the rows have that are taken at once: a return goes to Python twice, and
+/// the pipe takes no more than 64 MiB.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// See the module.
+/// Durable cursor of one returner, which reads jobs and returns in order, at least once.
 pub struct JobFollower {
     reader: JobReader,
     path: PathBuf,
-    /// What stands in front of the place: the database and the returner that it belongs to.
+    /// Header of the cursor file: the database and the returner that it belongs to.
     owner: String,
     place: FollowerCursor,
 }
@@ -118,7 +118,7 @@ impl JobFollower {
         Ok(job.is_none_or(|job| job.id <= self.place.jobs))
     }
 
-    /// Brings the place to the disk.
+    /// Saves the cursor to the disk.
     pub fn save(&self) -> Result<()> {
         let FollowerCursor { jobs, returns } = self.place;
         let text = format!("{} {jobs} {returns}\n", self.owner);

@@ -93,9 +93,9 @@ impl MasterKeys {
         }
     }
 
-    /// Whether the key on the disk is still the one in use. Somebody may have replaced it, by a
-    /// restored backup for instance: it counts with the next start, and minions that know the key in
-    /// use do not trust it.
+    /// Whether the key on the disk is still the one in use. It may have been replaced, by a
+    /// restored backup for instance: the new one holds from the next start, and minions that know
+    /// the key in use do not trust it.
     ///
     /// # Errors
     /// The key on the disk is another one, is gone, or cannot be read.

@@ -1,5 +1,5 @@
-//! Minions whose clocks differ from the master's: kept in a small file, where `saltern doctor` finds
-//! them. A wrong clock is not held against a minion.
+//! Minions whose clocks differ from the master's: kept in a small file, where `saltern doctor`
+//! finds them. A wrong clock is not held against a minion.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,13 +11,13 @@ use saltern_model::MinionId;
 use crate::error::Result;
 use crate::files::{self, Create};
 
-/// A clock is wrong when it differs by more than so many seconds.
+/// Clock skew above which a clock counts as wrong, in seconds.
 pub const MAX_SKEW: i64 = 300;
 
-/// The most minions that are kept; of more the first are enough to find the reason.
+/// Maximum number of minions listed; of more the first are enough to find the cause.
 const MAX_MINIONS: usize = 100;
 
-/// Seconds between two writes at least.
+/// Minimum seconds between two writes.
 const WRITE_INTERVAL: i64 = 60;
 
 const FILE_BYTES: usize = 64 << 10;

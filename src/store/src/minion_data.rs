@@ -1,14 +1,14 @@
-//! What the master keeps of each minion: grains, pillar and mine, in the files in which stock's
-//! tools look for them.
+//! Minion data cache: grains, pillar and mine of each minion, in the files in which stock's tools
+//! look for them.
 //!
-//! The disk is the truth, in the banks of the version (`salt/cache/localfs.py`): 3006 and 3007 have
-//! a directory for each minion, `minions/<id>/data.p` with `{grains, pillar}` and `mine.p`; 3008
-//! has a directory for each kind, `grains/<id>.p`, `pillar/<id>.p` and `mine/<id>.p`. What is read
-//! is remembered within a bound, and every look at it costs one `stat`.
+//! The disk is the source of truth, in the banks of the version (`salt/cache/localfs.py`): 3006 and
+//! 3007 have a directory for each minion, `minions/<id>/data.p` with `{grains, pillar}` and
+//! `mine.p`; 3008 has a directory for each kind, `grains/<id>.p`, `pillar/<id>.p` and
+//! `mine/<id>.p`. What is read is remembered within a bound, and every look at it costs one `stat`.
 //!
-//! Whoever keeps an index of all minions' data asks [`MinionDataStore::changes`] what is new. Own
-//! writes are in it at once; what other programs do to the files is found when the entry is read,
-//! or by [`MinionDataStore::refresh`], which looks at all of them and is for a quiet moment.
+//! An index of all minions' data follows it by [`MinionDataStore::changes`]. Own writes are in it
+//! at once; changes by other programs are found when the entry is read, or by
+//! [`MinionDataStore::refresh`], which looks at every file and is for the background.
 //!
 //! Not here: who may read whose mine (`policy`), whether data is kept at all (the options
 //! `minion_data_cache`, `enforce_mine_cache` and `preserve_minion_cache` are the caller's).
@@ -227,7 +227,7 @@ impl MinionDataStore {
     /// it goes too. In the layout of 3006 and 3007 the minion's whole directory goes, with the
     /// files that it pushed, as in stock.
     ///
-    /// `false`: there was nothing. Strangers cause that for any id, so it leaves no mark.
+    /// `false`: there was nothing. Anybody can cause that for any id, so it is not recorded.
     pub fn purge(&self, id: &MinionId) -> Result<bool> {
         let _writing = self.writer(id).lock();
         let mut had_any = false;
@@ -360,14 +360,14 @@ impl MinionDataStore {
         Ok(())
     }
 
-    /// Tells the list of changes when a file is not the one that was last seen.
+    /// Records a change when a file is not the one that was last seen.
     fn notice(&self, id: &MinionId, bank: Bank, version: Option<Version>) {
         let Some(place) = place(bank) else { return };
         if self.known.read().is_current(id, place, version) {
             return;
         }
         let mut known = self.known.write();
-        // Looked at once more: a writer may have been at work since, and has told its part.
+        // Looked at once more: a writer may have been at work since, and has recorded its change.
         let Ok(stat) = self
             .path(id, bank)
             .and_then(|path| Version::of(&path, true))

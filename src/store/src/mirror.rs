@@ -1,10 +1,10 @@
 //! Follows the job database and writes what is new as the files that stock's tools read.
 //!
-//! The database is the truth and is never waited on by the mirror's work: a master acknowledges a
-//! return when it is committed, and the files follow. How far they are is kept in
-//! `cachedir/saltern/mirror_cursor`, and only after everything up to there is on the disk; after a
-//! power loss the rest is written again, and files that were cut short are repaired (stock's
-//! `get_jid` would read an empty `return.p` over and over for ever).
+//! The database is the source of truth and never waits for the mirror: a master acknowledges a
+//! return when it is committed, and the files follow. Their cursor is
+//! `cachedir/saltern/mirror_cursor`, saved only after everything up to there is on the disk; after
+//! a power loss the rest is written again, and truncated files are repaired (stock's `get_jid`
+//! would read an empty `return.p` over and over for ever).
 //!
 //! No thread in here: an actor calls [`Mirror::step`] when there is something to do.
 
@@ -30,7 +30,7 @@ use crate::files::{self, Create};
 use crate::jobs::{JobReader, StoredJob, StoredReturn};
 use crate::options::{MirrorMode, StoreOptions};
 
-/// After so many rows the place is saved without being asked.
+/// Rows after which the cursor is saved without being asked.
 const ROWS_A_SAVE: usize = 20_000;
 
 /// Job directories that are held open; returns of one job come close together.
@@ -69,7 +69,7 @@ pub struct MirrorLag {
 }
 
 impl Mirror {
-    /// Takes up the work where it was saved last. `reader` should not be shared.
+    /// Resumes at the saved cursor. `reader` should not be shared.
     pub fn open(config: &MasterConfig, reader: JobReader) -> Result<Self> {
         Self::with_options(&StoreOptions::from(config), reader)
     }
@@ -97,7 +97,7 @@ impl Mirror {
     /// Mirrors up to `limit` jobs and `limit` returns; 0 when there was nothing to do.
     ///
     /// # Errors
-    /// Without space, or without access, the place does not move and the next call tries again.
+    /// Without space, or without access, the cursor does not move and the next call tries again.
     pub fn step(&mut self, limit: usize) -> Result<usize> {
         self.step_while(limit, || true)
     }
@@ -148,7 +148,7 @@ impl Mirror {
         Ok(done)
     }
 
-    /// Brings everything written so far to the disk and notes the place. For a timer of some
+    /// Syncs everything written so far to the disk and saves the cursor. For a timer of some
     /// seconds and for the end; costs a flush of the file system when there is something to save.
     pub fn save(&mut self) -> Result<()> {
         if self.unsaved == 0 {

@@ -1,4 +1,4 @@
-//! The few options that decide where and how things last, taken out of the configuration once.
+//! Options of the store, taken out of the configuration once.
 //!
 //! Everything else in this crate reads these and not the configuration, so a test can say what it
 //! needs in a line and the meaning of an option stands in one place.
@@ -53,9 +53,10 @@ pub struct StoreOptions {
     pub signing_key_pass: Option<Arc<SecretString>>,
     /// How long a session key lasts (`publish_session`); zero for ever.
     pub publish_session: Duration,
-    /// How long the former shared key is understood (`saltern_key_overlap`); zero not at all.
+    /// How long the previous shared key is accepted (`saltern_key_overlap`); zero not at all.
     pub key_overlap: Duration,
-    /// For how long requests of a session are remembered (`saltern_replay_window`); zero not at all.
+    /// For how long requests of a session are remembered (`saltern_replay_window`); zero not at
+    /// all.
     pub replay_window: Duration,
     /// Users with a key of their own (the names of `publisher_acl`).
     pub acl_users: Vec<String>,

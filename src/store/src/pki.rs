@@ -1,8 +1,9 @@
 //! The tree of minion keys under `pki_dir`, exactly as stock keeps it.
 //!
-//! The disk is the truth: stock's `salt-key` works on the same files at the same time, and what it
-//! does counts with the next message. What is read is remembered, but every look at it costs one
-//! `stat` that tells whether it still holds. Who may get which state is decided above this crate.
+//! The disk is the source of truth: stock's `salt-key` works on the same files at the same time,
+//! and its changes hold from the next message. Keys are cached; every lookup costs one `stat`,
+//! which shows whether the cached key is current. Which state a minion gets is decided above this
+//! crate.
 //!
 //! Sources: `salt/key.py`, `salt/channel/server.py` (`_auth`), `salt/cache/localfs_key.py` and
 //! `salt/daemons/masterapi.py` (`AutoKey`).
@@ -142,7 +143,7 @@ impl PkiTree {
         }
     }
 
-    /// What tells this key file from the next one of its name; `None` when there is none.
+    /// Version of this key file, from one `stat`; `None` when there is none.
     pub fn version(&self, id: &MinionId, state: KeyState) -> Result<Option<Version>> {
         Ok(self.stat(id, state)?.map(|stat| stat.version))
     }

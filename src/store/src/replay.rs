@@ -1,34 +1,34 @@
-//! Which sealed requests of a session were carried out already, so that none is twice.
+//! Replay protection: admits each sealed request of a session once.
 //!
-//! Whoever sees a request on the wire can send it again; only the minion can make another. Nonces
-//! are remembered for two generations, each as long as the window. When a generation is dropped, the
-//! newest `ts` in it becomes the floor: nothing as old is taken any more. The floor is a time of the
-//! minion's own clock, so a clock that is wrong by days changes nothing.
+//! An eavesdropper can send a request again; only the minion can make another. Nonces are
+//! remembered for two generations, each as long as the window. When a generation is dropped, the
+//! newest `ts` in it becomes the low watermark ("floor"): nothing as old is admitted any more. The
+//! floor is a time of the minion's own clock, so a clock that is wrong by days changes nothing.
 //!
-//! A request below the floor may come from a minion whose clock was set back. It cannot be told from
-//! a replay, so the session ends: the minion authenticates and gets a new key, under which nothing
-//! was sent yet. Nobody is locked out, and what was recorded before is worth nothing.
+//! A request below the floor may come from a minion whose clock was set back. It cannot be
+//! distinguished from a replay, so the session ends: the minion authenticates and gets a new key,
+//! under which nothing was sent yet. No minion is locked out, and recorded requests are worthless.
 //!
-//! What a restart forgets is made up for by the master's clock: of a session that an earlier process
-//! made, only requests of about this time are taken at first.
+//! What a restart forgets is made up for by the master's clock: of a session that an earlier
+//! process made, only requests of about this time are taken at first.
 //!
 //! # Memory
 //!
-//! A nonce takes 8 to 16 bytes. A session keeps at most two generations of [`MAX_IN_GENERATION`], all
-//! sessions together [`MAX_IN_ALL`] and beyond that [`GUARANTEED`] each for two generations. Nothing is
+//! A nonce takes 8 to 16 bytes. A session keeps at most two generations of [`MAX_IN_GENERATION`],
+//! all sessions together [`MAX_IN_ALL`] plus [`GUARANTEED`] each for two generations. Nothing is
 //! ever admitted without being remembered, and nothing is refused for want of room: with the common
-//! room used up, a session whose generation has its guaranteed size begins the next one, so that its
-//! own window becomes shorter, and gives the room of the generation before back.
+//! room used up, a session whose generation has its guaranteed size begins the next one, so that
+//! its own window becomes shorter, and gives the room of the generation before back.
 //!
-//! For 10,000 minions at the default window of 600 seconds: the common room is used up when each sends
-//! a request that is remembered every 11 seconds (an hourly mine, a pillar and a few beacons are one
-//! every few minutes). Then a generation lasts for 32 requests, 352 seconds, in place of 600; at 1,000
-//! such requests a second in all it is 320 seconds. An honest request would have to be underway for
-//! longer than that to be stale, and then costs its minion one authentication. At most 1,048,576 +
-//! 10,000 × 64 nonces are kept, about 26 MiB, and more for a moment of a session with hundreds of
-//! requests in one second ([`MAX_IN_SECOND`]). Refusing for want of room would cost every minion of such
-//! a site its events for up to 20 minutes; shortening the windows of those who send most costs nobody
-//! a request.
+//! For 10,000 minions at the default window of 600 seconds: the common room is used up when each
+//! sends a request that is remembered every 11 seconds (an hourly mine, a pillar and a few beacons
+//! are one every few minutes). Then a generation lasts for 32 requests, 352 seconds, in place of
+//! 600; at 1,000 such requests a second in all it is 320 seconds. An honest request would have to
+//! be underway for longer than that to be stale, and then costs its minion one authentication. At
+//! most 1,048,576 + 10,000 × 64 nonces are kept, about 26 MiB, and more for a moment of a session
+//! with hundreds of requests in one second ([`MAX_IN_SECOND`]). Refusing for want of room would
+//! cost every minion of such a site its events for up to 20 minutes; shortening the windows of
+//! those who send most costs nobody a request.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -41,20 +41,21 @@ use parking_lot::Mutex;
 /// Nonces of one generation of a session; one more begins the next generation.
 const MAX_IN_GENERATION: usize = 4_096;
 
-/// Nonces of all sessions together, beyond which a generation ends at [`GUARANTEED`]: about 16 MiB.
+/// Nonces of all sessions together, above which a generation ends at [`GUARANTEED`]: about 16 MiB.
 const MAX_IN_ALL: usize = 1 << 20;
 
-/// Nonces that a generation of any session may hold whatever the others keep. More than a minion has
-/// under way at once: the floor comes no nearer to the present than this many requests.
+/// Nonces that a generation of any session may hold whatever the others keep. More than a minion
+/// has under way at once: the floor comes no nearer to the present than this many requests.
 const GUARANTEED: usize = 32;
 
-/// The same while all of them are of one second: `ts` counts seconds, so no floor lies between them.
+/// The same while all of them are of one second: `ts` counts seconds, so no floor lies between
+/// them.
 const MAX_IN_SECOND: usize = 512;
 
 /// What is remembered of a nonce: a digest that nobody outside can foresee.
 static DIGEST: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// What is known of a request's age.
+/// Verdict on a request's age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
     /// It is to be carried out.
@@ -67,7 +68,7 @@ pub enum Freshness {
     Stale,
 }
 
-/// The requests of one session.
+/// Replay window of one session.
 pub struct ReplayWindow {
     /// Seconds; zero turns the checks off.
     window: i64,
@@ -131,9 +132,9 @@ impl ReplayWindow {
         self.judge(&mut self.state.lock(), digest, ts, now)
     }
 
-    /// The same of a request whose data replaces that of the one before, and that its minion may send
-    /// again with the same nonce. It stays [`Freshness::Fresh`] until the next one is taken; after
-    /// that it is [`Freshness::Superseded`], and what it says is old.
+    /// The same of a request whose data replaces that of the one before, and that its minion may
+    /// send again with the same nonce. It stays [`Freshness::Fresh`] until the next one is taken;
+    /// after that it is [`Freshness::Superseded`], and what it says is old.
     pub fn admit_latest(&self, nonce: Option<&[u8]>, ts: Option<i64>, now: i64) -> Freshness {
         let digest = nonce.map(|nonce| DIGEST.hash_one(nonce));
         let mut state = self.state.lock();
@@ -215,7 +216,7 @@ impl ReplayWindow {
         }
     }
 
-    /// Drops the former generation, and begins the next.
+    /// Drops the previous generation, and begins the next.
     fn turn(&self, state: &mut State, now: i64) {
         let current = std::mem::take(&mut state.current);
         let dropped = std::mem::replace(&mut state.previous, current);
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn old_key_takes_what_is_of_this_time() {
+    fn key_of_earlier_process_admits_only_recent_requests() {
         let kept = Arc::default();
         let admit = |ts: i64| {
             let window = ReplayWindow::of_old_key(WINDOW, NOW, &kept);
@@ -358,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_for_a_session_and_given_back() {
+    fn nonces_of_a_session_are_bounded_and_freed() {
         let (window, kept) = new_key();
         for number in 0..20_000_i64 {
             let ts = NOW + number / 100;
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_turns_the_checks_off() {
+    fn zero_window_disables_replay_checks() {
         let kept = Arc::default();
         let window = ReplayWindow::of_old_key(Duration::ZERO, NOW, &kept);
         for _ in 0..2 {

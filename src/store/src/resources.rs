@@ -1,9 +1,9 @@
 //! The resources of minions (3008), as the minions themselves have registered them.
 //!
 //! Kept in memory and in one file a minion, `cachedir/saltern/resources/<id>.p`. Their grains are
-//! also written where stock's tools look for them, `cachedir/resource_grains/<type>:<id>.p`. Stock's
-//! own index of resources, a hash table mapped into memory (`salt/utils/resource_registry.py`), is
-//! not written: only its own processes read it.
+//! also written where stock's tools look for them, `cachedir/resource_grains/<type>:<id>.p`.
+//! Stock's own index of resources, a hash table mapped into memory
+//! (`salt/utils/resource_registry.py`), is not written: only its own processes read it.
 //!
 //! Nothing is written that could not be read again, so a bound holds for what is kept of a minion,
 //! in its file and in memory. A file that cannot be read all the same is set aside under another
@@ -27,7 +27,7 @@ use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Version};
 use crate::options::StoreOptions;
 
-/// What one minion can register: for its file, and so for what is remembered of it.
+/// Bounds of one minion's registration, on disk and so in memory.
 const LIMITS: Limits = Limits {
     bytes: 16 << 20,
     items: 500_000,
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_registered_lasts_until_it_is_replaced() {
+    fn registration_survives_restart_until_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions::below(dir.path(), Compat::V3008);
         let store = ResourceStore::with_options(&options);
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_read_again_is_not_written() {
+    fn unreadable_registration_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions::below(dir.path(), Compat::V3008);
         let store = ResourceStore::with_options(&options);
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_costs_its_minion_a_registration_and_nobody_else_anything() {
+    fn damaged_file_loses_one_registration_only() {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions::below(dir.path(), Compat::V3008);
         let store = ResourceStore::with_options(&options);
@@ -443,7 +443,7 @@ mod tests {
 
     /// So many that work for every pair of them would not end.
     #[test]
-    fn many_resources_are_replaced_by_many_others() {
+    fn large_registration_is_replaced_in_linear_time() {
         let dir = tempfile::tempdir().unwrap();
         let store = ResourceStore::with_options(&StoreOptions::below(dir.path(), Compat::V3008));
         let many = |prefix: &str| {

@@ -109,8 +109,8 @@ impl Sessions {
     /// The session of a minion; `None` when it has none or its time is over.
     ///
     /// Costs one `stat` as long as the file is the one that was read. Unlike stock, which makes a
-    /// key for whoever claims to be a minion, this writes nothing: the sender of the request it is
-    /// asked for has not proved anything yet.
+    /// key for any sender that claims to be a minion, this writes nothing: the sender has not
+    /// proved its identity yet.
     pub fn get(&self, id: &MinionId) -> Result<Option<Arc<Session>>> {
         Ok(self.find(id)?.map(|(session, _)| session))
     }
@@ -209,8 +209,8 @@ impl Sessions {
         Ok(removed)
     }
 
-    /// Forgets the nonces that the sessions remember beyond their time: a session by itself does so
-    /// with its next request only.
+    /// Forgets expired nonces of all sessions: a session by itself does so with its next request
+    /// only.
     pub fn sweep_nonces(&self) {
         let now = self.clock.unix();
         for known in &self.known {
@@ -231,8 +231,8 @@ impl Sessions {
     /// The file's `stat` if there is one whose time is not over.
     ///
     /// A lifetime of zero means that keys are not rotated by time. A file from the future (a clock
-    /// that was set back) is current. The age of one that this process made is reckoned from when it
-    /// did so: else, with a file server days behind, no session would ever be current.
+    /// that was set back) is current. The age of one that this process made is reckoned from when
+    /// it did so: else, with a file server days behind, no session would ever be current.
     fn current(
         &self,
         path: &Path,
@@ -249,8 +249,8 @@ impl Sessions {
         }))
     }
 
-    /// The session in a file; `None` when the file has gone, or is damaged or unreadable whatever its
-    /// bytes are: then the minion authenticates, and gets a new one in its place.
+    /// The session in a file; `None` when the file has gone, or is damaged or unreadable whatever
+    /// its bytes are: then the minion authenticates, and gets a new one in its place.
     fn read(&self, path: &Path, version: Version, id: &MinionId) -> Result<Option<Remembered>> {
         // Asked before reading: what changes from here on has another stamp.
         let settled = version.is_settled();

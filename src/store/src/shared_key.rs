@@ -6,9 +6,9 @@
 //! the first of a block is used: after a crash the numbering goes on above everything ever sent.
 //!
 //! After a rotation everything is published under the new key at once, because a key is as a rule
-//! rotated to shut somebody out. The former key is kept for `saltern_key_overlap`, only to
-//! understand requests of minions that have not heard of the new one; whether it lets anybody in is
-//! not decided here. Of several former keys the last one is kept.
+//! rotated to revoke access. The previous key is kept for `saltern_key_overlap`, only to decrypt
+//! requests of minions that do not have the new one yet; whether it authorizes anything is decided
+//! elsewhere. Of several previous keys the last one is kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -83,7 +83,7 @@ pub struct SharedKeys {
 /// The key before the current one.
 struct PreviousKey {
     key: Arc<SharedKey>,
-    /// When it ends to be understood, in seconds since 1970-01-01 UTC.
+    /// When it expires, in seconds since 1970-01-01 UTC.
     until: i64,
 }
 
@@ -131,7 +131,7 @@ impl SharedKeys {
         Arc::clone(&self.state.lock().key)
     }
 
-    /// The key before the current one, as long as it is understood.
+    /// The key before the current one, until it expires.
     pub fn previous(&self) -> Option<Arc<SharedKey>> {
         let left = |previous: &PreviousKey| previous.until.saturating_sub(self.clock.unix());
         let state = self.state.lock();

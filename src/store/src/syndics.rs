@@ -1,14 +1,14 @@
-//! The syndics below this master (`order_masters`): minions that stand for the minions of a master of
-//! their own, and are none themselves.
+//! The syndics below this master (`order_masters`): minions that stand for the minions of a master
+//! of their own, and are none themselves.
 //!
 //! One empty file a syndic in `cachedir/syndics`, named by its id: stock's command line looks there
-//! before it says that somebody did not return (`get_cli_event_returns` in `salt/client/__init__.py`),
-//! and a master that comes back knows its syndics by them. Nobody is one without an accepted key, so
-//! there are never more of them than keys.
+//! before it says that somebody did not return (`get_cli_event_returns` in
+//! `salt/client/__init__.py`), and a master that comes back knows its syndics by them. Nobody is
+//! one without an accepted key, so there are never more of them than keys.
 //!
-//! Beside them it is remembered in whose name each of them speaks: the first one to speak for a
-//! minion is the one, until it is a syndic no more or the master starts again. Bounded; who is
-//! beyond the bound is not spoken for.
+//! The minions of each syndic are kept in memory: a minion belongs to the first syndic that claims
+//! it, until that is a syndic no more or the master restarts. Bounded; a claim above the bound is
+//! refused.
 //!
 //! Not here: who may call itself a syndic (`requests`).
 
@@ -25,10 +25,11 @@ use crate::files::{self, Create};
 /// Before the umask; stock's under its usual one.
 const MODE: u32 = 0o644;
 
-/// Minions that one syndic may speak for, and all of them together: about 100 bytes each.
+/// Maximum number of minions that one syndic may claim, and all of them together: about 100 bytes
+/// each.
 const MOST_LEAVES: (usize, usize) = (100_000, 500_000);
 
-/// See the module.
+/// Syndics below this master and the minions that each of them has claimed.
 pub struct SyndicStore {
     dir: PathBuf,
     known: RwLock<BTreeSet<MinionId>>,
@@ -113,7 +114,7 @@ impl SyndicStore {
         Ok(true)
     }
 
-    /// Whether this syndic speaks for this minion: the first one that asks does.
+    /// Claims a minion for a syndic; `true` if it is the first to claim it, or did so before.
     pub fn claim(&self, leaf: &MinionId, syndic: &MinionId) -> bool {
         if let Some(first) = self.leaves.read().syndic_of.get(leaf) {
             return first == syndic;
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_to_speak_for_a_minion_is_the_one_and_none_speaks_for_too_many() {
+    fn minion_belongs_to_first_syndic_and_claims_are_bounded() {
         let id = |name: &str| MinionId::parse(name).unwrap();
         let (one, other) = (id("one"), id("other"));
         let mut leaves = SpokenFor::default();

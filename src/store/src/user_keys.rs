@@ -4,8 +4,8 @@
 //! of the configuration, and for each name in `publisher_acl`. 3006 makes new ones at every start,
 //! 3007 and 3008 keep what is there (`salt/daemons/masterapi.py`, `access_keys`, `mk_key`;
 //! `salt/auth/__init__.py`, `authenticate_key`). Beside a syndic they are always kept: it reads the
-//! key when it starts, and with a new one its jobs are refused until somebody starts it again. What a
-//! user may do is decided above this crate.
+//! key when it starts, and with a new one its jobs are refused until somebody starts it again. What
+//! a user may do is decided above this crate.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -138,7 +138,7 @@ impl UserKeys {
     }
 
     /// Whether it is the key of the user of the configuration, of the one this process runs as, or
-    /// of root. All are looked at, also after a match: the time tells nothing.
+    /// of root. All are compared, also after a match, so that the time leaks nothing.
     fn is_own(&self, key: &str) -> bool {
         let own = [self.configured.as_str(), self.running.as_str(), "root"];
         own.iter()
@@ -196,8 +196,8 @@ fn kept_key(path: &Path) -> Result<Option<SecretString>> {
     Ok(text.filter(|text| is_key(text)).map(SecretString::new))
 }
 
-/// Whether a client could send this as its key: stock's are letters, digits and a few signs, without
-/// an end of line.
+/// Whether a client could send this as its key: stock's are letters, digits and a few signs,
+/// without an end of line.
 fn is_key(text: &str) -> bool {
     !text.is_empty() && !text.chars().any(char::is_control)
 }

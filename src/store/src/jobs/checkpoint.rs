@@ -1,10 +1,9 @@
-//! Folds the write-ahead log of the job database into its main file, beside the writer.
+//! Checkpoints the write-ahead log of the job database on a connection beside the writer.
 //!
-//! SQLite's own checkpoint runs inside the commit that finds the log long: everybody whose return
-//! waits for that commit then waits until thousands of pages are on the disk. A connection of its
-//! own does the same work while commits go on; the little that they add meanwhile is folded by the
-//! writer at last ([`super::JobDatabase::checkpoint`]), because only a log that is folded whole
-//! begins anew.
+//! SQLite's own checkpoint runs inside the commit that finds the log long: every return in that
+//! commit then waits until thousands of pages are on the disk. A connection of its own does the
+//! same work while commits go on. What they add meanwhile is checkpointed by the writer
+//! ([`super::JobDatabase::checkpoint`]), because only a complete checkpoint resets the log.
 
 use std::path::{Path, PathBuf};
 
@@ -16,10 +15,10 @@ use super::displaced::{FileId, file_id};
 use super::schema::{self, wrap};
 use crate::error::Result;
 
-/// What one pass found.
+/// Result of one checkpoint pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointPass {
-    /// Pages in the log.
+    /// Pages in the write-ahead log.
     pub log: u64,
     /// Those of them that the main file has too.
     pub folded: u64,
@@ -32,7 +31,7 @@ impl CheckpointPass {
     }
 }
 
-/// The connection that folds.
+/// Connection that checkpoints beside the writer.
 pub struct Checkpointer {
     /// With the file that it has open.
     connection: Mutex<(Connection, Option<FileId>)>,
@@ -47,8 +46,8 @@ impl Checkpointer {
         })
     }
 
-    /// Folds what was in the log when it began, as far as readers allow it. The writer does not
-    /// wait for it; the disk is shared.
+    /// Checkpoints what was in the log when it began, as far as readers allow it (`PASSIVE`). The
+    /// writer does not wait for it; the disk is shared.
     pub fn fold(&self) -> Result<CheckpointPass> {
         let mut open = self.connection.lock();
         // The writer has put another file in its place.
@@ -64,7 +63,7 @@ impl Checkpointer {
 pub(super) fn fold(connection: &Connection, path: &Path) -> Result<CheckpointPass> {
     let pass = || {
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-            // Both are -1 while somebody else folds.
+            // Both are -1 during a checkpoint of another connection.
             let pages = |column| row.get(column).map(|pages: i64| u64::try_from(pages).ok());
             Ok(CheckpointPass {
                 log: pages(1)?.unwrap_or(0),
@@ -74,5 +73,5 @@ pub(super) fn fold(connection: &Connection, path: &Path) -> Result<CheckpointPas
     };
     FailPoint::CheckpointWithin
         .within(pass)
-        .map_err(|error| wrap(path, "fold the log of", error))
+        .map_err(|error| wrap(path, "checkpoint", error))
 }

@@ -1,4 +1,4 @@
-//! The writing end of the job database.
+//! Writer of the job database.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct JobDatabase {
     pub(super) next: NextIds,
     /// Jobs above the bound that is kept, as counted last, without those removed since.
     pub(super) excess: u64,
-    /// Changes since the log was last folded whole; a large one counts as its pages.
+    /// Changes since the last complete checkpoint; a large one counts as its pages.
     pub(super) unfolded: u64,
     failures: LogThrottle,
 }
@@ -36,7 +36,7 @@ pub struct JobDatabase {
 /// Statements that the writer keeps prepared.
 pub(super) const PREPARED: usize = 32;
 
-/// Changes that fail on and on have a line in the log so often.
+/// Minimum time between two log lines about failing writes.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Numbers are given here and not by SQLite, which would give the numbers of deleted last rows
@@ -67,7 +67,7 @@ impl JobDatabase {
             limits,
             next,
             excess: 0,
-            // What an earlier life left in the log is folded before long.
+            // What an earlier process left in the write-ahead log is checkpointed before long.
             unfolded: limits.checkpoint_changes / 2,
             failures: LogThrottle::new(LOG_INTERVAL),
         })
@@ -104,24 +104,24 @@ impl JobDatabase {
         Ok(written)
     }
 
-    /// Whether it is time that a [`Checkpointer`] folds the write-ahead log.
+    /// Whether a [`Checkpointer`] should checkpoint the write-ahead log.
     pub fn wal_is_long(&self) -> bool {
         self.unfolded >= self.limits.checkpoint_changes
     }
 
-    /// Whoever folds the log beside the writer.
+    /// A checkpointer on a connection beside the writer.
     pub fn checkpointer(&self) -> Result<Checkpointer> {
         Checkpointer::open(&self.path)
     }
 
-    /// Folds what is left of the write-ahead log into the main file, as far as readers allow it;
-    /// a log that is folded whole begins anew with the next commit.
+    /// Checkpoints the rest of the write-ahead log into the main file, as far as readers allow it;
+    /// after a complete checkpoint the next commit resets the log.
     pub fn checkpoint(&mut self) -> Result<CheckpointPass> {
-        let folded = checkpoint::fold(&self.connection, &self.path);
-        // What a reader or an error keeps from being folded is not tried again with every commit.
-        let left = folded.as_ref().map_or(u64::MAX, |folded| folded.left());
+        let pass = checkpoint::fold(&self.connection, &self.path);
+        // A checkpoint that a reader or an error blocks is not tried again with every commit.
+        let left = pass.as_ref().map_or(u64::MAX, |pass| pass.left());
         self.unfolded = left.min(self.limits.checkpoint_changes / 2);
-        folded
+        pass
     }
 
     pub(super) fn transact<T>(
@@ -295,7 +295,7 @@ fn once_more(transaction: &Transaction<'_>, record: &ReturnRecord) -> rusqlite::
     })
 }
 
-/// Whether two loads of returns say the same; stamps and traces of the way here do not count.
+/// Whether two return loads are equal, apart from time stamps and trace context.
 fn says_the_same(one: &Bytes, other: &Bytes) -> bool {
     let parts = |load: &Bytes| {
         let load = MapView::parse(load.clone(), &Limits::WIRE).ok()?;
@@ -445,7 +445,7 @@ fn job_exists(transaction: &Transaction<'_>, jid: &Jid) -> rusqlite::Result<bool
         .exists([jid.as_str()])
 }
 
-/// What went of a job.
+/// Progress of removing a job.
 pub(super) struct DeletedRows {
     pub(super) rows: usize,
     /// Nothing of the job is left.

@@ -23,16 +23,16 @@ use crate::error::{Result, StoreError};
 use crate::files::{self, Create, beside};
 use crate::options::StoreOptions;
 
-/// After a failure it is tried again so many seconds later, after each further one twice as many.
+/// Delay before the first retry of a restore, in seconds; doubled by each further failure.
 const RETRY: i64 = 2;
 
-/// The longest time between two attempts, in seconds.
+/// Maximum delay between two attempts, in seconds.
 const LONGEST_PAUSE: i64 = 300;
 
-/// What must be left for the log of the new file, in bytes.
+/// Free bytes to leave for the write-ahead log of the new file.
 const LOG_ROOM: u64 = 1 << 20;
 
-/// How often in a row the database could not be written to its place.
+/// Consecutive failures to write the database to its place.
 #[derive(Clone, Copy, Debug)]
 struct Failed {
     times: u32,
@@ -92,8 +92,8 @@ fn log_of(path: &Path) -> PathBuf {
 /// Incidents that are kept for `saltern doctor`.
 const MOST_NOTES: usize = 8;
 
-/// Keeps in a file beside the database what happened to it, for `saltern doctor`: whoever has read
-/// it removes the file. `stamp` makes the name, as a rule Unix seconds.
+/// Records an incident in a file beside the database, for `saltern doctor`; an operator who has
+/// read it removes the file. `stamp` makes the name, as a rule Unix seconds.
 pub fn note_incident(path: &Path, stamp: i64, what: &str) -> Result<()> {
     if incidents(path)?.len() >= MOST_NOTES {
         return Ok(());

@@ -1,9 +1,9 @@
-//! Events of the bus, where a site wants them kept (`event_return: saltern`).
+//! Stored events of the bus (`event_return: saltern`).
 //!
-//! Events of which the master decides how many there are, and events of which minions and strangers
-//! do, lie in tables of their own, so that a flood of the latter pushes out no more than its half. In
-//! both they are numbered as they come and only the oldest are ever removed, so the numbers also say
-//! how many there are. What an event says is not known here.
+//! Events whose number the master decides, and events whose number minions and unauthenticated
+//! peers decide, lie in tables of their own, so that a flood of the latter evicts no more than its
+//! half. In both they are numbered as they come and only the oldest are ever removed, so the
+//! numbers also give the count. The content of an event is opaque here.
 
 use bytes::Bytes;
 use rusqlite::{Transaction, named_params, params};
@@ -22,7 +22,7 @@ CREATE TABLE events (
 ) STRICT;
 ";
 
-/// The table of events of which minions and strangers decide how many there are.
+/// Table of events whose number minions and unauthenticated peers decide.
 pub(super) const MINION_EVENTS: &str = "
 CREATE TABLE minion_events (
     id       INTEGER PRIMARY KEY,
@@ -35,14 +35,14 @@ CREATE TABLE minion_events (
 /// An event that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptEvent {
-    /// When it was kept, in microseconds since 1970. Events are read in the order of these times, so
-    /// each has one of its own.
+    /// When it was kept, in microseconds since 1970. Events are read in the order of these times,
+    /// so each has one of its own.
     pub received: i64,
     /// Its tag.
     pub tag: String,
     /// Its data as they stood on the bus, packed.
     pub data: Bytes,
-    /// Whether minions or strangers decide how many such events there are.
+    /// Whether minions or unauthenticated peers decide how many such events there are.
     pub of_minion: bool,
 }
 
@@ -129,8 +129,8 @@ impl Table {
         Ok(numbers.map_or(0, |(first, last)| last - first + 1))
     }
 
-    /// How many of `most` events in both tables this one may have: those of minions no more than half,
-    /// the master's what the others leave.
+    /// How many of `most` events in both tables this one may have: those of minions no more than
+    /// half, the master's what the others leave.
     fn share(self, most: i64, transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
         let half = most / 2;
         Ok(match self {

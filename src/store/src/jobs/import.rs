@@ -1,4 +1,4 @@
-//! Jobs that come from elsewhere than this master: out of stock's job cache.
+//! Import of jobs that this master did not publish, out of stock's job cache.
 //!
 //! They are numbered below all others, downwards from -1. Followers of the database (the mirror,
 //! returners) begin at 0 and so never meet them: their files are there already, and what was to be
@@ -25,8 +25,8 @@ pub struct Imported {
 }
 
 impl JobDatabase {
-    /// Adds jobs and returns that are not there yet; what is there stays as it is, but for a job that
-    /// is only known by the report of a peer: that one is replaced, and keeps its number.
+    /// Adds jobs and returns that are not there yet; what is there stays as it is, but for a job
+    /// that is only known by the report of a peer: that one is replaced, and keeps its number.
     ///
     /// # Errors
     /// As for [`JobDatabase::commit`]; nothing of the slice is kept then.

@@ -1,9 +1,9 @@
-//! Questions about many jobs or many returns, a page at a time.
+//! Paged queries over jobs and returns (keyset pagination).
 //!
-//! Every page is one short look at the database through an index, so neither memory nor the time
-//! for which a reader is held depends on how much is stored. Jobs go by jid, which is the time of
-//! the job, newest first; returns go by minion. Who pages on names the last one of them. What a
-//! load says is not known here.
+//! Every page is one short query through an index, so neither memory nor the time for which a
+//! reader is held depends on how much is stored. Jobs are ordered by jid, which is the time of the
+//! job, newest first; returns by minion. The cursor of the next page is the last row of the one
+//! before. Loads are opaque here.
 
 use rusqlite::{OptionalExtension, named_params};
 use saltern_model::{Jid, MinionId, Packed, ReturnRecord};

@@ -53,8 +53,8 @@ pub struct DatabaseLimits {
     /// The log counts as long ([`JobDatabase::wal_is_long`]) after so many changes; a large one
     /// counts as its pages of 4 KiB.
     pub checkpoint_changes: u64,
-    /// With so many pages of 4 KiB the log is folded within a commit, because nobody else did it:
-    /// bounds what it takes on the disk.
+    /// With so many pages of 4 KiB the log is checkpointed within a commit, because no
+    /// [`Checkpointer`] did it: bounds what it takes on the disk.
     pub checkpoint_pages: u32,
 }
 
@@ -128,9 +128,8 @@ pub enum Write {
         /// Those minions; ones that are expected already do no harm.
         minions: Vec<MinionId>,
     },
-    /// One minion's return; [`Written::Duplicate`] or [`Written::Repeated`], and nothing changes, when
-    /// it returned before. The job need not be
-    /// known: stock stores such returns too.
+    /// One minion's return; [`Written::Duplicate`] or [`Written::Repeated`], and nothing changes,
+    /// when it returned before. The job need not be known: stock stores such returns too.
     Return(ReturnRecord),
     /// What the tracker knows of a job.
     JobState {

@@ -1,4 +1,4 @@
-//! The reading ends of the job database.
+//! Readers of the job database.
 
 use std::path::{Path, PathBuf};
 
@@ -419,8 +419,8 @@ pub(super) fn kept<T>(
     rows.filter_map(rusqlite::Result::transpose).collect()
 }
 
-/// The first rows, at least one and otherwise no more than have so many bytes together; with how many
-/// bytes are left, none if others were left out. No more rows are read.
+/// The first rows, at least one and otherwise no more than have so many bytes together; with how
+/// many bytes are left, none if others were left out. No more rows are read.
 fn within<T>(
     rows: impl Iterator<Item = rusqlite::Result<T>>,
     bytes: usize,

@@ -4,8 +4,8 @@
 //! Tables are read by the numbers of their rows, the newest first. Where a page cannot be read, the
 //! walk goes on behind it: first in growing steps until rows can be read again, then from there
 //! back towards the damage. Rows keep their numbers; the new database has an identity of its own,
-//! so followers such as the mirror begin anew. When it takes too long the rest stays where it is, in the
-//! file that was set aside, for SQLite's own `.recover`.
+//! so followers such as the mirror begin anew. When it takes too long the rest stays where it is,
+//! in the file that was set aside, for SQLite's own `.recover`.
 //!
 //! The new one is made beside the damaged one, and takes its place only when it is whole: a process
 //! that dies meanwhile begins anew at its next start.
@@ -23,7 +23,7 @@ use super::{DatabaseLimits, JobDatabase};
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, beside};
 
-/// What was saved of a damaged database.
+/// Result of recovering a damaged database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// What was wrong with it.
@@ -124,7 +124,7 @@ impl JobDatabase {
             is_cut_short: false,
         };
         copy(&database, path, &mut recovered, is_enough)?;
-        // Folds its log and removes it: one file is one rename.
+        // Checkpoints its log and removes it: one file is one rename.
         database
             .connection
             .pragma_update(None, "journal_mode", "delete")

@@ -1,4 +1,4 @@
-//! What is kept, and for how long: jobs go when they are too old, too many, or too large together.
+//! Retention: removes jobs by age, by number and by total size.
 //!
 //! Rows are removed a slice at a time, so that returns never wait for long. The file does not
 //! shrink: pages that become free are used again before it grows, so with a bound on the size it
@@ -13,7 +13,7 @@ use super::events::Table;
 use super::schema::{PAGE_BYTES, wrap};
 use crate::error::Result;
 
-/// Bounds of what is kept; none is no bound.
+/// Retention bounds; `None` is unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// What is older goes, in microseconds since 1970-01-01 UTC. A job is as old as its publish; a
@@ -21,8 +21,8 @@ pub struct Retention {
     pub before: Option<i64>,
     /// Of more jobs than this the oldest go; a job that is waited for stays.
     pub most_jobs: Option<u64>,
-    /// Of more kept events than this the oldest go; those of which minions decide how many there are
-    /// have no more than half of it.
+    /// Of more kept events than this the oldest go; those of which minions decide how many there
+    /// are have no more than half of it.
     pub most_events: Option<u64>,
     /// While rows take more bytes than this, the oldest events go of which minions decide how many
     /// there are, then the oldest jobs, as above, and the master's own events last: who did what is
@@ -59,8 +59,8 @@ pub struct Removed {
     pub reason: Reason,
     /// How many rows.
     pub rows: usize,
-    /// The jobs that are gone although they were not too old: who keeps files of them by age has to
-    /// be told.
+    /// Jobs removed although they were not too old: their files, which go by age, have to be
+    /// removed explicitly.
     pub jobs: Vec<Jid>,
 }
 

@@ -1,4 +1,4 @@
-//! How much more can be written, and something put by for when nothing can.
+//! Free space for the job database, and a reserve for when the disk is full.
 //!
 //! Deleting needs room too: what changes goes to the write-ahead log first. So a little is kept
 //! back in a file of its own, which is given up when the disk is full, so that old jobs can still
@@ -12,13 +12,13 @@ use super::JobDatabase;
 use crate::error::{Result, StoreError};
 use crate::files::{self, Version};
 
-/// What is kept back at most, in bytes.
+/// Maximum size of the reserve, in bytes.
 const RESERVE: u64 = 8 << 20;
 
-/// And at most this part of the disk.
+/// Maximum share of the disk that the reserve takes.
 const RESERVE_PART: u64 = 64;
 
-/// What can still be written.
+/// Space that can still be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeSpace {
     /// Bytes free on the file system, and those in the database that are used before it grows.
@@ -28,7 +28,7 @@ pub struct FreeSpace {
 }
 
 impl JobDatabase {
-    /// Looks how much room there is.
+    /// Measures the free space.
     pub fn room(&self) -> Result<FreeSpace> {
         let directory = self.path().parent().unwrap_or(Path::new("."));
         let disk = disk_of(directory)?;
@@ -46,10 +46,10 @@ impl JobDatabase {
         let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR).map_err(failed)?;
         let bytes = RESERVE.min(total / RESERVE_PART).max(1);
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            // A file system that cannot promise room has no reserve.
+            // A file system without preallocation has no reserve.
             Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
             Err(error) => {
-                // Half of a reserve would only be in the way.
+                // A partial reserve would only take space.
                 files::remove(&path)?;
                 Err(failed(error))
             }

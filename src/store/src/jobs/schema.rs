@@ -1,4 +1,4 @@
-//! The layout of the job database and how a file is opened, checked and set aside.
+//! Schema and migrations of the job database; opens, checks and sets aside its file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -203,7 +203,7 @@ pub(super) fn open_reader(path: &Path, limits: &DatabaseLimits) -> Result<Connec
 }
 
 /// The name that has SQLite read a database without making files beside it; nothing unless the disk
-/// is read-only and the log was folded, so that nothing can change underneath.
+/// is read-only and the log was checkpointed, so that nothing can change underneath.
 fn immutable(path: &Path) -> Option<PathBuf> {
     let disk = rustix::fs::statvfs(path).ok()?;
     let is_read_only = disk.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY);
@@ -229,7 +229,7 @@ fn immutable(path: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(name))
 }
 
-/// Opens an existing database for nothing but folding its log.
+/// Opens an existing database for nothing but checkpoints.
 pub(super) fn open_checkpointer(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || {
@@ -274,7 +274,7 @@ pub fn set_aside(path: &Path, stamp: i64) -> Result<PathBuf> {
     Ok(target(""))
 }
 
-/// Tells what SQLite says apart: no space, damage, anything else.
+/// Maps an error of SQLite: no space, corruption, anything else.
 pub(super) fn wrap(path: &Path, action: &'static str, error: rusqlite::Error) -> StoreError {
     let path = path.to_path_buf();
     match error.sqlite_error_code() {

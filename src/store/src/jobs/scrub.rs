@@ -1,5 +1,5 @@
-//! Reads the job database from end to end, a slice at a time, to meet damage before somebody asks
-//! for what is damaged.
+//! Scrub of the job database: reads it from end to end, a slice at a time, to find corruption
+//! before a query does.
 //!
 //! Every row is read with all its columns, so every page of the tables is; a page that only an
 //! index or the free list has is examined at a start (`quick_check`). Damage that is met is noted
@@ -14,7 +14,7 @@ use crate::error::{Result, StoreError};
 /// The tables, each with a number for each row.
 const TABLES: [&str; 3] = ["jobs", "expected_part", "returns"];
 
-/// How far the reading is. Made anew it begins at the beginning.
+/// Cursor of a scrub. A new one begins at the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scrub {
     table: usize,

@@ -1,5 +1,5 @@
-//! Jobs and returns in short, for people who look on: what a line of a list shows, without the
-//! loads, which may be large.
+//! Summaries of jobs and returns: what a row of a list shows, without the loads, which may be
+//! large.
 
 use saltern_model::{Jid, MinionId};
 

@@ -1,5 +1,5 @@
-//! How much of a minion's grains is kept. A minion chooses its grains, and they are indexed for
-//! targets: without a bound one minion could slow down the targets of all users.
+//! Bounds of the grains that are cached of one minion. A minion chooses its grains, and they are
+//! indexed for targets: without a bound one minion could slow down the targets of all users.
 
 use std::borrow::Cow;
 

@@ -55,7 +55,7 @@ mod tests {
     use crate::options::StoreOptions;
 
     #[test]
-    fn what_is_not_cleared_stays() {
+    fn clearing_grains_or_pillar_leaves_the_other() {
         let id = MinionId::parse("m1").unwrap();
         let value = |name: &str| Value::map([(name, 1)]);
         for compat in Compat::ALL {

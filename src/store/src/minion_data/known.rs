@@ -1,4 +1,4 @@
-//! Which minions there is data of, and what has changed, for whoever keeps an index.
+//! Minions with cached data, and a bounded change log for the index of targets.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use saltern_model::MinionId;
 
 use crate::files::Version;
 
-/// How many changes are remembered one by one.
+/// Maximum length of the change log.
 const REMEMBERED: usize = 1 << 16;
 
-/// What has changed, as [`super::MinionDataStore::changes`] says it.
+/// Answer of [`super::MinionDataStore::changes`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changes {
     /// The present generation; it only grows.
@@ -159,7 +159,7 @@ impl Known {
             self.is_loaded = true;
             self.minions = present;
             self.names = None;
-            // Whoever asked before the first look knows nothing.
+            // A generation from before the first look covers nothing.
             self.generation += 1;
             self.forgotten = self.generation;
             return self.minions.len();

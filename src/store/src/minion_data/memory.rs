@@ -1,4 +1,4 @@
-//! What the files hold, and those that were read lately, decoded, within a bound.
+//! Bounded cache of decoded files of minion data.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use saltern_wire::msgpack::Value;
 use super::{Bank, bound};
 use crate::files::Version;
 
-/// The most that is kept, in bytes of memory as estimated by [`WEIGHT`].
+/// Maximum size of the cache, in bytes of memory as estimated by [`WEIGHT`].
 const LIMIT: usize = 128 << 20;
 
 /// A decoded value takes about so many times the bytes of its file.
@@ -83,7 +83,7 @@ impl Memory {
         }
     }
 
-    /// Drops what was not used for the longest time, half of all: rarely, and then thoroughly.
+    /// Evicts the least recently used half, so that eviction is rare.
     fn shrink(&mut self) {
         let mut by_use: Vec<(u64, (MinionId, Bank))> = self
             .files

@@ -45,7 +45,7 @@ fn changed(store: &MinionDataStore, since: u64) -> Vec<MinionId> {
 }
 
 #[test]
-fn what_is_stored_is_found_again_in_the_files_of_the_version() {
+fn stored_data_is_read_back_from_files_of_each_version() {
     for compat in Compat::ALL {
         let (_dir, cachedir, store) = place(compat);
         let pillar = Value::map([("secret", "x")]);
@@ -75,7 +75,7 @@ fn what_is_stored_is_found_again_in_the_files_of_the_version() {
 }
 
 #[test]
-fn a_mine_grows_shrinks_and_goes() {
+fn mine_is_merged_reduced_and_removed() {
     for compat in Compat::ALL {
         let (_dir, _, store) = place(compat);
         let web = id("web1");
@@ -142,7 +142,7 @@ fn writers_of_one_mine_lose_nothing() {
 }
 
 #[test]
-fn a_new_owner_of_a_name_finds_nothing_of_the_old() {
+fn purge_leaves_nothing_to_the_next_owner_of_an_id() {
     for compat in Compat::ALL {
         let (_dir, cachedir, store) = place(compat);
         let fill = |name: &str| {
@@ -185,7 +185,7 @@ fn a_new_owner_of_a_name_finds_nothing_of_the_old() {
 }
 
 #[test]
-fn changes_of_others_are_noticed() {
+fn changes_by_other_programs_are_detected() {
     for compat in Compat::ALL {
         let (_dir, cachedir, store) = place(compat);
         for name in ["web1", "web2"] {
@@ -234,7 +234,7 @@ fn changes_of_others_are_noticed() {
 }
 
 #[test]
-fn names_from_outside_stay_inside() {
+fn path_traversal_in_names_is_refused() {
     let (dir, _, store) = place(Compat::V3008);
     let empty = Value::Map(Vec::new());
     for environment in ["../x", "a/../b", "a\0b"] {
@@ -247,7 +247,7 @@ fn names_from_outside_stay_inside() {
 }
 
 #[test]
-fn a_minion_chooses_only_so_many_names() {
+fn pillar_environments_of_a_minion_are_bounded() {
     let (_dir, cachedir, store) = place(Compat::V3008);
     let empty = Value::Map(Vec::new());
     for number in 0..ENVIRONMENTS + 10 {
@@ -271,7 +271,7 @@ fn a_damaged_file_is_an_error_that_names_it() {
 }
 
 #[test]
-fn a_mine_has_a_bound_and_what_cannot_be_read_again_is_not_written() {
+fn mine_is_bounded_and_unreadable_values_are_refused() {
     let (_dir, _, store) = place(Compat::V3008);
     let many = |prefix: &str, count: usize| {
         Value::map((0..count).map(|number| (format!("{prefix}{number}"), 1_i64)))

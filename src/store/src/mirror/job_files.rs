@@ -185,7 +185,7 @@ impl JobFiles {
         self.write_load(&job.jid, &job.load, Some(&job.minions), job.nocache)
     }
 
-    /// Whether there is a job's load, whoever wrote it.
+    /// Whether a job's load exists, written by this master or another one.
     pub fn has_load(&self, jid: &Jid) -> Result<bool> {
         let load = Version::of(&self.job_dir(jid)?.join(".load.p"), false)?;
         Ok(load.is_some_and(|stat| stat.size() > 0))
@@ -212,8 +212,8 @@ impl JobFiles {
 
     /// Writes `.minions.p`, or `.minions.<syndic>.p` for what a syndic reports.
     ///
-    /// 3008 merges with the list that is there and sorts; 3006 and 3007 replace it. That of a syndic
-    /// is always merged: one with a master of masters below it reports in several parts.
+    /// 3008 merges with the list that is there and sorts; 3006 and 3007 replace it. That of a
+    /// syndic is always merged: one with a master of masters below it reports in several parts.
     pub fn write_minions(
         &self,
         jid: &Jid,
@@ -321,7 +321,7 @@ impl JobFiles {
         self.endtime
     }
 
-    /// Brings all job files to the disk.
+    /// Syncs all job files to the disk.
     pub fn sync(&self) -> Result<()> {
         let failed = |error: Errno| StoreError::io("write to the disk", &self.root, error);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! What is remembered of accepted keys.
+//! Cached accepted keys and the list of their ids.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;

@@ -1,8 +1,8 @@
 //! The list of accepted keys as a file, for programs that do not want to list the directory
 //! (`key_cache: sched`; stock's own `salt.utils.minions` reads it instead of the directory).
 //!
-//! `pki_dir/minions/.key_cache`, a packed list of names (`salt/master.py`, `handle_key_cache`). This
-//! master does not read it: its own list follows the directory.
+//! `pki_dir/minions/.key_cache`, a packed list of names (`salt/master.py`, `handle_key_cache`).
+//! This master does not read it: its own list follows the directory.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ impl PkiTree {
         let packed = encode(&Value::Array(self.cached_names()?), Dialect::Bin);
         let directory = self.root.join(KeyState::Accepted.directory());
         let path = directory.join(".key_cache");
-        // A needless write would make the directory look changed to whoever watches it.
+        // A needless write would look like a change to programs that watch the directory.
         if files::read(&path, FILE_BYTES).is_ok_and(|kept| kept.as_deref() == Some(&packed)) {
             return Ok(false);
         }

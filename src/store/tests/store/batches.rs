@@ -12,7 +12,7 @@ fn plan() -> Packed {
 }
 
 #[test]
-fn a_batch_is_what_its_own_rows_and_those_of_its_job_say() {
+fn batch_state_is_read_from_its_rows_and_its_job() {
     let (_dir, options) = place(Compat::V3008);
     ensure_dir(&options.private_dir(), 0o700).expect("a directory");
     let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
@@ -92,5 +92,5 @@ fn batch_files_lie_where_stock_looks_for_them() {
     std::fs::write(&index, b"\x93").expect("written");
     assert!(files.active().expect("a damaged list is empty").is_empty());
     files.write(&jid(4), b"\xc1").expect("written");
-    assert!(files.read(&jid(4)).is_err(), "a damaged state is told");
+    assert!(files.read(&jid(4)).is_err(), "a damaged state is an error");
 }

@@ -74,12 +74,12 @@ fn removed_database_is_written_anew_and_readers_follow() {
     assert_eq!(reader.identity().expect("read"), identity);
     let (jobs, returns) = reader.last_ids().expect("read");
     assert_eq!((jobs, returns), (2, 1));
-    checkpointer.fold().expect("folded");
+    checkpointer.fold().expect("checkpointed");
     is_whole(&options, database);
 }
 
 #[test]
-fn log_alone_counts_as_the_database() {
+fn removed_wal_counts_as_displaced() {
     let (_dir, options, mut database) = open();
     fs::remove_file(part(&options.job_database, "-wal")).expect("removed");
     assert!(database.is_displaced().expect("a look"));
@@ -93,7 +93,7 @@ fn log_alone_counts_as_the_database() {
 }
 
 #[test]
-fn file_in_its_place_is_set_aside() {
+fn foreign_file_in_place_of_database_is_set_aside() {
     let (_dir, options, mut database) = open();
     fs::remove_file(&options.job_database).expect("removed");
     fs::write(&options.job_database, "a backup, perhaps").expect("written");
@@ -111,7 +111,7 @@ fn file_in_its_place_is_set_aside() {
 }
 
 #[test]
-fn database_without_a_place_takes_nothing_until_it_has_one() {
+fn displaced_database_refuses_commits_until_restored() {
     let (_dir, options, mut database) = open();
     let folder = options.private_dir();
     let moved = folder.with_file_name("moved");

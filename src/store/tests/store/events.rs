@@ -1,4 +1,4 @@
-//! Events of the bus in the job database: told in their order, and the oldest go first.
+//! Stored events of the bus: read in their order, the oldest removed first.
 
 use std::fs;
 
@@ -47,7 +47,7 @@ fn all() -> EventsPage<'static> {
 }
 
 #[test]
-fn the_newest_events_of_a_kind_are_told_in_their_order() {
+fn newest_events_of_a_tag_are_listed_in_order() {
     let (_dir, database) = ten_events(1);
     for (page, expected) in [
         (all(), vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 9]),
@@ -73,7 +73,7 @@ fn the_newest_events_of_a_kind_are_told_in_their_order() {
 }
 
 #[test]
-fn the_oldest_events_go_by_age_and_count_and_by_size_where_no_job_can() {
+fn retention_removes_oldest_events_by_age_count_and_size() {
     let small = Retention::default();
     for (retention, reason, left) in [
         (
@@ -132,7 +132,7 @@ fn the_oldest_events_go_by_age_and_count_and_by_size_where_no_job_can() {
 
 /// Ten events of the master's own, then a thousand of a minion.
 #[test]
-fn flood_of_minion_events_pushes_out_none_of_the_masters() {
+fn flood_of_minion_events_evicts_no_master_event() {
     let (_dir, mut database) = ten_events(1);
     let flood = (10..1_010).map(|received| KeptEvent {
         received,
@@ -210,7 +210,7 @@ fn kinds_removed(minions: i64, jobs: u32, masters: i64) -> String {
 }
 
 #[test]
-fn by_size_events_of_minions_go_first_then_jobs_and_the_masters_own_events_last() {
+fn size_retention_removes_minion_events_then_jobs_then_master_events() {
     for (minions, jobs, masters, order) in [
         (3, 3, 3, "mmmjjjaaa"),
         (0, 3, 2, "jjjaa"),

@@ -25,7 +25,7 @@ fn names_that_are_no_single_entry_are_refused() {
 }
 
 #[test]
-fn a_file_is_replaced_as_a_whole_and_leaves_no_rest() {
+fn replace_is_atomic_and_leaves_no_temporary_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("f");
     for content in ["first", "second, longer", ""] {
@@ -41,7 +41,7 @@ fn a_file_is_replaced_as_a_whole_and_leaves_no_rest() {
 }
 
 #[test]
-fn a_file_that_is_there_is_kept() {
+fn create_new_keeps_an_existing_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("f");
     let create = Create::PRIVATE.mode(0o400);
@@ -73,7 +73,7 @@ fn reads_have_a_bound() {
 }
 
 #[test]
-fn a_version_settles_and_a_change_makes_another() {
+fn version_settles_and_changes_with_the_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("f");
     let version = || {

@@ -14,7 +14,7 @@ fn follower(database: &JobDatabase, options: &StoreOptions, name: &str) -> JobFo
     JobFollower::with_options(options, ("master_job_cache", name), reader).expect("a follower")
 }
 
-fn told(rows: &[Followed]) -> Vec<String> {
+fn labels(rows: &[Followed]) -> Vec<String> {
     let rows = rows.iter().map(|row| match row {
         Followed::Job(job) => format!("job {}", job.id),
         Followed::Return(row) => format!("return {} of {}", row.id, row.record.minion),
@@ -23,7 +23,7 @@ fn told(rows: &[Followed]) -> Vec<String> {
 }
 
 #[test]
-fn a_returner_gets_what_comes_after_it_in_order_and_goes_on_where_its_place_was_saved() {
+fn follower_reads_new_rows_in_order_and_resumes_at_its_cursor() {
     let (_dir, options) = place(Compat::V3008);
     fs::create_dir_all(options.private_dir()).expect("a directory");
     let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
@@ -42,7 +42,7 @@ fn a_returner_gets_what_comes_after_it_in_order_and_goes_on_where_its_place_was_
     commit(&mut database, 2);
     commit(&mut database, 3);
     let rows = first.next(3).expect("read");
-    assert_eq!(told(&rows), ["job 2", "job 3", "return 2 of a"]);
+    assert_eq!(labels(&rows), ["job 2", "job 3", "return 2 of a"]);
     assert_eq!(first.lag().expect("read"), 4);
     assert!(!first.has_passed(&jid(2)).expect("read"));
     for row in &rows {
@@ -53,7 +53,7 @@ fn a_returner_gets_what_comes_after_it_in_order_and_goes_on_where_its_place_was_
     assert_eq!(follower(&database, &options, "it").lag().expect("read"), 4);
     first.save().expect("saved");
     let again = follower(&database, &options, "it");
-    assert_eq!(told(&again.next(10).expect("read")), ["return 3 of a"]);
+    assert_eq!(labels(&again.next(10).expect("read")), ["return 3 of a"]);
     // Another returner is another matter.
     assert_eq!(
         follower(&database, &options, "other").lag().expect("read"),
@@ -68,7 +68,7 @@ fn a_returner_gets_what_comes_after_it_in_order_and_goes_on_where_its_place_was_
 }
 
 #[test]
-fn large_rows_are_taken_in_portions_and_no_return_before_its_job() {
+fn follower_bounds_bytes_and_reads_jobs_before_returns() {
     let (_dir, options) = place(Compat::V3008);
     fs::create_dir_all(options.private_dir()).expect("a directory");
     let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
@@ -90,7 +90,7 @@ fn large_rows_are_taken_in_portions_and_no_return_before_its_job() {
         &[],
     ] {
         let rows = follower.next(50).expect("read");
-        assert_eq!(told(&rows), expected);
+        assert_eq!(labels(&rows), expected);
         rows.iter().for_each(|row| follower.pass(row));
     }
     let mut many = job(2, &[]);
@@ -103,5 +103,5 @@ fn large_rows_are_taken_in_portions_and_no_return_before_its_job() {
         Write::Return(ret(3, "a", Value::from(true))),
     ];
     database.commit(&writes).expect("committed");
-    assert_eq!(told(&follower.next(50).expect("read")), ["job 2"]);
+    assert_eq!(labels(&follower.next(50).expect("read")), ["job 2"]);
 }

@@ -261,7 +261,7 @@ fn read_all(reader: &mut JobCacheReader) -> Vec<Jid> {
 }
 
 #[test]
-fn unlisted_part_holds_nothing_up_and_is_tried_again_a_few_times() {
+fn unlisted_part_delays_no_other_and_is_retried() {
     let (_dir, options) = place(Compat::V3008);
     cached(&options, "02", 1);
     cached(&options, "7f", 2);
@@ -294,7 +294,8 @@ fn unlisted_part_holds_nothing_up_and_is_tried_again_a_few_times() {
     assert_eq!((passes, reader.unlisted()), (5, 1));
 }
 
-/// A minion returned a job of the old master before that was read in; the job's files say the truth.
+/// A minion returned a job of the old master before that was read in; the job's files say the
+/// truth.
 #[test]
 fn imported_job_takes_the_place_of_its_report_and_its_file_stays() {
     let (_dir, options) = place(Compat::V3008);

@@ -1,4 +1,5 @@
-//! The job database: what is committed stays, once, and a damaged or full disk is told apart.
+//! The job database: commits are durable and idempotent; corruption and a full disk are distinct
+//! errors.
 //!
 //! Longer than 500 lines because it is a list: one test a promise of the database.
 
@@ -111,7 +112,7 @@ fn a_return_is_recorded_once() {
 }
 
 #[test]
-fn a_jid_is_given_once_but_a_batch_publishes_parts_under_one() {
+fn jid_is_unique_except_for_parts_of_a_batch() {
     let (_dir, mut database) = open();
     database
         .commit(&[Write::Job(job(1, &["a"]))])
@@ -205,7 +206,7 @@ fn open_jobs_come_back_with_who_returned() {
 }
 
 #[test]
-fn jobs_and_returns_are_told_in_short() {
+fn summaries_of_jobs_and_returns_leave_out_loads() {
     let (_dir, mut database) = open();
     let failed = ReturnRecord {
         retcode: 3,
@@ -295,7 +296,7 @@ fn numbers_are_not_used_again_after_everything_expired() {
 }
 
 #[test]
-fn old_jobs_go_in_slices_and_take_everything_with_them() {
+fn retention_by_age_removes_jobs_and_their_rows_in_slices() {
     let (_dir, mut database) = open();
     let mut writes = vec![Write::Job(job(1, &["a"])), Write::Job(job(2, &["a"]))];
     for number in [1, 2, 7] {
@@ -368,7 +369,7 @@ fn numbers_left(database: &JobDatabase) -> Vec<u32> {
 }
 
 #[test]
-fn of_too_many_jobs_the_oldest_go_but_none_that_is_waited_for() {
+fn retention_by_count_removes_oldest_jobs_but_no_open_one() {
     let (_dir, mut database) = open();
     ten_jobs(&mut database, 1);
     let most = |jobs: u64| Retention {
@@ -392,7 +393,7 @@ fn of_too_many_jobs_the_oldest_go_but_none_that_is_waited_for() {
 }
 
 #[test]
-fn what_is_too_large_goes_and_its_pages_are_used_again() {
+fn retention_by_size_frees_pages_for_reuse() {
     let (_dir, mut database) = open();
     ten_jobs(&mut database, 40_000);
     let full = database.size().expect("measured");
@@ -418,7 +419,7 @@ fn what_is_too_large_goes_and_its_pages_are_used_again() {
 }
 
 #[test]
-fn without_space_writes_are_refused_reads_go_on_and_space_heals() {
+fn full_disk_refuses_writes_serves_reads_and_recovers() {
     let (_dir, options) = place(Compat::V3008);
     fs::create_dir_all(options.private_dir()).expect("a directory");
     let path = &options.job_database;
@@ -458,7 +459,7 @@ fn without_space_writes_are_refused_reads_go_on_and_space_heals() {
 }
 
 #[test]
-fn a_damaged_database_is_told_apart_and_set_aside() {
+fn corrupt_database_is_detected_and_set_aside() {
     let (_dir, mut database) = open();
     let path = database.path().to_path_buf();
     let writes: Vec<Write> = (0..200)
@@ -512,14 +513,14 @@ fn scrub(reader: &JobReader, rows: usize) -> (usize, Result<(), StoreError>) {
 }
 
 #[test]
-fn a_database_is_read_in_slices_and_damage_is_met_and_noted() {
+fn scrub_reads_in_slices_and_records_corruption() {
     let (dir, mut database) = open();
     ten_jobs(&mut database, 20_000);
     let reader = database.reader().expect("a reader");
     let (slices, result) = scrub(&reader, 4);
     result.expect("sound");
     assert!(slices > 3, "{slices}");
-    database.checkpoint().expect("folded");
+    database.checkpoint().expect("checkpointed");
     drop(reader);
     let path = database.path().to_path_buf();
     drop(database);
@@ -570,7 +571,7 @@ fn a_database_of_a_newer_release_is_refused() {
 }
 
 #[test]
-fn a_log_is_folded_beside_the_writer_and_then_begins_anew() {
+fn checkpoint_beside_the_writer_resets_the_wal() {
     let limits = DatabaseLimits {
         checkpoint_changes: 100,
         ..DatabaseLimits::default()
@@ -590,21 +591,21 @@ fn a_log_is_folded_beside_the_writer_and_then_begins_anew() {
     };
     fill(&mut database, 1);
     assert!(database.wal_is_long());
-    let first = checkpointer.fold().expect("folded");
+    let first = checkpointer.fold().expect("checkpointed");
     assert!(first.log > 100 && first.left() == 0, "{first:?}");
     let log = || fs::metadata(dir.path().join("jobs.sqlite-wal")).expect("a log");
     let before = log().len();
     for round in 2..8 {
-        database.checkpoint().expect("folded");
+        database.checkpoint().expect("checkpointed");
         assert!(!database.wal_is_long());
         fill(&mut database, round);
-        checkpointer.fold().expect("folded");
+        checkpointer.fold().expect("checkpointed");
     }
     assert!(log().len() < 2 * before, "{} {before}", log().len());
 }
 
 #[test]
-fn a_job_knows_when_it_left_and_how_it_ended() {
+fn job_has_publish_time_and_outcome() {
     let (_dir, mut database) = open();
     let published = |at| Write::Published { jid: jid(1), at };
     let ended = |state, at| Write::JobState {
@@ -647,7 +648,7 @@ fn a_job_knows_when_it_left_and_how_it_ended() {
 }
 
 #[test]
-fn a_job_knows_the_minion_that_it_was_published_for() {
+fn job_has_the_minion_that_it_was_published_for() {
     let (_dir, mut database) = open();
     let published = |number| Write::PublishedFor {
         jid: jid(number),
@@ -672,7 +673,7 @@ fn a_job_knows_the_minion_that_it_was_published_for() {
 }
 
 #[test]
-fn a_database_of_the_first_release_is_carried_over() {
+fn database_of_first_release_is_migrated() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("jobs.sqlite");
     let raw = rusqlite::Connection::open(&path).expect("sqlite");
@@ -694,7 +695,7 @@ fn a_database_of_the_first_release_is_carried_over() {
 }
 
 #[test]
-fn people_can_ask_with_any_sqlite_tool() {
+fn views_are_readable_with_any_sqlite_tool() {
     let (_dir, mut database) = open();
     database
         .commit(&[
@@ -714,7 +715,7 @@ fn people_can_ask_with_any_sqlite_tool() {
 }
 
 #[test]
-fn what_was_committed_is_there_without_a_clean_end() {
+fn commits_survive_an_unclean_end() {
     let (_dir, mut database) = open();
     let path = database.path().to_path_buf();
     database
@@ -782,7 +783,7 @@ fn reported_job_is_marked_until_it_is_published() {
 }
 
 #[test]
-fn published_job_is_told_from_reported_one_by_minion() {
+fn published_job_is_distinct_from_reported_one() {
     let (_dir, mut database) = open();
     let published = Write::Job(job(1, &["b", "a"]));
     let more = Write::Expected {
@@ -808,7 +809,7 @@ fn published_job_is_told_from_reported_one_by_minion() {
 
 /// What a minion sends again, because no answer came, says the same as before but for stamps.
 #[test]
-fn repeated_return_is_told_apart_from_another_one() {
+fn repeated_return_is_distinct_from_a_different_one() {
     type Change = fn(&mut ReturnRecord);
     let load =
         |entries: [(&str, Value); 3]| Packed::new(encode(&Value::map(entries), Dialect::Bin));

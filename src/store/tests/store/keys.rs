@@ -130,7 +130,7 @@ mod master {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_with_its_path() {
+    fn invalid_key_is_refused_with_its_path() {
         let (_dir, options) = place(Compat::V3006);
         fs::create_dir_all(&options.pki_dir).expect("pki_dir");
         fs::write(options.pki_dir.join("master.pem"), "nonsense").expect("a file");
@@ -139,7 +139,7 @@ mod master {
     }
 
     #[test]
-    fn the_public_key_is_vouched_for_with_the_signing_key() {
+    fn public_key_is_signed_with_the_signing_key() {
         let (_dir, mut options) = place(Compat::V3008);
         options.master_sign_pubkey = true;
         let keys = MasterKeys::with_options(&options).expect("keys");
@@ -157,7 +157,7 @@ mod master {
     }
 
     #[test]
-    fn a_signature_made_beforehand_is_sent_as_it_is_and_must_be_there() {
+    fn precomputed_signature_is_sent_unchanged_and_required() {
         let (_dir, mut options) = place(Compat::V3006);
         options.master_sign_pubkey = true;
         options.master_use_pubkey_signature = true;
@@ -189,7 +189,7 @@ mod sessions {
     }
 
     #[test]
-    fn asking_for_a_session_writes_nothing() {
+    fn session_lookup_writes_nothing() {
         let (dir, options) = place(Compat::V3008);
         let sessions = Sessions::with_options(&options, Clock::system()).expect("sessions");
         let before = tree(dir.path());
@@ -200,7 +200,7 @@ mod sessions {
 
     /// As on a file server: what is written now has a time of days ago.
     #[test]
-    fn session_lasts_its_time_where_the_disk_has_another_clock() {
+    fn session_lifetime_is_independent_of_the_disk_clock() {
         let (_dir, options) = place(Compat::V3008);
         let clock = Clock::manual(Clock::system().now() + 3 * options.publish_session);
         let sessions = Sessions::with_options(&options, clock.clone()).expect("sessions");
@@ -329,7 +329,7 @@ mod shared {
     use super::*;
 
     #[test]
-    fn key_and_numbers_go_on_after_a_restart() {
+    fn shared_key_and_serials_survive_a_restart() {
         let (_dir, options) = place(Compat::V3008);
         let open = || SharedKeys::with_options(&options, Clock::system()).expect("a key");
         let first = open();
@@ -348,7 +348,7 @@ mod shared {
     }
 
     #[test]
-    fn a_rotation_begins_anew_and_lasts() {
+    fn rotation_resets_serials_and_survives_restart() {
         let (_dir, options) = place(Compat::V3008);
         let shared = SharedKeys::with_options(&options, Clock::system()).expect("a key");
         let old = shared.current();
@@ -363,7 +363,7 @@ mod shared {
     }
 
     #[test]
-    fn the_former_key_is_kept_for_the_overlap_and_over_restarts() {
+    fn previous_key_is_kept_for_the_overlap_over_restarts() {
         let (_dir, mut options) = place(Compat::V3008);
         let clock = Clock::manual(Clock::system().now());
         let open = |options: &_| SharedKeys::with_options(options, clock.clone()).expect("a key");
@@ -505,7 +505,7 @@ mod users {
     }
 
     #[test]
-    fn only_a_key_of_the_masters_own_proves_more_than_its_user() {
+    fn acl_users_key_proves_only_its_user() {
         let (_dir, mut options) = place(Compat::V3008);
         let user = account();
         options.acl_users = vec![user.clone(), "other".to_owned()];

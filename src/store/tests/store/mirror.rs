@@ -140,7 +140,7 @@ fn only_3008_merges_lists_of_minions() {
 }
 
 #[test]
-fn the_mirror_goes_on_where_it_was_saved() {
+fn mirror_resumes_at_its_cursor() {
     let mut site = Site::new(Compat::V3008, |_| {});
     site.commit(&[
         Write::Job(job(1, &["m1"])),
@@ -159,7 +159,7 @@ fn the_mirror_goes_on_where_it_was_saved() {
 }
 
 #[test]
-fn what_a_power_loss_cut_short_is_repaired() {
+fn files_truncated_by_power_loss_are_repaired() {
     let mut site = Site::new(Compat::V3008, |_| {});
     site.commit(&[
         Write::Job(job(1, &["m1"])),
@@ -189,7 +189,7 @@ fn what_a_power_loss_cut_short_is_repaired() {
 }
 
 #[test]
-fn a_place_in_another_database_does_not_count() {
+fn cursor_of_another_database_is_ignored() {
     let mut site = Site::new(Compat::V3008, |_| {});
     site.commit(&[Write::Return(ret(1, "m1", Value::Nil))]);
     let mut mirror = site.mirror();
@@ -219,7 +219,7 @@ fn returns_of_a_job_without_cache_have_no_files() {
 }
 
 #[test]
-fn modes_leave_out_what_is_not_wanted() {
+fn mirror_mode_selects_the_files_written() {
     for (mode, expected) in [(MirrorMode::Off, 0), (MirrorMode::Loads, 3)] {
         let mut site = Site::new(Compat::V3008, |options| options.mirror = mode);
         site.commit(&[
@@ -265,7 +265,7 @@ fn a_job_cleaned_away_while_it_returns_is_written_anew() {
 }
 
 #[test]
-fn ids_that_name_the_jobs_own_files_do_no_harm() {
+fn minion_ids_never_overwrite_job_files() {
     let mut site = Site::new(Compat::V3008, |_| {});
     let names = [
         "jid",
@@ -342,7 +342,7 @@ fn old_jobs_are_cleaned_by_the_time_of_their_jid_file() {
 }
 
 #[test]
-fn for_whom_a_job_was_published_is_written_as_stock_does_and_goes_with_age() {
+fn publish_auth_file_is_stocks_and_expires() {
     let mut site = Site::new(Compat::V3008, |_| {});
     site.commit(&[
         Write::Job(job(1, &["m1"])),

@@ -84,7 +84,7 @@ fn a_key_goes_from_pending_to_accepted_to_gone() {
 }
 
 #[test]
-fn of_several_states_the_first_in_each_versions_order_counts() {
+fn key_state_precedence_follows_each_version() {
     for compat in Compat::ALL {
         let (_dir, options) = place(compat);
         let tree = PkiTree::with_options(&options, Clock::system()).expect("a tree");
@@ -134,7 +134,7 @@ fn only_3008_forgets_a_rejection_when_it_accepts() {
 }
 
 #[test]
-fn what_salt_key_does_on_disk_counts_at_once() {
+fn salt_key_changes_hold_at_once() {
     let (_dir, options) = place(Compat::V3006);
     let tree = PkiTree::with_options(&options, Clock::system()).expect("a tree");
     let m1 = id("m1");
@@ -198,7 +198,7 @@ fn a_token_is_valid_only_for_its_own_key() {
 }
 
 #[test]
-fn listings_pass_over_what_is_no_key() {
+fn listings_skip_files_that_are_no_keys() {
     for compat in Compat::ALL {
         let (_dir, options) = place(compat);
         let tree = PkiTree::with_options(&options, Clock::system()).expect("a tree");

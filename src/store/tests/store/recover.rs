@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::common::{jid, job, ret};
 
-/// A database of this many jobs, each with one return; closed, its log folded.
+/// A database of this many jobs, each with one return; closed, its log checkpointed.
 fn filled(jobs: u32) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("jobs.sqlite");
@@ -30,7 +30,7 @@ fn filled(jobs: u32) -> (TempDir, PathBuf) {
         }
         database.commit(&writes).expect("committed");
     }
-    database.checkpoint().expect("folded");
+    database.checkpoint().expect("checkpointed");
     (dir, path)
 }
 
@@ -47,7 +47,7 @@ fn damage(path: &Path, at: u64, bytes: usize) {
 }
 
 #[test]
-fn what_is_whole_is_opened_as_it_is() {
+fn intact_database_is_opened_unchanged() {
     let (_dir, path) = filled(3);
     let limits = DatabaseLimits::default();
     let (database, recovered) =
@@ -58,7 +58,7 @@ fn what_is_whole_is_opened_as_it_is() {
 }
 
 #[test]
-fn pages_in_the_middle_cost_the_rows_on_them() {
+fn damaged_pages_lose_only_their_rows() {
     let (_dir, path) = filled(400);
     let pages = fs::metadata(&path).expect("the file").len() / 4096;
     // Neither the first pages, which hold the roots, nor everything behind.
@@ -95,7 +95,7 @@ fn pages_in_the_middle_cost_the_rows_on_them() {
 }
 
 #[test]
-fn without_its_first_page_a_database_is_read_with_that_of_a_new_one() {
+fn database_without_first_page_is_recovered() {
     for bytes in [100, 4096] {
         let (_dir, path) = filled(300);
         damage(&path, 0, bytes);
@@ -108,7 +108,7 @@ fn without_its_first_page_a_database_is_read_with_that_of_a_new_one() {
 }
 
 #[test]
-fn what_was_cut_off_is_lost_and_no_more() {
+fn truncated_database_loses_only_its_tail() {
     let (_dir, path) = filled(300);
     let size = fs::metadata(&path).expect("the file").len();
     let file = OpenOptions::new()
@@ -121,7 +121,7 @@ fn what_was_cut_off_is_lost_and_no_more() {
 }
 
 #[test]
-fn what_is_no_database_at_all_makes_room_for_a_new_one() {
+fn file_that_is_no_database_is_replaced_by_a_new_one() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("jobs.sqlite");
     fs::write(&path, "no database, but long enough to be one".repeat(999)).expect("a file");
@@ -133,7 +133,7 @@ fn what_is_no_database_at_all_makes_room_for_a_new_one() {
 }
 
 #[test]
-fn what_takes_too_long_stays_where_it_is() {
+fn recovery_past_its_time_limit_keeps_the_damaged_file() {
     let (_dir, path) = filled(300);
     damage(&path, 5 * 4096, 4096);
     let limits = DatabaseLimits::default();
@@ -211,7 +211,7 @@ fn every_table_of_the_layout_is_recovered() {
 }
 
 #[test]
-fn a_recovery_that_came_to_no_end_begins_anew() {
+fn interrupted_recovery_restarts() {
     let (_dir, path) = filled(300);
     damage(&path, 0, 100);
     // What a process leaves that died while it copied.
@@ -223,7 +223,7 @@ fn a_recovery_that_came_to_no_end_begins_anew() {
 }
 
 #[test]
-fn a_recovered_database_that_did_not_reach_its_place_is_put_there() {
+fn completed_recovery_is_moved_into_place_after_a_crash() {
     let (_dir, path) = filled(300);
     let built = path.with_extension("sqlite.recovered");
     fs::copy(&path, &built).expect("a copy");

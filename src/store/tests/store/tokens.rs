@@ -112,7 +112,7 @@ fn a_token_without_its_file_is_none_and_other_names_reach_no_file() {
 }
 
 #[test]
-fn what_is_damaged_or_without_an_end_is_no_token_and_is_removed() {
+fn damaged_or_unbounded_token_is_refused_and_removed() {
     let table: [(&str, Value); 5] = [
         ("a text", "x".into()),
         ("no end", Value::map([("name", "ana")])),
@@ -145,7 +145,7 @@ fn what_is_damaged_or_without_an_end_is_no_token_and_is_removed() {
 }
 
 #[test]
-fn a_sweep_removes_what_has_expired_and_nothing_else() {
+fn sweep_removes_only_expired_tokens() {
     let root = tempfile::tempdir().expect("a directory");
     let clock = clock();
     let tokens = Tokens::at(root.path(), Compat::V3008, clock.clone()).expect("it opens");
