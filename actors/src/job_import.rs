@@ -1,11 +1,11 @@
-//! Reads stock's job cache into the job database, once: the jobs that the master before this one
-//! published, or those of a database that was lost.
+//! One-time import of stock's job cache into the job database: the jobs of a previous master, or
+//! those of a database that was lost.
 //!
-//! In the background, a slice at a time, because a site may have hundreds of thousands of files:
-//! reading is done here, on a thread of low priority, and every slice is a short transaction of the
-//! JobStore. It may be interrupted at any time; the next start begins anew, and what is there
-//! already stays as it is. A directory that cannot be listed holds up no other one: it is passed over
-//! and tried again, a few times now and once more by the next start.
+//! It runs in the background, a slice at a time, because a site may have hundreds of thousands of
+//! files: reading is done here, on a thread of low priority, and every slice is a short transaction
+//! of the JobStore. It may be interrupted at any time: the next start begins anew, and existing
+//! rows are kept. A directory that cannot be listed delays no other one: it is skipped and retried,
+//! a few times now and once more by the next start.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use tokio::time::Instant;
 use crate::messages::ImportJobs;
 use crate::priority::give_way;
 
-/// Behind everything else: nobody waits for it.
+/// Lowest priority: no request waits for it.
 const NICENESS: i32 = 10;
 
-/// How long to wait after a failure.
+/// Delay before a retry after a failure.
 const RETRY: Duration = Duration::from_secs(30);
 
 /// After a slice it rests as long as the slice took, times this: returns come first.
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use crate::testing::{in_system, tree};
 
-    /// Takes everything; tells how many jobs a slice had.
+    /// Accepts every slice and reports its number of jobs.
     struct Store(UnboundedSender<usize>);
 
     impl Actor for Store {
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn unlisted_part_is_waited_for_and_then_the_import_is_whole() {
+    fn unlisted_part_is_retried_and_the_import_completes() {
         in_system(async {
             let mut site = import();
             assert_eq!(site.slices.recv().await, Some(1));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn import_ends_without_a_part_that_stays_unlisted_and_is_not_called_whole() {
+    fn import_without_an_unlisted_part_ends_incomplete() {
         // Longer than a test may take by the clock that is paused.
         actix::System::new().block_on(async {
             let mut site = import();

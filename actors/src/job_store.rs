@@ -1,13 +1,13 @@
-//! The only writer of the job database.
+//! Single writer of the job database, with group commit.
 //!
-//! Messages that arrive while a commit is under way wait in the mailbox and make the next one
-//! together (group commit). Who comes alone is committed at once; after a commit of many, the next
+//! Messages that arrive during a commit wait in the mailbox and are committed together next. A lone
+//! write is committed at once; after a commit of at least [`GROUP_COMMIT_SIZE`] requests the next
 //! one begins no sooner than [`PACE`] after it, because each costs about the same whatever it holds
-//! (PostgreSQL's `commit_delay` and `commit_siblings`). What follows a commit (job files, events,
-//! the publish, the answer) follows it in that order.
+//! (PostgreSQL's `commit_delay` and `commit_siblings`). The effects of a commit (job files, events,
+//! the publish, the answer) follow it in that order.
 //!
-//! A batch that dies with the actor was not acknowledged: its answers are dropped, which tells
-//! every peer at once that its request was not handled.
+//! A batch that dies with the actor was not acknowledged: its answers are dropped, which fails
+//! every peer's request at once.
 
 mod disk;
 mod in_place;
@@ -51,22 +51,22 @@ pub(crate) struct Seed {
     /// The one connection that writes; only this actor locks it, and the thread that writes a
     /// displaced database to its place.
     pub(crate) database: Arc<Mutex<JobDatabase>>,
-    /// Where it should be.
+    /// Its configured path.
     pub(crate) path: PathBuf,
     /// Writes the files that stock's command line wants, unless the mirror is off.
     pub(crate) job_files: Option<Arc<JobFileWriter>>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) publisher: Recipient<Publish>,
-    /// Who is told of each commit.
+    /// Notified of each commit.
     pub(crate) followers: Vec<Recipient<FollowUp>>,
-    /// Who answers clients that publish a job, where their tools ask a returner for it.
+    /// Answers clients that publish a job, where their tools read it from a returner.
     pub(crate) job_cache: Option<Recipient<AnswerWhenGiven>>,
     /// The mirror.
     pub(crate) cleaner: Option<Recipient<RemoveJobFiles>>,
     pub(crate) folder: Recipient<Checkpoint>,
     /// The tracker is built after the store, and is asked only at run time.
     pub(crate) tracker: Arc<Mutex<Option<Recipient<Stored>>>>,
-    /// How much room there is.
+    /// Measures the free space.
     pub(crate) room_of: RoomOf,
     /// `saltern_disk_low`, in bytes.
     pub(crate) disk_low: u64,
@@ -80,30 +80,30 @@ pub(crate) struct Seed {
 /// Changes of one commit at most: bounds the memory and the time of a transaction.
 const BATCH: usize = 4096;
 
-/// Requests in one commit that make it one of many.
+/// Number of requests that makes a commit a group commit.
 const GROUP_COMMIT_SIZE: usize = 8;
 
-/// Time from the beginning of a commit of many to that of the next, at least. A disk that takes
-/// longer for a commit sets the pace itself.
+/// Minimum time from the beginning of a group commit to that of the next. A disk that takes longer
+/// for a commit sets the pace itself.
 const PACE: Duration = Duration::from_millis(4);
 
-/// Commits that fail on and on have a line in the log so often.
+/// Minimum time between two log lines about failing commits.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How often the disk is looked at: what can be written in between is well below what is kept free.
+/// Interval of disk checks: what can be written in between is well below what is kept free.
 const DISK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// See the module.
+/// Single writer of the job database: batches writes, commits them and fires their effects.
 pub(crate) struct JobStore {
     seed: Seed,
     outbox: Outbox,
     writes: Vec<Write>,
-    /// What follows, with the number of writes that belong to it.
+    /// Effects of the batch, each with the number of its writes.
     follow: Vec<(usize, AfterCommit)>,
-    /// Jobs that returns of this batch brought along; once a batch is enough.
+    /// Jobs that returns of this batch carry; each is written once a batch.
     brought: HashSet<Jid>,
     commit_is_due: bool,
-    /// When the last commit began, if it was one of many.
+    /// When the last commit began, if it was a group commit.
     of_many: Option<Instant>,
     is_draining: bool,
     /// A full disk fails every commit there is, and the log may lie on it too.
@@ -112,10 +112,10 @@ pub(crate) struct JobStore {
     restoring: Restoring,
     /// The first return whose events were fired in this life of the actor, if any was.
     fired_from: Option<i64>,
-    /// What need not be kept is being removed.
+    /// Retention in progress.
     expiring: Option<Retention>,
     expiry: Option<Running>,
-    /// Removed jobs whose files the mirror has not been told to remove.
+    /// Removed jobs whose files the mirror has still to remove.
     gone: Vec<Jid>,
 }
 
@@ -231,13 +231,16 @@ impl Handler<CheckpointDone> for JobStore {
     fn handle(&mut self, _: CheckpointDone, _: &mut Self::Context) {
         let pass = self.database().map(|mut database| database.checkpoint());
         if let Some(Err(error)) = pass {
-            tracing::error!(error = chain(&error), "the log of the job database grows");
+            tracing::error!(
+                error = chain(&error),
+                "the job database cannot be checkpointed"
+            );
         }
     }
 }
 
 impl JobStore {
-    /// Until when the next commit waits for company.
+    /// Earliest time of the next commit, after a group commit.
     fn pause(&self) -> Option<Instant> {
         let until = self.of_many? + PACE;
         (until > Instant::now()).then_some(until)
@@ -266,7 +269,7 @@ impl JobStore {
             return;
         }
         if self.disk.state() == State::Full {
-            // Said once, when the disk became full.
+            // Logged once, when the disk became full.
             self.refuse(follow);
             return;
         }
@@ -274,9 +277,9 @@ impl JobStore {
             Ok(written) => self.follow_up(follow, &written, context),
             // Of a database that another program holds, each would wait as long again.
             Err(error @ StoreError::Database { .. }) if follow.len() > 1 && !error.is_busy() => {
-                // One of the changes may be at fault: the others shall not suffer for it.
+                // One of the changes may be at fault: the others are committed one by one.
                 let (error, requests) = (chain(&error), follow.len());
-                tracing::debug!(error, requests, "each is tried alone");
+                tracing::debug!(error, requests, "group commit failed; trying each request");
                 self.commit_each(&writes, follow, context);
             }
             Err(error) => {
@@ -305,7 +308,7 @@ impl JobStore {
         }
     }
 
-    /// What became of each change, and how long the commit took.
+    /// Outcome of each change, and the duration of the commit.
     fn write(&self, writes: &[Write]) -> Result<(Vec<Written>, Duration), StoreError> {
         FailPoint::CommitBefore.pass();
         let began = Instant::now();
@@ -428,8 +431,8 @@ impl JobStore {
     }
 
     /// Whether the events of this return are on the bus already. A minion that got no answer sends
-    /// its return again, and nothing shall happen twice because of that. What an earlier life has
-    /// stored may not have been fired: that is fired, twice at worst.
+    /// its return again; its events must not be fired twice. Events of returns stored before a
+    /// restart of the actor may not have been fired: they are fired at least once.
     fn was_fired(&mut self, written: Written) -> bool {
         match written {
             Written::New { id } => {

@@ -4,10 +4,10 @@
 //! | child | thread | policy | what its death means |
 //! |---|---|---|---|
 //! | TraceExporter | traces | permanent | spans wait; the batch at hand is lost |
-//! | EventPublisher | bus | permanent | events in its mailbox wait; subscribers notice nothing |
+//! | EventPublisher | bus | permanent | events in its mailbox wait; subscribers stay connected |
 //! | EventReturn × n | events-n | permanent | events wait in the queue of its returner |
 //! | Publisher | publish | permanent | loads wait; minions stay connected |
-//! | JobMirror | mirror | permanent | job-cache files lag |
+//! | JobMirror | mirror | permanent | job-cache files lag behind |
 //! | JobCache × n | jobs-n | permanent | its returner lags |
 //! | WalCheckpointer | log | permanent | the next commit asks for it again |
 //! | JobStore | jobs | permanent | the batch at hand is refused; its peers send again |
@@ -28,7 +28,7 @@
 //!
 //! All are restarted one for one. More restarts than the budget allows end the process with exit
 //! code 70, and systemd starts it anew. The workers, which handle all input from outside, have a
-//! supervisor and a larger budget of their own.
+//! supervisor and a larger restart budget of their own.
 //!
 //! Started from the sink backwards, stopped in reverse. First no new requests and no new events of
 //! local programs; then the router hands over its backlog, the workers empty their mailboxes, the
@@ -110,7 +110,7 @@ pub struct MasterParts {
     pub log_levels: Option<Arc<dyn LogLevels>>,
 }
 
-/// Why a master does not start.
+/// Why a master cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A port cannot be bound.
@@ -315,7 +315,7 @@ impl Master {
         self.tree.heartbeat().await;
     }
 
-    /// Resolves when the master has given up.
+    /// Resolves when a restart budget is exhausted and the master ends.
     pub async fn failed(&self) -> Failure {
         let failure = self.tree.failed().await;
         EventSockets::remove(&self.config.sock_dir);

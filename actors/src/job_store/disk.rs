@@ -1,9 +1,9 @@
-//! Watches the disk of the job database: says early that it becomes full, and stops writing while
-//! something is left for everybody else.
+//! Watches the disk of the job database: warns when it is low, and makes the store read-only before
+//! it is full.
 //!
-//! Read-only means: no job is begun and no return acknowledged; minions keep what they have and
-//! send it again. Reads, events and the removal of old jobs go on. The moment there is room again,
-//! writing goes on by itself.
+//! Read-only means: no job is begun and no return acknowledged; minions keep their returns and send
+//! them again. Reads, events and the removal of old jobs go on. Writing resumes by itself as soon
+//! as there is space.
 
 use actix::{Context, Handler, Message};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
@@ -14,23 +14,23 @@ use saltern_wire::msgpack::{Dialect, Value, encode};
 use super::JobStore;
 use crate::messages::Fire;
 
-/// Where the room is looked up.
+/// Measures the free space.
 pub(crate) type RoomOf = fn(&JobDatabase) -> Result<FreeSpace, StoreError>;
 
-/// Look at the disk. From the store itself.
+/// Check the disk. Sent by the store itself.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct LookAtDisk;
 
-/// How the disk is.
+/// State of the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum State {
-    /// There is room.
+    /// Enough free space.
     #[default]
     Roomy,
-    /// There is less than somebody should know of.
+    /// Less than `saltern_disk_low`: a warning.
     Low,
-    /// There is so little that nothing is written.
+    /// So little that nothing is written.
     Full,
 }
 
@@ -51,9 +51,9 @@ const FULL: u64 = 16;
 /// Of a small disk, "low" is at most this part.
 const OF_SMALL: u64 = 20;
 
-/// Judges by what it saw before, so that the state does not flicker about a bound.
+/// State machine with hysteresis, so that the state does not flap around a bound.
 pub(super) struct DiskWatch {
-    /// `saltern_disk_low`, in bytes; 0 looks away.
+    /// `saltern_disk_low`, in bytes; 0 disables the watch.
     low: u64,
     state: State,
     /// Bytes of the reserve that were given up: they are not for what is refused.
@@ -78,7 +78,7 @@ impl DiskWatch {
         let low = self.low.min(room.total / OF_SMALL);
         let full = low / FULL;
         let free = room.free.saturating_sub(self.owed);
-        // To be better than it was takes a little more than that.
+        // Hysteresis: to improve takes a little more than the bound.
         let better = |bound: u64, than: State| match self.state >= than {
             true => bound.saturating_add(bound / 4),
             false => bound,
@@ -141,10 +141,10 @@ impl JobStore {
             .map(|database| (self.seed.room_of)(&database));
         let room = match looked {
             Some(Ok(room)) => room,
-            // It is being written to its place, which takes what room there is, or gives some.
+            // It is being restored, which takes space, or frees some.
             None => return,
             Some(Err(error)) => {
-                tracing::error!(%error, "the disk of the job database cannot be looked at");
+                tracing::error!(%error, "the free space of the job database cannot be measured");
                 return;
             }
         };
@@ -157,7 +157,7 @@ impl JobStore {
         let state = self.disk.state();
         metrics.is_full.set(i64::from(state == State::Full));
         if found_full {
-            // Whatever the figures say: a quota, or room within the database but none for its log.
+            // Whatever was measured: a quota, or space within the database but none for its log.
             self.keep_reserve(State::Full, room);
         } else if state == State::Full || state == State::Roomy || was == State::Full {
             self.keep_reserve(state, room);
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_state_follows_the_room_and_does_not_flicker() {
+    fn disk_state_follows_free_space_with_hysteresis() {
         let mut watch = DiskWatch::new(1_600);
         let mut judge = |free| {
             watch.judge(FreeSpace {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reserve_that_was_given_up_is_no_room() {
+    fn released_reserve_does_not_count_as_free() {
         let mut watch = DiskWatch::new(1_600);
         let room = |free| FreeSpace {
             free,
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_small_disk_a_part_is_low() {
+    fn low_bound_is_a_share_of_a_small_disk() {
         let mut watch = DiskWatch::new(512 << 20);
         let room = |free| FreeSpace {
             free,
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_want_to_be_told_is_not() {
+    fn zero_disk_low_disables_the_watch() {
         let mut watch = DiskWatch::new(0);
         assert_eq!(watch.judge(FreeSpace { free: 0, total: 9 }), None);
     }

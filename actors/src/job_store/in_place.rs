@@ -1,9 +1,9 @@
-//! Keeps the job database where its path says, and takes in the jobs of stock's job cache.
+//! Restores a displaced job database to its path, and imports the jobs of stock's job cache.
 //!
 //! Writing a displaced database to its place takes as long as the disk takes for all of it, so that
-//! is done on a thread of its own. It holds the database's lock meanwhile: whoever finds it locked
-//! knows why, also after a restart of the actor. What is to be committed waits for [`PATIENCE`], as
-//! an ordinary database is back by then, and is refused after that.
+//! is done on a thread of its own. It holds the database's lock meanwhile: a locked database is
+//! being restored, also after a restart of the actor. Commits wait for [`PATIENCE`], by which an
+//! ordinary database is restored, and are refused after that.
 
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, Waker};
@@ -20,17 +20,17 @@ use tokio::time::Instant;
 use super::{JobStore, State};
 use crate::messages::ImportJobs;
 
-/// How long changes wait for a database that is being written to its place.
+/// Maximum wait of changes for a database that is being restored.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the actor knows of a database that is being written to its place.
+/// State of a restore.
 #[derive(Default)]
 pub(super) struct Restoring {
     /// Since when it is known.
     since: Option<Instant>,
     /// The thread that does it was started in this life of the actor, and has not ended.
     is_ours: bool,
-    /// Wakes whoever waits for the end.
+    /// Notified at the end of the restore.
     waker: Option<Waker>,
 }
 
@@ -237,7 +237,10 @@ fn restore(database: &Mutex<JobDatabase>, now: i64) -> bool {
     }
     tracing::error!(seconds = began.elapsed().as_secs_f64(), "{what}");
     if let Err(error) = note_incident(database.path(), now, &what) {
-        tracing::warn!(error = chain(&error), "saltern doctor will not know of it");
+        tracing::warn!(
+            error = chain(&error),
+            "the incident cannot be recorded for saltern doctor"
+        );
     }
     true
 }

@@ -1,4 +1,4 @@
-//! What the store measures, and what of it tells others whether the store can do its work.
+//! Metrics of the store, and the part of them that the health check reads.
 
 use saltern_base::metrics::{
     Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry, SECONDS, counter,
@@ -8,7 +8,7 @@ use saltern_base::metrics::{
 use super::disk::DiskMetrics;
 use crate::health::StoreHealth;
 
-/// What the store measures.
+/// Metrics of the store.
 #[derive(Clone)]
 pub(crate) struct StoreMetrics {
     pub(super) commits: Histogram,
@@ -66,7 +66,7 @@ impl StoreMetrics {
         }
     }
 
-    /// Those by which others see whether the store can do its work.
+    /// Gauges for the health check.
     pub(crate) fn health(&self) -> StoreHealth {
         StoreHealth {
             read_only: self.disk.is_full.clone(),

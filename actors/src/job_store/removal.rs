@@ -1,4 +1,4 @@
-//! What need not be kept goes, a slice at a time, and its files with it.
+//! Retention: removes expired jobs and events a slice at a time, and the jobs' files with them.
 
 use std::time::Duration;
 
@@ -17,8 +17,7 @@ const EXPIRY_SLICE: usize = 500;
 /// The database takes at most this part of its disk, where its size is bounded at all.
 const DISK_SHARE: u64 = 2;
 
-/// How long to wait for a mirror that has no time to remove files, and for a database that is being
-/// written to its place.
+/// Delay before a retry while the mirror is busy, or while the database is being restored.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Remove the next slice of old jobs.
@@ -106,7 +105,7 @@ impl JobStore {
         }
     }
 
-    /// Hands on whose files are to go; `false` while the mirror has no time for it.
+    /// Has the mirror remove the files of removed jobs; `false` while the mirror is busy.
     fn tell_cleaner(&mut self) -> bool {
         let gone = std::mem::take(&mut self.gone);
         let Some(cleaner) = self.seed.cleaner.as_ref().filter(|_| !gone.is_empty()) else {

@@ -1,6 +1,6 @@
 //! The store over a real database, its neighbours recorded.
 //!
-//! Longer than 500 lines because it is a list: one test a promise of the store.
+//! Longer than 500 lines because it is a list: one test a guarantee of the store.
 
 use std::cell::Cell;
 
@@ -191,7 +191,7 @@ fn report(record: &ReturnRecord) -> Report {
 }
 
 #[test]
-fn a_job_is_stored_announced_published_and_answered() {
+fn job_is_stored_announced_published_and_answered_in_order() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let (answer, reply) = rig.answer().await;
@@ -236,7 +236,7 @@ fn a_job_is_stored_announced_published_and_answered() {
 }
 
 #[test]
-fn whatever_waits_makes_one_commit_and_a_duplicate_is_a_success() {
+fn waiting_writes_share_one_commit_and_duplicates_succeed() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let (mut records, mut replies) = (Vec::new(), Vec::new());
@@ -268,7 +268,7 @@ fn whatever_waits_makes_one_commit_and_a_duplicate_is_a_success() {
 }
 
 #[test]
-fn who_comes_alone_is_committed_at_once_and_many_wait_for_company() {
+fn lone_write_commits_at_once_and_group_commits_are_paced() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let mut waiting = Vec::new();
@@ -303,7 +303,7 @@ fn who_comes_alone_is_committed_at_once_and_many_wait_for_company() {
 }
 
 #[test]
-fn a_long_log_is_folded_and_begins_anew() {
+fn long_wal_is_checkpointed_and_reset() {
     in_system(async {
         let limits = DatabaseLimits {
             checkpoint_changes: 10,
@@ -331,7 +331,7 @@ fn a_long_log_is_folded_and_begins_anew() {
 }
 
 #[test]
-fn without_space_everybody_is_told_and_nothing_follows() {
+fn commit_without_space_fails_every_request_and_has_no_effects() {
     in_system(async {
         let limits = DatabaseLimits {
             max_bytes: Some(200_000),
@@ -342,7 +342,7 @@ fn without_space_everybody_is_told_and_nothing_follows() {
         assert_eq!(reply.await.unwrap(), &b"failed"[..]);
         assert_eq!(rig.metrics.failed.get(), 1);
         assert!(rig.bus.try_recv().is_err() && rig.tracker.try_recv().is_err());
-        // Who has to write it again is told.
+        // The tracker, which has to write it again, is notified.
         let jid = Jid::parse(JID).unwrap();
         let state = Write::JobState {
             jid: jid.clone(),
@@ -361,7 +361,7 @@ fn without_space_everybody_is_told_and_nothing_follows() {
         };
         rig.store.try_send(persist).unwrap();
         assert_eq!(rig.tracker.recv().await.unwrap().refused, [jid]);
-        // What fits is stored, with the job that the failed one had brought.
+        // A smaller return is stored, with the job that the failed one carried.
         let reply = rig.send(returned("m1", "f", 10)).await;
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
         assert!(rig.tracker.recv().await.unwrap().returns[0].is_new);
@@ -370,7 +370,7 @@ fn without_space_everybody_is_told_and_nothing_follows() {
 }
 
 #[test]
-fn while_the_disk_is_full_nothing_is_written_and_then_all_goes_on() {
+fn full_disk_makes_the_store_read_only_until_space_is_free() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let mut number = 0;
@@ -381,13 +381,13 @@ fn while_the_disk_is_full_nothing_is_written_and_then_all_goes_on() {
             (LOW / 2, Some("low"), "done"),
             (LOW * 2, Some("roomy"), "done"),
         ];
-        for (free, told, answer) in table {
+        for (free, event, answer) in table {
             ROOM.with(|room| room.set(free));
             rig.address.send(disk::LookAtDisk).await.unwrap();
-            let told = told.map(|state| format!("saltern/store/{state}"));
-            if told.is_some() {
+            let event = event.map(|state| format!("saltern/store/{state}"));
+            if event.is_some() {
                 let fired = rig.bus.recv().await.unwrap();
-                assert_eq!(Some(fired.0[0].tag.to_string()), told, "{free}");
+                assert_eq!(Some(fired.0[0].tag.to_string()), event, "{free}");
             }
             number += 1;
             let reply = rig.send(returned(&format!("m{number}"), "f", 1)).await;
@@ -407,7 +407,7 @@ fn while_the_disk_is_full_nothing_is_written_and_then_all_goes_on() {
 }
 
 #[test]
-fn a_change_that_the_database_refuses_fails_alone() {
+fn refused_change_fails_alone() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let path = rig.dir.path().join("jobs");
@@ -431,7 +431,7 @@ fn a_change_that_the_database_refuses_fails_alone() {
 }
 
 #[test]
-fn a_batch_that_dies_with_the_store_is_refused_at_once_and_may_be_sent_again() {
+fn batch_that_dies_with_the_store_is_refused_and_can_be_sent_again() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let (answer, reply) = rig.answer().await;
@@ -458,7 +458,7 @@ fn a_batch_that_dies_with_the_store_is_refused_at_once_and_may_be_sent_again() {
 }
 
 #[test]
-fn a_store_that_stops_commits_what_it_has() {
+fn stopping_store_commits_its_batch() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let mut replies = Vec::new();
@@ -473,7 +473,7 @@ fn a_store_that_stops_commits_what_it_has() {
 }
 
 #[test]
-fn old_jobs_go_in_slices_and_returns_come_in_between() {
+fn retention_removes_slices_between_commits() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let writes: Vec<Write> = (0..2_000)
@@ -514,7 +514,7 @@ fn old_jobs_go_in_slices_and_returns_come_in_between() {
 }
 
 #[test]
-fn the_minions_of_a_syndic_are_told_of_jobs_that_are_there() {
+fn syndic_minions_reach_the_tracker_for_stored_jobs_only() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         rig.send(returned("m1", "f", 1)).await.await.unwrap();
@@ -546,7 +546,7 @@ fn the_minions_of_a_syndic_are_told_of_jobs_that_are_there() {
 }
 
 #[test]
-fn displaced_database_is_written_to_its_place_and_what_waits_is_committed() {
+fn displaced_database_is_restored_and_waiting_writes_are_committed() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let reply = rig.send(returned("m1", "f", 1)).await;
@@ -582,7 +582,7 @@ fn hold(database: &Arc<Mutex<JobDatabase>>) -> impl FnOnce() + use<> {
 }
 
 #[test]
-fn store_refuses_and_goes_on_while_displaced_database_takes_long() {
+fn store_refuses_commits_during_a_long_restore() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let release = hold(&rig.database);
@@ -637,7 +637,7 @@ fn failed_restore_refuses_and_a_later_one_succeeds() {
 }
 
 #[test]
-fn store_that_stops_writes_displaced_database_to_its_place() {
+fn stopping_store_restores_a_displaced_database() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let reply = rig.send(returned("m1", "f", 1)).await;
@@ -649,7 +649,7 @@ fn store_that_stops_writes_displaced_database_to_its_place() {
 }
 
 #[test]
-fn events_of_a_repeated_return_are_fired_once_in_a_life_of_the_store() {
+fn repeated_return_fires_its_events_once_until_the_store_restarts() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let table = [

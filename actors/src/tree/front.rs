@@ -1,5 +1,4 @@
-//! Start of the actors that requests meet: the workers and the router, and the actors for slow
-//! work.
+//! Start of the request path: the router, the workers, and the actors for slow work.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -146,7 +145,7 @@ impl Plan {
             start(&python, count);
             queue
         };
-        // However many calls of minions there are, some of the processes stay with users.
+        // However many calls of minions there are, some of the processes are reserved for users.
         let of_minions = (count / 2).max(1);
         let queues = (
             of("users", "python", count),
@@ -201,7 +200,8 @@ impl Plan {
         queue
     }
 
-    /// Starts the login workers, with a budget like the workers': they handle input of strangers.
+    /// Starts the login workers, with a budget like the workers': they handle unauthenticated
+    /// input.
     pub(super) fn start_login_workers(&self, sinks: &Sinks, budget: Budget) {
         let pool = self
             .root

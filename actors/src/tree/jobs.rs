@@ -1,4 +1,4 @@
-//! How everything that keeps jobs is started: store, tracker, mirror, what follows them, batches.
+//! Start of the job actors: store, tracker, mirror, returners' followers, batches.
 
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ fn job_cache_to_read(parts: &mut MasterParts) -> Result<Option<JobCacheReader>, 
     Ok(Some(JobCacheReader::new(config, since)))
 }
 
-/// What follows the database for returners, by their options and names.
+/// Followers of the database for returners, by their options and names.
 fn followers(parts: &MasterParts) -> Result<Vec<(Purpose, String, JobFollower)>, StoreError> {
     let options = &parts.config.returners;
     let wanted = [
@@ -190,7 +190,7 @@ impl Plan {
         (mirror, store, tracker)
     }
 
-    /// Those who give jobs to returners, as far as there is a Python for them.
+    /// Actors that feed jobs to returners, as far as there is a Python for them.
     pub(super) fn start_job_caches(
         &self,
         followers: Vec<(Purpose, String, JobFollower)>,
@@ -215,7 +215,7 @@ impl Plan {
                     return None;
                 }
             }
-            // It reads the database, and waits for who reads there for it.
+            // It blocks on reads of the database.
             let spec = self.on_patient_thread(&format!("jobs-{instance}"));
             Some((purpose, self.root.start_child(spec, seed, instance)))
         });
