@@ -1,5 +1,5 @@
-//! An authority of its own for a site: vouches for a master and its minions, which all show the
-//! same certificate, for 127.0.0.1.
+//! Certificate authority of a site: signs the one certificate for 127.0.0.1 that its master and
+//! minions share.
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};

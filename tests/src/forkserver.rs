@@ -1,9 +1,9 @@
 //! Programs of stock Salt without its start-up: forked off a process that has imported Salt once.
 //!
-//! Each release has one such server (`peers/forkserver.py`) a test run. Whoever needs it first
-//! starts it; all test processes of the run share it, and it ends with the run. A connection to it
-//! is one process, forked for it: the connection tells its id and its exit status, and closing the
-//! connection ends it, so that no process outlives the test that started it.
+//! Each release has one such server (`peers/forkserver.py`) a test run. The first test that needs
+//! it starts it; all test processes of the run share it, and it ends with the run. A connection to
+//! it is one process, forked for it: the connection carries its id and its exit status, and closing
+//! the connection ends it, so that no process outlives the test that started it.
 //!
 //! A command that changes its environment is started afresh, because Python and Salt read some of
 //! it while they start; `SALTERN_TESTS_WITHOUT_FORKSERVER=1` has all of them start afresh.

@@ -1,4 +1,4 @@
-//! Peers that connect, say what they must, and never read a byte again.
+//! Frozen peers: complete the handshake and never read a byte again.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};

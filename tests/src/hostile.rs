@@ -1,4 +1,4 @@
-//! Hostile peers: what strangers do to the two ports, many at once, until they are stopped.
+//! Hostile peers: concurrent attacks on the two ports by unauthenticated peers, until stopped.
 //!
 //! Each peer is a thread that goes on for ever with one kind of attack; a connection that the
 //! master closes is opened anew. Half of them have addresses of their own, the others share that

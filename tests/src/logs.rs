@@ -1,4 +1,4 @@
-//! What our own processes may say in their logs.
+//! Log check: our own processes may log no WARN or ERROR line that a test did not announce.
 //!
 //! A WARN or ERROR line is for something an operator must know; one that no test announced is a
 //! fault, or a line logged at the wrong level.
@@ -41,9 +41,9 @@ pub fn read(log: &Path) -> String {
     plain
 }
 
-/// The level stands near the start of a line, after the time and the place: `[ERROR   ] text` on the
-/// console, `2026-11-21 11:38:25,849 [place:50 ][ERROR   ][1379] text` in a file, `{"time":"2026-11-21T…
-/// Z","level":"ERROR",…` for programs.
+/// The level stands near the start of a line, after the time and the place: `[ERROR   ] text` on
+/// the console, `2026-11-21 11:38:25,849 [place:50 ][ERROR   ][1379] text` in a file,
+/// `{"time":"2026-11-21T… Z","level":"ERROR",…` for programs.
 fn is_serious(line: &str) -> bool {
     line.contains("panicked at")
         || line

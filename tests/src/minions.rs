@@ -1,4 +1,4 @@
-//! The minions of a site: laid out, started, let in, ended.
+//! The minions of a site: configured, started, accepted, ended.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Users whom the system's PAM knows for as long as a test runs.
+//! A PAM service with test users, installed for the duration of a test.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

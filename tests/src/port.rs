@@ -1,4 +1,4 @@
-//! Free ports on 127.0.0.1 for programs that must be given a number.
+//! Allocates free ports on 127.0.0.1 for programs that cannot bind port 0.
 //!
 //! Stock Salt cannot listen on port 0 and say what it got. The numbers come from below the range
 //! from which the kernel takes ports of outgoing connections, so none is taken in between by one

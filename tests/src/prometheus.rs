@@ -1,6 +1,6 @@
-//! A Prometheus beside a site, for which time runs sixty times as fast and more: it watches with our
-//! alert rules, in which every minute became a second and every hour five, and what takes a site
-//! hours to pile up is less. What the rules compare is not touched otherwise.
+//! A Prometheus beside a site, with our alert rules in compressed time: a minute is a second, an
+//! hour five seconds, and thresholds that take a site hours to reach are lower. The rules are
+//! otherwise unchanged.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

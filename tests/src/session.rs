@@ -1,5 +1,5 @@
 //! A session with the master in a program of its own: a minion's (`peers/send_event.py`), or that
-//! of stock's client (`peers/local_client.py`). Many questions, one start of Python.
+//! of stock's client (`peers/local_client.py`). Many requests, one start of Python.
 
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write};
 use std::path::Path;

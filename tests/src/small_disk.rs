@@ -1,5 +1,5 @@
-//! A file system that is soon full, or, for those who may not mount one, a limit on how long the
-//! files of a master may grow.
+//! A small tmpfs that fills up, or, without the right to mount one, a limit on the size of the
+//! master's files.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -50,7 +50,7 @@ impl SmallDisk {
     /// then there is `None`.
     ///
     /// # Errors
-    /// When this user may not, and nobody said so.
+    /// When this user may not, and [`WITHOUT_DISKS`] is not set.
     pub fn mount_unless_excused(path: &Path, bytes: u64) -> Result<Option<Self>> {
         match Self::mount(path, bytes) {
             Err(error) if std::env::var_os(WITHOUT_DISKS).is_some() => {
@@ -146,7 +146,7 @@ impl Filling<'_> {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: whoever still has files open there keeps them.
+        // Lazily: processes that have files open there keep them.
         let umount = Command::new("umount").arg("-l").arg(&self.path).status();
         drop(umount);
     }
@@ -156,7 +156,7 @@ impl Drop for SmallDisk {
 /// may grow no further.
 pub const SURVIVES_SHORT_FILES: [&str; 3] = ["sh", "-c", "trap '' XFSZ; exec \"$0\" \"$@\""];
 
-/// Lets no file of a process grow beyond `longest` bytes; `None` takes that back.
+/// Limits the files of a process to `longest` bytes (`RLIMIT_FSIZE`); `None` lifts the limit.
 ///
 /// # Errors
 /// When the process is gone.

@@ -11,8 +11,8 @@ use crate::site::{SOON, Site, user};
 
 impl Site {
     /// Starts a stock syndic with this id beside the site's master, below the masters of `above`,
-    /// which must accept its key by themselves, and waits until all of them have heard that it is
-    /// there. Options of the syndic are options of the site's master (`syndic_mode`).
+    /// which must accept its key by themselves, and waits until all of them have received its start
+    /// event. Options of the syndic are options of the site's master (`syndic_mode`).
     ///
     /// # Errors
     /// When it is not there in time.

@@ -119,7 +119,7 @@ impl Terminal {
         )?)
     }
 
-    /// Closes the terminal under the program, which the kernel tells it.
+    /// Closes the terminal under the program, which gets `SIGHUP` from the kernel.
     pub fn close(&mut self) {
         self.keys = None;
     }
@@ -171,7 +171,7 @@ fn collect(terminal: Weak<File>, output: Arc<Mutex<Vec<u8>>>) {
     };
     std::thread::spawn(move || {
         let mut buffer = [0; 8192];
-        // Not held for longer than a glance: whoever closes it should not have to wait.
+        // Held only for one poll, so that closing does not wait for it.
         while let Some(terminal) = terminal.upgrade() {
             let mut ready = [PollFd::new(&*terminal, PollFlags::IN)];
             match poll(&mut ready, Some(&GLANCE)) {
