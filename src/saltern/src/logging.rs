@@ -103,7 +103,7 @@ impl Form {
     }
 }
 
-/// See the module.
+/// Tracing layer that writes to standard error or the journal, and to the log file.
 struct Log {
     levels: Arc<Levels>,
     clock: Clock,

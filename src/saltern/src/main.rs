@@ -28,19 +28,19 @@ struct Arguments {
 enum Command {
     /// Run the master.
     Master(commands::master::Arguments),
-    /// Say what this master will and will not do with a configuration.
+    /// Check a configuration: errors, warnings, and options that this release does not honour.
     CheckConfig(commands::check_config::Arguments),
     /// Run a function on minions and print what they return.
     Cmd(commands::cmd::Arguments),
     /// Run a function of the master, such as jobs.list_jobs, and print what it returns.
     Run(commands::run::Arguments),
-    /// Say what an event would lead to, or what reactions failed.
+    /// Test the reactions to an event, or list and replay failed ones (dead letters).
     Reactor(commands::reactor::Arguments),
     /// Follow a batch that the master drives.
     Batch(commands::batch::Arguments),
-    /// Print events that the master has kept (event_return: saltern), or follow them live.
+    /// Print stored events (event_return: saltern), or follow the event bus live.
     Events(commands::events::Arguments),
-    /// Say where a job stands: who returned, who is missing, and why.
+    /// Show the state of a job: which minions returned, which are missing, and why.
     Explain(commands::explain::Arguments),
     /// Watch jobs, minions, workers, queues and events of the running master, live.
     Top(commands::top::Arguments),
@@ -50,10 +50,10 @@ enum Command {
     Swarm(commands::swarm::Arguments),
     /// Measure a master on this machine with a swarm of minions.
     Bench(commands::bench::Arguments),
-    /// Fill a job database and measure questions to it.
+    /// Fill a job database and measure queries to it.
     #[command(hide = true)]
     BenchStore(commands::bench_store::Arguments),
-    /// Ask PAM one question for the master, which starts this.
+    /// Make one PAM log-in for the master, which starts this.
     #[command(name = saltern_policy::eauth::CHECK_COMMAND, hide = true)]
     PamCheck,
     /// Write the manual pages and the shells' completions, for packages.
@@ -64,13 +64,13 @@ enum Command {
     Schedule(commands::schedule::Arguments),
     /// Print the metrics of the running master in Prometheus' text format.
     Metrics(ConfigArgument),
-    /// Say what is wrong with the master, running or stopped, and what to do about it.
+    /// Diagnose the master, running or stopped: findings, each with a remedy.
     Doctor(commands::doctor::Arguments),
-    /// What the running master does by itself every now and then.
+    /// List the maintenance tasks of the running master, or run one now.
     Maintenance(commands::maintenance::Arguments),
-    /// Say what the running master logs, or change it.
+    /// Show or change the log levels of the running master.
     LogLevel(commands::log_level::Arguments),
-    /// Look into the running master, or (test builds) break it.
+    /// Inspect the running master, or (test builds) inject faults.
     Debug(commands::debug::Arguments),
 }
 

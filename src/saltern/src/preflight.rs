@@ -1,8 +1,8 @@
 //! What keeps a master from starting, and what of its configuration it would not do: one answer for
 //! `saltern check-config`, `saltern doctor` and the start itself.
 //!
-//! The configuration is read first ([`read_master`](saltern_config::read_master)); what is asked here
-//! are the parts that use it, by the functions that open them. Nothing is made or changed.
+//! The configuration is read first ([`read_master`](saltern_config::read_master)); what is asked
+//! here are the parts that use it, by the functions that open them. Nothing is made or changed.
 
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
@@ -84,7 +84,7 @@ pub(crate) fn python(config: &MasterConfig, findings: &mut Vec<Finding>) {
              clones of its own in cachedir/gitfs, which only Salt can keep up to date; nothing runs \
              it: {reason}"
         );
-        // Only who has asked for it misses something.
+        // It matters only where the option was set explicitly.
         let severity = match config.is_written(GITFS_FOR_SALT_RUN) {
             true => Severity::Warning,
             false => Severity::Info,
@@ -115,14 +115,14 @@ fn keeps_stock_clones(config: &MasterConfig) -> bool {
         && backends.unwrap_or_default().iter().any(is_gitfs)
 }
 
-/// Everything at once, for whoever does not start a master: findings about the parts, as the user of
-/// the configuration. Options that are wrong already are not told of twice.
+/// All findings at once, for commands that start no master, checked as the user of the
+/// configuration. Options with an error already get no second finding.
 ///
 /// From here on this process is that user.
 pub(crate) fn look_further(config: &MasterConfig, findings: &mut Vec<Finding>) {
     let mut more: Vec<Finding> = user(config).into_iter().collect();
     if more.is_empty() {
-        // A process that may not become that user is told so, and looks as whom it is.
+        // A process that may not become that user has a finding of its own and checks as itself.
         let _ = privileges::become_user(&config.user);
     }
     more.extend(parts(config));

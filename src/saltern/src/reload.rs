@@ -1,7 +1,7 @@
 //! SIGHUP: reads the configuration again and has the running master follow it as far as it can.
 //!
 //! A configuration with an error is refused as a whole, and the old one stays. Of the others each
-//! changed option is told in one line: it holds now, or it needs a restart. What can be followed is
+//! changed option is logged in one line: applied, or needs a restart. What can be applied is
 //! decided in `saltern_config::reload_of`.
 
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::commands::master::log_findings;
 use crate::logging::Levels;
 use crate::preflight;
 
-/// See the module.
+/// Reloads the configuration on SIGHUP and applies what can change at run time.
 pub(crate) struct Reloader {
     path: PathBuf,
     /// What the master was started with: it holds for everything that cannot be followed.
@@ -111,7 +111,7 @@ impl Reloader {
         if before.level != after.level && self.levels.is_fixed() {
             tracing::warn!("log_level: the level that was given as argument stays");
         }
-        // Told once, and not with every reading.
+        // Logged once, and not with every reload.
         let is_newly_wanted =
             before.file_level == LogLevel::Quiet && after.file_level != LogLevel::Quiet;
         if is_newly_wanted && self.started.log.file_level == LogLevel::Quiet {

@@ -1,8 +1,8 @@
-//! What the service manager that started us is told (`sd_notify(3)`) and what it hands over
+//! Service manager protocol: state notification and watchdog (`sd_notify(3)`), socket activation
 //! (`sd_listen_fds(3)`).
 //!
-//! Written for systemd and asking nothing of it: a process that nobody manages tells nobody, and
-//! goes on as well. It says nothing about how the service is set up; that is `packaging/`.
+//! Written for systemd and optional: without a service manager nothing is sent. The units are in
+//! `packaging/`.
 
 use std::ffi::OsStr;
 use std::io;
@@ -54,21 +54,21 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// A manager that does not listen for so long is not waited for.
+/// Maximum wait for a manager that does not read its socket.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where news of this process go, if anybody wants them.
+/// Notification socket of the service manager, if there is one.
 pub(crate) struct ServiceManager {
     socket: Option<UnixDatagram>,
-    /// It ends us after so long without a sign of life.
+    /// Watchdog timeout: the manager ends this process after this time without a heartbeat.
     watchdog: Option<Duration>,
-    /// What an operator reads of a master that is ready.
+    /// `STATUS=` of a master that is ready.
     serving: String,
 }
 
 impl ServiceManager {
     /// Finds the manager that started this process, if one did. One that cannot be reached is
-    /// a warning: it will miss us and end us, and then it should be known why.
+    /// logged as a warning: it will end this process for want of notifications.
     ///
     /// # Panics
     /// Outside a runtime.
@@ -76,7 +76,7 @@ impl ServiceManager {
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|address| {
             connect(&address)
                 .inspect_err(|error| {
-                    tracing::warn!(?address, %error, "the service manager cannot be told anything");
+                    tracing::warn!(?address, %error, "the service manager cannot be reached");
                 })
                 .ok()
         });
@@ -94,16 +94,16 @@ impl ServiceManager {
     /// Everything is served from now on, or again after a reload.
     pub(crate) async fn ready(&self) {
         let serving = &self.serving;
-        self.tell(&format!("READY=1\nSTATUS={serving}")).await;
+        self.notify(&format!("READY=1\nSTATUS={serving}")).await;
     }
 
-    /// The configuration is read again, until [`ready`](Self::ready) is said. The time lets a manager
-    /// of 253 and later tell this reload from an earlier one.
+    /// The configuration is read again, until [`ready`](Self::ready). The time lets a manager
+    /// of 253 and later distinguish this reload from an earlier one.
     pub(crate) async fn reloading(&self) {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let micros = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
         let status = "reading the configuration again";
-        self.tell(&format!(
+        self.notify(&format!(
             "RELOADING=1\nMONOTONIC_USEC={micros}\nSTATUS={status}"
         ))
         .await;
@@ -111,11 +111,11 @@ impl ServiceManager {
 
     /// Nothing new is taken any more.
     pub(crate) async fn stopping(&self, status: &str) {
-        self.tell(&format!("STOPPING=1\nSTATUS={status}")).await;
+        self.notify(&format!("STOPPING=1\nSTATUS={status}")).await;
     }
 
     /// Feeds the watchdog with the heartbeats of the actors, never with a timer of its own: when
-    /// one of them is stuck, the manager hears nothing more. Does not end.
+    /// one of them is stuck, no more notifications are sent. Does not end.
     pub(crate) async fn feed_watchdog(&self, master: &Master) {
         let Some(limit) = self.watchdog else {
             return std::future::pending().await;
@@ -126,18 +126,18 @@ impl ServiceManager {
             // Often enough to be missed in time, seldom enough to cost nothing.
             if fed.elapsed() >= limit / 4 {
                 fed = Instant::now();
-                self.tell("WATCHDOG=1").await;
+                self.notify("WATCHDOG=1").await;
             }
         }
     }
 
-    async fn tell(&self, news: &str) {
+    async fn notify(&self, state: &str) {
         let Some(socket) = &self.socket else {
             return;
         };
-        let told = tokio::time::timeout(SEND_TIMEOUT, socket.send(news.as_bytes())).await;
-        if let Err(error) = told.unwrap_or_else(|late| Err(late.into())) {
-            tracing::warn!(%error, news, "the service manager cannot be told");
+        let sent = tokio::time::timeout(SEND_TIMEOUT, socket.send(state.as_bytes())).await;
+        if let Err(error) = sent.unwrap_or_else(|late| Err(late.into())) {
+            tracing::warn!(%error, state, "the service manager cannot be notified");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Batches on the command line: the options of `saltern cmd` that ask the master for one, how one
 //! is followed and printed, and `saltern batch watch JID`, which follows one that runs already.
 //!
-//! The master drives the batch. Whoever interrupts this program, or asked with `--async`, leaves
-//! the batch to go on.
+//! The master drives the batch: it goes on when this program is interrupted, or was called with
+//! `--async`.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -25,19 +25,19 @@ const REST: Duration = Duration::from_secs(2);
 /// What makes a job a batch.
 #[derive(clap::Args)]
 pub(super) struct Options {
-    /// Run on so many minions at a time, such as 10 or 25%: the master drives the batch.
+    /// Run on this many minions at a time, such as 10 or 25%: the master drives the batch.
     #[arg(short, long, visible_alias = "batch-size", value_name = "SIZE", value_parser = size)]
     batch: Option<String>,
-    /// With a batch: wait so long after a minion is done before its place is filled again.
+    /// With a batch: seconds to wait after a minion is done before the next one starts.
     #[arg(long, value_name = "SECONDS", value_parser = wait)]
     batch_wait: Option<f64>,
     /// With a batch: stop at the first minion whose return code is not 0.
     #[arg(long)]
     failhard: bool,
-    /// With a batch: only so many of the minions, chosen at random.
+    /// With a batch: only this number of the minions, chosen at random.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     subset: Option<u32>,
-    /// Make it a batch if at least so many minions match.
+    /// Make it a batch if at least this many minions match.
     #[arg(long, value_name = "COUNT", conflicts_with = "batch",
           value_parser = clap::value_parser!(u32).range(1..))]
     batch_safe_limit: Option<u32>,
@@ -119,7 +119,7 @@ pub(crate) fn run(Arguments { action }: &Arguments) -> Exit {
     })
 }
 
-/// Says where the batch stands, and then what happens to it.
+/// Prints the state of the batch, then its progress.
 async fn watch(client: &LocalClient, jid: &str, style: &Style) -> Result<Exit, ClientError> {
     // Before the master is asked, so that nothing falls in between.
     let follower = client.follow_batch(jid).await?;
@@ -192,7 +192,7 @@ pub(super) async fn begin(
     followed
 }
 
-/// How to come back to a batch that nobody waits for any more.
+/// Hint how to follow a batch that this command no longer waits for.
 fn come_back(jid: &str) -> String {
     format!("the master goes on with the batch {jid}; to follow it: saltern batch watch {jid}")
 }
@@ -206,28 +206,27 @@ async fn follow(
 ) -> Result<Exit, ClientError> {
     let mut tally = Tally::default();
     loop {
-        if let Some(end) = tell(&mut batch, &mut tally, style).await? {
+        if let Some(end) = print_progress(&mut batch, &mut tally, style).await? {
             return Ok(exit(&end, &tally));
         }
         let Some(end) = over(&status(client, jid).await?) else {
             continue;
         };
         // Its end may have come while the master was asked.
-        let rest = tell(&mut batch, &mut tally, style);
+        let rest = print_progress(&mut batch, &mut tally, style);
         if let Ok(Ok(Some(end))) = tokio::time::timeout(REST, rest).await {
             return Ok(exit(&end, &tally));
         }
         complain(&format!(
-            "the batch is over, but not all of it was heard; see: saltern run jobs.lookup_jid {jid}"
+            "the batch is over, but events of it were missed; see: saltern run jobs.lookup_jid {jid}"
         ));
         exit(&end, &tally);
         return Ok(Exit::Failure);
     }
 }
 
-/// Prints what happens until the batch is over, or until it is not sure whether it is: then
-/// nothing is given.
-async fn tell(
+/// Prints the batch's progress until it is over; `None` when it is uncertain whether it is.
+async fn print_progress(
     batch: &mut BatchFollower,
     tally: &mut Tally,
     style: &Style,

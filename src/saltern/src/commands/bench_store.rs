@@ -196,7 +196,7 @@ struct StoreQuery {
     name: &'static str,
     fun: &'static str,
     named: fn(u32) -> Vec<(&'static str, Value)>,
-    /// It takes so long that it is asked no more often than this.
+    /// Maximum number of runs, for slow queries.
     most: u32,
 }
 

@@ -157,7 +157,7 @@ async fn follow(
     Ok(tally.exit())
 }
 
-/// How to come back to a job that nobody waits for any more.
+/// Hint how to look up a job that this command no longer waits for.
 fn come_back(jid: &str) -> String {
     format!(
         "the job {jid} goes on without this command; to see where it stands: saltern explain {jid}; \
@@ -165,8 +165,8 @@ fn come_back(jid: &str) -> String {
     )
 }
 
-/// Says on a terminal what a command waits for after its timeout: stock's wait goes on for as long as
-/// a minion says that it runs the job.
+/// Says on a terminal what a command waits for after its timeout: stock's wait goes on for as long
+/// as a minion says that it runs the job.
 struct Waiting {
     jid: String,
     minions: BTreeSet<String>,
@@ -246,8 +246,8 @@ impl Waiting {
     }
 }
 
-/// Who has no connection, as the master knows it. Whoever may not ask gets the weaker sentence about
-/// those who are silent.
+/// Minions without a connection, from the master's presence. A user who may not ask gets the weaker
+/// sentence about minions that are silent.
 async fn absentees(client: &LocalClient) -> HashSet<String> {
     let request = RunnerRequest {
         fun: "manage.not_present".to_owned(),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_are_not_known_are_refused_wherever_they_stand() {
+    fn unknown_options_are_refused_in_any_position() {
         let words = ["*", "test.arg", "one"];
         for option in [
             "-1",
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn two_hyphens_end_the_options_and_one_is_an_argument() {
+    fn double_hyphen_ends_options_and_single_is_an_argument() {
         let arguments = |words: &[&str]| parse(words).unwrap().arguments;
         let given = arguments(&["*", "test.arg", "--", "-1", "-b", "10%", "--"]);
         assert_eq!(given, ["-1", "-b", "10%", "--"]);

@@ -1,4 +1,4 @@
-//! `saltern metrics` and `saltern debug`: questions to a running master over its control socket.
+//! `saltern metrics` and `saltern debug`: requests to a running master over its control socket.
 
 use saltern_actors::control;
 use saltern_base::exit::Exit;
@@ -27,13 +27,13 @@ enum ControlRequest {
         #[arg(required = true, value_name = "ADDRESS")]
         addresses: Vec<String>,
     },
-    /// List the places at which the master can be made to die.
+    /// List the fail points at which the master can be made to die.
     Points(ConfigArgument),
-    /// Make the master die as by `kill -9` when it passes a place (test builds only).
+    /// Make the master die as by `kill -9` at a fail point (test builds only).
     Die {
-        /// The place, as `points` prints it.
+        /// The fail point, as `points` prints it.
         point: String,
-        /// At which pass from now on; 0 takes it back.
+        /// At which pass from now on; 0 disarms it.
         #[arg(long, default_value_t = 1)]
         count: u32,
         #[command(flatten)]

@@ -1,8 +1,8 @@
-//! `saltern doctor`: what is wrong with a master, running or stopped, and what to do about it.
+//! `saltern doctor`: diagnoses a master, running or stopped; each finding has a remedy.
 //!
 //! A running master is asked at its control socket; everything else is looked at on the disk, and
-//! nothing is changed anywhere. Where no master runs, what would keep one from starting is an error.
-//! One file a subject below `doctor`; whoever adds one adds a line to [`CHECKS`].
+//! nothing is changed anywhere. Where no master runs, what would keep one from starting is an
+//! error. One file a subject below `doctor`, each with a line in [`CHECKS`].
 
 mod clock;
 mod configuration;
@@ -127,8 +127,8 @@ const CHECKS: &[(&str, Check)] = &[
     ("quotas", quotas::check),
 ];
 
-/// 0 without errors and warnings, else 1; 64 or 66 when the configuration does not say which master is
-/// meant.
+/// 0 without errors and warnings, else 1; 64 or 66 when the configuration does not say which master
+/// is meant.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     let loaded = match load_for_tool(&arguments.config) {
         Ok(loaded) => loaded,
@@ -152,8 +152,9 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             None
         }
     };
-    // The socket is root's to ask, too; everything else is looked at as the master would meet it. Who
-    // may not become that user is told so (`start`), and there may be none (`configuration`).
+    // Root may ask at the socket, too; everything else is checked as the master's user. A process
+    // that may not become that user is a finding (`start`), and so is a missing user
+    // (`configuration`).
     let _ = privileges::become_user(&loaded.config.user);
     let diagnosis = Diagnosis {
         loaded,
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_is_told_with_what_to_do() {
+    fn findings_are_printed_with_their_remedies() {
         let found = [("disk", Finding::new("it is full", "make room"))];
         let text = as_text(Some(false), &found);
         assert!(

@@ -1,7 +1,7 @@
 //! `saltern documents`: the manual pages and the completions of the shells, made of the definition
 //! of the arguments, so that they cannot say anything else than the program does.
 //!
-//! Hidden: whoever builds a package asks for them (`packaging/deb/build.sh`).
+//! Hidden: for package builds (`packaging/deb/build.sh`).
 
 use std::io;
 use std::path::{Path, PathBuf};

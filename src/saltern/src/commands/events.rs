@@ -1,8 +1,8 @@
 //! `saltern events`: prints events as JSON, one a line: those that the master has kept
 //! (`event_return: saltern`), the newest last, or with `--follow` those that it fires from now on.
 //!
-//! Kept events are read from the job database itself, so the master need not run. New ones come from
-//! the event socket, whatever the master keeps.
+//! Kept events are read from the job database itself, so the master need not run. New ones come
+//! from the event socket, whatever the master keeps.
 
 use std::io::{self, Write as _};
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     limit: Option<usize>,
 }
 
-/// Kept events that are printed if nobody says how many.
+/// Default number of kept events printed.
 const NEWEST: usize = 100;
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
@@ -113,7 +113,7 @@ async fn follow(config: &MasterConfig, arguments: &Arguments) -> Result<Exit, Cl
         // A gap is always shown: what was lost may have had such a tag.
         if event.is_gap() || pattern.matches(&event.tag) {
             if write(&line_of(&event)).is_err() {
-                // Whoever read the lines has gone away.
+                // The reader of the pipe is gone.
                 break;
             }
             left -= 1;

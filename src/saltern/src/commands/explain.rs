@@ -1,4 +1,4 @@
-//! `saltern explain JID`: what is known of a job, who of it is missing, and why.
+//! `saltern explain JID`: the state of a job, which minions are missing, and why.
 //!
 //! Read from the job database, so it works while the master is stopped; of a job that is open a
 //! running master is asked how its minions stand at this moment.

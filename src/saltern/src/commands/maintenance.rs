@@ -1,4 +1,4 @@
-//! `saltern maintenance`: what the running master does by itself, and having it done now.
+//! `saltern maintenance`: lists the maintenance tasks of the running master, or runs one now.
 
 use saltern_actors::control;
 use saltern_base::clock::Clock;
@@ -101,14 +101,14 @@ impl TaskStatus {
     }
 }
 
-fn print_table(told: &[TaskStatus]) {
+fn print_table(tasks: &[TaskStatus]) {
     let now = Clock::system().unix();
     say(&format!(
         "{:<16} {:>7} {:>12} {:>11} {:>7} {:>7}  {}\n",
         "task", "every", "last run", "took", "runs", "failed", "result"
     ));
-    for maintenance in told {
-        say(&maintenance.line(now));
+    for task in tasks {
+        say(&task.line(now));
     }
 }
 
@@ -134,15 +134,15 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             return Exit::Unavailable;
         }
     };
-    let told: Vec<TaskStatus> = answer.lines().filter_map(TaskStatus::parse).collect();
+    let tasks: Vec<TaskStatus> = answer.lines().filter_map(TaskStatus::parse).collect();
     if json {
-        let maintenance_tasks: Vec<_> = told.iter().map(TaskStatus::as_json).collect();
-        say(&format!("{}\n", serde_json::Value::from(maintenance_tasks)));
+        let statuses: Vec<_> = tasks.iter().map(TaskStatus::as_json).collect();
+        say(&format!("{}\n", serde_json::Value::from(statuses)));
     } else {
-        print_table(&told);
+        print_table(&tasks);
     }
     let is_run = matches!(arguments.question, ControlRequest::Run { .. });
-    match is_run && !told.iter().all(TaskStatus::is_ok) {
+    match is_run && !tasks.iter().all(TaskStatus::is_ok) {
         true => Exit::Failure,
         false => Exit::Ok,
     }

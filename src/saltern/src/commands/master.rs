@@ -117,8 +117,8 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     }
 }
 
-/// Says in the log what only Python runs, and whether nothing runs it; looking for a Python may take
-/// seconds.
+/// Says in the log what only Python runs, and whether nothing runs it; looking for a Python may
+/// take seconds.
 fn look_for_python(config: &Arc<MasterConfig>, mut findings: Vec<Finding>) {
     let config = config.clone();
     std::thread::spawn(move || {
@@ -138,7 +138,7 @@ pub(crate) fn log_findings(findings: &[Finding]) {
     }
 }
 
-/// Keeps a second master away from a cache directory, whatever its ports: two would write one job
+/// Locks the cache directory against a second master, whatever its ports: two would write one job
 /// database and count up one serial. The system gives the lock back however this process ends.
 fn claim(cachedir: &Path) -> Result<File, Exit> {
     let directory = cachedir.join("saltern");
@@ -219,7 +219,7 @@ fn open(
     })
 }
 
-/// For so long a start may be held up by the recovery of a damaged database.
+/// Maximum time that a start spends on the recovery of a damaged database.
 const RECOVERY: Duration = Duration::from_secs(30);
 
 fn open_database(config: &MasterConfig, clock: &Clock) -> Result<JobDatabase, StoreError> {
@@ -233,7 +233,10 @@ fn open_database(config: &MasterConfig, clock: &Clock) -> Result<JobDatabase, St
         );
         tracing::error!("{what}");
         if let Err(error) = note_incident(path, clock.unix(), &what) {
-            tracing::warn!(error = chain(&error), "saltern doctor will not know of it");
+            tracing::warn!(
+                error = chain(&error),
+                "the incident cannot be recorded for saltern doctor"
+            );
         }
     }
     let until = Instant::now() + RECOVERY;

@@ -2,7 +2,7 @@
 //! last paragraph of `saltern check-config`.
 //!
 //! Names of modules are those of files; no module is read or loaded. What templates and files with
-//! links need is told when they are rendered.
+//! links need is reported when they are rendered.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `saltern reactor`: what an event would lead to, and what failed.
+//! `saltern reactor`: dry run of the reactions to an event, and the dead letters.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ enum ControlRequest {
         #[arg(long)]
         json: bool,
     },
-    /// List reactions that failed, oldest first.
+    /// List failed reactions (dead letters), oldest first.
     Dead {
         #[command(flatten)]
         config: ConfigArgument,
@@ -46,10 +46,10 @@ enum ControlRequest {
         #[arg(long)]
         json: bool,
     },
-    /// Have a failed reaction tried again by the running master, with the rules and files of its
-    /// event as they are now. If they do not lead to it any more, the letter stays.
+    /// Have the running master replay a failed reaction, with the present rules and files for its
+    /// event. If they do not lead to it any more, the dead letter stays.
     Replay {
-        /// The letter, as `dead` prints it.
+        /// The dead letter, as `dead` prints it.
         letter: String,
         #[command(flatten)]
         config: ConfigArgument,

@@ -112,7 +112,7 @@ mod tests {
     use clap::Parser as _;
 
     #[test]
-    fn options_that_are_not_known_are_refused_wherever_they_stand() {
+    fn unknown_options_are_refused_in_any_position() {
         let parse = |words: &[&str]| {
             let words = ["saltern", "run"].iter().chain(words);
             crate::Arguments::try_parse_from(words).is_ok()

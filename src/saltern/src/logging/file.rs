@@ -1,8 +1,8 @@
-//! The log file: lines at its end, however it is moved.
+//! The log file: appended to, reopened after external rotation, rotated by size.
 //!
 //! As stock (`WatchedFileHandler` and `RotatingFileHandler` of Python): a file that somebody moved
 //! away, as logrotate does, is opened anew; with `log_rotate_max_bytes` a file that would grow
-//! longer is set aside as `.1`, the former `.1` as `.2`, and so on.
+//! longer is rotated to `.1`, the previous `.1` to `.2`, and so on.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
 
-/// See the module.
+/// Log file that follows external rotation and rotates itself by size.
 pub(super) struct LogFile {
     path: PathBuf,
     /// Bytes; 0 for never.
@@ -68,8 +68,8 @@ impl LogFile {
     }
 
     fn rotate(&self) -> io::Result<Open> {
-        // Only as far as there is no room: a log that cannot be moved, as one that is mounted, would
-        // otherwise push a file out with each try.
+        // Only as far as there is no room: a log that cannot be moved, as one that is mounted,
+        // would otherwise push a file out with each try.
         let is_free = |number: &u32| self.aside(*number).symlink_metadata().is_err();
         let free = (1..self.rotated_files).find(is_free);
         for number in (1..free.unwrap_or(self.rotated_files)).rev() {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_moved_is_opened_anew() {
+    fn moved_file_is_reopened() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("sub/master");
         let log = LogFile::open(&path, 0, 5).unwrap();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_file_is_set_aside_and_the_oldest_forgotten() {
+    fn long_file_is_rotated_and_the_oldest_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("master");
         std::fs::write(&path, "before\n").unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_deleted_is_made_again_where_files_are_set_aside() {
+    fn deleted_file_is_recreated_with_rotation() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("master");
         let log = LogFile::open(&path, 10, 3).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_made_is_tried_again_and_pushes_nothing_out() {
+    fn failed_rotation_is_retried_and_removes_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("master");
         let log = LogFile::open(&path, 10, 3).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_takes_no_new_files_costs_no_line() {
+    fn failed_rotation_loses_no_line() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("master");
         let log = LogFile::open(&path, 5, 1).unwrap();

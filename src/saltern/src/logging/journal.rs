@@ -47,7 +47,7 @@ impl Journal {
     }
 }
 
-/// Whether `device:inode`, as systemd tells it, is this file.
+/// Whether `device:inode`, as in `JOURNAL_STREAM`, is this file.
 fn is_same(stream: &str, device: u64, inode: u64) -> bool {
     let Some((told_device, told_inode)) = stream.split_once(':') else {
         return false;
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_stream_is_told_by_device_and_inode() {
+    fn journal_stream_is_recognized_by_device_and_inode() {
         assert!(is_same("9:1234", 9, 1234));
         for other in ["9:1235", "8:1234", "9", "", "9:1234:0", "x:y"] {
             assert!(!is_same(other, 9, 1234), "{other}");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_cannot_begin_another_entry() {
+    fn line_feed_in_a_value_begins_no_entry() {
         let mut out = Vec::new();
         entry(&mut out, "SALTERN_MINION", "a\nPRIORITY=0");
         let mut expected = b"SALTERN_MINION\n".to_vec();

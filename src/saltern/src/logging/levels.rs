@@ -65,8 +65,8 @@ impl Wanted {
     }
 }
 
-/// Whether a place has another in it, as a crate has its modules; the name of the program stands for
-/// all of its crates.
+/// Whether a place has another in it, as a crate has its modules; the name of the program stands
+/// for all of its crates.
 fn covers(place: &str, target: &str) -> bool {
     let rest = target.strip_prefix(place);
     let is_end = |rest: &str| rest.is_empty() || rest.starts_with("::");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_of_a_place_counts() {
+    fn longest_matching_target_wins() {
         let wanted = Wanted::of(&options(), None);
         assert_eq!(wanted.own("saltern_actors::bus"), Some(LogLevel::Debug));
         assert_eq!(
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_is_told_and_taken_back() {
+    fn levels_are_listed_and_reset() {
         let levels = Levels::new(&options(), Some(LogLevel::Info));
         let before = levels.told();
         assert_eq!(

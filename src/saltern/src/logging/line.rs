@@ -1,5 +1,5 @@
-//! A line of the log before it has a form: what happened, where and when, with values that neither
-//! end the line nor fill the disk, whoever sent them.
+//! A log line before formatting: event, place and time, with values sanitized and bounded in
+//! length, because peers choose them.
 
 use std::fmt::{self, Write as _};
 
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_from_outside_stays_on_its_line() {
+    fn field_from_outside_stays_on_one_line() {
         let shown = |value: &str| plain(&cut(value, LONGEST_FIELD));
         assert_eq!(shown("mü \"x\""), "mü \"x\"");
         assert_eq!(

@@ -1,8 +1,7 @@
-//! Keeps one place of the program from flooding the log, whatever happens how often: of the lines
-//! of one place a number within a few seconds is logged, the others are counted, and the next line
-//! of that place says how many there were.
+//! Log throttle per call site: at most [`MAX_LINES`] lines of one place within [`SPAN`] are logged;
+//! the others are counted, and the next line of that place reports how many were suppressed.
 //!
-//! Lines at DEBUG and TRACE are never left out: who asks for those wants all of them.
+//! Lines at DEBUG and TRACE are never suppressed.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,7 +18,7 @@ const SPAN: Duration = Duration::from_secs(10);
 /// configuration has, and fewer than anybody reads.
 const MAX_LINES: u32 = 200;
 
-/// See the module. As large as the program has places that log.
+/// Counters per call site; bounded by the number of places that log.
 #[derive(Default)]
 pub(super) struct Repeats(Mutex<HashMap<Identifier, CallSite>>);
 

@@ -47,7 +47,7 @@ fn written(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_line_for_programs_is_one_object_with_its_fields() {
+fn json_line_is_one_object_with_its_fields() {
     let directory = tempfile::tempdir().unwrap();
     let (log, _) = log(directory.path(), LogFormat::Json, None);
     tracing::subscriber::with_default(Registry::default().with(log), || {
@@ -75,7 +75,7 @@ fn a_line_for_programs_is_one_object_with_its_fields() {
 }
 
 #[test]
-fn a_line_for_people_tells_its_job_as_asked() {
+fn text_line_shows_its_jid_as_configured() {
     let directory = tempfile::tempdir().unwrap();
     let (log, _) = log(directory.path(), LogFormat::Text, None);
     tracing::subscriber::with_default(Registry::default().with(log), || {
@@ -124,7 +124,7 @@ fn levels_change_while_it_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_one_place_is_cut_off_and_counted() {
+async fn lines_of_one_place_are_throttled_and_counted() {
     let directory = tempfile::tempdir().unwrap();
     let (log, _) = log(directory.path(), LogFormat::Text, None);
     let subscriber = tracing::subscriber::set_default(Registry::default().with(log));

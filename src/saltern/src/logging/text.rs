@@ -13,7 +13,7 @@ use super::line::{LogLine, plain};
 pub(super) struct PythonFormat {
     parts: Vec<Part>,
     date: String,
-    /// How a job is told, where a line has one.
+    /// Format of the job id, where a line has one.
     jid: String,
 }
 

@@ -1,7 +1,7 @@
 //! A table of configurations: what the check says of each, and what a start does with it.
 //!
-//! A start that is refused was an error of the check, a check without such an error is followed by a
-//! start, and nothing of a site is lost without a word. A few of these are started with the real
+//! A start that is refused was an error of the check, a check without such an error is followed by
+//! a start, and nothing of a site is lost without a word. A few of these are started with the real
 //! program by `tests/e2e/check_config.rs`.
 
 use std::path::Path;
@@ -244,7 +244,8 @@ impl Site {
         std::fs::write(dir.path().join("x.sls"), "{}\n").unwrap();
         std::fs::write(dir.path().join("rules.conf"), "[]\n").unwrap();
         std::fs::write(dir.path().join("no.pem"), "nothing\n").unwrap();
-        // What is written wins over these, as the last of two of one name does not: YAML refuses it.
+        // What is written wins over these, as the last of two of one name does not: YAML refuses
+        // it.
         let base = "root_dir: DIR\npki_dir: DIR/pki\ncachedir: DIR/cache\nsock_dir: DIR/sock\n\
                     id: m\ninterface: 127.0.0.1\nworker_threads: 1\nsaltern_metrics_address: ''\n\
                     log_file: DIR/log\npython_bridge: DIR/nowhere\n";
@@ -377,7 +378,7 @@ fn of_wrong_type(types: &[Kind]) -> Option<&'static str> {
 }
 
 #[test]
-fn no_wrong_type_of_a_stock_option_is_passed_over() {
+fn wrong_type_of_a_stock_option_is_always_found() {
     let mut silent = Vec::new();
     for option in options::all() {
         let is_ours = !matches!(
@@ -403,7 +404,7 @@ fn no_wrong_type_of_a_stock_option_is_passed_over() {
 
 /// Every option of the shipped configuration of stock, with the value that it is shown with.
 #[test]
-fn shipped_configuration_uncommented_gives_no_false_line() {
+fn shipped_configuration_uncommented_gives_no_false_finding() {
     let vectors = include_str!("../../../../tests/vectors/master_conf.json");
     let vectors: Value = serde_json::from_str(vectors).unwrap();
     let mut wrong = Vec::new();

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_mean_about_ten_minions_and_change_every_round() {
+    fn compound_targets_match_about_ten_minions_and_rotate() {
         for minions in [10_000, 100_000] {
             let asked: Vec<CompoundTarget> =
                 (0..100).map(|round| question(round, minions)).collect();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_fleet_is_asked_about_minions_that_it_has() {
+    fn targets_of_a_small_fleet_match_existing_minions() {
         for round in 0..2 * KINDS {
             let asked = question(round, 200);
             assert!(!asked.minions.is_empty(), "{asked:?}");

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use super::BenchError;
 use super::own_thread::on_own_thread;
 
-/// How long the answers to a job may be silent before the load is given up.
+/// Maximum time without a return before the load is given up.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns that were heard and not counted yet, at most.
+/// Capacity of the queue of returns that are received and not counted yet.
 const HEARD: usize = 1 << 20;
 
 type Heard = mpsc::Receiver<Result<String, OpenJobsError>>;
@@ -73,11 +73,11 @@ async fn keep_open(
         if missing.is_empty() {
             break;
         }
-        let heard = tokio::time::timeout(SILENCE_TIMEOUT, events.recv()).await;
-        let heard = heard.map_err(|_| OpenJobsError::Silent {
+        let received = tokio::time::timeout(SILENCE_TIMEOUT, events.recv()).await;
+        let received = received.map_err(|_| OpenJobsError::Silent {
             missing: missing.values().sum(),
         })?;
-        let jid = heard.ok_or(OpenJobsError::Closed)??;
+        let jid = received.ok_or(OpenJobsError::Closed)??;
         if let Some(left) = missing.get_mut(&jid) {
             returns += 1;
             *left -= 1;
@@ -94,12 +94,12 @@ async fn keep_open(
     })
 }
 
-/// Hears returns from now on, also while a job is being published; gives their jids.
+/// Subscribes to returns, also during a publish; sends their jids.
 fn hear(mut events: EventListener) -> Heard {
-    let (says, heard) = mpsc::channel(HEARD);
+    let (sender, receiver) = mpsc::channel(HEARD);
     tokio::task::spawn_local(async move {
         loop {
-            let heard = match events.next().await {
+            let jid = match events.next().await {
                 Ok(Some(event)) if event.is_gap() => Err(OpenJobsError::Gap),
                 Ok(Some(event)) => match returned_job(&event.tag) {
                     Some(jid) => Ok(jid.to_owned()),
@@ -108,12 +108,12 @@ fn hear(mut events: EventListener) -> Heard {
                 Ok(None) => return,
                 Err(error) => Err(error.into()),
             };
-            if says.send(heard).await.is_err() {
+            if sender.send(jid).await.is_err() {
                 return;
             }
         }
     });
-    heard
+    receiver
 }
 
 /// A job for everybody: its id, and how many shall return.

@@ -22,7 +22,7 @@ where
         .name("client".to_owned())
         .spawn(move || {
             let done = LocalSet::new().block_on(&runtime, work());
-            // Whoever wants it waits.
+            // The caller waits for the result.
             let _ = sender.send(done);
         })
         .map_err(BenchError::Thread)?;

@@ -9,10 +9,10 @@ use super::server::{DOMAIN, KERNEL, Server, list};
 
 /// How many requests are under way at a time.
 pub(crate) const IN_FLIGHT: usize = 16;
-/// So many pillars are asked for before the clock runs, for so long at most.
+/// Pillars requested before the measurement begins, and the maximum time for them.
 pub(crate) const WARM_UP: usize = 64;
 pub(crate) const WARM_UP_LIMIT: Duration = Duration::from_secs(60);
-/// So many of the first pillars are opened and compared, and then one in so many.
+/// Number of first pillars that are decrypted and compared, and then one in this many.
 pub(crate) const CHECK_FIRST: usize = 200;
 pub(crate) const CHECK_EVERY: usize = 16;
 
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn every_minion_has_fifty_keys_and_none_may_differ() {
+    fn expected_pillar_has_fifty_keys_and_differences_are_found() {
         for number in 0..100 {
             let whole = pillar(number);
             assert_eq!(whole.len(), 50, "minion {number}");

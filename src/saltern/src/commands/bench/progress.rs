@@ -29,8 +29,8 @@ impl Progress {
         }
     }
 
-    /// Asks whoever started this to kill the master and to start it again at once, and waits until
-    /// it has been killed.
+    /// Asks the parent process to kill the master and to start it again at once, and waits until it
+    /// has been killed.
     pub(crate) fn wait_for_restart(&self) -> std::io::Result<()> {
         say(match self.json {
             true => "{\"restart\": true}\n",
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phase_is_one_line_for_people_and_for_programs() {
+    fn phase_is_one_line_as_text_and_as_json() {
         let figures = [("done", 2.0), ("p50_ms", 0.12345)];
         assert_eq!(
             line("auth", figures.iter(), true),

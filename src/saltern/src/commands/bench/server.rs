@@ -1,6 +1,6 @@
-//! What the minions of the load are: web servers, databases and the like, with the grains that a
-//! stock minion on such a machine collects. Everything follows from a minion's number, so that
-//! whoever asks about minions can say beforehand what the answer must be.
+//! Synthetic minions of the load: web servers, databases and the like, with the grains that a stock
+//! minion on such a machine collects. Everything follows from a minion's number, so that the
+//! expected answer to a target can be computed.
 
 use saltern_wire::msgpack::Value;
 

@@ -1,5 +1,5 @@
-//! A master is killed with all its minions connected, and started again: how long until each of
-//! them is served, what became of the job that was running, and how long clients wait meanwhile.
+//! The reconnect storm: a master is killed with all its minions connected and restarted. Measures
+//! the time until each of them is served, the outcome of the running job, and the waits of clients.
 //!
 //! A minion counts as served when a return of it shows on the event bus of the new master, so it
 //! was reached by a publication and its request was understood. For that `test.ping` goes to all of
@@ -24,16 +24,16 @@ use super::{Bench, BenchError};
 /// Minions that run a job while the master is killed, and for how long.
 const BUSY: usize = 500;
 const JOB: Duration = Duration::from_secs(20);
-/// The master is killed so long after that job began.
+/// Time from the beginning of that job until the master is killed.
 const BEFORE: Duration = Duration::from_secs(2);
-/// A client publishes so often.
+/// Interval at which the client publishes.
 const PUBLISH_EVERY: Duration = Duration::from_millis(200);
-/// So long without an answer to a ping, and all are asked again.
+/// Time without an answer to a ping, after which all minions are pinged again.
 const QUIET: Duration = Duration::from_secs(1);
-/// The pause before asking again a master that is not there.
+/// Delay before a retry while the master is down.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Why there is nothing to tell of a storm.
+/// Why a storm gave no figures.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StormError {
     #[error("cannot wait for the master to be killed")]
@@ -116,7 +116,7 @@ struct Seen {
     last: Option<Instant>,
     publishes: Latencies,
     failed: usize,
-    /// Since when a client waits to be told that its job was published.
+    /// Since when a client waits for the answer to its publish.
     asking: Option<Instant>,
 }
 
@@ -135,7 +135,7 @@ impl Observer {
             .wait_for_restart()
             .map_err(StormError::Restart)?;
         let killed = Instant::now();
-        // The bus first, else the return of a minion that is quick is missed.
+        // Subscribe to the bus first, else the return of a quick minion is missed.
         let events = self.connect_again(killed + self.limit).await?;
         let over = async {
             tokio::select! {
@@ -148,7 +148,7 @@ impl Observer {
         self.seen.borrow_mut().give_up_asking();
         match ended {
             Ok(over) => Ok(over?),
-            // Then what is missing is told by the figures.
+            // Then the figures show what is missing.
             Err(_) => Ok(()),
         }
     }
@@ -259,7 +259,7 @@ impl Seen {
         }
     }
 
-    /// A client that still waits at the end has waited at least so long.
+    /// Counts a client that still waits at the end with its wait so far.
     fn give_up_asking(&mut self) {
         if let Some(since) = self.asking.take() {
             self.publishes.record(since.elapsed());
@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn returns_are_known_by_their_tags() {
+    fn returns_are_parsed_from_event_tags() {
         let tag = "salt/job/20260102030405060708/ret/swarm-7";
         assert_eq!(returned(tag), Some(("20260102030405060708", "swarm-7")));
         for other in ["salt/job/20260102030405060708/new", "salt/auth", ""] {

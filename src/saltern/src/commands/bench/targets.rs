@@ -1,4 +1,4 @@
-//! The target phase: how long a master of many minions thinks before it answers `publish`.
+//! The target phase: the latency of `publish` on a master of many minions.
 //!
 //! Each sample is a whole request as the `salt` command makes it, over a connection of its own,
 //! and its answer is compared with what the fleet makes it. Beside compound targets stand lists of
@@ -14,11 +14,11 @@ use tokio::time::Instant;
 use super::fleet::{self, CompoundTarget, KINDS};
 use super::progress::{Progress, millis};
 
-/// More samples than these tell nothing new.
+/// Maximum number of samples.
 const ENOUGH: u64 = 1000;
-/// A slow master is asked for longer than the phase lasts, until it has answered so often, …
+/// Minimum number of samples, for which the phase is extended on a slow master, …
 const AT_LEAST: u64 = KINDS as u64;
-/// … but after this only so often.
+/// … up to this duration, after which [`AT_THE_VERY_LEAST`] samples are enough.
 const MAX_DURATION: Duration = Duration::from_secs(60);
 const AT_THE_VERY_LEAST: u64 = 2;
 
@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_master_is_asked_longer_but_not_for_ever() {
+    fn slow_master_extends_the_phase_up_to_a_limit() {
         let limit = Duration::from_secs(10);
         let cases = [
             (999, 9, false),

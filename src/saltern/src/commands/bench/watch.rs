@@ -1,10 +1,9 @@
-//! Long jobs, each followed by a client as stock's command line follows one: how many publications
-//! ask the minions what they run, and how often a client is told that a minion did not return while
-//! it was at work.
+//! Long jobs, each followed by a client as stock's command line does: counts the publications that
+//! ask minions what they run, and the false reports that a minion did not return.
 //!
-//! A few minions are slow, as machines under load are: they take longer for the job, and they answer
-//! later than `gather_job_timeout` whether they run it. Every minion of the swarm runs every job to
-//! its end, so each "did not return" is wrong.
+//! A few minions are slow, as machines under load are: they take longer for the job, and they
+//! answer later than `gather_job_timeout` whether they run it. Every minion of the swarm runs every
+//! job to its end, so each "did not return" is wrong.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use super::{Bench, BenchError};
 const JOBS: usize = 20;
 const LASTING: Duration = Duration::from_secs(20);
 const APART: Duration = Duration::from_millis(250);
-/// The slow ones: some of them, beyond stock's `timeout` and `gather_job_timeout`.
+/// The slow minions: slower than stock's `timeout` and `gather_job_timeout`.
 const SLOW: Slow = Slow {
     minions: 10,
     probes: Duration::from_secs(15),

@@ -43,7 +43,7 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
     findings
 }
 
-/// One complaint for all minions whose requests show another time.
+/// One finding for all minions whose requests show another time.
 fn of_minions(private_dir: &Path) -> Option<Finding> {
     let clocks = match wrong_clocks(private_dir) {
         Ok(clocks) => clocks,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_the_future_is_told() {
+    fn files_from_the_future_are_found() {
         let (_dir, mut diagnosis) = diagnosis("");
         let path = diagnosis.loaded.config.cachedir.join("saltern");
         std::fs::create_dir_all(&path).unwrap();

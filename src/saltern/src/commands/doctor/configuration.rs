@@ -1,5 +1,5 @@
-//! What the check of the configuration found: errors and warnings, as `saltern check-config` tells
-//! them beside what is only good to know.
+//! Findings of the configuration check: its errors and warnings, without the hints that
+//! `saltern check-config` also prints.
 
 use saltern_config::{Finding as ConfigFinding, Severity, is_of_process};
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_are_told_and_hints_are_not() {
+    fn warnings_are_findings_and_hints_are_not() {
         let (_dir, wrong) = diagnosis("wroker_threads: 3\n");
         let findings = check(&wrong);
         assert!(

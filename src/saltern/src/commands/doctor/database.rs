@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_set_aside_and_what_is_none_is_told() {
+    fn invalid_database_is_found() {
         let (_dir, diagnosis) = diagnosis("");
         assert!(check(&diagnosis).is_empty(), "there is none yet");
         let path = &diagnosis.loaded.config.saltern_job_database;

@@ -36,7 +36,7 @@ fn finding(directory: &Path, low: u64) -> Option<Finding> {
     let disk = match rustix::fs::statvfs(directory) {
         Ok(disk) => disk,
         Err(error) => {
-            let what = format!("the room for \"{shown}\" cannot be told: {error}");
+            let what = format!("the free space for \"{shown}\" cannot be measured: {error}");
             return Some(Finding::new(what, "look at the disk"));
         }
     };

@@ -1,4 +1,4 @@
-//! The directories of keys: who may read them, and who has been waiting to be accepted for long.
+//! Key directories: their permissions, and keys that have been pending for long.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_directories_and_forgotten_keys_are_told() {
+    fn open_directories_and_old_pending_keys_are_found() {
         let (_dir, mut diagnosis) = diagnosis("");
         assert!(check(&diagnosis).is_empty(), "nothing is there yet");
         let pki = diagnosis.loaded.config.pki_dir.clone();

@@ -1,4 +1,4 @@
-//! Whether the running master does what it has to do every now and then, and in time.
+//! Maintenance tasks of the running master that are late or failed.
 
 use super::super::maintenance::TaskStatus;
 use super::{Diagnosis, Finding};
@@ -44,16 +44,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_late_or_failed_is_told() {
-        let told = |line: &str| {
+    fn late_or_failed_task_is_found() {
+        let finding = |line: &str| {
             let maintenance = TaskStatus::parse(line).unwrap();
             finding(&maintenance, 1_000).map(|finding| finding.what)
         };
-        assert_eq!(told("tokens\t60\t800\t0.1\t5\t0\tok"), None);
-        assert_eq!(told("tokens\t60\tnever\t0.0\t0\t0\tok"), None);
-        assert!(told("tokens\t60\t700\t0.1\t5\t0\tok").is_some_and(|it| it.contains("300 s ago")));
+        assert_eq!(finding("tokens\t60\t800\t0.1\t5\t0\tok"), None);
+        assert_eq!(finding("tokens\t60\tnever\t0.0\t0\t0\tok"), None);
         assert!(
-            told("tokens\t60\t990\t0.1\t5\t1\tno disk").is_some_and(|it| it.contains("no disk"))
+            finding("tokens\t60\t700\t0.1\t5\t0\tok").is_some_and(|it| it.contains("300 s ago"))
+        );
+        assert!(
+            finding("tokens\t60\t990\t0.1\t5\t1\tno disk").is_some_and(|it| it.contains("no disk"))
         );
     }
 }

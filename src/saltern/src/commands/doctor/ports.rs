@@ -12,7 +12,7 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
         return Vec::new();
     }
     let config = &diagnosis.loaded.config;
-    // The lock that a running master holds; nobody could tell a master of another user otherwise.
+    // The lock that a running master holds: the only sign of a master of another user.
     let lock = File::open(config.cachedir.join("saltern/lock"));
     if lock.is_ok_and(|lock| lock.try_lock_shared().is_err()) {
         let what = "a master is running, and its control socket does not answer this user";
@@ -28,7 +28,8 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
         let error = TcpListener::bind(address).err()?;
         let advice = match error.kind() {
             ErrorKind::AddrInUse => "stop the program that has it, perhaps a stock master",
-            // All others are of the interface, or of who may not bind: the configuration says so, once.
+            // All others are of the interface, or of who may not bind: the configuration says so,
+            // once.
             _ => return None,
         };
         let what = format!("{option}: {address} cannot be had: {error}");
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_another_program_has_is_told() {
+    fn port_of_another_program_is_found() {
         let other = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = other.local_addr().unwrap().port();
         // Nobody else takes it while this test has it.

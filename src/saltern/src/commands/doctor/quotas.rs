@@ -1,5 +1,4 @@
-//! What a running master has refused or left out since its start, because somebody had more than
-//! the bounds allow.
+//! Quotas that a running master has enforced since its start: what it refused or left out.
 
 use super::{Diagnosis, Finding, Running};
 

@@ -1,5 +1,5 @@
-//! Puts the picture together: a head with the figures of the whole master, the list or the panel
-//! that is looked at, and a foot with the keys or what the operator is told.
+//! Layout of the screen: a head with the figures of the whole master, the open list or panel, and a
+//! foot with the keys or a notice to the operator.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

@@ -74,11 +74,11 @@ impl Heard {
     }
 }
 
-/// See the module.
+/// Bounded ring of the latest events.
 #[derive(Default)]
 pub(super) struct Events {
     ring: VecDeque<Heard>,
-    /// Events heard so far, of all kinds.
+    /// Events received so far, of all kinds.
     count: u64,
     /// Events that the master dropped for this listener.
     lost: u64,
@@ -94,7 +94,7 @@ impl Events {
     pub(super) fn get(&self, number: u64) -> Option<&Heard> {
         let index = self
             .ring
-            .binary_search_by_key(&number, |heard| heard.number);
+            .binary_search_by_key(&number, |event| event.number);
         self.ring.get(index.ok()?)
     }
 
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_events_go_and_large_ones_leave_their_data_out() {
+    fn ring_drops_oldest_events_and_data_of_large_ones() {
         let mut events = Events::default();
         let small = Value::map([("id", Value::from("m\x1b1"))]);
         for _ in 0..MAX_EVENTS + 1 {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_counted_also_while_nothing_moves() {
+    fn gaps_are_counted_while_the_list_is_held() {
         let mut events = Events {
             is_paused: true,
             ..Events::default()

@@ -1,7 +1,6 @@
-//! The jobs that the screen knows: those that the database had at the start, and what the bus has
-//! said since.
+//! Jobs of the screen: those of the database at the start, updated by events of the bus.
 //!
-//! At most [`MAX_JOBS`] are kept; the oldest that are over go first. All text in it is plain.
+//! At most [`MAX_JOBS`] are kept; the oldest ended ones are evicted first. All text in it is plain.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +80,7 @@ impl Job {
     }
 }
 
-/// See the module.
+/// Bounded list of jobs, newest first.
 #[derive(Default)]
 pub(super) struct Jobs(BTreeMap<Jid, Job>);
 
@@ -95,7 +94,7 @@ impl Jobs {
         self.0.get(jid)
     }
 
-    /// What the database says of jobs. It may be older than what the bus has said meanwhile.
+    /// Merges jobs of the database, which may be older than events that the bus has sent meanwhile.
     pub(super) fn recall(&mut self, summaries: Vec<JobSummary>) {
         for known in summaries {
             let job = self.entry(&known.jid, known.created);
@@ -319,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_of_clients_that_wait_are_no_jobs() {
+    fn find_job_polls_of_clients_are_not_listed() {
         let mut jobs = Jobs::default();
         let poll = Value::map([("fun", POLL)]);
         jobs.hear(&format!("salt/job/{JID}/new"), || Some(poll), 0);
@@ -342,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_database_does_not_take_back_what_the_bus_has_said() {
+    fn older_database_rows_do_not_override_events() {
         let mut jobs = Jobs::default();
         jobs.hear(
             &format!("saltern/job/{JID}/progress"),
@@ -368,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_are_over_make_room_for_others() {
+    fn ended_jobs_are_evicted_first() {
         let mut jobs = Jobs::default();
         let jid = |number: usize| format!("{:020}", 20_260_102_030_405_000_000 + number as u128);
         jobs.hear(

@@ -32,25 +32,29 @@ impl Signal {
 
 #[derive(Debug, thiserror::Error)]
 enum KillError {
-    #[error("job {0} has nobody left to be told")]
+    #[error("no minion of job {0} is left to signal")]
     Nobody(Jid),
     #[error("the minions of the job cannot be read")]
     Store(#[from] StoreError),
-    #[error("the minions of the job were not told")]
+    #[error("the signal could not be published to the minions of the job")]
     Client(#[from] ClientError),
-    #[error("reading the minions of the job was broken off")]
+    #[error("reading the minions of the job was interrupted")]
     Broken,
 }
 
-/// Has the job ended; gives what the operator is told of it.
+/// Signals the job's minions; returns the notice for the operator.
 pub(super) async fn end(config: Arc<MasterConfig>, jid: Jid, signal: Signal) -> String {
-    match told(config, &jid, signal).await {
+    match publish(config, &jid, signal).await {
         Ok(text) => text,
         Err(error) => chain(&error),
     }
 }
 
-async fn told(config: Arc<MasterConfig>, jid: &Jid, signal: Signal) -> Result<String, KillError> {
+async fn publish(
+    config: Arc<MasterConfig>,
+    jid: &Jid,
+    signal: Signal,
+) -> Result<String, KillError> {
     let client = LocalClient::new(ClientConfig::from(&*config));
     let job = jid.clone();
     let missing = tokio::task::spawn_blocking(move || missing(&config, &job));

@@ -1,8 +1,8 @@
 //! `saltern top`: jobs, minions, workers, queues and events of a running master, live.
 //!
-//! Read in this order: [`state`] (what is known, and what changes it), [`sources`] (who tells it),
-//! [`table`] (its rows), [`view`] (keys), [`draw`]. Nothing here speaks to the master otherwise
-//! than the other commands do, and nothing is kept when it ends.
+//! Read in this order: [`state`] (the model and its updates), [`sources`] (where updates come
+//! from), [`table`] (its rows), [`view`] (keys), [`draw`]. Nothing here speaks to the master
+//! otherwise than the other commands do, and nothing is kept when it ends.
 
 mod draw;
 mod events;
@@ -48,10 +48,10 @@ pub(crate) struct Arguments {
     config: ConfigArgument,
 }
 
-/// The picture is renewed as often when something has changed.
+/// Minimum time between two redraws.
 const FRAME: Duration = Duration::from_millis(100);
 
-/// What a panicking thread is given to say so before the program ends.
+/// Time for a panicking thread to print its message before the program ends.
 const TELLING: Duration = Duration::from_secs(1);
 
 /// Updates that wait for the screen; then their sources wait.
@@ -59,7 +59,7 @@ const WAITING: usize = 1_024;
 
 /// Runs until the operator quits, or the terminal is closed.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    // A panic is told when the terminal has been given back; other lines would spoil the picture.
+    // A panic is printed after the terminal is restored; other lines would spoil the screen.
     logging::start_plain(tracing_subscriber::filter::LevelFilter::ERROR);
     let loaded = match load_for_tool(&arguments.config) {
         Ok(loaded) => loaded,
@@ -124,7 +124,7 @@ async fn show(config: Arc<MasterConfig>) -> io::Result<()> {
             }
             _ = frames.tick() => {
                 if !screen.is_ours() || !top.sources.are_well() {
-                    // Whoever panicked is still telling why.
+                    // The panicking thread is still printing its message.
                     tokio::time::sleep(TELLING).await;
                     return Err(io::Error::other("a part of this program has panicked"));
                 }

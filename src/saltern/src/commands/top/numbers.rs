@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_the_growth_between_two_looks_and_none_after_a_new_start() {
+    fn rate_is_growth_between_samples_and_none_after_restart() {
         let start = Instant::now();
         let mut numbers = Numbers::default();
         numbers.take(Sample::parse(FIRST, start));

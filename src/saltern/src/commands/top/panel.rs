@@ -54,9 +54,9 @@ pub(super) fn of(panel: &Panel, state: &State, width: usize) -> Text {
             }
         }
         Panel::Event(number) => match state.events.get(*number) {
-            Some(heard) => Text {
-                title: format!(" {} ", heard.tag),
-                lines: broken(&heard.lines(), width),
+            Some(event) => Text {
+                title: format!(" {} ", event.tag),
+                lines: broken(&event.lines(), width),
             },
             None => Text {
                 title: " Event ".to_owned(),
@@ -84,11 +84,11 @@ fn broken(lines: &[String], width: usize) -> Vec<String> {
 /// The latest events of a job, newest first, with a title.
 fn events_of(jid: &str, state: &State) -> Vec<String> {
     let events = state.events.newest_first();
-    let events = events.filter(|heard| heard.tag.contains(jid)).take(EVENTS);
+    let events = events.filter(|event| event.tag.contains(jid)).take(EVENTS);
     let mut lines: Vec<String> = events
-        .map(|heard| {
-            let data = heard.line(LONGEST_DATA);
-            format!("  {}  {}  {data}", time_of_day(heard.at), heard.tag)
+        .map(|event| {
+            let data = event.line(LONGEST_DATA);
+            format!("  {}  {}  {data}", time_of_day(event.at), event.tag)
         })
         .collect();
     if !lines.is_empty() {

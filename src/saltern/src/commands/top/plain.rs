@@ -1,8 +1,8 @@
-//! Text from outside, made fit for a terminal.
+//! Sanitizes text from outside for a terminal.
 //!
-//! Ids, tags, arguments and event data come from minions and users. Whatever steers a terminal, or
-//! hides or turns around what stands beside it, is shown as its code instead; everything that the
-//! screen holds has come through here.
+//! Ids, tags, arguments and event data come from minions and users. Control, invisible and
+//! bidirectional characters are shown as their code points; all text on the screen passes through
+//! here.
 
 use saltern_base::is_unsafe_for_terminal;
 
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_terminal_is_shown_as_its_code() {
+    fn control_characters_are_shown_as_code_points() {
         let cases = [
             ("web1", "web1"),
             ("größe → 3", "größe → 3"),
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_where_it_says_so() {
+    fn long_text_is_cut_with_an_ellipsis() {
         assert_eq!(plain("abcdef", 6), "abcdef");
         assert_eq!(plain("abcdefg", 6), "abcde…");
         assert_eq!(plain("abc\x1bdef", 6), "abc…");

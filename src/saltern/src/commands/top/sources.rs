@@ -1,9 +1,9 @@
-//! Where the screen has its knowledge from: the event bus, the control socket and the job database,
-//! as every other command.
+//! Data sources of the screen: the event bus, the control socket and the job database, as for every
+//! other command.
 //!
-//! Questions are asked by one thread, one after the other, since they block; a master that does not
-//! answer holds up this thread and nothing else. Whoever is behind is made to wait, so that the
-//! master sees a slow listener and says how much it has dropped, and nothing piles up here.
+//! One thread makes the blocking requests, one after the other; a master that does not answer
+//! blocks this thread and nothing else. Queues are bounded and apply backpressure: the master sees
+//! a slow listener and reports how much it has dropped.
 
 use std::io;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::state::Update;
 use super::view::ViewedData;
 use crate::commands::explain;
 
-/// How often the master is asked.
+/// Interval at which the master is polled.
 const EVERY: Duration = Duration::from_secs(1);
 
 /// Jobs of the database that are shown at the start.
@@ -35,7 +35,7 @@ const JOBS: usize = 200;
 /// Minions that an explanation names in each list.
 const NAMED: usize = 1_000;
 
-/// What the asking thread is told. The latest word counts, so nothing piles up.
+/// Commands for the asking thread: only the latest one holds, so the state is bounded.
 #[derive(Default)]
 struct Asks {
     wanted: Mutex<Wanted>,
@@ -61,7 +61,7 @@ impl Asks {
         self.is_new.notify_one();
     }
 
-    /// What is wanted, after so long at the most.
+    /// Waits for a command, at most for this time.
     fn wait(&self, longest: Duration) -> Wanted {
         let mut wanted = self.wanted.lock();
         let is_nothing = |wanted: &mut Wanted| wanted.sight.is_none() && !wanted.jobs;
@@ -119,7 +119,7 @@ impl Sources {
     }
 }
 
-/// Hears the bus, and waits for one when there is none.
+/// Receives events from the bus, and waits for one when there is none.
 async fn listen(config: Arc<MasterConfig>, asks: Arc<Asks>, updates: mpsc::Sender<Update>) {
     loop {
         let away = match EventListener::connect(&config.sock_dir).await {

@@ -1,7 +1,7 @@
-//! Everything that the screen knows, and what changes it. Draws nothing and asks nobody.
+//! Model of the screen and its updates. Draws nothing and does no I/O.
 //!
-//! All of it is bounded: jobs, events and minions by number, their texts in length. All text has
-//! been made plain, so whoever draws it need not think of that.
+//! All of it is bounded: jobs, events and minions by number, their texts in length. All text is
+//! sanitized already (`plain`).
 
 use saltern_actors::control::SeenMinion;
 use saltern_client::ReceivedEvent;
@@ -13,7 +13,7 @@ use super::jobs::Jobs;
 use super::numbers::{Numbers, Sample};
 use super::plain::{plain, plain_lines};
 
-/// What the sources tell.
+/// Update from a source.
 pub(super) enum Update {
     /// The event bus is there.
     BusThere,
@@ -29,7 +29,7 @@ pub(super) enum Update {
     Jobs(Vec<JobSummary>),
     /// Where a job stands, as `saltern explain` says it.
     Explained(Jid, String),
-    /// Something that the operator is told, once.
+    /// One notice for the operator.
     Said(String),
 }
 
@@ -40,7 +40,7 @@ pub(super) const MOST_MINIONS: usize = 20_000;
 const MOST_LINES: usize = 5_000;
 const LONGEST_LINE: usize = 500;
 
-/// See the module.
+/// Bounded model of the screen.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) jobs: Jobs,
@@ -55,7 +55,7 @@ pub(super) struct State {
     pub(super) numbers_away: Option<String>,
     /// The job that is followed, and what is known of it.
     pub(super) explained: Option<(Jid, Vec<String>)>,
-    /// What the operator is told until the next key.
+    /// Notice to the operator, shown until the next key.
     pub(super) said: String,
 }
 
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn minions_that_are_away_come_first_and_there_are_not_too_many() {
+    fn disconnected_minions_come_first_and_the_list_is_bounded() {
         let mut state = State::default();
         let mut minions = vec![minion("a", true), minion("b", false), minion("c", true)];
         state.apply(Update::Minions(minions.clone()), 0);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_is_there_while_it_gives_numbers() {
+    fn master_is_up_while_metrics_are_answered() {
         let mut state = State::default();
         assert!(!state.has_master());
         let sample = Sample::parse("saltern_jobs_open 1\n", tokio::time::Instant::now());

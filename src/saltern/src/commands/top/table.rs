@@ -136,7 +136,7 @@ impl Entry<'_> {
             Self::Worker(worker) => worker.name.into(),
             Self::Command(command) => command.name.into(),
             Self::Queue(queue) => (&*queue.name).into(),
-            Self::Event(heard) => heard.number.to_string().into(),
+            Self::Event(event) => event.number.to_string().into(),
         }
     }
 
@@ -153,7 +153,7 @@ impl Entry<'_> {
             Self::Worker(worker) => [worker.name, "", "", "", ""],
             Self::Command(command) => [command.name, "", "", "", ""],
             Self::Queue(queue) => [&queue.name, "", "", "", ""],
-            Self::Event(heard) => [&heard.tag, "", "", "", ""],
+            Self::Event(event) => [&event.tag, "", "", "", ""],
         };
         let parts = parts.map(str::to_lowercase);
         words
@@ -205,11 +205,11 @@ impl Entry<'_> {
                 number(queue.lost),
                 rate(queue.lost_rate),
             ],
-            Self::Event(heard) => vec![
-                time_of_day(heard.at),
-                amount(Some(heard.size as f64)),
-                heard.tag.clone(),
-                heard.line(LONGEST_DATA),
+            Self::Event(event) => vec![
+                time_of_day(event.at),
+                amount(Some(event.size as f64)),
+                event.tag.clone(),
+                event.line(LONGEST_DATA),
             ],
         }
     }
@@ -227,7 +227,7 @@ impl Entry<'_> {
             Self::Command(_) => Tone::Dim,
             Self::Queue(queue) if queue.lost_rate > Some(0.0) => Tone::Bad,
             Self::Queue(queue) if queue.waiting > Some(0.0) => Tone::Warning,
-            Self::Event(heard) if heard.tag.starts_with("saltern/bus/gap") => Tone::Bad,
+            Self::Event(event) if event.tag.starts_with("saltern/bus/gap") => Tone::Bad,
             _ => Tone::Plain,
         }
     }

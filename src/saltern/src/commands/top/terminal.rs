@@ -23,15 +23,15 @@ static IS_OURS: AtomicBool = AtomicBool::new(false);
 
 /// The terminal in its raw mode and on its other page.
 ///
-/// Its own drop is not wanted: of a terminal that is gone it complains to standard error, which is
-/// that terminal, and panics when that fails.
+/// Its own drop is not wanted: it reports a terminal that is gone to standard error, which is that
+/// terminal, and panics when that fails.
 pub(super) struct Screen(ManuallyDrop<DefaultTerminal>);
 
 impl Screen {
     /// Takes the terminal.
     ///
     /// # Errors
-    /// Standard output or standard input is none, or does not do as it is told.
+    /// Standard output or standard input is no terminal, or refuses its modes.
     pub(super) fn take() -> io::Result<Self> {
         if !stdout().is_terminal() || !io::stdin().is_terminal() {
             return Err(io::Error::new(
@@ -39,10 +39,10 @@ impl Screen {
                 "this needs a terminal",
             ));
         }
-        let tell = std::panic::take_hook();
+        let previous = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             give_back();
-            tell(info);
+            previous(info);
         }));
         enable_raw_mode()?;
         IS_OURS.store(true, Ordering::SeqCst);

@@ -123,14 +123,14 @@ impl Bench {
 }
 
 #[test]
-fn without_a_master_it_says_so_and_why() {
+fn screen_without_a_master_shows_the_reason() {
     let mut bench = Bench::new();
     bench.update(Update::NoNumbers("connection refused".to_owned()));
     bench.shows(&["no master answers; waiting for one", "connection refused"]);
 }
 
 #[test]
-fn the_head_has_the_figures_of_the_master_and_what_is_not_in_order() {
+fn head_shows_figures_and_problems_of_the_master() {
     let mut bench = Bench::with_master();
     bench.update(Update::BusAway("it is closed".to_owned()));
     bench.shows(&[
@@ -178,7 +178,7 @@ fn jobs_are_listed_newest_first_and_can_be_filtered_by_typing() {
 }
 
 #[test]
-fn a_row_stays_chosen_while_others_come() {
+fn selection_stays_on_its_row_while_rows_arrive() {
     let mut bench = Bench::with_master();
     bench.job(1, "test.ping");
     bench.press(KeyCode::Down);
@@ -195,7 +195,7 @@ fn a_row_stays_chosen_while_others_come() {
 }
 
 #[test]
-fn a_job_is_followed_with_what_is_missing_and_its_events() {
+fn job_panel_shows_missing_minions_and_events() {
     let mut bench = Bench::with_master();
     bench.job(1, "test.sleep");
     bench.press(KeyCode::Enter);
@@ -214,7 +214,7 @@ fn a_job_is_followed_with_what_is_missing_and_its_events() {
 }
 
 #[test]
-fn a_job_is_ended_only_when_the_operator_says_so_twice() {
+fn job_is_ended_only_after_confirmation() {
     let mut bench = Bench::with_master();
     bench.job(1, "test.sleep");
     assert_eq!(bench.press(KeyCode::Char('k')), None);
@@ -248,7 +248,7 @@ fn a_job_is_ended_only_when_the_operator_says_so_twice() {
 }
 
 #[test]
-fn minions_show_where_they_stand_and_lead_to_their_events() {
+fn minion_row_shows_presence_and_opens_its_events() {
     let mut bench = Bench::with_master();
     bench.press(KeyCode::Char('2'));
     assert!(bench.view.sight().minions);
@@ -277,7 +277,7 @@ fn minions_show_where_they_stand_and_lead_to_their_events() {
 }
 
 #[test]
-fn workers_and_queues_have_their_load_and_what_waits() {
+fn workers_and_queues_show_load_and_backlog() {
     let mut bench = Bench::with_master();
     bench.press(KeyCode::Char('3'));
     let screen = bench.screen();
@@ -327,7 +327,7 @@ fn the_help_names_the_keys_and_ctrl_c_always_quits() {
 }
 
 #[test]
-fn a_tiny_terminal_and_long_lists_are_no_harm() {
+fn tiny_terminal_and_long_lists_are_drawn() {
     let mut bench = Bench::with_master();
     for number in 1..90 {
         bench.job(number, "test.ping");

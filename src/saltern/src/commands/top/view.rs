@@ -62,7 +62,7 @@ pub(super) struct KillPrompt {
     pub(super) jid: Jid,
     pub(super) fun: String,
     pub(super) missing: usize,
-    /// Whether it has been on the screen; whoever draws it sets this.
+    /// Whether it has been on the screen; set by `draw`.
     pub(super) is_shown: Cell<bool>,
 }
 
@@ -87,11 +87,11 @@ pub(super) struct ViewedData {
 struct ListPosition {
     /// The key of the chosen row; without one the first row is, whichever it is.
     chosen: Option<String>,
-    /// The first row on the screen; whoever draws moves it after the chosen one.
+    /// The first row on the screen; `draw` scrolls it to the selected one.
     first: Cell<usize>,
 }
 
-/// See the module.
+/// State of the interface: open view, filter, selection and panel.
 pub(super) struct View {
     pub(super) tab: Tab,
     pub(super) filter: String,
@@ -288,9 +288,9 @@ impl View {
         let entries = entries(state, self.tab, &self.filter);
         match entries.get(self.chosen(&entries)) {
             Some(Entry::Job(jid, _)) => self.open(Panel::Job((*jid).clone())),
-            Some(Entry::Event(heard)) => self.open(Panel::Event(heard.number)),
+            Some(Entry::Event(event)) => self.open(Panel::Event(event.number)),
             Some(Entry::Minion(minion)) => {
-                // What is heard of it.
+                // The events about it.
                 self.filter = minion.id.to_string();
                 self.tab = Tab::Events;
             }
