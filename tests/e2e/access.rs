@@ -11,17 +11,17 @@ use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::{Config, Release, Run, Server, Site, TestResult, run};
 
 #[test]
-fn users_of_3006_are_told_apart() -> TestResult {
+fn users_of_3006_have_stocks_permissions() -> TestResult {
     Ok(compare(Release::V3006)?)
 }
 
 #[test]
-fn users_of_3007_are_told_apart() -> TestResult {
+fn users_of_3007_have_stocks_permissions() -> TestResult {
     Ok(compare(Release::V3007)?)
 }
 
 #[test]
-fn users_of_3008_are_told_apart() -> TestResult {
+fn users_of_3008_have_stocks_permissions() -> TestResult {
     Ok(compare(Release::V3008)?)
 }
 

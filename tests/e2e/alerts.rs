@@ -3,8 +3,8 @@
 //! row. What the rules do at their real pace, with series that are made up, is in
 //! `grafana/alerts_test.yml`.
 //!
-//! Every alert can be brought about here; those of a full disk only by who may mount one, and
-//! elsewhere their test fails, unless a variable excuses it.
+//! Every alert can be triggered here; those of a full disk need the right to mount one, and without
+//! it their test fails, unless a variable excuses it.
 
 mod master;
 mod minions;
@@ -127,7 +127,7 @@ impl Watch {
         self.fires_while(alert, labels, || Ok(()))
     }
 
-    /// `cause` is what brings it about, done until it fires.
+    /// `cause` triggers it, and is repeated until it fires.
     fn fires_while(
         &mut self,
         alert: &str,
@@ -168,7 +168,7 @@ impl Watch {
     }
 }
 
-/// What all of these sites have in common: somebody looks at their metrics.
+/// Common options of these sites: their metrics are scraped.
 fn configure(config: &mut Config) {
     config.set("saltern_metrics_address", metrics_address());
 }

@@ -127,7 +127,7 @@ fn an_async_batch_of_stock_goes_on_over_a_kill() -> TestResult {
 /// Stock's master gives a minion up after `timeout` and `gather_job_timeout`, whatever it does, and
 /// sends the next one its part beside it; ours knows that it runs the job.
 #[test]
-fn a_minion_that_runs_for_long_keeps_its_place() -> TestResult {
+fn long_running_minion_keeps_its_batch_slot() -> TestResult {
     Site::run(
         OURS,
         |config| _ = config.set("timeout", 1).set("gather_job_timeout", 1),
@@ -352,7 +352,7 @@ fn our_own_command_line_follows_a_batch_to_its_end() -> TestResult {
             site.saltern(&["batch", "watch", &jid])?
                 .expect_code(0)?
                 .expect_text("3 of 3 minions have returned")?;
-            // They wait until it was said where they stand.
+            // They wait until the state of the batch is printed.
             let go = site.path("go");
             let command = format!("until [ -e '{}' ]; do sleep 0.1; done", go.display());
             let run = saltern_cmd(site, &["-b", "1", "--async", "n*", "cmd.run", &command])?;

@@ -8,7 +8,7 @@ use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
 use serde_json::Value;
 
-/// The master's own modules and pillars. A function that is asked to `hang` tells its process id
+/// The master's own modules and pillars. A function that is asked to `hang` writes its process id
 /// first, so that the test can end it.
 const TREE: &[(&str, &str)] = &[
     (
@@ -255,7 +255,7 @@ fn module_by_attribute_loads_itself_and_not_all_of_salts(release: Release) -> Te
 }
 
 #[test]
-fn a_helper_that_is_killed_costs_one_pillar_and_no_other() -> TestResult {
+fn killed_helper_fails_one_pillar_only() -> TestResult {
     let release = Release::V3008;
     let server = Server::Saltern(release);
     let configure = |config: &mut Config| {
@@ -346,21 +346,21 @@ fn without_python_the_errors_name_module_and_option() -> TestResult {
 }
 
 #[test]
-fn runners_of_python_do_what_they_do_beside_stock_3006() -> TestResult {
-    runners_of_python_do_what_they_do_beside_stock(Release::V3006)
+fn python_runners_match_stock_3006() -> TestResult {
+    python_runners_match_stock(Release::V3006)
 }
 
 #[test]
-fn runners_of_python_do_what_they_do_beside_stock_3007() -> TestResult {
-    runners_of_python_do_what_they_do_beside_stock(Release::V3007)
+fn python_runners_match_stock_3007() -> TestResult {
+    python_runners_match_stock(Release::V3007)
 }
 
 #[test]
-fn runners_of_python_do_what_they_do_beside_stock_3008() -> TestResult {
-    runners_of_python_do_what_they_do_beside_stock(Release::V3008)
+fn python_runners_match_stock_3008() -> TestResult {
+    python_runners_match_stock(Release::V3008)
 }
 
-fn runners_of_python_do_what_they_do_beside_stock(release: Release) -> TestResult {
+fn python_runners_match_stock(release: Release) -> TestResult {
     let mut answers = Vec::new();
     for server in [Server::Stock(release), Server::Saltern(release)] {
         Site::run(server, configure(server), |site| {
@@ -406,7 +406,7 @@ fn run(site: &Site, words: &[&str]) -> Result<Value> {
         false => site.salt_run(&[words, &["--out=json"]].concat())?,
     };
     run.expect_code(0)?;
-    // Stock prints what modules print and what the function tells on its way, too.
+    // Stock also prints what modules print and the progress events of the function.
     let start = run.stdout.find('{').unwrap_or_default();
     let documents = serde_json::Deserializer::from_str(&run.stdout[start..]).into_iter::<Value>();
     let last = documents
@@ -435,7 +435,7 @@ fn strip(value: &mut Value) {
     }
 }
 
-/// A call is told from its beginning to its end, in order, as a native one.
+/// The events of a call, from start to end in order, are those of a native one.
 fn events_are_told(site: &Site) -> Result<()> {
     let mark = site.events().mark();
     run(site, &["site_runner.add", "7"])?;
@@ -459,7 +459,7 @@ fn events_are_told(site: &Site) -> Result<()> {
 }
 
 #[test]
-fn a_runner_that_is_killed_or_hangs_costs_nobody_else_anything() -> TestResult {
+fn killed_or_hung_runner_affects_no_other_call() -> TestResult {
     let release = Release::V3008;
     let server = Server::Saltern(release);
     let configure = |config: &mut Config| {
@@ -508,7 +508,7 @@ fn a_runner_that_is_killed_or_hangs_costs_nobody_else_anything() -> TestResult {
             ensure!(next["sum"] == 2, "{next:#}");
         }
         site.step("the master stops while one hangs");
-        // Whether its end is stored or it is told to be lost depends on who stops first.
+        // Whether its end is stored or it is reported lost depends on which actor stops first.
         site.announce("a call of a runner function was lost");
         let pid_file = site.path("pid");
         let path = format!("path={}", pid_file.display());

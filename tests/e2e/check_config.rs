@@ -1,5 +1,5 @@
-//! `saltern check-config` beside the start of the real program: the same answer, with its exit code.
-//! The table of all kinds of mistakes is in `src/saltern/src/preflight/tests.rs`.
+//! `saltern check-config` beside the start of the real program: the same answer, with its exit
+//! code. The table of all kinds of mistakes is in `src/saltern/src/preflight/tests.rs`.
 
 use anyhow::{Context, Result, ensure};
 use saltern_tests::process::run;
@@ -31,7 +31,7 @@ fn about(found: &Value, option: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_the_start_refuses_is_an_error_with_the_same_words() -> TestResult {
+fn start_refusals_are_errors_with_the_same_text() -> TestResult {
     for (option, value, code) in [
         ("interface", "192.0.2.1", UNAVAILABLE),
         ("user", "nosuchuser", NO_PERMISSION),
@@ -67,7 +67,7 @@ fn what_the_start_refuses_is_an_error_with_the_same_words() -> TestResult {
 }
 
 #[test]
-fn what_a_site_loses_is_a_warning_and_the_master_starts() -> TestResult {
+fn lost_features_are_warnings_and_the_master_starts() -> TestResult {
     let configure = |config: &mut Config| {
         config
             .set("nodegroups", "{a: 'N@b', b: 'N@a'}")

@@ -166,8 +166,8 @@ fn transcript(site: &mut Site) -> Result<Transcript> {
     last.context("the deletion of the key closes the transcript")?;
 
     let events = site.events().since(mark);
-    // 3006 and 3007 announce a job under its bare jid, so its jid alone tells one of `find_job`, which
-    // a client starts when a slow machine lets it wait.
+    // 3006 and 3007 announce a job under its bare jid, so only its jid identifies one of
+    // `find_job`, which a client starts when a slow machine lets it wait.
     let probes: Vec<String> = events
         .iter()
         .filter(|event| event.data["fun"] == "saltutil.find_job")

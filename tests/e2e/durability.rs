@@ -1,5 +1,5 @@
-//! What survives: sessions and keys a restart, acknowledged returns a `kill -9`, connections a new
-//! AES key.
+//! Durability: sessions and keys survive a restart, acknowledged returns a `kill -9`, connections a
+//! new AES key.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;

@@ -14,7 +14,7 @@ use saltern_tests::site::{Failure, SOON};
 use saltern_tests::{Config, Event, Release, Server, Site, TestResult, wait_until};
 use serde_json::{Value, json};
 
-/// Tells who it is again and again; writes a file when it is asked to end.
+/// Fires an event with its identity in a loop; writes a file on `SIGTERM`.
 const SITE_ENGINE: &str = "import os, time\n\
     import salt.utils.event\n\
     def start(greeting, path):\n    \

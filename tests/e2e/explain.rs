@@ -33,7 +33,7 @@ fn a_job_is_explained_while_it_runs_with_its_returns_and_without_a_master() -> T
                 .to_owned();
 
             site.step("it is open");
-            wait_until("the minion to be told of", SOON, || {
+            wait_until("the minion to be listed", SOON, || {
                 let run = site.saltern(&["explain", &jid]).ok()?;
                 let open = run.stdout.contains("open; 0 of 2 minions have returned");
                 let words = [
@@ -45,7 +45,7 @@ fn a_job_is_explained_while_it_runs_with_its_returns_and_without_a_master() -> T
             })?;
 
             site.step("one has returned");
-            wait_until("the return to be told", SOON, || {
+            wait_until("the return to be shown", SOON, || {
                 let run = site.saltern(&["explain", &jid]).ok()?;
                 let words = ["1 of 2", "m2  un", "m1  after", "retcode 0"];
                 words
@@ -76,7 +76,7 @@ fn explained(site: &Site, jid: &str, words: &[&str]) -> Result<()> {
 }
 
 #[test]
-fn read_only_disk_stops_no_tool_that_only_reads() -> TestResult {
+fn read_only_disk_allows_read_only_commands() -> TestResult {
     Site::prepared(
         Server::Saltern(Release::V3008),
         |_| {},
@@ -121,10 +121,10 @@ fn read_only_disk_stops_no_tool_that_only_reads() -> TestResult {
     )
 }
 
-/// An event of the bus is printed though the master keeps none; a command that waits says how to come
-/// back to its job when the master is killed.
+/// An event of the bus is printed though the master keeps none; a command that waits says how to
+/// come back to its job when the master is killed.
 #[test]
-fn events_are_followed_and_jobs_are_come_back_to() -> TestResult {
+fn events_are_followed_and_interrupted_command_names_its_job() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
         |_| {},

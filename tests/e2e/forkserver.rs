@@ -33,7 +33,7 @@ fn forked_program_is_given_what_a_fresh_one_is() -> Result<()> {
         let mut fresh = described(describe(release, "0").env(MARK, "1"), false)?;
         let environment = fresh.get_mut("environment").and_then(Value::as_object_mut);
         environment.context("an environment")?.remove(MARK);
-        // Where a fresh one has more, it is from whoever started the tests.
+        // Further variables of a fresh one come from the environment of the test run.
         fresh.insert("descriptors".to_owned(), json!([0, 1, 2]));
         for (name, value) in &fresh {
             let found = forked.get(name);

@@ -1,5 +1,5 @@
 //! All kinds of hostile peers at once beside honest minions: memory keeps to its stated bound (the
-//! table "Admission and memory" in ARCHITECTURE.md), and whoever is honest is served.
+//! table "Admission and memory" in ARCHITECTURE.md), and honest minions are served.
 //!
 //! `SALTERN_HOSTILE_SECONDS` says how long; `make hostile` is the long form.
 #![expect(
@@ -22,9 +22,10 @@ const MINIONS: usize = 20;
 /// The short form.
 const SECONDS: u64 = 20;
 
-/// What strangers may make the master hold: large requests (a quarter of `ReqLimits::in_flight`),
-/// replies that wait for their readers (a quarter of `ReqLimits::answers`), and, for what is not
-/// counted byte by byte, connections, queues and the allocator's slack.
+/// Memory that unauthenticated peers may take: large requests (a quarter of
+/// `ReqLimits::in_flight`), replies that wait for their readers (a quarter of
+/// `ReqLimits::answers`), and, for what is not counted byte by byte, connections, queues and the
+/// allocator's slack.
 const MEMORY: u64 = (128 + 64 + 96) << 20;
 
 /// An honest job may take so many times what it takes when nobody attacks, and this in any case,
@@ -70,7 +71,7 @@ fn idle(site: &Site) -> Result<(Duration, Duration)> {
 }
 
 #[test]
-fn hostile_peers_of_all_kinds_cost_neither_memory_nor_pings() -> TestResult {
+fn hostile_peers_exceed_no_memory_bound_and_delay_no_ping() -> TestResult {
     Site::run(
         OURS,
         |config| {
@@ -140,7 +141,7 @@ fn hostile_peers_of_all_kinds_cost_neither_memory_nor_pings() -> TestResult {
 const STOP: Duration = Duration::from_secs(20);
 
 #[test]
-fn master_that_is_asked_to_stop_under_attack_ends_in_its_usual_time() -> TestResult {
+fn stop_under_attack_is_not_delayed() -> TestResult {
     Site::run(
         OURS,
         |config| {

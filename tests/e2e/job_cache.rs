@@ -167,7 +167,7 @@ fn remove(database: &Path) -> Result<()> {
 }
 
 #[test]
-fn files_are_kept_from_others_unless_users_are_admitted() -> TestResult {
+fn file_modes_exclude_others_unless_users_are_admitted() -> TestResult {
     for (acl, file, directory) in [("{}", 0o640, 0o750), ("{nobody: ['test.*']}", 0o644, 0o755)] {
         Site::prepared(
             Server::Saltern(Release::V3008),

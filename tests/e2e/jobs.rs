@@ -1,5 +1,5 @@
-//! Jobs that take long: who runs them, who is lost and why, what stock's command line says of it,
-//! and what a restart of the master does to them.
+//! Long jobs: which minions run them, which are lost and why, the output of stock's command line,
+//! and a restart of the master meanwhile.
 
 use std::time::Duration;
 
@@ -152,7 +152,7 @@ fn long_jobs_as_seen_by(release: Release) -> TestResult {
     )
 }
 
-/// A program that hears and says nothing for as long as this lives.
+/// A stopped process (`SIGSTOP`), continued when this is dropped.
 struct Frozen(Pid);
 
 impl Frozen {
@@ -196,11 +196,11 @@ fn a_job_in_the_middle_of_which_the_master_is_killed_goes_on() -> TestResult {
             let mark = site.events().mark();
             salt(site, &["--async", "*", "cmd.run", "sleep 15; echo done"])?.expect_code(0)?;
             let jid = jid_of(site, mark, "cmd.run")?;
-            site.step("kill -9 while everybody is at work");
+            site.step("kill -9 while all minions run the job");
             site.kill_master();
             site.start_master_only()?;
             site.listen()?;
-            site.step("who listens now is told of the job at once, and later of its end");
+            site.step("a new listener receives the open job at once, and its end later");
             let state = site
                 .events()
                 .tag(&format!("saltern/job/{jid}/state"), SOON)?;

@@ -5,8 +5,8 @@ use anyhow::{Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
-/// Stock tells nobody: it moves or removes the file, and the next message must notice, on a session
-/// and a connection that stood before.
+/// Stock notifies no process: it moves or removes the file. The next message must be refused, also
+/// on an existing session and connection.
 #[test]
 fn a_revoked_key_is_refused_with_the_next_message() -> TestResult {
     Site::run(

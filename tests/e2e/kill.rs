@@ -1,5 +1,5 @@
-//! The master dies again and again, at random moments and at each place where something is written
-//! and not yet believed, while five hundred minions return without pause and jobs are published.
+//! The master is killed repeatedly, at random moments and at each fail point between a write and
+//! its acknowledgement, while five hundred minions return without pause and jobs are published.
 //! Afterwards the store holds exactly what was acknowledged. Needs a binary built with the feature
 //! `fault-injection`.
 
@@ -84,7 +84,7 @@ fn dies_at(site: &mut Site, point: &str, count: usize) -> Result<()> {
         _ => count,
     };
     site.step(&format!("the master dies at {point}, pass {count}"));
-    // The log is folded when it is long.
+    // The write-ahead log is checkpointed when it is long.
     let large = match point {
         "checkpoint-within" => Some(site.start_fleet("large", 16, &LARGE_RETURNS)?),
         _ => None,
@@ -212,7 +212,7 @@ fn publish(config: &Path, stop: &AtomicBool, ids: &Mutex<BTreeSet<String>>) -> R
             .arg(config)
             .args([&format!("kill-{}*", number % 10), "test.echo"])
             .arg(format!("job number {number}"));
-        // Without a master it fails, and nobody was promised anything.
+        // Without a master it fails, and nothing was acknowledged.
         let run = run(&mut command, SOON)?;
         if let Some(jid) = run
             .stdout

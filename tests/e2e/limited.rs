@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult, run};
 
-/// One minion is meant by its name, the other by a grain that the master has not heard of.
+/// One minion matches by its name, the other by a grain that the master does not have.
 const TARGET: &[&str] = &["-C", "web1 or G@kind:fresh", "test.ping"];
 const LIMITED: &[&str] = &["-a", "file", "--username", "lim", "--password", "limited"];
 

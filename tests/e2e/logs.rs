@@ -1,5 +1,5 @@
-//! The master's log: nothing secret in it however much is logged, one object a line where that is
-//! asked for, and levels that change while it runs.
+//! The master's log: no secret at any level, one JSON object a line where configured, and levels
+//! that change at run time.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ const WRONG_PASSWORD: &str = "wrong-horse-battery";
 const PILLAR: &str = "pillar-value-nobody-may-read";
 
 #[test]
-fn no_secret_is_in_the_log_of_a_busy_master_however_much_it_logs() -> TestResult {
+fn no_secret_is_logged_at_any_level() -> TestResult {
     Site::prepared(
         Server::Saltern(Release::V3008),
         |config| {
@@ -144,7 +144,7 @@ fn take_words(path: &Path, secrets: &mut Vec<(String, String)>) -> Result<()> {
 }
 
 #[test]
-fn levels_change_while_the_master_runs_until_it_reads_its_configuration_again() -> TestResult {
+fn log_levels_change_at_run_time_until_reload() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
         |config| {
@@ -161,7 +161,7 @@ fn levels_change_while_the_master_runs_until_it_reads_its_configuration_again() 
             let configured = "console info\nfile warning\nsaltern_config error\n";
             site.saltern(&["log-level"])?.expect_stdout(configured)?;
 
-            site.step("of one place more is logged");
+            site.step("a lower level for one module");
             site.saltern(&["log-level", "debug", "saltern_actors.mworker"])?
                 .expect_text("saltern_actors::mworker debug")?;
             site.bring_up(&[("m1", MinionKind::Stock(Release::V3008))])?;
@@ -174,7 +174,7 @@ fn levels_change_while_the_master_runs_until_it_reads_its_configuration_again() 
                 lines.iter().find(is_return).map(drop)
             })?;
 
-            site.step("everywhere; and nowhere else is anything known by that name");
+            site.step("a level for all modules, and an unknown module");
             site.saltern(&["log-level", "error"])?
                 .expect_text("console error\nfile error\n")?;
             site.saltern(&["log-level", "error", "salt.master"])?

@@ -1,5 +1,5 @@
-//! What the master does by itself, seen from outside and beside stock's master: the list of keys,
-//! events of changed files, what expires, rotation by age; and what it does at a signal.
+//! Maintenance tasks beside stock's master: the list of keys, events of changed files, expiry,
+//! rotation by age; and the reload on SIGHUP.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -59,26 +59,26 @@ fn the_key_cache_is_written(server: Server) -> TestResult {
 }
 
 #[test]
-fn stock_3006_tells_of_changed_files() -> TestResult {
-    changed_files_are_told(Server::Stock(Release::V3006))
+fn stock_3006_announces_changed_files() -> TestResult {
+    changed_files_are_announced(Server::Stock(Release::V3006))
 }
 
 #[test]
-fn stock_3008_tells_of_changed_files() -> TestResult {
-    changed_files_are_told(Server::Stock(Release::V3008))
+fn stock_3008_announces_changed_files() -> TestResult {
+    changed_files_are_announced(Server::Stock(Release::V3008))
 }
 
 #[test]
-fn changed_files_are_told_to_3006() -> TestResult {
-    changed_files_are_told(Server::Saltern(Release::V3006))
+fn changed_files_are_announced_to_3006() -> TestResult {
+    changed_files_are_announced(Server::Saltern(Release::V3006))
 }
 
 #[test]
-fn changed_files_are_told_to_3008() -> TestResult {
-    changed_files_are_told(Server::Saltern(Release::V3008))
+fn changed_files_are_announced_to_3008() -> TestResult {
+    changed_files_are_announced(Server::Saltern(Release::V3008))
 }
 
-fn changed_files_are_told(server: Server) -> TestResult {
+fn changed_files_are_announced(server: Server) -> TestResult {
     Site::prepared(
         server,
         |config| {
@@ -139,27 +139,27 @@ fn expect_files(event: &Event, changed: &[&str], removed: &[&str], added: &[&str
 }
 
 #[test]
-fn stock_3006_removes_what_has_expired() -> TestResult {
-    what_has_expired_goes(Server::Stock(Release::V3006))
+fn stock_3006_removes_expired_data() -> TestResult {
+    expired_data_is_removed(Server::Stock(Release::V3006))
 }
 
 #[test]
-fn stock_3008_removes_what_has_expired() -> TestResult {
-    what_has_expired_goes(Server::Stock(Release::V3008))
+fn stock_3008_removes_expired_data() -> TestResult {
+    expired_data_is_removed(Server::Stock(Release::V3008))
 }
 
 #[test]
-fn what_has_expired_goes_with_3006() -> TestResult {
-    what_has_expired_goes(Server::Saltern(Release::V3006))
+fn expired_data_is_removed_with_3006() -> TestResult {
+    expired_data_is_removed(Server::Saltern(Release::V3006))
 }
 
 #[test]
-fn what_has_expired_goes_with_3008() -> TestResult {
-    what_has_expired_goes(Server::Saltern(Release::V3008))
+fn expired_data_is_removed_with_3008() -> TestResult {
+    expired_data_is_removed(Server::Saltern(Release::V3008))
 }
 
 /// Tokens by their own end, files of `publish_auth` by `keep_jobs_seconds`.
-fn what_has_expired_goes(server: Server) -> TestResult {
+fn expired_data_is_removed(server: Server) -> TestResult {
     Site::prepared(
         server,
         |_| {},
@@ -278,7 +278,7 @@ fn an_old_key_is_rotated(server: Server) -> TestResult {
 }
 
 #[test]
-fn a_reading_of_the_configuration_is_followed_or_refused_as_a_whole() -> TestResult {
+fn reload_is_applied_or_refused_as_a_whole() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
         |config| _ = config.set("log_level", "info"),
@@ -342,7 +342,7 @@ fn log_line(site: &Site, line: &str) -> Result<()> {
 }
 
 #[test]
-fn the_reactor_follows_its_rules() -> TestResult {
+fn reload_replaces_the_reactor_rules() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
         |config| {
@@ -442,7 +442,7 @@ fn number(site: &Site, metric: &str) -> Result<f64> {
 
 /// What root may read, the master of another user may not.
 #[test]
-fn doctor_of_root_looks_as_the_masters_user() -> TestResult {
+fn doctor_as_root_checks_as_the_masters_user() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
         |_| {},
@@ -468,7 +468,7 @@ fn doctor_of_root_looks_as_the_masters_user() -> TestResult {
 }
 
 #[test]
-fn the_doctor_finds_what_is_wrong_with_a_running_and_with_a_stopped_master() -> TestResult {
+fn doctor_diagnoses_a_running_and_a_stopped_master() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
         |_| {},

@@ -1,5 +1,5 @@
-//! What a master says of itself over HTTP: bounded however busy it is, in the form that Prometheus
-//! wants, and inside TLS for those who show a certificate.
+//! The metrics endpoint: bounded cardinality under load, valid for Prometheus, and inside TLS for
+//! clients with a certificate.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! Minions that have others do something: `publish.publish`, `publish.full_data` and
+//! Peer publishing: `publish.publish`, `publish.full_data` and
 //! `publish.runner` of stock minions of every release, by `salt-call` and by jobs. The same calls
 //! are made against stock's own master, and what comes back is compared.
 

@@ -1,5 +1,5 @@
 //! Pillars of stock minions of every release, compiled by stock's master and by ours: the same
-//! values, the same targets that follow from them, the same states, the same complaints.
+//! values, the same targets that follow from them, the same states, the same errors.
 //!
 //! Hundreds of pillar trees are compared with stock's compiler in `saltern-content`; here the way
 //! of a pillar is: request, renderers beside the workers, private reply, the minion's use of it,

@@ -1,5 +1,5 @@
-//! Which minions are there, as the master tells it: in stock's events, with the reasons in its
-//! metrics. Every minion here has one address, as all of a site behind one router have.
+//! Presence of minions: stock's events, and the reasons of changes in the metrics. Every minion
+//! here has one address, as all of a site behind one router have.
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -8,27 +8,27 @@ use saltern_tests::{Event, Release, Run, Server, Site, TestResult, wait_until};
 use serde_json::{Value, json};
 
 #[test]
-fn stock_3008_tells_presence() -> TestResult {
-    presence_is_told(Server::Stock(Release::V3008))
+fn stock_3008_announces_presence() -> TestResult {
+    presence_is_announced(Server::Stock(Release::V3008))
 }
 
 #[test]
-fn presence_is_told_to_3006() -> TestResult {
-    presence_is_told(Server::Saltern(Release::V3006))
+fn presence_is_announced_to_3006() -> TestResult {
+    presence_is_announced(Server::Saltern(Release::V3006))
 }
 
 #[test]
-fn presence_is_told_to_3007() -> TestResult {
-    presence_is_told(Server::Saltern(Release::V3007))
+fn presence_is_announced_to_3007() -> TestResult {
+    presence_is_announced(Server::Saltern(Release::V3007))
 }
 
 #[test]
-fn presence_is_told_to_3008() -> TestResult {
-    presence_is_told(Server::Saltern(Release::V3008))
+fn presence_is_announced_to_3008() -> TestResult {
+    presence_is_announced(Server::Saltern(Release::V3008))
 }
 
-/// What stock's master tells too, word for word.
-fn presence_is_told(server: Server) -> TestResult {
+/// The events of stock's master, field by field.
+fn presence_is_announced(server: Server) -> TestResult {
     Site::run(
         server,
         |config| _ = config.set("presence_events", "True"),
@@ -40,7 +40,7 @@ fn presence_is_told(server: Server) -> TestResult {
             let mark = site.events().mark();
             let told = present(site, mark, &["m1"])?;
             ensure!(told.fields() == ["_stamp", "present"], "{told:?}");
-            // Only what changes is told as a change.
+            // Only changes are announced as a change.
             present(site, site.events().mark(), &["m1"])?;
             let again = site.events().since(mark);
             let again = again.iter().find(|it| it.tag == "salt/presence/change");
@@ -57,7 +57,7 @@ fn presence_is_told(server: Server) -> TestResult {
 
 /// It subscribes to the hash of its id, so nothing has to be concluded.
 #[test]
-fn a_minion_that_filters_says_who_it_is() -> TestResult {
+fn filtering_minion_is_identified_by_its_subscription() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
         |config| _ = config.set("zmq_filtering", "True"),
@@ -89,7 +89,7 @@ const NOT_CONNECTED: &str = "Minion did not return. [Not connected]";
 
 /// Stock's own runner asks the minions; ours does not need to.
 #[test]
-fn manage_says_what_stock_finds_out() -> TestResult {
+fn manage_runner_agrees_with_stock() -> TestResult {
     let server = Server::Saltern(Release::V3008);
     Site::run(
         server,
@@ -139,7 +139,7 @@ fn answer(run: &Run) -> Result<Value> {
 }
 
 #[test]
-fn of_many_minions_on_one_address_the_right_one_is_missed() -> TestResult {
+fn lost_minion_is_identified_among_many_on_one_address() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
         |config| {
@@ -185,7 +185,7 @@ fn killed_and_back(site: &mut Site, id: &str, ids: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A process that stands still keeps its connection: only its silence tells.
+/// A stopped process keeps its connection: only the missing heartbeat shows it.
 fn frozen_and_back(site: &mut Site, id: &str, ids: &[&str]) -> Result<()> {
     site.step(&format!("{id} is frozen"));
     site.announce("the publish connection broke");
@@ -219,9 +219,9 @@ fn a_deleted_minion_is_out_at_once(site: &mut Site, id: &str, left: &[&str]) -> 
     Ok(())
 }
 
-/// Minions keep their sessions and say nothing: they are known by where they come from.
+/// Minions keep their sessions and send nothing: they are identified by their address.
 fn a_restart_of_the_master_is_no_change(site: &mut Site, ids: &[&str]) -> Result<()> {
-    site.step("the master is started anew");
+    site.step("the master is restarted");
     // What our own minion says of it.
     site.announce("the publish connection broke");
     site.stop_master()?;
@@ -257,7 +257,7 @@ fn owned(ids: &[&str]) -> Vec<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()
 }
 
-/// Waits until exactly these are told to be present.
+/// Waits until exactly these are announced as present.
 fn present(site: &Site, mark: usize, ids: &[&str]) -> Result<Event> {
     let what = format!("{ids:?} to be present");
     site.events().find_since(mark, &what, SOON, |event| {

@@ -220,7 +220,8 @@ impl Scene<'_> {
         }
         let expected = row.expected(self.site.server());
         let expected: Vec<String> = expected.map(|line| row.filled(line, &root)).collect();
-        // A row that is wrong fails below, with what came instead. A file may be there before its text.
+        // A row that is wrong fails below, with what came instead. A file may be there before its
+        // text.
         wait_until("the reactions", SOON / 4, || {
             (row::lanes(&self.came(row, mark)) == row::lanes(&expected)).then_some(())
         })
@@ -233,7 +234,7 @@ impl Scene<'_> {
         Ok((!wrong.is_empty()).then(|| wrong.join("\n")))
     }
 
-    /// Takes one step; an answer that is not the expected one is told.
+    /// Takes one step; returns an answer that is not the expected one.
     fn take(&mut self, step: &Step, row: &Row, root: &str) -> Result<Option<String>> {
         let filled = |text: &str| row.filled(text, root);
         match step {

@@ -216,7 +216,7 @@ fn compare_events(release: Release) -> Result<()> {
     Ok(())
 }
 
-/// `saltern events` tells the same events once more.
+/// `saltern events` prints the same events once more.
 fn kept_by_ourselves(site: &Site, [own, _]: &[Vec<Value>; 2]) -> Result<()> {
     let kept = wait_until("the events in the job database", SOON, || {
         let run = site.saltern(&["events"]).ok()?;
@@ -242,7 +242,7 @@ fn kept_by_ourselves(site: &Site, [own, _]: &[Vec<Value>; 2]) -> Result<()> {
 }
 
 #[test]
-fn what_waits_for_a_returner_is_returned_before_the_end() -> TestResult {
+fn queued_events_reach_the_returner_before_the_stop() -> TestResult {
     let server = Server::Saltern(Release::V3008);
     let configure = |config: &mut Config| {
         with_modules(config, server);
@@ -296,7 +296,7 @@ fn without_a_python_the_returner_is_named_and_everything_else_works() -> TestRes
     })
 }
 
-/// Who logs in by which module, and what they want.
+/// Users, the module of their log-in, and their requests.
 const LOGINS: &[(&str, &str, &str, &[&str])] = &[
     ("site_auth", "ann", "open ann", &["test.echo", "hello"]),
     ("site_auth", "ann", "open ann", &["grains.get", "id"]),
@@ -310,17 +310,17 @@ const LOGINS: &[(&str, &str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn modules_of_3006_log_in_whom_stock_logs_in() -> TestResult {
+fn eauth_modules_of_3006_admit_stocks_users() -> TestResult {
     Ok(compare_logins(Release::V3006)?)
 }
 
 #[test]
-fn modules_of_3007_log_in_whom_stock_logs_in() -> TestResult {
+fn eauth_modules_of_3007_admit_stocks_users() -> TestResult {
     Ok(compare_logins(Release::V3007)?)
 }
 
 #[test]
-fn modules_of_3008_log_in_whom_stock_logs_in() -> TestResult {
+fn eauth_modules_of_3008_admit_stocks_users() -> TestResult {
     Ok(compare_logins(Release::V3008)?)
 }
 
@@ -374,17 +374,17 @@ fn compare_logins(release: Release) -> Result<()> {
 }
 
 #[test]
-fn a_job_cache_of_3006_is_given_what_stock_gives_it_and_stock_finds_jobs_there() -> TestResult {
+fn job_cache_of_3006_gets_stocks_calls_and_serves_stock() -> TestResult {
     Ok(compare_jobs(Release::V3006)?)
 }
 
 #[test]
-fn a_job_cache_of_3007_is_given_what_stock_gives_it_and_stock_finds_jobs_there() -> TestResult {
+fn job_cache_of_3007_gets_stocks_calls_and_serves_stock() -> TestResult {
     Ok(compare_jobs(Release::V3007)?)
 }
 
 #[test]
-fn a_job_cache_of_3008_is_given_what_stock_gives_it_and_stock_finds_jobs_there() -> TestResult {
+fn job_cache_of_3008_gets_stocks_calls_and_serves_stock() -> TestResult {
     Ok(compare_jobs(Release::V3008)?)
 }
 

@@ -8,17 +8,17 @@ use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 use serde_json::{Value, json};
 
 #[test]
-fn jobs_of_3006_are_told_as_stock_tells_them() -> TestResult {
+fn job_runners_of_3006_answer_as_stock() -> TestResult {
     compare(Release::V3006)
 }
 
 #[test]
-fn jobs_of_3007_are_told_as_stock_tells_them() -> TestResult {
+fn job_runners_of_3007_answer_as_stock() -> TestResult {
     compare(Release::V3007)
 }
 
 #[test]
-fn jobs_of_3008_are_told_as_stock_tells_them() -> TestResult {
+fn job_runners_of_3008_answer_as_stock() -> TestResult {
     compare(Release::V3008)
 }
 
@@ -105,17 +105,17 @@ fn parsed(text: &str) -> Result<Value> {
 }
 
 #[test]
-fn data_and_files_of_3006_are_told_as_stock_tells_them() -> TestResult {
+fn data_and_file_runners_of_3006_answer_as_stock() -> TestResult {
     compare_data(Release::V3006)
 }
 
 #[test]
-fn data_and_files_of_3007_are_told_as_stock_tells_them() -> TestResult {
+fn data_and_file_runners_of_3007_answer_as_stock() -> TestResult {
     compare_data(Release::V3007)
 }
 
 #[test]
-fn data_and_files_of_3008_are_told_as_stock_tells_them() -> TestResult {
+fn data_and_file_runners_of_3008_answer_as_stock() -> TestResult {
     compare_data(Release::V3008)
 }
 

@@ -1,5 +1,5 @@
-//! The master's `schedule`: the same jobs by our master and by stock's, told in the same words. When jobs run is compared under a stepped clock
-//! (`src/requests/tests/schedule_stock`).
+//! The master's `schedule`: the same jobs by our master and by stock's, with the same events. The
+//! times of runs are compared under a stepped clock (`src/requests/tests/schedule_stock`).
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ const JOBS: [(&str, &str); 8] = [
     ),
 ];
 
-/// Jobs of which nothing is heard, or that never run.
+/// Jobs that fire no event, or that never run.
 const SILENT: [(&str, &str); 3] = [
     (
         "silent",
@@ -76,7 +76,7 @@ fn configure(config: &mut Config) {
     config.set("schedule", jobs.collect::<String>());
 }
 
-/// What is told of each job, without what cannot be equal.
+/// The events of each job, without what cannot be equal.
 type Told = BTreeMap<&'static str, Value>;
 
 fn compare(release: Release) -> TestResult {
@@ -133,7 +133,7 @@ fn listen(site: &Site) -> Result<Told> {
     Ok(told)
 }
 
-/// The job cache has a run as it was told.
+/// The job cache has a run as its event announced it.
 fn is_kept(site: &Site, data: &Value) -> Result<()> {
     let jid = data["jid"].as_str().context("the jid is text")?;
     let run = site.saltern(&["run", "--out", "json", "jobs.list_job", jid])?;

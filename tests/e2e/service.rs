@@ -1,5 +1,5 @@
-//! Our master under a service manager: what it tells it, the sockets that it is handed, and the
-//! watchdog. The manager is `peers/service_manager.py`, so that no systemd has to run.
+//! Our master under a service manager: state notifications, socket activation and the watchdog. The
+//! manager is `peers/service_manager.py`, so that no systemd has to run.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -14,10 +14,10 @@ use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 /// What the manager noted, a line each.
 const NOTES: &str = "log/notes";
 
-/// Of a busy machine much is to be borne: the limit is there to be kept, not to be measured.
+/// Generous, for a busy machine: the watchdog must not fire, its precision is not tested.
 const PATIENT: &str = "600";
 
-/// Runs a scenario on a master whose manager bears `limit` seconds of silence.
+/// Runs a scenario on a master with a watchdog timeout of `limit` seconds.
 fn managed(limit: &str, scenario: impl FnOnce(&mut Site) -> Result<()>) -> TestResult {
     Site::prepared(
         Server::Saltern(Release::V3008),
@@ -53,7 +53,7 @@ fn noted(site: &Site, note: &str, times: usize) -> Result<()> {
 }
 
 #[test]
-fn the_manager_hears_of_a_reload_and_holds_the_ports_over_a_restart() -> TestResult {
+fn service_manager_is_notified_of_reload_and_holds_ports_over_restart() -> TestResult {
     managed(PATIENT, |site| {
         site.bring_up(&[("m3006", MinionKind::Stock(Release::V3006))])?;
         noted(site, "STATUS=serving on 127.0.0.1:", 1)?;

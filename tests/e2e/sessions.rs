@@ -1,6 +1,6 @@
-//! Who has to authenticate, and when: nobody over a restart or a crash of the master, everybody
-//! once after a rotation of the shared key, and a minion that was shut out in vain. And what stock
-//! makes of our answer when there are too many at once.
+//! Authentication: none over a restart or a crash of the master, one of each minion after a
+//! rotation of the shared key, and refused for a revoked minion. Also how stock handles our answer
+//! to too many log-ins at once.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -64,7 +64,7 @@ fn authentications(site: &Site) -> Result<u64> {
 /// key go through this, and a swarm of whole minions. Whole minions of stock do more: 3007 and 3008
 /// authenticate in every process of theirs that asks for a pillar or was scheduled.
 #[test]
-fn nobody_authenticates_over_a_restart_or_a_kill() -> TestResult {
+fn sessions_survive_a_restart_and_a_kill() -> TestResult {
     let swarm_ids: Vec<String> = (0..SWARM).map(|number| format!("swarm-{number}")).collect();
     let swarm_ids = swarm_ids.join(",");
     let all = SWARM + STOCK.len();
@@ -97,7 +97,7 @@ fn nobody_authenticates_over_a_restart_or_a_kill() -> TestResult {
             }
             site.start_master_only()?;
             wait_connected(site, all)?;
-            site.step("a publication for everybody, a return of every minion");
+            site.step("a publication to all minions, a return of each");
             let ping = site.salt(&["-t", "30", "--out=txt", "-L", &swarm_ids, "test.ping"])?;
             let answers = ping.expect_code(0)?.stdout.matches(": True").count();
             ensure!(answers == SWARM, "{answers} of {SWARM} answered\n{ping}");
@@ -195,10 +195,10 @@ fn a_deleted_minion_cannot_read_the_next_publication() -> TestResult {
     )
 }
 
-/// With one place for authentications and a storm of them, stock's code of each line must take our
-/// answer for "come again", never for a refusal, and get in once it is its turn.
+/// With one slot for authentications and a storm of them, stock's code of each line must take our
+/// answer for "retry later", never for a refusal, and log in in the end.
 #[test]
-fn a_stock_minion_in_a_storm_comes_again() -> TestResult {
+fn stock_minion_in_a_login_storm_retries_later() -> TestResult {
     Site::run(
         OURS,
         |config| {
@@ -217,7 +217,7 @@ fn a_stock_minion_in_a_storm_comes_again() -> TestResult {
                 std::fs::create_dir_all(site.minion_path(id, "pki"))?;
                 let mut peer = site.peer("sign_in.py", id, release)?;
                 let mut answers = BTreeSet::new();
-                wait_until("it to be told to come again, and to get in", SOON, || {
+                wait_until("it to retry later and log in", SOON, || {
                     let answer = peer
                         .ask("sign in")
                         .unwrap_or_else(|error| error.to_string());
@@ -231,7 +231,7 @@ fn a_stock_minion_in_a_storm_comes_again() -> TestResult {
                 );
             }
             drop(storm);
-            site.step("the minions themselves get in");
+            site.step("the minions themselves log in");
             for (id, _) in STOCK {
                 site.start_prepared_minion(id)?;
             }

@@ -1,6 +1,6 @@
-//! What the master does without what it needs: room on the disk, file descriptors, peers that read.
-//! Whatever is short, everything acknowledged is in the store, those who ask for something else
-//! are served meanwhile, and when the shortage is over all goes on by itself.
+//! Exhausted resources: disk space, file descriptors, peers that do not read. Whatever is short,
+//! everything acknowledged is in the store, other requests are served meanwhile, and the master
+//! recovers by itself when the shortage is over.
 
 use anyhow::{Context as _, Result, ensure};
 use saltern_tests::process::run;
@@ -58,12 +58,12 @@ impl Lack {
 }
 
 #[test]
-fn a_full_disk_costs_nothing_that_was_acknowledged() -> TestResult {
+fn full_disk_loses_nothing_acknowledged() -> TestResult {
     nothing_can_be_written(Lack::of_room)
 }
 
 #[test]
-fn a_file_that_cannot_grow_costs_nothing_that_was_acknowledged() -> TestResult {
+fn file_size_limit_loses_nothing_acknowledged() -> TestResult {
     nothing_can_be_written(|site| Ok(Lack::of_length(site)))
 }
 
@@ -71,7 +71,7 @@ fn nothing_can_be_written(lack: impl FnOnce(&mut Site) -> Result<Lack>) -> TestR
     Site::prepared(OURS, accept_everybody, |site| {
         let lack = lack(site)?;
         site.start_master()?;
-        // What is refused, and why, is an error for whoever looks after the master.
+        // What is refused, and why, is logged as an error for the operator.
         for text in [
             "auto_accept",
             "no space",
@@ -92,7 +92,7 @@ fn nothing_can_be_written(lack: impl FnOnce(&mut Site) -> Result<Lack>) -> TestR
         wait_until("a job to be refused", SOON, || {
             (!publishes(site).ok()?).then_some(())
         })?;
-        site.step("what need not be written is done as ever");
+        site.step("requests that write nothing are served");
         other.send("without/room")?;
         site.events().tag("without/room", SOON)?;
 
@@ -112,7 +112,7 @@ fn nothing_can_be_written(lack: impl FnOnce(&mut Site) -> Result<Lack>) -> TestR
     })
 }
 
-/// A shortage that goes on is told, and not with every request: the log may be on the same disk.
+/// A lasting shortage is logged, but not with every request: the log may be on the same disk.
 const MOST_LINES: usize = 40;
 
 fn accept_everybody(config: &mut Config) {
@@ -129,7 +129,7 @@ fn publishes(site: &Site) -> Result<bool> {
 const DESCRIPTORS: usize = 400;
 
 #[test]
-fn without_descriptors_those_who_are_connected_are_served() -> TestResult {
+fn exhausted_descriptors_leave_connected_peers_served() -> TestResult {
     Site::prepared(
         OURS,
         |config| {
@@ -163,13 +163,13 @@ fn without_descriptors_those_who_are_connected_are_served() -> TestResult {
                     .filter(|line| line.contains(LOG_INTERVAL))
                     .count()
             };
-            wait_until("the master to complain", SOON, || {
+            wait_until("the master to log an error", SOON, || {
                 (complaints(site) > 0).then_some(())
             })?;
             fleet.wait_for_more(1000)?;
             ensure!(
                 complaints(site) <= 2,
-                "a shortage that goes on was complained of {} times",
+                "a lasting shortage was logged {} times",
                 complaints(site)
             );
 
@@ -210,7 +210,7 @@ fn counts(site: &Site, metric: &str) -> String {
 }
 
 #[test]
-fn ten_thousand_frozen_subscribers_hold_nobody_up() -> TestResult {
+fn ten_thousand_frozen_subscribers_delay_no_other() -> TestResult {
     Site::run(
         OURS,
         |config| {
@@ -238,7 +238,7 @@ fn ten_thousand_frozen_subscribers_hold_nobody_up() -> TestResult {
             ));
             let before = site.master().memory()?;
             let frozen = frozen::subscribers(site.publish_port(), count)?;
-            // Who is not let in before the jobs go out has nothing to read, and is cut off for nothing.
+            // A subscriber that connects after the publishes has nothing queued, and is never slow.
             let open = "listener=\"publish\",state=\"open\"";
             wait_until("all of them to be subscribers", 3 * SOON, || {
                 let connected = site.metric("saltern_port_connections", open).ok()?;
@@ -268,7 +268,7 @@ fn ten_thousand_frozen_subscribers_hold_nobody_up() -> TestResult {
             site.step(&format!("the master needed {} MiB more", needed >> 20));
             ensure!(needed < MEMORY, "that is more than {} MiB", MEMORY >> 20);
 
-            site.step("who takes nothing is cut off, and the others have what they ask for");
+            site.step("peers that do not read are disconnected, and the others are served");
             for (metric, label, count) in [
                 ("saltern_port_closed_total", "slow_subscriber", count),
                 (

@@ -1,5 +1,6 @@
-//! Trees of masters with stock's `salt-syndic` between them: who stands above and who below may be
-//! ours or stock's. 3006 and 3007 only: the syndic of 3008.3 stalls even between masters of its own.
+//! Trees of masters with stock's `salt-syndic` between them; the upper and the lower master may be
+//! ours or stock's. 3006 and 3007 only: the syndic of 3008.3 stalls even between masters of its
+//! own.
 
 use std::collections::BTreeSet;
 use std::fs::DirBuilder;
@@ -54,7 +55,7 @@ fn two_levels(
     })
 }
 
-/// What `salt` says above, and what there is to be heard of it: tags with the jid left out.
+/// The output of `salt` above, and the events there: tags with the jid left out.
 fn seen_from_above(top: &mut Site) -> Result<BTreeSet<String>> {
     top.step("everybody");
     let mark = top.events().mark();
@@ -81,7 +82,7 @@ fn seen_from_above(top: &mut Site) -> Result<BTreeSet<String>> {
     let run = top.salt(&["-L", &format!("{STOCK},{NATIVE}"), "cmd.run", "exit 3"])?;
     run.expect_code(1)?;
 
-    top.step("a job that outlives the patience of the command line");
+    top.step("a job that outlives the timeout of the command line");
     let run = top.salt(&["-t", "3", "*", "cmd.run", "sleep 14; echo done"])?;
     run.expect_code(0)?;
     for leaf in [STOCK, NATIVE] {
@@ -96,7 +97,7 @@ fn seen_from_above(top: &mut Site) -> Result<BTreeSet<String>> {
     Ok(tags)
 }
 
-/// The same above a master of stock's or of ours; what is told of a job is what stock tells.
+/// The same above a master of stock's or of ours; the events of a job are those of stock.
 fn as_stock(release: Release, top_is_ours: bool, low_is_ours: bool) -> TestResult {
     let server = |is_ours| match is_ours {
         true => Server::Saltern(release),
@@ -152,8 +153,8 @@ fn ours_above_ours_3007() -> TestResult {
     as_stock(Release::V3007, true, true)
 }
 
-/// Three masters above each other, ours, with leaves of stock below the lowest and a fleet below the
-/// one in the middle.
+/// Three masters above each other, ours, with leaves of stock below the lowest and a fleet below
+/// the one in the middle.
 fn three_levels(
     release: Release,
     scenario: impl FnOnce(&mut Site, &mut Site, &mut Site) -> Result<()>,
@@ -225,7 +226,7 @@ fn killed_in_the_middle(release: Release) -> TestResult {
         ensure!(early.is_none(), "before the master was killed: {early:?}");
         std::fs::write(&go, "")?;
 
-        top.step("it comes back when all of them are done, and have nobody to tell");
+        top.step("it restarts when all of them are done and have no master to return to");
         wait_until("all leaves to be done", SOON, || {
             let count = std::fs::read_dir(&done).map_or(0, Iterator::count);
             (count == leaves.len()).then_some(())
@@ -276,8 +277,8 @@ fn the_master_in_the_middle_of_three_is_killed_3007() -> TestResult {
     killed_in_the_middle(Release::V3007)
 }
 
-/// One master below two, whose syndic sends what it hears to both (`sync`), or to the one that asked
-/// only (`cluster`).
+/// One master below two, whose syndic forwards returns to both (`sync`), or only to the one that
+/// published the job (`cluster`).
 fn two_above(release: Release, others: Server, mode: &'static str) -> TestResult {
     let named = |config: &mut Config| {
         above(config);
@@ -309,7 +310,7 @@ fn two_above(release: Release, others: Server, mode: &'static str) -> TestResult
                 }
                 let _syndic = low.start_syndic(SYNDIC, release, &[first, second])?;
                 for (asking, other) in [(&*first, &*second), (&*second, &*first)] {
-                    asking.step("one of the two asks, and the answers are told to it");
+                    asking.step("one of the two publishes, and the returns reach it");
                     let (mark, other_mark) = (asking.events().mark(), other.events().mark());
                     let run = asking.salt(&["*", "test.ping"])?;
                     run.expect_code(0)?;

@@ -91,7 +91,7 @@ fn write_pillar(site: &Site) -> Result<()> {
 }
 
 fn every_kind_reaches_the_right_minions(site: &mut Site, client: &mut Session) -> Result<()> {
-    site.step("whom the master expects, for every kind of target");
+    site.step("the minions that the master expects, for every kind of target");
     site.announce("a target matches nobody");
     let table: &[(&str, &str, &[&str])] = &[
         ("glob", "m*", &["m6", "m7", "m8"]),
@@ -136,7 +136,7 @@ fn every_kind_reaches_the_right_minions(site: &mut Site, client: &mut Session) -
         let expected = client.call(&call)?;
         ensure!(expected == json!(minions), "{kind} {tgt}: {expected}");
     }
-    site.step("who answers: the minions see their own grains");
+    site.step("the minions that answer: they match their own grains");
     for (kind, tgt, minions) in [
         ("grain", "role:web", json!({"m6": true, "m7": true})),
         ("pillar", "app:role:db", json!({"m8": true})),

@@ -1,5 +1,5 @@
-//! `saltern top` in a terminal: it sees a job appear, ends one by a key, waits for a master that is
-//! away, and gives the terminal back however it ends.
+//! `saltern top` in a terminal: a job appears, is ended by a key; it waits for a master that is
+//! down, and restores the terminal however it ends.
 
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
@@ -31,7 +31,7 @@ fn a_job_is_seen_followed_and_ended_by_a_key() -> TestResult {
             let mut top = top(site)?;
             top.wait_for(&["for Salt 3008", "minions 2 connected", "STATE"])?;
 
-            site.step("a job appears, and is looked into");
+            site.step("a job appears, and its panel is opened");
             let published = site.salt(&["*", "test.sleep", "600", "--async"])?;
             let jid = published.stdout.trim().rsplit(' ').next();
             let jid = jid.unwrap_or_default().to_owned();
@@ -85,7 +85,7 @@ fn a_job_is_seen_followed_and_ended_by_a_key() -> TestResult {
 }
 
 #[test]
-fn it_waits_for_a_master_and_for_the_next_one_and_gives_the_terminal_back() -> TestResult {
+fn top_waits_for_a_master_and_restores_the_terminal() -> TestResult {
     Site::prepared(
         Server::Saltern(Release::V3008),
         |_| {},
@@ -99,7 +99,7 @@ fn it_waits_for_a_master_and_for_the_next_one_and_gives_the_terminal_back() -> T
             site.start_master_only()?;
             top.wait_for(&["for Salt 3008, up"])?;
 
-            site.step("it draws the screen anew");
+            site.step("it redraws the screen");
             top.press(CTRL_L)?;
             top.press("?")?;
             top.wait_for(&["draw the screen anew"])?;

@@ -1,6 +1,6 @@
-//! A power cut in the midst of a write: the disk has only a part of the last commit. What was
-//! acknowledged before stays; the torn commit, of which nobody was told, goes as if it had never
-//! been; and nothing is taken for damaged. Needs a binary built with the feature `fault-injection`.
+//! A power cut during a write: the disk has only a part of the last commit. What was acknowledged
+//! before stays; the torn commit, which was not acknowledged, is rolled back; and nothing is taken
+//! for damaged. Needs a binary built with the feature `fault-injection`.
 
 use std::ops::Range;
 use std::path::Path;
@@ -23,7 +23,7 @@ enum Tear {
 }
 
 #[test]
-fn a_torn_last_commit_goes_and_nothing_else() -> TestResult {
+fn torn_last_commit_is_rolled_back_alone() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
         |config| _ = config.set("auto_accept", "True"),
@@ -47,7 +47,7 @@ fn a_torn_last_commit_goes_and_nothing_else() -> TestResult {
     )
 }
 
-/// Ends the master right after a commit of which nobody was told yet.
+/// Ends the master right after a commit that is not acknowledged yet.
 fn die_after_a_commit(site: &mut Site) -> Result<()> {
     site.saltern(&["debug", "die", "commit-after"])?
         .expect_code(0)?;
@@ -75,8 +75,9 @@ fn tear_last_commit(log: &Path, tear: Tear) -> Result<()> {
     Ok(std::fs::write(log, bytes)?)
 }
 
-/// Where the last valid frame of a write-ahead log lies, which ends a commit ("WAL-mode file format"
-/// in SQLite's documentation: numbers are big-endian; frames of earlier rounds have other salts).
+/// Where the last valid frame of a write-ahead log lies, which ends a commit ("WAL-mode file
+/// format" in SQLite's documentation: numbers are big-endian; frames of earlier rounds have other
+/// salts).
 fn last_frame(log: &[u8]) -> Result<Range<usize>> {
     const HEADER: usize = 32;
     const FRAME_HEADER: usize = 24;

@@ -106,7 +106,7 @@ fn one_trace_leads_from_the_command_line_to_the_minion_and_to_its_return() -> Te
             ensure!(of_return["salt.jid"] == jid.as_str(), "{of_return}");
             ensure!(of_return["salt.req.minion_id"] == "m1", "{of_return}");
 
-            site.step("that of the minion's request, which stock's minion begins anew");
+            site.step("the trace of the minion's request, a new one in stock's minion");
             let returned = wait_until("the spans of the return", SOON, || {
                 let tree = tree(site, "salt.req.recv._return")?;
                 tree.contains_key(&format!("{RETURN} > salt.store.commit"))
@@ -115,7 +115,7 @@ fn one_trace_leads_from_the_command_line_to_the_minion_and_to_its_return() -> Te
             let request = &returned[RETURN]["attributes"];
             ensure!(request["salt.jid"] == jid.as_str(), "{request}");
 
-            site.step("events tell of it");
+            site.step("events carry it");
             for (tag, tree) in [("new", &job), ("ret/m1", &returned)] {
                 let event = site.events().tag(&format!("salt/job/{jid}/{tag}"), SOON)?;
                 let trace = tree.values().next().and_then(|span| span["trace"].as_str());

@@ -151,15 +151,15 @@ fn a_state_brings_a_file(site: &Site) -> Result<()> {
 /// master: `PublishClient.recv` in `salt/transport/ws.py` goes on reading what is closed.
 ///
 /// A minion of 3007 races with itself over TCP: `PublishClient.recv` in its `salt/transport/tcp.py`
-/// connects again while `__master_disconnected` makes `Minion.handle_event` close that client, whose
-/// `connect` takes the closing back, and make another. Mostly it is back with one connection or two;
-/// about once in ten it never comes back, whatever the master does.
+/// connects again while `__master_disconnected` makes `Minion.handle_event` close that client,
+/// whose `connect` takes the closing back, and make another. Mostly it is back with one connection
+/// or two; about once in ten it never comes back, whatever the master does.
 fn it_comes_back_after_a_restart(site: &mut Site, transport: &str) -> Result<()> {
     let comes_back = transport != "ws" && site.server().release() != Release::V3007;
     if !site.server().is_ours() || !comes_back {
         return Ok(());
     }
-    site.step("the master is killed and started again; the minion comes back by itself");
+    site.step("the master is killed and restarted; the minion reconnects by itself");
     site.kill_master();
     site.start_master()?;
     is_connected(site, transport)?;
@@ -216,7 +216,7 @@ fn several_transports_at_once() -> TestResult {
             site.salt(&["-L", "m6,m8", "test.ping", "--out=json", "--static"])?
                 .expect_code(0)?;
 
-            site.step("presence is one truth");
+            site.step("presence covers all transports");
             let present = ["m6", "m7", "m8", "native"];
             site.events()
                 .find("all of them in salt/presence/present", SOON, |event| {
@@ -225,7 +225,7 @@ fn several_transports_at_once() -> TestResult {
                     told.sort_unstable();
                     (event.tag == "salt/presence/present" && told == present).then_some(())
                 })?;
-            site.step("who went is missed, whatever it spoke");
+            site.step("a killed minion is missed, whatever its transport");
             let mark = site.events().mark();
             site.kill_minion("m6");
             site.events()

@@ -146,7 +146,7 @@ fn questions() -> Vec<(&'static str, Value, Value)> {
     ]
 }
 
-/// What a master answered and told.
+/// Answers and events of a master.
 struct Transcript {
     answers: Vec<String>,
     events: Vec<String>,
@@ -291,7 +291,7 @@ fn masked(value: &Value, root: &str) -> String {
     parts.concat()
 }
 
-/// Times, and what stock says about wrong arguments beyond what is wrong with them.
+/// Times, and everything in stock's texts about wrong arguments but the error itself.
 fn mask(value: &mut Value) {
     match value {
         Value::Object(fields) => {

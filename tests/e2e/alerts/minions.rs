@@ -1,4 +1,4 @@
-//! Alerts about minions: who waits to be let in, who is away, and the jobs that miss them.
+//! Alerts about minions: pending keys, disconnected minions, and jobs that miss them.
 
 use saltern_tests::site::MinionKind;
 use saltern_tests::{Config, Site, TestResult};

@@ -1,4 +1,4 @@
-//! Alerts about more work than can be done, by the disk and by the workers.
+//! Alerts about overload of the disk and of the workers.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use saltern_tests::{Config, Release, Site, TestResult};
 
 use super::{OURS, Watch};
 
-/// So many minions return at a time: more than one worker has in hand and this site lets wait.
+/// Concurrent returns: more than one worker handles and this site's queue holds.
 const MINIONS: usize = 400;
 const BACKLOG: usize = 50;
 const RETURNS: &[&str] = &["--returns", "400", "--rate", "200"];

@@ -1,5 +1,5 @@
-//! Alerts about queues that are full: of minions and listeners that do not read, of the reactor, of
-//! pillars; and about descriptors, of which every connection takes one.
+//! Alerts about full queues: of slow subscribers and listeners, of the reactor, of pillars; and
+//! about file descriptors, of which every connection takes one.
 
 use std::process::Command;
 

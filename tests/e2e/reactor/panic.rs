@@ -1,5 +1,5 @@
-//! The reactor panics again and again while it has a thousand events to react to: nothing is done
-//! twice, and what is not done is named. Needs a binary built with the feature `fault-injection`.
+//! The reactor panics repeatedly while it has a thousand events to react to: no reaction runs
+//! twice, and lost ones are reported. Needs a binary built with the feature `fault-injection`.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ call:
 ";
 
 #[test]
-fn a_reactor_that_panics_does_nothing_twice_and_names_what_it_lost() -> TestResult {
+fn panicking_reactor_repeats_nothing_and_reports_lost_reactions() -> TestResult {
     let server = Server::Saltern(Release::V3008);
     Site::prepared(server, |_| {}, scenario)
 }
@@ -96,7 +96,7 @@ struct Outcomes {
 }
 
 impl Outcomes {
-    /// Takes in what the bus has told since the last look.
+    /// Takes in the events of the bus since the last call.
     fn look(&mut self, site: &Site) {
         let events = site.events().since(self.mark);
         self.mark += events.len();
@@ -120,7 +120,7 @@ impl Outcomes {
         }
     }
 
-    /// Whether both reactions to an event are there, or one is told to be lost.
+    /// Whether both reactions to an event are there, or one is reported lost.
     fn is_told_of(&self, tag: &str) -> bool {
         let is_done = self.called.contains_key(tag) && self.published.contains_key(tag);
         is_done || self.lost.contains_key(tag)

@@ -102,7 +102,7 @@ fn functions() -> Vec<Row> {
         Row::new("no arguments, in the short form")
             .sls("call: runner.test.metasyntactic\n")
             .gives(&[r#"runner.test.metasyntactic [{"locality":"us"}]"#])
-            // Of the old form our events tell what was given, without the defaults.
+            // For the old form our events carry the given arguments, without the defaults.
             .ours(&["runner.test.metasyntactic []"]),
         Row::new("newer arguments count before older ones")
             .sls(

@@ -1,7 +1,7 @@
 //! One row of the table of reactions: configuration, events, and what follows from them.
 //!
 //! In rules, files, tags and reactions `$TAG` stands for the tag of the row and `$DIR` for its
-//! directory. A reaction is told in one line, so that the table can be read as a list:
+//! directory. A reaction is written in one line, so that the table can be read as a list:
 //! `local FUN TGT (TGT_TYPE) ARG`, `runner.FUN ARG`, `wheel.FUN ARG -> RETURN`, `file NAME: TEXT`.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 pub(super) struct Row {
     /// What the row shows, as a sentence.
     pub(super) name: &'static str,
-    /// Its place in the table, which tells its tags from those of others.
+    /// Its position in the table, which makes its tags unique.
     pub(super) number: usize,
     /// Entries of the option `reactor`.
     pub(super) rules: Vec<String>,
@@ -173,8 +173,8 @@ fn owned(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// The reactions that events tell of, in the order in which they began. Jobs are published as by
-/// `user`: whose are not are told with their own.
+/// The reactions that events announce, in the order in which they began. Jobs are published as by
+/// `user`: those of another user are shown with it.
 pub(super) fn reactions(events: &[Event], user: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut begun = BTreeMap::new();
@@ -216,7 +216,7 @@ fn call(data: &Value) -> String {
     let fun = data["fun"].as_str().unwrap_or_default();
     let end = match data["success"] == true {
         false => " failed".to_owned(),
-        // What these return tells of times and processes, or repeats the arguments.
+        // What these return contains times and process ids, or repeats the arguments.
         true if fun.starts_with("runner.") => String::new(),
         true => format!(" -> {}", data["return"]),
     };
