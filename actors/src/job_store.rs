@@ -110,7 +110,7 @@ pub(crate) struct JobStore {
     failures: LogThrottle,
     disk: DiskWatch,
     restoring: Restoring,
-    /// The first return whose events were fired in this life of the actor, if any was.
+    /// The first return whose events were fired since the actor's last restart, if any.
     fired_from: Option<i64>,
     /// Retention in progress.
     expiring: Option<Retention>,
@@ -146,7 +146,7 @@ impl Child for JobStore {
     }
 
     fn drain(&mut self, context: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
-        // Those who fill the mailbox are gone: what is left in it is little, and must not wait
+        // The senders are gone: the mailbox holds few messages, which must not wait
         // for a commit that the end of the actor would forestall.
         self.is_draining = true;
         self.commit(context);
@@ -402,7 +402,7 @@ impl JobStore {
             }
             answers.extend(then.answer);
         }
-        // Before anybody can return what is published now.
+        // Before a minion can return what is published now.
         self.tell_tracker(stored);
         for (announcement, publish) in publishes {
             self.outbox

@@ -223,7 +223,7 @@ fn start_server(python: &Path, path: &Path, process: u32) -> Result<()> {
         let errors = fs::read_to_string(&errors)?;
         anyhow::bail!("the forkserver ended: {errors}");
     }
-    // Its end is awaited by nobody: it outlives this process.
+    // Not awaited: it outlives this process.
     Ok(())
 }
 

@@ -15,7 +15,7 @@ impl Expected {
         self.0.push(text.to_owned());
     }
 
-    /// The WARN and ERROR lines of a log file that nobody announced.
+    /// The unannounced WARN and ERROR lines of a log file.
     pub fn unexpected(&self, log: &Path) -> Vec<String> {
         read(log)
             .lines()

@@ -1,8 +1,8 @@
 //! Ready-made RSA keys for minions, so that a test that is not about keys neither generates one nor
 //! waits for its acceptance.
 //!
-//! They live in `~/.cache/saltern/minion-keys` over runs and are shared by all sites: a site takes a
-//! different one for each of its minions. No test may use them to show that keys differ.
+//! They live in `~/.cache/saltern/minion-keys` over runs and are shared by all sites: a site takes
+//! a different one for each of its minions. No test may use them to show that keys differ.
 
 use std::fs;
 use std::io::Write as _;
@@ -30,7 +30,7 @@ pub(crate) fn install(index: usize, minion_pki: &Path, master_pki: &Path, id: &s
     write(&accepted.join(id), 0o644, &public)
 }
 
-/// The file of a key, generated the first time anybody asks for it.
+/// The file of a key, generated on first use.
 fn cached(index: usize) -> Result<PathBuf> {
     let home = std::env::var_os("HOME").context("HOME is not set")?;
     let directory = Path::new(&home).join(".cache/saltern/minion-keys");

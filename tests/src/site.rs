@@ -343,7 +343,7 @@ impl Site {
         self.check_logs()
     }
 
-    /// Fails if one of our own processes logged something serious that nobody announced.
+    /// Fails if one of our own processes logged an unannounced WARN or ERROR line.
     ///
     /// # Errors
     /// Lists the lines.

@@ -28,7 +28,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Restoring {
     /// Since when it is known.
     since: Option<Instant>,
-    /// The thread that does it was started in this life of the actor, and has not ended.
+    /// The thread that does it was started since the actor's last restart, and has not ended.
     is_ours: bool,
     /// Notified at the end of the restore.
     waker: Option<Waker>,

@@ -55,7 +55,7 @@ pub(crate) fn start(options: &LogOptions, level: Option<LogLevel>) -> std::io::R
         )),
     };
     let journal = match options.format {
-        // Who asks for objects reads them from the stream.
+        // JSON lines are read from the stream.
         LogFormat::Json => None,
         LogFormat::Text => Journal::of_standard_error(),
     };

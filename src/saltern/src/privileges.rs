@@ -18,7 +18,7 @@ pub(crate) enum PrivilegeError {
     NotRoot {
         /// The option's value.
         wanted: String,
-        /// Who runs this process.
+        /// The user of this process.
         actual: String,
     },
     /// The system refused.

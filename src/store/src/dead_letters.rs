@@ -29,7 +29,7 @@ const DIGITS: usize = 20;
 pub struct Kept {
     /// Its name.
     pub name: String,
-    /// How many older ones made room for it.
+    /// Number of older ones that were dropped for it.
     pub evicted: u64,
 }
 
@@ -54,7 +54,7 @@ impl DeadLetters {
         })
     }
 
-    /// Keeps a letter. The oldest one goes if there are too many.
+    /// Stores a letter; drops the oldest one if there are too many.
     ///
     /// # Errors
     /// When it is too large, or cannot be written.

@@ -28,7 +28,7 @@ pub enum StoreError {
         /// The file that could not grow.
         path: PathBuf,
     },
-    /// A file that is to be written as a whole has no room; nothing of it was written.
+    /// Not enough space to write a whole file; nothing of it was written.
     #[error("writing \"{}\" takes {needed} bytes, and {free} are free", path.display())]
     NoRoom {
         /// The file.
@@ -64,7 +64,7 @@ pub enum StoreError {
         /// The most that it may have.
         limit: usize,
     },
-    /// What is to be written could not be read again.
+    /// The data to be written exceeds the limits of its reader.
     #[error("what is to be in \"{}\" could not be read again", path.display())]
     Unreadable {
         /// The file, which stays as it was.
@@ -179,7 +179,7 @@ impl StoreError {
     }
 
     /// The file was read and holds something else than it should: asking again does not help, and
-    /// what can be made anew is made anew.
+    /// what can be recreated is recreated.
     pub fn is_damaged(&self) -> bool {
         matches!(self, Self::Malformed { .. } | Self::TooLarge { .. })
     }

@@ -30,7 +30,7 @@ pub enum Durability {
 pub struct Create {
     /// Permission bits, before the process umask.
     pub mode: u32,
-    /// Who owns it, when not this process's user; ignored without the right to give files away.
+    /// Owner, when not this process's user; ignored without the right to change owners.
     pub owner: Option<u32>,
     /// Whether it must be on the disk first.
     pub durability: Durability,

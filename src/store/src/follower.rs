@@ -39,7 +39,7 @@ struct FollowerCursor {
     returns: i64,
 }
 
-/// What is next.
+/// The next row.
 pub enum Followed {
     /// A job.
     Job(Box<StoredJob>),

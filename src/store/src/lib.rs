@@ -1,8 +1,8 @@
-//! What must last: keys, sessions and jobs, on disk and in memory.
+//! Durable state of the master: keys, sessions and jobs, on disk and in memory.
 //!
 //! The files that stock shares with its tools (`pki_dir`, `cachedir`) are kept exactly as the
 //! version in `salt_compat` keeps them; what stock has no file for lies in `cachedir/saltern`.
-//! This crate stores and finds. What is allowed is decided in `policy`, what a message means in
+//! This crate stores and finds. Authorization is in `policy`, the meaning of messages in
 //! `requests`, and when to write in the actors; nothing here starts a thread or waits for time.
 //!
 //! Suggested reading order: [`files`] (how a file is written), [`pki`], [`sessions`],

@@ -212,7 +212,7 @@ fn create(
         .to_pem(key_pass.map(SecretString::expose))
         .map_err(|source| key_error(&path, source))?;
     let created = files::create_new(&path, pem.expose().as_bytes(), Create::PRIVATE.mode(0o400))?;
-    // Somebody else was quicker: theirs counts.
+    // Another process was quicker: its key holds.
     let private = if created {
         private
     } else {

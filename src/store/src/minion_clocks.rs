@@ -25,7 +25,7 @@ const FILE_BYTES: usize = 64 << 10;
 /// The clocks that were wrong at the last request of their minion.
 pub struct MinionClocks {
     path: PathBuf,
-    /// Whether there is anything to look at for a minion whose clock is right.
+    /// Whether any minion is listed: a fast path for minions whose clock is right.
     has_any: AtomicBool,
     state: Mutex<State>,
 }
@@ -39,7 +39,7 @@ struct State {
 }
 
 impl MinionClocks {
-    /// Begins anew in the directory of what only this master knows of.
+    /// Starts with an empty list in the directory of this master's own files.
     pub(crate) fn new(private_dir: &Path) -> Self {
         let path = private_dir.join("minion_clocks");
         if let Err(error) = files::remove(&path) {

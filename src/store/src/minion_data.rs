@@ -4,7 +4,7 @@
 //! The disk is the source of truth, in the banks of the version (`salt/cache/localfs.py`): 3006 and
 //! 3007 have a directory for each minion, `minions/<id>/data.p` with `{grains, pillar}` and
 //! `mine.p`; 3008 has a directory for each kind, `grains/<id>.p`, `pillar/<id>.p` and
-//! `mine/<id>.p`. What is read is remembered within a bound, and every look at it costs one `stat`.
+//! `mine/<id>.p`. Reads are cached within a bound; every lookup costs one `stat`.
 //!
 //! An index of all minions' data follows it by [`MinionDataStore::changes`]. Own writes are in it
 //! at once; changes by other programs are found when the entry is read, or by
@@ -133,7 +133,8 @@ impl MinionDataStore {
         Ok(kept)
     }
 
-    /// Keeps the grains alone: the pillar that was made for them is nobody else's business.
+    /// Stores only the grains, after a pillar rendered with the minion's own data
+    /// (`pillar_override`).
     pub fn store_grains(&self, id: &MinionId, grains: &Value) -> Result<KeptGrains> {
         let (grains, kept) = KeptGrains::of(grains);
         let _writing = self.writer(id).lock();

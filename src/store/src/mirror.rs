@@ -1,4 +1,4 @@
-//! Follows the job database and writes what is new as the files that stock's tools read.
+//! Mirror: follows the job database and writes new rows as the files that stock's tools read.
 //!
 //! The database is the source of truth and never waits for the mirror: a master acknowledges a
 //! return when it is committed, and the files follow. Their cursor is

@@ -25,7 +25,7 @@ pub enum MirrorMode {
 /// What this crate needs of the master's configuration.
 #[derive(Clone)]
 pub struct StoreOptions {
-    /// Whose file layouts to write (`salt_compat`).
+    /// Version of Salt whose file layouts are written (`salt_compat`).
     pub compat: Compat,
     /// The master's id (`id`), as a rule `<host>_master`.
     pub id: String,

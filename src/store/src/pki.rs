@@ -87,7 +87,7 @@ impl PkiTree {
         })
     }
 
-    /// The state that decides an authentication, `None` for a key that nobody has seen.
+    /// The state that decides an authentication, `None` for an unknown key.
     ///
     /// A key may lie in several directories; then the first of stock's order counts, which is
     /// rejected, accepted, pending in 3006 and 3007, and rejected, pending, accepted in 3008.
@@ -331,7 +331,7 @@ impl PkiTree {
     /// 3008 strips the key and keeps it to its owner; the others write it as it came with the
     /// process umask.
     ///
-    /// A denied key is a note that anybody may cause, so nobody waits for the disk to have it.
+    /// Any peer can cause a denied key, so it is written without waiting for the disk.
     fn write(&self, id: &MinionId, state: KeyState, pem: &str) -> Result<()> {
         let path = self.path(id, state)?;
         let (mode, content) = match self.compat {

@@ -52,7 +52,7 @@ const GUARANTEED: usize = 32;
 /// them.
 const MAX_IN_SECOND: usize = 512;
 
-/// What is remembered of a nonce: a digest that nobody outside can foresee.
+/// Randomly keyed hasher of nonces, so that peers cannot predict digests.
 static DIGEST: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// Verdict on a request's age.
@@ -64,7 +64,7 @@ pub enum Freshness {
     Repeated,
     /// Its nonce was seen before, and another request of the kind that supersedes it since.
     Superseded,
-    /// It is older than what is remembered.
+    /// It is older than the remembered window.
     Stale,
 }
 
@@ -97,7 +97,7 @@ struct Generation {
 }
 
 impl ReplayWindow {
-    /// For a key that nobody has used yet.
+    /// For a key that is new.
     pub(crate) fn of_new_key(window: Duration, now: i64, kept_in_all: &Arc<AtomicUsize>) -> Self {
         Self {
             window: i64::try_from(window.as_secs()).unwrap_or(i64::MAX),
@@ -367,7 +367,7 @@ mod tests {
             assert_eq!(window.admit(Some(&nonce), Some(ts), NOW), Freshness::Fresh);
         }
         assert!(kept.load(Ordering::Relaxed) <= 2 * MAX_IN_GENERATION);
-        // What is not remembered any more is stale.
+        // Requests below the floor are stale.
         for number in [0_i64, 5_000, 11_000, 19_999] {
             let ts = NOW + number / 100;
             let again = window.admit(Some(&number.to_be_bytes()), Some(ts), NOW);

@@ -34,7 +34,7 @@ const LIMITS: Limits = Limits {
     ..Limits::WIRE
 };
 
-/// What stands behind the name of a file that could not be read.
+/// Suffix of a file that could not be read.
 const DAMAGED: &str = ".damaged";
 
 /// One resource of a minion.
@@ -61,7 +61,7 @@ pub struct ResourceStore {
     grains: PathBuf,
     /// Held while files are written and removed.
     writing: Mutex<()>,
-    /// Nothing before the disk was looked at. Never held while the disk is busy, but that once.
+    /// `None` before the disk was read. Never held during I/O, except for that first read.
     known: Mutex<Option<Known>>,
 }
 
@@ -89,7 +89,7 @@ impl Owned {
 }
 
 impl Known {
-    /// Replaces what a minion has registered; gives the names that nobody has registered now.
+    /// Replaces what a minion has registered; gives the names that no minion has registered now.
     fn replace(&mut self, owner: &MinionId, resources: Arc<[Registered]>) -> HashSet<String> {
         for name in names(&resources) {
             *self.owners.entry(name).or_default() += 1;
@@ -175,7 +175,7 @@ impl ResourceStore {
         })
     }
 
-    /// Who has registered a resource of this name. Looks at every minion that has resources.
+    /// The minions that have registered a resource of this name; scans every minion with resources.
     pub fn owners_of(&self, resource: &MinionId) -> Result<Vec<MinionId>> {
         let owns = |(owner, owned): (&MinionId, &Owned)| {
             owned.ids.contains(resource).then(|| owner.clone())
@@ -323,7 +323,7 @@ fn damaged(path: &Path) -> PathBuf {
     files::beside(path, DAMAGED)
 }
 
-/// What is known, read at the first question.
+/// The registrations, read from the disk at first use.
 fn loaded<T>(known: &mut Option<T>, read: impl FnOnce() -> Result<T>) -> Result<&mut T> {
     let now = match known.take() {
         Some(now) => now,

@@ -160,7 +160,7 @@ impl Sessions {
             return Ok(session);
         }
         let path = files::child(&self.dir, id.as_str())?;
-        // Locked from the look at the file to the end of its writing: of two workers that admit the
+        // Locked from reading the file to the end of writing it: of two workers that admit the
         // same minion at once, the second one finds the first one's key on the disk.
         let entry = self.known.entry(id.clone());
         let made = match &entry {
@@ -200,7 +200,7 @@ impl Sessions {
         let mut removed = 0;
         for entry in std::fs::read_dir(&self.dir).map_err(failed)? {
             let name = entry.map_err(failed)?.file_name();
-            // What is not named after a minion is not ours.
+            // Files that are not named after a minion are not ours.
             let id = name.to_str().and_then(|name| MinionId::parse(name).ok());
             if let Some(id) = id.filter(|id| !keep(id)) {
                 removed += usize::from(self.remove(&id)?);

@@ -3,7 +3,7 @@
 //! Stock makes a new shared key at every start, which makes every minion authenticate again. Here
 //! key and number are kept in `cachedir/saltern/shared_key`. Minions refuse a number that is not
 //! above the last one they saw under the same key, so numbers are reserved on disk in blocks before
-//! the first of a block is used: after a crash the numbering goes on above everything ever sent.
+//! the first of a block is used: after a crash numbers continue above everything ever sent.
 //!
 //! After a rotation everything is published under the new key at once, because a key is as a rule
 //! rotated to revoke access. The previous key is kept for `saltern_key_overlap`, only to decrypt

@@ -36,11 +36,11 @@ pub struct SyndicStore {
     leaves: RwLock<SpokenFor>,
 }
 
-/// Who speaks for whom.
+/// Minions by the syndic that claimed them.
 #[derive(Default)]
 struct SpokenFor {
     syndic_of: HashMap<MinionId, MinionId>,
-    /// How many each of them speaks for.
+    /// Number of minions of each syndic.
     counts: HashMap<MinionId, usize>,
 }
 
@@ -67,7 +67,7 @@ impl SpokenFor {
 }
 
 impl SyndicStore {
-    /// Reads who is known. Files whose name is no id are left alone.
+    /// Reads the known syndics. Files whose name is no id are left alone.
     ///
     /// # Errors
     /// When the directory is there and cannot be read.
@@ -97,7 +97,7 @@ impl SyndicStore {
         self.known.read().iter().any(is_so)
     }
 
-    /// This is a syndic from now on; whether that is new.
+    /// Adds a syndic; whether it is new.
     ///
     /// # Errors
     /// When its file cannot be written; it is known all the same until the master ends.
@@ -122,7 +122,7 @@ impl SyndicStore {
         self.leaves.write().claim(leaf, syndic, MOST_LEAVES)
     }
 
-    /// This is no syndic any more, and speaks for nobody; whether it was one.
+    /// Removes a syndic and its claims; whether it was one.
     ///
     /// # Errors
     /// When its file cannot be removed; the next start would know it again.

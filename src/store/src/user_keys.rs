@@ -40,7 +40,7 @@ pub enum KeyProof {
     Refused,
     /// The user of the master, who may do everything.
     Trusted,
-    /// Somebody who acts by `sudo`; this is their own name.
+    /// A user who acts by `sudo`; this is their own name.
     Sudo(String),
     /// A user whose rights `publisher_acl` names.
     User(String),

@@ -388,7 +388,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// `test.ping` to everybody, one job after another.
+    /// `test.ping` to all minions, one job after another.
     async fn jobs(&self, swarm: &Arc<Swarm>) -> Result<(), BenchError> {
         let (stop, listening) = self.listening(swarm).await?;
         let client = LocalClient::new(ClientConfig::from(self.config));

@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     config: ConfigArgument,
 }
 
-/// Whom the checks look at.
+/// Subject of the checks: one master and its state.
 struct Diagnosis {
     loaded: Loaded,
     /// What the running master says of itself; nothing of one that does not run.

@@ -276,7 +276,7 @@ fn over(word: &str, job: &StoredJob) -> String {
     format!("{word}{}", took.unwrap_or_default())
 }
 
-/// Who has not returned: as the master says, or as the notes beside the job say.
+/// Missing minions: from the running master, or from the notes stored with the job.
 fn missing(job: &StoredJob, returns: &[ReturnHead], standing: &Standing) -> Vec<Missing> {
     if let Standing::Open(account) = standing {
         return account.missing.clone();

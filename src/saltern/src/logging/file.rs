@@ -96,7 +96,7 @@ impl Open {
     }
 }
 
-/// Moves a file; one that somebody else has taken away needs no moving.
+/// Moves a file; a missing one is no error.
 fn moved(from: &Path, to: &Path) -> io::Result<()> {
     match std::fs::rename(from, to) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -3,7 +3,7 @@
 //!
 //! Source of the protocol: `systemd.io/JOURNAL_NATIVE_PROTOCOL` and `JOURNAL_STREAM` in
 //! `systemd.exec(5)`. A line that the journal does not take at once goes to standard error, as all
-//! do without this: nobody waits for the journal more than before, and no line is lost.
+//! do without this: logging never blocks on the journal, and no line is lost.
 
 use std::io;
 use std::os::unix::net::UnixDatagram;

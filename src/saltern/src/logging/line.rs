@@ -36,7 +36,7 @@ impl Value {
 /// The most of a field that is logged, in characters: peers that have proved nothing yet name users
 /// and ids of any length.
 const LONGEST_FIELD: usize = 1024;
-/// The most of a message, which may have an error of somebody else in it.
+/// Maximum length of a message, which may contain the text of a foreign error.
 const LONGEST_MESSAGE: usize = 4 * 1024;
 
 impl LogLine {

@@ -157,7 +157,7 @@ const TABLE: &[(&str, &str, Says)] = &[
     ("open_mode: true", "open_mode", Warning),
     ("auto_accept: yes please", "auto_accept", Error),
     ("minimum_auth_version: 9", "minimum_auth_version", Error),
-    // Who may do what.
+    // Authorization.
     ("external_auth: [pam]", "external_auth", Warning),
     ("external_auth: pam", "external_auth", Warning),
     ("external_auth: {pam: [fred]}", "external_auth", Warning),

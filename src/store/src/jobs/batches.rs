@@ -1,6 +1,6 @@
 //! Batches: the plan of each, which minions were given up, and whether it is over.
 //!
-//! What else there is to know of a batch stands in the rows of its job: a minion that the job
+//! The rest of a batch's state is in the rows of its job: a minion that the job
 //! expects was sent its part, and a minion with a return is done. So a part and the record that it
 //! was sent are one row in one transaction, and the two can never disagree. What a plan says is
 //! opaque here.
@@ -46,7 +46,7 @@ pub struct StoredBatch {
     pub failed: Vec<(MinionId, String)>,
     /// Minions that were sent their part, sorted.
     pub sent: Vec<MinionId>,
-    /// Who returned, in the order of arrival.
+    /// Minions that returned, in the order of arrival.
     pub returned: Vec<BatchReturn>,
     /// When the last part went to the publish port, in microseconds since 1970; `None` when that
     /// is not known.

@@ -371,7 +371,7 @@ fn insert_closed(
 }
 
 fn replace_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::Result<Written> {
-    // Whom a mere report expects is not whom the published job expects.
+    // A report and the published job may expect different minions.
     transaction
         .prepare_cached(
             "DELETE FROM expected_part WHERE jid IN
@@ -491,7 +491,7 @@ fn next_id(connection: &Connection, table: &'static str) -> rusqlite::Result<i64
     Ok(highest.map_or(1, |id| id + 1).max(remembered.unwrap_or(1)))
 }
 
-/// Before rows go: keeps where the numbering stands, in case the highest ones are among them.
+/// Saves the highest numbers before rows are removed, in case they are among them.
 pub(super) fn remember_next_ids(
     transaction: &Transaction<'_>,
     next: NextIds,

@@ -1,6 +1,6 @@
 //! A job database whose file is removed, moved or replaced while it is open.
 //!
-//! SQLite goes on in the open file, which nobody will find again once the process ends: every
+//! SQLite goes on in the open file, which has no path and is lost when the process ends: every
 //! commit into it would be acknowledged and lost. So the writer compares the file with what lies
 //! under its name before each commit. What it still holds open is whole; it is written to its place
 //! as a new file, with the same identity and the same numbers of rows, so that followers go on
@@ -134,7 +134,7 @@ pub fn is_lost(config: &MasterConfig) -> bool {
     !path.exists() && traces.iter().any(|trace| trace.exists())
 }
 
-/// What stands behind the database's name in those of the notes.
+/// Suffix of the notes, behind the database's name.
 const NOTE: &str = ".incident-";
 
 /// The longest note that is read, in bytes.
@@ -178,7 +178,7 @@ impl JobDatabase {
         let restored = self.restore(&building, stamp);
         if restored.is_err() {
             self.files.failed = Some(Failed::once_more(self.files.failed, stamp));
-            // It may take much of a disk that is short of room.
+            // It may take much of a disk that is nearly full.
             if let Err(error) = remove_parts(&building) {
                 tracing::warn!(%error, "what was written of the job database is left");
             }

@@ -97,7 +97,7 @@ impl JobReader {
     }
 }
 
-/// Where events lie, by who decides how many there are.
+/// Table of events: master's own, or those whose number minions decide.
 #[derive(Clone, Copy)]
 pub(super) enum Table {
     Master,

@@ -136,7 +136,7 @@ impl JobReader {
         })
     }
 
-    /// Who returned a job, sorted.
+    /// Minions that returned a job, sorted.
     pub fn returned_minions(&self, jid: &Jid) -> Result<Vec<MinionId>> {
         self.read("read returns of", |connection| {
             returned_minions(connection, jid)
@@ -152,7 +152,7 @@ impl JobReader {
         })
     }
 
-    /// The jobs that are waited for, newest first, each with those who returned; below the job
+    /// The open jobs, newest first, each with the minions that returned; below the job
     /// `before` when that is given and known.
     pub fn open_page(&self, before: Option<&str>, limit: usize) -> Result<Vec<OpenJob>> {
         self.read("read open jobs of", |connection| {

@@ -75,11 +75,11 @@ impl Default for DatabaseLimits {
 pub enum JobState {
     /// Returns are awaited; a restart takes the job up again.
     Open,
-    /// Everybody returned.
+    /// All expected minions returned.
     Complete,
-    /// Not everybody returned, and nobody is waited for any longer.
+    /// Some returns are missing, and are no longer awaited.
     Expired,
-    /// It was ended on request before everybody returned.
+    /// It was ended on request before all minions returned.
     Killed,
 }
 

@@ -44,19 +44,19 @@ pub struct StoredJob {
     pub reporter: Option<MinionId>,
 }
 
-/// A job that is waited for, and who returned already.
+/// An open job, and the minions that returned already.
 #[derive(Clone, Debug)]
 pub struct OpenJob {
     /// The job.
     pub job: StoredJob,
-    /// Who returned, sorted.
+    /// Minions that returned, sorted.
     pub returned: Vec<MinionId>,
     /// Their return codes, in the same order.
     pub retcodes: Vec<i64>,
 }
 
 impl OpenJob {
-    /// Who is expected and has not returned.
+    /// Expected minions that have not returned.
     pub fn outstanding(&self) -> impl Iterator<Item = &MinionId> {
         let is_missing = |id: &&MinionId| self.returned.binary_search(id).is_err();
         self.job.record.minions.iter().filter(is_missing)
@@ -166,7 +166,7 @@ impl JobReader {
         })
     }
 
-    /// The jobs that are waited for, oldest first, each with those who returned.
+    /// The open jobs, oldest first, each with the minions that returned.
     pub fn open_jobs(&self) -> Result<Vec<OpenJob>> {
         self.read("read open jobs of", |connection| {
             let mut statement =
@@ -397,7 +397,7 @@ pub(super) fn returned_minions(
     kept(rows)
 }
 
-/// A list of minions as the database keeps it; what is no id is passed over.
+/// Parses a stored list of minions; invalid ids are skipped.
 pub(super) fn minions_of(list: rusqlite::types::ValueRef<'_>) -> rusqlite::Result<Vec<MinionId>> {
     let names: Vec<std::borrow::Cow<'_, str>> =
         serde_json::from_str(list.as_str()?).map_err(|error| {

@@ -364,7 +364,7 @@ impl<'a> Walk<'a> {
     /// Goes on below the damage, in growing steps; `false` when nothing below can be read.
     fn jump(&mut self) -> bool {
         let mut step: i64 = 1;
-        // From the top of the table, whose highest number nobody knows, the numbers fall quickly.
+        // From the top of the table, whose highest number is unknown, the numbers fall quickly.
         let mut below = self.below;
         loop {
             if (self.is_enough)() {

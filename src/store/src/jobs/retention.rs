@@ -16,8 +16,8 @@ use crate::error::Result;
 /// Retention bounds; `None` is unbounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// What is older goes, in microseconds since 1970-01-01 UTC. A job is as old as its publish; a
-    /// return without a job is as old as its arrival.
+    /// Older rows are removed; in microseconds since 1970-01-01 UTC. A job is as old as its
+    /// publish; a return without a job is as old as its arrival.
     pub before: Option<i64>,
     /// Of more jobs than this the oldest go; a job that is waited for stays.
     pub most_jobs: Option<u64>,
@@ -214,7 +214,7 @@ fn expire(transaction: &Transaction<'_>, cutoff: i64, slice: i64) -> rusqlite::R
         removed += delete_job(transaction, &jid, left)?.rows;
     }
     let left = slice - i64::try_from(removed).unwrap_or(slice);
-    // Returns are numbered as they arrive, so the old ones stand in front.
+    // Returns are numbered as they arrive, so the oldest have the lowest numbers.
     removed += transaction
         .prepare_cached(
             "DELETE FROM returns WHERE id IN (

@@ -1,8 +1,8 @@
 //! Free space for the job database, and a reserve for when the disk is full.
 //!
-//! Deleting needs room too: what changes goes to the write-ahead log first. So a little is kept
-//! back in a file of its own, which is given up when the disk is full, so that old jobs can still
-//! go, and taken again when there is room.
+//! Deleting needs space too: changes are written to the write-ahead log first. So a reserve file is
+//! preallocated. It is released when the disk is full, so that old jobs can still be removed, and
+//! taken again when there is space.
 
 use std::path::{Path, PathBuf};
 

@@ -291,7 +291,7 @@ pub(super) fn wrap(path: &Path, action: &'static str, error: rusqlite::Error) ->
     }
 }
 
-/// SQLite would create the file readable by everybody; returns may hold secrets.
+/// SQLite would create the file world-readable; returns may hold secrets.
 fn private_file(path: &Path) -> Result<()> {
     crate::files::create_new(path, b"", crate::files::Create::PRIVATE).map(|_| ())
 }

@@ -16,7 +16,7 @@ pub struct JobSummary {
     pub created: i64,
     /// When it ended, in microseconds since 1970; none while it is open.
     pub finished: Option<i64>,
-    /// Who published it.
+    /// The user that published it.
     pub user: String,
     /// The function, or the functions of a compound command joined by commas.
     pub fun: String,
@@ -35,7 +35,7 @@ pub struct JobSummary {
 /// A return without its load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReturnHead {
-    /// Whose.
+    /// The minion.
     pub minion: MinionId,
     /// When it came, in microseconds since 1970.
     pub received: i64,

@@ -1,4 +1,4 @@
-//! Whether what is kept of a minion is older than its key, and so of somebody else.
+//! Whether the cached data of a minion is older than its key, and so of a previous owner of its id.
 
 use saltern_model::MinionId;
 

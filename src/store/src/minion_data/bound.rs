@@ -60,7 +60,7 @@ impl Weight {
     }
 }
 
-/// What was kept of the grains of a minion.
+/// Result of bounding the grains of a minion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptGrains {
     /// Entries of the first level that were left out.
@@ -83,7 +83,7 @@ impl KeptGrains {
     }
 }
 
-/// What is kept of grains that are larger than [`GRAINS_BYTES`] or [`GRAINS_VALUES`]: the smallest
+/// Truncates grains that are larger than [`GRAINS_BYTES`] or [`GRAINS_VALUES`]: keeps the smallest
 /// entries of the first level, as many as the bounds allow, in their order. `None` when all are
 /// kept.
 pub(super) fn cut(grains: &Value) -> Option<Value> {

@@ -1,4 +1,4 @@
-//! Takes away a part of what is kept of a minion (`clear_cached_minion_data` in
+//! Clears a part of the cached data of a minion (`clear_cached_minion_data` in
 //! `salt/utils/master.py`). All of it goes by [`MinionDataStore::purge`].
 
 use saltern_model::MinionId;
@@ -69,7 +69,7 @@ mod tests {
                 let what = format!("{compat:?} {grains} {pillar}");
                 assert_eq!(store.grains(&id).unwrap().is_none(), grains, "{what}");
                 assert_eq!(store.pillar(&id).unwrap().is_none(), pillar, "{what}");
-                // Once more, by somebody who remembers nothing.
+                // Once more, with an empty cache.
                 let store = MinionDataStore::with_options(&StoreOptions::below(dir.path(), compat));
                 assert_eq!(store.grains(&id).unwrap().is_none(), grains, "{what}");
                 assert_eq!(store.pillar(&id).unwrap().is_none(), pillar, "{what}");

@@ -46,7 +46,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Whether the disk was looked at.
+    /// Whether the disk was scanned.
     pub(super) fn is_loaded(&self) -> bool {
         self.is_loaded
     }
@@ -81,7 +81,7 @@ impl Known {
         let seen = self.minions.get(id).and_then(|stamps| stamps.get(place));
         match seen {
             Some(seen) => *seen == version,
-            // A minion that is not listed has nothing; before the first look nothing is known.
+            // A minion that is not listed has no data; before the first scan nothing is known.
             None => version.is_none() || !self.is_loaded,
         }
     }
@@ -145,7 +145,7 @@ impl Known {
         environments.cloned().collect()
     }
 
-    /// Takes over what a look at the disk has found; gives the number of changes.
+    /// Merges the result of a scan of the disk; gives the number of changes.
     pub(super) fn take_over(
         &mut self,
         present: Vec<(MinionId, Stamps)>,
@@ -159,7 +159,7 @@ impl Known {
             self.is_loaded = true;
             self.minions = present;
             self.names = None;
-            // A generation from before the first look covers nothing.
+            // A generation from before the first scan covers nothing.
             self.generation += 1;
             self.forgotten = self.generation;
             return self.minions.len();

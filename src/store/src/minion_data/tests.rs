@@ -196,7 +196,7 @@ fn changes_by_other_programs_are_detected() {
         let since = store.changes(None).unwrap().generation;
         assert_eq!(changed(&store, since), []);
         assert_eq!(store.refresh().unwrap(), 0);
-        // What is read says so at once, what is not read is found by a look at everything.
+        // A read detects a change at once; other changes are found by `refresh`.
         let packed = match compat {
             Compat::V3008 => grains("b"),
             _ => Value::map([("grains", grains("b"))]),

@@ -1,7 +1,7 @@
 //! Removes old jobs from the job-cache files (stock: `clean_old_jobs`).
 //!
 //! A job is as old as its `jid` file's modification time. One in 256 parts at a time, because a
-//! site may have a hundred thousand jobs and nobody should wait for all of them.
+//! site may have a hundred thousand jobs and no commit should wait for all of them.
 
 use std::fs;
 use std::io;

@@ -41,7 +41,7 @@ const MINIONS_BYTES: usize = 32 << 20;
 /// How often a part that cannot be listed is tried.
 const ATTEMPTS: u32 = 5;
 
-/// Minions of one job that are looked at.
+/// Maximum number of minions read of one job.
 const MOST_MINIONS: usize = 1_000_000;
 
 /// A job of the job cache, or a part of its returns.
@@ -124,8 +124,8 @@ impl JobCacheReader {
     }
 
     /// Goes through the parts once more that could not be listed in this pass, which has ended;
-    /// `false` when there are none, or when each was tried [`ATTEMPTS`] times. What was read of them
-    /// comes again.
+    /// `false` when there are none, or when each was tried [`ATTEMPTS`] times. What was read of
+    /// them comes again.
     pub fn try_again(&mut self) -> bool {
         if self.unlisted.is_empty() || self.attempt >= ATTEMPTS {
             return false;

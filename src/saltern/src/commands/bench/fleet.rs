@@ -97,7 +97,7 @@ fn write_key(path: &Path, pem: &str) -> Result<(), FleetError> {
     })
 }
 
-/// A compound target, and whom it means.
+/// A compound target and the minions that match it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CompoundTarget {
     pub(crate) target: String,

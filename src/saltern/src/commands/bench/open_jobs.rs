@@ -116,7 +116,7 @@ fn hear(mut events: EventListener) -> Heard {
     receiver
 }
 
-/// A job for everybody: its id, and how many shall return.
+/// Publishes a job to all minions: its id, and the number of expected returns.
 async fn publish(client: &LocalClient) -> Result<(String, usize), OpenJobsError> {
     let request = PublishRequest::new(Value::from("*"), "glob", "test.ping", Vec::new());
     let published = client.publish(&request).await?;

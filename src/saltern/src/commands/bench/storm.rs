@@ -106,9 +106,9 @@ struct Observer {
 /// What the client saw.
 #[derive(Default)]
 struct Seen {
-    /// Those who returned anything since the master was killed.
+    /// Minions with any return since the master was killed.
     served: HashSet<String>,
-    /// Those who returned the job that was running.
+    /// Minions that returned the job that was running.
     job: HashSet<String>,
     /// How many were served after so many seconds, at every tenth of a second with news.
     curve: Vec<(f64, usize)>,
@@ -176,7 +176,7 @@ impl Observer {
         }
     }
 
-    /// Reads the bus until everybody was served and the job is complete.
+    /// Reads the bus until all minions were served and the job is complete.
     async fn follow(
         &self,
         mut events: EventListener,

@@ -47,7 +47,7 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
     findings
 }
 
-/// What became of the database since somebody last looked.
+/// Incidents of the database that no operator has removed yet.
 fn record(path: &Path) -> Vec<Finding> {
     let found = match incidents(path) {
         Ok(found) => found,

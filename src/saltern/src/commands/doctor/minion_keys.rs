@@ -63,7 +63,8 @@ fn accepted(directory: &Path) -> Vec<Finding> {
     findings
 }
 
-/// The files of a directory of keys, each with its key without white space; none for what is no key.
+/// The files of a directory of keys, each with its key without white space; none for what is no
+/// key.
 fn files(directory: &Path) -> impl Iterator<Item = (String, Option<String>)> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| {
@@ -74,7 +75,7 @@ fn files(directory: &Path) -> impl Iterator<Item = (String, Option<String>)> {
         let is_short = entry.metadata().is_ok_and(|file| file.len() <= LONGEST_KEY);
         let text = match is_short {
             true => match std::fs::read_to_string(entry.path()) {
-                // Somebody else's to read, so nothing is known of it.
+                // Not readable for this user.
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return None,
                 text => text.ok(),
             },

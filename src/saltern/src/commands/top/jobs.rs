@@ -30,7 +30,7 @@ pub(super) struct Job {
     pub(super) expected: usize,
     pub(super) returned: usize,
     pub(super) failed: usize,
-    /// Given up: unreachable, or nobody knows.
+    /// Given up: unreachable or unknown.
     pub(super) lost: usize,
     /// When it was made, as far as is known; microseconds since 1970.
     pub(super) created: i64,
@@ -58,7 +58,7 @@ impl Job {
         self.state == JobState::Open
     }
 
-    /// Who has not returned.
+    /// Minions that have not returned.
     pub(super) fn missing(&self) -> usize {
         self.expected.saturating_sub(self.returned)
     }

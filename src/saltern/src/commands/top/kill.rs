@@ -78,7 +78,7 @@ async fn publish(
     ))
 }
 
-/// The minions of a job that have not returned; nobody when there is no such job.
+/// The minions of a job that have not returned; none when there is no such job.
 fn missing(config: &MasterConfig, jid: &Jid) -> Result<Vec<MinionId>, StoreError> {
     let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
     let Some(job) = reader.load(jid)? else {

@@ -208,7 +208,7 @@ impl Asker {
     fn of_sight(&self, sight: &ViewedData) -> Vec<Update> {
         let mut updates = Vec::new();
         if sight.minions {
-            // That nobody answers is said of the numbers.
+            // An unreachable master is reported with the metrics.
             updates.extend(
                 control::ask_minions(&self.config.sock_dir)
                     .ok()

@@ -186,7 +186,7 @@ impl View {
     /// The keys that end a job are others than the one that asks, which may have been held down.
     fn answer(&mut self, question: KillPrompt, code: KeyCode) -> Option<UserAction> {
         match code {
-            // What was typed before anybody could read the question is no answer.
+            // Keys typed before the prompt was drawn do not confirm it.
             _ if !question.is_shown.get() => self.question = Some(question),
             KeyCode::Char('k') => self.question = Some(question),
             KeyCode::Char('t') => return Some(UserAction::Kill(question.jid, Signal::Terminate)),
