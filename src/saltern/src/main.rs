@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use saltern_base::exit::Exit;
 
-/// A drop-in Salt master, and what goes with it.
+/// A drop-in Salt master with its tools.
 #[derive(Parser)]
 #[command(name = "saltern", version, about, max_term_width = 100)]
 struct Arguments {
@@ -60,7 +60,7 @@ enum Command {
     #[cfg(feature = "documents")]
     #[command(hide = true)]
     Documents(commands::documents::Arguments),
-    /// List the jobs of the option schedule, when each runs next, and what is wrong with it.
+    /// List the jobs of the option schedule, with their next runs and errors.
     Schedule(commands::schedule::Arguments),
     /// Print the metrics of the running master in Prometheus' text format.
     Metrics(ConfigArgument),

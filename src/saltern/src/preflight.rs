@@ -1,5 +1,5 @@
-//! What keeps a master from starting, and what of its configuration it would not do: one answer for
-//! `saltern check-config`, `saltern doctor` and the start itself.
+//! Preflight checks: errors that prevent a start, and options that would have no effect, in one
+//! answer for `saltern check-config`, `saltern doctor` and the start itself.
 //!
 //! The configuration is read first ([`read_master`](saltern_config::read_master)); what is asked
 //! here are the parts that use it, by the functions that open them. Nothing is made or changed.

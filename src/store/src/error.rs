@@ -65,7 +65,7 @@ pub enum StoreError {
         limit: usize,
     },
     /// The data to be written exceeds the limits of its reader.
-    #[error("what is to be in \"{}\" could not be read again", path.display())]
+    #[error("the data for \"{}\" exceeds the limits of its reader", path.display())]
     Unreadable {
         /// The file, which stays as it was.
         path: PathBuf,

@@ -70,10 +70,10 @@ pub(crate) struct Arguments {
     /// What to measure; pillar, files and targets need the site of `make bench`.
     #[arg(long, value_delimiter = ',', default_value = "auth,returns,jobs")]
     phases: Vec<Phase>,
-    /// Write keys and cached data of so many minions for a master that is not running, and stop.
+    /// Write keys and cached data of this many minions for a master that is not running, and exit.
     #[arg(long, value_name = "MINIONS", hide = true)]
     make_fleet: Option<usize>,
-    /// Print the nodegroups that the master of such a fleet needs, as YAML, and stop.
+    /// Print the nodegroups that the master of such a fleet needs, as YAML, and exit.
     #[arg(long, hide = true)]
     print_nodegroups: bool,
     /// How many minions such a fleet has.

@@ -1,5 +1,5 @@
-//! `saltern check-config`: reads a configuration as the master would, and says which parts of it
-//! are wrong, unknown, or not honoured by this release.
+//! `saltern check-config`: reads a configuration as the master would, and lists options that are
+//! wrong, unknown, or not honoured by this release.
 
 mod explain;
 
@@ -63,7 +63,7 @@ fn job_cache(config: &MasterConfig) -> String {
     )
 }
 
-/// What is read, and everything that there is to say about it.
+/// The configuration and all findings about it.
 fn read_whole(arguments: &Arguments) -> Reading {
     let mut reading = read_master(&arguments.config.config);
     if reading.is_whole() {

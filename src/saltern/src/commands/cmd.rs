@@ -1,5 +1,5 @@
 //! `saltern cmd TARGET FUNCTION [ARGS]`: publishes, follows the events, prints as stock `salt`
-//! does. What is particular to batches stands in `batch`.
+//! does. Batches are in `batch`.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io::IsTerminal;

@@ -20,7 +20,7 @@ enum ControlRequest {
     Panic(OneActor),
     /// Make the thread of an actor hang for ever (test builds only).
     Stall(OneActor),
-    /// Name the frames that the log has of a panic; asks no master.
+    /// Symbolize the frames of a panic in the log; needs no master.
     Frames {
         /// Addresses as the log has them, such as +0x1a2b. Those of libraries (0x7f…) are passed
         /// over.

@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 /// Subject of the checks: one master and its state.
 struct Diagnosis {
     loaded: Loaded,
-    /// What the running master says of itself; nothing of one that does not run.
+    /// Metrics and tasks of the running master; `None` for a stopped one.
     running: Option<Running>,
     /// Whether that is not known, because this user may not ask.
     may_run: bool,
@@ -49,7 +49,7 @@ struct Diagnosis {
     now: i64,
 }
 
-/// What a running master says of itself.
+/// Answers of a running master.
 struct Running {
     maintenance_tasks: Vec<TaskStatus>,
     /// Prometheus' text format.
@@ -65,9 +65,9 @@ impl Running {
     }
 }
 
-/// Something that is wrong.
+/// A problem with its remedy.
 struct Finding {
-    /// What is wrong, in lower case and without a final period.
+    /// The problem, in lower case and without a final period.
     what: String,
     /// What to do about it, likewise.
     advice: String,
@@ -108,7 +108,7 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-/// A check gives what is wrong with its subject.
+/// A check: returns the findings about its subject.
 type Check = fn(&Diagnosis) -> Vec<Finding>;
 
 /// The subjects, in the order of the report.

@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Only events with a tag like this, such as "salt/job/*".
     #[arg(long, value_name = "WILDCARD", default_value = "*")]
     tag: String,
-    /// Only events of so many seconds up to now.
+    /// Only events of the last SECONDS.
     #[arg(long, value_name = "SECONDS")]
     since: Option<u64>,
     /// How many at most: the newest 100 of the kept ones, and without end of new ones.
@@ -145,7 +145,7 @@ fn line(received: i64, tag: &str, data: Value) -> String {
         ("data", data),
     ]);
     let text = json(&shown);
-    // No text in it has a line feed: what goes are the indentations.
+    // JSON strings have no line feed: only indentation is removed.
     let parts: Vec<&str> = text.lines().map(str::trim_start).collect();
     format!("{}\n", parts.join(" "))
 }

@@ -115,7 +115,7 @@ fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Known>, ExplainErr
     Ok(Some((job, returns, standing)))
 }
 
-/// What is known of a job; moments in microseconds since 1970.
+/// State of a job; times in microseconds since 1970.
 fn account_as_json(
     job: &StoredJob,
     returns: &[ReturnHead],
@@ -157,7 +157,7 @@ fn account_as_json(
     })
 }
 
-/// What is known besides what is stored.
+/// Source of the live state, beside the stored one.
 enum Standing {
     /// Nothing, and nothing is missing.
     Over,

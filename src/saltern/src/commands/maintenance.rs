@@ -50,7 +50,8 @@ pub(crate) struct TaskStatus {
 }
 
 impl TaskStatus {
-    /// A line of the control socket's answer; `None` for what is none, of another release.
+    /// Parses a line of the control socket's answer; `None` for an unknown form, of another
+    /// release.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut words = line.split('\t');
         let mut next = || words.next();

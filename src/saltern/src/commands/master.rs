@@ -169,7 +169,7 @@ fn claim(cachedir: &Path) -> Result<File, Exit> {
     })
 }
 
-/// What only root can make under `/etc` and `/var`, for the user that the master goes on as.
+/// Creates, as root, the directories under `/etc` and `/var` for the user of the master.
 fn make_first_directories(config: &MasterConfig) -> io::Result<()> {
     let parent = |path: &'_ Path| path.parent().unwrap_or(Path::new("")).to_owned();
     let log = parent(Path::new(&config.log.file));

@@ -33,20 +33,20 @@ pub(crate) struct Arguments {
     /// How many sign in at a time.
     #[arg(long, default_value_t = 64)]
     parallel: usize,
-    /// Also return without pause, so many returns at a time, for jobs that are made up.
+    /// Also return without pause, this many returns at a time, for synthetic jobs.
     #[arg(long, value_name = "IN_FLIGHT")]
     returns: Option<usize>,
-    /// At most so many of these a second.
+    /// Maximum rate of these returns, a second.
     #[arg(long, value_name = "PER_SECOND", requires = "returns")]
     rate: Option<u32>,
-    /// How long the text is that they return.
+    /// Length of the text that they return.
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     value_size: usize,
     /// Write down each return that the master acknowledged: jid, minion, function, SHA-256 of the
     /// value.
     #[arg(long, value_name = "FILE")]
     acknowledged: Option<std::path::PathBuf>,
-    /// The first pause before a minion subscribes anew.
+    /// Initial delay before a minion subscribes again.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
     reconnect: u64,
 }

@@ -1,7 +1,7 @@
 //! The log file: appended to, reopened after external rotation, rotated by size.
 //!
 //! As stock (`WatchedFileHandler` and `RotatingFileHandler` of Python): a file that somebody moved
-//! away, as logrotate does, is opened anew; with `log_rotate_max_bytes` a file that would grow
+//! away, as logrotate does, is reopened; with `log_rotate_max_bytes` a file that would grow
 //! longer is rotated to `.1`, the previous `.1` to `.2`, and so on.
 
 use std::fs::{File, OpenOptions};

@@ -1,6 +1,5 @@
-//! Which lines are wanted where: on the console, in the file, and from single places of the
-//! program. Can be changed while the master runs, by `saltern log-level` and by a new reading of
-//! the configuration.
+//! Log levels of the console, of the file and of single targets (modules). They can be changed at
+//! run time, by `saltern log-level` and by a reload of the configuration.
 
 use parking_lot::RwLock;
 use saltern_actors::control::LogLevels;
@@ -32,7 +31,7 @@ struct Wanted {
     places: Vec<(String, LogLevel)>,
 }
 
-/// More places than this get no level of their own: each is looked at for every line.
+/// Maximum number of targets with a level of their own: each is compared for every line.
 const MOST_PLACES: usize = 64;
 
 impl Wanted {

@@ -128,7 +128,7 @@ impl Visit for LogLine {
     }
 }
 
-/// At most so many characters of a text, and how much was left out.
+/// Cuts a text to a number of characters, and notes how much was left out.
 fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),

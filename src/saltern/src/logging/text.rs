@@ -27,7 +27,7 @@ enum Part {
 }
 
 impl PythonFormat {
-    /// Reads a format; what is no field stands for itself. `jid` is the option `log_fmt_jid`.
+    /// Parses a format; other text is literal. `jid` is the option `log_fmt_jid`.
     pub(super) fn new(format: &str, date: &str, jid: &str) -> Self {
         Self {
             parts: parse(format),

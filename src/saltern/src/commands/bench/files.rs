@@ -1,4 +1,4 @@
-//! The file phases: what is fetched and by how many minions, alone first and then several at
+//! The file phases: each load is fetched by one minion first and then by several at
 //! once, which shows whether the master or the one minion was at its limit.
 
 use std::path::PathBuf;

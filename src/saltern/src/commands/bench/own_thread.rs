@@ -5,7 +5,7 @@ use tokio::task::LocalSet;
 
 use super::BenchError;
 
-/// Runs `work` on a thread and waits for what comes of it.
+/// Runs `work` on a thread and waits for its result.
 pub(super) async fn on_own_thread<T, F>(
     work: impl FnOnce() -> F + Send + 'static,
 ) -> Result<T, BenchError>

@@ -39,7 +39,7 @@ const PORTS: [(&str, i64); 20] = [
     ("backup", 10050),
 ];
 
-/// What is wrong with the pillar of a minion.
+/// Difference of a pillar from the expected one.
 pub(crate) fn check(number: usize, id: &str, pillar: &Value) -> Result<(), String> {
     let expected = expected(Server(number), id);
     let entries = pillar.as_map().unwrap_or_default();

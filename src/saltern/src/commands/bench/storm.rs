@@ -110,7 +110,8 @@ struct Seen {
     served: HashSet<String>,
     /// Minions that returned the job that was running.
     job: HashSet<String>,
-    /// How many were served after so many seconds, at every tenth of a second with news.
+    /// Number of minions served over time: pairs of seconds and count, at most one each tenth of a
+    /// second.
     curve: Vec<(f64, usize)>,
     /// When a minion was served for the first time, last.
     last: Option<Instant>,
@@ -267,7 +268,7 @@ impl Seen {
         }
     }
 
-    /// When so many minions were served, in seconds after the master was killed.
+    /// Time until this many minions were served, in seconds after the master was killed.
     fn served_after(&self, minions: usize) -> Option<f64> {
         let mut points = self.curve.iter();
         Some(points.find(|(_, count)| *count >= minions)?.0)

@@ -14,7 +14,7 @@ const BEGINNING: i64 = 1_767_225_600;
 /// The most minions that are named.
 const MOST_NAMES: usize = 10;
 
-/// Clocks of file servers may differ by so many seconds.
+/// Tolerated skew of file servers' clocks, in seconds.
 const GRACE: i64 = 60;
 
 pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {

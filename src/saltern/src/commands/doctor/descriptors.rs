@@ -5,7 +5,7 @@ use nix::sys::resource::{Resource, getrlimit};
 
 use super::{Diagnosis, Finding};
 
-/// Of the limit, so many for each minion.
+/// Descriptors of the limit for each minion.
 const EACH: f64 = 4.0;
 
 pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {

@@ -3,10 +3,10 @@
 use super::super::maintenance::TaskStatus;
 use super::{Diagnosis, Finding};
 
-/// A round may wait for what is more urgent: seconds.
+/// Tolerated delay of a run, in seconds.
 const GRACE: i64 = 60;
 
-/// And may be left out, when its actor is busy: so many rounds.
+/// Tolerated number of intervals without a run, while its actor is busy.
 const ROUNDS: i64 = 3;
 
 pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {

@@ -6,7 +6,7 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
     diagnosis.running.as_ref().map_or_else(Vec::new, findings)
 }
 
-/// A metric, what is wrong when it is above 0, and what to do.
+/// A metric, the problem when it is above 0, and the remedy.
 const QUOTAS: [(&str, &str, &str); 4] = [
     (
         "saltern_reports_refused_total",

@@ -1,5 +1,5 @@
-//! What is left to say where no master runs: what a start would be refused for, the configuration,
-//! the ports and the database have said.
+//! Final findings where no master runs; errors that would refuse a start come from the checks of
+//! the configuration, the ports and the database.
 
 use nix::unistd::{Uid, User};
 
@@ -25,7 +25,7 @@ fn other_user(name: &str) -> Option<Finding> {
     })
 }
 
-/// What is said of a master that does not run though it could.
+/// Finding for a master that does not run although it could.
 pub(super) fn nothing_is_in_the_way() -> Finding {
     let what = "nothing was found that would keep a master from starting";
     let advice = "start it: systemctl start saltern, or saltern master; why the last one ended is in \

@@ -47,7 +47,7 @@ impl Heard {
         plain_lines(&self.text(), MOST_LINES, LONGEST_LINE)
     }
 
-    /// The data as JSON in one line of at most so many characters.
+    /// The data as JSON in one line, cut to a number of characters.
     pub(super) fn line(&self, most: usize) -> String {
         let text = self.text();
         let mut line = String::new();

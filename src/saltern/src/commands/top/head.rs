@@ -109,7 +109,7 @@ fn figures(numbers: &Numbers) -> [String; 2] {
     [jobs, load]
 }
 
-/// What is not as it should be, in one line; empty when all is well.
+/// Problems of the master in one line; empty when there are none.
 fn trouble(state: &State) -> String {
     let mut troubles = Vec::new();
     if let Some(why) = &state.bus_away {

@@ -118,7 +118,7 @@ async fn show(config: Arc<MasterConfig>) -> io::Result<()> {
                         None => {}
                     }
                 }
-                // Not only with the next picture, which would be felt.
+                // Redraw at once: waiting for the next frame would be noticeable.
                 top.draw(&mut screen)?;
                 is_new = false;
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// One look at the metrics.
+/// One sample of the metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     at: Instant,
@@ -54,7 +54,7 @@ impl Sample {
     }
 }
 
-/// The latest look, and the one before it.
+/// The latest sample, and the one before it.
 #[derive(Default)]
 pub(super) struct Numbers {
     now: Option<Sample>,
@@ -66,7 +66,7 @@ impl Numbers {
         self.before = self.now.replace(sample);
     }
 
-    /// The next look is of another process: nothing is compared with it.
+    /// The next sample is of another process: no rate is computed from it.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }

@@ -35,7 +35,7 @@ LOST of a job: minions that are unreachable, or that did not say what became of 
 BUSY of an actor: the share of its time; of a command: that of one worker.
 LOST of a queue: what found no room since the master started.";
 
-/// The text of a panel on a screen that is so many characters wide.
+/// The text of a panel on a screen of this width in characters.
 pub(super) fn of(panel: &Panel, state: &State, width: usize) -> Text {
     match panel {
         Panel::Help => Text {

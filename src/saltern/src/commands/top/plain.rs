@@ -35,7 +35,7 @@ pub(super) fn plain(text: &str, most: usize) -> String {
     out
 }
 
-/// The lines of a text, each made plain; at most so many.
+/// The sanitized lines of a text, up to a number.
 pub(super) fn plain_lines(text: &str, most_lines: usize, most: usize) -> Vec<String> {
     let lines = text.lines().take(most_lines);
     lines.map(|line| plain(line, most)).collect()

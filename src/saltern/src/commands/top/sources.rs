@@ -44,7 +44,7 @@ struct Asks {
 
 #[derive(Default)]
 struct Wanted {
-    /// This is looked at from now on.
+    /// The viewed data to request, if it has changed.
     sight: Option<ViewedData>,
     /// A bus is there, or has lost events: the jobs of its master are wanted.
     jobs: bool,
@@ -105,7 +105,7 @@ impl Sources {
         })
     }
 
-    /// Has what is looked at asked for.
+    /// Requests the viewed data.
     pub(super) fn look(&mut self, sight: ViewedData) {
         if self.sight != sight {
             self.sight = sight.clone();

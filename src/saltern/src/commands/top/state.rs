@@ -53,7 +53,7 @@ pub(super) struct State {
     pub(super) bus_away: Option<String>,
     /// Why the last question for metrics was not answered; nothing when it was.
     pub(super) numbers_away: Option<String>,
-    /// The job that is followed, and what is known of it.
+    /// The followed job and its explanation.
     pub(super) explained: Option<(Jid, Vec<String>)>,
     /// Notice to the operator, shown until the next key.
     pub(super) said: String,

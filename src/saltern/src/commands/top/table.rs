@@ -27,7 +27,7 @@ pub(super) enum Tone {
     Dim,
 }
 
-/// A column: its title, and its width in characters; none takes what is left.
+/// A column: its title, and its width in characters; `None` takes the rest.
 pub(super) struct Column {
     pub(super) title: &'static str,
     pub(super) width: Option<u16>,

@@ -1,7 +1,7 @@
 //! The terminal while it is ours, and its keys.
 //!
-//! However the program ends, the terminal is as it was before: it is given back, once, by the value
-//! that has it, or by a hook when there is a panic, before anything is said of that.
+//! However the program ends, the terminal is restored, once: by the drop of its owner, or by a
+//! panic hook before the panic message is printed.
 
 use std::io::{self, IsTerminal, stdout};
 use std::mem::ManuallyDrop;
@@ -18,7 +18,7 @@ use ratatui::prelude::CrosstermBackend;
 use ratatui::{DefaultTerminal, Terminal};
 use tokio::sync::mpsc;
 
-/// Whether the terminal has to be given back. Of the whole process, as the terminal is.
+/// Whether the terminal has to be restored. Global, as the terminal is.
 static IS_OURS: AtomicBool = AtomicBool::new(false);
 
 /// The terminal in its raw mode and on its other page.
@@ -74,7 +74,7 @@ impl Screen {
         self.0.resize(Rect::from((Position::ORIGIN, size)))
     }
 
-    /// Whether it has not been given back yet, because of a panic.
+    /// Whether it has not been restored yet, because of a panic.
     #[expect(clippy::unused_self, reason = "nobody else has to do with it")]
     pub(super) fn is_ours(&self) -> bool {
         IS_OURS.load(Ordering::SeqCst)

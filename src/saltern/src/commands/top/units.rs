@@ -1,6 +1,6 @@
 //! Numbers as people read them: amounts, rates, shares and spans of time in a few characters.
 
-/// Stands for what is not known.
+/// Placeholder for an unknown value.
 const NOTHING: &str = "-";
 
 /// A whole number.

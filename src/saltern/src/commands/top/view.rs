@@ -1,4 +1,4 @@
-//! What the operator looks at: the view, the filter, the chosen row, what is open over it. Keys
+//! State of the interface: the view, the filter, the selected row and the open panel. Keys
 //! change it; what they ask of others is a [`UserAction`].
 
 use std::cell::Cell;
@@ -47,7 +47,7 @@ impl Tab {
     }
 }
 
-/// What is open over the view.
+/// Panel over the view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Panel {
     Job(Jid),
@@ -66,7 +66,7 @@ pub(super) struct KillPrompt {
     pub(super) is_shown: Cell<bool>,
 }
 
-/// What a key asks of others.
+/// Action that a key requests.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum UserAction {
     Quit,
@@ -75,7 +75,7 @@ pub(super) enum UserAction {
     Kill(Jid, Signal),
 }
 
-/// What is looked at, and so has to be asked for.
+/// Data in view, which the sources have to request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ViewedData {
     pub(super) minions: bool,

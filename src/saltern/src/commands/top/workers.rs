@@ -39,7 +39,7 @@ pub(super) struct Queue {
     pub(super) lost_rate: Option<f64>,
 }
 
-/// Seconds for one of so many a second; nothing when there were none.
+/// Time for each of a rate, as text; the placeholder when the rate is 0.
 fn each(spent: Option<f64>, rate: Option<f64>) -> String {
     let rate = rate.filter(|rate| *rate > 0.0);
     moment(spent.zip(rate).map(|(spent, rate)| spent / rate))
