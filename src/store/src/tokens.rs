@@ -28,7 +28,7 @@ const FILE_BYTES: usize = 1 << 20;
 /// Tokens that may be kept at a time. Each took a log-in, and they are swept when they expire.
 const MAX_TOKENS: usize = 100_000;
 
-/// Directory of eauth tokens, one file a token, bounded by [`MAX_TOKENS`].
+/// Directory of eauth tokens, one file a token, bounded by `MAX_TOKENS`.
 pub struct Tokens {
     dir: PathBuf,
     compat: Compat,

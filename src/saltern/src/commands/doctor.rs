@@ -1,8 +1,8 @@
 //! `saltern doctor`: diagnoses a master, running or stopped; each finding has a remedy.
 //!
-//! A running master is asked at its control socket; everything else is looked at on the disk, and
-//! nothing is changed anywhere. Where no master runs, what would keep one from starting is an
-//! error. One file a subject below `doctor`, each with a line in [`CHECKS`].
+//! A running master is asked at its control socket; everything else is read from the disk, and
+//! nothing is changed. Where no master runs, whatever would prevent its start is an error.
+//! One file a subject below `doctor`, each with a line in [`CHECKS`].
 
 mod clock;
 mod configuration;
