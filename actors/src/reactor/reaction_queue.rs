@@ -43,7 +43,7 @@ pub(crate) struct ReactionQueue {
     /// The reactor, once it is started.
     reactor: OnceLock<Recipient<Look>>,
     /// Events of the reactor's own that have not been fired yet; bounded by
-    /// [`Failures`](super::failures::Failures).
+    /// [`Failures`].
     news: Mutex<Vec<Event>>,
     letters: DeadLetters,
     dropped: Dropped,

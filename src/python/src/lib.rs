@@ -4,12 +4,12 @@
 //! value or reads a pattern. Every crate takes that from here. The differential test
 //! (`tests/differential`) compares each function with CPython over generated values.
 //!
-//! This crate knows no value type: a type implements [`Object`], and [`repr`] and [`json`] write
+//! This crate knows no value type: a type implements [`Object`], and [`mod@repr`] and [`json`] write
 //! whatever does. It knows nothing of Salt but [`expression::AnyOf`].
 //!
 //! | module | Python |
 //! |---|---|
-//! | [`repr`] | `repr`, `str` |
+//! | [`mod@repr`] | `repr`, `str` |
 //! | [`number`] | `repr(float)`, `int(str)`, `float(str)` |
 //! | [`text`] | `str.isspace`, `isprintable`, `strip`, `split`, `splitlines` |
 //! | [`json`] | `json.dumps` |

@@ -14,8 +14,8 @@
 //!
 //! # Memory
 //!
-//! A nonce takes 8 to 16 bytes. A session keeps at most two generations of [`MAX_IN_GENERATION`],
-//! all sessions together [`MAX_IN_ALL`] plus [`GUARANTEED`] each for two generations. Nothing is
+//! A nonce takes 8 to 16 bytes. A session keeps at most two generations of `MAX_IN_GENERATION`,
+//! all sessions together `MAX_IN_ALL` plus `GUARANTEED` each for two generations. Nothing is
 //! ever admitted without being remembered, and nothing is refused for want of room: with the common
 //! room used up, a session whose generation has its guaranteed size begins the next one, so that
 //! its own window becomes shorter, and gives the room of the generation before back.
@@ -26,7 +26,7 @@
 //! 600; at 1,000 such requests a second in all it is 320 seconds. An honest request would have to
 //! be underway for longer than that to be stale, and then costs its minion one authentication. At
 //! most 1,048,576 + 10,000 × 64 nonces are kept, about 26 MiB, and more for a moment of a session
-//! with hundreds of requests in one second ([`MAX_IN_SECOND`]). Refusing for want of room would
+//! with hundreds of requests in one second (`MAX_IN_SECOND`). Refusing for want of room would
 //! cost every minion of such a site its events for up to 20 minutes; shortening the windows of
 //! those who send most costs nobody a request.
 

@@ -124,7 +124,7 @@ impl JobCacheReader {
     }
 
     /// Goes through the parts once more that could not be listed in this pass, which has ended;
-    /// `false` when there are none, or when each was tried [`ATTEMPTS`] times. What was read of
+    /// `false` when there are none, or when each was tried `ATTEMPTS` times. What was read of
     /// them comes again.
     pub fn try_again(&mut self) -> bool {
         if self.unlisted.is_empty() || self.attempt >= ATTEMPTS {
