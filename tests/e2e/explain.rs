@@ -163,6 +163,15 @@ fn events_are_followed_and_interrupted_command_names_its_job() -> TestResult {
                 "{line}"
             );
 
+            let answered = || -> Result<String> {
+                let metrics = site.saltern(&["metrics"])?.stdout;
+                let mut lines = metrics.lines();
+                let line = lines.find(|line| {
+                    line.starts_with("saltern_request_seconds_count{class=\"clear\"}")
+                });
+                Ok(line.unwrap_or_default().to_owned())
+            };
+            let before = answered()?;
             let mark = site.events().mark();
             let waiting = start(&["cmd", "m1", "test.sleep", "60"])?;
             let jid = site.events().find_since(mark, "the job", SOON, |event| {
@@ -170,6 +179,10 @@ fn events_are_followed_and_interrupted_command_names_its_job() -> TestResult {
                     .tag
                     .ends_with("/new")
                     .then(|| event.data["jid"].clone())
+            })?;
+            // The event comes before the answer, and only that tells the command its jid.
+            wait_until("the command to have its jid", SOON, || {
+                (answered().ok()? != before).then_some(())
             })?;
             site.announce("the publish connection broke");
             site.kill_master();

@@ -3,6 +3,7 @@
 
 use std::io::Read;
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
@@ -69,10 +70,15 @@ fn service_manager_is_notified_of_reload_and_holds_ports_over_restart() -> TestR
         noted(site, "exited 0", 1)?;
         let connect = |port| TcpStream::connect(("127.0.0.1", port));
         let early = [connect(site.ret_port())?, connect(site.publish_port())?];
-        let mut job = site.stock_command("salt", &["m3006", "test.ping", "-t", "60"]);
-        let job = std::thread::spawn(move || saltern_tests::run(&mut job, SOON * 2));
 
         site.master().signal(Signal::USR2)?;
+        // What the ports hold waits, but stock's command line gives up where no event socket is.
+        let socket = site.path("run/master_event_pub.ipc");
+        wait_until("the event socket", SOON, || {
+            UnixStream::connect(&socket).ok()
+        })?;
+        let mut job = site.stock_command("salt", &["m3006", "test.ping", "-t", "60"]);
+        let job = std::thread::spawn(move || saltern_tests::run(&mut job, SOON * 2));
         noted(site, "READY=1", 3)?;
         for mut connection in early {
             connection.set_read_timeout(Some(SOON))?;

@@ -177,16 +177,16 @@ fn commits_as_environments_are_bounded_and_do_not_evict_branches() {
     assert!(server.lists_at_once("base") && server.lists_at_once("dev"));
     // Names that are made up: only so many are looked up.
     let made_up = |at: usize| format!("{at:040x}");
-    let gauge_on_scrape = (0..1000).filter(|at| {
-        let is_looked_up = !server.lists_at_once(&made_up(*at));
+    let looked_at = (0..1000).filter(|at| {
+        let is_resolved = !server.lists_at_once(&made_up(*at));
         assert_eq!(files(&server, &made_up(*at)), names(&[]));
         assert!(
             server.lists_at_once(&made_up(*at)),
             "it is known to be nothing"
         );
-        is_looked_up
+        is_resolved
     });
-    assert_eq!(gauge_on_scrape.count() + commits.len(), 256);
+    assert_eq!(looked_at.count() + commits.len(), 256);
     assert!(server.lists_at_once("base") && server.lists_at_once("dev"));
     // The next fetch may bring them.
     assert!(!server.refresh_remotes());
