@@ -32,7 +32,7 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, SpawnHandle};
 use bytes::Bytes;
 use saltern_base::log_throttle::LogThrottle;
-use saltern_model::{Event, Jid, MinionId};
+use saltern_model::{Event, Jid, MinionId, ReturnRecord};
 use saltern_requests::{JobRelation, ProbeAnswer, StartJob, StoreReturn, SyndicMinions, probe};
 use saltern_store::jobs::{JobReader, JobState, OpenJob, Write};
 use saltern_supervise::Child;
@@ -494,7 +494,11 @@ impl JobTracker {
             return true;
         }
         let moment = self.now();
-        if self.quota.take_lookup(reporter, moment) && self.was_published_for(returned) {
+        // No look-up is spent on a return that brings its own job.
+        if !returned.standalone
+            && self.quota.take_lookup(reporter, moment)
+            && self.was_published_for(&returned.record)
+        {
             return true;
         }
         if let Some(times) = self.over_quota.record() {
@@ -506,14 +510,12 @@ impl JobTracker {
     }
 
     /// Whether the database has the job, and the job expects this minion: one that ended long ago.
-    fn was_published_for(&self, returned: &StoreReturn) -> bool {
-        let record = &returned.record;
+    fn was_published_for(&self, record: &ReturnRecord) -> bool {
         let reader = &self.seed.reader;
-        !returned.standalone
-            && matches!(
-                reader.is_published_for(&record.jid, &record.minion),
-                Ok(true)
-            )
+        matches!(
+            reader.is_published_for(&record.jid, &record.minion),
+            Ok(true)
+        )
     }
 
     fn report(&self, returned: &StoreReturn) -> Report {

@@ -125,7 +125,10 @@ impl Line {
 
     /// The log-in that is shed for one of this name, if one is.
     fn give_way(&mut self, name: u64, is_proved: bool) -> Option<Login> {
-        if is_proved && let Some(other) = take_youngest(&mut self.unknown) {
+        if is_proved
+            && self.unknown.len() > FLOOR
+            && let Some(other) = take_youngest(&mut self.unknown)
+        {
             return Some(other);
         }
         let lane = self.lane(is_proved);

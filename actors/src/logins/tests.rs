@@ -186,6 +186,7 @@ fn invented_names_give_way_to_a_name_that_has_logged_in() {
         let (first, turn) = logins.pop().unwrap();
         assert_eq!(first.log_in.user(), "ana");
         turn.proved();
+        served(&logins);
         // Nor do names that are flooded keep out those who log in for the first time.
         for name in ["bob", "cid", "dot"] {
             let who = Who {
@@ -202,6 +203,10 @@ fn invented_names_give_way_to_a_name_that_has_logged_in() {
         let proved = |logins: &Logins| logins.lines.lock().by_address[&api()].proved.len();
         assert_eq!(proved(&logins), MOST_OF_ADDRESS);
         replies.push(push_of(&logins, &mut port, (api(), "newcomer")).await);
+        assert_eq!(proved(&logins), MOST_OF_ADDRESS - 1);
+        for name in ["ana", "bob", "cid", "dot"] {
+            replies.push(push_of(&logins, &mut port, (api(), name)).await);
+        }
         assert_eq!(proved(&logins), MOST_OF_ADDRESS - 1);
         assert!(served(&logins)[..2].contains(&"newcomer".to_owned()));
         is_empty(&logins);

@@ -147,12 +147,24 @@ impl Link {
     pub(super) fn next(&mut self) -> Result<Option<PeerMessage>, Close> {
         let said = self.framing.next(&mut self.buffer)?;
         if matches!(said, Some(PeerMessage::Part | PeerMessage::Request(..))) {
-            self.message_share.add(std::mem::take(&mut self.share));
+            self.hand_over_share();
         }
         if said.is_some() && !self.framing.in_message() {
             self.started = None;
         }
         Ok(said)
+    }
+
+    /// Charges the large frame that was cut from the buffer to its message. Bytes behind it, one
+    /// read's at most, leave its allocation, which nothing pays for once the message is answered.
+    fn hand_over_share(&mut self) {
+        if self.share.is_empty() {
+            return;
+        }
+        self.message_share.add(std::mem::take(&mut self.share));
+        if !self.buffer.is_empty() {
+            self.regrow(self.buffer.len().max(READ_CHUNK));
+        }
     }
 
     /// Whether something other than a command is buffered.

@@ -64,7 +64,8 @@ impl Partial {
             if self.envelope.len() >= ENVELOPE_FRAMES || held + frame.len() > ENVELOPE_BYTES {
                 return Err(Close::Envelope);
             }
-            self.envelope.push(frame);
+            // Copied: the received bytes share a whole read buffer, and a reply holds them for long.
+            self.envelope.push(Bytes::copy_from_slice(&frame));
         }
         Ok(())
     }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use saltern_wire::port::{PeerLimits, PubLimits, ReqLimits};
+use saltern_wire::port::{PeerLimits, PubLimits, ReqLimits, Transport};
 use saltern_wire::zmtp::ReqClient;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::port::common::{
     Echo, Raw, Running, message, publish_listener_with, request_listener, request_listener_after,
-    socket, soon,
+    request_listener_of, socket, soon,
 };
 
 const MIB: usize = 1 << 20;
@@ -128,6 +130,49 @@ async fn many_small_replies_are_charged_too() {
     held.for_each(|reply| reply.send(small.clone()));
     let all = (large.len() + 59 * small.len()) as u64;
     running.reaches("held_bytes", "replies", all).await;
+    running.stopped().await;
+}
+
+/// Resident memory of this process, in bytes.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").expect("the status");
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    1024 * kibibytes
+        .expect("a size")
+        .parse::<usize>()
+        .expect("a number")
+}
+
+/// One byte of a further message does not keep the allocation of a large one that was answered.
+#[tokio::test]
+async fn rest_behind_large_message_does_not_keep_its_memory() {
+    const LARGE: usize = 8 * MIB;
+    let sink = Arc::new(Echo::default());
+    let running = request_listener_of(Transport::Tcp, None, ReqLimits::default(), sink.clone());
+    // A short entry behind a long one: how much is missing is not announced, so the buffer doubles.
+    let mut bytes = b"\x84\xa4head\x81\xa3mid\x01\xa4body\xa2hi\xa1p\xc6\x00\x80\x00\x00".to_vec();
+    bytes.resize(bytes.len() + LARGE, b'x');
+    bytes.extend_from_slice(b"\xa1q\xc4\x64");
+    bytes.resize(bytes.len() + 100, b'x');
+    bytes.push(0x84);
+    let mut open = Vec::new();
+    let mut before = 0;
+    for number in 0..20_u64 {
+        let mut peer = TcpStream::connect(running.addr).await.expect("connect");
+        peer.write_all(&bytes).await.expect("the request");
+        soon("a reply", peer.read_u8()).await.expect("a reply");
+        running.reaches("messages_total", "out", number + 1).await;
+        open.push(peer);
+        sink.seen.lock().clear();
+        if number == 3 {
+            before = resident();
+        }
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 48 * MIB, "{} MiB", grown / MIB);
+    drop(open);
     running.stopped().await;
 }
 

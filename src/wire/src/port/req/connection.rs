@@ -110,8 +110,9 @@ impl Connection {
         }
         if !self.proved.swap(true, Ordering::Relaxed) {
             self.known.store(true, Ordering::Relaxed);
-            self.core.networks.remember(self.address.ip());
         }
+        // With each request, or a network would be forgotten while its connection lasts.
+        self.core.networks.remember(self.address.ip());
     }
 
     pub(super) fn refused(&self) {
