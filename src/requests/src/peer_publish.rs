@@ -161,7 +161,7 @@ impl PeerJob {
         }
         let arguments = Value::Array(self.arguments.clone());
         let rules = services.rules().peers.rules_of(minion);
-        let allows = |minions| {
+        let allows = |minions: Whom<'_>| {
             let job = AskedJob {
                 functions: &self.functions,
                 in_list: self.functions.len() > 1,
@@ -178,7 +178,7 @@ impl PeerJob {
         if allows(Whom::Anybody) || self.aim.kind == TargetType::Range {
             return Ok(SentAs::Target);
         }
-        let sent_as = SentAs::of_limited(&self.aim.target, &self.resolved, services);
+        let sent_as = SentAs::of_limited(&self.aim.target, &self.resolved, allows, services);
         sent_as.ok_or(Refused::NotAllowed(
             "the minions of the target are not certain, and the option \"peer\" allows it for some",
         ))

@@ -3,6 +3,7 @@
 
 use saltern_base::trace;
 use saltern_model::{MinionId, Target, TargetType};
+use saltern_policy::acl::Whom;
 use saltern_policy::expression::PlainWildcard;
 use saltern_policy::target::Resolved;
 use saltern_wire::msgpack::{Dialect, Encoder, Value};
@@ -19,8 +20,11 @@ pub(crate) enum SentAs {
     /// would evaluate the target.
     Ids,
     /// The target as given, by name alone: a wildcard that every minion reads as this master does,
-    /// all of whose present and future matches the sender may target. Sent in place of a long list.
+    /// all of whose present and future matches the sender may target. Sent in place of a long list,
+    /// and above syndics.
     Wildcard,
+    /// The list of the one name that a wildcard target without wildcards is.
+    Name,
 }
 
 /// The longest list of ids, in bytes, that is sent where a wildcard would be equivalent. Every
@@ -31,37 +35,48 @@ const MAX_LIST: usize = 4_096;
 pub(crate) const SENT_AS: &str = "saltern_sent_as";
 
 impl SentAs {
-    /// For a sender whose rules name minions: the list. Minions below syndics are not known here,
-    /// so above syndics the target itself must be sent. Only a target by ids may be, which every
-    /// minion here reads as this master does; masters below apply the rules to it once more. `None`
-    /// where neither is certain.
+    /// For a sender whose rules name minions; `may` says whether they allow the job on others.
+    ///
+    /// It is the list, or a wildcard in its place. Minions below syndics are not known here, so above
+    /// syndics names or a wildcard are sent as they are given; masters below apply the rules to them
+    /// once more. `None` for what minions may read otherwise than this master: 3008's match all
+    /// their resources by any expression, and those on Windows ignore case.
     pub(crate) fn of_limited(
         target: &Target,
         resolved: &Resolved,
+        may: impl Fn(Whom<'_>) -> bool,
         services: &Services,
     ) -> Option<Self> {
-        use TargetType::{Glob, List, Pcre};
         if resolved.may_mean_more {
             return None;
         }
-        match services.site.order_masters {
-            false => Some(Self::Ids),
-            true => matches!(target.kind(), Glob | List | Pcre).then_some(Self::Target),
+        let wildcard = Self::wildcard(target, resolved, services);
+        if wildcard.is_some_and(|pattern| may(Whom::Matching(&pattern))) {
+            return Some(Self::Wildcard);
+        }
+        if !services.site.order_masters {
+            return Some(Self::Ids);
+        }
+        match target {
+            Target::List(_) | Target::Expression(TargetType::List, _) => Some(Self::Target),
+            Target::Expression(TargetType::Glob, text) if is_one_name(text) => Some(Self::Name),
+            _ => None,
         }
     }
 
     /// The wildcard of a target, when it may be sent in place of these minions to a sender allowed
-    /// every match of it: the list is long, and each accepted minion reads it as this master did.
-    pub(crate) fn wildcard(
+    /// every match of it: the list is long or may lack minions below syndics, and each accepted
+    /// minion reads it as this master did. A master above may have made it a compound target.
+    fn wildcard(
         target: &Target,
         resolved: &Resolved,
         services: &Services,
     ) -> Option<PlainWildcard> {
-        let Target::Expression(TargetType::Glob, text) = target else {
+        let Target::Expression(TargetType::Glob | TargetType::Compound, text) = target else {
             return None;
         };
         let bytes: usize = resolved.minions.iter().map(|id| id.as_str().len()).sum();
-        if bytes <= MAX_LIST || resolved.may_mean_more || services.site.order_masters {
+        if bytes <= MAX_LIST && !services.site.order_masters {
             return None;
         }
         let pattern = PlainWildcard::parse(text)?;
@@ -80,6 +95,7 @@ impl SentAs {
             Self::Target => None,
             Self::Ids => Some("ids"),
             Self::Wildcard => Some("wildcard"),
+            Self::Name => Some("name"),
         }
     }
 
@@ -88,6 +104,7 @@ impl SentAs {
         match load.get(SENT_AS).and_then(Value::as_str) {
             Some("ids") => Self::Ids,
             Some("wildcard") => Self::Wildcard,
+            Some("name") => Self::Name,
             _ => Self::Target,
         }
     }
@@ -139,14 +156,22 @@ fn in_place_of_target(
 ) -> Option<(TargetType, Value)> {
     match (sent_as, target) {
         (SentAs::Target, _) => None,
-        (SentAs::Wildcard, Target::Expression(TargetType::Glob, text)) => {
+        (SentAs::Wildcard, Target::Expression(TargetType::Glob | TargetType::Compound, text)) => {
             Some((TargetType::Compound, text.as_str().into()))
         }
-        (SentAs::Ids | SentAs::Wildcard, _) => {
+        (SentAs::Name, Target::Expression(TargetType::Glob, text)) => {
+            Some((TargetType::List, Value::Array(vec![text.as_str().into()])))
+        }
+        (SentAs::Ids | SentAs::Wildcard | SentAs::Name, _) => {
             let ids = minions.iter().map(|id| id.as_str().into());
             Some((TargetType::List, Value::Array(ids.collect())))
         }
     }
+}
+
+/// Whether a wildcard target is the name of one minion. By a comma 3008's master means several.
+fn is_one_name(text: &str) -> bool {
+    !text.contains(['*', '?', '[', ','])
 }
 
 /// Whether some of these are resources, or not certainly minions.

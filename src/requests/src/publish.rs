@@ -91,10 +91,7 @@ fn how_sent(
     if may(Whom::Anybody) {
         return Some(SentAs::Target);
     }
-    match SentAs::wildcard(target, resolved, services) {
-        Some(pattern) if may(Whom::Matching(&pattern)) => Some(SentAs::Wildcard),
-        _ => SentAs::of_limited(target, resolved, services),
-    }
+    SentAs::of_limited(target, resolved, may, services)
 }
 
 /// The job that a request starts.

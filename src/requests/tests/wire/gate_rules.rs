@@ -316,9 +316,11 @@ fn limited_rules_above_syndics_refuse_ambiguous_target() {
     };
     const RIGHTS: &str = "AuthorizationError";
     let table = [
-        ("by ids nobody is nobody", "glob", "below*", "", "no error"),
+        ("by name nobody is nobody", "glob", "below1", "", "no error"),
         ("the same", "list", "below1,below2", "", "no error"),
-        ("the same", "pcre", "below.*", "", "no error"),
+        ("wider than the rule", "glob", "below*", RIGHTS, "no error"),
+        ("an expression", "pcre", "below.*", RIGHTS, "no error"),
+        ("the same", "pcre", "web.*", RIGHTS, ""),
         ("some, covered", "glob", "web*", "", ""),
         (
             "a syndic that is covered",

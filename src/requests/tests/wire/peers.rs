@@ -121,6 +121,26 @@ fn peer_job_for_syndics_carries_rules_and_goes_without_local_match() {
     assert!(started(&outcome).is_none());
 }
 
+/// Minions may read another target than these otherwise than the master that held it against rules.
+#[test]
+fn limited_peer_above_syndics_targets_by_name_and_contained_wildcard() {
+    let site = Site::new(&format!("order_masters: True\n{RULES}"));
+    for (tgt, kind, sent_tgt) in [
+        ("web*", "compound", Value::from("web*")),
+        ("below1", "list", texts(&["below1"])),
+    ] {
+        let (_, outcome) = published(&site, "limited", "test.ping", &[], tgt);
+        let load = sent(started(&outcome).expect("a job"));
+        assert_eq!(load.get("tgt_type"), Some(&kind.into()), "{tgt}");
+        assert_eq!(load.get("tgt"), Some(&sent_tgt), "{tgt}");
+    }
+    for tgt in ["zzz*", "DB*", "web[12]"] {
+        let (answer, outcome) = published(&site, "limited", "test.ping", &[], tgt);
+        assert_eq!(answer, nothing(), "{tgt}");
+        assert!(started(&outcome).is_none(), "{tgt}");
+    }
+}
+
 #[test]
 fn publisher_is_minion_of_the_channel() {
     let site = site();

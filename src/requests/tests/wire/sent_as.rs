@@ -109,20 +109,55 @@ fn sent_as_mark_of_client_is_ignored() {
 
 /// The minions below a syndic are not known here; there the rules are applied once more.
 #[test]
-fn target_above_syndics_is_sent_with_rules() {
+fn unambiguous_target_above_syndics_is_sent_with_rules() {
     let site = site("order_masters: True\n");
-    let outcome = site.ask(clear(by(&site, "nobody", "glob", "web*"), 3));
-    let load = sent(started(&outcome));
-    assert_eq!(target(&load), ("glob".into(), "web*".into()));
-    assert!(
-        load.get("auth_list")
-            .is_some_and(|rules| *rules != list(&[]))
-    );
-    let by_list = by(&site, "nobody", "compound", "L@web1");
-    let outcome = site.ask(clear(by_list, 3));
-    let error = decode(&outcome.reply);
-    let name = error.get("error").and_then(|error| error.get("name"));
-    assert_eq!(name, Some(&"AuthorizationError".into()));
+    let table = [
+        ("glob", "web*", ("compound", Value::from("web*"))),
+        ("compound", "web*", ("compound", "web*".into())),
+        ("glob", "webs-below-?", ("compound", "webs-below-?".into())),
+        ("glob", "web1", ("list", list(&["web1"]))),
+        ("glob", "below1", ("list", list(&["below1"]))),
+        ("list", "web1,below1", ("list", "web1,below1".into())),
+    ];
+    for (kind, tgt, (sent_kind, sent_tgt)) in table {
+        let outcome = site.ask(clear(by(&site, "nobody", kind, tgt), 3));
+        let start = started(&outcome);
+        let load = sent(start);
+        let expected = (Value::from(sent_kind), sent_tgt);
+        assert_eq!(target(&load), expected, "{kind} {tgt}");
+        assert_eq!(
+            target(&again(&site, start)),
+            expected,
+            "{kind} {tgt}: again"
+        );
+        let rules = load.get("auth_list");
+        assert!(rules.is_some_and(|rules| *rules != list(&[])), "{tgt}");
+    }
+}
+
+/// Minions match all their resources by any `pcre` or `glob` with a wildcard (3008), or ignore case
+/// (Windows), so such a target would reach minions that the rules do not name.
+#[test]
+fn ambiguous_target_above_syndics_is_refused() {
+    let (plain, mixed) = (site("order_masters: True\n"), site("order_masters: True\n"));
+    mixed.accept("WEB-DC1", "minion");
+    let table = [
+        (&plain, "glob", "zzz*"),
+        (&plain, "glob", "DB*"),
+        (&plain, "glob", "web[12]"),
+        (&plain, "glob", "*"),
+        (&plain, "pcre", "web1"),
+        (&plain, "pcre", "zzz.*"),
+        (&plain, "compound", "L@web1"),
+        (&mixed, "glob", "web*"),
+    ];
+    for (site, kind, tgt) in table {
+        let outcome = site.ask(clear(by(site, "nobody", kind, tgt), 3));
+        assert!(outcome.effects.is_empty(), "{kind} {tgt}");
+        let error = decode(&outcome.reply);
+        let name = error.get("error").and_then(|error| error.get("name"));
+        assert_eq!(name, Some(&"AuthorizationError".into()), "{kind} {tgt}");
+    }
 }
 
 /// A site of 500 minions whose ids begin with `web`, a list of 6 KiB, and some others.
