@@ -102,7 +102,11 @@ fn may_replace(job: &StoredJob, sender: &Sender, services: &Services) -> bool {
     let record = &job.record;
     let load = decode(record.load.as_ref(), &Limits::WIRE).unwrap_or(Value::Nil);
     let functions: Vec<String> = record.fun.split(',').map(str::to_owned).collect();
-    let whom = Whom::These(&record.minions);
+    // A syndic's report may name nobody, and nobody is covered by every rule.
+    let whom = match record.minions.as_slice() {
+        [] => Whom::Anybody,
+        minions => Whom::These(minions),
+    };
     sender.may_publish(&load, &functions, whom, services)
 }
 

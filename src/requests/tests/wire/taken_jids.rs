@@ -180,6 +180,28 @@ fn jid_backend_of_client_is_ignored() {
     assert_eq!(stored.unwrap().get("saltern_backend"), None);
 }
 
+/// Stores a job that web1 reported.
+fn report(site: &Site, fun: &str, minions: &[&str]) {
+    let id = |text: &str| MinionId::parse(text).unwrap();
+    let load = Value::map([("jid", JID), ("fun", fun)]);
+    let job = JobRecord {
+        jid: Jid::parse(JID).unwrap(),
+        created: 1,
+        user: "minion:web1".to_owned(),
+        fun: fun.to_owned(),
+        tgt: "web1".to_owned(),
+        tgt_type: "glob".to_owned(),
+        load: Packed::new(encode(&load, Dialect::Bin)),
+        minions: minions.iter().map(|text| id(text)).collect(),
+        nocache: false,
+    };
+    let write = Write::ClosedJob {
+        job,
+        reporter: Some(id("web1")),
+    };
+    site.database.lock().commit(&[write]).unwrap();
+}
+
 /// A user without rights to a reported job cannot take it out of the history, and the refusal is
 /// not fired under its jid.
 #[test]
@@ -193,27 +215,30 @@ fn reported_job_is_replaced_by_permitted_user_only() {
     ];
     for (user, fun, may) in table {
         let site = site();
-        let web1 = MinionId::parse("web1").unwrap();
-        let load = Value::map([("jid", JID), ("fun", fun)]);
-        let job = JobRecord {
-            jid: Jid::parse(JID).unwrap(),
-            created: 1,
-            user: "minion:web1".to_owned(),
-            fun: fun.to_owned(),
-            tgt: "web1".to_owned(),
-            tgt_type: "glob".to_owned(),
-            load: Packed::new(encode(&load, Dialect::Bin)),
-            minions: vec![web1.clone()],
-            nocache: false,
-        };
-        let write = Write::ClosedJob {
-            job,
-            reporter: Some(web1),
-        };
-        site.database.lock().commit(&[write]).unwrap();
+        report(&site, fun, &["web1"]);
         let outcome = site.ask(clear(by(&site, user), 3));
         assert_eq!(!is_refused(&outcome), may, "{user}, {fun}");
         let forbidden = by(&site, "nobody").set("fun", "cmd.run");
         assert!(site.ask(clear(forbidden, 3)).effects.is_empty());
+    }
+}
+
+/// A syndic's report may name no minion: then only a rule for all minions is one for the job's.
+#[test]
+fn reported_job_without_minions_is_replaced_by_rules_for_all_only() {
+    let table: [(&str, &[&str], bool); 5] = [
+        ("nobody", &["web1"], true),
+        ("nobody", &["db1"], false),
+        ("nobody", &[], false),
+        ("daemon", &[], true),
+        ("root", &[], true),
+    ];
+    for (user, minions, may) in table {
+        let site =
+            Site::new("publisher_acl: {nobody: [{'web*': ['test.*']}], daemon: ['test.*']}\n");
+        site.accept("web1", "minion");
+        report(&site, "test.ping", minions);
+        let outcome = site.ask(clear(by(&site, user), 3));
+        assert_eq!(!is_refused(&outcome), may, "{user}, {minions:?}");
     }
 }
