@@ -128,24 +128,29 @@ impl Sessions {
         {
             return Ok(Some((Arc::clone(&known.session), known.version)));
         }
+        // Locked from reading the file to the end: of two workers that meet a session first at once,
+        // the second one finds the first one's, which knows the requests that were carried out.
+        let entry = self.known.entry(id.clone());
         let Some(found) = self.read(&path, stat.version, id)? else {
-            self.known.remove(id);
+            if let Entry::Occupied(known) = entry {
+                known.remove();
+            }
             return Ok(None);
         };
-        // The same key again: keep what was made ready of it.
-        if let Some(mut known) = self.known.get_mut(id)
-            && known.session.key.same_as(&found.session.key)
-        {
-            if known.version != found.version {
-                known.made = None;
+        let remembered = match &entry {
+            // The same key again: keep what was made ready of it.
+            Entry::Occupied(known) if known.get().session.key.same_as(&found.session.key) => {
+                let known = known.get();
+                Remembered {
+                    session: Arc::clone(&known.session),
+                    made: known.made.filter(|_| known.version == found.version),
+                    ..found
+                }
             }
-            known.version = found.version;
-            known.settled = found.settled;
-            return Ok(Some((Arc::clone(&known.session), known.version)));
-        }
-        let known = (Arc::clone(&found.session), found.version);
-        self.known.insert(id.clone(), found);
-        Ok(Some(known))
+            _ => found,
+        };
+        let known = entry.insert(remembered);
+        Ok(Some((Arc::clone(&known.session), known.version)))
     }
 
     /// The session of a minion that has just proved that it has the key in `key_file`; a new one

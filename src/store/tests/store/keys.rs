@@ -323,6 +323,29 @@ mod sessions {
             assert!(keys.iter().all(|session| session.key.as_str() == on_disk));
         }
     }
+
+    /// Else a request that one of them has carried out would be new to the other.
+    #[test]
+    fn workers_that_meet_one_session_at_once_share_its_window() {
+        let (_dir, options) = place(Compat::V3008);
+        let open = || Sessions::with_options(&options, Clock::system()).expect("sessions");
+        let (before, sessions) = (open(), open());
+        let begin = std::sync::Barrier::new(4);
+        for round in 0..200 {
+            let minion = id(&format!("m{round}"));
+            admit(&before, &options, &minion);
+            let meet = || {
+                begin.wait();
+                sessions.get(&minion).expect("read").expect("a session")
+            };
+            let met: Vec<_> = std::thread::scope(|scope| {
+                let workers: Vec<_> = (0..4).map(|_| scope.spawn(meet)).collect();
+                let joined = workers.into_iter().map(|worker| worker.join());
+                joined.map(|session| session.expect("no panic")).collect()
+            });
+            assert!(met.iter().all(|session| Arc::ptr_eq(session, &met[0])));
+        }
+    }
 }
 
 mod shared {
