@@ -44,6 +44,7 @@ mod front;
 mod jobs;
 mod reactor;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -331,8 +332,14 @@ impl Master {
         let stopped = self.tree.shutdown().await;
         self.with_bridge(Bridge::stop).await;
         if !stopped.is_clean() {
+            let late = stopped.overran.iter().chain(&stopped.stuck);
+            let late: BTreeSet<String> = late.map(ToString::to_string).collect();
+            let late = late.into_iter().collect::<Vec<_>>().join(", ");
             tracing::warn!(
-                "the master did not stop in time; what was not stored was not acknowledged"
+                actors = late,
+                "the master did not stop in time; what was not stored was not acknowledged, but if \
+                 job_store is among these actors and its database had been removed or replaced, \
+                 what that held may be lost"
             );
         }
         EventSockets::remove(&self.config.sock_dir);

@@ -179,7 +179,8 @@ impl JobStore {
         let displaced = self.database().map(|database| database.is_displaced());
         match displaced {
             Some(Ok(false)) => return None,
-            Some(_) if !self.restoring.is_ours => {
+            // That waits for the lock too, which a thread of an earlier life of this actor may have.
+            _ if !self.restoring.is_ours => {
                 self.restore(context);
                 self.awaited(context);
             }

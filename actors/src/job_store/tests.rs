@@ -648,6 +648,22 @@ fn stopping_store_restores_a_displaced_database() {
     });
 }
 
+/// The thread that writes it to its place outlives a restart of the actor.
+#[test]
+fn stopping_store_waits_while_the_database_is_locked() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let reply = rig.send(returned("m1", "f", 1)).await;
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        let release = hold(&rig.database);
+        let mut stopping = std::pin::pin!(rig.tree.shutdown());
+        let early = tokio::time::timeout(Duration::from_millis(300), stopping.as_mut()).await;
+        assert!(early.is_err(), "it does not wait");
+        release();
+        assert!(stopping.await.is_clean());
+    });
+}
+
 #[test]
 fn repeated_return_fires_its_events_once_until_the_store_restarts() {
     in_system(async {

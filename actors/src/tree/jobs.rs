@@ -1,6 +1,7 @@
 //! Start of the job actors: store, tracker, mirror, returners' followers, batches.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::Addr;
 use parking_lot::Mutex;
@@ -23,6 +24,10 @@ use crate::job_store::{self, JobStore};
 use crate::job_tracker::{self, JobTracker};
 use crate::publisher::Publisher;
 use crate::wal_checkpointer::{self, WalCheckpointer};
+
+/// The least time that the job store has for its end: it may have to write a displaced database to
+/// its place, all of which is lost else. Less than `TimeoutStopSec` of the unit.
+const LAST_RESTORE: Duration = Duration::from_secs(100);
 
 /// The ends of the stores that the actors hold.
 pub(super) struct Stored {
@@ -159,7 +164,9 @@ impl Plan {
             maintenance_tasks: self.maintenance_tasks.clone(),
             metrics: self.store_metrics.clone(),
         };
-        let store: Addr<JobStore> = self.root.start_child(self.on_thread("jobs"), seed, 0);
+        let patience = self.config.saltern_stop_timeout.max(LAST_RESTORE);
+        let spec = self.on_thread("jobs").with_shutdown(patience);
+        let store: Addr<JobStore> = self.root.start_child(spec, seed, 0);
         *store_slot.lock() = Some(store.clone().recipient());
         if let Some(cached) = stored.cached {
             tracing::info!("reading the jobs of stock's job cache into the job database");
