@@ -3,7 +3,6 @@
 //! The checks and their order are those of stock's `handle_message` (`salt/channel/server.py`),
 //! with one deliberate difference: an `enc` other than `clear` and `aes` is refused, where 3007 and
 //! 3008 run it unauthenticated.
-//! 3008 run it unauthenticated.
 
 use std::sync::Arc;
 

@@ -21,7 +21,6 @@
 //!
 //! The contributors of keys from before this process started are unknown until their minions retry;
 //! until then the keys count together, as those of one block.
-//! until then they count together, as those of one block.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -7,7 +7,6 @@
 //! out and named as `down`: stock pings all minions first to find that out. A stock master does not
 //! know the command and does nothing; a `publish` with an entry that it ignores would reach every
 //! minion at once.
-//! where a `publish` with an entry that it passes over would reach every minion at once.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
