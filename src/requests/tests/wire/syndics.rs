@@ -421,6 +421,7 @@ fn auth_list_is_passed_on_with_master_key_only() {
             .expose()
             .to_owned();
         let load = publish(&site)
+            .set("tgt", "mine*")
             .set("key", key.as_str())
             .set("kwargs", kwargs.clone());
         site.ask(clear(load, 3))
