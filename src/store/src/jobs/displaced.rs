@@ -98,8 +98,14 @@ pub fn note_incident(path: &Path, stamp: i64, what: &str) -> Result<()> {
     if incidents(path)?.len() >= MOST_NOTES {
         return Ok(());
     }
-    let note = beside(path, &format!("{NOTE}{stamp}"));
-    files::create_new(&note, what.as_bytes(), Create::PRIVATE).map(|_| ())
+    // A later name where an incident of the same second has this one.
+    for later in 0..=i64::try_from(MOST_NOTES).unwrap_or(i64::MAX) {
+        let note = beside(path, &format!("{NOTE}{}", stamp.saturating_add(later)));
+        if files::create_new(&note, what.as_bytes(), Create::PRIVATE)? {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// What happened to the database, with the file that says so, oldest first.

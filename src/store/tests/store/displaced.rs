@@ -161,3 +161,15 @@ fn incidents_are_kept_for_the_doctor() {
     assert_eq!(found.len(), 8);
     assert_eq!(found[0].1, "it was removed");
 }
+
+#[test]
+fn two_incidents_of_one_second_are_both_kept() {
+    let (_dir, options, _database) = open();
+    let path = &options.job_database;
+    for what in ["it was removed", "there was none"] {
+        note_incident(path, 100, what).expect("noted");
+    }
+    let found = incidents(path).expect("listed");
+    let texts: Vec<_> = found.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(texts, ["it was removed", "there was none"]);
+}
