@@ -82,6 +82,15 @@ impl Place {
             .set_login_workers(vec![login_worker.recipient()]);
     }
 
+    /// A log-in of one user at one address; resolves when it is answered. Needs no socket, so that
+    /// the test's clock may stand still.
+    fn ask(&self, is_refused: bool) -> impl Future<Output = bool> + use<> {
+        let (answer, answered) = PendingReply::inside();
+        let log_in = LogIn::new(address(1), "ana", move || end("done", is_refused));
+        self.logins.push(Login { log_in, answer });
+        answered
+    }
+
     /// A log-in from an address, and the answer to come.
     async fn log_in(
         &mut self,
@@ -134,12 +143,7 @@ fn delayed_refusal_blocks_no_other_log_in() {
         // No socket is waited for here: time stands still until all tasks wait for a timer.
         tokio::time::pause();
         let began = Instant::now();
-        let ask = |is_refused| {
-            let (answer, answered) = PendingReply::inside();
-            let log_in = LogIn::new(address(1), "ana", move || end("done", is_refused));
-            place.logins.push(Login { log_in, answer });
-            answered
-        };
+        let ask = |is_refused| place.ask(is_refused);
         let (refused, known) = (ask(true), ask(false));
         place.start(None);
         assert!(known.await);
@@ -174,12 +178,7 @@ fn right_password_behind_wrong_ones_is_late() {
         let place = Place::new();
         tokio::time::pause();
         let began = Instant::now();
-        let ask = |is_refused| {
-            let (answer, answered) = PendingReply::inside();
-            let log_in = LogIn::new(address(1), "ana", move || end("done", is_refused));
-            place.logins.push(Login { log_in, answer });
-            answered
-        };
+        let ask = |is_refused| place.ask(is_refused);
         let wrong: Vec<_> = (0..6).map(|_| ask(true)).collect();
         let right = ask(false);
         place.start(None);
@@ -204,12 +203,7 @@ fn right_password_behind_too_many_wrong_ones_is_late_and_not_refused() {
         let place = Place::new();
         tokio::time::pause();
         let began = Instant::now();
-        let ask = |is_refused| {
-            let (answer, answered) = PendingReply::inside();
-            let log_in = LogIn::new(address(1), "ana", move || end("done", is_refused));
-            place.logins.push(Login { log_in, answer });
-            answered
-        };
+        let ask = |is_refused| place.ask(is_refused);
         let wrong: Vec<_> = (0..100).map(|_| ask(true)).collect();
         let right = ask(false);
         place.start(None);

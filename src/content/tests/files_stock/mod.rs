@@ -212,7 +212,7 @@ fn calls(case: &Case) -> Vec<Json> {
     calls
 }
 
-fn as_json(value: &Value) -> Json {
+pub(crate) fn as_json(value: &Value) -> Json {
     match value {
         Value::Nil => Json::Null,
         Value::Bool(flag) => json!(flag),
@@ -234,11 +234,11 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn list(packed: Result<bytes::Bytes, FilesError>) -> Result<Value, FilesError> {
+pub(crate) fn list(packed: Result<bytes::Bytes, FilesError>) -> Result<Value, FilesError> {
     packed.map(|packed| decode(&packed, &Limits::WIRE).unwrap())
 }
 
-fn ask_us(server: &FileServer, call: &Json) -> Json {
+pub(crate) fn ask_us(server: &FileServer, call: &Json) -> Json {
     let text = |at: usize| call[at].as_str().unwrap_or_default();
     let number = |at: usize| call[at].as_i64().unwrap_or_default();
     let answer = match text(0) {

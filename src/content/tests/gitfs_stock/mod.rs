@@ -7,16 +7,14 @@ mod remotes;
 mod repository;
 
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use flate2::read::GzDecoder;
 use saltern_base::clock::Clock;
 use saltern_config::{MasterConfig, load_master};
-use saltern_content::files::{FileServer, FilesError};
-use saltern_wire::msgpack::{Limits, Value, decode};
+use saltern_content::files::FileServer;
 use serde_json::{Value as Json, json};
 
+use crate::files_stock::{as_json, ask_us, list};
 use repository::{Repository, What};
 
 fn ask_stock(steps: &Json) -> Vec<Vec<Json>> {
@@ -48,74 +46,6 @@ fn load(conf: &Path) -> MasterConfig {
 
 fn server(conf: &Path) -> FileServer {
     FileServer::new(&load(conf), Clock::system()).unwrap()
-}
-
-fn as_json(value: &Value) -> Json {
-    match value {
-        Value::Nil => Json::Null,
-        Value::Bool(flag) => json!(flag),
-        Value::Int(number) => json!(number),
-        Value::Uint(number) => json!(number),
-        Value::Float(number) => json!(number),
-        Value::Str(text) => json!(text),
-        Value::Bin(bytes) => json!({"hex": hex(bytes)}),
-        Value::Array(items) => items.iter().map(as_json).collect(),
-        Value::Map(entries) => entries
-            .iter()
-            .map(|(key, value)| (key.as_str().unwrap().to_owned(), as_json(value)))
-            .collect(),
-        Value::Ext(..) => panic!("no answer has an extension type"),
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn list(packed: Result<bytes::Bytes, FilesError>) -> Result<Value, FilesError> {
-    packed.map(|packed| decode(&packed, &Limits::WIRE).unwrap())
-}
-
-fn ask_us(server: &FileServer, call: &Json) -> Json {
-    let text = |at: usize| call[at].as_str().unwrap_or_default();
-    let number = |at: usize| call[at].as_i64().unwrap_or_default();
-    let answer = match text(0) {
-        "file_envs" => Ok(server.file_envs()),
-        "file_find" => server.file_find(text(1), text(2)),
-        "file_hash" => server.file_hash(text(1), text(2)),
-        "file_hash_and_stat" => server.file_hash_and_stat(text(1), text(2)),
-        "serve_file" => server
-            .serve_file(text(1), text(2), number(3), Some(number(4)))
-            .map(inflated),
-        "file_list" => list(server.file_list(text(1), text(2))),
-        "file_list_emptydirs" => list(server.file_list_emptydirs(text(1), text(2))),
-        "dir_list" => list(server.dir_list(text(1), text(2))),
-        "symlink_list" => server.symlink_list(text(1), text(2)),
-        other => panic!("{other}"),
-    };
-    answer.map_or_else(|_| json!({"exception": true}), |value| as_json(&value))
-}
-
-/// Data is compared as bytes, unpacked.
-fn inflated(mut answer: Value) -> Value {
-    let is_zipped = answer.get("gzip").is_some();
-    if let Value::Map(entries) = &mut answer {
-        for (_, data) in entries
-            .iter_mut()
-            .filter(|(key, _)| key.as_str() == Some("data"))
-        {
-            let mut bytes = data.as_bytes().unwrap().to_vec();
-            if is_zipped {
-                let mut plain = Vec::new();
-                GzDecoder::new(bytes.as_slice())
-                    .read_to_end(&mut plain)
-                    .unwrap();
-                bytes = plain;
-            }
-            *data = Value::Bin(bytes.into());
-        }
-    }
-    answer
 }
 
 const PREFIXES: &[&str] = &["", "web", "/we", "mnt/web"];
