@@ -5,10 +5,11 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
-use saltern_tests::process::peer;
+use saltern_tests::process::{Daemon, peer};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
@@ -90,6 +91,37 @@ fn service_manager_is_notified_of_reload_and_holds_ports_over_restart() -> TestR
         job.expect_code(0)?.expect_text("True")?;
         Ok(())
     })
+}
+
+/// Whoever sees a port of the master may signal it: a SIGHUP must not end it, and a SIGTERM must let
+/// it finish.
+#[test]
+fn signal_to_master_that_only_just_serves_is_handled() -> TestResult {
+    const STARTS: usize = 8;
+    Site::prepared(
+        Server::Saltern(Release::V3008),
+        |_| {},
+        |site| {
+            let port = ("127.0.0.1", site.ret_port());
+            let output = site.path("log/master.out");
+            for start in 0..STARTS {
+                let mut master = Daemon::start("master", &mut site.master_command(), &output)?;
+                let deadline = Instant::now() + SOON;
+                while TcpStream::connect(port).is_err() {
+                    ensure!(
+                        master.ended().is_none(),
+                        "the master ended in start {start}"
+                    );
+                    ensure!(Instant::now() < deadline, "the master does not serve");
+                    std::hint::spin_loop();
+                }
+                master.signal(Signal::HUP)?;
+                let status = master.stop(SOON)?;
+                ensure!(status.success(), "exit in start {start}: {status}");
+            }
+            Ok(())
+        },
+    )
 }
 
 #[test]

@@ -20,7 +20,7 @@ use saltern_requests::{OpenError, Stores};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase, is_lost, note_incident};
 use saltern_wire::port::Inherited;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use super::{chain, complain, load_config};
@@ -340,6 +340,11 @@ fn remove_temporary_files(config: &MasterConfig) {
 }
 
 async fn serve(parts: MasterParts, reloader: Reloader) -> Exit {
+    // Before the first port is bound: whoever sees the master serve may signal it.
+    let Ok(signals) = Signals::register() else {
+        complain("signals cannot be handled on this system");
+        return Exit::Failure;
+    };
     let config = parts.config.clone();
     let master = match Master::start(parts) {
         Ok(master) => master,
@@ -376,24 +381,46 @@ async fn serve(parts: MasterParts, reloader: Reloader) -> Exit {
     let manager = ServiceManager::find(&master);
     manager.ready().await;
     let exit = tokio::select! {
-        exit = wait(&master, reloader, &manager) => exit,
+        exit = wait(&master, signals, reloader, &manager) => exit,
         () = manager.feed_watchdog(&master) => Exit::Failure,
     };
     let _ = std::fs::remove_file(&config.pidfile);
     exit
 }
 
+/// The signals of a master; each is kept until it is waited for.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn register() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for a signal that ends the process.
+    async fn stop(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
 /// Waits for a signal or for the tree to give up. SIGHUP has the configuration read again; of the
 /// others the first one stops in order, the second at once.
-async fn wait(master: &Master, mut reloader: Reloader, manager: &ServiceManager) -> Exit {
-    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::hangup()),
-    ) else {
-        complain("signals cannot be handled on this system");
-        return Exit::Failure;
-    };
+async fn wait(
+    master: &Master,
+    mut signals: Signals,
+    mut reloader: Reloader,
+    manager: &ServiceManager,
+) -> Exit {
     loop {
         tokio::select! {
             failure = master.failed() => {
@@ -401,9 +428,9 @@ async fn wait(master: &Master, mut reloader: Reloader, manager: &ServiceManager)
                 manager.stopping(&format!("gave up: {failure}")).await;
                 return Exit::GaveUp;
             }
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = hangup.recv() => {
+            _ = signals.terminate.recv() => break,
+            _ = signals.interrupt.recv() => break,
+            _ = signals.hangup.recv() => {
                 manager.reloading().await;
                 reloader.reload(master).await;
                 manager.ready().await;
@@ -415,10 +442,7 @@ async fn wait(master: &Master, mut reloader: Reloader, manager: &ServiceManager)
     tokio::select! {
         () = master.shutdown() => {}
         () = async {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            signals.stop().await;
             master.shutdown().await;
         } => {}
     }
