@@ -5,7 +5,6 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
@@ -105,16 +104,11 @@ fn signal_to_master_that_only_just_serves_is_handled() -> TestResult {
             let port = ("127.0.0.1", site.ret_port());
             let output = site.path("log/master.out");
             for start in 0..STARTS {
-                let mut master = Daemon::start("master", &mut site.master_command(), &output)?;
-                let deadline = Instant::now() + SOON;
-                while TcpStream::connect(port).is_err() {
-                    ensure!(
-                        master.ended().is_none(),
-                        "the master ended in start {start}"
-                    );
-                    ensure!(Instant::now() < deadline, "the master does not serve");
-                    std::hint::spin_loop();
-                }
+                let master = Daemon::start("master", &mut site.master_command(), &output)?;
+                // Without a pause between tries, so that the signal comes early.
+                wait_until("the first connection", SOON, || {
+                    (0..10_000).find_map(|_| TcpStream::connect(port).ok())
+                })?;
                 master.signal(Signal::HUP)?;
                 let status = master.stop(SOON)?;
                 ensure!(status.success(), "exit in start {start}: {status}");
