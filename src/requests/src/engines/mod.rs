@@ -1,6 +1,6 @@
 //! Events of engines: pure functions from an engine's input to an event.
 //!
-//! Nothing here runs a program or listens: the actors do (`actors/src/engine.rs`).
+//! Nothing here runs a program or listens: the actors do (`actors/src/automation/engine.rs`).
 
 mod script;
 mod webhook;

@@ -3,7 +3,7 @@
 //! Everything here is a pure step. [`Rules`] maps an event to files; [`Reactions::of`] renders them
 //! into a [`Plan`]: typed reactions in their order, and problems of the files. [`begin()`] turns a
 //! reaction into a job or a call, which the actors carry out. Queues, threads and dead letters are
-//! the actor's (`actors/src/reactor.rs`).
+//! the actor's (`actors/src/automation/reactor.rs`).
 
 mod begin;
 mod compile;

@@ -42,6 +42,7 @@
 mod events;
 mod front;
 mod jobs;
+pub(crate) mod listeners;
 mod reactor;
 
 use std::collections::BTreeSet;

@@ -20,7 +20,11 @@ pub(super) const AGAIN: Duration = Duration::from_secs(600);
 impl Table {
     /// The connections to probe now, at most `most`. Each is named once, but for those that did
     /// not answer.
-    pub(in crate::presence) fn take_unasked(&mut self, most: usize, now: Instant) -> Vec<u64> {
+    pub(in crate::events::presence) fn take_unasked(
+        &mut self,
+        most: usize,
+        now: Instant,
+    ) -> Vec<u64> {
         let is_missed = !self.lacking.is_empty();
         let spare = self.spare.iter().filter(|_| is_missed);
         let addresses: BTreeSet<IpAddr> = self.unclear.iter().chain(spare).copied().collect();
@@ -81,7 +85,7 @@ impl Table {
     }
 
     /// The probe of this connection was not sent.
-    pub(in crate::presence) fn not_asked(&mut self, connection: u64) {
+    pub(in crate::events::presence) fn not_asked(&mut self, connection: u64) {
         if let Some(connection) = self.connections.get_mut(&connection)
             && let Asked::At(_) = connection.asked
         {

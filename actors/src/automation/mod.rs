@@ -1,0 +1,5 @@
+//! What the master does of its own accord: reactions to events, scheduled functions, engines.
+
+pub(crate) mod engine;
+pub(crate) mod reactor;
+pub(crate) mod scheduler;

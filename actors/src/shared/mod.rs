@@ -1,0 +1,11 @@
+//! What actors of every branch use: the reply to a request with its slot and its latency, sending to
+//! bounded mailboxes, fair queues, thread priority.
+
+pub(crate) mod answer;
+pub(crate) mod fair_queue;
+pub(crate) mod latency;
+pub(crate) mod priority;
+pub(crate) mod send;
+#[cfg(test)]
+pub(crate) mod testing;
+pub(crate) mod window;
