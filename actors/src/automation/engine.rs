@@ -30,7 +30,7 @@ use saltern_wire::port::TlsError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::bus::Bus;
+use crate::events::bus::Bus;
 use crate::messages::Fire;
 
 mod group;

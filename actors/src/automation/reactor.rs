@@ -32,12 +32,12 @@ use self::dead_letter::ReplaySelection;
 use self::event_queues::{InFlightEvent, Item, Kind};
 pub(crate) use self::reaction_queue::ReactionQueue;
 use self::watch::{Lost, Subject, Watch};
-use crate::answer::PendingReply;
+use crate::content::renderer::Look;
+use crate::functions::runner::RunQueue;
 use crate::messages::{BeginJob, Fire};
-use crate::priority::give_way;
-use crate::renderer::Look;
-use crate::runner::RunQueue;
-use crate::send::{Outbox, SendsThroughOutbox};
+use crate::shared::answer::PendingReply;
+use crate::shared::priority::give_way;
+use crate::shared::send::{Outbox, SendsThroughOutbox};
 
 /// Below the workers, like the renderers.
 const NICENESS: i32 = 5;

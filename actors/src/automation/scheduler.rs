@@ -20,8 +20,8 @@ use saltern_crypto::public_random;
 use saltern_requests::{Due, Job, Schedule, Services, Skip};
 use saltern_supervise::Child;
 
-use crate::renderer::Look;
-use crate::runner::RunQueue;
+use crate::content::renderer::Look;
+use crate::functions::runner::RunQueue;
 
 /// Longest time between two looks at the clock.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);

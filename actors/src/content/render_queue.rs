@@ -20,8 +20,8 @@ use saltern_base::metrics::{
 use saltern_model::MinionId;
 use saltern_requests::Later;
 
-use crate::answer::PendingReply;
-use crate::renderer::Look;
+use crate::content::renderer::Look;
+use crate::shared::answer::PendingReply;
 
 /// Waiting requests of one client. Real minions have one, or a few when states run in parallel.
 const MOST_WAITING: usize = 16;
@@ -287,7 +287,7 @@ pub(crate) mod testing {
     use tokio::task::JoinHandle;
 
     use super::*;
-    use crate::testing::{NOT_HANDLED, Port};
+    use crate::shared::testing::{NOT_HANDLED, Port};
 
     /// Work as a request leaves it.
     pub(crate) fn later(work: impl FnOnce() -> Finished + Send + 'static) -> Later {
@@ -321,7 +321,7 @@ mod tests {
 
     use super::testing::{later, rendering};
     use super::*;
-    use crate::testing::{NOT_HANDLED, Port, in_system};
+    use crate::shared::testing::{NOT_HANDLED, Port, in_system};
 
     fn nothing() -> Later {
         later(|| Finished {

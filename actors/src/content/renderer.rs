@@ -10,10 +10,10 @@ use actix::{Actor, AsyncContext, Context, Handler, Message, Recipient};
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
+use crate::content::render_queue::RenderQueue;
 use crate::messages::Fire;
-use crate::priority::give_way;
-use crate::render_queue::RenderQueue;
-use crate::send::{Outbox, SendsThroughOutbox};
+use crate::shared::priority::give_way;
+use crate::shared::send::{Outbox, SendsThroughOutbox};
 
 /// Concurrent wheel functions of users.
 pub(crate) const WHEEL_THREADS: usize = 2;
@@ -106,8 +106,8 @@ mod tests {
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
-    use crate::render_queue::testing::{later, rendering};
-    use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
+    use crate::content::render_queue::testing::{later, rendering};
+    use crate::shared::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 
     fn says(reply: &'static [u8]) -> Finished {
         Finished {

@@ -37,7 +37,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::codec::Decoder as _;
 
-use crate::bus::{Bus, Subscription};
+use crate::events::bus::{Bus, Subscription};
 use crate::messages::Fire;
 pub(crate) use database::EventTable;
 use filter::Filter;

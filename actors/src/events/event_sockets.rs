@@ -23,9 +23,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::batches::BatchFeed;
-use crate::bus::{Bus, Subscriber};
-use crate::event_publisher::EventPublisher;
+use crate::events::bus::{Bus, Subscriber};
+use crate::events::event_publisher::EventPublisher;
+use crate::jobs::batches::BatchFeed;
 use crate::messages::Greet;
 
 mod pull;
@@ -215,7 +215,7 @@ impl EventSockets {
     pub(crate) fn remove(directory: &Path) {
         for name in MARKERS
             .into_iter()
-            .chain([PUB, PULL, crate::control::SOCKET])
+            .chain([PUB, PULL, crate::operator::control::SOCKET])
         {
             let path = directory.join(name);
             if let Err(error) = std::fs::remove_file(&path)

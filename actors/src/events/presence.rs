@@ -8,7 +8,7 @@
 //! connection comes from its address, or a request.
 //!
 //! Not here: sending the probes and closing unwanted connections, which
-//! [`Maintenance`](crate::maintenance) does.
+//! [`Maintenance`](crate::upkeep::maintenance) does.
 
 mod memory;
 mod metrics;

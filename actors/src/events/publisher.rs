@@ -22,9 +22,9 @@ use saltern_wire::port::{PubHandle, PubListener, PubMessage, PublishCount, Subsc
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::events::presence::Presence;
+use crate::events::rotation::Rotation;
 use crate::messages::{Ask, Departed, Publish};
-use crate::presence::Presence;
-use crate::rotation::Rotation;
 
 /// What a publisher is built from.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use saltern_requests::{Services, registered_minion};
 use saltern_wire::port::{Close, SubscriberWatch};
 
-use crate::presence::Presence;
+use crate::events::presence::Presence;
 
 /// Watch of the subscribers, on behalf of [`Presence`].
 pub(crate) struct Registrar {

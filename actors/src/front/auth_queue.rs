@@ -20,8 +20,8 @@ use std::net::IpAddr;
 use saltern_base::metrics::{IntCounter, Registry, counter_vec};
 use saltern_wire::port::{Incoming, network};
 
-use crate::fair_queue::FairQueue;
 use crate::messages::Treatment;
+use crate::shared::fair_queue::FairQueue;
 
 /// Requests that may wait for the "retry later" answer: a fraction of a second of a worker's time.
 const TOLD: usize = 256;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use actix::{Context, Recipient};
 use saltern_requests::{Effect, Handled};
 
-use crate::answer::PendingReply;
-use crate::logins::{Login, Logins};
+use crate::content::render_queue::{Asker, RenderQueue, Rendering};
+use crate::front::logins::{Login, Logins};
+use crate::functions::runner::RunQueue;
 use crate::messages::{
     BeginBatch, BeginJob, Fire, TakeAnswer, TakePeerCall, TakeReturn, TakeSyndicMinions,
 };
-use crate::render_queue::{Asker, RenderQueue, Rendering};
-use crate::runner::RunQueue;
-use crate::send::{Outbox, SendsThroughOutbox};
+use crate::shared::answer::PendingReply;
+use crate::shared::send::{Outbox, SendsThroughOutbox};
 
 /// Where effects go.
 #[derive(Clone)]

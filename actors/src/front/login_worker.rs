@@ -19,11 +19,11 @@ use saltern_requests::Handled;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::answer::PendingReply;
-use crate::carry_out::Sinks;
-use crate::logins::{Logins, Refused};
-use crate::renderer::Look;
-use crate::send::{Outbox, SendsThroughOutbox};
+use crate::content::renderer::Look;
+use crate::front::carry_out::Sinks;
+use crate::front::logins::{Logins, Refused};
+use crate::shared::answer::PendingReply;
+use crate::shared::send::{Outbox, SendsThroughOutbox};
 
 /// Backends called at a time.
 pub(crate) const THREADS: u32 = 4;

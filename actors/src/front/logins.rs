@@ -31,9 +31,9 @@ use saltern_requests::LogIn;
 use saltern_wire::port::network;
 
 use self::proved::Proved;
-use crate::answer::PendingReply;
-use crate::fair_queue::FairQueue;
-use crate::renderer::Look;
+use crate::content::renderer::Look;
+use crate::shared::answer::PendingReply;
+use crate::shared::fair_queue::FairQueue;
 
 /// Waiting log-ins, in all and of one address; salt-api sends those of all its users from one.
 const MAX_WAITING: usize = 1_024;

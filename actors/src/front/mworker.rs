@@ -11,11 +11,11 @@ use saltern_requests::{Origin, Services};
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::answer::PendingReply;
-use crate::carry_out::Sinks;
-use crate::listeners;
+use crate::front::carry_out::Sinks;
 use crate::messages::{Treatment, Work};
-use crate::send::{Outbox, SendsThroughOutbox};
+use crate::shared::answer::PendingReply;
+use crate::shared::send::{Outbox, SendsThroughOutbox};
+use crate::tree::listeners;
 
 /// What a worker is built from.
 #[derive(Clone)]

@@ -23,10 +23,10 @@ use saltern_supervise::Child;
 use saltern_wire::port::{Incoming, ReqListener, RequestSink, Standing};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::auth_queue::{AuthMetrics, AuthQueue};
-use crate::latency::Latency;
+use crate::front::auth_queue::{AuthMetrics, AuthQueue};
 use crate::messages::{Accept, PlaceFree, Treatment, Work};
-use crate::window::{Ticket, Windows};
+use crate::shared::latency::Latency;
+use crate::shared::window::{Ticket, Windows};
 
 use self::lanes::Lanes;
 

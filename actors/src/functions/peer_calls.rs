@@ -24,12 +24,12 @@ use saltern_model::{Event, Jid, MinionId};
 use saltern_requests::{Later, PeerCall, PeerCallWork, PeerRun, PeerRunWork, Run, StartJob};
 use saltern_supervise::Child;
 
-use crate::answer::PendingReply;
-use crate::job_completions::JobCompletions;
+use crate::content::render_queue::{Asker, RenderQueue, Rendering};
+use crate::functions::runner::RunQueue;
+use crate::jobs::job_completions::JobCompletions;
 use crate::messages::{BeginJob, JobOver, TakePeerCall};
-use crate::render_queue::{Asker, RenderQueue, Rendering};
-use crate::runner::RunQueue;
-use crate::send::{Outbox, SendsThroughOutbox};
+use crate::shared::answer::PendingReply;
+use crate::shared::send::{Outbox, SendsThroughOutbox};
 
 /// Calls of all minions together.
 const MOST_WAITING: usize = 1024;

@@ -24,11 +24,11 @@ use saltern_requests::Run;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::answer::PendingReply;
+use crate::content::renderer::Look;
 use crate::messages::{Fire, TakeReturn};
-use crate::priority::give_way;
-use crate::renderer::Look;
-use crate::send::{Outbox, SendsThroughOutbox};
+use crate::shared::answer::PendingReply;
+use crate::shared::priority::give_way;
+use crate::shared::send::{Outbox, SendsThroughOutbox};
 
 /// Concurrent calls of users, and of minions.
 pub(crate) const THREADS: u32 = 2;

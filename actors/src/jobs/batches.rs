@@ -38,12 +38,12 @@ use saltern_supervise::Child;
 use saltern_wire::msgpack::{RawValue, Value};
 use tokio::time::Instant;
 
-use crate::answer::PendingReply;
 use crate::messages::{
     AfterCommit, AwaitedMinions, BatchCall, BatchCalled, BatchReturns, BeginBatch, BeginJob, Fire,
     Persist,
 };
-use crate::send::{Outbox, SendsThroughOutbox};
+use crate::shared::answer::PendingReply;
+use crate::shared::send::{Outbox, SendsThroughOutbox};
 use batch::{Batch, Now, Phase};
 pub(crate) use feed::BatchFeed;
 use machine::{NOT_ACCEPTED, TIMEOUT};

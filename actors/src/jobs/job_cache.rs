@@ -32,9 +32,9 @@ use tokio::time::Instant;
 
 use self::called::{Called, End, Fault};
 use self::pace::{Attempt, Landing, Next, Pace};
-use crate::answer::PendingReply;
 use crate::messages::{AnswerWhenGiven, FollowUp};
-use crate::priority::give_way;
+use crate::shared::answer::PendingReply;
+use crate::shared::priority::give_way;
 
 /// Longest time that a client waits for the returner to have its job; stock's gives a publish 15
 /// s.

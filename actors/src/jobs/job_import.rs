@@ -20,7 +20,7 @@ use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::messages::ImportJobs;
-use crate::priority::give_way;
+use crate::shared::priority::give_way;
 
 /// Lowest priority: no request waits for it.
 const NICENESS: i32 = 10;
@@ -182,7 +182,7 @@ mod tests {
     use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
     use super::*;
-    use crate::testing::{in_system, tree};
+    use crate::shared::testing::{in_system, tree};
 
     /// Accepts every slice and reports its number of jobs.
     struct Store(UnboundedSender<usize>);

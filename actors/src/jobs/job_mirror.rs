@@ -16,9 +16,9 @@ use saltern_store::Mirror;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::maintenance_tasks::{MaintenanceTask, MaintenanceTasks, Running};
 use crate::messages::{CleanJobFiles, FollowUp, RemoveJobFiles};
-use crate::priority::give_way;
+use crate::shared::priority::give_way;
+use crate::upkeep::maintenance_tasks::{MaintenanceTask, MaintenanceTasks, Running};
 
 /// What a mirror is built from.
 #[derive(Clone)]

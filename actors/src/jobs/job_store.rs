@@ -34,12 +34,12 @@ use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::maintenance_tasks::{MaintenanceTasks, Running};
 use crate::messages::{
     AfterCommit, AnswerWhenGiven, Beginning, BroughtJob, Checkpoint, CheckpointDone, Fire,
     FollowUp, Persist, Publish, RemoveJobFiles, Stored, StoredReturn,
 };
-use crate::send::{Outbox, SendsThroughOutbox};
+use crate::shared::send::{Outbox, SendsThroughOutbox};
+use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
 pub(crate) use disk::RoomOf;
 use disk::{DiskWatch, LookAtDisk, State};
 use in_place::{Place, Restoring};

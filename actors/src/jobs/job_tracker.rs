@@ -50,15 +50,15 @@ use self::notes::Notes;
 use self::quota::ReportQuota;
 use self::syndic_replay::SyndicReplay;
 use self::traces::JobTraces;
-use crate::answer::PendingReply;
-use crate::batches::BatchFeed;
-use crate::job_completions::JobCompletions;
+use crate::jobs::batches::BatchFeed;
+use crate::jobs::job_completions::JobCompletions;
 use crate::messages::{
     AfterCommit, AwaitedMinions, BatchReturn, BeginJob, Beginning, BegunJob, BroughtJob,
     CloseOlderThan, Departed, Explain, Fire, Greet, Persist, Publish, Report, Stored, TakeAnswer,
     TakeReturn, TakeSyndicMinions,
 };
-use crate::send::{Outbox, SendsThroughOutbox};
+use crate::shared::answer::PendingReply;
+use crate::shared::send::{Outbox, SendsThroughOutbox};
 
 pub use self::account::{Account, Missing, given_up};
 pub(crate) use self::deps::TrackerDeps;

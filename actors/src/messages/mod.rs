@@ -16,12 +16,12 @@ use saltern_store::{CachedJob, Imported, StoreError};
 use saltern_wire::msgpack::MapView;
 use saltern_wire::port::Incoming;
 
-use crate::answer::PendingReply;
-use crate::bus::NewListener;
-use crate::job_tracker::Account;
-use crate::latency::Latency;
-use crate::maintenance_tasks::MaintenanceTask;
-use crate::window::Ticket;
+use crate::events::bus::NewListener;
+use crate::jobs::job_tracker::Account;
+use crate::shared::answer::PendingReply;
+use crate::shared::latency::Latency;
+use crate::shared::window::Ticket;
+use crate::upkeep::maintenance_tasks::MaintenanceTask;
 
 // ---- to ReqRouter ---------------------------------------------------------------------------
 

@@ -36,10 +36,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::job_tracker::Account;
-use crate::maintenance_tasks::{MaintenanceTask, MaintenanceTasks, Record};
+use crate::automation::reactor::ReactionQueue;
+use crate::jobs::job_tracker::Account;
 use crate::messages::Explain;
-use crate::reactor::ReactionQueue;
+use crate::upkeep::maintenance_tasks::{MaintenanceTask, MaintenanceTasks, Record};
 
 pub(crate) use self::minions::SeenMinions;
 pub use self::minions::{SeenMinion, ask_minions};
@@ -140,7 +140,10 @@ const MOST_ASKING: usize = 16;
 
 /// Binds the socket; nothing is answered before it is served.
 pub(crate) fn bind(sock_dir: &Path) -> io::Result<UnixListener> {
-    UnixListener::from_std(crate::event_sockets::bind(&sock_dir.join(SOCKET), 0o600)?)
+    UnixListener::from_std(crate::events::event_sockets::bind(
+        &sock_dir.join(SOCKET),
+        0o600,
+    )?)
 }
 
 /// Serves the socket until `stop`.
@@ -151,7 +154,7 @@ pub(crate) fn serve(listener: UnixListener, control: Control, stop: Cancellation
     let control = Arc::new(control);
     let places = Arc::new(Semaphore::new(MOST_ASKING));
     actix_rt::spawn(async move {
-        crate::event_sockets::accept_all(&listener, &stop, |stream| {
+        crate::events::event_sockets::accept_all(&listener, &stop, |stream| {
             let Ok(place) = places.clone().try_acquire_owned() else {
                 return;
             };

@@ -18,7 +18,7 @@ use saltern_config::MetricsCompat;
 use saltern_model::Event;
 use saltern_wire::msgpack::{Limits, MapView, RawValue};
 
-use crate::bus::Tap;
+use crate::events::bus::Tap;
 use of_minions::OfMinions;
 
 /// Functions and states are user input: label values beyond this many distinct ones are aggregated

@@ -19,10 +19,10 @@ use saltern_wire::http::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::health::{Check, Health};
-use crate::listeners;
-use crate::metric_aliases;
+use crate::operator::health::{Check, Health};
+use crate::operator::metric_aliases;
 use crate::tree::StartError;
+use crate::tree::listeners;
 
 /// The bound port, before it is served.
 pub(crate) struct StatusPort {

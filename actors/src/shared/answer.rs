@@ -9,8 +9,8 @@ use saltern_base::trace::{Span, SpanParent};
 use saltern_wire::port::ReplyHandle;
 use tokio::sync::oneshot;
 
-use crate::latency::Latency;
-use crate::window::Ticket;
+use crate::shared::latency::Latency;
+use crate::shared::window::Ticket;
 
 /// Reply to a peer, sent when its request has been carried out. Dropped unsent, the peer gets an
 /// error: its request was not handled.
@@ -204,7 +204,7 @@ impl PendingReply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{NOT_HANDLED, Port, in_system};
+    use crate::shared::testing::{NOT_HANDLED, Port, in_system};
 
     /// What the peer receives when the parts end so: done, failed, dropped.
     async fn said(ends: &[Option<bool>]) -> Bytes {

@@ -34,7 +34,7 @@ mod tests {
     use tokio::time::advance;
 
     use super::*;
-    use crate::answer::PendingReply;
+    use crate::shared::answer::PendingReply;
 
     #[tokio::test(start_paused = true)]
     async fn it_ends_with_the_last_part_of_an_answer() {

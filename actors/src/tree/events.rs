@@ -12,14 +12,16 @@ use saltern_supervise::{Budget, Strategy};
 use tokio_util::sync::CancellationToken;
 
 use super::Plan;
-use crate::bus::{Bus, QueueLimits};
-use crate::engine::{self, Engine, EngineMetrics};
-use crate::event_publisher::{self, EventPublisher};
-use crate::event_return::{self, EventReturn, EventReturnMetrics, EventTable, PythonReturner};
-use crate::event_sockets::{EventSockets, ListenerGreeter};
-use crate::job_store::JobStore;
-use crate::metric_aliases::MetricAliases;
-use crate::trace_exporter::{self, Destination, ExporterMetrics, TraceExporter};
+use crate::automation::engine::{self, Engine, EngineMetrics};
+use crate::events::bus::{Bus, QueueLimits};
+use crate::events::event_publisher::{self, EventPublisher};
+use crate::events::event_return::{
+    self, EventReturn, EventReturnMetrics, EventTable, PythonReturner,
+};
+use crate::events::event_sockets::{EventSockets, ListenerGreeter};
+use crate::jobs::job_store::JobStore;
+use crate::operator::metric_aliases::MetricAliases;
+use crate::operator::trace_exporter::{self, Destination, ExporterMetrics, TraceExporter};
 
 impl Plan {
     /// Starts the trace exporter, where the configuration asks for it; before all others, so that

@@ -10,17 +10,17 @@ use saltern_supervise::{Budget, ChildSpec, Strategy, Supervisor};
 use saltern_wire::port::ReqListener;
 
 use super::{CoreActors, Plan};
-use crate::carry_out::Sinks;
-use crate::login_worker::{self, LoginWorker};
-use crate::logins::Logins;
-use crate::mworker::{self, MWorker};
-use crate::peer_calls::{self, PeerCallMetrics, PeerCalls};
-use crate::render_queue::RenderQueue;
-use crate::renderer::{self, Renderer};
-use crate::req_router::{self, ReqRouter};
-use crate::runner::{self, RunMetrics, RunQueue, Runner};
-use crate::scheduler::{self, ScheduleMetrics, Scheduler};
-use crate::window::Windows;
+use crate::automation::scheduler::{self, ScheduleMetrics, Scheduler};
+use crate::content::render_queue::RenderQueue;
+use crate::content::renderer::{self, Renderer};
+use crate::front::carry_out::Sinks;
+use crate::front::login_worker::{self, LoginWorker};
+use crate::front::logins::Logins;
+use crate::front::mworker::{self, MWorker};
+use crate::front::req_router::{self, ReqRouter};
+use crate::functions::peer_calls::{self, PeerCallMetrics, PeerCalls};
+use crate::functions::runner::{self, RunMetrics, RunQueue, Runner};
+use crate::shared::window::Windows;
 
 impl Plan {
     /// Starts the workers and, last of all, the router, which opens the request port. Gives the

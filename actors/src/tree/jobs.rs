@@ -15,15 +15,15 @@ use saltern_store::{
 use saltern_supervise::Restart;
 
 use super::{MasterParts, Plan};
-use crate::batches::{self, Batches};
-use crate::event_publisher::EventPublisher;
-use crate::job_cache::{self, JobCache, JobCacheMetrics, Purpose};
-use crate::job_import::{self, JobImport};
-use crate::job_mirror::{self, JobMirror};
-use crate::job_store::{self, JobStore};
-use crate::job_tracker::{self, JobTracker};
-use crate::publisher::Publisher;
-use crate::wal_checkpointer::{self, WalCheckpointer};
+use crate::events::event_publisher::EventPublisher;
+use crate::events::publisher::Publisher;
+use crate::jobs::batches::{self, Batches};
+use crate::jobs::job_cache::{self, JobCache, JobCacheMetrics, Purpose};
+use crate::jobs::job_import::{self, JobImport};
+use crate::jobs::job_mirror::{self, JobMirror};
+use crate::jobs::job_store::{self, JobStore};
+use crate::jobs::job_tracker::{self, JobTracker};
+use crate::jobs::wal_checkpointer::{self, WalCheckpointer};
 
 /// The least time that the job store has for its end: it may have to write a displaced database to
 /// its place, all of which is lost else. Less than `TimeoutStopSec` of the unit.

@@ -14,9 +14,9 @@ use saltern_wire::port::{
 };
 use tokio::net::UnixListener;
 
-use crate::control;
-use crate::event_sockets::{EventSockets, SocketOptions};
-use crate::status_port::StatusPort;
+use crate::events::event_sockets::{EventSockets, SocketOptions};
+use crate::operator::control;
+use crate::operator::status_port::StatusPort;
 use crate::tree::StartError;
 
 /// The bound listeners.

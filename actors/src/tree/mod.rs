@@ -70,29 +70,29 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::jobs::Stored;
-use crate::batches::{self, BatchFeed, BatchMetrics, Batches};
-use crate::control::{self, Accounts, Control, LogLevels, SeenMinions};
-use crate::event_publisher::EventPublisher;
-use crate::event_return::EventReturnMetrics;
-use crate::event_sockets::{EventSockets, ListenerGreeter, SocketError};
-use crate::health::{self, Health};
-use crate::job_completions::JobCompletions;
-use crate::job_mirror::JobMirror;
-use crate::job_store::{self, JobStore};
-use crate::job_tracker::JobTracker;
-use crate::key_metrics;
-use crate::listeners::{Listeners, is_set};
-use crate::maintenance::{self, Maintenance};
-use crate::maintenance_tasks::MaintenanceTasks;
+use crate::automation::reactor::ReactionQueue;
+use crate::content::remotes::{self, Remotes, RemotesMetrics};
+use crate::events::event_publisher::EventPublisher;
+use crate::events::event_return::EventReturnMetrics;
+use crate::events::event_sockets::{EventSockets, ListenerGreeter, SocketError};
+use crate::events::presence::Presence;
+use crate::events::publisher::{self, Publisher};
+use crate::events::registrar::Registrar;
+use crate::events::rotation::Rotation;
+use crate::jobs::batches::{self, BatchFeed, BatchMetrics, Batches};
+use crate::jobs::job_completions::JobCompletions;
+use crate::jobs::job_mirror::JobMirror;
+use crate::jobs::job_store::{self, JobStore};
+use crate::jobs::job_tracker::JobTracker;
 use crate::messages::Departed;
-use crate::presence::Presence;
-use crate::process_metrics;
-use crate::publisher::{self, Publisher};
-use crate::reactor::ReactionQueue;
-use crate::registrar::Registrar;
-use crate::remotes::{self, Remotes, RemotesMetrics};
-use crate::rotation::Rotation;
-use crate::upkeep::{self, Upkeep, UpkeepMetrics};
+use crate::operator::control::{self, Accounts, Control, LogLevels, SeenMinions};
+use crate::operator::health::{self, Health};
+use crate::operator::key_metrics;
+use crate::operator::process_metrics;
+use crate::tree::listeners::{Listeners, is_set};
+use crate::upkeep::disk_checks::{self, Upkeep, UpkeepMetrics};
+use crate::upkeep::maintenance::{self, Maintenance};
+use crate::upkeep::maintenance_tasks::MaintenanceTasks;
 
 /// Parts of a master, opened and checked by the binary.
 pub struct MasterParts {
@@ -525,7 +525,7 @@ impl Plan {
         };
         let upkeep: Addr<Upkeep> = self.root.start_child(
             self.on_patient_thread("upkeep"),
-            upkeep::Seed {
+            disk_checks::Seed {
                 services: core.services.clone(),
                 maintenance_tasks: self.maintenance_tasks.clone(),
                 bus: core.bus.clone().recipient(),

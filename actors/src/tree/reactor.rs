@@ -7,8 +7,8 @@ use saltern_requests::reactor::ReactorOptions;
 use saltern_supervise::Budget;
 
 use super::{CoreActors, Plan};
-use crate::reactor::{self, ReactionQueue, Reactor};
-use crate::runner::{RunMetrics, RunQueue};
+use crate::automation::reactor::{self, ReactionQueue, Reactor};
+use crate::functions::runner::{RunMetrics, RunQueue};
 
 impl Plan {
     /// Starts the reactor of this queue. Its functions have threads of their own: however many

@@ -19,15 +19,15 @@ use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder, Value};
 use saltern_wire::port::PubHandle;
 
-use crate::answer::PendingReply;
-use crate::maintenance_tasks::{MaintenanceTask, MaintenanceTasks};
+use crate::events::presence::Presence;
+use crate::events::rotation::Rotation;
 use crate::messages::{
     Ask, BeginJob, CleanJobFiles, CloseOlderThan, ExpireJobs, FetchRemotes, Fire, Look, LookOver,
     RunMaintenanceTask,
 };
-use crate::presence::Presence;
-use crate::rotation::Rotation;
-use crate::send::{Outbox, SendsThroughOutbox};
+use crate::shared::answer::PendingReply;
+use crate::shared::send::{Outbox, SendsThroughOutbox};
+use crate::upkeep::maintenance_tasks::{MaintenanceTask, MaintenanceTasks};
 
 /// What maintenance is built from.
 #[derive(Clone)]

@@ -6,4 +6,3 @@
 pub(crate) mod disk_checks;
 pub(crate) mod maintenance;
 pub(crate) mod maintenance_tasks;
-pub(crate) use disk_checks::*;

@@ -26,8 +26,8 @@ use super::event_queues::{EventQueues, InFlightEvent, Item, Kind, Taken, Why};
 use super::failures::Failures;
 use super::metrics::ReactorMetrics;
 use super::watch::Subject;
-use crate::bus::Tap;
-use crate::renderer::Look;
+use crate::content::renderer::Look;
+use crate::events::bus::Tap;
 use crate::tree::StartError;
 
 /// Total bytes of the events and arguments of calls, besides the queue.

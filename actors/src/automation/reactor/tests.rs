@@ -5,8 +5,8 @@ use saltern_base::metrics::Registry;
 use saltern_config::{MasterConfig, load_master};
 
 use super::*;
-use crate::bus::Tap;
-use crate::testing::event;
+use crate::events::bus::Tap;
+use crate::shared::testing::event;
 
 fn config(options: &str) -> (tempfile::TempDir, MasterConfig) {
     let dir = tempfile::tempdir().unwrap();

@@ -9,8 +9,8 @@ use saltern_store::jobs::Write;
 
 use super::queue::PackedEvent;
 use super::{End, Sink};
-use crate::answer::PendingReply;
 use crate::messages::{AfterCommit, Persist};
+use crate::shared::answer::PendingReply;
 
 /// The job database as a returner. What cannot be stored now is retried: a full disk does not stay
 /// so.

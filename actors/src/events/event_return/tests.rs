@@ -6,8 +6,8 @@ use saltern_supervise::{ChildSpec, Tree};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::*;
-use crate::bus::QueueLimits;
-use crate::testing::{event, in_system, recorder, tree};
+use crate::events::bus::QueueLimits;
+use crate::shared::testing::{event, in_system, recorder, tree};
 
 /// Returner that shows each batch to the test and ends it as the test says.
 struct Shown {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::testing::{Port, in_system};
+use crate::shared::testing::{Port, in_system};
 
 const PAYLOAD: &[u8] = b"an authentication";
 

@@ -7,11 +7,11 @@ use saltern_supervise::{ChildSpec, Placement, Tree};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::answer::PendingReply;
-use crate::logins::Login;
-use crate::render_queue::RenderQueue;
-use crate::runner::{MOST_WAITING, RunMetrics, RunQueue};
-use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
+use crate::content::render_queue::RenderQueue;
+use crate::front::logins::Login;
+use crate::functions::runner::{MOST_WAITING, RunMetrics, RunQueue};
+use crate::shared::answer::PendingReply;
+use crate::shared::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 
 const BUSY: &[u8] = b"too many";
 

@@ -5,7 +5,7 @@ use saltern_requests::{Handled, LoginEnd, Outcome};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::testing::{Port, in_system};
+use crate::shared::testing::{Port, in_system};
 
 const BUSY: &[u8] = b"too many";
 

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use saltern_requests::Class;
 use saltern_wire::port::{Incoming, Standing, network};
 
-use crate::fair_queue::FairQueue;
-use crate::window::{Ticket, Windows};
+use crate::shared::fair_queue::FairQueue;
+use crate::shared::window::{Ticket, Windows};
 
 /// Requests of this many bytes or more wait with those of suspects, unless their peers are
 /// authenticated: decrypting takes time in proportion to their length. Returns of minions behind

@@ -3,7 +3,7 @@ use saltern_supervise::ChildSpec;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::testing::{NOT_HANDLED, Port, in_system, recorder, tree};
+use crate::shared::testing::{NOT_HANDLED, Port, in_system, recorder, tree};
 
 const CLEAR: &[u8] = b"\x82\xa3enc\xa5clear\xa4load\x81\xa3cmd\xa4ping";
 const MINION: &[u8] = b"\x82\xa3enc\xa3aes\xa4load\xa0";

@@ -7,8 +7,8 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::runner::{MOST_WAITING, RunMetrics};
-use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
+use crate::functions::runner::{MOST_WAITING, RunMetrics};
+use crate::shared::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 
 struct Place {
     peer_calls: actix::Addr<PeerCalls>,

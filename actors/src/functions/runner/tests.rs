@@ -4,7 +4,7 @@ use saltern_supervise::{ChildSpec, Placement, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::testing::{event, in_system, recorder, tree};
+use crate::shared::testing::{event, in_system, recorder, tree};
 
 struct Place {
     queue: Arc<RunQueue>,

@@ -8,8 +8,8 @@ use saltern_wire::msgpack::Value;
 
 use super::batch::{Batch, Phase};
 use super::{Batches, events};
-use crate::answer::PendingReply;
 use crate::messages::BeginJob;
+use crate::shared::answer::PendingReply;
 
 impl Batches {
     /// Stops a batch early; with `kills`, also what minions run of it.

@@ -6,7 +6,7 @@ use saltern_base::metrics::{
 };
 
 use super::disk::DiskMetrics;
-use crate::health::StoreHealth;
+use crate::operator::health::StoreHealth;
 
 /// Metrics of the store.
 #[derive(Clone)]

@@ -14,11 +14,11 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::answer::PendingReply;
-use crate::maintenance_tasks::MaintenanceTasks;
 use crate::messages::{BegunJob, ExpireJobs, Report};
-use crate::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
-use crate::window::Windows;
+use crate::shared::answer::PendingReply;
+use crate::shared::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
+use crate::shared::window::Windows;
+use crate::upkeep::maintenance_tasks::MaintenanceTasks;
 
 const JID: &str = "20260102030405060708";
 

@@ -132,7 +132,7 @@ mod tests {
     use saltern_model::MinionId;
 
     use super::*;
-    use crate::job_tracker::job::Reason;
+    use crate::jobs::job_tracker::job::Reason;
 
     fn id(name: &str) -> MinionId {
         MinionId::parse(name).unwrap()

@@ -171,7 +171,7 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job_tracker::moment::Moment;
+    use crate::jobs::job_tracker::moment::Moment;
     use saltern_model::MinionId;
 
     fn jid(number: u32) -> Jid {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::JobTracker;
 use super::deps::TrackerDeps;
-use crate::bus::NewListener;
+use crate::events::bus::NewListener;
 
 /// How long after a start subscribers get a replay.
 const REPLAY_WINDOW: Duration = Duration::from_secs(30);

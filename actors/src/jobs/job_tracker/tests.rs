@@ -24,8 +24,8 @@ use tokio::task::JoinHandle;
 use super::machine::Rules;
 use super::*;
 use crate::messages::StoredReturn;
-use crate::testing::{Port, event, in_system, recorder, tree};
-use crate::window::Windows;
+use crate::shared::testing::{Port, event, in_system, recorder, tree};
+use crate::shared::window::Windows;
 
 /// Microseconds since 1970, at every call.
 const NOW: i64 = 1_000_000_000;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::testing::{NOT_HANDLED, Port, in_system};
+use crate::shared::testing::{NOT_HANDLED, Port, in_system};
 
 struct Rig {
     lanes: Lanes,

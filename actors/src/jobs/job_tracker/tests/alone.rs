@@ -3,7 +3,7 @@
 use super::super::machine::{Counted, JobEnvironment};
 use super::super::moment::Moment;
 use super::*;
-use crate::job_tracker::job::MinionState;
+use crate::jobs::job_tracker::job::MinionState;
 
 /// Every minion is reachable; only these syndics, if any, are not.
 #[derive(Default)]

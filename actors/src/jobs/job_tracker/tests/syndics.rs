@@ -6,7 +6,7 @@ use saltern_requests::SyndicMinions;
 use saltern_wire::msgpack::{Dialect, encode};
 
 use super::*;
-use crate::bus::{Bus, QueueLimits, Subscription};
+use crate::events::bus::{Bus, QueueLimits, Subscription};
 use crate::messages::TakeSyndicMinions;
 
 fn leaves(number: u32, minions: &[&str]) -> Vec<SyndicMinions> {
