@@ -1,6 +1,7 @@
 //! What holds the workspace to its own rules, without running it. Here: a crate uses only crates that
 //! stand above it in the list, and no crate uses what its job forbids.
 
+mod branches;
 mod pages;
 mod tiers;
 mod words;

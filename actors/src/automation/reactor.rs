@@ -30,7 +30,7 @@ use saltern_wire::msgpack::{Limits, Value, decode};
 
 use self::dead_letter::ReplaySelection;
 use self::event_queues::{InFlightEvent, Item, Kind};
-pub(crate) use self::reaction_queue::ReactionQueue;
+pub(crate) use self::reaction_queue::{OpenError, ReactionQueue};
 use self::watch::{Lost, Subject, Watch};
 use crate::content::renderer::Look;
 use crate::functions::runner::RunQueue;

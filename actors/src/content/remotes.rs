@@ -27,10 +27,11 @@ use saltern_wire::msgpack::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use crate::messages::MaintenanceTask;
 use crate::messages::{FetchRemotes, Fire};
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 use crate::upkeep::disk_checks::file_events;
-use crate::upkeep::maintenance_tasks::{MaintenanceTask, MaintenanceTasks, Running};
+use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
 use stock_clones::StockClones;
 
 /// Concurrent fetches.

@@ -17,6 +17,8 @@ use saltern_wire::ipc::{EventFrame, Framing};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tokio::sync::Notify;
 
+use crate::messages::NewSubscriber;
+
 /// Bounds of one subscriber's queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueLimits {
@@ -71,11 +73,11 @@ impl Drop for Subscription {
 
 impl Subscription {
     /// Handle for sending to this subscriber alone.
-    pub(crate) fn newcomer(&self) -> NewListener {
-        NewListener {
+    pub(crate) fn newcomer(&self) -> Box<dyn NewSubscriber> {
+        Box::new(Newcomer {
             bus: Arc::downgrade(&self.bus),
             subscriber: Arc::downgrade(&self.subscriber),
-        }
+        })
     }
 }
 
@@ -88,21 +90,19 @@ impl std::ops::Deref for Subscription {
 }
 
 /// A new subscriber, to which events can be sent alone.
-pub struct NewListener {
+struct Newcomer {
     bus: Weak<Bus>,
     subscriber: Weak<Subscriber>,
 }
 
-impl NewListener {
-    /// Frames queued for this subscriber; `None` when it is gone.
-    pub(crate) fn waiting(&self) -> Option<usize> {
+impl NewSubscriber for Newcomer {
+    fn waiting(&self) -> Option<usize> {
         let subscriber = self.subscriber.upgrade()?;
         let waiting = subscriber.queue.lock().frames.len();
         Some(waiting)
     }
 
-    /// Queues events for this subscriber behind what it has already, if it is still there.
-    pub(crate) fn tell(&self, events: impl IntoIterator<Item = Event>) {
+    fn send(&self, events: Vec<Event>) {
         let (Some(bus), Some(subscriber)) = (self.bus.upgrade(), self.subscriber.upgrade()) else {
             return;
         };
@@ -357,7 +357,7 @@ mod tests {
         let (old, new) = (bus.subscribe(), bus.subscribe());
         let newcomer = new.newcomer();
         bus.publish(&event(1));
-        newcomer.tell([event(2), event(3)]);
+        newcomer.send(vec![event(2), event(3)]);
         bus.publish(&event(4));
         assert_eq!(old.take(10).await.0.len(), 2);
         let expected = [1, 2, 3, 4].map(|number| {
@@ -366,10 +366,10 @@ mod tests {
         });
         assert_eq!(new.take(10).await.0, expected);
         // A subscriber that has gone gets nothing, and what finds no room is counted.
-        newcomer.tell((0..5).map(event));
+        newcomer.send((0..5).map(event).collect());
         assert_eq!(bus.metrics.dropped.get(), 1);
         drop(new);
-        newcomer.tell([event(5)]);
+        newcomer.send(vec![event(5)]);
     }
 
     #[tokio::test]

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use saltern_supervise::Child;
 use tokio_util::sync::CancellationToken;
 
+use crate::events::batch_feed::BatchFeed;
 use crate::events::bus::Bus;
 use crate::events::event_sockets::{EventSocketHandle, EventSockets, ListenerGreeter};
-use crate::jobs::batches::BatchFeed;
 use crate::messages::Fire;
 
 /// What an event publisher is built from.

@@ -23,9 +23,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::events::batch_feed::BatchFeed;
 use crate::events::bus::{Bus, Subscriber};
 use crate::events::event_publisher::EventPublisher;
-use crate::jobs::batches::BatchFeed;
 use crate::messages::Greet;
 
 mod pull;
@@ -213,16 +213,8 @@ impl EventSockets {
 
     /// Removes the files by which clients see that a master is running.
     pub(crate) fn remove(directory: &Path) {
-        for name in MARKERS
-            .into_iter()
-            .chain([PUB, PULL, crate::operator::control::SOCKET])
-        {
-            let path = directory.join(name);
-            if let Err(error) = std::fs::remove_file(&path)
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                tracing::warn!(path = %path.display(), %error, "cannot be removed");
-            }
+        for name in MARKERS.into_iter().chain([PUB, PULL]) {
+            remove_socket(&directory.join(name));
         }
     }
 }
@@ -264,6 +256,13 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// Removes a file by which clients see that a master is running.
+pub(crate) fn remove_socket(path: &Path) {
+    if let Err(error) = remove_if_there(path) {
+        tracing::warn!(path = %path.display(), %error, "cannot be removed");
     }
 }
 

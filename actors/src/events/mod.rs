@@ -3,6 +3,7 @@
 //!
 //! Knows no job. What local programs say about batches is parsed here and passed on.
 
+pub(crate) mod batch_feed;
 pub(crate) mod bus;
 pub(crate) mod event_publisher;
 pub(crate) mod event_return;

@@ -7,3 +7,4 @@ pub(crate) mod login_worker;
 pub(crate) mod logins;
 pub(crate) mod mworker;
 pub(crate) mod req_router;
+pub(crate) mod transports;

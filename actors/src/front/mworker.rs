@@ -12,10 +12,10 @@ use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::front::carry_out::Sinks;
+use crate::front::transports;
 use crate::messages::{Treatment, Work};
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
-use crate::tree::listeners;
 
 /// What a worker is built from.
 #[derive(Clone)]
@@ -95,7 +95,7 @@ impl Handler<Work> for MWorker {
         let services = &self.seed.services;
         let origin = Origin {
             address: request.peer.address.ip(),
-            publish_port: listeners::publish_port(&services.config, request.reply.transport()),
+            publish_port: transports::publish_port(&services.config, request.reply.transport()),
         };
         let mut handled = match treatment {
             Treatment::Handle => saltern_requests::handle(request.payload, origin, services),

@@ -16,7 +16,6 @@
 mod batch;
 mod ending;
 mod events;
-mod feed;
 mod machine;
 mod shown;
 mod taking_up;
@@ -38,6 +37,7 @@ use saltern_supervise::Child;
 use saltern_wire::msgpack::{RawValue, Value};
 use tokio::time::Instant;
 
+use crate::events::batch_feed::BatchFeed;
 use crate::messages::{
     AfterCommit, AwaitedMinions, BatchCall, BatchCalled, BatchReturns, BeginBatch, BeginJob, Fire,
     Persist,
@@ -45,7 +45,6 @@ use crate::messages::{
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 use batch::{Batch, Now, Phase};
-pub(crate) use feed::BatchFeed;
 use machine::{NOT_ACCEPTED, TIMEOUT};
 
 /// What Batches is built from.

@@ -16,9 +16,10 @@ use saltern_store::Mirror;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
+use crate::messages::MaintenanceTask;
 use crate::messages::{CleanJobFiles, FollowUp, RemoveJobFiles};
 use crate::shared::priority::give_way;
-use crate::upkeep::maintenance_tasks::{MaintenanceTask, MaintenanceTasks, Running};
+use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
 
 /// What a mirror is built from.
 #[derive(Clone)]

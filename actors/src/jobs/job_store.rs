@@ -43,7 +43,7 @@ use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
 pub(crate) use disk::RoomOf;
 use disk::{DiskWatch, LookAtDisk, State};
 use in_place::{Place, Restoring};
-pub(crate) use metrics::StoreMetrics;
+pub(crate) use metrics::{StoreHealth, StoreMetrics};
 
 /// What a store is built from.
 #[derive(Clone)]

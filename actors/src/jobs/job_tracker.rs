@@ -50,17 +50,17 @@ use self::notes::Notes;
 use self::quota::ReportQuota;
 use self::syndic_replay::SyndicReplay;
 use self::traces::JobTraces;
-use crate::jobs::batches::BatchFeed;
+use crate::events::batch_feed::BatchFeed;
 use crate::jobs::job_completions::JobCompletions;
 use crate::messages::{
-    AfterCommit, AwaitedMinions, BatchReturn, BeginJob, Beginning, BegunJob, BroughtJob,
+    Account, AfterCommit, AwaitedMinions, BatchReturn, BeginJob, Beginning, BegunJob, BroughtJob,
     CloseOlderThan, Departed, Explain, Fire, Greet, Persist, Publish, Report, Stored, TakeAnswer,
     TakeReturn, TakeSyndicMinions,
 };
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 
-pub use self::account::{Account, Missing, given_up};
+pub use self::account::given_up;
 pub(crate) use self::deps::TrackerDeps;
 pub(crate) use self::metrics::TrackerMetrics;
 pub(crate) use self::quota::QuotaLimits;
@@ -732,7 +732,11 @@ impl Handler<Greet> for JobTracker {
     fn handle(&mut self, Greet(newcomer): Greet, context: &mut Self::Context) {
         let stamp = self.seed.deps.stamp();
         let states = self.machine.overviews(MOST_STATES).into_iter();
-        newcomer.tell(states.map(|overview| JobNews::State(overview).event(&stamp)));
+        newcomer.send(
+            states
+                .map(|overview| JobNews::State(overview).event(&stamp))
+                .collect(),
+        );
         self.syndic_replay(newcomer, context);
     }
 }

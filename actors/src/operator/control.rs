@@ -37,9 +37,10 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::automation::reactor::ReactionQueue;
-use crate::jobs::job_tracker::Account;
+use crate::messages::Account;
 use crate::messages::Explain;
-use crate::upkeep::maintenance_tasks::{MaintenanceTask, MaintenanceTasks, Record};
+use crate::messages::MaintenanceTask;
+use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Record};
 
 pub(crate) use self::minions::SeenMinions;
 pub use self::minions::{SeenMinion, ask_minions};

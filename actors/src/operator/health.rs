@@ -6,10 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use saltern_base::metrics::{IntGauge, Registry, gauge_on_scrape};
+use saltern_base::metrics::{Registry, gauge_on_scrape};
 use saltern_store::PkiTree;
 use saltern_supervise::{ChildHealth, ChildState, Tree};
 use tokio_util::sync::CancellationToken;
+
+use crate::jobs::job_store::StoreHealth;
 
 /// Heartbeat timeout: an actor silent for longer counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(15);
@@ -48,17 +50,6 @@ pub(crate) fn register(registry: &Registry, health: &Arc<Health>) {
     );
 }
 
-/// Health of the job store.
-#[derive(Clone)]
-pub(crate) struct StoreHealth {
-    /// 1 while nothing is written because the disk is full.
-    pub(crate) read_only: IntGauge,
-    /// 1 while the last commit has failed.
-    pub(crate) failing: IntGauge,
-    /// Bytes that can still be written.
-    pub(crate) room: IntGauge,
-}
-
 /// One check and what it found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Check {
@@ -92,7 +83,7 @@ impl Health {
             Check::new("actors", answering(&children)),
             Check::new("ports", self.ports(&children)),
             Check::new("workers", workers(&children, self.workers)),
-            Check::new("database", self.store.database()),
+            Check::new("database", database(&self.store)),
             Check::new("keys", self.keys()),
         ]
     }
@@ -124,18 +115,16 @@ impl Health {
     }
 }
 
-impl StoreHealth {
-    fn database(&self) -> Result<String, String> {
-        let room = self.room.get();
-        if self.read_only.get() != 0 {
-            Err(format!(
-                "the disk is full ({room} bytes are left): nothing is written"
-            ))
-        } else if self.failing.get() != 0 {
-            Err("the last commit failed".to_owned())
-        } else {
-            Ok(format!("{room} bytes can still be written"))
-        }
+fn database(store: &StoreHealth) -> Result<String, String> {
+    let room = store.room.get();
+    if store.read_only.get() != 0 {
+        Err(format!(
+            "the disk is full ({room} bytes are left): nothing is written"
+        ))
+    } else if store.failing.get() != 0 {
+        Err("the last commit failed".to_owned())
+    } else {
+        Ok(format!("{room} bytes can still be written"))
     }
 }
 
@@ -176,6 +165,8 @@ fn answering(children: &[ChildHealth]) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use saltern_base::metrics::IntGauge;
+
     use super::*;
 
     fn child(name: &'static str, state: ChildState, silence: u64) -> ChildHealth {
@@ -230,22 +221,10 @@ mod tests {
             room: gauge("room"),
         };
         store.room.set(7);
-        assert!(
-            store
-                .database()
-                .is_ok_and(|reason| reason.starts_with("7 bytes"))
-        );
+        assert!(database(&store).is_ok_and(|reason| reason.starts_with("7 bytes")));
         store.failing.set(1);
-        assert!(
-            store
-                .database()
-                .is_err_and(|reason| reason.contains("commit"))
-        );
+        assert!(database(&store).is_err_and(|reason| reason.contains("commit")));
         store.read_only.set(1);
-        assert!(
-            store
-                .database()
-                .is_err_and(|reason| reason.contains("full"))
-        );
+        assert!(database(&store).is_err_and(|reason| reason.contains("full")));
     }
 }

@@ -4,6 +4,7 @@
 //! certificates admits. It runs on the main thread, beside no actor, so that a busy worker does
 //! not delay it; lookups have a thread of their own.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
@@ -16,13 +17,12 @@ use saltern_config::{MasterConfig, MetricsCompat};
 use saltern_wire::http::{
     Handler, HttpLimits, HttpMetrics, HttpServer, Method, Request, Response, StatusCode, header,
 };
+use saltern_wire::port::Tls;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::operator::health::{Check, Health};
 use crate::operator::metric_aliases;
-use crate::tree::StartError;
-use crate::tree::listeners;
 
 /// The bound port, before it is served.
 pub(crate) struct StatusPort {
@@ -35,14 +35,12 @@ impl StatusPort {
     /// master perhaps, this one goes on without.
     pub(crate) fn open(
         config: &MasterConfig,
-        registry: &Registry,
-        http: &HttpMetrics,
-    ) -> Result<Option<Self>, StartError> {
+        tls: Option<Tls>,
+        (registry, http): (&Registry, &HttpMetrics),
+    ) -> io::Result<Option<Self>> {
         let Some(address) = config.saltern_metrics_address else {
             return Ok(None);
         };
-        let tls = config.saltern_metrics_ssl.as_ref();
-        let tls = tls.map(listeners::tls).transpose()?;
         let pages = Arc::new(Pages {
             registry: registry.clone(),
             compat: config.metrics_compat,
@@ -59,9 +57,7 @@ impl StatusPort {
         let limits = HttpLimits::default();
         match HttpServer::bind(address, tls, limits, pages.clone(), meters) {
             Ok(server) => Ok(Some(Self { server, pages })),
-            Err(source) if config.is_written("saltern_metrics_address") => {
-                Err(StartError::Port { address, source })
-            }
+            Err(error) if config.is_written("saltern_metrics_address") => Err(error),
             Err(error) => {
                 tracing::warn!(%address, %error, "no metrics over HTTP (saltern_metrics_address)");
                 Ok(None)

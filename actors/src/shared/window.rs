@@ -11,12 +11,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use actix::Recipient;
+use actix::{Message, Recipient};
 use parking_lot::Mutex;
 use saltern_requests::Class;
 use saltern_wire::port::Standing;
-
-use crate::messages::PlaceFree;
 
 /// Slots of each worker for authentications.
 const AUTHENTICATIONS: usize = 4;
@@ -63,6 +61,12 @@ impl Share {
         }
     }
 }
+
+/// A slot in a worker's window is free, and requests are waiting. From the tickets of finished
+/// requests, to ReqRouter.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct PlaceFree;
 
 /// The windows of all workers.
 pub(crate) struct Windows {

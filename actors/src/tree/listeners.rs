@@ -3,18 +3,19 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::Path;
 
 use saltern_base::metrics::Registry;
-use saltern_config::{MasterConfig, PeerCertificates, TlsConfig, TransportName};
+use saltern_config::{MasterConfig, PeerCertificates, TlsConfig};
 use saltern_wire::http::HttpMetrics;
 use saltern_wire::port::{
     Heartbeat, Inherited, KeepAlive, ListenOptions, PeerCertificate, PeerLimits, PubLimits,
-    PubListener, ReqLimits, ReqListener, SizeLimits, Socket, Tls, TlsError, TlsOptions, Transport,
-    bind,
+    PubListener, ReqLimits, ReqListener, SizeLimits, Socket, Tls, TlsError, TlsOptions, bind,
 };
 use tokio::net::UnixListener;
 
-use crate::events::event_sockets::{EventSockets, SocketOptions};
+use crate::events::event_sockets::{EventSockets, SocketOptions, remove_socket};
+use crate::front::transports::transport_of;
 use crate::operator::control;
 use crate::operator::status_port::StatusPort;
 use crate::tree::StartError;
@@ -54,7 +55,7 @@ impl Listeners {
         };
         let socket = |listener, transport| Socket {
             listener,
-            transport: spoken(transport),
+            transport: transport_of(transport),
             tls: tls.clone(),
         };
         let (request, request_address) = port(config.ret_port)?;
@@ -76,10 +77,10 @@ impl Listeners {
         let known = requests.known_networks();
         let publish = PubListener::new(publish, publish_limits(config), known, registry)?;
         let http = HttpMetrics::new(registry);
-        let status = StatusPort::open(config, registry, &http)?;
+        let status = Self::open_status(config, (registry, &http))?;
         EventSockets::refuse_if_served(&config.sock_dir)?;
         let (events, control) = Self::open_sockets(config, registry)
-            .inspect_err(|_| EventSockets::remove(&config.sock_dir))?;
+            .inspect_err(|_| remove_sockets(&config.sock_dir))?;
         Ok(Self {
             requests,
             publish,
@@ -89,6 +90,19 @@ impl Listeners {
             http,
             addresses: (request_address, publish_address),
         })
+    }
+
+    fn open_status(
+        config: &MasterConfig,
+        metrics: (&Registry, &HttpMetrics),
+    ) -> Result<Option<StatusPort>, StartError> {
+        let Some(address) = config.saltern_metrics_address else {
+            return Ok(None);
+        };
+        let certificates = config.saltern_metrics_ssl.as_ref();
+        let certificates = certificates.map(tls).transpose()?;
+        StatusPort::open(config, certificates, metrics)
+            .map_err(|source| StartError::Port { address, source })
     }
 
     fn open_sockets(
@@ -109,11 +123,10 @@ impl Listeners {
     }
 }
 
-/// The port of publications over a transport, unless it is that of `publish_port`.
-pub(crate) fn publish_port(config: &MasterConfig, transport: Transport) -> Option<u16> {
-    let mut others = config.saltern_also_listen.iter();
-    let also = others.find(|also| spoken(also.transport) == transport)?;
-    Some(also.publish_port)
+/// Removes the files by which local programs see that a master is running.
+pub(crate) fn remove_sockets(sock_dir: &Path) {
+    EventSockets::remove(sock_dir);
+    remove_socket(&sock_dir.join(control::SOCKET));
 }
 
 fn listen_options(config: &MasterConfig) -> ListenOptions {
@@ -177,14 +190,6 @@ pub fn check_addresses(config: &MasterConfig) -> Vec<(&'static str, io::Error)> 
 
 /// The first unprivileged port.
 const PRIVILEGED: u16 = 1024;
-
-fn spoken(name: TransportName) -> Transport {
-    match name {
-        TransportName::ZeroMq => Transport::ZeroMq,
-        TransportName::Tcp => Transport::Tcp,
-        TransportName::Ws => Transport::WebSocket,
-    }
-}
 
 /// Loads the files that `ssl` and `saltern_metrics_ssl` name, as the start of the master does.
 ///

@@ -70,8 +70,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::jobs::Stored;
-use crate::automation::reactor::ReactionQueue;
+use crate::automation::reactor::{OpenError, ReactionQueue};
 use crate::content::remotes::{self, Remotes, RemotesMetrics};
+use crate::events::batch_feed::BatchFeed;
 use crate::events::event_publisher::EventPublisher;
 use crate::events::event_return::EventReturnMetrics;
 use crate::events::event_sockets::{EventSockets, ListenerGreeter, SocketError};
@@ -79,7 +80,7 @@ use crate::events::presence::Presence;
 use crate::events::publisher::{self, Publisher};
 use crate::events::registrar::Registrar;
 use crate::events::rotation::Rotation;
-use crate::jobs::batches::{self, BatchFeed, BatchMetrics, Batches};
+use crate::jobs::batches::{self, BatchMetrics, Batches};
 use crate::jobs::job_completions::JobCompletions;
 use crate::jobs::job_mirror::JobMirror;
 use crate::jobs::job_store::{self, JobStore};
@@ -89,7 +90,7 @@ use crate::operator::control::{self, Accounts, Control, LogLevels, SeenMinions};
 use crate::operator::health::{self, Health};
 use crate::operator::key_metrics;
 use crate::operator::process_metrics;
-use crate::tree::listeners::{Listeners, is_set};
+use crate::tree::listeners::{Listeners, is_set, remove_sockets};
 use crate::upkeep::disk_checks::{self, Upkeep, UpkeepMetrics};
 use crate::upkeep::maintenance::{self, Maintenance};
 use crate::upkeep::maintenance_tasks::MaintenanceTasks;
@@ -144,6 +145,15 @@ pub enum StartError {
     Control(#[source] std::io::Error),
 }
 
+impl From<OpenError> for StartError {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Limits(error) => Self::Reactor(error),
+            OpenError::DeadLetters(error) => Self::Store(error),
+        }
+    }
+}
+
 /// Why a running master does not take a reloaded configuration.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
@@ -183,7 +193,7 @@ impl Master {
         // The ports first: the process that holds them is the master, and may replace the sockets.
         let inherited = std::mem::take(&mut parts.inherited);
         let listeners = Listeners::open(&config, &parts.registry, inherited)?;
-        Self::start_behind(listeners, parts).inspect_err(|_| EventSockets::remove(&config.sock_dir))
+        Self::start_behind(listeners, parts).inspect_err(|_| remove_sockets(&config.sock_dir))
     }
 
     fn start_behind(listeners: Listeners, mut parts: MasterParts) -> Result<Self, StartError> {
@@ -320,7 +330,7 @@ impl Master {
     /// Resolves when a restart budget is exhausted and the master ends.
     pub async fn failed(&self) -> Failure {
         let failure = self.tree.failed().await;
-        EventSockets::remove(&self.config.sock_dir);
+        remove_sockets(&self.config.sock_dir);
         failure
     }
 
@@ -343,7 +353,7 @@ impl Master {
                  what that held may be lost"
             );
         }
-        EventSockets::remove(&self.config.sock_dir);
+        remove_sockets(&self.config.sock_dir);
         self.unwatched.cancel();
     }
 }

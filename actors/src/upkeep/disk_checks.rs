@@ -24,10 +24,11 @@ use saltern_requests::Services;
 use saltern_store::jobs::JobReader;
 use saltern_supervise::Child;
 
+use crate::messages::MaintenanceTask;
 use crate::messages::{Fire, Look, LookOver};
 use crate::shared::priority::give_way;
 use crate::upkeep::maintenance::round;
-use crate::upkeep::maintenance_tasks::{MaintenanceTask, MaintenanceTasks};
+use crate::upkeep::maintenance_tasks::MaintenanceTasks;
 use database_check::DatabaseCheck;
 use file_events::FileEvents;
 use open_files::OpenFiles;

@@ -21,13 +21,14 @@ use saltern_wire::port::PubHandle;
 
 use crate::events::presence::Presence;
 use crate::events::rotation::Rotation;
+use crate::messages::MaintenanceTask;
 use crate::messages::{
     Ask, BeginJob, CleanJobFiles, CloseOlderThan, ExpireJobs, FetchRemotes, Fire, Look, LookOver,
     RunMaintenanceTask,
 };
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
-use crate::upkeep::maintenance_tasks::{MaintenanceTask, MaintenanceTasks};
+use crate::upkeep::maintenance_tasks::MaintenanceTasks;
 
 /// What maintenance is built from.
 #[derive(Clone)]

@@ -15,8 +15,8 @@ use saltern_base::metrics::Registry;
 use saltern_config::MasterConfig;
 use saltern_model::{Compat, Event, Packed, Tag, stamp};
 use saltern_requests::Services;
-use saltern_requests::reactor::{self, Order, ReactorOptions, Reading, Rules, USER};
-use saltern_store::DeadLetters;
+use saltern_requests::reactor::{self, LimitError, Order, ReactorOptions, Reading, Rules, USER};
+use saltern_store::{DeadLetters, StoreError};
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
 use tokio::sync::{Notify, oneshot};
 
@@ -28,10 +28,20 @@ use super::metrics::ReactorMetrics;
 use super::watch::Subject;
 use crate::content::renderer::Look;
 use crate::events::bus::Tap;
-use crate::tree::StartError;
 
 /// Total bytes of the events and arguments of calls, besides the queue.
 const MOST_HELD: usize = 64 << 20;
+
+/// Why the queue cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OpenError {
+    /// `saltern_reactor_limits` cannot be used.
+    #[error(transparent)]
+    Limits(#[from] LimitError),
+    /// Dead letters cannot be kept.
+    #[error(transparent)]
+    DeadLetters(#[from] StoreError),
+}
 
 /// Queue of events to react to, with rules and results.
 pub(crate) struct ReactionQueue {
@@ -67,7 +77,7 @@ impl ReactionQueue {
         config: &MasterConfig,
         clock: &Clock,
         registry: &Registry,
-    ) -> Result<Option<Arc<Self>>, StartError> {
+    ) -> Result<Option<Arc<Self>>, OpenError> {
         let limits = reactor::limits(config)?;
         let Some(options) = ReactorOptions::read(config) else {
             return Ok(None);

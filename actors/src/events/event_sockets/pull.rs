@@ -14,8 +14,8 @@ use tokio::net::UnixStream;
 use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
+use crate::events::batch_feed::BatchFeed;
 use crate::events::event_publisher::EventPublisher;
-use crate::jobs::batches::BatchFeed;
 use crate::messages::Fire;
 
 /// Events of one program that are sent to the bus together at most.

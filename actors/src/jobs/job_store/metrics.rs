@@ -6,7 +6,6 @@ use saltern_base::metrics::{
 };
 
 use super::disk::DiskMetrics;
-use crate::operator::health::StoreHealth;
 
 /// Metrics of the store.
 #[derive(Clone)]
@@ -19,6 +18,17 @@ pub(crate) struct StoreMetrics {
     pub(super) removed: IntCounterVec,
     pub(super) bytes: IntGaugeVec,
     pub(super) disk: DiskMetrics,
+}
+
+/// Health of the job store.
+#[derive(Clone)]
+pub(crate) struct StoreHealth {
+    /// 1 while nothing is written because the disk is full.
+    pub(crate) read_only: IntGauge,
+    /// 1 while the last commit has failed.
+    pub(crate) failing: IntGauge,
+    /// Bytes that can still be written.
+    pub(crate) room: IntGauge,
 }
 
 impl StoreMetrics {

@@ -8,8 +8,8 @@ use saltern_base::chain;
 use tokio::time::Instant;
 
 use super::JobStore;
+use crate::messages::MaintenanceTask;
 use crate::messages::{ExpireJobs, RemoveJobFiles};
-use crate::upkeep::maintenance_tasks::MaintenanceTask;
 
 /// Rows deleted in one transaction when old jobs expire: short, because returns wait meanwhile.
 const EXPIRY_SLICE: usize = 500;

@@ -1,9 +1,6 @@
 //! State of a job's missing minions in words: what `saltern explain` prints of an open job, from
 //! the tracker, or of any job, from its notes.
-//!
-//! Sent over the control socket as lines, with tabs between their fields.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use saltern_model::MinionId;
@@ -11,18 +8,7 @@ use saltern_model::MinionId;
 use super::job::{Entry, Job, MinionState};
 use super::moment::Moment;
 use super::notes::Notes;
-
-/// A minion that has not returned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
-    /// Which.
-    pub minion: MinionId,
-    /// Its state in one word, as on the bus: `expected`, `delivered`, `running`, `unreachable` or
-    /// `unknown`.
-    pub state: String,
-    /// The evidence for it, for people.
-    pub why: String,
-}
+use crate::messages::{Account, Missing};
 
 /// The minions of a job that were given up and why, from its notes in the job database
 /// ([`saltern_store::jobs::StoredJob::notes`]); empty when they cannot be read.
@@ -36,56 +22,12 @@ pub fn given_up(notes: &[u8]) -> Vec<Missing> {
     .collect()
 }
 
-/// Account of an open job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
-    /// Rounds of probes so far.
-    pub rounds: u32,
-    /// Time until the next look at the job, if one is scheduled.
-    pub next_look: Option<Duration>,
-    /// Minions that have not returned.
-    pub missing: Vec<Missing>,
-}
-
-impl Account {
-    pub(super) fn of(job: &Job, now: Moment) -> Self {
-        Self {
-            rounds: job.rounds,
-            next_look: job.look_at.map(|at| at.since(now)),
-            missing: missing(job, now),
-        }
-    }
-
-    /// For the control socket.
-    pub(crate) fn to_text(&self) -> String {
-        let next = self.next_look.map_or(-1, |time| time.as_millis() as i64);
-        let mut text = format!("open\t{}\t{next}\n", self.rounds);
-        for one in &self.missing {
-            let why = one.why.replace(['\t', '\n'], " ");
-            let _ = writeln!(text, "{}\t{}\t{why}", one.minion, one.state);
-        }
-        text
-    }
-
-    /// What [`Account::to_text`] wrote; `None` of anything else.
-    pub(crate) fn from_text(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        let mut head = lines.next()?.strip_prefix("open\t")?.split('\t');
-        let rounds = head.next()?.parse().ok()?;
-        let next: i64 = head.next()?.parse().ok()?;
-        let missing = lines.map(|line| {
-            let mut fields = line.splitn(3, '\t');
-            Some(Missing {
-                minion: MinionId::parse(fields.next()?).ok()?,
-                state: fields.next()?.to_owned(),
-                why: fields.next()?.to_owned(),
-            })
-        });
-        Some(Self {
-            rounds,
-            next_look: u64::try_from(next).ok().map(Duration::from_millis),
-            missing: missing.collect::<Option<_>>()?,
-        })
+/// The account of this job.
+pub(super) fn account_of(job: &Job, now: Moment) -> Account {
+    Account {
+        rounds: job.rounds,
+        next_look: job.look_at.map(|at| at.since(now)),
+        missing: missing(job, now),
     }
 }
 
@@ -149,7 +91,7 @@ mod tests {
         job.left = Some(at(1));
         job.rounds = 2;
         job.look_at = Some(at(9));
-        let account = Account::of(&job, at(5));
+        let account = account_of(&job, at(5));
         let states: Vec<_> = account
             .missing
             .iter()

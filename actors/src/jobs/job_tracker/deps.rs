@@ -8,7 +8,7 @@ use saltern_requests::{Publication, Services, announced_again, probe, publicatio
 use saltern_wire::msgpack::{Dialect, Encoder};
 
 use super::machine::{JobEnvironment, Rules};
-use crate::jobs::batches::BatchFeed;
+use crate::events::batch_feed::BatchFeed;
 
 /// Weight of all open jobs, and of remembered ended ones: their minions, plus one for each job.
 const MOST_REMEMBERED: (usize, usize) = (2_000_000, 20_000);

@@ -36,7 +36,7 @@ use saltern_model::{Jid, MinionId, Packed};
 use saltern_requests::SignalTargets;
 use saltern_store::jobs::JobState;
 
-use super::account::Account;
+use super::account::account_of;
 use super::job::{Job, MinionState, Reason};
 use super::jobs::Jobs;
 use super::learned::Learned;
@@ -44,6 +44,7 @@ use super::moment::{Moment, Timer, Timers};
 use super::news::{Change, Ending, JobNews, Overview};
 use super::notes::Notes;
 use super::rounds::Rounds;
+use crate::messages::Account;
 
 /// Minimum interval between two progress events of a job.
 const PROGRESS: Duration = Duration::from_millis(250);
@@ -351,7 +352,7 @@ impl Machine {
     /// Account of an open job.
     pub(super) fn account(&self, jid: &Jid, now: Moment) -> Option<Account> {
         let job = self.jobs.get(jid).filter(|job| job.is_open())?;
-        Some(Account::of(job, now))
+        Some(account_of(job, now))
     }
 
     /// The youngest open jobs, at most `most`, oldest first.

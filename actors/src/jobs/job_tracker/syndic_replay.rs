@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::JobTracker;
 use super::deps::TrackerDeps;
-use crate::events::bus::NewListener;
+use crate::messages::NewSubscriber;
 
 /// How long after a start subscribers get a replay.
 const REPLAY_WINDOW: Duration = Duration::from_secs(30);
@@ -74,7 +74,11 @@ impl SyndicReplay {
 
 impl JobTracker {
     /// Replays to a new subscriber, if it came soon enough.
-    pub(super) fn syndic_replay(&self, newcomer: NewListener, context: &mut Context<Self>) {
+    pub(super) fn syndic_replay(
+        &self,
+        newcomer: Box<dyn NewSubscriber>,
+        context: &mut Context<Self>,
+    ) {
         let Some(syndic_replay) = self
             .syndic_replay
             .filter(|syndic_replay| Instant::now() < syndic_replay.until)
@@ -93,7 +97,7 @@ impl JobTracker {
 
     fn tell_on(
         &self,
-        newcomer: NewListener,
+        newcomer: Box<dyn NewSubscriber>,
         from: ReplayCursor,
         end: ReplayCursor,
         context: &mut Context<Self>,
@@ -105,7 +109,7 @@ impl JobTracker {
         if waiting <= BUSY {
             match self.page(from, end) {
                 Ok(Some((events, place))) => {
-                    newcomer.tell(events);
+                    newcomer.send(events);
                     next = place;
                 }
                 Ok(None) => return,

@@ -1,0 +1,343 @@
+//! Messages to the actors of jobs: tracker, store, batches, and those who follow the store.
+
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use actix::Message;
+use saltern_base::trace::{Attribute, Kind};
+use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
+use saltern_requests::{
+    BatchPlan, ProbeAnswer, Publication, SignalTargets, StartJob, StoreReturn, SyndicMinions,
+};
+use saltern_store::jobs::{Retention, Write};
+use saltern_store::{CachedJob, Imported, StoreError};
+use saltern_wire::msgpack::MapView;
+
+use crate::messages::Account;
+use crate::shared::answer::PendingReply;
+
+// ---- to JobTracker -----------------------------------------------------------------------------
+
+/// A job begins. From MWorker, the parts of batches from Batches, and the ping after a rotation from
+/// Maintenance; the answer goes to the client that asked for the job, or to Batches.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct BeginJob {
+    /// What begins.
+    pub start: Box<StartJob>,
+    /// The reply to the client, when it has begun.
+    pub answer: PendingReply,
+}
+
+/// A minion has returned. From MWorker; the answer goes to the minion.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct TakeReturn {
+    /// What it returned.
+    pub returned: Box<StoreReturn>,
+    /// The reply to the minion, when it is stored.
+    pub answer: PendingReply,
+}
+
+/// A syndic reports which minions below it have jobs too. From MWorker; the reply goes to the
+/// syndic.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct TakeSyndicMinions {
+    /// Which.
+    pub leaves: Vec<SyndicMinions>,
+    /// The reply to the syndic, when they are stored.
+    pub answer: PendingReply,
+}
+
+/// A minion has answered a probe. From MWorker.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct TakeAnswer(pub ProbeAnswer);
+
+/// A load that was to be reported has gone to subscribers, or never will. From Publisher; sent
+/// without regard to the mailbox's bound, once for each load that the tracker or the store sent.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Departed {
+    /// The job.
+    pub jid: Jid,
+    /// To whom it was to go.
+    pub minions: Vec<MinionId>,
+    /// Whether it left.
+    pub has_left: bool,
+}
+
+/// A new subscriber of the bus, to which events can be sent alone.
+pub trait NewSubscriber: Send {
+    /// Frames queued for this subscriber; `None` when it is gone.
+    fn waiting(&self) -> Option<usize>;
+
+    /// Queues events for this subscriber behind what it has already, if it is still there.
+    fn send(&self, events: Vec<Event>);
+}
+
+/// A client has subscribed to the bus: send it the state of the open jobs. From the event sockets.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Greet(pub Box<dyn NewSubscriber>);
+
+/// These jobs and returns are in the store, or could not be. From JobStore, once a commit; sent
+/// without regard to the mailbox's bound, because the tracker's own messages, each of which leads
+/// to at most one of these, are bounded.
+#[derive(Message, Default)]
+#[rtype(result = "()")]
+pub struct Stored {
+    /// Jobs that have begun, before the returns of the same commit.
+    pub jobs: Vec<BegunJob>,
+    /// Minions below syndics that jobs expect too, before the returns of the same commit.
+    pub leaves: Vec<SyndicMinions>,
+    /// Returns.
+    pub returns: Vec<StoredReturn>,
+    /// Jobs whose state could not be stored.
+    pub refused: Vec<Jid>,
+}
+
+/// A job, or a part of one, whose beginning is in the store.
+pub struct BegunJob {
+    /// Its id.
+    pub jid: Jid,
+    /// Its function.
+    pub fun: String,
+    /// When it was made, in microseconds since 1970.
+    pub created: i64,
+    /// The minions that are expected to return.
+    pub minions: Vec<MinionId>,
+    /// Its returns are not stored.
+    pub nocache: bool,
+    /// The processes that it signals.
+    pub signals: Option<SignalTargets>,
+}
+
+/// One of the returns in [`Stored`].
+pub struct StoredReturn {
+    /// What was returned.
+    pub report: Report,
+    /// The minion had not returned this job before.
+    pub is_new: bool,
+}
+
+/// What the tracker needs of a return.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Of which job.
+    pub jid: Jid,
+    /// Of which minion.
+    pub minion: MinionId,
+    /// 0 when all went well.
+    pub retcode: i64,
+    /// It reports that the minion sent a signal to its process of another job.
+    pub signalled: bool,
+    /// It came through a syndic.
+    pub forwarded: bool,
+}
+
+/// Close jobs that have been open since before this moment (microseconds since 1970). From
+/// Maintenance.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CloseOlderThan(pub i64);
+
+/// Which of these minions of a job may still return: those that have not returned and are not given
+/// up. From Batches; none for a job that is not remembered.
+#[derive(Message)]
+#[rtype(result = "Vec<MinionId>")]
+pub struct AwaitedMinions {
+    /// The job.
+    pub jid: Jid,
+    /// Those minions.
+    pub minions: Vec<MinionId>,
+}
+
+/// Account of an open job, for people; `None` when it is not open. From the control socket.
+#[derive(Message)]
+#[rtype(result = "Option<Account>")]
+pub struct Explain(pub Jid);
+
+// ---- to JobStore -------------------------------------------------------------------------------
+
+/// A job that comes with its return.
+#[derive(Clone, Debug)]
+pub struct BroughtJob {
+    /// The job.
+    pub job: JobRecord,
+    /// The peer that reported it; none of a job of the master's own.
+    pub reporter: Option<MinionId>,
+}
+
+/// Write, commit, and only then do the rest. From JobTracker and Batches.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Persist {
+    /// A job that is closed and may be there already; written before the rest.
+    pub brought: Option<BroughtJob>,
+    /// Writes, in one transaction with all others that wait.
+    pub writes: Vec<Write>,
+    /// What follows the commit.
+    pub then: AfterCommit,
+}
+
+impl Persist {
+    /// Writes that bring no job along.
+    pub(crate) fn of(writes: Vec<Write>, then: AfterCommit) -> Self {
+        Self {
+            brought: None,
+            writes,
+            then,
+        }
+    }
+}
+
+/// Import jobs of stock's job cache, or, with none, record that it has been read. From JobImport;
+/// the answer counts the new ones.
+#[derive(Message)]
+#[rtype(result = "Result<Imported, StoreError>")]
+pub struct ImportJobs(pub Vec<CachedJob>);
+
+/// What follows a commit, in this order.
+#[derive(Default)]
+pub struct AfterCommit {
+    /// A job has begun.
+    pub begun: Option<Beginning>,
+    /// Events to fire; those of a beginning before it is published.
+    pub events: Vec<Event>,
+    /// The reply to the sender.
+    pub answer: Option<PendingReply>,
+    /// Notify the tracker when the states of these jobs could not be written.
+    pub keeps: Vec<Jid>,
+    /// Notify the tracker of these minions, those of jobs that are there. The last writes of the
+    /// message are theirs, in this order.
+    pub leaves: Vec<SyndicMinions>,
+    /// Notify the tracker of this return. Its write is the last one of its message.
+    pub report: Option<Report>,
+}
+
+impl AfterCommit {
+    /// Records a commit of `changes` changes in the trace of the request that waits for it.
+    pub(crate) fn trace(&self, changes: usize, took: Duration) {
+        if let Some(place) = self.answer.as_ref().and_then(PendingReply::place) {
+            let changes = i64::try_from(changes).unwrap_or(i64::MAX);
+            let attributes = [("salt.store.changes", Attribute::Number(changes))];
+            place.record("salt.store.commit", Kind::Internal, took, attributes);
+        }
+    }
+}
+
+/// See [`AfterCommit::begun`].
+pub struct Beginning {
+    /// The job as reported to the tracker.
+    pub job: BegunJob,
+    /// The job's load, packed, for the files that stock's command line expects.
+    pub load: Packed,
+    /// What goes out to the minions.
+    pub publication: Publication,
+}
+
+/// Delete what need not be kept, a slice at a time. From Maintenance.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ExpireJobs(pub Retention);
+
+/// A checkpoint pass is done but for a small rest; finish it. From WalCheckpointer.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CheckpointDone;
+
+// ---- to WalCheckpointer ------------------------------------------------------------------------
+
+/// The job database's write-ahead log is long. From JobStore.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Checkpoint;
+
+// ---- to Batches --------------------------------------------------------------------------------
+
+/// A batch begins. From MWorker; the answer goes to the client that asked for it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct BeginBatch {
+    /// Its plan.
+    pub plan: Box<BatchPlan>,
+    /// The reply to the client, when the plan is stored.
+    pub answer: PendingReply,
+}
+
+/// Minions have returned jobs of batches. From JobTracker, once a commit; sent without regard to
+/// the mailbox's bound, because the tracker may be waiting for Batches' own messages and each of
+/// these was a bounded message before.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct BatchReturns(pub Vec<BatchReturn>);
+
+/// One of [`BatchReturns`].
+pub struct BatchReturn {
+    /// Of which batch.
+    pub jid: Jid,
+    /// Of which minion.
+    pub minion: MinionId,
+    /// Its return code.
+    pub retcode: i64,
+}
+
+/// A local program has fired an event about a batch. From the event sockets.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct BatchCalled {
+    /// Which batch.
+    pub jid: Jid,
+    /// What it says.
+    pub call: BatchCall,
+    /// The event's data.
+    pub data: MapView,
+    /// Of a stop: receives whether the batch was stopped, when that is durable.
+    pub stopped: Option<SyncSender<bool>>,
+}
+
+/// The statement of a local program about a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchCall {
+    /// There is one; its state is in the data, if the program drives it, else in its file.
+    New,
+    /// It shall end.
+    Stop,
+    /// It shall go on.
+    Recover,
+    /// Its state, from the program that drives it, is in the data.
+    Progress,
+    /// The same, and it is over.
+    Over,
+}
+
+// ---- to JobCache -------------------------------------------------------------------------------
+
+/// Send this reply when the returner has the job, or on timeout. From JobStore, after the commit.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct AnswerWhenGiven {
+    /// The job.
+    pub jid: Jid,
+    /// The answer to the client that published it.
+    pub answer: PendingReply,
+}
+
+// ---- to JobMirror ------------------------------------------------------------------------------
+
+/// There are new rows in the job database. To JobCache too. From JobStore.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct FollowUp;
+
+/// Delete job files that are older than `keep_jobs_seconds`. From Maintenance.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct CleanJobFiles;
+
+/// Delete the files of these jobs, which the store does not keep any more. From JobStore.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct RemoveJobFiles(pub Vec<Jid>);
