@@ -16,6 +16,10 @@ help: ## Print this help
 build: ## Build the optimised binary, target/release/saltern
 	$(CARGO) build --release -p saltern
 
+.PHONY: lab
+lab: ## Build it with target/release/saltern-lab: minions and load for trials, in no package
+	$(CARGO) build --release -p saltern -p saltern-lab
+
 # OpenSSL goes into the binary (its static library comes with libssl-dev), for which its place has to
 # be said: what pkg-config finds in the system's own directories, it has linked dynamically. The C
 # library stays outside: PAM is opened at run time, and that a static program cannot do.
@@ -99,7 +103,7 @@ e2e: stock ## Run the end-to-end tests against stock Salt
 	tests/run.sh -E 'binary(e2e)'
 
 .PHONY: bench
-bench: stock build ## Measure our master and stock 3008.3 side by side; writes tests/bench/results.*
+bench: stock lab ## Measure our master and stock 3008.3 side by side; writes tests/bench/results.*
 	tests/bench/run.py
 	tests/bench/storm.py
 	tests/bench/reactor.py
@@ -114,7 +118,7 @@ bench-check: ## Run each bench for a moment with the tests' binary: whether it w
 	SALTERN=target/debug/saltern tests/bench/reactor.py --only saltern --rate 100 --seconds 3 --drain 20
 
 .PHONY: grafana
-grafana: build ## Start the demo with Prometheus (and Grafana where it is installed) on loopback
+grafana: lab ## Start the demo with Prometheus (and Grafana where it is installed) on loopback
 	grafana/run.sh start
 
 .PHONY: grafana-stop
@@ -129,7 +133,7 @@ grafana-check: ## Check the dashboards against Grafana's types, and what the ale
 .PHONY: story
 story: ## Kill each actor of a demo while jobs run, fail if a job does; draws it into grafana/pictures
 	tests/install-stock.sh 3008.3
-	$(CARGO) build --release -p saltern --features fault-injection --target-dir target/story
+	$(CARGO) build --release -p saltern -p saltern-lab --features saltern/fault-injection --target-dir target/story
 	grafana/story.py
 
 .PHONY: hostile
@@ -137,7 +141,7 @@ hostile: ## Attack a master with all kinds of hostile peers beside honest minion
 	SALTERN_HOSTILE_SECONDS=$${SALTERN_HOSTILE_SECONDS:-900} tests/run.sh --no-capture -E 'binary(e2e) & test(/^hostile::/)'
 
 .PHONY: soak
-soak: build ## Watch our master under a steady load for half an hour; fails when it grows
+soak: lab ## Watch our master under a steady load for half an hour; fails when it grows
 	tests/bench/soak.py
 
 .PHONY: clean

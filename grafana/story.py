@@ -11,7 +11,7 @@ after that. Jobs are `test.ping`, run by `saltern cmd` and by stock's own `salt`
 not need (the runners, the login workers) are killed while they are idle, and those that the demo is not
 configured for (the reactor, engines, returners, the exporter of traces) are not there at all.
 
-SALTERN names the binary, which must be built with the feature `fault-injection` (`make story` does);
+SALTERN names the binary, beside which saltern-lab is; it must be built with the feature `fault-injection` (`make story` does);
 DEMO names another directory than .story.
 
 The pictures show the dashboards' own queries, from dashboards/*.json, drawn by picture.py: Grafana is
@@ -82,7 +82,7 @@ class Site:
             self.watched("start")
             config = (self.place / "conf/master").read_text()
             port = re.search(r"^ret_port: (\d+)", config, re.MULTILINE)[1]
-            self.start("swarm", self.saltern, "swarm", "--minions", SWARM, "--master", f"127.0.0.1:{port}")
+            self.start("swarm", self.saltern.with_name("saltern-lab"), "swarm", "--minions", SWARM, "--master", f"127.0.0.1:{port}")
             stock = STOCK / STOCK_VERSION / "bin"
             self.start("stock-minion", stock / "python", stock / "salt-minion", "-c", self.stock_minion(port))
             wait_until("all minions to answer", lambda: not self.job("salt").failed)

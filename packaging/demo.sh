@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # A private Saltern master with three native minions in .demo/, to look at and to play with.
 #
-#   packaging/demo.sh build   build the program for `make demo`, target/demo/saltern
+#   packaging/demo.sh build   build the programs for `make demo`, target/demo/saltern and saltern-lab
 #   packaging/demo.sh start   start them, run some jobs, leave them running
 #   packaging/demo.sh stop    stop them
 #
 # Nothing outside .demo/ is touched and only 127.0.0.1 is listened on. SALTERN names another binary
-# than target/release/saltern, DEMO another directory.
+# than target/release/saltern (saltern-lab, which has the minions, is beside it), DEMO another directory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 saltern=$(realpath -m "${SALTERN:-target/release/saltern}")
+lab=${saltern%/*}/saltern-lab
 demo=$(realpath -m "${DEMO:-.demo}")
 minions=(alfa bravo charlie)
 
@@ -37,11 +38,11 @@ stop() {
     stop_all "$demo/pids"
 }
 
-# Starts our program in the background under a name.
+# Starts a program in the background under a name.
 begin() {
     local name="$1"
     shift
-    launch "$demo/pids" "$demo/log/$name" "$saltern" "$@"
+    launch "$demo/pids" "$demo/log/$name" "$@"
 }
 
 # A first build fails at once, and with a sentence, where something is missing.
@@ -57,10 +58,10 @@ build() {
     echo "1. Building Saltern in a quick form, target/demo/saltern."
     if [ ! -e target/demo/saltern ]; then
         echo "   The first time that takes about 4 minutes on two cores: some 200 crates, Saltern's own"
-        echo "   17 last. Cargo names each as it compiles it. Later builds take seconds."
+        echo "   last. Cargo names each as it compiles it. Later builds take seconds."
     fi
     local began=$SECONDS
-    "${CARGO:-cargo}" build --profile demo -p saltern --no-default-features
+    "${CARGO:-cargo}" build --profile demo -p saltern -p saltern-lab --no-default-features
     echo "   Built in $((SECONDS - began)) s."
     echo
     echo "2. Trying it: a master and three minions on 127.0.0.1, then real jobs."
@@ -123,18 +124,21 @@ all_connected() {
 all_answer() { [ "$("$saltern" cmd -c "$demo/conf" -t 1 '*' test.ping | grep -c True)" = 3 ]; }
 
 start() {
-    [ -x "$saltern" ] || die "$saltern is missing: run 'make build'"
+    local program
+    for program in "$saltern" "$lab"; do
+        [ -x "$program" ] || die "$program is missing: run 'make lab'"
+    done
     if [ -e "$demo/pids" ]; then stop; fi
     configure
     shown=$(realpath --relative-to=. "$demo/conf")
 
     local began=$SECONDS
     echo "Starting a master on 127.0.0.1:$publish_port and :$ret_port, and ${#minions[@]} minions"
-    begin master master -c "$demo/conf"
+    begin master "$saltern" master -c "$demo/conf"
     wait_for "the master to serve" serves
     local id
     for id in "${minions[@]}"; do
-        begin "$id" minion -c "$demo/minions/$id"
+        begin "$id" "$lab" minion -c "$demo/minions/$id"
     done
     wait_for "all minions to connect" all_connected
     wait_for "all minions to answer" all_answer

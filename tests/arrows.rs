@@ -12,7 +12,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The crates of the workspace, ground floor first; the list is that of ARCHITECTURE.md.
-const FLOORS: [&str; 19] = [
+const FLOORS: [&str; 20] = [
     "saltern-stock",
     "saltern-base",
     "saltern-python",
@@ -31,6 +31,7 @@ const FLOORS: [&str; 19] = [
     "saltern-client",
     "saltern-output",
     "saltern-minion",
+    "saltern-lab",
     "saltern",
 ];
 
@@ -111,6 +112,13 @@ const NOT_FOR: &[(&str, &[&str])] = &[
             "saltern-requests",
         ],
     ),
+    // What loads a master is not built of it.
+    (
+        "saltern-lab",
+        &["actix", "saltern-requests", "saltern-actors", "saltern"],
+    ),
+    // The master's program has neither minions nor load in it.
+    ("saltern", &["saltern-minion", "saltern-lab"]),
 ];
 
 /// Each package of the workspace with the names of the packages its code uses, tests aside.

@@ -2,7 +2,7 @@
 """Measures stock salt-master 3008.3 and our master in one run, with the same swarm.
 
 `make bench`, or `tests/bench/run.py [--minions N] [--only saltern|stock] [--phases P,…]`. The load
-is `saltern bench`, which says on standard output which phase begins and what each came to; this
+is `saltern-lab bench`, which says on standard output which phase begins and what each came to; this
 script makes the site that both masters serve (site_files.py), starts the masters, gives both two
 listeners on the event bus, and reads from /proc what the master's processes cost meanwhile. For
 targets each master is started anew with a fleet that exists only in its files.
@@ -38,6 +38,7 @@ STOCK = pathlib.Path(
 )
 STOCK_VERSION = "3008.3"
 SALTERN = pathlib.Path(os.environ.get("SALTERN", ROOT / "target/release/saltern"))
+LAB = SALTERN.with_name("saltern-lab")
 TICKS = os.sysconf("SC_CLK_TCK")
 PHASES = ["auth", "returns", "jobs", "open-jobs", "pillar", "files", "tcp", "targets"]
 
@@ -207,7 +208,7 @@ def put_load(master, arguments, may_fail=False):
     """Puts a load on a running master; a map from phase to what came of it. A master that may fail
     has no figures of the phase in which it does, nor of later ones."""
     results = {}
-    command = [SALTERN, "bench", "-c", master.dir / "conf", "--json", *map(str, arguments)]
+    command = [LAB, "bench", "-c", master.dir / "conf", "--json", *map(str, arguments)]
     load = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     )
@@ -275,10 +276,10 @@ def measure(kinds, site, options):
 
 def measure_targets(kind, site, fleet, options):
     """A master that finds keys and cached data of its minions when it starts."""
-    nodegroups = [SALTERN, "bench", "--print-nodegroups"]
+    nodegroups = [LAB, "bench", "--print-nodegroups"]
     nodegroups = subprocess.run(nodegroups, check=True, capture_output=True, text=True).stdout
     master = Master(kind, site, nodegroups)
-    make = [SALTERN, "bench", "-c", master.dir / "conf", "--make-fleet", str(fleet)]
+    make = [LAB, "bench", "-c", master.dir / "conf", "--make-fleet", str(fleet)]
     subprocess.run(make, check=True)
     # So that the kernel does not write a fleet to disk while something is measured.
     os.sync()

@@ -7,7 +7,7 @@ threads of the master are read every few seconds; after the warm-up, in which ca
 first jobs expire, a straight line is laid through them. The exit code is 1 when one of the slopes
 exceeds a tenth of what Salt's own nightly test allows (`tests/monitoring/analyze_stats.py`).
 
-Needs only Python's standard library and the program in target/release (`make build`).
+Needs only Python's standard library and the program in target/release (`make lab`).
 """
 
 import argparse
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-from run import SALTERN, Master, wait_for
+from run import LAB, SALTERN, Master, wait_for
 
 # What a slope may be at most, a second: a tenth of 10 KB, 0.01 descriptors and 0.001 processes.
 GATES = {"pss_kb": 1.0, "descriptors": 0.001, "threads": 0.0001}
@@ -76,7 +76,7 @@ def start_swarm(master, options):
     with open(output, "wb") as file:
         swarm = subprocess.Popen(
             [
-                *[SALTERN, "swarm", "--prefix", "soak", "--minions", str(options.minions)],
+                *[LAB, "swarm", "--prefix", "soak", "--minions", str(options.minions)],
                 *["--master", f"127.0.0.1:{master.ret_port}"],
                 *["--returns", "64", "--rate", str(options.rate)],
             ],

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Measures our job database when it is large, and how long a master with much on its disk takes to
-start. Needs a release binary (`make build`) and about 7 GB below the directory for temporary files.
+start. Needs a release binary (`make lab`) and about 7 GB below the directory for temporary files.
 
 `tests/bench/store.py [--jobs N] [--minions N] [--keys N]`: fills a database of so many jobs with so
-many returns each (`saltern bench-store`), asks it; then starts a master with a tenth of the returns
+many returns each (`saltern-lab bench-store`), asks it; then starts a master with a tenth of the returns
 and so many accepted keys until both ports serve. Prints one JSON object. Stock has nothing to
 compare with: it would keep a directory a return.
 """
@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 
-from run import SALTERN, Master
+from run import LAB, Master
 
 
 class Place:
@@ -31,7 +31,7 @@ class Place:
 
 
 def fill(master, jobs, minions, questions):
-    command = [SALTERN, "bench-store", "-c", master.dir / "conf"]
+    command = [LAB, "bench-store", "-c", master.dir / "conf"]
     for name, value in {"jobs": jobs, "minions": minions, "questions": questions}.items():
         command += [f"--{name}", str(value)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use saltern_tests::process::{Daemon, run};
-use saltern_tests::release::saltern_program;
+use saltern_tests::release::lab_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
 
@@ -29,7 +29,7 @@ fn accept_all(config: &mut Config) {
 
 /// A swarm that is connected as a whole.
 fn start_swarm(site: &mut Site, minions: usize, others: usize) -> Result<Daemon> {
-    let mut command = Command::new(saltern_program());
+    let mut command = Command::new(lab_program());
     let master = format!("127.0.0.1:{}", site.ret_port());
     command.args(["swarm", "--minions", &minions.to_string()]);
     command.args(["--master", &master]);
@@ -207,7 +207,7 @@ fn stock_minion_in_a_login_storm_retries_later() -> TestResult {
         },
         |site| {
             site.announce("auto_accept");
-            let mut storm = Command::new(saltern_program());
+            let mut storm = Command::new(lab_program());
             storm.args(["bench", "--minions", "100", "--phases", "auth"]);
             storm.args(["--seconds", "60", "-c"]).arg(site.path("conf"));
             let storm = Daemon::start("storm", &mut storm, &site.path("log/storm.out"))?;

@@ -1,6 +1,6 @@
 """Compares what a fleet was acknowledged with what its master has stored.
 
-`accounts.py DATABASE LEDGER`: the ledger is what `saltern swarm --acknowledged` wrote. Prints one
+`accounts.py DATABASE LEDGER`: the ledger is what `saltern-lab swarm --acknowledged` wrote. Prints one
 JSON object: how many returns there are on either side, and lists of what is wrong with them. Opens
 the database as any other program could, with Python's own SQLite.
 """

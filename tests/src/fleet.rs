@@ -1,4 +1,4 @@
-//! A fleet: many native minions in one process (`saltern swarm`) that write down what their master
+//! A fleet: many native minions in one process (`saltern-lab swarm`) that write down what their master
 //! acknowledged, and the comparison of that with what the master has stored.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::logs;
 use crate::process::{Daemon, peer, run, wait_until};
-use crate::release::{Release, saltern_program};
+use crate::release::{Release, lab_program};
 use crate::site::{SOON, Site};
 
 /// Running minions.
@@ -32,7 +32,7 @@ impl Site {
     /// When they are not signed in in time.
     pub fn start_fleet(&self, name: &str, minions: usize, arguments: &[&str]) -> Result<Fleet> {
         let ledger = self.path(format!("log/{name}.ledger"));
-        let mut command = Command::new(saltern_program());
+        let mut command = Command::new(lab_program());
         command
             .args(["swarm", "--prefix", name, "--minions", &minions.to_string()])
             .args(["--master", &format!("127.0.0.1:{}", self.ret_port())])

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::config::Config;
 use crate::minion_keys;
 use crate::process::{Daemon, wait_until};
-use crate::release::{Release, saltern_program};
+use crate::release::{Release, lab_program};
 use crate::site::{SOON, Site, user};
 
 pub(crate) struct Minion {
@@ -22,7 +22,7 @@ pub(crate) struct Minion {
 pub enum MinionKind {
     /// `salt-minion` of a stock release.
     Stock(Release),
-    /// `saltern minion`.
+    /// `saltern-lab minion`.
     Native,
 }
 
@@ -82,7 +82,7 @@ impl Site {
         let mut command = match minion.kind {
             MinionKind::Stock(release) => Command::new(release.program("salt-minion")),
             MinionKind::Native => {
-                let mut command = Command::new(saltern_program());
+                let mut command = Command::new(lab_program());
                 command.arg("minion");
                 command
             }

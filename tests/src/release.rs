@@ -68,24 +68,33 @@ impl Server {
     }
 }
 
-/// Our binary, which cargo leaves one directory above the test binary; `SALTERN_BIN` overrides.
+/// Our master with its tools; `SALTERN_BIN` overrides.
 ///
 /// # Panics
 /// When it has not been built: cargo does not build the binary of another package for a test.
 pub fn saltern_program() -> PathBuf {
-    if let Some(path) = std::env::var_os("SALTERN_BIN") {
-        return PathBuf::from(path);
-    }
+    std::env::var_os("SALTERN_BIN").map_or_else(|| built("saltern"), PathBuf::from)
+}
+
+/// Our minions and load.
+///
+/// # Panics
+/// When it has not been built.
+pub fn lab_program() -> PathBuf {
+    built("saltern-lab")
+}
+
+/// A binary of this workspace, which cargo leaves one directory above the test binary.
+fn built(name: &str) -> PathBuf {
     let mut path = std::env::current_exe().expect("the test binary has a path");
     path.pop();
     if path.ends_with("deps") {
         path.pop();
     }
-    path.push("saltern");
+    path.push(name);
     assert!(
         path.exists(),
-        "{} is missing: `make test` builds it, or run \
-         `cargo build -p saltern --features fault-injection`",
+        "{} is missing: `make test` builds it, or run `cargo build --workspace --all-features`",
         path.display()
     );
     path

@@ -1,5 +1,5 @@
-//! An error with its chain of sources as one line of text. An error's own text never repeats its
-//! source, and the cause that matters is mostly the last one.
+//! An error with its chain of sources as one line of text. The errors of this workspace do not repeat
+//! their source; where one of a library does, its source is left out.
 
 use std::error::Error;
 
@@ -8,8 +8,11 @@ pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
+        let source = error.to_string();
+        if !text.ends_with(&source) {
+            text.push_str(": ");
+            text.push_str(&source);
+        }
         cause = error.source();
     }
     text

@@ -44,15 +44,6 @@ enum Command {
     Explain(commands::explain::Arguments),
     /// Watch jobs, minions, workers, queues and events of the running master, live.
     Top(commands::top::Arguments),
-    /// Run the small native minion.
-    Minion(commands::minion::Arguments),
-    /// Run many native minions in one process.
-    Swarm(commands::swarm::Arguments),
-    /// Measure a master on this machine with a swarm of minions.
-    Bench(commands::bench::Arguments),
-    /// Fill a job database and measure queries to it.
-    #[command(hide = true)]
-    BenchStore(commands::bench_store::Arguments),
     /// Make one PAM log-in for the master, which starts this.
     #[command(name = saltern_policy::eauth::CHECK_COMMAND, hide = true)]
     PamCheck,
@@ -110,10 +101,6 @@ fn main() -> Exit {
         Command::Events(arguments) => commands::events::run(&arguments),
         Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::Top(arguments) => commands::top::run(&arguments),
-        Command::Minion(arguments) => commands::minion::run(&arguments),
-        Command::Swarm(arguments) => commands::swarm::run(arguments),
-        Command::Bench(arguments) => commands::bench::run(&arguments),
-        Command::BenchStore(arguments) => commands::bench_store::run(&arguments),
         Command::PamCheck => commands::pam_check::run(),
         #[cfg(feature = "documents")]
         Command::Documents(arguments) => {

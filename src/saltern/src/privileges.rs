@@ -132,21 +132,3 @@ pub(crate) fn restrict_umask(admits_users: bool) {
     saltern_base::umask::remember_inherited(inherited.bits());
     umask(inherited | least);
 }
-
-/// Raises the limit of open files to what `max_open_files` asks for, as far as the system lets it.
-pub(crate) fn raise_open_files(wanted: u64) {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
-        return;
-    };
-    let new_hard = if Uid::effective().is_root() {
-        hard.max(wanted)
-    } else {
-        hard
-    };
-    let new_soft = wanted.clamp(soft.min(new_hard), new_hard);
-    if setrlimit(Resource::RLIMIT_NOFILE, new_soft, new_hard).is_ok() {
-        return;
-    }
-    let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard).max(soft), hard);
-}

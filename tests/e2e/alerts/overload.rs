@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::Result;
 use saltern_tests::process::{Daemon, peer};
-use saltern_tests::release::saltern_program;
+use saltern_tests::release::lab_program;
 use saltern_tests::{Config, Release, Site, TestResult};
 
 use super::{OURS, Watch};
@@ -84,7 +84,7 @@ fn hold_database(site: &Site) -> Result<Daemon> {
 
 /// A few minions that do nothing else for as long as they live.
 fn authenticate(site: &Site) -> Result<Daemon> {
-    let mut command = Command::new(saltern_program());
+    let mut command = Command::new(lab_program());
     command
         .args(["bench", "--minions", "16", "--phases", "auth"])
         .args(["--seconds", "3600"])

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 use saltern_tests::process::{Daemon, run};
-use saltern_tests::release::saltern_program;
+use saltern_tests::release::lab_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Config, Site, TestResult, frozen};
 
@@ -93,7 +93,7 @@ fn configure(config: &mut Config) {
 
 /// All at once, over and over; what they are answered does not matter here.
 fn ask_for_pillars(site: &Site) -> Result<Daemon> {
-    let mut command = Command::new(saltern_program());
+    let mut command = Command::new(lab_program());
     command
         .args(["bench", "--minions", "16", "--phases", "pillar"])
         .args(["--seconds", "1"])

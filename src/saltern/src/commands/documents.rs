@@ -32,7 +32,7 @@ pub(crate) fn run(arguments: &Arguments, program: clap::Command) -> Exit {
 }
 
 /// Commands for those who work on this program, whose parts need no pages of their own.
-const OF_DEVELOPERS: [&str; 4] = ["bench", "debug", "minion", "swarm"];
+const OF_DEVELOPERS: [&str; 1] = ["debug"];
 
 /// The program as the manual has it: a page for each command, and for each part of one that an
 /// operator calls. What `help` says is on these pages.

@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
-    privileges::raise_open_files(loaded.config.max_open_files);
+    saltern_base::open_files::raise(loaded.config.max_open_files);
     privileges::restrict_umask(admits_users(&loaded.config));
     if let Err(error) = make_first_directories(&loaded.config) {
         complain(&format!("cannot make the master's directories: {error}"));

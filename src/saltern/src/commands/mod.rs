@@ -1,8 +1,6 @@
 //! The sub-commands, one file each.
 
 pub(crate) mod batch;
-pub(crate) mod bench;
-pub(crate) mod bench_store;
 pub(crate) mod check_config;
 pub(crate) mod cmd;
 pub(crate) mod debug;
@@ -14,15 +12,14 @@ pub(crate) mod explain;
 pub(crate) mod log_level;
 pub(crate) mod maintenance;
 pub(crate) mod master;
-pub(crate) mod minion;
 pub(crate) mod pam_check;
 pub(crate) mod python_parts;
 pub(crate) mod reactor;
 pub(crate) mod run;
 pub(crate) mod schedule;
-pub(crate) mod swarm;
 pub(crate) mod top;
 
+pub(crate) use saltern_base::chain;
 use saltern_base::exit::Exit;
 use saltern_config::{Loaded, Severity, is_of_process, load_for_tools, load_master};
 use saltern_requests::typed_arguments;
@@ -41,21 +38,6 @@ pub(crate) fn say(text: &str) {
 pub(crate) fn complain(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "saltern: {text}");
-}
-
-/// An error and its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// Arguments of a function as they were typed.

@@ -1,4 +1,4 @@
-{#- 48 keys; `saltern bench` (commands/bench/pillar.rs) knows what each must be. #}
+{#- 48 keys; `saltern-lab bench` (src/lab/src/bench/pillar.rs) knows what each must be. #}
 {% from 'map.jinja' import platform, ports with context %}
 {% set cpus = grains['num_cpus'] %}
 service: storefront

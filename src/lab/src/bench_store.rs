@@ -1,10 +1,11 @@
-//! `saltern bench-store`: fills a job database and measures questions to it, for
+//! `saltern-lab bench-store`: fills a job database and measures questions to it, for
 //! `tests/bench/store.py`. No master runs meanwhile; what is asked are the runner functions
 //! themselves. Says what it found as one line of JSON.
 
 use std::path::Path;
 use std::sync::Arc;
 
+use saltern_base::chain;
 use saltern_base::exit::Exit;
 use saltern_config::MasterConfig;
 use saltern_minion::swarm::Latencies;
@@ -16,8 +17,8 @@ use saltern_wire::msgpack::{Dialect, Value, encode};
 use tokio::time::Instant;
 use tracing_subscriber::filter::LevelFilter;
 
-use super::{chain, complain, load_config, say};
-use crate::{ConfigArgument, logging};
+use crate::ConfigArgument;
+use crate::terminal::{complain, say, start_logging};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -41,8 +42,8 @@ const BATCH: u32 = 500;
 const FIRST: i64 = 1_700_000_000_000_000;
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    logging::start_plain(LevelFilter::WARN);
-    let loaded = match load_config(&arguments.config) {
+    start_logging(LevelFilter::WARN);
+    let loaded = match arguments.config.load() {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };

@@ -1,4 +1,4 @@
-//! `saltern bench`: the load of `make bench`. Signs a swarm in at a master, ours or stock's, and
+//! `saltern-lab bench`: the load of `make bench`. Signs a swarm in at a master, ours or stock's, and
 //! measures authentications, returns, whole jobs, pillars and files, each for a number of seconds;
 //! and how long a master of a fleet that exists only in its files looks for a target.
 //!
@@ -17,11 +17,14 @@ mod targets;
 mod watch;
 
 use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use saltern_base::exit::Exit;
+use saltern_base::{chain, open_files};
 use saltern_client::{ClientConfig, ClientError, LocalClient, MinionOutcome, PublishRequest};
 use saltern_config::MasterConfig;
 use saltern_minion::swarm::{
@@ -33,8 +36,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::LevelFilter;
 
-use super::{chain, complain, load_config, say};
-use crate::{ConfigArgument, logging, privileges};
+use crate::ConfigArgument;
+use crate::terminal::{complain, say, start_logging};
 use progress::{Progress, millis};
 use server::Server;
 use targets::Targets;
@@ -137,7 +140,7 @@ enum BenchError {
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     // Thousands of minions that lose their master would each say so.
     let is_storm = arguments.phases.contains(&Phase::Storm);
-    logging::start_plain(if is_storm {
+    start_logging(if is_storm {
         LevelFilter::ERROR
     } else {
         LevelFilter::WARN
@@ -146,8 +149,8 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         say(&nodegroups());
         return Exit::Ok;
     }
-    privileges::raise_open_files(8 * arguments.minions as u64 + 1024);
-    let loaded = match load_config(&arguments.config) {
+    open_files::raise(8 * arguments.minions as u64 + 1024);
+    let loaded = match arguments.config.load() {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -167,6 +170,16 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             Exit::Failure
         }
     }
+}
+
+/// The metrics of a running master of ours, over its control socket; a stock master has none.
+fn ask_for_metrics(sock_dir: &Path) -> std::io::Result<String> {
+    use std::io::{Read, Write};
+    let mut stream = UnixStream::connect(sock_dir.join("saltern_control.ipc"))?;
+    stream.write_all(b"metrics\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 fn nodegroups() -> String {
@@ -342,7 +355,7 @@ impl Bench<'_> {
     }
 
     fn mirror_lag(&self) -> Option<f64> {
-        let metrics = saltern_actors::control::ask(&self.config.sock_dir, "metrics").ok()?;
+        let metrics = ask_for_metrics(&self.config.sock_dir).ok()?;
         let line = metrics
             .lines()
             .find_map(|line| line.strip_prefix("saltern_mirror_lag_rows "));

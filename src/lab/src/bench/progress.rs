@@ -7,7 +7,7 @@ use std::time::Duration;
 use nix::sys::resource::{UsageWho, getrusage};
 use saltern_minion::swarm::LoadReport;
 
-use crate::commands::say;
+use crate::terminal::say;
 
 /// Where the figures go.
 pub(crate) struct Progress {

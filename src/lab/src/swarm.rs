@@ -1,17 +1,17 @@
-//! `saltern swarm`: many native minions in one process.
+//! `saltern-lab swarm`: many native minions in one process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_base::exit::Exit;
+use saltern_base::{chain, open_files};
 use saltern_minion::swarm::{Acknowledged, SteadyReturns, Swarm, SwarmConfig, SwarmStats};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::LevelFilter;
 
-use super::minion::stop_on_signal;
-use super::{chain, complain, say};
-use crate::{logging, privileges};
+use crate::minion::stop_on_signal;
+use crate::terminal::{complain, say, start_logging};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -69,8 +69,8 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: Arguments) -> Exit {
-    logging::start_plain(LevelFilter::INFO);
-    privileges::raise_open_files(4 * arguments.minions as u64 + 1024);
+    start_logging(LevelFilter::INFO);
+    open_files::raise(4 * arguments.minions as u64 + 1024);
     let stats = match arguments.stats() {
         Ok(stats) => Arc::new(stats),
         Err(error) => {

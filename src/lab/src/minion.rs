@@ -1,15 +1,15 @@
-//! `saltern minion`: the small native minion.
+//! `saltern-lab minion`: the small native minion.
 
 use std::path::PathBuf;
 
+use saltern_base::chain;
 use saltern_base::exit::Exit;
 use saltern_minion::{Minion, MinionConfig};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::LevelFilter;
 
-use super::{chain, complain};
-use crate::logging;
+use crate::terminal::{complain, start_logging};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    logging::start_plain(if arguments.verbose {
+    start_logging(if arguments.verbose {
         LevelFilter::DEBUG
     } else {
         LevelFilter::INFO

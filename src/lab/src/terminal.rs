@@ -1,0 +1,30 @@
+//! What the program prints: results, complaints, log lines.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{Layer as _, fmt};
+
+/// Prints to standard output; a reader that has gone away is no error.
+pub(crate) fn say(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    let _ = std::io::stdout().flush();
+}
+
+/// Prints one line to standard error.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "saltern-lab: {text}");
+}
+
+/// Starts logging to standard error, in colours on a terminal.
+pub(crate) fn start_logging(level: LevelFilter) {
+    let mut layer = fmt::layer().with_writer(std::io::stderr);
+    if !std::io::stderr().is_terminal() {
+        layer.set_ansi(false);
+    }
+    let log = tracing_subscriber::registry().with(layer.with_filter(level));
+    // Fails only when called twice, and then the first one goes on.
+    let _ = log.try_init();
+}
