@@ -26,6 +26,7 @@ const FLOORS: [&str; 20] = [
     "saltern-content",
     "saltern-runners",
     "saltern-requests",
+    "saltern-automation",
     "saltern-supervise",
     "saltern-actors",
     "saltern-client",
@@ -75,6 +76,11 @@ const NOT_FOR: &[(&str, &[&str])] = &[
     // Knows neither actix nor sockets.
     (
         "saltern-requests",
+        &["actix", "actix-rt", "tokio", "socket2", "rusqlite"],
+    ),
+    // Decides what is due or follows from an event; who may do what is decided in `requests`.
+    (
+        "saltern-automation",
         &["actix", "actix-rt", "tokio", "socket2", "rusqlite"],
     ),
     // Knows nothing of Salt.

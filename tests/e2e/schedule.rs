@@ -1,5 +1,5 @@
 //! The master's `schedule`: the same jobs by our master and by stock's, with the same events. The
-//! times of runs are compared under a stepped clock (`src/requests/tests/schedule_stock`).
+//! times of runs are compared under a stepped clock (`src/automation/tests/schedule_stock`).
 
 use std::collections::BTreeMap;
 

@@ -16,6 +16,7 @@ use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Recipient, ResponseActFuture, WrapFuture,
 };
 use futures_util::FutureExt;
+use saltern_automation::engines;
 use saltern_base::chain;
 use saltern_base::metrics::{
     IntCounterVec, IntGauge, IntGaugeVec, Registry, counter_vec, gauge_vec,
@@ -23,7 +24,7 @@ use saltern_base::metrics::{
 use saltern_bridge::BridgeError;
 use saltern_config::{EngineConfig, EngineKind};
 use saltern_model::Event;
-use saltern_requests::{Services, engines};
+use saltern_requests::Services;
 use saltern_supervise::{Budget, Child, Record};
 use saltern_wire::http::HttpMeters;
 use saltern_wire::port::TlsError;

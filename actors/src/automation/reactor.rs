@@ -22,9 +22,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, WrapFuture};
+use saltern_automation::reactor::{self, Begun, End, Plan, Reaction, Reactions, USER};
 use saltern_model::Event;
 use saltern_requests::Services;
-use saltern_requests::reactor::{self, Begun, End, Plan, Reaction, USER};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, Value, decode};
 
@@ -50,6 +50,7 @@ const TICK: Duration = Duration::from_secs(1);
 pub(crate) struct Seed {
     pub(crate) queue: Arc<ReactionQueue>,
     pub(crate) services: Arc<Services>,
+    pub(crate) reactions: Arc<Reactions>,
     pub(crate) begin_job: Recipient<BeginJob>,
     pub(crate) runs: Arc<RunQueue>,
     pub(crate) bus: Recipient<Fire>,
@@ -182,9 +183,9 @@ impl Reactor {
         let data = decode(event.data.as_ref(), &Limits::WIRE);
         let data = data.map_err(|error| format!("its event cannot be read: {error}"))?;
         let Seed {
-            queue, services, ..
+            queue, reactions, ..
         } = &self.seed;
-        let files = again.sls.as_ref().map(|sls| services.reactions.files(sls));
+        let files = again.sls.as_ref().map(|sls| reactions.files(sls));
         let plan = again.of(self.plan(event, data), &files.unwrap_or_default())?;
         queue.remove_letter(&again.dead_letter)?;
         for (reaction, watch) in self.watched(plan, event, place) {
@@ -196,12 +197,12 @@ impl Reactor {
     /// The reactions to an event.
     fn plan(&self, event: &Event, data: Value) -> Plan {
         let Seed {
-            queue, services, ..
+            queue, reactions, ..
         } = &self.seed;
         let tag = event.tag.as_str();
         let references = queue.references(tag);
         let _timer = queue.metrics.rendering.start_timer();
-        services.reactions.of(&references, tag, &Arc::new(data))
+        reactions.of(&references, tag, &Arc::new(data))
     }
 
     /// Reports the problems of a plan. Each of its reactions has its watch before the first is

@@ -12,12 +12,13 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler};
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use saltern_automation::schedule::{Due, Job, Schedule, Skip};
 use saltern_base::metrics::{
     Histogram, IntCounter, IntCounterVec, IntGauge, Registry, SECONDS, counter, counter_vec, gauge,
     histogram,
 };
 use saltern_crypto::public_random;
-use saltern_requests::{Due, Job, Schedule, Services, Skip};
+use saltern_requests::Services;
 use saltern_supervise::Child;
 
 use crate::content::renderer::Look;

@@ -52,12 +52,13 @@ use std::time::Duration;
 
 use actix::{Addr, Recipient};
 use parking_lot::Mutex;
+use saltern_automation::reactor::{LimitError, Reactions};
+use saltern_automation::schedule::Schedule;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_bridge::Bridge;
 use saltern_config::{LocalCacheMirror, MasterConfig};
-use saltern_requests::reactor::LimitError;
-use saltern_requests::{MasterFleet, Schedule, Services, Stores};
+use saltern_requests::{MasterFleet, Services, Stores};
 use saltern_runners::{RunnerContext, Runners};
 use saltern_store::StoreError;
 use saltern_store::jobs::JobDatabase;
@@ -103,6 +104,8 @@ pub struct MasterParts {
     pub clock: Clock,
     /// Keys and sessions.
     pub stores: Stores,
+    /// Renders reactions.
+    pub reactions: Arc<Reactions>,
     /// The job database.
     pub database: JobDatabase,
     /// Where metrics are registered.
@@ -249,6 +252,7 @@ impl Master {
         let plan = Plan {
             root: tree.root(),
             config: parts.config.clone(),
+            reactions: parts.reactions.clone(),
             clock: parts.clock.clone(),
             registry: parts.registry.clone(),
             maintenance_tasks,
@@ -408,6 +412,7 @@ struct Plan {
     batches: Arc<BatchFeed>,
     /// The reactor's queue, if there is one.
     reactor: Option<Arc<ReactionQueue>>,
+    reactions: Arc<Reactions>,
     /// Ends of jobs, from the tracker, which is started first, to the calls of minions.
     ends: Arc<JobCompletions>,
     /// Recipient of the control socket's questions about jobs.

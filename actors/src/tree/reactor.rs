@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actix::Addr;
-use saltern_requests::reactor::ReactorOptions;
+use saltern_automation::reactor::ReactorOptions;
 use saltern_supervise::Budget;
 
 use super::{CoreActors, Plan};
@@ -35,6 +35,7 @@ impl Plan {
         let seed = reactor::Seed {
             queue: queue.clone(),
             services: core.services.clone(),
+            reactions: self.reactions.clone(),
             begin_job: core.tracker.clone().recipient(),
             runs,
             bus: core.bus.clone().recipient(),

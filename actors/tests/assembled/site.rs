@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use saltern_actors::{Master, MasterParts};
+use saltern_automation::reactor::Reactions;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::{MasterConfig, load_master};
@@ -70,9 +71,12 @@ impl Site {
         }
         ensure_dir(config.saltern_job_database.parent().unwrap(), 0o700).unwrap();
         let path = &config.saltern_job_database;
+        let stores = Stores::open(config, &clock).unwrap();
+        let reactions = Reactions::open(config, &clock, &stores).unwrap();
         MasterParts {
             config: config.clone(),
-            stores: Stores::open(config, &clock).unwrap(),
+            stores,
+            reactions: Arc::new(reactions),
             clock,
             database: JobDatabase::open(path, DatabaseLimits::default()).unwrap(),
             registry: Registry::new(),

@@ -55,7 +55,7 @@ pub(crate) enum Presented<'a> {
 }
 
 /// Sender whose claimed identity is proved.
-pub(crate) struct Sender {
+pub struct Sender {
     kind: Kind,
     name: String,
     /// The backend that knows the name; `None` for a local user.
@@ -85,7 +85,7 @@ impl LoggedIn {
 
 /// Failure to prove a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NotProved {
+pub struct NotProved {
     pub(crate) kind: Kind,
     /// The reason, for the log; the sender does not receive it.
     pub(crate) why: String,
@@ -265,7 +265,7 @@ fn of_syndic(load: &Value, key: &str, services: &Services) -> Result<Option<Rule
 
 impl Sender {
     /// The reactor of this master, limited by `saltern_reactor_acl`.
-    pub(crate) fn of_reactor(services: &Services) -> Self {
+    pub fn of_reactor(services: &Services) -> Self {
         Self {
             kind: Kind::User,
             name: services.config.user.clone(),
@@ -323,7 +323,7 @@ impl Sender {
 
     /// Whether the sender may run these functions, which are those of the load, on these minions
     /// with the arguments of the load.
-    pub(crate) fn may_publish(
+    pub fn may_publish(
         &self,
         load: &Value,
         functions: &[String],
@@ -344,7 +344,7 @@ impl Sender {
     }
 
     /// Whether the sender may call this function of the master.
-    pub(crate) fn may_call(
+    pub fn may_call(
         &self,
         form: Form,
         function: &str,

@@ -10,15 +10,15 @@ use crate::{Services, traces};
 const TRIMMED: &str = "VALUE_TRIMMED";
 
 /// The entries of an event's data.
-pub(crate) type Fields = Vec<(Value, Value)>;
+pub type Fields = Vec<(Value, Value)>;
 
 /// Names and values as the data of an event.
-pub(crate) fn fields<const N: usize>(entries: [(&str, Value); N]) -> Fields {
+pub fn fields<const N: usize>(entries: [(&str, Value); N]) -> Fields {
     entries.map(|(name, value)| (name.into(), value)).into()
 }
 
 /// An event whose data is built here.
-pub(crate) fn event(services: &Services, tag: Tag, data: Fields) -> Event {
+pub fn event(services: &Services, tag: Tag, data: Fields) -> Event {
     let mut entries = data;
     entries.push(("_stamp".into(), now(services).into()));
     for (name, value) in traces::entries() {

@@ -28,7 +28,7 @@ pub(crate) const BACKEND: &str = "saltern_backend";
 
 /// Owner of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Owner {
+pub struct Owner {
     /// The backend that knows the name; `None` for a local user.
     pub(crate) backend: Option<String>,
     /// The user's name.

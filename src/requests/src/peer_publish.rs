@@ -382,7 +382,7 @@ fn words(text: &Value) -> Option<Value> {
 }
 
 /// The returners of the job, with the site's job cache (`ext_job_cache`) added.
-pub(crate) fn with_job_cache(ret: &str, services: &Services) -> String {
+pub fn with_job_cache(ret: &str, services: &Services) -> String {
     let cache = services.config.raw("ext_job_cache");
     let names = [
         ret,

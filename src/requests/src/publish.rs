@@ -95,7 +95,7 @@ fn how_sent(
 }
 
 /// The job that a request starts.
-pub(crate) fn start(
+pub fn start(
     load: &Value,
     proof: Result<Sender, NotProved>,
     services: &Services,

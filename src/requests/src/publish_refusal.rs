@@ -14,7 +14,7 @@ use crate::refusal_log::excerpt;
 use crate::{Outcome, Services, event_data, jid_owner, reply};
 
 /// Reason why a publication is refused.
-pub(crate) enum Refused {
+pub enum Refused {
     /// A field that stock needs is missing; stock fails without an answer of its own.
     Malformed(&'static str),
     /// The load proves no sender.

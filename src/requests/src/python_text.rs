@@ -3,7 +3,7 @@
 use saltern_wire::msgpack::Value;
 
 /// Python's `str` for scalars; `None` for containers, bytes and times, which name nothing.
-pub(crate) fn str(value: &Value) -> Option<String> {
+pub fn str(value: &Value) -> Option<String> {
     match value {
         Value::Bin(_) | Value::Array(_) | Value::Map(_) | Value::Ext(..) => None,
         scalar => Some(saltern_python::str(scalar).into_owned()),

@@ -20,7 +20,7 @@ use crate::credentials::{LoggedIn, NotProved};
 use crate::event_data::{Fields, fields};
 use crate::handle::{Handled, NO_TIME, TOKEN_LIMITS};
 use crate::master_gate::{Admitted, FunctionKind};
-use crate::outcome::{Ran, Run};
+use crate::outcome::{EventSink, Ran, Run};
 use crate::{
     Effect, LogIn, LoginEnd, Outcome, Services, StoreReturn, credentials, data_cache, event_data,
     mk_token, reply,
@@ -113,7 +113,7 @@ fn run(call: Call, known: Known, services: &Arc<Services>) -> Run {
 }
 
 /// Event for a call that never ends.
-pub(crate) fn lost(call: &Call, services: &Services) -> Event {
+pub fn lost(call: &Call, services: &Services) -> Event {
     let reason = format!(
         "Exception occurred in runner {}: the call was lost; see the master's log",
         call.fun
@@ -134,6 +134,17 @@ fn beginning(call: &Call) -> Fields {
         ("jid", call.jid.as_str().into()),
         ("user", call.user.as_str().into()),
     ])
+}
+
+/// Makes a call that was admitted and has no waiting client, and fires its events. `returned` gets
+/// the outcome.
+pub fn call_it(
+    call: &Call,
+    services: &Services,
+    fire: EventSink<'_>,
+    returned: impl FnOnce(&saltern_runners::Ran),
+) -> Ran {
+    carry_out(call, None, services, fire, |ran, _| returned(ran))
 }
 
 /// Makes the call and fires its events. Returns the value for a waiting caller, and whether there
@@ -223,7 +234,7 @@ fn kept(
 }
 
 /// The return of a function that ran on the master, with its job, which no client awaits.
-pub(crate) fn of_the_master(
+pub fn of_the_master(
     call: &Call,
     fun: String,
     load: Packed,

@@ -23,7 +23,6 @@ use saltern_store::{
 
 use crate::jid_owner::ChosenJids;
 use crate::key_admission::KeyAdmission;
-use crate::reactor::Reactions;
 use crate::refusal_log::RefusalLog;
 use crate::rules::SiteRules;
 use crate::site_options::SiteOptions;
@@ -87,8 +86,6 @@ pub struct Services {
     pub pillars: Arc<Pillars>,
     /// Runs functions and modules that only Python can run.
     pub bridge: Arc<Bridge>,
-    /// Renders reactions.
-    pub reactions: Arc<Reactions>,
     /// The functions that run on the master.
     pub runners: Runners,
     /// The job database.
@@ -128,7 +125,6 @@ impl Services {
             tops: tops_of(&config, &stores.bridge),
             targeting: stores.targeting,
             pillars: stores.pillars,
-            reactions: stores.reactions,
             runners,
             jobs,
             chosen_jids: ChosenJids::default(),

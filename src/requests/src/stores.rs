@@ -18,7 +18,6 @@ use saltern_store::{
     SyndicStore, Tokens, UserKeys,
 };
 
-use crate::reactor::Reactions;
 use crate::site_functions::MasterSite;
 use crate::{SiteOptions, register_resources, targets};
 
@@ -50,8 +49,6 @@ pub struct Stores {
     pub pillars: Arc<Pillars>,
     /// Runs functions and modules that only Python can run.
     pub bridge: Arc<Bridge>,
-    /// Renders reactions.
-    pub reactions: Arc<Reactions>,
     /// Functions that templates may call on the master.
     site: Arc<dyn SiteFunctions>,
 }
@@ -104,14 +101,7 @@ impl Stores {
                 bridge: Some(bridge.clone()),
             },
         )?;
-        let reactions = ReactionParts {
-            clock: clock.clone(),
-            files: files.clone(),
-            site: site.clone(),
-            bridge: Some(bridge.clone()),
-        };
         Ok(Self {
-            reactions: Arc::new(Reactions::new(config, reactions)?),
             pki,
             sessions: Arc::new(Sessions::open(config, clock.clone())?),
             shared: Arc::new(SharedKeys::open(config, clock.clone())?),
@@ -128,6 +118,17 @@ impl Stores {
             site,
         })
     }
+
+    /// The parts that templates of reactions see.
+    pub fn for_reactions(&self, clock: &Clock) -> ReactionParts {
+        ReactionParts {
+            clock: clock.clone(),
+            files: self.files.clone(),
+            site: self.site.clone(),
+            bridge: Some(self.bridge.clone()),
+        }
+    }
+
     /// The parts that functions of the master read and change.
     pub fn for_functions(&self) -> Master {
         Master {

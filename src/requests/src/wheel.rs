@@ -87,7 +87,7 @@ fn carry_out(call: Call, identity: CallIdentity, services: &Services) -> Finishe
 }
 
 /// Makes a call without a waiting client. Returns its outcome, and the event of its end.
-pub(crate) fn call_it(call: &Call, services: &Services, fire: EventSink<'_>) -> (Ran, Event) {
+pub fn call_it(call: &Call, services: &Services, fire: EventSink<'_>) -> (Ran, Event) {
     let identity = CallIdentity {
         jid: call.jid.clone(),
         user: call.user.clone(),
@@ -96,7 +96,7 @@ pub(crate) fn call_it(call: &Call, services: &Services, fire: EventSink<'_>) -> 
 }
 
 /// Event for such a call that never ends.
-pub(crate) fn lost(call: &Call, services: &Services) -> Event {
+pub fn lost(call: &Call, services: &Services) -> Event {
     let reason = format!(
         "Exception occurred in wheel {}: the call was lost; see the master's log",
         call.fun

@@ -30,13 +30,14 @@ pub(crate) fn parts(config: &MasterConfig) -> Vec<Finding> {
         findings.push(config.finding(Severity::Error, option, message));
     }
     findings.extend(saltern_requests::check(config, &Clock::system()));
+    findings.extend(saltern_automation::check(config));
     findings
 }
 
 /// Directories and files that are named and are not there at this moment; a start does not look.
 pub(crate) fn missing(config: &MasterConfig) -> Vec<Finding> {
     let mut findings = saltern_config::missing_roots(config);
-    findings.extend(saltern_requests::missing_reactions(
+    findings.extend(saltern_automation::missing_reactions(
         config,
         &Clock::system(),
     ));

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use saltern_automation::engines::python_engine;
 use saltern_bridge::EngineHandle;
 use saltern_config::yaml::Mapping;
-use saltern_requests::engines::python_engine;
 
 use super::{Ended, Seed};
 

@@ -9,10 +9,10 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use saltern_automation::engines::{LastData, script_event};
 use saltern_base::log_throttle::LogThrottle;
 use saltern_config::ScriptEngine;
 use saltern_python::shlex;
-use saltern_requests::engines::{LastData, script_event};
 use tokio_util::codec::FramedRead;
 
 use super::group::Group;

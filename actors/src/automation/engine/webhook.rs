@@ -10,9 +10,10 @@ use std::time::Duration;
 use actix::Recipient;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use saltern_automation::engines::hook_event;
 use saltern_config::WebhookEngine;
 use saltern_model::Event;
-use saltern_requests::{Services, engines::hook_event};
+use saltern_requests::Services;
 use saltern_wire::http::{Handler, HttpLimits, HttpServer, Method, Request, Response, StatusCode};
 use saltern_wire::port::{PeerCertificate, Tls, TlsOptions};
 

@@ -1,7 +1,7 @@
 //! Dead letter of a failed reaction: what happened, and what is needed to replay it.
 
+use saltern_automation::reactor::{Plan, ReactionKey};
 use saltern_model::{Event, Packed, Tag};
-use saltern_requests::reactor::{Plan, ReactionKey};
 use saltern_wire::msgpack::Value;
 
 use super::watch::Subject;

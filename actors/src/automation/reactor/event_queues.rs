@@ -6,8 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use saltern_automation::reactor::Limit;
 use saltern_model::Event;
-use saltern_requests::reactor::Limit;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 

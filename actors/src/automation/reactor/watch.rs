@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use saltern_automation::reactor::{End, Problem, Reaction, ReactionCall, ReactionKey};
 use saltern_model::Event;
-use saltern_requests::reactor::{End, Problem, Reaction, ReactionCall, ReactionKey};
 use saltern_wire::msgpack::Value;
 
 use super::dropped::Reason;

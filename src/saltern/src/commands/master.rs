@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_actors::{Master, MasterParts, StartError};
+use saltern_automation::reactor::Reactions;
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_base::metrics::Registry;
@@ -206,12 +207,14 @@ fn open(
     let clock = Clock::system();
     remove_temporary_files(config);
     let stores = Stores::open(config, &clock)?;
+    let reactions = Arc::new(Reactions::open(config, &clock, &stores)?);
     make_directories(config)?;
     let database = open_database(config, &clock)?;
     Ok(MasterParts {
         config: config.clone(),
         clock,
         stores,
+        reactions,
         database,
         registry: Registry::new(),
         inherited,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use saltern_actors::control;
+use saltern_automation::reactor::{Plan, Reaction, ReactionCall, Reactions, Rules};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_config::MasterConfig;
 use saltern_content::render::data::from_yaml;
 use saltern_output::{Outputter, Style, json, render};
-use saltern_requests::reactor::{Plan, Reaction, ReactionCall, Reactions, Rules};
 use saltern_store::dead_letters;
 use saltern_wire::msgpack::Value;
 

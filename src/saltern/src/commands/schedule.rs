@@ -2,10 +2,10 @@
 //! configuration alone. What a running master did of it is among its metrics.
 
 use jiff::Timestamp;
+use saltern_automation::schedule::{Outlook, Schedule};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_config::{Finding, render_findings};
-use saltern_requests::{Outlook, Schedule};
 use serde_json::json;
 
 use super::{complain, load_for_tool, say};

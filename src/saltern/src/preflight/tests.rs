@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use saltern_actors::{Master, MasterParts};
+use saltern_automation::reactor::Reactions;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::options::{self, Kind, Status};
@@ -303,6 +304,7 @@ fn at_length(directory: &str, length: usize) -> String {
 fn parts(config: &Arc<MasterConfig>) -> Result<MasterParts, String> {
     let clock = Clock::system();
     let stores = Stores::open(config, &clock).map_err(|error| error.to_string())?;
+    let reactions = Reactions::open(config, &clock, &stores).map_err(|error| error.to_string())?;
     let database = &config.saltern_job_database;
     std::fs::create_dir_all(database.parent().unwrap()).map_err(|error| error.to_string())?;
     let database = JobDatabase::open(database, DatabaseLimits::default());
@@ -310,6 +312,7 @@ fn parts(config: &Arc<MasterConfig>) -> Result<MasterParts, String> {
         config: config.clone(),
         clock,
         stores,
+        reactions: Arc::new(reactions),
         database: database.map_err(|error| error.to_string())?,
         registry: Registry::new(),
         inherited: Inherited::default(),

@@ -23,6 +23,7 @@ use saltern_content::reactions::{ReactionFiles, ReactionParts};
 use saltern_content::render::functions::{CallArgs, CallError};
 use saltern_content::render::modules::site::{SiteFunctions, no_such_runner};
 use saltern_model::{Compat, MinionId, Target};
+use saltern_requests::{OpenError, Stores};
 use saltern_wire::msgpack::Value;
 
 pub use begin::{Begun, End, NotBegun, Settle, begin};
@@ -32,7 +33,6 @@ pub use reaction::{Function, Reaction, ReactionCall, ReactionKey};
 pub use rules::{ReactorOptions, Reading, Rules, RulesFile};
 
 use self::compile::Chunk;
-use crate::OpenError;
 
 /// The user of reactions. Events that bear this name lead to no reactions, or one could trigger
 /// itself for ever (`ReactWrap.event_user`).
@@ -96,7 +96,14 @@ pub struct Reactions {
 
 impl Reactions {
     /// Reactions of a running master.
-    pub(crate) fn new(config: &MasterConfig, parts: ReactionParts) -> Result<Self, OpenError> {
+    ///
+    /// # Errors
+    /// When an option of the renderers cannot work.
+    pub fn open(config: &MasterConfig, clock: &Clock, stores: &Stores) -> Result<Self, OpenError> {
+        Self::new(config, stores.for_reactions(clock))
+    }
+
+    fn new(config: &MasterConfig, parts: ReactionParts) -> Result<Self, OpenError> {
         Ok(Self {
             files: ReactionFiles::new(config, parts)?,
             compat: config.salt_compat,

@@ -13,7 +13,7 @@ use saltern_wire::msgpack::Value;
 
 use super::Problem;
 use super::compile::Chunk;
-use crate::python_text;
+use saltern_requests::python_text;
 
 /// Arguments that are requisites, those that order reactions first, by their weight.
 pub(super) const REQUISITES: [&str; 13] = [

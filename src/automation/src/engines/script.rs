@@ -5,10 +5,9 @@ use saltern_config::ScriptOutput;
 use saltern_config::yaml::{Limits as YamlLimits, parse_bytes};
 use saltern_content::render::{data::from_yaml, json};
 use saltern_model::{Event, Tag, TagError};
+use saltern_requests::Services;
+use saltern_requests::event_data::event;
 use saltern_wire::msgpack::{Limits, Value, decode_exact};
-
-use crate::Services;
-use crate::event_data::event;
 
 /// The most tags whose last data is remembered; a forgotten (oldest) tag fires once more.
 const MOST_TAGS: usize = 1024;

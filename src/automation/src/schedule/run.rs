@@ -11,15 +11,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use saltern_model::{Event, Packed, Tag};
+use saltern_requests::event_data::{self, Fields, fields};
+use saltern_requests::runner::of_the_master;
+use saltern_requests::{Ran, Run, Services, StoreReturn, forget_minion};
 use saltern_runners::{Call, Notice, Notices};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use super::Due;
 use super::job::Job;
-use crate::event_data::{self, Fields, fields};
-use crate::outcome::{Ran, Run};
-use crate::runner::of_the_master;
-use crate::{Services, StoreReturn, data_cache};
 
 /// The tag of the event at the end.
 const ENDED: &str = "__schedule_return";
@@ -137,7 +136,7 @@ fn carry_out(
             fire(event_data::event(services, progress.clone(), message));
         }
         Notice::Event(tag, Value::Map(data)) => fire(event_data::event(services, tag, data)),
-        Notice::KeyGone(minion) => _ = data_cache::forget_minion(services, &minion),
+        Notice::KeyGone(minion) => _ = forget_minion(services, &minion),
         // The data of an event is a mapping; and the beginning has no event.
         Notice::Began | Notice::Progress(_) | Notice::Event(..) => {}
     };

@@ -10,7 +10,7 @@ use saltern_wire::msgpack::Value;
 
 use super::order::{REQUISITES, in_order};
 use super::{Problem, ReactionKey};
-use crate::python_text;
+use saltern_requests::python_text;
 
 /// The most reactions of one event.
 const MAX_REACTIONS: usize = 10_000;

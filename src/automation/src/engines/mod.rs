@@ -9,9 +9,8 @@ use saltern_bridge::EngineCall;
 use saltern_config::yaml::{Mapping, Mark, Node, NodeValue};
 use saltern_content::render::data::from_yaml;
 use saltern_model::{Event, Tag};
-
-use crate::Services;
-use crate::event_data::{event, fields};
+use saltern_requests::Services;
+use saltern_requests::event_data::{event, fields};
 
 pub use script::{LastData, LineError, script_event};
 pub use webhook::{HookError, hook_event};

@@ -3,10 +3,9 @@
 use bytes::Bytes;
 use saltern_base::percent_decoded;
 use saltern_model::{Event, Tag, TagError};
+use saltern_requests::Services;
+use saltern_requests::event_data::{event, fields};
 use saltern_wire::msgpack::Value;
-
-use crate::Services;
-use crate::event_data::{event, fields};
 
 /// Error of a request that is no event.
 #[derive(Debug, thiserror::Error)]

@@ -8,18 +8,14 @@ use std::sync::Arc;
 use saltern_bridge::Work;
 use saltern_model::{Event, MinionId, Tag};
 use saltern_policy::acl::{Form, Verdict, Whom};
+use saltern_requests::event_data::{self, fields};
+use saltern_requests::job::{self, Refused};
+use saltern_requests::{Effect, Ran, Run, Sender, Services, StartJob, runner, wheel};
 use saltern_runners::{Arguments, Call};
 use saltern_wire::msgpack::Value;
 
 use super::USER;
 use super::reaction::{Function, ReactionCall};
-use crate::credentials::Sender;
-use crate::event_data::{self, fields};
-use crate::outcome::{Effect, Ran, Run, StartJob};
-use crate::peer_publish::with_job_cache;
-use crate::publish;
-use crate::publish_refusal::Refused;
-use crate::{Services, runner, wheel};
 
 /// Reaction that can be carried out.
 pub enum Begun {
@@ -97,10 +93,10 @@ fn not_begun<T>(text: impl Into<String>) -> Result<T, NotBegun> {
 fn job(load: &Value, services: &Services) -> Result<Begun, NotBegun> {
     let load = &publishable(load, services)?;
     let sender = Sender::of_reactor(services);
-    let outcome = publish::start(load, Ok(sender), services).map_err(|refused| {
+    let outcome = job::start(load, Ok(sender), services).map_err(|refused| {
         NotBegun(match refused {
             Refused::Malformed(missing) => format!("\"{missing}\" is missing or of a wrong kind"),
-            Refused::NotProved(refused) => refused.why,
+            Refused::NotProved(_) => NOT_ALLOWED.to_owned(),
             Refused::Barred => "publisher_acl_blacklist forbids it".to_owned(),
             Refused::NotAuthorised { .. } => NOT_ALLOWED.to_owned(),
             Refused::JidTaken(jid) => format!("the jid {jid} belongs to a job of another user"),
@@ -121,7 +117,7 @@ const NOT_ALLOWED: &str = "saltern_reactor_acl does not allow it";
 fn publishable(load: &Value, services: &Services) -> Result<Value, NotBegun> {
     let text = |name| load.get(name).and_then(Value::as_str);
     let (target, kind) = written_out(load, services)?;
-    let ret = with_job_cache(text("ret").unwrap_or_default(), services);
+    let ret = job::with_job_cache(text("ret").unwrap_or_default(), services);
     let mut entries = load.as_map().unwrap_or_default().to_vec();
     entries.retain(|(name, _)| {
         let name = name.as_str();
@@ -215,9 +211,7 @@ fn run_runner(function: &Function, services: &Arc<Services>) -> Result<PendingCa
         let lost = runner::lost(&call, &services);
         Run::new(lost, move |fire| {
             let mut end = End::Done;
-            let ran = runner::carry_out(&call, None, &services, fire, |ran, _| {
-                end = end_of(ran);
-            });
+            let ran = runner::call_it(&call, &services, fire, |ran| end = end_of(ran));
             settle(end);
             ran
         })

@@ -7,8 +7,8 @@ mod cases;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
+use saltern_automation::schedule::Schedule;
 use saltern_config::load_master;
-use saltern_requests::Schedule;
 use serde_json::{Value as Json, json};
 
 use cases::{CASES, Case, DIFFERENT};

@@ -6,11 +6,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use saltern_model::{Event, Tag};
+use saltern_requests::Services;
+use saltern_requests::event_data::{self, fields};
 use saltern_wire::msgpack::Value;
 
 use super::Rules;
-use crate::Services;
-use crate::event_data::{self, fields};
 
 /// The part that tags of orders, and of their answers, contain.
 const MANAGE: &str = "salt/reactors/manage";
