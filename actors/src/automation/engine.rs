@@ -23,10 +23,10 @@ use saltern_base::metrics::{
 };
 use saltern_bridge::BridgeError;
 use saltern_config::{EngineConfig, EngineKind};
+use saltern_http::HttpMeters;
 use saltern_model::Event;
 use saltern_requests::Services;
 use saltern_supervise::{Budget, Child, Record};
-use saltern_wire::http::HttpMeters;
 use saltern_wire::port::TlsError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

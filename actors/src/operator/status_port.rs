@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use prometheus::TextEncoder;
 use saltern_base::metrics::{Histogram, Registry, SECONDS, histogram};
 use saltern_config::{MasterConfig, MetricsCompat};
-use saltern_wire::http::{
+use saltern_http::{
     Handler, HttpLimits, HttpMetrics, HttpServer, Method, Request, Response, StatusCode, header,
 };
 use saltern_wire::port::Tls;

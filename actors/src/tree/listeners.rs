@@ -7,7 +7,7 @@ use std::path::Path;
 
 use saltern_base::metrics::Registry;
 use saltern_config::{MasterConfig, PeerCertificates, TlsConfig};
-use saltern_wire::http::HttpMetrics;
+use saltern_http::HttpMetrics;
 use saltern_wire::port::{
     Heartbeat, Inherited, KeepAlive, ListenOptions, PeerCertificate, PeerLimits, PubLimits,
     PubListener, ReqLimits, ReqListener, SizeLimits, Socket, Tls, TlsError, TlsOptions, bind,

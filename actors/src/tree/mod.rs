@@ -58,12 +58,12 @@ use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_bridge::Bridge;
 use saltern_config::{LocalCacheMirror, MasterConfig};
+use saltern_http::HttpMetrics;
 use saltern_requests::{MasterFleet, Services, Stores};
 use saltern_runners::{RunnerContext, Runners};
 use saltern_store::StoreError;
 use saltern_store::jobs::JobDatabase;
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
-use saltern_wire::http::HttpMetrics;
 use saltern_wire::port::{
     Inherited, ListenError, PubListener, ReqListener, SubscriberWatch, TlsError,
 };

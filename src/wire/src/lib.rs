@@ -3,11 +3,9 @@
 //!
 //! Suggested reading order: [`msgpack`] (both dialects), [`ipc`] (event-socket frames), [`port`]
 //! (the two hardened listeners), then their transports: [`zmtp`] (ZeroMQ's wire protocol), [`tcp`]
-//! and [`ws`]; at last [`client`], light ends for our own command line and minion. [`http`] stands
-//! apart: a small server for monitoring and webhooks.
+//! and [`ws`]; at last [`client`], light ends for our own command line and minion.
 
 pub mod client;
-pub mod http;
 pub mod ipc;
 pub mod msgpack;
 pub mod port;

@@ -1,6 +1,5 @@
 //! Tests of the listeners over real sockets.
 //! One binary a crate, so that it is linked once.
 
-mod http;
 mod port;
 mod zmtp_descriptors;

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use saltern_automation::engines::hook_event;
 use saltern_config::WebhookEngine;
+use saltern_http::{Handler, HttpLimits, HttpServer, Method, Request, Response, StatusCode};
 use saltern_model::Event;
 use saltern_requests::Services;
-use saltern_wire::http::{Handler, HttpLimits, HttpServer, Method, Request, Response, StatusCode};
 use saltern_wire::port::{PeerCertificate, Tls, TlsOptions};
 
 use super::{Ended, EngineMetrics, Seed, count};

@@ -133,6 +133,12 @@ const TLS12_SUITES: [(&str, SupportedCipherSuite); 6] = {
 pub struct Tls(pub(crate) Arc<ServerConfig>);
 
 impl Tls {
+    /// The configuration for other servers than the two ports.
+    #[must_use]
+    pub fn server_config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0)
+    }
+
     /// Reads and checks all files that `options` name.
     ///
     /// # Errors

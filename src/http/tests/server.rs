@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use prometheus::Registry;
-use saltern_wire::http::{
+use saltern_http::{
     Handler, HttpLimits, HttpMetrics, HttpServer, Method, Request, Response, StatusCode,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -22,11 +22,11 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
+use super::Handler;
 use super::connection_slots::ConnectionSlot;
 use super::limits::HttpLimits;
 use super::metrics::{HttpMeters, Open, Refusal};
-use super::server::Handler;
-use crate::port::Tls;
+use saltern_wire::port::Tls;
 
 /// Bytes that a peer may still send after its answer before the connection is closed. Closing with
 /// bytes unread makes the kernel reset the connection, and the answer may be lost.
@@ -57,8 +57,8 @@ impl Exchange {
         let exchange = async {
             match &self.tls {
                 None => self.converse(stream, peer, in_use).await,
-                Some(Tls(config)) => {
-                    let acceptor = TlsAcceptor::from(Arc::clone(config));
+                Some(tls) => {
+                    let acceptor = TlsAcceptor::from(tls.server_config());
                     match acceptor.accept(stream).await {
                         Ok(stream) => self.converse(stream, peer, in_use).await,
                         Err(_) => Err(Refusal::Tls),

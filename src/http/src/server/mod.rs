@@ -1,4 +1,19 @@
-//! Accepts connections, each with a task of its own, until `stop`.
+//! Small HTTP/1.1 server for programs that monitor or call the master: metrics, health, webhooks.
+//!
+//! It may be opened to a network, so it is built limits first, as the two ports are: connections,
+//! bytes of head and body, and time are bounded before a handler is called. **A connection carries
+//! one request.** So one deadline covers everything that happens on it, and there are no idle
+//! connections to keep. Each has a task of its own, until `stop`.
+//!
+//! Not here: what is served (a [`Handler`] decides), streaming, HTTP/2, and access control: a
+//! handler that needs it checks the request's headers.
+//!
+//! Reading order: `limits`, this file, `exchange`, `connection_slots`, `metrics`.
+
+mod connection_slots;
+mod exchange;
+mod limits;
+mod metrics;
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,11 +29,14 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::connection_slots::ConnectionSlots;
-use super::exchange::Exchange;
-use super::limits::HttpLimits;
-use super::metrics::{HttpMeters, Refusal};
-use crate::port::{ListenOptions, Tls, bind};
+use saltern_wire::port::{ListenOptions, Tls, bind};
+
+use connection_slots::ConnectionSlots;
+use exchange::Exchange;
+use metrics::Refusal;
+
+pub use limits::HttpLimits;
+pub use metrics::{HttpMeters, HttpMetrics};
 
 /// Pause after a failed accept: for want of file descriptors, mostly.
 const STARVED_PAUSE: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::limits::HttpLimits;
 use super::metrics::Refusal;
-use crate::port::network;
+use saltern_wire::port::network;
 
 /// Bounded slots of connections, in total and by address.
 pub(super) struct ConnectionSlots {
