@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use actix::Recipient;
 use dashmap::DashSet;
-use saltern_model::{Event, Jid, MinionId};
+use saltern_model::{Event, Jid};
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
 
-use crate::messages::{BatchCall, BatchCalled, BatchReturn, BatchReturns};
+use crate::messages::{BatchCall, BatchCalled, BatchReturns, MinionReturned};
 
 /// The end of a batch is stored within this, unless the disk does not take it.
 const STOP: Duration = Duration::from_secs(30);
@@ -60,7 +60,7 @@ impl BatchFeed {
     /// Notifies Batches of returns that are stored, or will not be. Never waits, because Batches
     /// may be waiting for the sender; bounded, because each return was a message of its own
     /// before.
-    pub(crate) fn tell(&self, returns: Vec<BatchReturn>) {
+    pub(crate) fn tell(&self, returns: Vec<MinionReturned>) {
         if let Some(batches) = self.batches.get().filter(|_| !returns.is_empty()) {
             batches.returns.do_send(BatchReturns(returns));
         }
@@ -121,17 +121,6 @@ fn called(event: &Event) -> Option<BatchCalled> {
         data: MapView::parse(event.data.bytes().clone(), &Limits::WIRE).ok()?,
         stopped: None,
     })
-}
-
-impl BatchReturn {
-    /// A minion's return.
-    pub(crate) fn new(jid: &Jid, minion: &MinionId, retcode: i64) -> Self {
-        Self {
-            jid: jid.clone(),
-            minion: minion.clone(),
-            retcode,
-        }
-    }
 }
 
 #[cfg(test)]

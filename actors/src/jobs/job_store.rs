@@ -36,7 +36,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::messages::{
     AfterCommit, AnswerWhenGiven, Beginning, BroughtJob, Checkpoint, CheckpointDone, Fire,
-    FollowUp, Persist, Publish, RemoveJobFiles, Stored, StoredReturn,
+    FollowUp, Persist, Publish, RemoveJobFiles, Stored,
 };
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
@@ -373,8 +373,8 @@ impl JobStore {
             if let Some(report) = then.report {
                 let last = own.last().copied().unwrap_or(Written::Duplicate);
                 was_fired = self.was_fired(last);
-                let is_new = last.is_new();
-                stored.returns.push(StoredReturn { report, is_new });
+                stored.repeated += u64::from(!last.is_new());
+                stored.returns.push(report);
             }
             if !was_fired {
                 events.extend(then.events);

@@ -41,9 +41,7 @@ use tokio::time::Instant;
 
 use self::deps::{LiveEnvironment, find_job_return};
 use self::known::KnownJobs;
-use self::machine::{
-    Answered, Asked, Begun, Departure, JobEvent, Machine, Resumed, Returned, TrackerEffect,
-};
+use self::machine::{Answered, Asked, Departure, JobEvent, Machine, Resumed, TrackerEffect};
 use self::moment::Moment;
 use self::news::JobNews;
 use self::notes::Notes;
@@ -53,8 +51,8 @@ use self::traces::JobTraces;
 use crate::events::batch_feed::BatchFeed;
 use crate::jobs::job_completions::JobCompletions;
 use crate::messages::{
-    Account, AfterCommit, AwaitedMinions, BatchReturn, BeginJob, Beginning, BegunJob, BroughtJob,
-    CloseOlderThan, Departed, Explain, Fire, Greet, Persist, Publish, Report, Stored, TakeAnswer,
+    Account, AfterCommit, AwaitedMinions, BeginJob, Beginning, BroughtJob, CloseOlderThan,
+    Departed, Explain, Fire, Greet, JobBegun, MinionReturned, Persist, Publish, Stored, TakeAnswer,
     TakeReturn, TakeSyndicMinions,
 };
 use crate::shared::answer::PendingReply;
@@ -191,11 +189,12 @@ impl JobTracker {
             };
             let notes = job.notes.map(|notes| Notes::unpack(&notes));
             let resumed = Resumed {
-                job: Begun {
+                job: JobBegun {
                     jid: record.jid,
                     fun: record.fun.into(),
                     created: record.created,
                     minions: record.minions,
+                    nocache: record.nocache,
                     signals: None,
                 },
                 departure,
@@ -398,9 +397,9 @@ impl JobTracker {
         };
         self.traces.begin(&job.jid, publication.trace.as_ref());
         let begun = Beginning {
-            job: BegunJob {
+            job: JobBegun {
                 jid: job.jid.clone(),
-                fun: job.fun.clone(),
+                fun: job.fun.as_str().into(),
                 created: job.created,
                 minions: job.minions.clone(),
                 nocache: job.nocache,
@@ -442,7 +441,7 @@ impl JobTracker {
             // Not acknowledged: its minion retries, and gives up in the end.
             return answer.failed();
         }
-        let report = self.report(&returned);
+        let event = self.event_of(&returned);
         let StoreReturn {
             record,
             job,
@@ -460,7 +459,7 @@ impl JobTracker {
         let then = AfterCommit {
             events,
             answer: Some(answer),
-            report: Some(report),
+            report: Some(event),
             ..AfterCommit::default()
         };
         let mut writes = Vec::new();
@@ -518,9 +517,9 @@ impl JobTracker {
         )
     }
 
-    fn report(&self, returned: &StoreReturn) -> Report {
+    fn event_of(&self, returned: &StoreReturn) -> MinionReturned {
         let record = &returned.record;
-        Report {
+        MinionReturned {
             jid: record.jid.clone(),
             minion: record.minion.clone(),
             retcode: record.retcode,
@@ -559,21 +558,14 @@ impl JobTracker {
         self.step(JobEvent::Answered(answered), context);
     }
 
-    /// The part of a return that Batches needs, if it is one of a batch.
-    fn of_batch(&self, report: &Report) -> Option<BatchReturn> {
-        let is_followed = self.seed.batches.follows(&report.jid);
-        is_followed.then(|| BatchReturn::new(&report.jid, &report.minion, report.retcode))
+    /// The return for Batches, if it is one of a batch.
+    fn of_batch(&self, returned: &MinionReturned) -> Option<MinionReturned> {
+        let is_followed = self.seed.batches.follows(&returned.jid);
+        is_followed.then(|| returned.clone())
     }
 
-    fn returned(&mut self, report: Report, context: &mut Context<Self>) {
-        self.traces.returned(&report);
-        let returned = Returned {
-            jid: report.jid,
-            minion: report.minion,
-            retcode: report.retcode,
-            signalled: report.signalled,
-            forwarded: report.forwarded,
-        };
+    fn returned(&mut self, returned: MinionReturned, context: &mut Context<Self>) {
+        self.traces.returned(&returned);
         self.step(JobEvent::Returned(returned), context);
     }
 }
@@ -619,12 +611,12 @@ impl Handler<TakeReturn> for JobTracker {
             self.keep(*returned, answer, context);
             return;
         }
-        let report = self.report(&returned);
+        let event = self.event_of(&returned);
         self.outbox
             .push(context, &self.seed.bus, Fire(returned.events));
         self.outbox.then(context, move || answer.done());
-        let of_batch = self.of_batch(&report);
-        self.returned(report, context);
+        let of_batch = self.of_batch(&event);
+        self.returned(event, context);
         self.seed.batches.tell(of_batch.into_iter().collect());
     }
 }
@@ -665,6 +657,7 @@ impl Handler<Stored> for JobTracker {
             jobs,
             leaves,
             returns,
+            repeated,
             refused,
         } = stored;
         if !refused.is_empty() {
@@ -673,14 +666,7 @@ impl Handler<Stored> for JobTracker {
         for job in jobs {
             self.known.learn(&job.jid);
             if !job.nocache {
-                let begun = Begun {
-                    jid: job.jid,
-                    fun: job.fun.into(),
-                    created: job.created,
-                    minions: job.minions,
-                    signals: job.signals,
-                };
-                self.step(JobEvent::Begun(begun), context);
+                self.step(JobEvent::Begun(job), context);
                 self.count_open();
             }
         }
@@ -689,15 +675,13 @@ impl Handler<Stored> for JobTracker {
             self.count_open();
         }
         let mut of_batches = Vec::new();
-        for stored in returns {
-            if stored.is_new {
-                self.seed.metrics.returns.inc();
-            } else {
-                self.seed.metrics.duplicates.inc();
-            }
-            self.known.learn(&stored.report.jid);
-            of_batches.extend(self.of_batch(&stored.report));
-            self.returned(stored.report, context);
+        let metrics = &self.seed.metrics;
+        metrics.duplicates.inc_by(repeated);
+        metrics.returns.inc_by(returns.len() as u64 - repeated);
+        for returned in returns {
+            self.known.learn(&returned.jid);
+            of_batches.extend(self.of_batch(&returned));
+            self.returned(returned, context);
         }
         self.seed.batches.tell(of_batches);
     }

@@ -1,5 +1,6 @@
 //! Messages to the actors of jobs: tracker, store, batches, and those who follow the store.
 
+use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
@@ -89,51 +90,46 @@ pub struct Greet(pub Box<dyn NewSubscriber>);
 #[rtype(result = "()")]
 pub struct Stored {
     /// Jobs that have begun, before the returns of the same commit.
-    pub jobs: Vec<BegunJob>,
+    pub jobs: Vec<JobBegun>,
     /// Minions below syndics that jobs expect too, before the returns of the same commit.
     pub leaves: Vec<SyndicMinions>,
     /// Returns.
-    pub returns: Vec<StoredReturn>,
+    pub returns: Vec<MinionReturned>,
+    /// How many of these returns were in the store before.
+    pub repeated: u64,
     /// Jobs whose state could not be stored.
     pub refused: Vec<Jid>,
 }
 
-/// A job, or a part of one, whose beginning is in the store.
-pub struct BegunJob {
+/// A job, or a part of one, whose beginning is in the store: what the tracker needs of its record.
+#[derive(Clone, Debug)]
+pub struct JobBegun {
     /// Its id.
     pub jid: Jid,
     /// Its function.
-    pub fun: String,
+    pub fun: Arc<str>,
     /// When it was made, in microseconds since 1970.
     pub created: i64,
     /// The minions that are expected to return.
     pub minions: Vec<MinionId>,
-    /// Its returns are not stored.
+    /// Its returns are not stored, and nobody waits for them.
     pub nocache: bool,
     /// The processes that it signals.
     pub signals: Option<SignalTargets>,
 }
 
-/// One of the returns in [`Stored`].
-pub struct StoredReturn {
-    /// What was returned.
-    pub report: Report,
-    /// The minion had not returned this job before.
-    pub is_new: bool,
-}
-
-/// What the tracker needs of a return.
+/// A minion has returned a job: what the tracker and Batches need of the record of its return.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// Of which job.
+pub struct MinionReturned {
+    /// The job.
     pub jid: Jid,
-    /// Of which minion.
+    /// The minion.
     pub minion: MinionId,
     /// 0 when all went well.
     pub retcode: i64,
     /// It reports that the minion sent a signal to its process of another job.
     pub signalled: bool,
-    /// It came through a syndic.
+    /// It came through a syndic: the minion belongs to the job, whether that was known or not.
     pub forwarded: bool,
 }
 
@@ -214,7 +210,7 @@ pub struct AfterCommit {
     /// message are theirs, in this order.
     pub leaves: Vec<SyndicMinions>,
     /// Notify the tracker of this return. Its write is the last one of its message.
-    pub report: Option<Report>,
+    pub report: Option<MinionReturned>,
 }
 
 impl AfterCommit {
@@ -231,7 +227,7 @@ impl AfterCommit {
 /// See [`AfterCommit::begun`].
 pub struct Beginning {
     /// The job as reported to the tracker.
-    pub job: BegunJob,
+    pub job: JobBegun,
     /// The job's load, packed, for the files that stock's command line expects.
     pub load: Packed,
     /// What goes out to the minions.
@@ -272,17 +268,7 @@ pub struct BeginBatch {
 /// these was a bounded message before.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct BatchReturns(pub Vec<BatchReturn>);
-
-/// One of [`BatchReturns`].
-pub struct BatchReturn {
-    /// Of which batch.
-    pub jid: Jid,
-    /// Of which minion.
-    pub minion: MinionId,
-    /// Its return code.
-    pub retcode: i64,
-}
+pub struct BatchReturns(pub Vec<MinionReturned>);
 
 /// A local program has fired an event about a batch. From the event sockets.
 #[derive(Message)]

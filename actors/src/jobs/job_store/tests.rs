@@ -14,7 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::messages::{BegunJob, ExpireJobs, Report};
+use crate::messages::{ExpireJobs, JobBegun, MinionReturned};
 use crate::shared::answer::PendingReply;
 use crate::shared::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 use crate::shared::window::Windows;
@@ -162,6 +162,12 @@ impl Rig {
     }
 }
 
+impl Stored {
+    fn is_of_one_new_return(&self) -> bool {
+        (self.returns.len(), self.repeated) == (1, 0)
+    }
+}
+
 /// A return as the tracker hands it over, with the job that it brings along.
 fn persist(record: ReturnRecord, answer: PendingReply) -> Persist {
     let report = Some(report(&record));
@@ -180,8 +186,8 @@ fn persist(record: ReturnRecord, answer: PendingReply) -> Persist {
     }
 }
 
-fn report(record: &ReturnRecord) -> Report {
-    Report {
+fn report(record: &ReturnRecord) -> MinionReturned {
+    MinionReturned {
         jid: record.jid.clone(),
         minion: record.minion.clone(),
         retcode: record.retcode,
@@ -197,9 +203,9 @@ fn job_is_stored_announced_published_and_answered_in_order() {
         let (answer, reply) = rig.answer().await;
         let record = job("test.ping");
         let begun = Beginning {
-            job: BegunJob {
+            job: JobBegun {
                 jid: record.jid.clone(),
-                fun: record.fun.clone(),
+                fun: record.fun.as_str().into(),
                 created: 1,
                 minions: record.minions.clone(),
                 nocache: false,
@@ -259,10 +265,7 @@ fn waiting_writes_share_one_commit_and_duplicates_succeed() {
         assert_eq!(rig.metrics.writes.get(), 101);
         let stored = rig.tracker.recv().await.unwrap();
         assert_eq!(stored.returns.len(), 100);
-        assert_eq!(
-            stored.returns.iter().filter(|stored| stored.is_new).count(),
-            50
-        );
+        assert_eq!(stored.repeated, 50);
         assert_eq!(rig.windows.in_hand(), 0);
     });
 }
@@ -364,7 +367,7 @@ fn commit_without_space_fails_every_request_and_has_no_effects() {
         // A smaller return is stored, with the job that the failed one carried.
         let reply = rig.send(returned("m1", "f", 10)).await;
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
-        assert!(rig.tracker.recv().await.unwrap().returns[0].is_new);
+        assert!(rig.tracker.recv().await.unwrap().is_of_one_new_return());
         assert_eq!(rig.windows.in_hand(), 0);
     });
 }
@@ -452,7 +455,7 @@ fn batch_that_dies_with_the_store_is_refused_and_can_be_sent_again() {
         assert_eq!(reply.await.unwrap(), NOT_HANDLED);
         let reply = rig.send(record).await;
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
-        assert!(rig.tracker.recv().await.unwrap().returns[0].is_new);
+        assert!(rig.tracker.recv().await.unwrap().is_of_one_new_return());
         assert_eq!(rig.windows.in_hand(), 0);
     });
 }

@@ -44,7 +44,7 @@ use super::moment::{Moment, Timer, Timers};
 use super::news::{Change, Ending, JobNews, Overview};
 use super::notes::Notes;
 use super::rounds::Rounds;
-use crate::messages::Account;
+use crate::messages::{Account, JobBegun, MinionReturned};
 
 /// Minimum interval between two progress events of a job.
 const PROGRESS: Duration = Duration::from_millis(250);
@@ -107,7 +107,7 @@ pub(crate) trait JobEnvironment {
 #[derive(Clone, Debug)]
 pub(super) enum JobEvent {
     /// A job, or a part of one, is in the store and about to leave.
-    Begun(Begun),
+    Begun(JobBegun),
     /// An open job was found in the store.
     Resumed(Resumed),
     /// The load of a job went to the publish port.
@@ -117,7 +117,7 @@ pub(super) enum JobEvent {
     /// Minions below a syndic have the job too; that is in the store.
     Joined(Jid, Vec<MinionId>),
     /// A return is in the store.
-    Returned(Returned),
+    Returned(MinionReturned),
     /// A minion has answered a probe.
     Answered(Answered),
     /// A client asks about a job that [`Machine::can_answer`].
@@ -132,21 +132,10 @@ pub(super) enum JobEvent {
     Tick,
 }
 
-/// See [`JobEvent::Begun`].
-#[derive(Clone, Debug)]
-pub(super) struct Begun {
-    pub(super) jid: Jid,
-    pub(super) fun: Arc<str>,
-    pub(super) created: i64,
-    pub(super) minions: Vec<MinionId>,
-    /// The processes that it signals.
-    pub(super) signals: Option<SignalTargets>,
-}
-
 /// See [`JobEvent::Resumed`].
 #[derive(Clone, Debug)]
 pub(super) struct Resumed {
-    pub(super) job: Begun,
+    pub(super) job: JobBegun,
     pub(super) departure: Departure,
     /// Who returned, with which code.
     pub(super) returned: Vec<(MinionId, i64)>,
@@ -162,18 +151,6 @@ pub(super) enum Departure {
     Again,
     /// Not known, and it is too old to be sent.
     Never,
-}
-
-/// See [`JobEvent::Returned`].
-#[derive(Clone, Debug)]
-pub(super) struct Returned {
-    pub(super) jid: Jid,
-    pub(super) minion: MinionId,
-    pub(super) retcode: i64,
-    /// It reports that the minion sent a signal to its process of another job.
-    pub(super) signalled: bool,
-    /// It came through a syndic: the minion belongs to the job, whether that was known or not.
-    pub(super) forwarded: bool,
 }
 
 /// See [`JobEvent::Answered`].
@@ -381,7 +358,7 @@ impl Machine {
         }
     }
 
-    fn begun(&mut self, begun: Begun, turn: &mut Turn<'_>) {
+    fn begun(&mut self, begun: JobBegun, turn: &mut Turn<'_>) {
         let (jid, now) = (begun.jid.clone(), turn.now);
         let unheard = match begun.minions.is_empty() {
             true => turn.world.deaf_syndics(),
@@ -395,7 +372,7 @@ impl Machine {
         self.conclude(&jid, Vec::new(), turn);
     }
 
-    fn open(&mut self, begun: Begun, silence: Duration, now: Moment) {
+    fn open(&mut self, begun: JobBegun, silence: Duration, now: Moment) {
         let jid = begun.jid;
         if let Some(victims) = begun.signals {
             if self.signals.len() >= MOST_SIGNALS {
@@ -531,7 +508,7 @@ impl Machine {
         }
     }
 
-    fn returned(&mut self, returned: &Returned, turn: &mut Turn<'_>) {
+    fn returned(&mut self, returned: &MinionReturned, turn: &mut Turn<'_>) {
         let (jid, minion) = (&returned.jid, &returned.minion);
         if returned.forwarded && self.lacks(jid, minion) {
             self.join(jid, std::slice::from_ref(minion), turn);

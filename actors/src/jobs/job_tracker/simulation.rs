@@ -24,12 +24,13 @@ use saltern_store::jobs::JobState;
 
 use super::job::{Counts, MinionState};
 use super::machine::{
-    Answered, Asked, Begun, Chance, Departure, JobEnvironment, JobEvent, Machine, Resumed,
-    Returned, Rules, TrackerEffect,
+    Answered, Asked, Chance, Departure, JobEnvironment, JobEvent, Machine, Resumed, Rules,
+    TrackerEffect,
 };
 use super::moment::Moment;
 use super::news::JobNews;
 use super::notes::Notes;
+use crate::messages::{JobBegun, MinionReturned};
 
 /// Runs, unless `SALTERN_SIMULATION_SEEDS` is set.
 const SEEDS: u64 = 5_000;
@@ -328,17 +329,18 @@ impl Simulation {
     }
 
     /// The job with those who are expected so far.
-    fn begun(&self, job: usize) -> Begun {
+    fn begun(&self, job: usize) -> JobBegun {
         let sim = &self.jobs[job];
         let is_known = |id: &&usize| !sim.leaves.contains(*id) || sim.row.joined.contains(*id);
         let minions = sim.minions.iter().filter(is_known);
-        Begun {
+        JobBegun {
             jid: self.jid(job),
             fun: "test.ping".into(),
             created: self.jobs[job].created,
             minions: minions
                 .map(|minion| self.site.ids[*minion].clone())
                 .collect(),
+            nocache: false,
             signals: None,
         }
     }
@@ -395,7 +397,7 @@ impl Simulation {
         if forwarded && is_known {
             self.jobs[job].row.joined.insert(minion);
         }
-        let effects = self.step_with(JobEvent::Returned(Returned {
+        let effects = self.step_with(JobEvent::Returned(MinionReturned {
             jid: jid.clone(),
             minion: id.clone(),
             retcode,
@@ -458,16 +460,17 @@ impl Simulation {
     fn signal(&mut self, job: usize, minion: usize) {
         let (jid, victim) = (self.site.mint(), self.jid(job));
         let id = self.site.ids[minion].clone();
-        let begun = Begun {
+        let begun = JobBegun {
             jid: jid.clone(),
             fun: "saltutil.kill_job".into(),
             created: 0,
             minions: vec![id.clone()],
+            nocache: false,
             signals: Some(SignalTargets::Job(victim)),
         };
         self.step(JobEvent::Begun(begun));
         let signalled = self.minions[minion].running.remove(&job);
-        self.step(JobEvent::Returned(Returned {
+        self.step(JobEvent::Returned(MinionReturned {
             jid,
             minion: id,
             retcode: 0,

@@ -23,7 +23,6 @@ use tokio::task::JoinHandle;
 
 use super::machine::Rules;
 use super::*;
-use crate::messages::StoredReturn;
 use crate::shared::testing::{Port, event, in_system, recorder, tree};
 use crate::shared::window::Windows;
 
@@ -219,15 +218,12 @@ fn record(number: u32, minion: &str) -> ReturnRecord {
 }
 
 fn stored(returns: &[(u32, &str)]) -> Stored {
-    let returns = returns.iter().map(|(number, minion)| StoredReturn {
-        report: Report {
-            jid: jid(*number),
-            minion: id(minion),
-            retcode: 0,
-            signalled: false,
-            forwarded: false,
-        },
-        is_new: true,
+    let returns = returns.iter().map(|(number, minion)| MinionReturned {
+        jid: jid(*number),
+        minion: id(minion),
+        retcode: 0,
+        signalled: false,
+        forwarded: false,
     });
     Stored {
         returns: returns.collect(),
@@ -238,9 +234,9 @@ fn stored(returns: &[(u32, &str)]) -> Stored {
 fn begun(number: u32, minions: &[&str]) -> Stored {
     let job = job(number, minions);
     Stored {
-        jobs: vec![BegunJob {
+        jobs: vec![JobBegun {
             jid: job.jid,
-            fun: job.fun,
+            fun: job.fun.into(),
             created: job.created,
             minions: job.minions,
             nocache: false,
@@ -695,7 +691,7 @@ fn jobs_of_a_minion_that_signals_all_are_killed_without_returns() {
         killer.jobs[0].signals = Some(SignalTargets::All);
         rig.tracker.send(killer).await.unwrap();
         let mut done = stored(&[(2, "a")]);
-        done.returns[0].report.signalled = true;
+        done.returns[0].signalled = true;
         rig.tracker.send(done).await.unwrap();
         assert_eq!(rig.next_event().await.0, "finished");
         // That it runs nothing is not the end yet: its return may be on its way.

@@ -9,7 +9,7 @@ use saltern_base::trace::{Attribute, Kind, SpanParent};
 use saltern_model::Jid;
 use tokio::time::Instant;
 
-use crate::messages::Report;
+use crate::messages::MinionReturned;
 
 /// Jobs whose traces are remembered; beyond that the oldest are evicted.
 const MAX_JOBS: usize = 4096;
@@ -31,12 +31,12 @@ impl JobTraces {
     }
 
     /// A minion has returned.
-    pub(super) fn returned(&self, report: &Report) {
-        if let Some((place, began)) = self.0.get(&report.jid) {
+    pub(super) fn returned(&self, returned: &MinionReturned) {
+        if let Some((place, began)) = self.0.get(&returned.jid) {
             let attributes = [
-                ("salt.jid", report.jid.as_str().into()),
-                ("salt.req.minion_id", report.minion.as_str().into()),
-                ("salt.retcode", Attribute::Number(report.retcode)),
+                ("salt.jid", returned.jid.as_str().into()),
+                ("salt.req.minion_id", returned.minion.as_str().into()),
+                ("salt.retcode", Attribute::Number(returned.retcode)),
             ];
             place.record(
                 "salt.job.return",

@@ -51,17 +51,18 @@ fn at(seconds: u64) -> Moment {
 }
 
 fn begin(number: u32, minions: &[&str]) -> JobEvent {
-    JobEvent::Begun(Begun {
+    JobEvent::Begun(JobBegun {
         jid: jid(number),
         fun: "test.sleep".into(),
         created: 1,
         minions: ids(minions),
+        nocache: false,
         signals: None,
     })
 }
 
 fn returned(number: u32, minion: &str, forwarded: bool) -> JobEvent {
-    JobEvent::Returned(Returned {
+    JobEvent::Returned(MinionReturned {
         jid: jid(number),
         minion: id(minion),
         retcode: 0,

@@ -33,7 +33,7 @@ fn forwarded(record: ReturnRecord) -> Box<StoreReturn> {
 fn stored_forwarded(returns: &[(u32, &str)]) -> Stored {
     let mut stored = stored(returns);
     for one in &mut stored.returns {
-        one.report.forwarded = true;
+        one.forwarded = true;
     }
     stored
 }
