@@ -39,7 +39,7 @@ use tokio::time::Instant;
 
 use crate::events::batch_feed::BatchFeed;
 use crate::messages::{
-    AfterCommit, AwaitedMinions, BatchCall, BatchCalled, BatchReturns, BeginBatch, BeginJob, Fire,
+    AwaitedMinions, BatchCall, BatchCalled, BatchReturns, BeginBatch, BeginJob, Fire, FollowUp,
     Persist,
 };
 use crate::shared::answer::PendingReply;
@@ -190,21 +190,17 @@ impl Batches {
         )
     }
 
-    /// Stores changes; `then` gets whether that worked.
+    /// Stores a change; `then` gets whether that worked.
     fn persist(
         &mut self,
-        writes: Vec<Write>,
-        events: Vec<Event>,
+        write: (Write, FollowUp),
         context: &mut Context<Self>,
         then: impl FnOnce(&mut Self, bool, &mut Context<Self>) + 'static,
     ) {
-        let answer = ask(context, then);
-        let then = AfterCommit {
-            events,
-            answer: Some(answer),
-            ..AfterCommit::default()
+        let persist = Persist {
+            writes: vec![write],
+            answer: Some(ask(context, then)),
         };
-        let persist = Persist::of(writes, then);
         self.outbox.push(context, &self.seed.store, persist);
     }
 
@@ -326,7 +322,10 @@ impl Batches {
             reason,
         };
         // If this is lost, a restart waits for them once more, which does no harm.
-        let persist = Persist::of(vec![write], AfterCommit::default());
+        let persist = Persist {
+            writes: vec![(write, FollowUp::Nothing)],
+            answer: None,
+        };
         self.outbox.push(context, &self.seed.store, persist);
     }
 

@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use self::called::{Called, End, Fault};
 use self::pace::{Attempt, Landing, Next, Pace};
-use crate::messages::{AnswerWhenGiven, FollowUp};
+use crate::messages::{AnswerWhenGiven, RowsCommitted};
 use crate::shared::answer::PendingReply;
 use crate::shared::priority::give_way;
 
@@ -145,14 +145,14 @@ impl Actor for JobCache {
         for jid in waiting {
             self.limit_wait(jid, context);
         }
-        context.notify(FollowUp);
+        context.notify(RowsCommitted);
     }
 }
 
-impl Handler<FollowUp> for JobCache {
+impl Handler<RowsCommitted> for JobCache {
     type Result = ();
 
-    fn handle(&mut self, _: FollowUp, context: &mut Self::Context) {
+    fn handle(&mut self, _: RowsCommitted, context: &mut Self::Context) {
         self.seed.state.lock().pace.wake();
         self.look(context);
     }

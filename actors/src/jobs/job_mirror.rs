@@ -16,8 +16,7 @@ use saltern_store::Mirror;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
-use crate::messages::MaintenanceTask;
-use crate::messages::{CleanJobFiles, FollowUp, RemoveJobFiles};
+use crate::messages::{CleanJobFiles, MaintenanceTask, RemoveJobFiles, RowsCommitted};
 use crate::shared::priority::give_way;
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
 
@@ -131,14 +130,14 @@ impl Actor for JobMirror {
     fn started(&mut self, context: &mut Self::Context) {
         give_way(NICENESS);
         context.run_interval(SAVE_EVERY, |mirror, _| mirror.save());
-        context.notify(FollowUp);
+        context.notify(RowsCommitted);
     }
 }
 
-impl Handler<FollowUp> for JobMirror {
+impl Handler<RowsCommitted> for JobMirror {
     type Result = ();
 
-    fn handle(&mut self, _: FollowUp, context: &mut Self::Context) {
+    fn handle(&mut self, _: RowsCommitted, context: &mut Self::Context) {
         if !self.is_working {
             self.is_working = true;
             context.notify(Step);

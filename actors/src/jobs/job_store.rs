@@ -9,12 +9,13 @@
 //! A batch that dies with the actor was not acknowledged: its answers are dropped, which fails
 //! every peer's request at once.
 
+mod commit_group;
 mod disk;
+mod follow_up;
 mod in_place;
 mod metrics;
 mod removal;
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,18 +29,18 @@ use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_model::{Compat, Jid};
-use saltern_requests::SyndicMinions;
 use saltern_store::jobs::{JobDatabase, Retention, Write, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::messages::{
-    AfterCommit, AnswerWhenGiven, Beginning, BroughtJob, Checkpoint, CheckpointDone, Fire,
-    FollowUp, Persist, Publish, RemoveJobFiles, Stored,
+    AnswerWhenGiven, Checkpoint, CheckpointDone, Fire, Persist, Publish, RemoveJobFiles,
+    RowsCommitted, Stored,
 };
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
+use commit_group::CommitGroup;
 pub(crate) use disk::RoomOf;
 use disk::{DiskWatch, LookAtDisk, State};
 use in_place::{Place, Restoring};
@@ -58,7 +59,7 @@ pub(crate) struct Seed {
     pub(crate) bus: Recipient<Fire>,
     pub(crate) publisher: Recipient<Publish>,
     /// Notified of each commit.
-    pub(crate) followers: Vec<Recipient<FollowUp>>,
+    pub(crate) followers: Vec<Recipient<RowsCommitted>>,
     /// Answers clients that publish a job, where their tools read it from a returner.
     pub(crate) job_cache: Option<Recipient<AnswerWhenGiven>>,
     /// The mirror.
@@ -97,11 +98,8 @@ const DISK_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) struct JobStore {
     seed: Seed,
     outbox: Outbox,
-    writes: Vec<Write>,
-    /// Effects of the batch, each with the number of its writes.
-    follow: Vec<(usize, AfterCommit)>,
-    /// Jobs that returns of this batch carry; each is written once a batch.
-    brought: HashSet<Jid>,
+    /// Messages that wait for the next commit.
+    group: CommitGroup,
     commit_is_due: bool,
     /// When the last commit began, if it was a group commit.
     of_many: Option<Instant>,
@@ -129,9 +127,7 @@ impl Child for JobStore {
         Self {
             seed: seed.clone(),
             outbox: Outbox::default(),
-            writes: Vec::new(),
-            follow: Vec::new(),
-            brought: HashSet::new(),
+            group: CommitGroup::default(),
             commit_is_due: false,
             of_many: None,
             is_draining: false,
@@ -190,7 +186,7 @@ impl ActorFuture<JobStore> for CommitSoon {
             ready!(pause.as_mut().poll(task));
             self.pause = None;
         }
-        let waiting = store.follow.len();
+        let waiting = store.group.len();
         if waiting != self.seen && waiting > 0 {
             self.seen = waiting;
             task.waker().wake_by_ref();
@@ -206,16 +202,8 @@ impl Handler<Persist> for JobStore {
     type Result = ();
 
     fn handle(&mut self, message: Persist, context: &mut Self::Context) {
-        let before = self.writes.len();
-        if let Some(BroughtJob { job, reporter }) = message.brought
-            && self.brought.insert(job.jid.clone())
-        {
-            self.writes.push(Write::ClosedJob { job, reporter });
-        }
-        self.writes.extend(message.writes);
-        let count = self.writes.len() - before;
-        self.follow.push((count, message.then));
-        if self.is_draining || self.writes.len() >= BATCH {
+        self.group.add(message);
+        if self.is_draining || self.group.writes().len() >= BATCH {
             self.commit(context);
         } else if !self.commit_is_due {
             self.commit_is_due = true;
@@ -247,43 +235,41 @@ impl JobStore {
     }
 
     fn commit(&mut self, context: &mut Context<Self>) {
-        if self.follow.is_empty() {
+        if self.group.len() == 0 {
             self.of_many = None;
             return;
         }
         let place = self.keep_in_place(context);
-        if matches!(place, Ok(Place::Awaited)) && self.writes.len() < BATCH {
+        if matches!(place, Ok(Place::Awaited)) && self.group.writes().len() < BATCH {
             // They are committed at its end, or refused when it takes too long.
             return;
         }
-        let writes = std::mem::take(&mut self.writes);
-        let follow = std::mem::take(&mut self.follow);
-        self.of_many = (follow.len() >= GROUP_COMMIT_SIZE).then(Instant::now);
-        self.brought.clear();
+        let group = std::mem::take(&mut self.group);
+        self.of_many = (group.len() >= GROUP_COMMIT_SIZE).then(Instant::now);
         if let Err(error) = place.and_then(|place| match place {
             Place::Right => Ok(()),
             Place::Awaited => Err(self.displaced()),
         }) {
             self.seed.metrics.failing.set(1);
-            self.give_up(follow, &error);
+            self.give_up(group, &error);
             return;
         }
         if self.disk.state() == State::Full {
             // Logged once, when the disk became full.
-            self.refuse(follow);
+            self.refuse(group);
             return;
         }
-        match self.write(&writes) {
-            Ok(written) => self.follow_up(follow, &written, context),
+        match self.write(group.writes()) {
+            Ok(written) => self.follow_up(group, written, context),
             // Of a database that another program holds, each would wait as long again.
-            Err(error @ StoreError::Database { .. }) if follow.len() > 1 && !error.is_busy() => {
+            Err(error @ StoreError::Database { .. }) if group.len() > 1 && !error.is_busy() => {
                 // One of the changes may be at fault: the others are committed one by one.
-                let (error, requests) = (chain(&error), follow.len());
+                let (error, requests) = (chain(&error), group.len());
                 tracing::debug!(error, requests, "group commit failed; trying each request");
-                self.commit_each(&writes, follow, context);
+                self.commit_each(group, context);
             }
             Err(error) => {
-                self.give_up(follow, &error);
+                self.give_up(group, &error);
                 if error.is_full() {
                     self.look_at_disk(true, context);
                 }
@@ -291,19 +277,11 @@ impl JobStore {
         }
     }
 
-    fn commit_each(
-        &mut self,
-        writes: &[Write],
-        follow: Vec<(usize, AfterCommit)>,
-        context: &mut Context<Self>,
-    ) {
-        let mut rest = writes;
-        for (count, then) in follow {
-            let (own, others) = rest.split_at(count.min(rest.len()));
-            rest = others;
-            match self.write(own) {
-                Ok(written) => self.follow_up(vec![(count, then)], &written, context),
-                Err(error) => self.give_up(vec![(count, then)], &error),
+    fn commit_each(&mut self, group: CommitGroup, context: &mut Context<Self>) {
+        for alone in group.split() {
+            match self.write(alone.writes()) {
+                Ok(written) => self.follow_up(alone, written, context),
+                Err(error) => self.give_up(alone, &error),
             }
         }
     }
@@ -331,163 +309,21 @@ impl JobStore {
         written.map(|written| (written, took))
     }
 
-    fn give_up(&self, follow: Vec<(usize, AfterCommit)>, error: &StoreError) {
+    fn give_up(&self, group: CommitGroup, error: &StoreError) {
         if let Some(times) = self.failures.record() {
-            let (error, requests) = (chain(error), follow.len());
+            let (error, requests) = (chain(error), group.len());
             tracing::error!(error, requests, times, "nothing was stored");
         }
-        self.refuse(follow);
+        self.refuse(group);
     }
 
-    fn refuse(&self, follow: Vec<(usize, AfterCommit)>) {
-        self.seed.metrics.disk.refused.inc_by(follow.len() as u64);
-        let mut stored = Stored::default();
-        for (_, then) in follow {
-            stored.refused.extend(then.keeps);
-            if let Some(answer) = then.answer {
-                answer.failed();
-            }
-        }
-        self.tell_tracker(stored);
-    }
-
-    fn follow_up(
-        &mut self,
-        follow: Vec<(usize, AfterCommit)>,
-        (written, took): &(Vec<Written>, Duration),
-        context: &mut Context<Self>,
-    ) {
-        FailPoint::CommitAfter.pass();
-        let mut stored = Stored::default();
-        // Each publish with the events that come before it; at last the events after all of them.
-        let (mut publishes, mut events) = (Vec::new(), Vec::new());
-        let mut answers = Vec::with_capacity(follow.len());
-        let mut given = Vec::new();
-        let mut end = 0;
-        for (count, mut then) in follow {
-            end += count;
-            then.trace(count, *took);
-            let own = written.get(end - count..end).unwrap_or_default();
-            stored.leaves.extend(self.known_leaves(then.leaves, own));
-            let mut was_fired = false;
-            if let Some(report) = then.report {
-                let last = own.last().copied().unwrap_or(Written::Duplicate);
-                was_fired = self.was_fired(last);
-                stored.repeated += u64::from(!last.is_new());
-                stored.returns.push(report);
-            }
-            if !was_fired {
-                events.extend(then.events);
-            }
-            if let Some(begun) = then.begun {
-                FailPoint::PublishBefore.pass();
-                self.write_job_files(&begun);
-                FailPoint::PublishAnnounced.pass();
-                let publish = Publish {
-                    jid: begun.job.jid.clone(),
-                    is_job: true,
-                    minions: begun.job.minions.clone(),
-                    publication: begun.publication,
-                };
-                if self.seed.job_cache.is_some()
-                    && let Some(answer) = then.answer.take()
-                {
-                    given.push(AnswerWhenGiven {
-                        jid: begun.job.jid.clone(),
-                        answer,
-                    });
-                }
-                publishes.push((std::mem::take(&mut events), publish));
-                stored.jobs.push(begun.job);
-            }
-            answers.extend(then.answer);
-        }
-        // Before a minion can return what is published now.
-        self.tell_tracker(stored);
-        for (announcement, publish) in publishes {
-            self.outbox
-                .push(context, &self.seed.bus, Fire(announcement));
-            self.outbox.push(context, &self.seed.publisher, publish);
-        }
-        if !events.is_empty() {
-            self.outbox.push(context, &self.seed.bus, Fire(events));
-        }
-        self.outbox.then(context, move || {
-            FailPoint::AnswerBefore.pass();
-            for answer in answers {
-                answer.done();
-                FailPoint::AnswerBetween.pass();
-            }
-        });
-        if let Some(job_cache) = &self.seed.job_cache {
-            for message in given {
-                self.outbox.push(context, job_cache, message);
-            }
-        }
-        for follower in &self.seed.followers {
-            // One waiting message is enough, so a full mailbox is no loss.
-            let _ = follower.try_send(FollowUp);
-        }
-    }
-
-    /// Whether the events of this return are on the bus already. A minion that got no answer sends
-    /// its return again; its events must not be fired twice. Events of returns stored before a
-    /// restart of the actor may not have been fired: they are fired at least once.
-    fn was_fired(&mut self, written: Written) -> bool {
-        match written {
-            Written::New { id } => {
-                self.fired_from.get_or_insert(id);
-                false
-            }
-            Written::Repeated { id } => self.fired_from.is_some_and(|first| id >= first),
-            _ => false,
-        }
-    }
-
-    /// Those of jobs that are there; written for stock's tools too.
-    fn known_leaves(&self, leaves: Vec<SyndicMinions>, written: &[Written]) -> Vec<SyndicMinions> {
-        let first = written.len().saturating_sub(leaves.len());
-        let written = written.get(first..).unwrap_or_default();
-        let known = leaves.into_iter().zip(written);
-        let known = known.filter(|(_, written)| **written != Written::NoSuchJob);
-        let known = known.map(|(leaves, _)| leaves);
-        known.inspect(|leaves| self.write_leaves(leaves)).collect()
-    }
-
-    fn write_leaves(&self, leaves: &SyndicMinions) {
-        let Some(writer) = &self.seed.job_files else {
-            return;
+    fn refuse(&self, group: CommitGroup) {
+        self.seed.metrics.disk.refused.inc_by(group.len() as u64);
+        let stored = Stored {
+            refused: group.refuse(),
+            ..Stored::default()
         };
-        let SyndicMinions {
-            jid,
-            syndic,
-            minions,
-        } = leaves;
-        if let Err(error) = writer.write_minions(jid, minions, Some(syndic)) {
-            tracing::error!(%jid, %syndic, %error, "stock's tools will not find these minions");
-        }
-    }
-
-    fn write_job_files(&self, begun: &Beginning) {
-        let Some(writer) = &self.seed.job_files else {
-            return;
-        };
-        let job = &begun.job;
-        let written = writer.write_load(&job.jid, &begun.load, Some(&job.minions), job.nocache);
-        if let Err(error) = written {
-            tracing::error!(jid = %job.jid, %error, "stock's tools will not find this job");
-        }
-    }
-
-    fn tell_tracker(&self, stored: Stored) {
-        let nothing = stored.jobs.is_empty() && stored.leaves.is_empty();
-        if nothing && stored.returns.is_empty() && stored.refused.is_empty() {
-            return;
-        }
-        if let Some(tracker) = &*self.seed.tracker.lock() {
-            // Never waits: the tracker may be waiting for this actor.
-            tracker.do_send(stored);
-        }
+        self.tell_tracker(stored);
     }
 }
 

@@ -51,9 +51,9 @@ use self::traces::JobTraces;
 use crate::events::batch_feed::BatchFeed;
 use crate::jobs::job_completions::JobCompletions;
 use crate::messages::{
-    Account, AfterCommit, AwaitedMinions, BeginJob, Beginning, BroughtJob, CloseOlderThan,
-    Departed, Explain, Fire, Greet, JobBegun, MinionReturned, Persist, Publish, Stored, TakeAnswer,
-    TakeReturn, TakeSyndicMinions,
+    Account, AwaitedMinions, BeginJob, Beginning, CloseOlderThan, Departed, Explain, Fire,
+    FollowUp, Greet, JobBegun, MinionReturned, Persist, Publish, Stored, TakeAnswer, TakeReturn,
+    TakeSyndicMinions,
 };
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
@@ -286,18 +286,16 @@ impl JobTracker {
         at: i64,
         context: &mut Context<Self>,
     ) {
-        let writes = keeps.iter().map(|(jid, state, notes)| Write::JobState {
-            jid: jid.clone(),
-            state: *state,
-            at,
-            notes: Some(notes.clone()),
+        let writes = keeps.iter().map(|(jid, state, notes)| {
+            let write = Write::JobState {
+                jid: jid.clone(),
+                state: *state,
+                at,
+                notes: Some(notes.clone()),
+            };
+            (write, FollowUp::ReportFailure(jid.clone()))
         });
-        let then = AfterCommit {
-            keeps: keeps.iter().map(|(jid, _, _)| jid.clone()).collect(),
-            ..AfterCommit::default()
-        };
-        let persist = Persist::of(writes.collect(), then);
-        self.persist(persist, context);
+        self.persist(writes.collect(), None, context);
     }
 
     fn told(&self, news: &JobNews, stamp: &str) -> Event {
@@ -355,18 +353,25 @@ impl JobTracker {
     }
 
     /// Sends writes to the store, with the departures that wait.
-    fn persist(&mut self, mut persist: Persist, context: &mut Context<Self>) {
+    fn persist(
+        &mut self,
+        mut writes: Vec<(Write, FollowUp)>,
+        answer: Option<PendingReply>,
+        context: &mut Context<Self>,
+    ) {
         if !self.departures.is_empty() {
-            // In front: the write of a return has to be the last.
-            persist.writes.splice(..0, self.departures.drain(..));
+            // In front: a further part of a job has not left because an earlier one has.
+            let departures = self.departures.drain(..);
+            let departures = departures.map(|departure| (departure, FollowUp::Nothing));
+            writes.splice(..0, departures);
         }
+        let persist = Persist { writes, answer };
         self.outbox.push(context, &self.seed.store, persist);
     }
 
     fn write_departures(&mut self, context: &mut Context<Self>) {
         if !self.departures.is_empty() {
-            let nothing = Persist::of(Vec::new(), AfterCommit::default());
-            self.persist(nothing, context);
+            self.persist(Vec::new(), None, context);
         }
     }
 
@@ -405,6 +410,7 @@ impl JobTracker {
                 nocache: job.nocache,
                 signals,
             },
+            announce,
             load: job.load.clone(),
             publication,
         };
@@ -412,27 +418,23 @@ impl JobTracker {
         let (is_waited_for, created) = (!job.nocache, job.created);
         // Always as a part: 3008 publishes every part of a batch under one jid, and the earlier
         // ones may have been before a restart.
-        let mut writes = vec![Write::JobPart(job)];
+        let begin = FollowUp::Begin(Box::new(begun));
+        let mut writes = vec![(Write::JobPart(job), begin)];
         if let Some(minion) = publisher {
             let jid = jid.clone();
-            writes.push(Write::PublishedFor { jid, minion });
+            let write = Write::PublishedFor { jid, minion };
+            writes.push((write, FollowUp::Nothing));
         }
         if !is_waited_for {
-            writes.push(Write::JobState {
+            let write = Write::JobState {
                 jid,
                 state: JobState::Complete,
                 at: created,
                 notes: None,
-            });
+            };
+            writes.push((write, FollowUp::Nothing));
         }
-        let then = AfterCommit {
-            begun: Some(begun),
-            events: announce,
-            answer: Some(answer),
-            ..AfterCommit::default()
-        };
-        let persist = Persist::of(writes, then);
-        self.persist(persist, context);
+        self.persist(writes, Some(answer), context);
     }
 
     fn keep(&mut self, returned: StoreReturn, answer: PendingReply, context: &mut Context<Self>) {
@@ -455,27 +457,24 @@ impl JobTracker {
         // A job that comes with its return is closed: no client waits for it. If one does, it is
         // open.
         let is_there = self.known.contains(jid) || self.machine.is_remembered(jid);
-        let brought = (standalone || !is_there).then_some(BroughtJob { job, reporter });
-        let then = AfterCommit {
-            events,
-            answer: Some(answer),
-            report: Some(event),
-            ..AfterCommit::default()
-        };
         let mut writes = Vec::new();
+        if standalone || !is_there {
+            let write = Write::ClosedJob { job, reporter };
+            writes.push((write, FollowUp::Nothing));
+        }
         if forwarded && self.machine.lacks(jid, &record.minion) {
-            writes.push(Write::Expected {
+            let write = Write::Expected {
                 jid: jid.clone(),
                 minions: vec![record.minion.clone()],
-            });
+            };
+            writes.push((write, FollowUp::Nothing));
         }
-        writes.push(Write::Return(record));
-        let persist = Persist {
-            brought,
-            writes,
-            then,
+        let follow_up = FollowUp::Return {
+            returned: event,
+            events,
         };
-        self.persist(persist, context);
+        writes.push((Write::Return(record), follow_up));
+        self.persist(writes, Some(answer), context);
     }
 
     /// Whether a job expects this return, or the quota of its minion has room for it.
@@ -626,18 +625,14 @@ impl Handler<TakeSyndicMinions> for JobTracker {
 
     fn handle(&mut self, message: TakeSyndicMinions, context: &mut Self::Context) {
         let TakeSyndicMinions { leaves, answer } = message;
-        let writes = leaves.iter().map(|leaves| Write::Expected {
-            jid: leaves.jid.clone(),
-            minions: leaves.minions.clone(),
+        let writes = leaves.into_iter().map(|leaves| {
+            let write = Write::Expected {
+                jid: leaves.jid.clone(),
+                minions: leaves.minions.clone(),
+            };
+            (write, FollowUp::Expect(leaves))
         });
-        let writes = writes.collect();
-        let then = AfterCommit {
-            leaves,
-            answer: Some(answer),
-            ..AfterCommit::default()
-        };
-        let persist = Persist::of(writes, then);
-        self.persist(persist, context);
+        self.persist(writes.collect(), Some(answer), context);
     }
 }
 

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
 
 use actix::Message;
-use saltern_base::trace::{Attribute, Kind};
-use saltern_model::{Event, Jid, JobRecord, MinionId, Packed};
+use saltern_model::{Event, Jid, MinionId, Packed};
 use saltern_requests::{
     BatchPlan, ProbeAnswer, Publication, SignalTargets, StartJob, StoreReturn, SyndicMinions,
 };
@@ -157,36 +155,38 @@ pub struct Explain(pub Jid);
 
 // ---- to JobStore -------------------------------------------------------------------------------
 
-/// A job that comes with its return.
-#[derive(Clone, Debug)]
-pub struct BroughtJob {
-    /// The job.
-    pub job: JobRecord,
-    /// The peer that reported it; none of a job of the master's own.
-    pub reporter: Option<MinionId>,
-}
-
-/// Write, commit, and only then do the rest. From JobTracker and Batches.
+/// Write, commit, and only then do what follows. From JobTracker, Batches and the returner of the
+/// master's own job database.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Persist {
-    /// A job that is closed and may be there already; written before the rest.
-    pub brought: Option<BroughtJob>,
-    /// Writes, in one transaction with all others that wait.
-    pub writes: Vec<Write>,
-    /// What follows the commit.
-    pub then: AfterCommit,
+    /// The writes, each with what follows its commit; in one transaction with all others that wait.
+    pub writes: Vec<(Write, FollowUp)>,
+    /// The reply to the sender, behind all that follows; it fails if nothing was stored.
+    pub answer: Option<PendingReply>,
 }
 
-impl Persist {
-    /// Writes that bring no job along.
-    pub(crate) fn of(writes: Vec<Write>, then: AfterCommit) -> Self {
-        Self {
-            brought: None,
-            writes,
-            then,
-        }
-    }
+/// What follows the commit of one [`Write`]; in the order of the writes.
+pub enum FollowUp {
+    /// Nothing.
+    Nothing,
+    /// Fire these events.
+    Fire(Vec<Event>),
+    /// Of a job: announce it, notify the tracker, publish it.
+    Begin(Box<Beginning>),
+    /// Of a return: fire its events, unless the same return was stored and they were fired before,
+    /// and notify the tracker.
+    Return {
+        /// The return.
+        returned: MinionReturned,
+        /// Its events.
+        events: Vec<Event>,
+    },
+    /// Of expected minions: notify the tracker of them, and write them for stock's tools, if there
+    /// is such a job.
+    Expect(SyndicMinions),
+    /// Of a job's state: notify the tracker if it could not be written. Nothing follows the commit.
+    ReportFailure(Jid),
 }
 
 /// Import jobs of stock's job cache, or, with none, record that it has been read. From JobImport;
@@ -195,39 +195,12 @@ impl Persist {
 #[rtype(result = "Result<Imported, StoreError>")]
 pub struct ImportJobs(pub Vec<CachedJob>);
 
-/// What follows a commit, in this order.
-#[derive(Default)]
-pub struct AfterCommit {
-    /// A job has begun.
-    pub begun: Option<Beginning>,
-    /// Events to fire; those of a beginning before it is published.
-    pub events: Vec<Event>,
-    /// The reply to the sender.
-    pub answer: Option<PendingReply>,
-    /// Notify the tracker when the states of these jobs could not be written.
-    pub keeps: Vec<Jid>,
-    /// Notify the tracker of these minions, those of jobs that are there. The last writes of the
-    /// message are theirs, in this order.
-    pub leaves: Vec<SyndicMinions>,
-    /// Notify the tracker of this return. Its write is the last one of its message.
-    pub report: Option<MinionReturned>,
-}
-
-impl AfterCommit {
-    /// Records a commit of `changes` changes in the trace of the request that waits for it.
-    pub(crate) fn trace(&self, changes: usize, took: Duration) {
-        if let Some(place) = self.answer.as_ref().and_then(PendingReply::place) {
-            let changes = i64::try_from(changes).unwrap_or(i64::MAX);
-            let attributes = [("salt.store.changes", Attribute::Number(changes))];
-            place.record("salt.store.commit", Kind::Internal, took, attributes);
-        }
-    }
-}
-
-/// See [`AfterCommit::begun`].
+/// See [`FollowUp::Begin`].
 pub struct Beginning {
     /// The job as reported to the tracker.
     pub job: JobBegun,
+    /// The events to fire before it is published.
+    pub announce: Vec<Event>,
     /// The job's load, packed, for the files that stock's command line expects.
     pub load: Packed,
     /// What goes out to the minions.
@@ -316,7 +289,7 @@ pub struct AnswerWhenGiven {
 /// There are new rows in the job database. To JobCache too. From JobStore.
 #[derive(Message)]
 #[rtype(result = "()")]
-pub struct FollowUp;
+pub struct RowsCommitted;
 
 /// Delete job files that are older than `keep_jobs_seconds`. From Maintenance.
 #[derive(Message)]

@@ -9,7 +9,7 @@ use saltern_store::jobs::Write;
 
 use super::queue::PackedEvent;
 use super::{End, Sink};
-use crate::messages::{AfterCommit, Persist};
+use crate::messages::{FollowUp, Persist};
 use crate::shared::answer::PendingReply;
 
 /// The job database as a returner. What cannot be stored now is retried: a full disk does not stay
@@ -40,13 +40,11 @@ impl EventTable {
 
     fn store(&self, events: Vec<KeptEvent>) -> Result<(), String> {
         let (answer, stored) = PendingReply::inside();
-        let then = AfterCommit {
-            answer: Some(answer),
-            ..AfterCommit::default()
-        };
         // Bounded: there is one batch at a time.
-        self.store
-            .do_send(Persist::of(vec![Write::Events(events)], then));
+        self.store.do_send(Persist {
+            writes: vec![(Write::Events(events), FollowUp::Nothing)],
+            answer: Some(answer),
+        });
         let waiting = tokio::runtime::Builder::new_current_thread().build();
         let waiting = waiting.map_err(|error| error.to_string())?;
         match waiting.block_on(stored) {

@@ -8,7 +8,7 @@ use saltern_wire::msgpack::Value;
 
 use super::batch::{Batch, Phase};
 use super::{Batches, events};
-use crate::messages::BeginJob;
+use crate::messages::{BeginJob, FollowUp};
 use crate::shared::answer::PendingReply;
 
 impl Batches {
@@ -96,8 +96,7 @@ impl Batches {
             halted,
         };
         self.persist(
-            vec![over],
-            vec![event],
+            (over, FollowUp::Fire(vec![event])),
             context,
             move |batches, is_stored, context| {
                 if is_stored {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::batch::{Batch, Phase};
 use super::{Batches, Sent, events};
-use crate::messages::Fire;
+use crate::messages::{Fire, FollowUp};
 
 impl Batches {
     /// Resumes all open batches after a restart.
@@ -60,8 +60,7 @@ impl Batches {
             plan: state,
         };
         self.persist(
-            vec![write],
-            Vec::new(),
+            (write, FollowUp::Nothing),
             context,
             move |batches, is_stored, context| {
                 after(batches, is_stored, context);

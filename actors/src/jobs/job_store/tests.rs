@@ -14,7 +14,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::messages::{ExpireJobs, JobBegun, MinionReturned};
+use crate::messages::{Beginning, ExpireJobs, FollowUp, JobBegun, MinionReturned};
 use crate::shared::answer::PendingReply;
 use crate::shared::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 use crate::shared::window::Windows;
@@ -170,30 +170,27 @@ impl Stored {
 
 /// A return as the tracker hands it over, with the job that it brings along.
 fn persist(record: ReturnRecord, answer: PendingReply) -> Persist {
-    let report = Some(report(&record));
+    let closed = Write::ClosedJob {
+        job: job("test.ping"),
+        reporter: None,
+    };
     Persist {
-        brought: Some(BroughtJob {
-            job: job("test.ping"),
-            reporter: None,
-        }),
-        writes: vec![Write::Return(record)],
-        then: AfterCommit {
-            events: vec![event("ret")],
-            answer: Some(answer),
-            report,
-            ..AfterCommit::default()
-        },
+        writes: vec![(closed, FollowUp::Nothing), stored_return(record, "ret")],
+        answer: Some(answer),
     }
 }
 
-fn report(record: &ReturnRecord) -> MinionReturned {
-    MinionReturned {
+/// The write of a return, and the event that follows it.
+fn stored_return(record: ReturnRecord, tag: &str) -> (Write, FollowUp) {
+    let returned = MinionReturned {
         jid: record.jid.clone(),
         minion: record.minion.clone(),
         retcode: record.retcode,
         signalled: false,
         forwarded: false,
-    }
+    };
+    let events = vec![event(tag)];
+    (Write::Return(record), FollowUp::Return { returned, events })
 }
 
 #[test]
@@ -211,6 +208,7 @@ fn job_is_stored_announced_published_and_answered_in_order() {
                 nocache: false,
                 signals: None,
             },
+            announce: vec![event("a"), event("b")],
             load: record.load.clone(),
             publication: Publication {
                 entries: 0,
@@ -220,14 +218,8 @@ fn job_is_stored_announced_published_and_answered_in_order() {
             },
         };
         let persist = Persist {
-            brought: None,
-            writes: vec![Write::JobPart(record)],
-            then: AfterCommit {
-                begun: Some(begun),
-                events: vec![event("a"), event("b")],
-                answer: Some(answer),
-                ..AfterCommit::default()
-            },
+            writes: vec![(Write::JobPart(record), FollowUp::Begin(Box::new(begun)))],
+            answer: Some(answer),
         };
         rig.store.try_send(persist).unwrap();
         let Fire(events) = rig.bus.recv().await.unwrap();
@@ -355,12 +347,11 @@ fn commit_without_space_fails_every_request_and_has_no_effects() {
         };
         let large = returned("m1", "f", 1_000_000);
         let persist = Persist {
-            brought: None,
-            writes: vec![state, Write::Return(large)],
-            then: AfterCommit {
-                keeps: vec![jid.clone()],
-                ..AfterCommit::default()
-            },
+            writes: vec![
+                (state, FollowUp::ReportFailure(jid.clone())),
+                (Write::Return(large), FollowUp::Nothing),
+            ],
+            answer: None,
         };
         rig.store.try_send(persist).unwrap();
         assert_eq!(rig.tracker.recv().await.unwrap().refused, [jid]);
@@ -440,12 +431,8 @@ fn batch_that_dies_with_the_store_is_refused_and_can_be_sent_again() {
         let (answer, reply) = rig.answer().await;
         let record = returned("m1", "f", 1);
         let persist = Persist {
-            brought: None,
-            writes: vec![Write::Return(record.clone())],
-            then: AfterCommit {
-                answer: Some(answer),
-                ..AfterCommit::default()
-            },
+            writes: vec![(Write::Return(record.clone()), FollowUp::Nothing)],
+            answer: Some(answer),
         };
         rig.store.try_send(persist).unwrap();
         // Its turn comes between the store's first one, which makes the batch, and the second,
@@ -479,18 +466,14 @@ fn stopping_store_commits_its_batch() {
 fn retention_removes_slices_between_commits() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
-        let writes: Vec<Write> = (0..2_000)
+        let writes = (0..2_000)
             .map(|number| Write::Return(returned(&format!("m{number}"), "f", 1)))
             .chain([Write::Job(job("f"))])
-            .collect();
+            .map(|write| (write, FollowUp::Nothing));
         let (answer, reply) = rig.answer().await;
         let persist = Persist {
-            brought: None,
-            writes,
-            then: AfterCommit {
-                answer: Some(answer),
-                ..AfterCommit::default()
-            },
+            writes: writes.collect(),
+            answer: Some(answer),
         };
         rig.store.try_send(persist).unwrap();
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
@@ -516,6 +499,56 @@ fn retention_removes_slices_between_commits() {
     });
 }
 
+fn expected(leaves: &SyndicMinions) -> (Write, FollowUp) {
+    let write = Write::Expected {
+        jid: leaves.jid.clone(),
+        minions: leaves.minions.clone(),
+    };
+    (write, FollowUp::Expect(leaves.clone()))
+}
+
+#[test]
+fn each_write_of_a_message_has_its_own_follow_up() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let repeated = returned("m1", "f", 1);
+        rig.send(repeated.clone()).await.await.unwrap();
+        let _first = (rig.tracker.recv().await, rig.bus.recv().await);
+        let leaves = |jid: &str| SyndicMinions {
+            jid: Jid::parse(jid).unwrap(),
+            syndic: MinionId::parse("relay").unwrap(),
+            minions: vec![MinionId::parse("leaf").unwrap()],
+        };
+        let (known, unknown) = (leaves(JID), leaves("20260102030405999999"));
+        let departed = Write::Published {
+            jid: known.jid.clone(),
+            at: 1,
+        };
+        // Neither the returns nor the minions of syndics are the last writes.
+        let (answer, reply) = rig.answer().await;
+        let persist = Persist {
+            writes: vec![
+                stored_return(returned("m2", "f", 1), "new"),
+                expected(&unknown),
+                stored_return(repeated, "again"),
+                expected(&known),
+                (departed, FollowUp::Fire(vec![event("plain")])),
+            ],
+            answer: Some(answer),
+        };
+        rig.store.try_send(persist).unwrap();
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        let stored = rig.tracker.recv().await.unwrap();
+        let minions = stored.returns.iter().map(|one| one.minion.as_str());
+        assert_eq!(minions.collect::<Vec<_>>(), ["m2", "m1"]);
+        assert_eq!(stored.repeated, 1);
+        assert_eq!(stored.leaves, [known]);
+        let Fire(events) = rig.bus.recv().await.unwrap();
+        let tags = events.iter().map(|event| event.tag.as_str());
+        assert_eq!(tags.collect::<Vec<_>>(), ["new", "plain"]);
+    });
+}
+
 #[test]
 fn syndic_minions_reach_the_tracker_for_stored_jobs_only() {
     in_system(async {
@@ -528,19 +561,10 @@ fn syndic_minions_reach_the_tracker_for_stored_jobs_only() {
             minions: vec![MinionId::parse("leaf").unwrap()],
         };
         let (answer, reply) = rig.answer().await;
-        let all = vec![leaves(JID), leaves("20260102030405999999")];
-        let writes = all.iter().map(|leaves| Write::Expected {
-            jid: leaves.jid.clone(),
-            minions: leaves.minions.clone(),
-        });
+        let all = [leaves(JID), leaves("20260102030405999999")];
         let persist = Persist {
-            brought: None,
-            writes: writes.collect(),
-            then: AfterCommit {
-                leaves: all.clone(),
-                answer: Some(answer),
-                ..AfterCommit::default()
-            },
+            writes: all.iter().map(expected).collect(),
+            answer: Some(answer),
         };
         rig.store.try_send(persist).unwrap();
         assert_eq!(reply.await.unwrap(), &b"done"[..]);

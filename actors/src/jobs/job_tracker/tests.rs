@@ -261,6 +261,20 @@ fn departed(number: u32, has_left: bool) -> Departed {
     }
 }
 
+impl Persist {
+    fn only_writes(&self) -> impl Iterator<Item = &Write> {
+        self.writes.iter().map(|(write, _)| write)
+    }
+
+    /// The reporter of the job that comes with a return.
+    fn brought(&self) -> Option<&Option<MinionId>> {
+        self.only_writes().find_map(|write| match write {
+            Write::ClosedJob { reporter, .. } => Some(reporter),
+            _ => None,
+        })
+    }
+}
+
 impl Rig {
     async fn answer(&mut self) -> (PendingReply, JoinHandle<Bytes>) {
         let (request, reply) = self.port.ask(b"x").await;
@@ -295,8 +309,7 @@ impl Rig {
     async fn kept(&mut self) -> Vec<(Jid, JobState)> {
         let persist = self.store.recv().await.unwrap();
         let mut kept: Vec<(Jid, JobState)> = persist
-            .writes
-            .iter()
+            .only_writes()
             .map(|write| match write {
                 Write::JobState { jid, state, at, .. } => {
                     assert_eq!(*at, NOW);
@@ -341,14 +354,14 @@ fn verdict_of<'a>(data: &'a Value, minion: &str) -> &'a str {
 fn return_brings_its_job_until_the_store_confirms_it() {
     in_system(async {
         let mut rig = rig(&[]);
-        assert!(rig.take(1, "a").await.brought.is_some());
+        assert!(rig.take(1, "a").await.brought().is_some());
         // The first one may have failed.
-        assert!(rig.take(1, "b").await.brought.is_some());
+        assert!(rig.take(1, "b").await.brought().is_some());
         rig.tracker.send(stored(&[(1, "a")])).await.unwrap();
-        assert!(rig.take(1, "c").await.brought.is_none());
+        assert!(rig.take(1, "c").await.brought().is_none());
         // Nor does a job that was published, which would be closed by it.
         rig.tracker.send(begun(2, &["a", "b"])).await.unwrap();
-        assert!(rig.take(2, "a").await.brought.is_none());
+        assert!(rig.take(2, "a").await.brought().is_none());
     });
 }
 
@@ -421,12 +434,15 @@ fn job_begins_only_when_stored() {
         let start = start(job(1, &["a"]), None);
         rig.tracker.send(BeginJob { start, answer }).await.unwrap();
         let persist = rig.store.recv().await.unwrap();
-        assert!(matches!(persist.writes[..], [Write::JobPart(_)]));
+        assert!(matches!(
+            persist.writes[..],
+            [(Write::JobPart(_), FollowUp::Begin(_))]
+        ));
         // The store could not.
-        persist.then.answer.unwrap().failed();
+        persist.answer.unwrap().failed();
         assert_eq!(reply.await.unwrap(), &b"failed"[..]);
         assert_eq!(rig.metrics.open.get(), 0);
-        assert!(rig.take(1, "a").await.brought.is_some());
+        assert!(rig.take(1, "a").await.brought().is_some());
     });
 }
 
@@ -510,8 +526,9 @@ fn departure_is_written_with_the_next_commit_or_alone() {
             rig.tracker.send(departed(number, true)).await.unwrap();
         }
         let persist = rig.take(1, "a").await;
-        let [first, second, Write::Return(_)] = &persist.writes[..] else {
-            panic!("{:?}", persist.writes);
+        let writes: Vec<&Write> = persist.only_writes().collect();
+        let [first, second, Write::Return(_)] = writes[..] else {
+            panic!("{writes:?}");
         };
         for (write, number) in [(first, 1), (second, 2)] {
             let is_meant =
@@ -521,7 +538,8 @@ fn departure_is_written_with_the_next_commit_or_alone() {
         rig.tracker.send(begun(3, &["a"])).await.unwrap();
         rig.tracker.send(departed(3, true)).await.unwrap();
         let persist = rig.store.recv().await.unwrap();
-        assert!(matches!(&persist.writes[..], [Write::Published { jid: of, .. }] if *of == jid(3)));
+        let write = persist.only_writes().next().unwrap();
+        assert!(matches!(write, Write::Published { jid: of, .. } if *of == jid(3)));
         // One that cannot be sent is not awaited.
         rig.tracker.send(begun(4, &["a"])).await.unwrap();
         rig.tracker.send(departed(4, false)).await.unwrap();
@@ -578,15 +596,14 @@ fn job_state_is_rewritten_until_stored() {
         rig.tracker.send(stored(&[(1, "a")])).await.unwrap();
         for _ in 0..3 {
             let persist = rig.store.recv().await.unwrap();
-            assert!(matches!(
-                &persist.writes[..],
-                [Write::JobState {
-                    state: JobState::Complete,
-                    ..
-                }]
-            ));
+            let [(Write::JobState { state, .. }, FollowUp::ReportFailure(of))] =
+                &persist.writes[..]
+            else {
+                panic!("a state is written");
+            };
+            assert_eq!((state, of), (&JobState::Complete, &jid(1)));
             let refused = Stored {
-                refused: persist.then.keeps,
+                refused: vec![of.clone()],
                 ..Stored::default()
             };
             rig.tracker.send(refused).await.unwrap();
@@ -608,8 +625,8 @@ fn changes_within_a_second_are_written_once() {
         }
         assert!(rig.store.try_recv().is_err());
         let persist = rig.store.recv().await.unwrap();
-        let [Write::JobState { notes, .. }] = &persist.writes[..] else {
-            panic!("{:?}", persist.writes);
+        let [(Write::JobState { notes, .. }, _)] = &persist.writes[..] else {
+            panic!("{:?}", persist.only_writes().collect::<Vec<_>>());
         };
         let notes = Notes::unpack(notes.as_ref().unwrap());
         assert_eq!(notes.lost.len(), 2);
@@ -747,7 +764,8 @@ fn client_questions_are_answered_from_one_shared_probe() {
         let (answer, _) = rig.answer().await;
         let start = start(job(12, &["a"]), Some(JobRelation::Running(jid(77))));
         rig.tracker.send(BeginJob { start, answer }).await.unwrap();
-        assert!(rig.store.recv().await.unwrap().then.begun.is_some());
+        let persist = rig.store.recv().await.unwrap();
+        assert!(matches!(persist.writes[..], [(_, FollowUp::Begin(_))]));
     });
 }
 
@@ -833,15 +851,15 @@ fn report_over_quota_is_refused_and_an_expected_return_is_not() {
         assert_eq!(reply.await.unwrap(), &b"failed"[..]);
         while let Ok(persist) = rig.store.try_recv() {
             let is_return = |write: &Write| matches!(write, Write::Return(_));
-            assert!(persist.brought.is_none() && !persist.writes.iter().any(is_return));
+            assert!(persist.brought().is_none() && !persist.only_writes().any(is_return));
         }
         assert_eq!(rig.metrics.over_quota.get(), 1);
         // One job is open, the other one ended and is in the database alone; both expect the minion.
-        assert!(rig.take(1, "a").await.brought.is_none());
+        assert!(rig.take(1, "a").await.brought().is_none());
         rig.take(7, "a").await;
         // Another minion has a quota of its own, and brings a job that is marked.
-        let brought = rig.take(9_001, "b").await.brought.unwrap();
-        assert_eq!(brought.reporter, Some(id("b")));
+        let persist = rig.take(9_001, "b").await;
+        assert_eq!(persist.brought(), Some(&Some(id("b"))));
         assert_eq!(rig.metrics.over_quota.get(), 1);
         // Lookups of made-up jids are bounded: the tracker is shared by all minions.
         for number in 0..100 {

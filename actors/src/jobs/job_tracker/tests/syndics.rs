@@ -50,11 +50,13 @@ fn syndic_minions_are_stored_and_then_awaited() {
         };
         rig.tracker.send(message).await.unwrap();
         let persist = rig.store.recv().await.unwrap();
-        assert!(
-            matches!(&persist.writes[..], [Write::Expected { minions, .. }] if *minions == ids(&["b"]))
-        );
-        assert_eq!(persist.then.leaves, leaves(1, &["b"]));
-        persist.then.answer.unwrap().done();
+        let [(Write::Expected { minions, .. }, FollowUp::Expect(expected))] = &persist.writes[..]
+        else {
+            panic!("it is stored that they are expected");
+        };
+        assert_eq!(*minions, ids(&["b"]));
+        assert_eq!(*expected, leaves(1, &["b"])[0]);
+        persist.answer.unwrap().done();
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
         let joined = Stored {
             leaves: leaves(1, &["b"]),
@@ -111,7 +113,7 @@ fn unannounced_forwarded_return_adds_its_minion() {
         let persist = rig.store.recv().await.unwrap();
         assert!(matches!(
             persist.writes[..],
-            [Write::Expected { .. }, Write::Return(_)]
+            [(Write::Expected { .. }, _), (Write::Return(_), _)]
         ));
         rig.tracker
             .send(stored_forwarded(&[(1, "b")]))

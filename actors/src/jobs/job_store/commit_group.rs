@@ -1,0 +1,95 @@
+//! One group commit: the writes of all messages that wait, what follows each, and who waits.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use saltern_base::trace::{Attribute, Kind};
+use saltern_model::Jid;
+use saltern_store::jobs::Write;
+
+use crate::messages::{FollowUp, Persist};
+use crate::shared::answer::PendingReply;
+
+/// Messages that are committed together.
+#[derive(Default)]
+pub(super) struct CommitGroup {
+    writes: Vec<Write>,
+    /// One for each write.
+    pub(super) follow_ups: Vec<FollowUp>,
+    pub(super) requests: Vec<Request>,
+    /// Jobs that returns of this group bring along; each is written once.
+    closed: HashSet<Jid>,
+}
+
+/// One message of a group.
+pub(super) struct Request {
+    /// Number of its writes.
+    pub(super) writes: usize,
+    pub(super) answer: Option<PendingReply>,
+}
+
+impl CommitGroup {
+    /// Adds a message.
+    pub(super) fn add(&mut self, Persist { writes, answer }: Persist) {
+        let before = self.writes.len();
+        for (write, follow_up) in writes {
+            if let Write::ClosedJob { job, .. } = &write
+                && !self.closed.insert(job.jid.clone())
+            {
+                continue;
+            }
+            self.writes.push(write);
+            self.follow_ups.push(follow_up);
+        }
+        let writes = self.writes.len() - before;
+        self.requests.push(Request { writes, answer });
+    }
+
+    /// The writes of all messages, in the order of arrival.
+    pub(super) fn writes(&self) -> &[Write] {
+        &self.writes
+    }
+
+    /// Number of messages.
+    pub(super) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Splits the group into one for each message.
+    pub(super) fn split(self) -> impl Iterator<Item = Self> {
+        let mut writes = self.writes.into_iter();
+        let mut follow_ups = self.follow_ups.into_iter();
+        self.requests.into_iter().map(move |request| Self {
+            writes: writes.by_ref().take(request.writes).collect(),
+            follow_ups: follow_ups.by_ref().take(request.writes).collect(),
+            requests: vec![request],
+            closed: HashSet::new(),
+        })
+    }
+
+    /// Nothing is stored: refuses every message, and returns the jobs whose failure is reported.
+    pub(super) fn refuse(self) -> Vec<Jid> {
+        for request in self.requests {
+            if let Some(answer) = request.answer {
+                answer.failed();
+            }
+        }
+        let follow_ups = self.follow_ups.into_iter();
+        let reported = follow_ups.filter_map(|follow_up| match follow_up {
+            FollowUp::ReportFailure(jid) => Some(jid),
+            _ => None,
+        });
+        reported.collect()
+    }
+}
+
+impl Request {
+    /// Records the commit in the trace of the request that waits for it.
+    pub(super) fn trace(&self, took: Duration) {
+        if let Some(place) = self.answer.as_ref().and_then(PendingReply::place) {
+            let changes = i64::try_from(self.writes).unwrap_or(i64::MAX);
+            let attributes = [("salt.store.changes", Attribute::Number(changes))];
+            place.record("salt.store.commit", Kind::Internal, took, attributes);
+        }
+    }
+}
