@@ -9,10 +9,8 @@ use std::collections::HashSet;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
-use crate::jid_owner::BACKEND;
-use crate::publication::SentAs;
-use crate::publish::{self, Request};
-use crate::publish_refusal::Refused;
+use crate::job::jid_owner::BACKEND;
+use crate::job::{self, Refused, Request, SentAs};
 use crate::{BatchPlan, Services, StartJob};
 
 /// One part of a batch: the job to start, and minions that dropped out.
@@ -54,14 +52,14 @@ pub fn batch_part(
     }
     let target = request.target.as_ref();
     let target = target.ok_or(PartRefused::Never("malformed"))?;
-    let resolved = publish::resolve(&load, &request.functions, target, services);
-    let resolved = publish::without_syndics(resolved.map_err(refused)?, services);
+    let resolved = job::resolve(&load, &request.functions, target, services);
+    let resolved = job::without_syndics(resolved.map_err(refused)?, services);
     let found: HashSet<&MinionId> = resolved.minions.iter().collect();
     let gone = minions.iter().filter(|id| !found.contains(id)).cloned();
     let gone = gone.collect();
     let is_nobody = resolved.minions.is_empty();
     let job = || {
-        publish::job(
+        job::job(
             &load,
             &request,
             target,

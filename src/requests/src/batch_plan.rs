@@ -9,7 +9,7 @@ use std::time::Duration;
 use saltern_model::{Jid, MinionId, Packed};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use crate::jid_owner::BACKEND;
+use crate::job::jid_owner::BACKEND;
 
 /// Stock's timeout where its state names none (`create_batch_state`).
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -13,7 +13,7 @@ use saltern_runners::Arguments;
 use saltern_store::KeyProof;
 use saltern_wire::msgpack::Value;
 
-use crate::jid_owner::{BACKEND, Owner};
+use crate::job::jid_owner::{BACKEND, Owner};
 use crate::{Services, targets};
 
 /// Where in the load of a command tokens, names and passwords stand. Keys stand in the load itself.

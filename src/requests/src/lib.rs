@@ -17,7 +17,6 @@ macro_rules! complain {
     };
 }
 
-mod about;
 mod auth;
 mod batch_part;
 mod batch_plan;
@@ -31,7 +30,7 @@ mod files;
 mod fleet;
 mod get_token;
 mod handle;
-mod jid_owner;
+pub mod job;
 mod key_admission;
 mod master_gate;
 mod master_opts;
@@ -47,11 +46,7 @@ mod pillar;
 mod ping;
 pub mod probe;
 mod pub_ret;
-mod publication;
 mod publish;
-mod publish_again;
-mod publish_load;
-mod publish_refusal;
 pub mod python_text;
 mod refusal_log;
 mod register_resources;
@@ -78,13 +73,6 @@ pub mod wheel;
 
 pub use batch_part::{BatchPart, PartRefused, batch_part};
 pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, StateError, time};
-/// How jobs are made.
-pub mod job {
-    pub use crate::peer_publish::with_job_cache;
-    pub use crate::publish::start;
-    pub use crate::publish_refusal::Refused;
-}
-
 pub use check::check;
 pub use credentials::Sender;
 pub use data_cache::forget_minion;
@@ -94,13 +82,13 @@ pub use fleet::MasterFleet;
 pub use handle::{
     Class, Handled, clear_commands, handle, minion_commands, peek_class, retry_later,
 };
+pub use job::again::{announced_again, publication_again};
 pub use origin::Origin;
 pub use outcome::{
     Effect, EventSink, Finished, JobRelation, Later, LogIn, LoginEnd, Outcome, PeerCall,
     PeerCallWork, PeerRun, PeerRunWork, ProbeAnswer, Publication, Ran, Run, RunWork, SignalTargets,
     StartJob, StoreReturn, SyndicMinions, Topics,
 };
-pub use publish_again::{announced_again, publication_again};
 pub use refusal_log::RefusalLog;
 pub use registration::registered_minion;
 pub use reply::NO_ANSWER;

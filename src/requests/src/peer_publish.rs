@@ -19,12 +19,10 @@ use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 
 use crate::envelope::{LOAD_LIMITS, ReplyEncryption, Sealed};
 use crate::handle::WireNames;
+use crate::job::{self, Request, SentAs, load};
 use crate::outcome::{JobRelation, PeerCall, PeerCallWork, StartJob};
-use crate::publication::SentAs;
-use crate::publish::{self, Request};
-use crate::{
-    Effect, Finished, Later, Outcome, Services, pub_ret, publish_load, targets, typed_arguments,
-};
+
+use crate::{Effect, Finished, Later, Outcome, Services, pub_ret, targets, typed_arguments};
 
 /// The longest wait of a minion. Stock's minion repeats the request after a minute
 /// (`salt/channel/client.py`), which would start the job, or run the function, a second time.
@@ -133,8 +131,8 @@ impl PeerJob {
         }
         let aim = aim(tgt, load.get("tgt_type"), services)?;
         let nothing = Value::Map(Vec::new());
-        let options = publish::match_options(&nothing, &functions);
-        let resolved = publish::resolve_with(&aim.target, &options, services)
+        let options = job::match_options(&nothing, &functions);
+        let resolved = job::resolve_with(&aim.target, &options, services)
             .map_err(|_| Refused::Failed("the accepted keys cannot be listed"))?;
         let ret = ret.as_str();
         let ret = ret.ok_or(Refused::Failed("the returner is no text"))?;
@@ -142,7 +140,7 @@ impl PeerJob {
             functions,
             arguments,
             aim,
-            ret: with_job_cache(ret, services),
+            ret: job::with_job_cache(ret, services),
             resolved,
             sent_as: SentAs::Target,
         })
@@ -187,7 +185,7 @@ impl PeerJob {
     /// The job to publish once it is allowed.
     fn without_syndics(mut self, sent_as: SentAs, services: &Services) -> Self {
         self.sent_as = sent_as;
-        self.resolved = publish::without_syndics(self.resolved, services);
+        self.resolved = job::without_syndics(self.resolved, services);
         self.aim.write_out_range(&self.resolved);
         self
     }
@@ -218,7 +216,7 @@ impl PeerJob {
         let jid = services.minter.mint();
         let answer = Value::map([
             ("jid", Value::from(jid.as_str())),
-            ("minions", publish::names(&self.resolved)),
+            ("minions", job::names(&self.resolved)),
         ]);
         let start = self.start(jid, &sealed.minion, services)?;
         Ok(Outcome {
@@ -290,14 +288,14 @@ impl PeerJob {
             ("user", services.config.user.as_str().into()),
         ]);
         let rights = services.rules().peers.rules_of(minion).to_value();
-        let load = &*publish_load::with_rights(&load, rights, services);
+        let load = &*load::with_rights(&load, rights, services);
         let request = Request::read(load, services.config.salt_compat)
             .map_err(|_| Refused::Failed("the job cannot be published"))?;
         if request.is_barred(services) {
             return Err(Refused::Failed("\"publisher_acl_blacklist\" bars it"));
         }
         let (target, resolved) = (&self.aim.target, (self.resolved, self.sent_as));
-        let mut start = publish::job(load, &request, target, jid, resolved, services);
+        let mut start = job::job(load, &request, target, jid, resolved, services);
         start.publisher = Some(minion.clone());
         // Answers to waiting clients' probes go to them alone; this one's returns are kept.
         start.about = start
@@ -318,7 +316,7 @@ impl PeerTarget {
     fn write_out_range(&mut self, resolved: &Resolved) {
         if self.kind == TargetType::Range {
             self.kind = TargetType::List;
-            self.tgt = publish::names(resolved);
+            self.tgt = job::names(resolved);
         }
     }
 }
@@ -379,17 +377,6 @@ pub(crate) fn verbatim(load: &Value) -> Vec<&str> {
 fn words(text: &Value) -> Option<Value> {
     let words = text.as_str()?.split_whitespace().map(Value::from);
     Some(Value::Array(words.collect()))
-}
-
-/// The returners of the job, with the site's job cache (`ext_job_cache`) added.
-pub fn with_job_cache(ret: &str, services: &Services) -> String {
-    let cache = services.config.raw("ext_job_cache");
-    let names = [
-        ret,
-        cache.and_then(|name| name.as_str()).unwrap_or_default(),
-    ];
-    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
-    names.join(",")
 }
 
 /// The wait that the minion asks for: `timeout`, else `tmo`, else the site's default for clients.

@@ -8,8 +8,7 @@
 use saltern_model::{MinionId, Standing};
 use saltern_wire::msgpack::Value;
 
-use crate::publication::SentAs;
-use crate::publish::{self, Request};
+use crate::job::{self, Request, SentAs};
 use crate::{Services, StartJob};
 
 /// The job; `None` when there is no minion to ping. With `minion_data_cache` stock names the
@@ -41,13 +40,13 @@ pub fn rotation_ping(services: &Services) -> Option<StartJob> {
     ]);
     let request = Request::read(&load, services.config.salt_compat).ok()?;
     let target = request.target.as_ref()?;
-    let resolved = publish::resolve(&load, &request.functions, target, services).ok()?;
-    let resolved = publish::without_syndics(resolved, services);
+    let resolved = job::resolve(&load, &request.functions, target, services).ok()?;
+    let resolved = job::without_syndics(resolved, services);
     if resolved.minions.is_empty() {
         return None;
     }
     let jid = services.minter.mint();
-    Some(publish::job(
+    Some(job::job(
         &load,
         &request,
         target,

@@ -17,10 +17,9 @@ use saltern_wire::msgpack::Value;
 
 use crate::batch_plan::seconds_of;
 use crate::credentials::{NotProved, Sender};
-use crate::jid_owner::Owner;
-use crate::publish::{self, Request};
-use crate::publish_refusal::{self, Refused};
-use crate::{BatchPlan, Effect, Outcome, Services, publish_load, python_text, reply};
+use crate::job::jid_owner::Owner;
+use crate::job::{self, Refused, Request, load, refusal};
+use crate::{BatchPlan, Effect, Outcome, Services, python_text, reply};
 
 /// The command's name.
 pub(crate) const COMMAND: &str = "saltern_batch";
@@ -32,7 +31,7 @@ pub(crate) fn handle(
     services: &Services,
 ) -> Outcome {
     begin(load, proof, services)
-        .unwrap_or_else(|refused| publish_refusal::refusal(COMMAND, load, refused, services))
+        .unwrap_or_else(|refused| refusal::refusal(COMMAND, load, refused, services))
 }
 
 fn begin(
@@ -40,13 +39,14 @@ fn begin(
     proof: Result<Sender, NotProved>,
     services: &Services,
 ) -> Result<Outcome, Refused> {
-    let sender = publish::admit(load, proof, services)?;
+    let admitted = job::admit(load, proof, services)?;
+    let sender = admitted.sender();
     let load = &*sender.sign(load);
-    let load = &*publish_load::with_rights(load, sender.rights(), services);
+    let load = &*load::with_rights(load, sender.rights(), services);
     let request = Request::read(load, services.config.salt_compat)?;
     let wishes = BatchOptions::read(load.get("batch").ok_or(Refused::Malformed("batch"))?)?;
-    let no_match = || Ok(Outcome::reply(publish::no_match(load)));
-    let mut resolved = publish::resolve_allowed(load, &request, &sender, services)?;
+    let no_match = || Ok(Outcome::reply(refusal::no_match(load)));
+    let mut resolved = job::resolve_allowed(load, &request, sender, services)?;
     if resolved.minions.is_empty() {
         return no_match();
     }
@@ -63,8 +63,8 @@ fn begin(
     let plan = plan(load, sender.owner(), wishes, &resolved, services)?;
     let answer = Value::map([
         ("jid", Value::from(plan.jid.as_str())),
-        ("minions", publish::names(&resolved)),
-        ("missing", publish::missing(&resolved)),
+        ("minions", job::names(&resolved)),
+        ("missing", job::missing(&resolved)),
         (
             "down",
             Value::Array(down.iter().map(|id| id.as_str().into()).collect()),
@@ -92,7 +92,7 @@ fn plan(
 ) -> Result<BatchPlan, Refused> {
     let part = |name: &'static str| load.get(name).cloned().ok_or(Refused::Malformed(name));
     let size = wishes.size(resolved.minions.len())?;
-    let options = load.get("kwargs").map(publish::without_secrets);
+    let options = load.get("kwargs").map(job::without_secrets);
     Ok(BatchPlan {
         jid: services.minter.mint(),
         created: services.clock.unix_micros(),

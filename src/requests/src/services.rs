@@ -21,7 +21,7 @@ use saltern_store::{
     StoreError, SyndicStore, Tokens, UserKeys,
 };
 
-use crate::jid_owner::ChosenJids;
+use crate::job::jid_owner::ChosenJids;
 use crate::key_admission::KeyAdmission;
 use crate::refusal_log::RefusalLog;
 use crate::rules::SiteRules;

@@ -10,7 +10,7 @@ use saltern_model::{Event, MinionId, Tag};
 use saltern_policy::acl::{Form, Verdict, Whom};
 use saltern_requests::event_data::{self, fields};
 use saltern_requests::job::{self, Refused};
-use saltern_requests::{Effect, Ran, Run, Sender, Services, StartJob, runner, wheel};
+use saltern_requests::{Ran, Run, Sender, Services, StartJob, runner, wheel};
 use saltern_runners::{Arguments, Call};
 use saltern_wire::msgpack::Value;
 
@@ -92,22 +92,11 @@ fn not_begun<T>(text: impl Into<String>) -> Result<T, NotBegun> {
 
 fn job(load: &Value, services: &Services) -> Result<Begun, NotBegun> {
     let load = &publishable(load, services)?;
-    let sender = Sender::of_reactor(services);
-    let outcome = job::start(load, Ok(sender), services).map_err(|refused| {
-        NotBegun(match refused {
-            Refused::Malformed(missing) => format!("\"{missing}\" is missing or of a wrong kind"),
-            Refused::NotProved(_) => NOT_ALLOWED.to_owned(),
-            Refused::Barred => "publisher_acl_blacklist forbids it".to_owned(),
-            Refused::NotAuthorised { .. } => NOT_ALLOWED.to_owned(),
-            Refused::JidTaken(jid) => format!("the jid {jid} belongs to a job of another user"),
-            Refused::Because(text) => text,
-        })
+    let start = job::of_reactor(load, services).map_err(|refused| match refused {
+        Refused::NotAuthorised { .. } => NotBegun(NOT_ALLOWED.to_owned()),
+        refused => NotBegun(refused.to_string()),
     })?;
-    let start = outcome.effects.into_iter().find_map(|effect| match effect {
-        Effect::StartJob(start) => Some(start),
-        _ => None,
-    });
-    Ok(start.map_or(Begun::Nobody, Begun::Job))
+    Ok(start.map_or(Begun::Nobody, |start| Begun::Job(Box::new(start))))
 }
 
 const NOT_ALLOWED: &str = "saltern_reactor_acl does not allow it";

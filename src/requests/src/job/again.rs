@@ -7,19 +7,20 @@
 use saltern_model::{Event, JobRecord};
 use saltern_wire::msgpack::{Value, decode_exact};
 
+use super::publication::{SentAs, publication};
+use super::{beginning, load};
 use crate::envelope::LOAD_LIMITS;
 use crate::outcome::Publication;
-use crate::publication::{self, SentAs};
-use crate::{Services, publish, publish_load, targets};
+use crate::{Services, targets};
 
 /// The publication of a stored job; `None` when its load is not one of a publication.
 pub fn publication_again(job: &JobRecord, services: &Services) -> Option<Publication> {
     let load = decode_exact(job.load.bytes(), &LOAD_LIMITS).ok()?;
     let compat = services.config.salt_compat;
     let target = targets::of_load(load.get("tgt")?, load.get("tgt_type"), compat)?;
-    let entries = publish_load::entries(&load, job.jid.as_str(), services);
+    let entries = load::entries(&load, job.jid.as_str(), services);
     let sent_as = SentAs::of_stored(&load);
-    Some(publication::publication(
+    Some(publication(
         entries,
         &target,
         (&job.minions, sent_as),
@@ -36,5 +37,5 @@ pub fn announced_again(job: &JobRecord, services: &Services) -> Vec<Event> {
     let minions = job.minions.iter().map(|id| id.as_str().into());
     let minions = Value::Array(minions.collect());
     let missing = Value::Array(Vec::new());
-    publish::beginning(&load, &job.jid, &minions, &missing, services)
+    beginning(&load, &job.jid, &minions, &missing, services)
 }

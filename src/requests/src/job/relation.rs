@@ -3,9 +3,9 @@
 use saltern_model::{Jid, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
+use super::request::Request;
 use crate::Services;
 use crate::outcome::{JobRelation, SignalTargets};
-use crate::publish::Request;
 
 /// Signals that end a process: KILL and TERM. After others it may go on, or end by itself.
 const ENDING: [i64; 2] = [9, 15];

@@ -109,3 +109,14 @@ pub(crate) fn entries(load: &Value, jid: &str, services: &Services) -> Vec<(Valu
     entries.extend(place.map(|(name, value)| (name.into(), value.into())));
     entries
 }
+
+/// The returners of the job, with the site's job cache (`ext_job_cache`) added.
+pub fn with_job_cache(ret: &str, services: &Services) -> String {
+    let cache = services.config.raw("ext_job_cache");
+    let names = [
+        ret,
+        cache.and_then(|name| name.as_str()).unwrap_or_default(),
+    ];
+    let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    names.join(",")
+}

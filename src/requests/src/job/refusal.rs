@@ -3,36 +3,63 @@
 //! Nothing from an unproved sender reaches the event bus: any peer that reaches the port could have
 //! written it.
 
+use bytes::Bytes;
 use saltern_model::{Event, Jid, Tag};
 use saltern_wire::msgpack::Value;
 
+use super::jid_owner::{self, Owner};
+use super::request::given_jid;
 use crate::credentials::NotProved;
 use crate::event_data::fields;
-use crate::jid_owner::Owner;
-use crate::publish::given_jid;
 use crate::refusal_log::excerpt;
-use crate::{Outcome, Services, event_data, jid_owner, reply};
+use crate::{Outcome, Services, event_data, reply};
 
-/// Reason why a publication is refused.
+/// Reason why a job is refused.
+#[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// A field that stock needs is missing; stock fails without an answer of its own.
+    #[error("\"{0}\" is missing or of a wrong kind")]
     Malformed(&'static str),
     /// The load proves no sender.
+    #[error("its sender is not proved")]
     NotProved(NotProved),
     /// `publisher_acl_blacklist` names the user or the function; stock fires no event then.
+    #[error("publisher_acl_blacklist forbids it")]
     Barred,
     /// The rules of a proved user do not allow it.
+    #[error("no rule allows it")]
     NotAuthorised {
         /// The proved user.
         owner: Owner,
     },
     /// The jid belongs to a job of another user.
+    #[error("the jid {0} belongs to a job of another user")]
     JidTaken(Jid),
     /// A sentence for the client.
+    #[error("{0}")]
     Because(String),
 }
 
-/// The answer to a request that starts nothing.
+/// The answer when the target matches no minion.
+pub(crate) fn no_match(load: &Value) -> Bytes {
+    let shown = load.get("tgt").map(saltern_python::str).unwrap_or_default();
+    let inner = Value::map([
+        ("jid", Value::Nil),
+        ("minions", Value::Array(Vec::new())),
+        (
+            "error",
+            format!("Master could not resolve minions for target {shown}")
+                .as_str()
+                .into(),
+        ),
+    ]);
+    reply::clear(&Value::map([
+        ("enc", Value::from("clear")),
+        ("load", inner),
+    ]))
+}
+
+/// The answer to a request that is refused.
 pub(crate) fn refusal(
     cmd: &'static str,
     load: &Value,
@@ -50,9 +77,9 @@ pub(crate) fn refusal(
             complain!(services, cmd, text, "request refused");
             return Outcome::reply(reply::plain_error(&text));
         }
-        Refused::JidTaken(jid) => {
+        refused @ Refused::JidTaken(_) => {
             services.metrics.refuse("jid_taken");
-            let text = format!("the jid {jid} belongs to a job of another user");
+            let text = refused.to_string();
             complain!(services, cmd, user = named, text, "request refused");
             return Outcome::reply(reply::plain_error(&text));
         }

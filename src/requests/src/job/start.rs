@@ -1,0 +1,131 @@
+//! Makes a job: the record to store, the events that announce it, the publication to the minions.
+
+use saltern_model::{Compat, Event, Jid, JobRecord, Packed, Tag, Target};
+use saltern_policy::target::Resolved;
+use saltern_wire::msgpack::{Dialect, Value, encode};
+
+use super::publication::{SENT_AS, SentAs, publication};
+use super::request::Request;
+use super::resolve::{missing, names};
+use super::{load, relation};
+use crate::Services;
+use crate::event_data::{self, fields};
+use crate::outcome::{JobRelation, StartJob};
+
+/// The record, events and publication of a job.
+pub(crate) fn job(
+    load: &Value,
+    request: &Request<'_>,
+    target: &Target,
+    jid: Jid,
+    (resolved, sent_as): (Resolved, SentAs),
+    services: &Services,
+) -> StartJob {
+    let (minions, missing) = (names(&resolved), missing(&resolved));
+    let entries = load::entries(load, jid.as_str(), services);
+    let announce = announcement(load, &jid, &minions, &missing, &entries, services);
+    let publication = publication(entries, target, (&resolved.minions, sent_as), services);
+    let about = relation::of_load(load, request, target);
+    let minions_of_job = match about {
+        Some(JobRelation::Running(_)) if services.site.order_masters => {
+            relation::named(target, services)
+        }
+        _ => resolved.minions,
+    };
+    let job = JobRecord {
+        created: services.clock.unix_micros(),
+        user: request.user.to_owned(),
+        fun: request.functions.join(","),
+        tgt: target.to_string(),
+        tgt_type: target.kind().to_string(),
+        load: stored_load(load, &jid, sent_as),
+        minions: minions_of_job,
+        nocache: request.nocache,
+        jid,
+    };
+    tracing::info!(
+        jid = %job.jid, user = %job.user, fun = %job.fun, minions = job.minions.len(),
+        "publishing"
+    );
+    StartJob {
+        about,
+        publisher: None,
+        job,
+        announce,
+        publication,
+    }
+}
+
+/// The load as stock keeps it in `.load.p`: without the user's key, with the jid.
+fn stored_load(load: &Value, jid: &Jid, sent_as: SentAs) -> Packed {
+    let mut entries = without_secrets(load);
+    entries.retain(|(name, _)| !matches!(name.as_str(), Some("jid" | SENT_AS)));
+    entries.push(("jid".into(), jid.as_str().into()));
+    if let Some(mark) = sent_as.mark() {
+        entries.push((SENT_AS.into(), mark.into()));
+    }
+    Packed::new(encode(&Value::Map(entries), Dialect::Bin))
+}
+
+fn announcement(
+    load: &Value,
+    jid: &Jid,
+    minions: &Value,
+    missing: &Value,
+    entries: &[(Value, Value)],
+    services: &Services,
+) -> Vec<Event> {
+    let mut events = beginning(load, jid, minions, missing, services);
+    if services.config.salt_compat > Compat::V3006 {
+        let whole = entries.to_vec();
+        events.push(event_data::event(services, Tag::job_publish(jid), whole));
+    }
+    events
+}
+
+/// The events of a job's start, except the one with its load.
+pub(crate) fn beginning(
+    load: &Value,
+    jid: &Jid,
+    minions: &Value,
+    missing: &Value,
+    services: &Services,
+) -> Vec<Event> {
+    let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
+    let mut events = Vec::new();
+    if services.config.salt_compat < Compat::V3008 {
+        let who = fields([("minions", minions.clone())]);
+        events.push(event_data::event(services, Tag::bare_jid(jid), who));
+    }
+    let tgt_type = load
+        .get("tgt_type")
+        .cloned()
+        .unwrap_or_else(|| "glob".into());
+    let new = fields([
+        ("jid", Value::from(jid.as_str())),
+        ("tgt_type", tgt_type),
+        ("tgt", part("tgt")),
+        ("user", part("user")),
+        ("fun", part("fun")),
+        ("arg", part("arg")),
+        ("minions", minions.clone()),
+        ("missing", missing.clone()),
+    ]);
+    events.push(event_data::event(services, Tag::job_new(jid), new));
+    events
+}
+
+/// The entries of a load without its credentials.
+pub(crate) fn without_secrets(load: &Value) -> Vec<(Value, Value)> {
+    const SECRET: [&str; 4] = ["key", "token", "password", "eauth"];
+    let is_open = |(name, _): &&(Value, Value)| !name.as_str().is_some_and(|n| SECRET.contains(&n));
+    let entries = load.as_map().unwrap_or_default().iter().filter(is_open);
+    entries
+        .map(|(name, value)| match (name.as_str(), value) {
+            (Some("kwargs"), inner @ Value::Map(_)) => {
+                (name.clone(), Value::Map(without_secrets(inner)))
+            }
+            _ => (name.clone(), value.clone()),
+        })
+        .collect()
+}
