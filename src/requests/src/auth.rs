@@ -13,8 +13,9 @@ use saltern_policy::key_gate::{Decision, Situation, decide};
 use saltern_store::StoreError;
 use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value};
 
+use crate::commands::ClearRequest;
 use crate::envelope::{algorithm, is_nonce};
-use crate::handle::value_of;
+use crate::handle::{Class, value_of};
 use crate::key_admission::Admission;
 use crate::origin::Origin;
 use crate::{Outcome, Services, data_cache, event_data, python_text, reply};
@@ -46,13 +47,19 @@ struct Asker<'a> {
     publish_port: u16,
 }
 
-/// Authenticates a minion, or answers with a refusal.
-pub(crate) fn handle(
-    load: &MapView,
-    version: i64,
-    origin: &Origin,
-    services: &Services,
-) -> Outcome {
+/// Authenticates a minion, or answers with a refusal. One that was not recognised as a log-in has
+/// bypassed their queue, and is not handled.
+pub(crate) fn handle(request: ClearRequest<'_>, services: &Services) -> Outcome {
+    let ClearRequest {
+        load,
+        version,
+        class,
+        origin,
+    } = request;
+    if class != Class::Auth {
+        services.metrics.refuse("not_admitted");
+        return Outcome::reply(reply::no_answer());
+    }
     let Some(mut asker) = Asker::read(load, version, services) else {
         return Outcome::reply(reply::no_answer());
     };
@@ -87,7 +94,7 @@ pub(crate) fn handle(
         return with_event(asker.negative(Negative::Full, "full"), event);
     }
     match gate(load, &minion, &presented, services) {
-        Ok(decision) => match is_kept(decision, &minion, origin, services) {
+        Ok(decision) => match is_kept(decision, &minion, &origin, services) {
             Ok(true) => carry_out(decision, &asker, load, &minion, &presented),
             Ok(false) => keys_full(decision, &asker, &minion),
             Err(error) => not_stored(&asker, &minion, &error),

@@ -12,6 +12,7 @@ use saltern_model::MinionId;
 use saltern_store::{AcceptedKey, Freshness, Session, SharedKey};
 use saltern_wire::msgpack::{Dialect, Encoder, Kind, Limits, MapView, RawValue};
 
+use crate::commands::{ClearCommand, MinionCommand, Repeated};
 use crate::{Services, reply};
 
 /// Limits on a decrypted or clear load. Its size is bounded by the listener already.
@@ -24,16 +25,6 @@ const SMALL_LIMITS: Limits = Limits {
     bytes: 64 << 10,
     items: 1_000,
 };
-
-/// The clear commands whose loads may be larger: they carry arguments of a function, or
-/// (`mk_token`) answer an oversize load themselves.
-const LARGE_COMMANDS: [&str; 5] = [
-    "mk_token",
-    "publish",
-    "runner",
-    crate::saltern_batch::COMMAND,
-    "wheel",
-];
 
 /// The most bytes of an unauthenticated peer's value that an answer quotes.
 const MAX_QUOTED: usize = 200;
@@ -55,6 +46,8 @@ pub(crate) enum Opened {
 pub(crate) struct Sealed {
     /// The sender, as the channel knows it; ids in the load are unproved text.
     pub minion: MinionId,
+    /// The command; `None` where the load names none that is known.
+    pub command: Option<&'static MinionCommand>,
     /// The load, without `tok` and `nonce`.
     pub load: MapView,
     /// The encryption of the answer.
@@ -68,6 +61,13 @@ pub(crate) struct Sealed {
     /// The minion has sent a newer one of its kind since: it is answered, and its data is not
     /// stored.
     pub is_superseded: bool,
+}
+
+impl Sealed {
+    /// The command's name, for logs.
+    pub(crate) fn command_name(&self) -> &'static str {
+        self.command.map_or("-", |command| command.name)
+    }
 }
 
 /// Encryption of the answer to an encrypted request.
@@ -201,10 +201,8 @@ fn as_load(load: &RawValue) -> Result<MapView, Refusal> {
 /// Refuses a large load of a command that needs none, before anything of it is decoded.
 fn check_size(load: &RawValue) -> Result<MapView, Refusal> {
     let map = as_load(load)?;
-    let is_large_command = || {
-        map.str("cmd")
-            .is_some_and(|cmd| LARGE_COMMANDS.contains(&cmd))
-    };
+    let command = || map.str("cmd").and_then(ClearCommand::named);
+    let is_large_command = || command().is_some_and(ClearCommand::takes_large_loads);
     if is_large_command() || RawValue::parse(load.bytes().clone(), &SMALL_LIMITS).is_ok() {
         return Ok(map);
     }
@@ -270,13 +268,20 @@ fn open_sealed(
         Some(id) => check_identity(&mut load, id, services)?,
         None => check_legacy_identity(&mut load, &key, services)?,
     };
+    let command = load.str("cmd").and_then(MinionCommand::named);
+    let repeated = command.map_or(Repeated::Refused, |command| command.repeated);
     let is_superseded = match &key {
-        AnswerKey::Session(session) => {
-            is_superseded(&minion, session, &load, nonce.as_deref(), services)?
-        }
+        AnswerKey::Session(session) => is_superseded(
+            &minion,
+            session,
+            (repeated, &load),
+            nonce.as_deref(),
+            services,
+        )?,
         _ => false,
     };
     Ok(Sealed {
+        command,
         minion,
         load,
         answer: ReplyEncryption {
@@ -397,35 +402,12 @@ fn take_nonce(load: &mut MapView, version: i64) -> Result<Option<Bytes>, Refusal
     }
 }
 
-/// Idempotent commands: repeating one changes nothing.
-const REPEATABLE: [&str; 13] = [
-    "_dir_list",
-    "_file_envs",
-    "_file_find",
-    "_file_hash",
-    "_file_hash_and_stat",
-    "_file_list",
-    "_file_list_emptydirs",
-    "_master_opts",
-    "_master_tops",
-    "_mine_get",
-    "_serve_file",
-    "_symlink_list",
-    "pub_ret",
-];
-
-/// Stock's minion sends the very same bytes again when this command gets no answer
-/// (`_send_with_retry` in `salt/channel/client.py`); everything else it seals anew. The request's
-/// grains are stored, so only the newest one may be repeated: an older one would restore old
-/// grains.
-const REPEATABLE_WHILE_NEWEST: &str = "_pillar";
-
-/// A return is recorded once for each jid and minion, unless it asks for a jid of its own.
-fn is_repeatable(load: &MapView) -> bool {
-    match load.str("cmd") {
-        Some("_return") => load.str("jid").is_some_and(|jid| jid != "req"),
-        Some(cmd) => REPEATABLE.contains(&cmd),
-        None => false,
+/// Whether a copy of the request is answered.
+fn is_repeatable(repeated: Repeated, load: &MapView) -> bool {
+    match repeated {
+        Repeated::Refused => false,
+        Repeated::AnsweredByJid => load.str("jid").is_some_and(|jid| jid != "req"),
+        Repeated::Answered | Repeated::AnsweredWhileNewest => true,
     }
 }
 
@@ -434,17 +416,17 @@ fn is_repeatable(load: &MapView) -> bool {
 fn is_superseded(
     minion: &MinionId,
     session: &Session,
-    load: &MapView,
+    (repeated, load): (Repeated, &MapView),
     nonce: Option<&[u8]>,
     services: &Services,
 ) -> Result<bool, Refusal> {
     let now = services.clock.unix();
     let ts = load.get("ts").and_then(RawValue::as_f64);
     let ts = ts.filter(|ts| ts.is_finite()).map(|ts| ts as i64);
-    let freshness = match load.str("cmd") {
-        Some(REPEATABLE_WHILE_NEWEST) => session.replay.admit_latest(nonce, ts, now),
+    let freshness = match repeated {
+        Repeated::AnsweredWhileNewest => session.replay.admit_latest(nonce, ts, now),
         _ => {
-            let nonce = nonce.filter(|_| !is_repeatable(load));
+            let nonce = nonce.filter(|_| !is_repeatable(repeated, load));
             session.replay.admit(nonce, ts, now)
         }
     };

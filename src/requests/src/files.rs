@@ -14,7 +14,6 @@ use saltern_content::files::{
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
-use crate::handle::WireNames;
 use crate::{Finished, Outcome, Services, reply};
 
 /// The commands, named as on the wire.
@@ -32,25 +31,10 @@ pub(crate) enum FileCommand {
     Receive,
 }
 
-impl WireNames for FileCommand {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("_file_envs", Self::Envs),
-        ("_file_find", Self::Find),
-        ("_file_hash", Self::Hash),
-        ("_file_hash_and_stat", Self::HashAndStat),
-        ("_file_list", Self::List),
-        ("_file_list_emptydirs", Self::ListEmptyDirs),
-        ("_dir_list", Self::DirList),
-        ("_symlink_list", Self::SymlinkList),
-        ("_serve_file", Self::Serve),
-        ("_file_recv", Self::Receive),
-    ];
-}
-
 /// Answers a command of the file server: beside the workers if it needs a process of git, which
 /// minions can ask for at any rate.
 pub(crate) fn handle(command: FileCommand, sealed: Sealed, services: &Arc<Services>) -> Outcome {
-    count_hostile_path(command, &sealed, services);
+    count_hostile_path(&sealed, services);
     if is_at_once(command, &sealed.load, &services.files) {
         return Outcome::reply(reply(command, &sealed, services));
     }
@@ -83,7 +67,7 @@ fn reply(command: FileCommand, sealed: &Sealed, services: &Services) -> Bytes {
         Ok(answer) => sealed.answer.seal(&answer),
         Err(error) => {
             let reason: &dyn std::error::Error = &error;
-            complain!(services, cmd = command.name(), minion = %sealed.minion, reason, "request failed");
+            complain!(services, cmd = sealed.command_name(), minion = %sealed.minion, reason, "request failed");
             match error.is_local_fault() {
                 true => reply::no_answer(),
                 false => sealed.answer.seal(&packed(&Value::from(""))),
@@ -92,7 +76,7 @@ fn reply(command: FileCommand, sealed: &Sealed, services: &Services) -> Bytes {
     }
 }
 
-fn count_hostile_path(command: FileCommand, sealed: &Sealed, services: &Services) {
+fn count_hostile_path(sealed: &Sealed, services: &Services) {
     let (path, saltenv) = place(&sealed.load);
     let (Some(path), Some(saltenv)) = (path, saltenv) else {
         return;
@@ -101,7 +85,7 @@ fn count_hostile_path(command: FileCommand, sealed: &Sealed, services: &Services
         services.metrics.refuse("file_path");
         complain!(
             services,
-            cmd = command.name(), minion = %sealed.minion, reason = %refusal,
+            cmd = sealed.command_name(), minion = %sealed.minion, reason = %refusal,
             "a path that leads out of its root"
         );
     }

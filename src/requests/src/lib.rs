@@ -21,6 +21,7 @@ mod auth;
 mod batch_part;
 mod batch_plan;
 mod check;
+mod commands;
 mod credentials;
 mod data_cache;
 mod envelope;
@@ -45,6 +46,7 @@ mod peer_publish;
 mod pillar;
 mod ping;
 pub mod probe;
+mod proved;
 mod pub_ret;
 mod publish;
 pub mod python_text;
@@ -69,19 +71,19 @@ mod syndics;
 mod targets;
 mod traces;
 mod typed_arguments;
+mod verify_minion;
 pub mod wheel;
 
 pub use batch_part::{BatchPart, PartRefused, batch_part};
 pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, StateError, time};
 pub use check::check;
+pub use commands::{clear_commands, minion_commands};
 pub use credentials::Sender;
 pub use data_cache::forget_minion;
 pub use event_data::master_event;
 pub use event_rules::is_paced_by_master;
 pub use fleet::MasterFleet;
-pub use handle::{
-    Class, Handled, clear_commands, handle, minion_commands, peek_class, retry_later,
-};
+pub use handle::{Class, Handled, handle, peek_class, retry_later};
 pub use job::again::{announced_again, publication_again};
 pub use origin::Origin;
 pub use outcome::{

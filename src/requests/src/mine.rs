@@ -14,7 +14,7 @@ use saltern_store::StoreError;
 use saltern_wire::msgpack::{Dialect, RawValue, Value, decode_wire, encode};
 
 use crate::envelope::{LOAD_LIMITS, Sealed};
-use crate::handle::{WireNames, value_of};
+use crate::handle::value_of;
 use crate::{Finished, Outcome, Services, targets};
 
 /// The commands, named as on the wire.
@@ -24,15 +24,6 @@ pub(crate) enum MineCommand {
     Store,
     Delete,
     Flush,
-}
-
-impl WireNames for MineCommand {
-    const NAMES: &'static [(&'static str, Self)] = &[
-        ("_mine_get", Self::Get),
-        ("_mine", Self::Store),
-        ("_mine_delete", Self::Delete),
-        ("_mine_flush", Self::Flush),
-    ];
 }
 
 impl MineCommand {
@@ -73,7 +64,7 @@ fn reply(command: MineCommand, sealed: &Sealed, services: &Services) -> Bytes {
             services.metrics.refuse("mine");
             complain!(
                 services,
-                cmd = command.name(), minion = %sealed.minion, reason = %failure,
+                cmd = sealed.command_name(), minion = %sealed.minion, reason = %failure,
                 "request failed"
             );
             // Stock's answer to a handler that raised.

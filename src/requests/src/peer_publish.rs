@@ -18,7 +18,6 @@ use saltern_policy::target::Resolved;
 use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 
 use crate::envelope::{LOAD_LIMITS, ReplyEncryption, Sealed};
-use crate::handle::WireNames;
 use crate::job::{self, Request, SentAs, load};
 use crate::outcome::{JobRelation, PeerCall, PeerCallWork, StartJob};
 
@@ -35,11 +34,6 @@ pub(crate) enum PeerPublish {
     Begin,
     /// Answers with the returns.
     Wait,
-}
-
-impl WireNames for PeerPublish {
-    const NAMES: &'static [(&'static str, Self)] =
-        &[("minion_pub", Self::Begin), ("minion_publish", Self::Wait)];
 }
 
 /// Error of a job that is not started.
@@ -63,10 +57,11 @@ pub(crate) fn handle(command: PeerPublish, sealed: Sealed, services: &Arc<Servic
             PeerPublish::Wait => wish.wait(&load, &sealed, services),
         }
     });
-    started.unwrap_or_else(|refused| refusal(&refused, command.name(), &sealed, services))
+    started.unwrap_or_else(|refused| refusal(&refused, &sealed, services))
 }
 
-fn refusal(refused: &Refused, cmd: &'static str, sealed: &Sealed, services: &Services) -> Outcome {
+fn refusal(refused: &Refused, sealed: &Sealed, services: &Services) -> Outcome {
+    let cmd = sealed.command_name();
     let (reason, answer) = match refused {
         Refused::NotAllowed(reason) => (reason, Value::Map(Vec::new())),
         Refused::Failed(reason) => (reason, Value::from("")),

@@ -18,9 +18,10 @@ use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 
 use crate::credentials::{LoggedIn, NotProved};
 use crate::event_data::{Fields, fields};
-use crate::handle::{Handled, NO_TIME, TOKEN_LIMITS};
+use crate::handle::Handled;
 use crate::master_gate::{Admitted, FunctionKind};
 use crate::outcome::{EventSink, Ran, Run};
+use crate::proved::{NO_TIME, TOKEN_LIMITS};
 use crate::{
     Effect, LogIn, LoginEnd, Outcome, Services, StoreReturn, credentials, data_cache, event_data,
     mk_token, reply,

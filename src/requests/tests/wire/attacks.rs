@@ -7,7 +7,7 @@
 //! races, in `saltern-content`; forged tags of events one in `events`; permission to publish one in
 //! `publish`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -255,6 +255,37 @@ fn attacks_with_stolen_secrets_are_refused() {
     all_fail(&site, attacks);
 }
 
+/// Commands without a row among the attacks by an accepted minion, each with the reason.
+const NOT_ATTACKED: [(&str, &str); 11] = [
+    ("_dir_list", "a table of its own in `saltern-content`"),
+    ("_file_envs", "reads nothing of its load"),
+    ("_file_list", "a table of its own in `saltern-content`"),
+    (
+        "_file_list_emptydirs",
+        "a table of its own in `saltern-content`",
+    ),
+    ("_master_opts", "reads nothing of its load but a flag"),
+    (
+        "_master_tops",
+        "its load is data for the site's own program",
+    ),
+    ("_mine_delete", "reaches the sender's own mine only"),
+    ("_mine_flush", "reaches the sender's own mine only"),
+    ("_symlink_list", "a table of its own in `saltern-content`"),
+    ("revoke_auth", "a test of its own, for its effect is wanted"),
+    ("verify_minion", "reads nothing of its load"),
+];
+
+/// Compares in both directions: a new command needs a row, or a reason for none.
+fn assert_every_command_is_attacked(attacked: BTreeSet<String>) {
+    let excepted = NOT_ATTACKED.map(|(command, _)| command.to_owned());
+    let mut listed: Vec<String> = attacked.into_iter().chain(excepted).collect();
+    listed.sort_unstable();
+    let mut served: Vec<&str> = commands();
+    served.sort_unstable();
+    assert_eq!(listed, served);
+}
+
 #[test]
 fn attacks_by_accepted_minion_are_refused() {
     let site = Site::new("file_recv: True\n");
@@ -263,7 +294,13 @@ fn attacks_by_accepted_minion_are_refused() {
     site.accept("m2", "large");
     let list = |texts: &[&str]| Value::Array(texts.iter().map(|text| Value::from(*text)).collect());
     let mut attacks = Vec::new();
-    let mut row = |what: &str, load: Load| attacks.push(attack(what, m1.sealed(load, 3)));
+    let mut commands_attacked = BTreeSet::new();
+    let mut row = |what: &str, load: Load| {
+        let value = load.clone().value();
+        let command = value.get("cmd").and_then(Value::as_str).unwrap().to_owned();
+        commands_attacked.insert(command);
+        attacks.push(attack(what, m1.sealed(load, 3)));
+    };
 
     for path in [
         &["..", "m2", "files", "x"][..],
@@ -424,6 +461,7 @@ fn attacks_by_accepted_minion_are_refused() {
         let load = load.set("resources", Value::map([("t", list(&["r1"]))]));
         row(&format!("_register_resources with {what} grains"), load);
     }
+    assert_every_command_is_attacked(commands_attacked);
     all_fail(&site, attacks);
     assert_eq!(site.read("secret").as_deref(), Some("the master's own"));
     site.opens_again();

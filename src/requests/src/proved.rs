@@ -1,0 +1,265 @@
+//! Clear commands that take credentials: proves the sender, here or beside the workers, and then
+//! runs the command.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use saltern_wire::msgpack::{Limits, MapView, RawValue, Value, decode_wire};
+
+use crate::commands::ProvedHandler;
+use crate::credentials::{self, CredentialLocation, NotProved, Presented};
+use crate::envelope::LOAD_LIMITS;
+use crate::handle::{Handled, traced};
+use crate::{Effect, LogIn, LoginEnd, Outcome, Services, master_gate, mk_token, reply, traces};
+
+/// Bounds on the load of a `mk_token`: any peer may send one, and it waits for a backend.
+pub(crate) const TOKEN_LIMITS: Limits = Limits {
+    depth: 16,
+    bytes: 64 << 10,
+    items: 1_000,
+};
+
+/// Bounds on other loads with a name and a password: they hold the arguments of a job.
+const LOGIN_LIMITS: Limits = Limits {
+    bytes: 1 << 20,
+    items: 100_000,
+    ..LOAD_LIMITS
+};
+
+/// The largest entry of a large load that is decoded before its sender is proved, in bytes.
+const MAX_CREDENTIAL: usize = 16 << 10;
+
+/// The largest load that is decoded whole before its sender is proved, in bytes.
+const MAX_UNPROVED: usize = 4 * MAX_CREDENTIAL;
+
+/// Entries that prove a sender, and those that a refusal names.
+const CREDENTIALS: [&str; 6] = ["eauth", "key", "password", "token", "user", "username"];
+const NAMES: [&str; 11] = [
+    "cmd", "eauth", "fun", "jid", "key", "password", "tgt", "tgt_type", "token", "user", "username",
+];
+
+/// Answer when no backend has a free slot.
+pub(crate) const NO_TIME: &str = "too many users log in at the moment; try again later";
+
+/// Answer when a token or a backend cannot be read, for a reason of the master's own: a refusal
+/// would make a client discard good credentials.
+const CANNOT_TELL: &str =
+    "the master cannot check the credentials at the moment, see its log; try again later";
+
+/// Command that takes credentials.
+#[derive(Clone, Copy)]
+pub(crate) struct ProvedCommand {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// Its handler.
+    pub(crate) handler: ProvedHandler,
+}
+
+impl ProvedCommand {
+    /// Where its credentials stand; `None` where only a log-in will do.
+    fn location(self) -> Option<CredentialLocation> {
+        match self.handler {
+            ProvedHandler::LogIn(_) => None,
+            ProvedHandler::Job(_) => Some(CredentialLocation::Kwargs),
+            ProvedHandler::Function(..) => Some(CredentialLocation::Load),
+        }
+    }
+
+    /// Whether proving the sender of this load may take long.
+    fn takes_long(self, load: &Value) -> bool {
+        let presented = self.location().map(|place| Presented::of(load, place));
+        presented.is_none_or(|presented| presented.takes_long())
+    }
+
+    /// The user who logs in, as the load claims.
+    fn user_of(self, load: &Value) -> &str {
+        let beside = match self.location() {
+            None | Some(CredentialLocation::Load) => Some(load),
+            Some(CredentialLocation::Kwargs) => load.get("kwargs"),
+        };
+        let name = beside.and_then(|map| map.get("username"));
+        name.and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Bounds on its load when it logs a user in.
+    fn login_limits(self) -> &'static Limits {
+        match self.handler {
+            ProvedHandler::LogIn(_) => &TOKEN_LIMITS,
+            ProvedHandler::Job(_) | ProvedHandler::Function(..) => &LOGIN_LIMITS,
+        }
+    }
+
+    fn handled(self, outcome: Outcome) -> Handled {
+        Handled::clear(self.name, outcome)
+    }
+
+    /// Answers a log-in with a load beyond those bounds: no backend is asked.
+    fn too_large(self, services: &Services) -> Handled {
+        services.metrics.refuse("login_too_large");
+        let reply = self.not_asked("the load of a log-in is too large: log in with mk_token first");
+        self.handled(Outcome::reply(reply))
+    }
+
+    /// Runs the command, under a span of its own where the sender is proved.
+    fn end(
+        self,
+        load: &Value,
+        is_refused: bool,
+        services: &Services,
+        run: impl FnOnce() -> Outcome,
+    ) -> LoginEnd {
+        let span = (!is_refused).then(|| traces::begin_proved(load, services));
+        let run = || self.handled(run());
+        LoginEnd {
+            handled: traced(span.flatten(), run),
+            is_refused,
+        }
+    }
+
+    /// Answers a request whose sender cannot be checked for a reason of the master's own. A log-in
+    /// counts as refused all the same, or a failing backend would make guessing free.
+    fn cannot_tell(self, refused: Option<&NotProved>) -> Option<LoginEnd> {
+        let refused = refused.filter(|refused| refused.is_local_fault)?;
+        let (kind, why) = (refused.kind.word(), refused.why.as_str());
+        tracing::error!(cmd = self.name, kind, why, "credentials cannot be checked");
+        let reply = reply::named_error("SaltClientError", CANNOT_TELL);
+        Some(LoginEnd {
+            handled: self.handled(Outcome::reply(reply)),
+            is_refused: refused.kind == credentials::Kind::Eauth,
+        })
+    }
+
+    /// The answer where no backend is asked.
+    fn not_asked(self, text: &str) -> Bytes {
+        match self.handler {
+            ProvedHandler::LogIn(_) => mk_token::nothing().reply,
+            ProvedHandler::Job(_) => reply::named_error("AuthenticationError", text),
+            ProvedHandler::Function(..) => reply::named_error("EauthAuthenticationError", text),
+        }
+    }
+}
+
+/// Handles a request for a command that takes credentials.
+pub(crate) fn handle(
+    command: ProvedCommand,
+    load: &MapView,
+    from: IpAddr,
+    services: &Arc<Services>,
+) -> Handled {
+    refuse_early(command, load, from, services)
+        .unwrap_or_else(|| handle_packed(command, load.pack(), from, services))
+}
+
+/// Refuses a large load without credentials before most of it is decoded: credentials are small. A
+/// sender proved here is proved once more by the whole load.
+fn refuse_early(
+    command: ProvedCommand,
+    load: &MapView,
+    from: IpAddr,
+    services: &Arc<Services>,
+) -> Option<Handled> {
+    let place = command.location()?;
+    let size = |(name, value): (&RawValue, &RawValue)| name.bytes().len() + value.bytes().len();
+    let bytes: usize = load.iter().map(size).sum();
+    if bytes <= MAX_UNPROVED {
+        return None;
+    }
+    let mut entries = small_entries(load, &NAMES);
+    if let Some(kwargs) = load.get("kwargs").and_then(RawValue::as_map) {
+        let kwargs = Value::Map(small_entries(&kwargs, &CREDENTIALS));
+        entries.push(("kwargs".into(), kwargs));
+    }
+    let small = Value::Map(entries);
+    let presented = Presented::of(&small, place);
+    if presented.takes_long() {
+        return (bytes > command.login_limits().bytes).then(|| command.too_large(services));
+    }
+    if presented.prove(place, services).is_ok() {
+        return None;
+    }
+    Some(prove_and_run(command, &small, from, services).handled)
+}
+
+/// Small entries of a map by name, decoded.
+fn small_entries(map: &MapView, names: &[&str]) -> Vec<(Value, Value)> {
+    let entry = |name: &&str| {
+        let value = map.get(name)?;
+        (value.bytes().len() <= MAX_CREDENTIAL).then(|| ((*name).into(), value.decode()))
+    };
+    names.iter().filter_map(entry).collect()
+}
+
+/// Proves the sender, here or beside the workers, and then runs the command. Loads that wait for a
+/// backend wait packed: decoded, one may be forty times as large.
+fn handle_packed(
+    command: ProvedCommand,
+    packed: Bytes,
+    from: IpAddr,
+    services: &Arc<Services>,
+) -> Handled {
+    let limits = command.login_limits();
+    if command.location().is_none() && packed.len() > limits.bytes {
+        return command.too_large(services);
+    }
+    let Ok(load) = decode_wire(&packed, &LOAD_LIMITS) else {
+        return command.handled(Outcome::reply(reply::no_answer()));
+    };
+    if !command.takes_long(&load) {
+        return prove_and_run(command, &load, from, services).handled;
+    }
+    if packed.len() > limits.bytes {
+        return command.too_large(services);
+    }
+    let user = command.user_of(&load).to_owned();
+    let their_services = Arc::clone(services);
+    let log_in = LogIn::new(from, &user, move || match decode_wire(&packed, limits) {
+        Ok(load) => prove_and_run(command, &load, from, &their_services),
+        Err(_) => LoginEnd {
+            handled: command.too_large(&their_services),
+            is_refused: true,
+        },
+    });
+    command.handled(Outcome {
+        effects: vec![Effect::LogIn(log_in)],
+        ..Outcome::reply(command.not_asked(NO_TIME))
+    })
+}
+
+fn prove_and_run(
+    command: ProvedCommand,
+    load: &Value,
+    from: IpAddr,
+    services: &Arc<Services>,
+) -> LoginEnd {
+    let prove = |place: CredentialLocation| Presented::of(load, place).prove(place, services);
+    match command.handler {
+        ProvedHandler::LogIn(run) => {
+            let known = credentials::log_in(load, services);
+            command.end(load, known.is_err(), services, || {
+                run(load, known, services)
+            })
+        }
+        ProvedHandler::Job(run) => {
+            let proof = prove(CredentialLocation::Kwargs);
+            if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
+                return end;
+            }
+            command.end(load, proof.is_err(), services, || {
+                run(load, proof, services)
+            })
+        }
+        ProvedHandler::Function(kind, run) => {
+            let proof = prove(CredentialLocation::Load);
+            if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
+                return end;
+            }
+            command.end(load, proof.is_err(), services, || match master_gate::admit(
+                kind, load, proof, services,
+            ) {
+                Ok(admitted) => run(load, admitted, from, services),
+                Err(denied) => denied.outcome(load, services),
+            })
+        }
+    }
+}
