@@ -11,13 +11,13 @@ use std::{
     time::Duration,
 };
 
-use actix::{Addr, Arbiter, ArbiterHandle, dev::channel::channel};
+use actix::{Addr, Arbiter, ArbiterHandle};
 use parking_lot::Mutex;
 use saltern_base::metrics::Registry;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    ActorId, Budget, Child, ChildSpec, ChildState, Placement, Restart, Strategy,
+    ActorId, Budget, Child, ChildSpec, ChildState, Placement, Reserved, Restart, Strategy,
     family::{ChildNode, Family, Member, Node, ROOT},
     line::{Command, Line, Rebuild},
     metrics::Metrics,
@@ -234,9 +234,22 @@ impl Supervisor {
     /// # Panics
     /// Outside an actix system, or when the system refuses a new thread.
     pub fn start_child<A: Child>(&self, spec: ChildSpec, seed: A::Seed, instance: u32) -> Addr<A> {
-        const { assert!(A::MAILBOX > 0, "a mailbox of 0 would be unbounded") };
-        let (sender, receiver) = channel::<A>(A::MAILBOX);
-        let address = Addr::new(sender);
+        self.start_reserved(Reserved::new(), spec, seed, instance)
+    }
+
+    /// Starts an actor behind an address that was reserved for it, as
+    /// [`start_child`](Self::start_child) does.
+    ///
+    /// # Panics
+    /// As `start_child`.
+    pub fn start_reserved<A: Child>(
+        &self,
+        reserved: Reserved<A>,
+        spec: ChildSpec,
+        seed: A::Seed,
+        instance: u32,
+    ) -> Addr<A> {
+        let (address, receiver) = reserved.into_parts();
         let actor = ActorId {
             name: A::NAME,
             instance,

@@ -4,6 +4,7 @@
 mod common;
 mod observed;
 mod policies;
+mod reserved;
 mod restart;
 mod stopping;
 mod threads;
