@@ -4,8 +4,8 @@
     tests/vectors/make_options.py PYTHON_3006 PYTHON_3007 PYTHON_3008
 
 Each argument is the interpreter of an environment in which that line of Salt is installed.  The
-results are `tests/vectors/options.json`, which anyone can compare with a newer Salt, and
-`src/config/src/options/stock.rs`, the same facts as a Rust table.
+result is `tests/vectors/options.json`, which anyone can compare with a newer Salt.  A test holds
+the rows of `src/config/src/options/stock.rs` against it.
 
 A default that depends on the machine is written as it is for root on an ordinary Linux host.
 """
@@ -35,6 +35,7 @@ UNDECLARED = {
     "batch_manager_loop_interval": ["int"],
     "batch_safe_limit": ["int"],
     "batch_safe_size": ["int"],
+    "ca_bundle": ["str"],
     "cluster_election_max": ["int"],
     "cluster_election_min": ["int"],
     "cluster_join_timeout": ["float"],
@@ -134,6 +135,7 @@ UNDECLARED = {
     "transport_opts": ["dict"],
     "use_yamlloader_old": ["bool"],
     "userdata_template": ["str"],
+    "verify_ssl": ["bool"],
     "virtual_timer": ["float"],
     "win_gitrepos": ["list"],
     "win_repo": ["str"],
@@ -189,62 +191,6 @@ def dump():
     json.dump({"version": salt.version.__version__, "options": options}, sys.stdout)
 
 
-def rust_text(text):
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def compact(value):
-    return json.dumps(value, sort_keys=True, ensure_ascii=True)
-
-
-def rust(stocks):
-    names = sorted({name for stock in stocks for name in stock["options"]})
-    out = [
-        "//! Every option name of stock Salt, with types and defaults of three versions.",
-        "//!",
-        "//! Written by `tests/vectors/make_options.py` from "
-        + ", ".join(stock["version"] for stock in stocks)
-        + "; edit that, not this.",
-        "//! It says nothing about what this program does with an option: that is `status.rs`.",
-        "//! The file is long because Salt has that many options.",
-        "",
-        "use super::{Kind, Origin, StockOption};",
-        "",
-        "/// Sorted by name. A default is the JSON text of the value; `None` where there is none.",
-        "#[rustfmt::skip]",
-        "pub(super) const STOCK: &[StockOption] = &[",
-    ]
-    kinds = {"str": "Str", "bool": "Bool", "int": "Int", "float": "Float", "list": "List",
-             "dict": "Map", "null": "Null"}
-    for name in names:
-        entries = [stock["options"].get(name) for stock in stocks]
-        known = [entry is not None for entry in entries]
-        newest = [entry for entry in entries if entry][-1]
-        origin = "Undeclared"
-        if any(entry and entry["master"] for entry in entries):
-            origin = "Master"
-        elif any(entry and entry["minion"] for entry in entries):
-            origin = "Minion"
-        elif not newest.get("undeclared"):
-            origin = "Schema"
-        types = ", ".join("Kind::" + kinds[kind] for kind in newest["types"])
-        values = [compact(entry["default"]) if entry and "default" in entry else None
-                  for entry in entries]
-        if all(value == values[0] for value in values) and values[0] is not None:
-            default = "&[Some(%s)]" % rust_text(values[0])
-        elif not any(values):
-            default = "&[]"
-        else:
-            default = "&[%s]" % ", ".join(
-                "None" if value is None else "Some(%s)" % rust_text(value) for value in values)
-        out.append("    StockOption { name: %s, origin: Origin::%s, known: [%s], types: &[%s], "
-                   "defaults: %s }," % (rust_text(name), origin,
-                                        ", ".join(str(flag).lower() for flag in known), types,
-                                        default))
-    out.append("];")
-    return "\n".join(out) + "\n"
-
-
 def main(pythons):
     stocks = []
     for python in pythons:
@@ -254,8 +200,6 @@ def main(pythons):
     merged = {stock["version"]: stock["options"] for stock in stocks}
     target = ROOT / "tests/vectors/options.json"
     target.write_text(json.dumps(merged, indent=0, sort_keys=True) + "\n")
-    (ROOT / "src/config/src/options").mkdir(parents=True, exist_ok=True)
-    (ROOT / "src/config/src/options/stock.rs").write_text(rust(stocks))
 
 
 if __name__ == "__main__":

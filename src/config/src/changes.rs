@@ -1,65 +1,6 @@
-//! The difference between two readings of the configuration, and which of it a running master
-//! can follow.
+//! The difference between two readings of the configuration.
 
 use crate::MasterConfig;
-use crate::options::{self, Status};
-
-/// What becomes of a changed option when the configuration is read again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reload {
-    /// It holds from now on.
-    InEffect,
-    /// It holds after a restart.
-    NeedsRestart,
-    /// It does nothing here, before and after.
-    NoEffect,
-}
-
-/// The options that a running master follows, all together or none.
-const FOLLOWED: &[&str] = &[
-    "auth.pam.service",
-    "auto_accept",
-    "autoreject_file",
-    "autosign_file",
-    "autosign_grains_dir",
-    "client_acl_verify",
-    "eauth_acl_module",
-    "external_auth",
-    "keep_acl_in_token",
-    "log_granular_levels",
-    "log_level",
-    "log_level_logfile",
-    "peer",
-    "peer_run",
-    "permissive_acl",
-    "permissive_pki_access",
-    "publisher_acl",
-    "publisher_acl_blacklist",
-    "reactor",
-    "saltern_reactor_acl",
-    "schedule",
-    "sharedsecret",
-    "sudo_acl",
-    "token_expire",
-    "token_expire_user_override",
-];
-
-/// What becomes of an option of this name.
-pub fn reload_of(name: &str) -> Reload {
-    if FOLLOWED.contains(&name) {
-        return Reload::InEffect;
-    }
-    let is_idle = || {
-        matches!(
-            options::status(name),
-            Some(Status::NoEffect(_) | Status::NotBuilt(_))
-        )
-    };
-    match options::ours(name).is_none() && is_idle() {
-        true => Reload::NoEffect,
-        false => Reload::NeedsRestart,
-    }
-}
 
 impl MasterConfig {
     /// The names of the options that have another value in `other`, sorted; a value that is written
@@ -120,20 +61,5 @@ mod tests {
             before.changed(&after),
             ["peer", "worker_threads", "key_pass"]
         );
-    }
-
-    #[test]
-    fn every_reloadable_option_exists_and_is_honoured() {
-        for name in FOLLOWED {
-            assert_eq!(reload_of(name), Reload::InEffect);
-            let is_known = options::stock(name).is_some() || options::ours(name).is_some();
-            let is_read =
-                options::status(name) != Some(Status::NotBuilt(options::NotBuilt::Output));
-            assert!(is_known && is_read, "{name}");
-        }
-        assert_eq!(reload_of("worker_threads"), Reload::NeedsRestart);
-        assert_eq!(reload_of("saltern_disk_low"), Reload::NeedsRestart);
-        assert_eq!(reload_of("mworker_niceness"), Reload::NoEffect);
-        assert_eq!(reload_of("what_nobody_knows"), Reload::NeedsRestart);
     }
 }

@@ -11,7 +11,7 @@ use crate::finding::{Finding, Severity};
 use crate::identity;
 use crate::listeners::{self, AlsoListen};
 use crate::master::MasterConfig;
-use crate::options::{self, Kind, Status, StockOption};
+use crate::options::{self, ConfigOption, Kind, Status};
 use crate::reader::{Reader, shown};
 use crate::yaml::{Key, Mark, Node, NodeValue};
 
@@ -61,7 +61,13 @@ fn unknown(reader: &mut Reader<'_>, name: &str, mark: &Mark, value: &Node) {
     });
 }
 
-fn known(reader: &mut Reader<'_>, compat: Compat, option: &StockOption, mark: &Mark, value: &Node) {
+fn known(
+    reader: &mut Reader<'_>,
+    compat: Compat,
+    option: &ConfigOption,
+    mark: &Mark,
+    value: &Node,
+) {
     let mut say = |severity, message: String| {
         reader
             .findings
@@ -79,8 +85,8 @@ fn known(reader: &mut Reader<'_>, compat: Compat, option: &StockOption, mark: &M
             format!("Salt {compat} has no such option, only {lines}"),
         );
     }
-    let status = options::status(option.name);
-    if status == Some(Status::Honoured) && is_from_sdb(value) {
+    let status = option.status;
+    if status == Status::Honoured && is_from_sdb(value) {
         let message = "values from an sdb are not built yet; write the value itself";
         reader
             .findings
@@ -94,17 +100,17 @@ fn known(reader: &mut Reader<'_>, compat: Compat, option: &StockOption, mark: &M
         return;
     }
     let (severity, message) = match status {
-        None | Some(Status::Honoured) => return,
-        Some(Status::NotBuilt(part)) => (
+        Status::Honoured => return,
+        Status::NotBuilt(part) => (
             Severity::Warning,
             format!("not honoured yet ({})", part.part()),
         ),
-        Some(Status::Refused(why)) => (
+        Status::Refused(why) => (
             Severity::Error,
             format!("{} cannot be used: {why}", shown(option.name, value)),
         ),
-        Some(Status::NoEffect(why)) => (Severity::Info, format!("has no effect: {why}")),
-        Some(Status::InPython) => (
+        Status::NoEffect(why) => (Severity::Info, format!("has no effect: {why}")),
+        Status::InPython => (
             Severity::Info,
             "kept for a module that runs in Python".to_owned(),
         ),
@@ -130,7 +136,7 @@ const LOST: &[(&str, &str)] = &[
 ];
 
 /// Stock's schema, for options whose type the reader does not look at: a warning, as in stock.
-fn wrong_type(reader: &mut Reader<'_>, option: &StockOption, mark: &Mark, value: &Node) {
+fn wrong_type(reader: &mut Reader<'_>, option: &ConfigOption, mark: &Mark, value: &Node) {
     // The type of a value from an sdb is not known here.
     if option.types.is_empty()
         || is_from_sdb(value)

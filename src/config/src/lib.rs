@@ -33,13 +33,13 @@ mod watching;
 pub mod yaml;
 
 pub use bridge::{BridgeOptions, PythonBridge};
-pub use changes::{Reload, reload_of};
 pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookEngine};
 pub use finding::{ConfigErrors, Finding, Severity, sort as sort_findings};
 pub use listeners::{AlsoListen, PeerCertificates, TlsConfig};
 pub use logging::{LogOptions, is_place};
 pub use lost::missing_roots;
 pub use master::{Loaded, MasterConfig, Reading, load_master, read_master};
+pub use options::{Reload, reload_of};
 pub use reader::is_secret;
 pub use report::render_findings;
 pub use returners::{OWN_EVENTS, ReturnerOptions};

@@ -440,11 +440,8 @@ fn compat_of(settings: &Mapping, findings: &mut Vec<Finding>) -> Compat {
 /// The defaults of one version, ours among them.
 pub(crate) fn defaults(compat: Compat) -> Mapping {
     let mut map = Mapping::default();
-    let stock = options::all()
-        .iter()
-        .filter_map(|o| Some((o.name, o.default(compat)?)));
-    let ours = options::OURS.iter().map(|o| (o.name, o.default));
-    for (name, text) in stock.chain(ours) {
+    let options = options::all().iter().chain(options::OURS);
+    for (name, text) in options.filter_map(|o| Some((o.name, o.default(compat)?))) {
         let value = yaml::parse(text, "default", &Limits::DEFAULT)
             .expect("invariant: the table of defaults holds JSON");
         let entry = Entry {

@@ -5,8 +5,7 @@
 //! options are not among them: `pillar_opts` shows these to every minion, and functions of the
 //! master show them on the bus.
 
-use saltern_config::options::OURS;
-use saltern_config::{MasterConfig, is_secret};
+use saltern_config::{MasterConfig, is_secret, options};
 use saltern_wire::msgpack::Value;
 
 use crate::git;
@@ -25,10 +24,9 @@ const SOURCES: [&str; 6] = [
 
 /// The options of the master, with the master's id; without secrets and our own options.
 pub fn of_master(config: &MasterConfig) -> Value {
-    let is_ours = |name: &str| OURS.iter().any(|option| option.name == name);
     let mut entries: Vec<(Value, Value)> = config
         .shown_raw()
-        .filter(|(name, _)| !is_ours(name))
+        .filter(|(name, _)| options::ours(name).is_none())
         .map(|(name, node)| {
             let value = from_yaml(node.clone());
             let is_source = SOURCES.contains(&name);
