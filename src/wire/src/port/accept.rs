@@ -36,6 +36,10 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// One connection in this many is reserved for known networks.
 const RESERVED: usize = 8;
 
+/// One known network may have this fraction of the reserve; its other connections count with those
+/// of unknown networks, or one host of a minion could take the whole reserve.
+const NETWORKS_IN_RESERVE: usize = 4;
+
 /// A bound socket (see [`bind`](super::bind)) and its transport.
 pub struct Socket {
     /// The socket.
@@ -74,6 +78,7 @@ impl Acceptor {
     ) -> Result<Vec<Self>, ListenError> {
         let crowd = Arc::new(ConnectionTable {
             known: known.clone(),
+            counts: Mutex::new(Counts::new(limits)),
             ..ConnectionTable::default()
         });
         let watch: Weak<dyn NetworkWatch> = Arc::<ConnectionTable>::downgrade(&crowd);
@@ -133,69 +138,103 @@ pub(super) struct Gate {
 
 #[derive(Default)]
 struct Counts {
+    limits: PeerLimits,
     all: usize,
-    /// Connections of unknown networks.
-    strangers: usize,
+    /// Connections without a claim to the reserve.
+    unreserved: usize,
     by_network: HashMap<IpAddr, NetworkCount>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct NetworkCount {
     connections: usize,
     /// Whether the network is known, or became known while it had connections.
     is_known: bool,
 }
 
+impl NetworkCount {
+    /// Its connections without a claim to the reserve, of which one network may have `share`.
+    fn unreserved(self, share: usize) -> usize {
+        match self.is_known {
+            true => self.connections.saturating_sub(share),
+            false => self.connections,
+        }
+    }
+}
+
 impl Counts {
+    fn new(limits: PeerLimits) -> Self {
+        Self {
+            limits,
+            ..Self::default()
+        }
+    }
+
+    fn reserve(&self) -> usize {
+        self.limits.connections / RESERVED
+    }
+
     /// Admits a connection, if there is a slot for it.
-    fn admit(
-        &mut self,
-        network: IpAddr,
-        is_known: bool,
-        limits: &PeerLimits,
-    ) -> Result<(), Refusal> {
+    fn admit(&mut self, network: IpAddr, is_known: bool) -> Result<(), Refusal> {
         if is_known {
             self.becomes_known(network);
         }
-        if self.all >= limits.connections {
+        if self.all >= self.limits.connections {
             return Err(Refusal::Connections);
         }
-        let here = self.by_network.get(&network);
-        let is_known = is_known || here.is_some_and(|here| here.is_known);
-        let for_strangers = limits.connections - limits.connections / RESERVED;
-        if !is_known && self.strangers >= for_strangers {
+        let before = self.by_network.get(&network).copied().unwrap_or_default();
+        let here = NetworkCount {
+            connections: before.connections + 1,
+            is_known: before.is_known || is_known,
+        };
+        let share = self.share();
+        let takes = here.unreserved(share) > before.unreserved(share);
+        if takes && self.unreserved >= self.limits.connections - self.reserve() {
             return Err(Refusal::Reserved);
         }
-        if here.map_or(0, |here| here.connections) >= limits.per_address {
+        if here.connections > self.limits.per_address {
             return Err(Refusal::PerAddress);
         }
-        let here = self.by_network.entry(network).or_default();
-        here.is_known = is_known;
-        here.connections += 1;
-        self.all += 1;
-        self.strangers += usize::from(!is_known);
+        self.set(network, here);
         Ok(())
     }
 
-    /// The connections of this network count as strangers no longer.
+    /// The connections of this network have a claim to the reserve from now on.
     fn becomes_known(&mut self, network: IpAddr) {
-        if let Some(here) = self.by_network.get_mut(&network)
-            && !std::mem::replace(&mut here.is_known, true)
-        {
-            self.strangers -= here.connections;
+        if let Some(here) = self.by_network.get(&network).copied() {
+            let is_known = true;
+            self.set(network, NetworkCount { is_known, ..here });
         }
     }
 
     /// Releases a connection's slot.
     fn release(&mut self, network: IpAddr) {
-        self.all -= 1;
-        if let Some(here) = self.by_network.get_mut(&network) {
-            here.connections -= 1;
-            self.strangers -= usize::from(!here.is_known);
-            if here.connections == 0 {
-                self.by_network.remove(&network);
-            }
+        if let Some(here) = self.by_network.get(&network).copied() {
+            let connections = here.connections.saturating_sub(1);
+            self.set(
+                network,
+                NetworkCount {
+                    connections,
+                    ..here
+                },
+            );
         }
+    }
+
+    /// Connections of one known network with a claim to the reserve.
+    fn share(&self) -> usize {
+        (self.reserve() / NETWORKS_IN_RESERVE).max(1)
+    }
+
+    fn set(&mut self, network: IpAddr, after: NetworkCount) {
+        let share = self.share();
+        let before = match after.connections {
+            0 => self.by_network.remove(&network),
+            _ => self.by_network.insert(network, after),
+        };
+        let before = before.unwrap_or_default();
+        self.all = self.all - before.connections + after.connections;
+        self.unreserved = self.unreserved - before.unreserved(share) + after.unreserved(share);
     }
 }
 
@@ -218,7 +257,7 @@ impl Gate {
             let mut counts = self.crowd.counts.lock();
             // Looked up with the lock held: a network that becomes known from now on is counted.
             let is_known = self.crowd.known.contains(network);
-            counts.admit(network, is_known, &self.limits)?;
+            counts.admit(network, is_known)?;
             is_known
         };
         self.metrics.accepted.inc();
@@ -414,5 +453,77 @@ async fn accept_failed(gate: &Gate, error: &std::io::Error) {
             }
             tokio::time::sleep(STARVED_PAUSE).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts() -> Counts {
+        Counts::new(PeerLimits {
+            connections: 64,
+            per_address: 64,
+            ..PeerLimits::default()
+        })
+    }
+
+    fn network(last: u8) -> IpAddr {
+        IpAddr::from([10, 0, 0, last])
+    }
+
+    /// Connections that are admitted, until one is refused.
+    fn fill(counts: &mut Counts, last: u8, is_known: bool) -> (usize, Refusal) {
+        let mut admitted = 0;
+        loop {
+            match counts.admit(network(last), is_known) {
+                Ok(()) => admitted += 1,
+                Err(refusal) => return (admitted, refusal),
+            }
+        }
+    }
+
+    #[test]
+    fn known_network_has_no_more_than_its_share_of_reserve() {
+        let mut counts = counts();
+        assert_eq!(fill(&mut counts, 1, false), (56, Refusal::Reserved));
+        assert_eq!(fill(&mut counts, 2, true), (2, Refusal::Reserved));
+        assert_eq!(fill(&mut counts, 3, true), (2, Refusal::Reserved));
+        // A place of strangers is one for a known network, too, whichever comes first.
+        counts.release(network(1));
+        assert_eq!(fill(&mut counts, 2, true), (1, Refusal::Reserved));
+        assert_eq!(fill(&mut counts, 1, false), (0, Refusal::Reserved));
+        for last in 4..6 {
+            assert_eq!(fill(&mut counts, last, true).0, 2);
+        }
+        assert_eq!(fill(&mut counts, 6, true), (0, Refusal::Connections));
+    }
+
+    /// Also when it came before the strangers.
+    #[test]
+    fn known_network_that_came_first_leaves_the_reserve_to_others() {
+        let mut counts = counts();
+        for _ in 0..30 {
+            counts.admit(network(2), true).expect("there is room");
+        }
+        assert_eq!(fill(&mut counts, 1, false), (28, Refusal::Reserved));
+        assert_eq!(fill(&mut counts, 3, true), (2, Refusal::Reserved));
+    }
+
+    #[test]
+    fn counts_return_to_zero() {
+        let mut counts = counts();
+        for _ in 0..10 {
+            counts.admit(network(1), false).expect("there is room");
+        }
+        assert_eq!((counts.all, counts.unreserved), (10, 10));
+        counts.becomes_known(network(1));
+        counts.becomes_known(network(2));
+        assert_eq!((counts.all, counts.unreserved), (10, 8));
+        for _ in 0..10 {
+            counts.release(network(1));
+        }
+        assert_eq!((counts.all, counts.unreserved), (0, 0));
+        assert!(counts.by_network.is_empty());
     }
 }

@@ -83,7 +83,8 @@ pub struct Rate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLimits {
     /// Connections in all. An eighth of them is reserved for known networks: those in which a
-    /// minion has lately authenticated, on whichever port.
+    /// minion has lately authenticated, on whichever port. One network has a quarter of the
+    /// reserve.
     pub connections: usize,
     /// Connections from one IPv4 address or IPv6 network of 64 bits. High, because whole sites sit
     /// behind one NAT.
