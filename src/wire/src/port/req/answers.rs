@@ -2,8 +2,8 @@
 //!
 //! A reply is charged from the moment it is queued until the kernel has taken all of it. When the
 //! budget is used up, a connection is evicted: of the network with the largest total, the
-//! connection with the largest. While any connection is stalled, only stalled ones are candidates:
-//! a peer that reads loses its reply to no peer that does not.
+//! connection with the largest. Stalled connections of that network come first. Not across
+//! networks: a slow reader that stalls is no worse than a hoarder that reads a little now and then.
 //!
 //! Not here: the minimum rate of a single reader ([`Progress`](crate::port::Progress)).
 
@@ -86,7 +86,7 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         let mut ledger = self.budget.ledger.lock();
-        ledger.release((self.connection, self.holder), self.bytes);
+        ledger.release((self.connection, self.holder), self.bytes, Instant::now());
     }
 }
 
@@ -100,8 +100,7 @@ struct Ledger<C> {
     holders: HashMap<u64, Holder<C>>,
     /// Holders that are not known to be stalled, by their last movement.
     by_movement: BTreeSet<(Instant, u64)>,
-    moving: Ranking,
-    stalled: Ranking,
+    ranking: Ranking,
 }
 
 /// A connection with charged replies.
@@ -124,8 +123,7 @@ impl<C> Ledger<C> {
             next_holder: 0,
             holders: HashMap::new(),
             by_movement: BTreeSet::new(),
-            moving: Ranking::default(),
-            stalled: Ranking::default(),
+            ranking: Ranking::default(),
         }
     }
 
@@ -153,14 +151,11 @@ impl<C> Ledger<C> {
                 is_stalled: false,
             }
         });
-        let ranking = match holder.is_stalled {
-            true => &mut self.stalled,
-            false => &mut self.moving,
-        };
-        let before = holder.bytes;
+        let before = holder.rank();
         holder.bytes += bytes;
         holder.replies += 1;
-        ranking.change(holder.network, number, (before, holder.bytes));
+        self.ranking
+            .change((holder.network, number), (before, holder.rank()));
         holder.id
     }
 
@@ -170,10 +165,11 @@ impl<C> Ledger<C> {
         let Some(holder) = holder.filter(|holder| holder.id == id) else {
             return;
         };
-        if std::mem::take(&mut holder.is_stalled) {
-            let (network, bytes) = (holder.network, holder.bytes);
-            self.stalled.change(network, number, (bytes, 0));
-            self.moving.change(network, number, (0, bytes));
+        if holder.is_stalled {
+            let before = holder.rank();
+            holder.is_stalled = false;
+            self.ranking
+                .change((holder.network, number), (before, holder.rank()));
         } else {
             self.by_movement.remove(&(holder.moved, number));
         }
@@ -181,8 +177,9 @@ impl<C> Ledger<C> {
         self.by_movement.insert((now, number));
     }
 
-    /// Frees a reply's share, unless its holder was evicted.
-    fn release(&mut self, (number, id): (u64, u64), bytes: usize) {
+    /// Frees a reply's share, unless its holder was evicted. Its reader took the rest of it, which
+    /// may be all of it.
+    fn release(&mut self, (number, id): (u64, u64), bytes: usize, now: Instant) {
         let holder = self.holders.get_mut(&number);
         let Some(holder) = holder.filter(|holder| holder.id == id) else {
             return;
@@ -191,15 +188,13 @@ impl<C> Ledger<C> {
             self.remove(number);
             return;
         }
-        let ranking = match holder.is_stalled {
-            true => &mut self.stalled,
-            false => &mut self.moving,
-        };
-        let before = holder.bytes;
+        let before = holder.rank();
         holder.bytes = holder.bytes.saturating_sub(bytes);
         holder.replies -= 1;
-        self.bytes -= before - holder.bytes;
-        ranking.change(holder.network, number, (before, holder.bytes));
+        self.bytes -= before.bytes - holder.bytes;
+        self.ranking
+            .change((holder.network, number), (before, holder.rank()));
+        self.moved((number, id), now);
     }
 
     /// Evicts holders until the rest fits.
@@ -209,7 +204,7 @@ impl<C> Ledger<C> {
             self.note_stalled(now);
         }
         while self.bytes > self.limit && !self.is_lone_reply() {
-            let largest = self.stalled.largest().or_else(|| self.moving.largest());
+            let largest = self.ranking.largest();
             let Some(holder) = largest.and_then(|number| self.remove(number)) else {
                 break;
             };
@@ -230,26 +225,43 @@ impl<C> Ledger<C> {
             }
             self.by_movement.pop_first();
             if let Some(holder) = self.holders.get_mut(&number) {
+                let before = holder.rank();
                 holder.is_stalled = true;
-                let (network, bytes) = (holder.network, holder.bytes);
-                self.moving.change(network, number, (bytes, 0));
-                self.stalled.change(network, number, (0, bytes));
+                self.ranking
+                    .change((holder.network, number), (before, holder.rank()));
             }
         }
     }
 
     fn remove(&mut self, number: u64) -> Option<Holder<C>> {
         let holder = self.holders.remove(&number)?;
-        let ranking = match holder.is_stalled {
-            true => &mut self.stalled,
-            false => {
-                self.by_movement.remove(&(holder.moved, number));
-                &mut self.moving
-            }
+        if !holder.is_stalled {
+            self.by_movement.remove(&(holder.moved, number));
+        }
+        let none = Rank {
+            bytes: 0,
+            ..holder.rank()
         };
-        ranking.change(holder.network, number, (holder.bytes, 0));
+        self.ranking
+            .change((holder.network, number), (holder.rank(), none));
         self.bytes -= holder.bytes;
         Some(holder)
+    }
+}
+
+/// Place of a connection among those of its network: the stalled ones come last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_stalled: bool,
+    bytes: usize,
+}
+
+impl<C> Holder<C> {
+    fn rank(&self) -> Rank {
+        Rank {
+            is_stalled: self.is_stalled,
+            bytes: self.bytes,
+        }
     }
 }
 
@@ -264,17 +276,17 @@ struct Ranking {
 struct Network {
     bytes: usize,
     /// Of equal ones the oldest comes last.
-    connections: BTreeSet<(usize, Reverse<u64>)>,
+    connections: BTreeSet<(Rank, Reverse<u64>)>,
 }
 
 impl Ranking {
-    /// Records that a connection changed from `before` to `after` bytes; at zero it is removed.
-    fn change(&mut self, network: IpAddr, connection: u64, (before, after): (usize, usize)) {
+    /// Records that a connection changed from `before` to `after`; at zero bytes it is removed.
+    fn change(&mut self, (network, connection): (IpAddr, u64), (before, after): (Rank, Rank)) {
         let entry = self.networks.entry(network).or_default();
         self.by_bytes.remove(&(entry.bytes, network));
         entry.connections.remove(&(before, Reverse(connection)));
-        entry.bytes = (entry.bytes - before) + after;
-        if after > 0 {
+        entry.bytes = (entry.bytes - before.bytes) + after.bytes;
+        if after.bytes > 0 {
             entry.connections.insert((after, Reverse(connection)));
         }
         if entry.bytes == 0 {
@@ -284,7 +296,7 @@ impl Ranking {
         }
     }
 
-    /// The connection that holds most in the network that holds most.
+    /// The connection that holds most in the network that holds most, stalled ones first.
     fn largest(&self) -> Option<u64> {
         let (_, network) = self.by_bytes.last()?;
         let (_, Reverse(connection)) = self.networks.get(network)?.connections.last()?;
@@ -329,27 +341,49 @@ mod tests {
     }
 
     #[test]
-    fn full_budget_closes_stalled_reader_before_larger_one_that_moves() {
+    fn full_budget_closes_stalled_reader_of_largest_network_first() {
         let start = Instant::now();
         let mut ledger = Ledger::new(100);
-        let (moving, _) = charge(&mut ledger, (1, 1), 60, start);
-        charge(&mut ledger, (2, 2), 10, start);
+        let (moving, _) = charge(&mut ledger, (1, 1), 40, start);
+        charge(&mut ledger, (2, 1), 30, start);
         charge(&mut ledger, (3, 3), 20, start);
         let later = start + STALL;
         ledger.moved(moving, later);
-        assert_eq!(charge(&mut ledger, (4, 4), 15, later).1, [3]);
-        assert_eq!(charge(&mut ledger, (5, 4), 30, later).1, [2, 1]);
+        assert_eq!(charge(&mut ledger, (4, 4), 15, later).1, [2]);
+        assert_eq!(charge(&mut ledger, (5, 4), 30, later).1, [5], "its own");
         // A stalled reader that takes something moves again.
-        let (stalled, _) = charge(&mut ledger, (6, 6), 50, later);
+        let (again, _) = charge(&mut ledger, (6, 1), 5, later);
         let latest = later + STALL;
-        assert_eq!(charge(&mut ledger, (7, 7), 10, latest).1, [6]);
-        ledger.moved(stalled, latest);
-        assert!(!ledger.holders.contains_key(&6), "closed for good");
-        let (again, _) = charge(&mut ledger, (6, 6), 40, latest);
-        let last = latest + STALL;
-        ledger.note_stalled(last);
-        ledger.moved(again, last);
-        assert_eq!(charge(&mut ledger, (8, 8), 10, last).1, [5]);
+        ledger.note_stalled(latest);
+        ledger.moved(again, latest);
+        ledger.moved(moving, latest);
+        assert_eq!(charge(&mut ledger, (7, 7), 30, latest).1, [1]);
+    }
+
+    /// A slow reader moves in steps of a kernel buffer, further apart than `STALL`.
+    #[test]
+    fn full_budget_closes_no_stalled_reader_of_network_with_less() {
+        let start = Instant::now();
+        let mut ledger = Ledger::new(100);
+        charge(&mut ledger, (1, 1), 30, start);
+        let hoarders = [2, 3, 4].map(|number| charge(&mut ledger, (number, 2), 20, start).0);
+        let later = start + STALL;
+        for hoarder in hoarders {
+            ledger.moved(hoarder, later);
+        }
+        assert_eq!(charge(&mut ledger, (5, 2), 20, later).1, [2]);
+    }
+
+    #[test]
+    fn reply_written_whole_counts_as_movement() {
+        let start = Instant::now();
+        let mut ledger = Ledger::new(100);
+        let (reader, _) = charge(&mut ledger, (1, 1), 50, start);
+        charge(&mut ledger, (1, 1), 10, start);
+        charge(&mut ledger, (2, 1), 30, start);
+        let later = start + STALL;
+        ledger.release(reader, 10, later);
+        assert_eq!(charge(&mut ledger, (3, 3), 30, later).1, [2]);
     }
 
     #[test]
@@ -359,7 +393,7 @@ mod tests {
         let (large, evicted) = charge(&mut ledger, (1, 1), 500, now);
         assert!(evicted.is_empty());
         assert_eq!(charge(&mut ledger, (1, 1), 1, now).1, [1], "no second one");
-        ledger.release(large, 500);
+        ledger.release(large, 500, now);
         assert_eq!((ledger.bytes, ledger.holders.len()), (0, 0));
     }
 
@@ -399,7 +433,7 @@ mod tests {
                     }
                     Step::Release(index) if !charges.is_empty() => {
                         let (holder, bytes) = charges.remove(index % charges.len());
-                        ledger.release(holder, bytes);
+                        ledger.release(holder, bytes, now);
                     }
                     Step::Wait(seconds) => now += Duration::from_secs(seconds),
                     _ => {}
@@ -411,18 +445,20 @@ mod tests {
                 let held = charges.iter().filter(|(holder, _)| is_held(*holder));
                 prop_assert_eq!(ledger.bytes, held.map(|(_, bytes)| bytes).sum::<usize>());
                 prop_assert!(ledger.bytes <= 150);
-                let ranked = [&ledger.moving, &ledger.stalled].map(|ranking| {
-                    ranking.by_bytes.iter().map(|(bytes, _)| bytes).sum::<usize>()
-                });
-                prop_assert_eq!(ranked.iter().sum::<usize>(), ledger.bytes);
+                let ranked = ledger.ranking.by_bytes.iter().map(|(bytes, _)| bytes);
+                prop_assert_eq!(ranked.sum::<usize>(), ledger.bytes);
+                let networks = ledger.ranking.networks.values();
+                let ranked = networks.map(|network| network.connections.len());
+                prop_assert_eq!(ranked.sum::<usize>(), ledger.holders.len());
                 let moving = ledger.holders.values().filter(|holder| !holder.is_stalled);
                 prop_assert_eq!(moving.count(), ledger.by_movement.len());
             }
             for (holder, bytes) in charges {
-                ledger.release(holder, bytes);
+                ledger.release(holder, bytes, now);
             }
             prop_assert!(ledger.holders.is_empty() && ledger.by_movement.is_empty());
-            prop_assert!(ledger.moving.networks.is_empty() && ledger.stalled.by_bytes.is_empty());
+            let ranking = &ledger.ranking;
+            prop_assert!(ranking.networks.is_empty() && ranking.by_bytes.is_empty());
         }
     }
 }
