@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rusqlite::Connection;
 use saltern_base::fail_point::FailPoint;
 
-use super::displaced::{FileId, file_id};
+use super::displaced::{FileId, file_id, identified};
 use super::schema::{self, wrap};
 use crate::error::Result;
 
@@ -41,7 +41,7 @@ pub struct Checkpointer {
 impl Checkpointer {
     pub(super) fn open(path: &Path) -> Result<Self> {
         Ok(Self {
-            connection: Mutex::new((schema::open_checkpointer(path)?, file_id(path)?)),
+            connection: Mutex::new(identified(path, || schema::open_checkpointer(path))?),
             path: path.to_path_buf(),
         })
     }

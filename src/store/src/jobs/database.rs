@@ -54,14 +54,14 @@ impl JobDatabase {
     /// [`StoreError::Corrupt`] when the file is damaged (see [`super::set_aside`]),
     /// [`StoreError::Schema`] when a newer release wrote it, [`StoreError::Full`] without space.
     pub fn open(path: &Path, limits: DatabaseLimits) -> Result<Self> {
-        let connection = schema::open_writer(path, &limits)?;
+        let (connection, files) = OpenFiles::opened(path, || schema::open_writer(path, &limits))?;
         connection.set_prepared_statement_cache_capacity(PREPARED);
         let next = NextIds {
             job: next_id(&connection, "jobs").map_err(|error| wrap(path, "open", error))?,
             returned: next_id(&connection, "returns").map_err(|error| wrap(path, "open", error))?,
         };
         Ok(Self {
-            files: OpenFiles::of(path)?,
+            files,
             connection,
             path: path.to_path_buf(),
             limits,
@@ -363,11 +363,21 @@ fn insert_closed(
 ) -> rusqlite::Result<Written> {
     let written = insert_job(transaction, next, record, JobState::Complete)?;
     if let Some(reporter) = reporter.as_ref().filter(|_| written.is_new()) {
-        transaction
-            .prepare_cached("UPDATE jobs SET reporter = ?2 WHERE jid = ?1")?
-            .execute([record.jid.as_str(), reporter.as_str()])?;
+        set_reporter(transaction, &record.jid, reporter)?;
     }
     Ok(written)
+}
+
+/// Marks a job as known by the report of this peer only.
+pub(super) fn set_reporter(
+    transaction: &Transaction<'_>,
+    jid: &Jid,
+    reporter: &MinionId,
+) -> rusqlite::Result<()> {
+    transaction
+        .prepare_cached("UPDATE jobs SET reporter = ?2 WHERE jid = ?1")?
+        .execute([jid.as_str(), reporter.as_str()])?;
+    Ok(())
 }
 
 fn replace_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::Result<Written> {

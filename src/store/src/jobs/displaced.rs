@@ -67,7 +67,18 @@ pub(super) fn file_id(path: &Path) -> Result<Option<FileId>> {
     }
 }
 
-/// What the writer has open.
+/// Opens a file, with the identity that its path had before: another file that took the place
+/// meanwhile is found to be another one.
+pub(super) fn identified<T>(
+    path: &Path,
+    open: impl FnOnce() -> Result<T>,
+) -> Result<(T, Option<FileId>)> {
+    let id = file_id(path)?;
+    Ok((open()?, id))
+}
+
+/// What the writer has open. A file without an identity was replaced while it was opened, and
+/// counts as displaced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OpenFiles {
     database: Option<FileId>,
@@ -76,12 +87,25 @@ pub(super) struct OpenFiles {
 }
 
 impl OpenFiles {
-    pub(super) fn of(path: &Path) -> Result<Self> {
-        Ok(Self {
-            database: file_id(path)?,
-            log: file_id(&log_of(path))?,
+    /// Opens the database with `open`, and gives the files that it opened.
+    pub(super) fn opened<T>(path: &Path, open: impl FnOnce() -> Result<T>) -> Result<(T, Self)> {
+        schema::private_file(path)?;
+        // SQLite removes the log of an empty database.
+        let is_new = fs::metadata(path).is_ok_and(|found| found.len() == 0);
+        let log = file_id(&log_of(path))?.filter(|_| !is_new);
+        let (opened, database) = identified(path, open)?;
+        let now = (file_id(path)?, file_id(&log_of(path))?);
+        let files = Self {
+            database: database.filter(|_| now.0 == database),
+            log: now.1.filter(|_| log.is_none() || now.1 == log),
             failed: None,
-        })
+        };
+        Ok((opened, files))
+    }
+
+    fn are_displaced(&self, path: &Path) -> Result<bool> {
+        let is_at = |id: Option<FileId>, path: &Path| Ok(id.is_some() && file_id(path)? == id);
+        Ok(!is_at(self.database, path)? || !is_at(self.log, &log_of(path))?)
     }
 }
 
@@ -156,11 +180,7 @@ pub struct Restored {
 impl JobDatabase {
     /// Whether the open database is not, or not with its log, where its path says.
     pub fn is_displaced(&self) -> Result<bool> {
-        if file_id(&self.path)? != self.files.database {
-            return Ok(true);
-        }
-        let log = self.files.log;
-        Ok(log.is_some() && file_id(&log_of(&self.path))? != log)
+        self.files.are_displaced(&self.path)
     }
 
     /// Whether a displaced database may be written to its place now: after failures at growing
@@ -214,7 +234,8 @@ impl JobDatabase {
         fs::rename(building, &self.path).map_err(failed)?;
         files::sync_dir(self.path.parent().unwrap_or(Path::new(".")))?;
 
-        let fresh = schema::open_writer(&self.path, &self.limits)?;
+        let open = || schema::open_writer(&self.path, &self.limits);
+        let (fresh, files) = OpenFiles::opened(&self.path, open)?;
         fresh.set_prepared_statement_cache_capacity(super::database::PREPARED);
         let old = std::mem::replace(&mut self.connection, fresh);
         // At its end it would remove the log of the path, which is no longer its own.
@@ -223,7 +244,7 @@ impl JobDatabase {
             tracing::debug!(%error, "the displaced job database");
         }
         drop(old);
-        self.files = OpenFiles::of(&self.path)?;
+        self.files = files;
         self.unfolded = 0;
         Ok(Restored { set_aside })
     }
@@ -273,6 +294,79 @@ fn has_room(path: &Path, needed: u64, free: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::{DatabaseLimits, JobReader};
+
+    /// A database under each of these names.
+    fn databases(names: &[&str]) -> (tempfile::TempDir, Vec<PathBuf>) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let paths: Vec<PathBuf> = names.iter().map(|name| dir.path().join(name)).collect();
+        for path in &paths {
+            JobDatabase::open(path, DatabaseLimits::default()).expect("a database");
+        }
+        (dir, paths)
+    }
+
+    /// Opens `path` for writing; `meanwhile` happens before its identity is compared.
+    fn opened(path: &Path, meanwhile: &dyn Fn()) -> (rusqlite::Connection, OpenFiles) {
+        let open = || {
+            let connection = schema::open_writer(path, &DatabaseLimits::default())?;
+            meanwhile();
+            Ok(connection)
+        };
+        OpenFiles::opened(path, open).expect("opened")
+    }
+
+    #[test]
+    fn file_replaced_while_it_is_opened_is_displaced() {
+        let (_dir, paths) = databases(&["jobs", "other"]);
+        let [path, other] = paths.as_slice() else {
+            panic!("two databases");
+        };
+        let log = log_of(path);
+        let is_displaced = |meanwhile: &dyn Fn()| {
+            let (_connection, files) = opened(path, meanwhile);
+            files.are_displaced(path).expect("compared")
+        };
+        assert!(!is_displaced(&|| ()));
+        assert!(is_displaced(&|| fs::rename(other, path).expect("replaced")));
+        assert!(!is_displaced(&|| ()), "the next one opens what is there");
+        assert!(is_displaced(&|| fs::remove_file(&log).expect("removed")));
+        assert!(is_displaced(&|| fs::remove_file(path).expect("removed")));
+    }
+
+    /// An operator removed the database and left its log.
+    #[test]
+    fn new_database_beside_log_of_another_is_in_its_place() {
+        let (_dir, paths) = databases(&["jobs"]);
+        let [path] = paths.as_slice() else {
+            panic!("a database");
+        };
+        fs::remove_file(path).expect("removed");
+        fs::write(log_of(path), b"another log").expect("written");
+        let (_connection, files) = opened(path, &|| ());
+        assert!(!files.are_displaced(path).expect("compared"));
+    }
+
+    #[test]
+    fn reader_of_file_replaced_while_it_is_opened_goes_over_to_the_new_one() {
+        let (_dir, paths) = databases(&["jobs", "other"]);
+        let [path, other] = paths.as_slice() else {
+            panic!("two databases");
+        };
+        let identity = |path: &Path| {
+            let reader = JobReader::open(path, DatabaseLimits::default()).expect("a reader");
+            reader.identity().expect("an identity")
+        };
+        let new = identity(other);
+        assert_ne!(identity(path), new);
+        let limits = DatabaseLimits::default();
+        let reader = JobReader::opened(path, limits, || {
+            let connection = schema::open_reader(path, &limits)?;
+            fs::rename(other, path).expect("replaced");
+            Ok(connection)
+        });
+        assert_eq!(reader.expect("a reader").identity().expect("one"), new);
+    }
 
     #[test]
     fn restore_is_due_at_growing_intervals_up_to_the_longest() {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, Row};
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
 
-use super::displaced::{FileId, file_id};
+use super::displaced::{FileId, file_id, identified};
 use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobState};
 use crate::error::Result;
@@ -75,9 +75,16 @@ pub struct StoredReturn {
 impl JobReader {
     /// Opens a database that a [`super::JobDatabase`] has made.
     pub fn open(path: &Path, limits: DatabaseLimits) -> Result<Self> {
-        let connection = schema::open_reader(path, &limits)?;
+        Self::opened(path, limits, || schema::open_reader(path, &limits))
+    }
+
+    pub(super) fn opened(
+        path: &Path,
+        limits: DatabaseLimits,
+        open: impl FnOnce() -> Result<Connection>,
+    ) -> Result<Self> {
         Ok(Self {
-            connection: Mutex::new((connection, file_id(path)?)),
+            connection: Mutex::new(identified(path, open)?),
             path: path.to_path_buf(),
             limits,
         })

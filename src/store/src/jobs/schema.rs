@@ -110,7 +110,6 @@ ALTER TABLE jobs ADD COLUMN reporter TEXT;
 
 /// Opens the file for writing, makes it if it is not there, and examines it.
 pub(super) fn open_writer(path: &Path, limits: &DatabaseLimits) -> Result<Connection> {
-    private_file(path)?;
     let failed = |action| move |error| wrap(path, action, error);
     let mut connection = Connection::open_with_flags(
         path,
@@ -292,7 +291,7 @@ pub(super) fn wrap(path: &Path, action: &'static str, error: rusqlite::Error) ->
 }
 
 /// SQLite would create the file world-readable; returns may hold secrets.
-fn private_file(path: &Path) -> Result<()> {
+pub(super) fn private_file(path: &Path) -> Result<()> {
     crate::files::create_new(path, b"", crate::files::Create::PRIVATE).map(|_| ())
 }
 
