@@ -4,6 +4,7 @@
 //! that came.
 
 use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord, Tag};
+use saltern_store::{USER_OF_MINION, USER_OF_SYNDIC};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
@@ -97,8 +98,8 @@ impl Reporter<'_> {
     /// The user of a job that this peer reports: no name that the peer may choose.
     pub(crate) fn user(self) -> String {
         match self {
-            Self::Minion(id) => format!("minion:{id}"),
-            Self::Syndic(id) => format!("syndic:{id}"),
+            Self::Minion(id) => format!("{USER_OF_MINION}{id}"),
+            Self::Syndic(id) => format!("{USER_OF_SYNDIC}{id}"),
         }
     }
 

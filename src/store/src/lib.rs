@@ -40,7 +40,8 @@ pub use jobs::{
 pub use master_keys::MasterKeys;
 pub use minion_data::MinionDataStore;
 pub use mirror::{
-    BatchFiles, CachedJob, JobCacheReader, JobFiles, Mirror, MirrorLag, endtime_text,
+    BatchFiles, CachedJob, JobCacheReader, JobFiles, Mirror, MirrorLag, USER_OF_MINION,
+    USER_OF_SYNDIC, endtime_text,
 };
 pub use options::{MirrorMode, StoreOptions};
 pub use pki::{AcceptedIds, AcceptedKey, PkiTree};

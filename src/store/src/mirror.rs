@@ -22,7 +22,7 @@ use saltern_model::{Jid, Packed};
 use saltern_wire::msgpack::{Limits, MapView};
 
 pub use batch_files::BatchFiles;
-pub use job_cache::{CachedJob, JobCacheReader};
+pub use job_cache::{CachedJob, JobCacheReader, USER_OF_MINION, USER_OF_SYNDIC};
 pub use job_files::{JobDir, JobFiles, ReturnParts, endtime_text};
 
 use crate::error::Result;

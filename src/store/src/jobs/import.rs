@@ -7,7 +7,7 @@
 use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::JobDatabase;
-use super::database::{NextIds, insert_job_as, insert_return, replace_reported};
+use super::database::{NextIds, insert_job_as, insert_return, replace_reported, set_reporter};
 use super::{JobReader, JobState, Written};
 use crate::error::Result;
 use crate::mirror::CachedJob;
@@ -26,7 +26,8 @@ pub struct Imported {
 
 impl JobDatabase {
     /// Adds jobs and returns that are not there yet; what is there stays as it is, but for a job
-    /// that is only known by the report of a peer: that one is replaced, and keeps its number.
+    /// that is only known by the report of a peer: that one is replaced by a published one, and
+    /// keeps its number. A report that the mirror wrote is a report again.
     ///
     /// # Errors
     /// As for [`JobDatabase::commit`]; nothing of the slice is kept then.
@@ -40,9 +41,12 @@ impl JobDatabase {
             for cached in slice {
                 if let Some(job) = &cached.job {
                     if insert_job_as(transaction, next.job, job, JobState::Expired)? {
+                        if let Some(reporter) = &cached.reporter {
+                            set_reporter(transaction, &job.jid, reporter)?;
+                        }
                         next.job -= 1;
                         imported.jobs += 1;
-                    } else if replace_reported(transaction, job)? {
+                    } else if cached.reporter.is_none() && replace_reported(transaction, job)? {
                         imported.jobs += 1;
                     }
                 }
@@ -105,7 +109,8 @@ fn conclude(transaction: &Transaction<'_>, jid: &str) -> rusqlite::Result<()> {
                      (SELECT coalesce(sum(json_array_length(minions)), 0)
                         FROM expected_part WHERE expected_part.jid = jobs.jid)
                      THEN ?2 ELSE ?3 END,
-                 published = coalesce(published, created),
+                 published = CASE WHEN reporter IS NULL
+                     THEN coalesce(published, created) ELSE published END,
                  finished = coalesce(
                      (SELECT max(received) FROM returns WHERE returns.jid = jobs.jid), created)
              WHERE jid = ?1 AND (id < 0 OR (state = ?3 AND finished = created))",

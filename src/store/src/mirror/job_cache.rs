@@ -44,6 +44,13 @@ const ATTEMPTS: u32 = 5;
 /// Maximum number of minions read of one job.
 const MOST_MINIONS: usize = 1_000_000;
 
+/// Begins the user of a job that a minion reported; its id follows. No user of a job that was
+/// published: a local user's name has no colon, and stock's files have none of the two words.
+pub const USER_OF_MINION: &str = "minion:";
+
+/// The same of a job that a syndic reported.
+pub const USER_OF_SYNDIC: &str = "syndic:";
+
 /// A job of the job cache, or a part of its returns.
 #[derive(Clone, Debug)]
 pub struct CachedJob {
@@ -51,6 +58,8 @@ pub struct CachedJob {
     pub jid: Jid,
     /// The job; none when it has no load, and with every part of its returns but the first.
     pub job: Option<JobRecord>,
+    /// The peer that reported the job; none of one that a master published.
+    pub reporter: Option<MinionId>,
     /// Some of its returns.
     pub returns: Vec<ReturnRecord>,
     /// These are the last ones.
@@ -171,6 +180,7 @@ impl JobCacheReader {
             }
             slice.push(CachedJob {
                 jid: open.jid.clone(),
+                reporter: job.as_ref().and_then(|job| reporter_of(&job.user)),
                 job,
                 returns,
                 is_whole,
@@ -345,6 +355,12 @@ impl OpenJobDir {
         }
         packed
     }
+}
+
+fn reporter_of(user: &str) -> Option<MinionId> {
+    let id = user.strip_prefix(USER_OF_MINION);
+    let id = id.or_else(|| user.strip_prefix(USER_OF_SYNDIC))?;
+    MinionId::parse(id).ok()
 }
 
 /// Adds the directories in a directory to those that were found.

@@ -10,7 +10,7 @@ use saltern_store::{
     DatabaseLimits, Imported, JobCacheReader, JobDatabase, JobFollower, JobState, Mirror,
     StoreOptions, Write,
 };
-use saltern_wire::msgpack::{Limits, Value, decode_exact};
+use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
 use crate::common::{id, jid, job, place, ret};
 
@@ -326,6 +326,60 @@ fn imported_job_takes_the_place_of_its_report_and_its_file_stays() {
     assert_eq!(reader.returns(&jid(1)).expect("read").len(), 2);
     // Once more: nothing is new, and nothing changes.
     assert_eq!(import(&options, &mut database, None).0, imported(0, 0));
+}
+
+/// The mirror wrote them like jobs that were published; a lost database must not make them so.
+#[test]
+fn reported_jobs_of_lost_database_come_back_as_reports() {
+    let (_dir, options) = place(Compat::V3008);
+    let mut first = database(&options);
+    let report = |number, user: &str| {
+        let mut job = job(number, &["m1"]);
+        let load = Value::map([("jid", job.jid.as_str()), ("user", user), ("fun", "x")]);
+        job.user = user.to_owned();
+        job.load = Packed::new(encode(&load, Dialect::Bin));
+        job
+    };
+    let reported = |number, user| Write::ClosedJob {
+        job: report(number, user),
+        reporter: Some(id("m1")),
+    };
+    let writes = [
+        reported(1, "minion:m1"),
+        reported(2, "syndic:m1"),
+        Write::Job(report(3, "minion")),
+    ];
+    first.commit(&writes).expect("committed");
+    let mirror = Mirror::with_options(&options, first.reader().expect("a reader"));
+    let mut mirror = mirror.expect("a mirror");
+    while mirror.step(100).expect("a step") > 0 {}
+    drop((first, mirror));
+    fs::remove_file(&options.job_database).expect("removed");
+
+    let mut second = database(&options);
+    // One of them was published meanwhile, and stays so.
+    second
+        .commit(&[Write::Job(report(2, "ann"))])
+        .expect("committed");
+    import(&options, &mut second, None);
+    let reader = second.reader().expect("a reader");
+    let found = [1, 2, 3].map(|number| reader.load(&jid(number)).expect("read").expect("a job"));
+    let reporters = found.each_ref().map(|job| job.reporter.clone());
+    assert_eq!(reporters, [Some(id("m1")), None, None]);
+    assert_eq!(
+        found.map(|job| job.record.user),
+        ["minion:m1", "ann", "minion"]
+    );
+    for (number, is_published) in [(1, false), (2, true), (3, true)] {
+        let published = reader.is_published_for(&jid(number), &id("m1"));
+        assert_eq!(published.expect("read"), is_published, "{number}");
+    }
+    // What a master published takes the place of its report, and no report that of another.
+    import(&options, &mut second, None);
+    assert_eq!(
+        reader.load(&jid(1)).expect("read").expect("a job").reporter,
+        Some(id("m1"))
+    );
 }
 
 /// The job that this master published itself, and that a report never was.
