@@ -62,7 +62,8 @@ pub enum Freshness {
     Fresh,
     /// Its nonce was seen before.
     Repeated,
-    /// Its nonce was seen before, and another request of the kind that supersedes it since.
+    /// It was seen before, or held back on its way: a newer request of the kind that supersedes it
+    /// has been taken.
     Superseded,
     /// It is older than the remembered window.
     Stale,
@@ -80,6 +81,8 @@ pub struct ReplayWindow {
 struct State {
     /// The digest of the newest request among those that supersede each other.
     latest: Option<u64>,
+    /// The highest `ts` among those.
+    latest_ts: Option<i64>,
     /// When the current generation began, in seconds since 1970 by the master's clock.
     began: i64,
     current: Generation,
@@ -103,6 +106,7 @@ impl ReplayWindow {
             window: i64::try_from(window.as_secs()).unwrap_or(i64::MAX),
             state: Mutex::new(State {
                 latest: None,
+                latest_ts: None,
                 began: now,
                 current: Generation::default(),
                 previous: Generation::default(),
@@ -134,13 +138,16 @@ impl ReplayWindow {
 
     /// The same of a request whose data replaces that of the one before, and that its minion may
     /// send again with the same nonce. It stays [`Freshness::Fresh`] until the next one is taken;
-    /// after that it is [`Freshness::Superseded`], and what it says is old.
+    /// after that it is [`Freshness::Superseded`], and what it says is old. So is one that comes
+    /// for the first time with an older `ts`: whoever sees it on its way can hold it back.
     pub fn admit_latest(&self, nonce: Option<&[u8]>, ts: Option<i64>, now: i64) -> Freshness {
         let digest = nonce.map(|nonce| DIGEST.hash_one(nonce));
         let mut state = self.state.lock();
         match self.judge(&mut state, digest, ts, now) {
+            Freshness::Fresh if ts.is_some() && ts < state.latest_ts => Freshness::Superseded,
             Freshness::Fresh => {
                 state.latest = digest;
+                state.latest_ts = ts.or(state.latest_ts);
                 Freshness::Fresh
             }
             Freshness::Repeated if state.latest == digest => Freshness::Fresh,
@@ -332,6 +339,25 @@ mod tests {
         assert_eq!(admit(b"a"), Freshness::Superseded);
         assert_eq!(admit(b"event"), Freshness::Superseded);
         assert_eq!(admit(b"b"), Freshness::Fresh);
+    }
+
+    #[test]
+    fn request_held_back_until_after_a_newer_one_is_superseded() {
+        let (window, _) = new_key();
+        let admit = |nonce: &[u8], ts| window.admit_latest(Some(nonce), ts, NOW);
+        assert_eq!(admit(b"a", Some(NOW)), Freshness::Fresh);
+        assert_eq!(admit(b"c", Some(NOW + 2)), Freshness::Fresh);
+        assert_eq!(admit(b"b", Some(NOW + 1)), Freshness::Superseded);
+        assert_eq!(admit(b"b", Some(NOW + 1)), Freshness::Superseded, "again");
+        // It supersedes nothing.
+        assert_eq!(admit(b"c", Some(NOW + 2)), Freshness::Fresh);
+        // `ts` counts seconds, and some requests have none.
+        assert_eq!(admit(b"d", Some(NOW + 2)), Freshness::Fresh);
+        assert_eq!(admit(b"e", None), Freshness::Fresh);
+        assert_eq!(admit(b"f", Some(NOW + 1)), Freshness::Superseded);
+        // Of another kind: it is as new as any.
+        let other = window.admit(Some(b"event"), Some(NOW + 1), NOW);
+        assert_eq!(other, Freshness::Fresh);
     }
 
     #[test]
