@@ -29,7 +29,7 @@ use saltern_config::MasterConfig;
 use saltern_model::{Absence, Jid, MinionId, Standing};
 use saltern_requests::PresenceView;
 use saltern_store::AcceptedIds;
-use saltern_wire::port::Close;
+use saltern_wire::port::{Close, KnownNetworks};
 use tokio::time::Instant;
 
 use self::memory::Memory;
@@ -152,12 +152,31 @@ impl Presence {
             self.is_to_be_written();
         }
         *before = present.clone();
-        if Instant::now() < self.started + RECONNECT_GRACE {
-            let returning = |minion: &MinionId| self.state(minion) == Standing::Known;
-            before.extend(lost.extract_if(.., |minion| returning(minion)));
-            before.sort_unstable();
-        }
+        let returning = self.returning(&lost);
+        lost.retain(|minion| returning.binary_search(minion).is_err());
+        before.extend(returning);
+        before.sort_unstable();
         Change { present, new, lost }
+    }
+
+    /// Those of these minions that have time left to reconnect; in the same order.
+    fn returning(&self, minions: &[MinionId]) -> Vec<MinionId> {
+        if Instant::now() >= self.started + RECONNECT_GRACE {
+            return Vec::new();
+        }
+        let is_known = |minion: &&MinionId| self.state(minion) == Standing::Known;
+        minions.iter().filter(is_known).cloned().collect()
+    }
+
+    /// Keeps the networks known from which the last requests of the present minions came: one that
+    /// has nothing to say stays connected and authenticates no more.
+    pub(crate) fn extend(&self, known: &KnownNetworks) {
+        for minion in self.connected() {
+            let from = self.heard.get(&minion).map(|heard| heard.from);
+            if let Some(from) = from {
+                known.remember(from);
+            }
+        }
     }
 
     /// Starts with these minions, and with what the previous master saved of them. Gives the
@@ -205,7 +224,10 @@ impl Presence {
 
     /// Saves it in any case, at the end of this master.
     pub(crate) fn write_down(&self) {
-        let present = self.connected();
+        let mut present = self.connected();
+        // Of a master that ends this early, too, they need not have had the time.
+        present.extend(self.returning(&self.before.lock()));
+        present.sort_unstable();
         let heard = self.heard.iter().map(|entry| Memory {
             minion: entry.key().clone(),
             heard: self.wall(entry.value()),

@@ -461,6 +461,7 @@ impl Plan {
         (requests, publish, events): (ReqListener, PubListener, EventSockets),
     ) -> Arc<Services> {
         let subscribers = publish.handle();
+        let known_networks = requests.known_networks();
         let presence = Presence::new(&parts.config, parts.clock.clone(), &parts.registry);
         let fleet = Arc::new(MasterFleet::new(&parts.stores, presence.clone()));
         // Only the first call counts.
@@ -486,7 +487,7 @@ impl Plan {
         match services.pki.accepted() {
             Ok(accepted) => {
                 let lately = presence.begin(&accepted);
-                requests.known_networks().restore(lately);
+                known_networks.restore(lately);
             }
             Err(error) => tracing::error!(%error, "the accepted minions cannot be listed"),
         }
@@ -578,6 +579,7 @@ impl Plan {
                 upkeep: upkeep.recipient(),
                 remotes: remotes.recipient(),
                 presence,
+                known_networks,
                 rotation,
             },
             0,

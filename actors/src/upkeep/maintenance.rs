@@ -17,7 +17,7 @@ use saltern_requests::{Publication, Services, Topics, master_event, rotation_pin
 use saltern_store::Retention;
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder, Value};
-use saltern_wire::port::PubHandle;
+use saltern_wire::port::{KnownNetworks, PubHandle};
 
 use crate::events::presence::Presence;
 use crate::events::rotation::Rotation;
@@ -47,6 +47,7 @@ pub(crate) struct Seed {
     pub(crate) upkeep: Recipient<LookOver>,
     pub(crate) remotes: Recipient<FetchRemotes>,
     pub(crate) presence: Arc<Presence>,
+    pub(crate) known_networks: KnownNetworks,
     pub(crate) rotation: Rotation,
 }
 
@@ -271,6 +272,7 @@ impl Maintenance {
                     events = self.presence_events();
                 }
                 self.seed.presence.remember();
+                self.seed.presence.extend(&self.seed.known_networks);
                 Ok(())
             });
         if !events.is_empty() {

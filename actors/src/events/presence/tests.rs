@@ -73,6 +73,47 @@ async fn recent_minion_addresses_survive_a_restart() {
     assert_eq!(site.knows(&accepted), [from(1)]);
 }
 
+/// A minion that is connected may send nothing for days.
+#[tokio::test(start_paused = true)]
+async fn network_of_idle_connected_minion_stays_known() {
+    let (presence, _) = presence(&Registry::new());
+    let known = KnownNetworks::default();
+    let gone = IpAddr::from([192, 0, 2, 2]);
+    presence.subscribed(1, AT, b"");
+    for (minion, from) in [("m1", AT.ip()), ("m2", gone)] {
+        presence.heard(&id(minion), from);
+        known.remember(from);
+    }
+    for _ in 0..30 {
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        presence.extend(&known);
+    }
+    assert!(known.contains(AT.ip()));
+    assert!(!known.contains(gone), "it is not connected");
+}
+
+/// Idle minions reconnect within seconds, which a master that is restarted twice does not have.
+#[tokio::test(start_paused = true)]
+async fn minions_are_remembered_over_two_restarts_at_once() {
+    let site = Site::new();
+    let first = site.starts(&Registry::new(), &["m1", "m2"]);
+    for (connection, minion) in [(1, "m1"), (2, "m2")] {
+        first.subscribed(connection, AT, b"");
+        first.heard(&id(minion), AT.ip());
+    }
+    first.write_down();
+    site.clock.advance(Duration::from_secs(2 * 86_400));
+    let accepted = ["m1", "m2"];
+    site.starts(&Registry::new(), &accepted).write_down();
+    assert_eq!(site.knows(&accepted), [AT.ip(), AT.ip()]);
+    // One that has had its time is remembered no longer.
+    let third = site.starts(&Registry::new(), &accepted);
+    tokio::time::advance(RECONNECT_GRACE).await;
+    assert_eq!(third.change().lost, [id("m1"), id("m2")]);
+    third.write_down();
+    assert!(site.knows(&accepted).is_empty());
+}
+
 #[tokio::test(start_paused = true)]
 async fn master_restart_is_no_presence_change() {
     let site = Site::new();

@@ -65,8 +65,9 @@ impl Default for KnownNetworks {
 }
 
 impl KnownNetworks {
-    /// Records that a minion has authenticated from this address.
-    pub(super) fn remember(&self, address: IpAddr) {
+    /// Records that a minion has authenticated from this address, or that one which did is still
+    /// connected.
+    pub fn remember(&self, address: IpAddr) {
         let network = network(address);
         let is_current = {
             let generations = self.0.generations.read();
@@ -115,7 +116,7 @@ impl KnownNetworks {
     }
 
     /// Whether a minion has authenticated from this address, or its network.
-    pub(super) fn contains(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         let network = network(address);
         {
             let generations = self.0.generations.read();
