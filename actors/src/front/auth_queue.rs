@@ -1,10 +1,14 @@
-//! Bounded queue of authentications that wait for a worker, fair between the addresses they come
-//! from.
+//! Bounded queue of authentications that wait for a worker: two lanes, each fair between the
+//! addresses they come from.
 //!
 //! An authentication is the one request that costs private RSA operations. Anybody can send it, and
 //! after a rotation of the shared key all minions send theirs at once. So each address (of IPv6 each
 //! network of 64 bits) has its turn, however many wait behind one of them. A full queue is shared
 //! evenly: an address above its share gives way to one below it.
+//!
+//! Strangers may have many addresses. So requests from known networks, in which a minion has lately
+//! authenticated, have a lane of their own: it is served more often, and in a full queue the others
+//! give way to it, but for a few places.
 //!
 //! A request that is shed gets no ordinary error: a stock minion would retry at once. As many as
 //! the workers have time for get the "retry later" answer (see `retry_later` in `requests`), at
@@ -18,7 +22,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use saltern_base::metrics::{IntCounter, Registry, counter_vec};
-use saltern_wire::port::{Incoming, network};
+use saltern_wire::port::{Incoming, Standing, network};
 
 use crate::messages::Treatment;
 use crate::shared::fair_queue::FairQueue;
@@ -51,10 +55,19 @@ impl AuthMetrics {
     }
 }
 
+/// Requests of known networks for each one of another.
+const KNOWN_PER_STRANGER: usize = 4;
+
+/// One slot in this many is reserved for strangers.
+const FLOOR: usize = 8;
+
 /// Bounded queue of authentications, served in turns by address.
 pub(crate) struct AuthQueue {
     places: usize,
-    waiting: FairQueue<IpAddr, Incoming>,
+    known: FairQueue<IpAddr, Incoming>,
+    strangers: FairQueue<IpAddr, Incoming>,
+    /// Requests of known networks since the last one of another.
+    known_in_turn: usize,
     /// Requests that were shed and wait for the "retry later" answer.
     turned_away: VecDeque<Incoming>,
     /// Whether a shed request is next when both kinds wait.
@@ -69,7 +82,9 @@ impl AuthQueue {
     pub(crate) fn new(places: usize, metrics: AuthMetrics) -> Self {
         Self {
             places: places.max(1),
-            waiting: FairQueue::default(),
+            known: FairQueue::default(),
+            strangers: FairQueue::default(),
+            known_in_turn: 0,
             turned_away: VecDeque::new(),
             turns_away_next: false,
             since_look: 0,
@@ -79,30 +94,53 @@ impl AuthQueue {
 
     /// Length of the queue, shed requests included.
     pub(crate) fn len(&self) -> usize {
-        self.waiting.len() + self.turned_away.len()
+        self.waiting() + self.turned_away.len()
+    }
+
+    fn waiting(&self) -> usize {
+        self.known.len() + self.strangers.len()
     }
 
     /// Adds a request; it, or another one, may be shed for it.
     pub(crate) fn push(&mut self, request: Incoming) {
         self.since_look = self.since_look.saturating_add(1);
-        if self.waiting.len() >= self.places && self.since_look > self.places / 4 {
+        if self.waiting() >= self.places && self.since_look > self.places / 4 {
             self.forget_gone();
         }
         // The address that takes turns: of IPv6 its network.
         let address = network(request.peer.address.ip());
-        if self.waiting.len() < self.places {
-            self.waiting.push(address, request);
-            return;
-        }
-        let share = self.waiting.share_of(&address, self.places);
-        let has_less = self.waiting.len_of(&address) < share;
-        match has_less.then(|| self.waiting.pop_over(share)).flatten() {
-            Some(other) => {
-                self.turn_away(other);
-                self.waiting.push(address, request);
+        let is_known = request.reply.standing() <= Standing::Known;
+        if self.waiting() >= self.places {
+            match self.give_way(address, is_known) {
+                Some(other) => self.turn_away(other),
+                None => return self.turn_away(request),
             }
-            None => self.turn_away(request),
         }
+        self.lane(is_known).push(address, request);
+    }
+
+    fn lane(&mut self, is_known: bool) -> &mut FairQueue<IpAddr, Incoming> {
+        match is_known {
+            true => &mut self.known,
+            false => &mut self.strangers,
+        }
+    }
+
+    /// The request that is shed for one of this address, if one is.
+    fn give_way(&mut self, address: IpAddr, is_known: bool) -> Option<Incoming> {
+        let floor = self.places / FLOOR;
+        if is_known && self.strangers.len() > floor {
+            let strangers = &mut self.strangers;
+            return strangers.pop_over(1).or_else(|| strangers.pop_last());
+        }
+        let lane = self.lane(is_known);
+        let share = lane.share_of(&address, lane.len());
+        let has_less = lane.len_of(&address) < share;
+        let other = has_less.then(|| lane.pop_over(share)).flatten();
+        if other.is_none() && !is_known && self.strangers.len() < floor {
+            return self.known.pop_over(1).or_else(|| self.known.pop_last());
+        }
+        other
     }
 
     /// The next request, and how to treat it.
@@ -126,8 +164,12 @@ impl AuthQueue {
 
     fn next_waiting(&mut self) -> Option<Incoming> {
         loop {
-            let request = self.waiting.pop()?;
+            let is_turn_of_strangers = self.known_in_turn >= KNOWN_PER_STRANGER;
+            let is_known =
+                self.known.len() > 0 && !(is_turn_of_strangers && self.strangers.len() > 0);
+            let request = self.lane(is_known).pop()?;
             if !request.reply.is_gone() {
+                self.known_in_turn = if is_known { self.known_in_turn + 1 } else { 0 };
                 return Some(request);
             }
             self.metrics.gone.inc();
@@ -156,7 +198,9 @@ impl AuthQueue {
 
     fn forget_gone(&mut self) {
         self.since_look = 0;
-        let gone = self.waiting.retain(|request| !request.reply.is_gone());
+        let lanes = [&mut self.known, &mut self.strangers];
+        let gone = lanes.map(|lane| lane.retain(|request| !request.reply.is_gone()));
+        let gone: usize = gone.iter().sum();
         self.metrics.gone.inc_by(gone as u64);
     }
 }

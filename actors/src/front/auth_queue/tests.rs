@@ -33,10 +33,22 @@ impl Rig {
     /// One request each from these machines, which have addresses of their own.
     async fn ask(&mut self, machines: &[u8]) {
         for machine in machines {
-            let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, *machine));
-            let (request, peer) = self.port.ask_from(Some(from), PAYLOAD).await;
-            self.peers.push(peer);
+            let request = self.request(*machine).await;
             self.queue.push(request);
+        }
+    }
+
+    async fn request(&mut self, machine: u8) -> Incoming {
+        let from = IpAddr::V4(Ipv4Addr::new(127, 0, 0, machine));
+        let (request, peer) = self.port.ask_from(Some(from), PAYLOAD).await;
+        self.peers.push(peer);
+        request
+    }
+
+    /// A minion has authenticated on each of these machines.
+    async fn know(&mut self, machines: &[u8]) {
+        for machine in machines {
+            self.request(*machine).await.reply.authenticated();
         }
     }
 
@@ -125,7 +137,7 @@ fn disconnected_sender_is_skipped_and_frees_its_slot() {
         let is_gone = |rig: &Rig| {
             let mut count = 0;
             rig.queue
-                .waiting
+                .strangers
                 .for_each(|request| count += u8::from(request.reply.is_gone()));
             count == 2
         };
@@ -143,5 +155,45 @@ fn disconnected_sender_is_skipped_and_frees_its_slot() {
             [(2, Treatment::Handle), (3, Treatment::Handle)]
         );
         assert_eq!(rig.metrics.retry_later.get(), 0);
+    });
+}
+
+/// However many addresses a flood comes from.
+#[test]
+fn known_network_is_served_before_strangers_of_many_addresses() {
+    in_system(async {
+        let mut rig = Rig::new(100);
+        rig.know(&[2, 3]).await;
+        let strangers: Vec<u8> = (10..30).collect();
+        rig.ask(&strangers).await;
+        rig.ask(&[2, 2, 2, 3, 3, 3]).await;
+        let served = rig.serve_all();
+        let served: Vec<u8> = served.iter().map(|(machine, _)| *machine).collect();
+        // A stranger has its turn all the same.
+        assert_eq!(served[..8], [2, 3, 2, 3, 10, 2, 3, 11]);
+        assert_eq!(served.len(), 26);
+    });
+}
+
+#[test]
+fn strangers_give_way_to_known_networks_but_for_a_few_places() {
+    in_system(async {
+        let mut rig = Rig::new(16);
+        rig.know(&[2]).await;
+        let strangers: Vec<u8> = (10..26).collect();
+        rig.ask(&strangers).await;
+        rig.ask(&[2; 20]).await;
+        assert_eq!((rig.queue.known.len(), rig.queue.strangers.len()), (14, 2));
+        // The last come is shed first, and not the one that is served next.
+        let served = rig.serve_all();
+        let mut handled = served
+            .iter()
+            .filter(|(_, treatment)| *treatment == Treatment::Handle);
+        assert!(handled.any(|(machine, _)| *machine == 10), "{served:?}");
+        // Nor is the queue full of known ones for strangers.
+        rig.ask(&[2; 16]).await;
+        rig.ask(&[40, 41, 42]).await;
+        assert_eq!((rig.queue.known.len(), rig.queue.strangers.len()), (14, 2));
+        rig.serve_all();
     });
 }
