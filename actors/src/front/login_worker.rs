@@ -21,7 +21,7 @@ use tokio::time::Instant;
 
 use crate::content::renderer::Look;
 use crate::front::carry_out::Sinks;
-use crate::front::logins::{Logins, Refused};
+use crate::front::logins::{Logins, Try};
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 
@@ -61,7 +61,7 @@ struct HeldBack {
     handled: Handled,
     answer: PendingReply,
     timer: SpawnHandle,
-    _counted: Refused,
+    _counted: Try,
 }
 
 impl Child for LoginWorker {
@@ -81,11 +81,12 @@ impl Child for LoginWorker {
         }
     }
 
-    /// Waiting log-ins are given up; users log in again.
+    /// Waiting log-ins are given up; users log in again. The names that have logged in are saved.
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         while let Some(login) = self.seed.logins.give_up() {
             login.answer.failed();
         }
+        self.seed.logins.save();
         None
     }
 }
@@ -137,7 +138,7 @@ impl LoginWorker {
         &mut self,
         handled: Handled,
         answer: PendingReply,
-        (counted, took): (Refused, Duration),
+        (counted, took): (Try, Duration),
         context: &mut Context<Self>,
     ) {
         let wait = self.delay(took);

@@ -4,9 +4,10 @@
 //! Bounded: a new log-in is taken as long as another queue has more to shed. Of a name with too
 //! many waiting the oldest is shed: behind however many wrong passwords the right one is late, not
 //! refused, unless so many follow it that it becomes the oldest itself. At a full address, the
-//! name with most gives way to one with less; names without a successful log-in from there give
-//! way first, because anybody can invent them. An IPv6 network of 64 bits counts as one address:
-//! smaller ones are not assigned.
+//! name with most gives way to one with less. Names with a successful log-in from their address
+//! have a lane of their own, which takes turns with the others and to which these give way: anybody
+//! can invent names, and many have a thousand addresses. An IPv6 network of 64 bits counts as one
+//! address: smaller ones are not assigned.
 //!
 //! A refused log-in keeps no slot while its answer is delayed (`login_worker.rs`), or a few
 //! strangers would lock everybody out. It counts against its address and name together: many users
@@ -16,12 +17,13 @@
 //! Not here: which of several passwords for a name is the right one. Only the backend knows, and
 //! calling it out of turn would let passwords be guessed quickly.
 
-mod proved;
+pub(crate) mod proved;
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::Recipient;
 use parking_lot::Mutex;
@@ -29,8 +31,9 @@ use saltern_base::metrics::{Histogram, IntCounter, IntGauge, Registry, SECONDS};
 use saltern_base::metrics::{counter, gauge, histogram};
 use saltern_requests::LogIn;
 use saltern_wire::port::network;
+use tokio::time::Instant;
 
-use self::proved::Proved;
+use self::proved::{NameDigest, ProvedNames};
 use crate::content::renderer::Look;
 use crate::shared::answer::PendingReply;
 use crate::shared::fair_queue::FairQueue;
@@ -43,12 +46,17 @@ const MOST_OF_ADDRESS: usize = 256;
 /// before its client gives up.
 const MOST_OF_NAME: usize = 64;
 
-/// Slots of an address that are reserved for names without a successful log-in from there.
-const FLOOR: usize = MOST_OF_ADDRESS / 8;
+/// Slots that are reserved for names without a successful log-in from their address: in all, and
+/// of one address.
+const FLOOR: usize = MAX_WAITING / 8;
+const FLOOR_OF_ADDRESS: usize = MOST_OF_ADDRESS / 8;
 
-/// Delayed refusals of one name at one address; at that number, its next try waits. With the
-/// delay, this bounds the guesses a second.
-const MOST_REFUSED: usize = 4;
+/// Minimum time between two writes of the proved names, apart from the one at the end.
+const SAVE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Tries of one name at one address that are under way or whose refusal is delayed; at that number,
+/// its next try waits. With the delay, this bounds the guesses a second.
+const MOST_TRIES: usize = 4;
 
 /// A log-in and the reply to its sender.
 pub(crate) struct Login {
@@ -59,7 +67,8 @@ pub(crate) struct Login {
 /// Queue of the log-ins that wait for a login worker.
 pub(crate) struct Logins {
     lines: Mutex<Lines>,
-    names: RandomState,
+    digest: NameDigest,
+    saved: Mutex<Saved>,
     login_workers: Mutex<Vec<Recipient<Look>>>,
     waiting: IntGauge,
     shed: IntCounter,
@@ -68,8 +77,14 @@ pub(crate) struct Logins {
     pub(crate) taking: Histogram,
 }
 
-/// A client that logs in: its address, and the hash of the name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// Where and when the names that have logged in were last saved.
+struct Saved {
+    memory: Option<PathBuf>,
+    at: Option<Instant>,
+}
+
+/// A client that logs in: its address, and the digest of the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Who {
     address: IpAddr,
     name: u64,
@@ -77,152 +92,174 @@ struct Who {
 
 #[derive(Default)]
 struct Lines {
-    /// Addresses with waiting log-ins.
-    by_address: HashMap<IpAddr, Line>,
+    /// Of names with a successful log-in from their address.
+    proved: Lane,
+    unknown: Lane,
+    is_turn_of_unknown: bool,
+    /// Tries under way and delayed refusals, by client.
+    tries: HashMap<Who, usize>,
+    names: ProvedNames,
+}
+
+/// Log-ins by address and name; addresses take turns.
+#[derive(Default)]
+struct Lane {
+    by_address: HashMap<IpAddr, FairQueue<u64, Login>>,
     /// Each address of `by_address` once, the next one in front.
     turns: VecDeque<IpAddr>,
     /// Length of the queue of each address.
     by_length: BTreeSet<(usize, IpAddr)>,
     waiting: usize,
-    /// Delayed refusals, by client.
-    refused: HashMap<Who, usize>,
-    proved: Proved,
 }
 
-/// Log-ins of one address, by name.
-#[derive(Default)]
-struct Line {
-    /// Of names with a successful log-in from there.
-    proved: FairQueue<u64, Login>,
-    unknown: FairQueue<u64, Login>,
-    is_turn_of_unknown: bool,
-}
-
-impl Line {
-    fn len(&self) -> usize {
-        self.proved.len() + self.unknown.len()
+impl Lane {
+    fn len_of(&self, address: IpAddr) -> usize {
+        self.by_address.get(&address).map_or(0, FairQueue::len)
     }
 
-    fn lane(&mut self, is_proved: bool) -> &mut FairQueue<u64, Login> {
+    fn longest(&self) -> (usize, IpAddr) {
+        let none = (0, IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        self.by_length.last().copied().unwrap_or(none)
+    }
+
+    /// Changes the queue of an address.
+    fn change<T>(
+        &mut self,
+        address: IpAddr,
+        change: impl FnOnce(&mut FairQueue<u64, Login>) -> T,
+    ) -> T {
+        let queue = self.by_address.entry(address).or_default();
+        let before = queue.len();
+        let result = change(queue);
+        let after = queue.len();
+        self.waiting = self.waiting - before + after;
+        self.by_length.remove(&(before, address));
+        if after > 0 {
+            self.by_length.insert((after, address));
+        } else {
+            self.by_address.remove(&address);
+        }
+        match (before, after) {
+            (0, 1..) => self.turns.push_back(address),
+            (1.., 0) => self.turns.retain(|other| *other != address),
+            _ => {}
+        }
+        result
+    }
+
+    /// The next log-in of a client that is ready.
+    fn pop(&mut self, is_ready: impl Fn(Who) -> bool) -> Option<Login> {
+        for _ in 0..self.turns.len() {
+            let address = self.turns.pop_front()?;
+            self.turns.push_back(address);
+            let is_ready = |name: &u64| {
+                is_ready(Who {
+                    address,
+                    name: *name,
+                })
+            };
+            let login = self.change(address, |queue| queue.pop_if(is_ready));
+            if login.is_some() {
+                return login;
+            }
+        }
+        None
+    }
+
+    /// Sheds the youngest log-in of the name with most at this address.
+    fn shed(&mut self, address: IpAddr) -> Option<Login> {
+        self.change(address, |queue| {
+            queue.pop_over(1).or_else(|| queue.pop_last())
+        })
+    }
+
+    /// Sheds one of the address with most, if that has more than `most`.
+    fn shed_over(&mut self, most: usize) -> Option<Login> {
+        let (length, address) = self.longest();
+        (length > most).then(|| self.shed(address)).flatten()
+    }
+}
+
+impl Lines {
+    fn waiting(&self) -> usize {
+        self.proved.waiting + self.unknown.waiting
+    }
+
+    fn lane(&mut self, is_proved: bool) -> &mut Lane {
         match is_proved {
             true => &mut self.proved,
             false => &mut self.unknown,
         }
     }
 
-    /// The next log-in of a name that is ready; both lanes take turns.
-    fn pop(&mut self, is_ready: impl Fn(u64) -> bool) -> Option<Login> {
-        let first = !self.is_turn_of_unknown;
-        let next = [first, !first].into_iter().find_map(|is_proved| {
-            let login = self.lane(is_proved).pop_if(|name| is_ready(*name))?;
-            Some((is_proved, login))
-        });
-        next.map(|(is_proved, login)| {
-            self.is_turn_of_unknown = is_proved;
-            login
-        })
-    }
-
-    /// The log-in that is shed for one of this name, if one is.
-    fn give_way(&mut self, name: u64, is_proved: bool) -> Option<Login> {
-        if is_proved
-            && self.unknown.len() > FLOOR
-            && let Some(other) = take_youngest(&mut self.unknown)
-        {
-            return Some(other);
-        }
-        let lane = self.lane(is_proved);
-        let share = lane.share_of(&name, lane.len());
-        let has_less = lane.len_of(&name) < share;
-        let other = has_less.then(|| lane.pop_over(share)).flatten();
-        if other.is_none() && !is_proved && self.unknown.len() < FLOOR {
-            return self.proved.pop_over(FLOOR);
-        }
-        other
-    }
-}
-
-/// The youngest log-in of the name with most.
-fn take_youngest(lane: &mut FairQueue<u64, Login>) -> Option<Login> {
-    lane.pop_over(1).or_else(|| lane.pop_last())
-}
-
-impl Lines {
-    fn has_tried_enough(&self, who: &Who) -> bool {
-        let refused = self.refused.get(who);
-        refused.is_some_and(|count| *count >= MOST_REFUSED)
-    }
-
-    fn len_of(&self, address: IpAddr) -> usize {
-        self.by_address.get(&address).map_or(0, Line::len)
-    }
-
     /// Adds a log-in; gives back the one that is shed for it: it, or another one.
     fn push(&mut self, who: Who, login: Login) -> Option<Login> {
-        let is_proved = self.proved.contains(&who);
-        let here = self.len_of(who.address);
-        let (mut given_up, mut of) = (None, who.address);
-        if let Some(line) = self.by_address.get_mut(&who.address) {
-            let lane = line.lane(is_proved);
-            if lane.len_of(&who.name) >= MOST_OF_NAME {
-                given_up = lane.pop_oldest_of(&who.name);
-            } else if here >= MOST_OF_ADDRESS {
-                given_up = line.give_way(who.name, is_proved);
-                if given_up.is_none() {
-                    return Some(login);
-                }
+        let is_proved = self.names.contains(&who);
+        let here = self.proved.len_of(who.address) + self.unknown.len_of(who.address);
+        let lane = self.lane(is_proved);
+        let queue = lane.by_address.get(&who.address);
+        let mut given_up = None;
+        if queue.is_some_and(|queue| queue.len_of(&who.name) >= MOST_OF_NAME) {
+            let oldest = |queue: &mut FairQueue<u64, Login>| queue.pop_oldest_of(&who.name);
+            given_up = lane.change(who.address, oldest);
+        } else if here >= MOST_OF_ADDRESS {
+            given_up = self.give_way_here(who, is_proved);
+            if given_up.is_none() {
+                return Some(login);
+            }
+        } else if self.waiting() >= MAX_WAITING {
+            given_up = self.give_way(who.address, is_proved);
+            if given_up.is_none() {
+                return Some(login);
             }
         }
-        if given_up.is_none() && self.waiting >= MAX_WAITING {
-            let longest = self.by_length.last().copied();
-            let Some((_, address)) = longest.filter(|(length, _)| *length > here + 1) else {
-                return Some(login);
-            };
-            let line = self.by_address.get_mut(&address);
-            given_up = line.and_then(|line| {
-                let unknown = take_youngest(&mut line.unknown);
-                unknown.or_else(|| take_youngest(&mut line.proved))
-            });
-            of = address;
-        }
-        if given_up.is_some() {
-            self.resize(of, |length| length + 1);
-        }
-        let line = self.by_address.entry(who.address).or_default();
-        line.lane(is_proved).push(who.name, login);
-        self.resize(who.address, |length| length - 1);
+        let lane = self.lane(is_proved);
+        lane.change(who.address, |queue| queue.push(who.name, login));
         given_up
     }
 
-    /// Records the new length of an address' queue; `before` computes the old one.
-    fn resize(&mut self, address: IpAddr, before: impl Fn(usize) -> usize) {
-        let length = self.len_of(address);
-        let before = before(length);
-        self.waiting = (self.waiting - before) + length;
-        self.by_length.remove(&(before, address));
-        if length > 0 {
-            self.by_length.insert((length, address));
-        } else {
-            self.by_address.remove(&address);
+    /// The log-in at a full address that is shed for one of this name, if one is.
+    fn give_way_here(&mut self, who: Who, is_proved: bool) -> Option<Login> {
+        let address = who.address;
+        if is_proved && self.unknown.len_of(address) > FLOOR_OF_ADDRESS {
+            return self.unknown.shed(address);
         }
-        if before == 0 {
-            self.turns.push_back(address);
+        let other = self.lane(is_proved).change(address, |queue| {
+            let share = queue.share_of(&who.name, queue.len());
+            let has_less = queue.len_of(&who.name) < share;
+            has_less.then(|| queue.pop_over(share)).flatten()
+        });
+        if other.is_none() && !is_proved && self.unknown.len_of(address) < FLOOR_OF_ADDRESS {
+            let over = |queue: &mut FairQueue<u64, Login>| queue.pop_over(FLOOR_OF_ADDRESS);
+            return self.proved.change(address, over);
         }
+        other
     }
 
-    /// The next log-in of a client that is not skipped.
-    fn pop(&mut self, is_passed_over: impl Fn(&Self, &Who) -> bool) -> Option<Login> {
-        for _ in 0..self.turns.len() {
-            let address = self.turns.pop_front()?;
-            // Taken out of the map while it is looked at: what decides is kept beside it.
-            let mut line = self.by_address.remove(&address)?;
-            let login = line.pop(|name| !is_passed_over(self, &Who { address, name }));
-            if line.len() > 0 {
-                self.turns.push_back(address);
-            }
-            self.by_address.insert(address, line);
+    /// The log-in that is shed for one of this address in a full queue, if one is.
+    fn give_way(&mut self, address: IpAddr, is_proved: bool) -> Option<Login> {
+        if is_proved && self.unknown.waiting > FLOOR {
+            return self.unknown.shed_over(0);
+        }
+        let here = self.lane(is_proved).len_of(address);
+        let other = self.lane(is_proved).shed_over(here + 1);
+        if other.is_none() && !is_proved && self.unknown.waiting < FLOOR {
+            return self.proved.shed_over(0);
+        }
+        other
+    }
+
+    /// The next log-in of a client with fewer tries than `max_tries`; both lanes take turns.
+    fn pop(&mut self, max_tries: usize) -> Option<Login> {
+        let first = !self.is_turn_of_unknown;
+        for is_proved in [first, !first] {
+            let (lane, tries) = match is_proved {
+                true => (&mut self.proved, &self.tries),
+                false => (&mut self.unknown, &self.tries),
+            };
+            let login = lane.pop(|who| tries.get(&who).is_none_or(|tries| *tries < max_tries));
             if login.is_some() {
-                self.resize(address, |length| length + 1);
+                self.is_turn_of_unknown = is_proved;
                 return login;
             }
         }
@@ -231,45 +268,40 @@ impl Lines {
 }
 
 /// A log-in whose backend is being called.
-pub(crate) struct Turn {
-    logins: Arc<Logins>,
-    who: Who,
-}
+pub(crate) struct Turn(Try);
 
 impl Turn {
     /// Ends it as refused: counts against the client until its answer has left.
-    pub(crate) fn refused(self) -> Refused {
-        let mut lines = self.logins.lines.lock();
-        *lines.refused.entry(self.who).or_default() += 1;
-        drop(lines);
-        Refused {
-            logins: self.logins,
-            who: self.who,
-        }
+    pub(crate) fn refused(self) -> Try {
+        self.0
     }
 
     /// Ends it as successful.
     pub(crate) fn proved(self) {
-        self.logins.lines.lock().proved.remember(self.who);
+        let Try { logins, who } = &self.0;
+        let is_new = logins.lines.lock().names.remember(*who);
+        if is_new {
+            logins.save_soon();
+        }
     }
 }
 
-/// Counts a refusal against its client for as long as it lives.
-pub(crate) struct Refused {
+/// Counts a try against its client for as long as it lives.
+pub(crate) struct Try {
     logins: Arc<Logins>,
     who: Who,
 }
 
-impl Drop for Refused {
+impl Drop for Try {
     fn drop(&mut self) {
         let mut lines = self.logins.lines.lock();
-        if let Some(count) = lines.refused.get_mut(&self.who) {
+        if let Some(count) = lines.tries.get_mut(&self.who) {
             *count -= 1;
             if *count == 0 {
-                lines.refused.remove(&self.who);
+                lines.tries.remove(&self.who);
             }
         }
-        let somebody_waits = lines.waiting > 0;
+        let somebody_waits = lines.waiting() > 0;
         drop(lines);
         if somebody_waits {
             self.logins.wake_login_workers();
@@ -278,10 +310,22 @@ impl Drop for Refused {
 }
 
 impl Logins {
-    pub(crate) fn new(registry: &Registry) -> Arc<Self> {
+    /// Queue that knows the names which an earlier process saved at `memory`.
+    pub(crate) fn new(registry: &Registry, memory: Option<PathBuf>) -> Arc<Self> {
+        let read = memory.as_deref().map(proved::read).transpose();
+        let read = read.unwrap_or_else(|error| {
+            tracing::warn!(%error, "the names that have logged in cannot be read");
+            None
+        });
+        let (digest, names) = read.unwrap_or_default();
+        let lines = Lines {
+            names,
+            ..Lines::default()
+        };
         Arc::new(Self {
-            lines: Mutex::default(),
-            names: RandomState::new(),
+            lines: Mutex::new(lines),
+            digest,
+            saved: Mutex::new(Saved { memory, at: None }),
             login_workers: Mutex::default(),
             waiting: gauge(
                 registry,
@@ -329,38 +373,55 @@ impl Logins {
         self.wake_login_workers();
     }
 
-    /// The next log-in. A client with too many delayed refusals is skipped until one of them has
-    /// left.
+    /// The next log-in. A client with too many tries is skipped until one of them has ended.
     pub(crate) fn pop(self: &Arc<Self>) -> Option<(Login, Turn)> {
-        let login = self.next(Lines::has_tried_enough)?;
-        let turn = Turn {
-            who: self.who(&login.log_in),
-            logins: Arc::clone(self),
-        };
-        Some((login, turn))
-    }
-
-    /// The next log-in without regard to delays: when the master stops.
-    pub(crate) fn give_up(&self) -> Option<Login> {
-        self.next(|_, _| false)
-    }
-
-    fn next(&self, is_passed_over: impl Fn(&Lines, &Who) -> bool) -> Option<Login> {
         let mut lines = self.lines.lock();
-        let login = lines.pop(is_passed_over);
+        let login = lines.pop(MOST_TRIES)?;
+        let who = self.who(&login.log_in);
+        *lines.tries.entry(who).or_default() += 1;
+        self.count(&lines);
+        let logins = Arc::clone(self);
+        Some((login, Turn(Try { logins, who })))
+    }
+
+    /// The next log-in without regard to tries: when the master stops.
+    pub(crate) fn give_up(&self) -> Option<Login> {
+        let mut lines = self.lines.lock();
+        let login = lines.pop(usize::MAX);
         self.count(&lines);
         login
     }
 
     fn count(&self, lines: &Lines) {
-        let waiting = i64::try_from(lines.waiting).unwrap_or(i64::MAX);
+        let waiting = i64::try_from(lines.waiting()).unwrap_or(i64::MAX);
         self.waiting.set(waiting);
     }
 
     fn who(&self, log_in: &LogIn) -> Who {
         Who {
             address: network(log_in.from()),
-            name: self.names.hash_one(log_in.user()),
+            name: self.digest.of(log_in.user()),
+        }
+    }
+
+    /// Saves the names that have logged in for the next process, at the end of this one.
+    pub(crate) fn save(&self) {
+        let mut saved = self.saved.lock();
+        let Some(path) = saved.memory.clone() else {
+            return;
+        };
+        saved.at = Some(Instant::now());
+        let text = self.lines.lock().names.to_text(&self.digest);
+        if let Err(error) = proved::write(&path, &text) {
+            tracing::debug!(%error, "the names that have logged in cannot be saved");
+        }
+    }
+
+    fn save_soon(&self) {
+        let is_due = |at: Instant| at.elapsed() >= SAVE_INTERVAL;
+        let is_due = self.saved.lock().at.is_none_or(is_due);
+        if is_due {
+            self.save();
         }
     }
 

@@ -15,7 +15,7 @@ use crate::content::render_queue::RenderQueue;
 use crate::content::renderer::{self, Renderer};
 use crate::front::carry_out::Sinks;
 use crate::front::login_worker::{self, LoginWorker};
-use crate::front::logins::Logins;
+use crate::front::logins::{Logins, proved};
 use crate::front::mworker::{self, MWorker};
 use crate::front::req_router::{self, ReqRouter};
 use crate::functions::peer_calls::{self, PeerCallMetrics, PeerCalls};
@@ -42,7 +42,7 @@ impl Plan {
             renderings,
             wheels,
             runs,
-            logins: Logins::new(&self.registry),
+            logins: Logins::new(&self.registry, Some(proved::path(&self.config.cachedir))),
         };
         self.start_login_workers(&sinks, budget);
         let runs = sinks.runs.clone();

@@ -42,7 +42,7 @@ fn end(reply: &'static str, is_refused: bool) -> LoginEnd {
 impl Place {
     fn new() -> Self {
         let registry = Registry::new();
-        let logins = Logins::new(&registry);
+        let logins = Logins::new(&registry, None);
         let (bus, fired) = recorder();
         let sinks = Sinks {
             begin_job: recorder().0,

@@ -38,7 +38,7 @@ async fn push_of(
 #[test]
 fn addresses_take_turns() {
     in_system(async {
-        let logins = Logins::new(&Registry::new());
+        let logins = Logins::new(&Registry::new(), None);
         let mut port = Port::open();
         let mut replies = Vec::new();
         for last in [1, 1, 1, 2, 3, 2] {
@@ -59,8 +59,10 @@ fn addresses_take_turns() {
 /// Whether nothing waits, and no record of clients is left.
 fn is_empty(logins: &Logins) {
     let lines = logins.lines.lock();
-    assert_eq!((lines.waiting, logins.waiting.get()), (0, 0));
-    assert!(lines.by_address.is_empty() && lines.by_length.is_empty() && lines.turns.is_empty());
+    assert_eq!((lines.waiting(), logins.waiting.get()), (0, 0));
+    for lane in [&lines.proved, &lines.unknown] {
+        assert!(lane.by_address.is_empty() && lane.by_length.is_empty() && lane.turns.is_empty());
+    }
 }
 
 fn api() -> IpAddr {
@@ -80,7 +82,7 @@ fn served(logins: &Arc<Logins>) -> Vec<String> {
 #[test]
 fn names_of_an_address_take_turns() {
     in_system(async {
-        let logins = Logins::new(&Registry::new());
+        let logins = Logins::new(&Registry::new(), None);
         let mut port = Port::open();
         let mut replies = Vec::new();
         for name in ["ana", "ana", "ana", "bob", "eve", "bob"] {
@@ -95,18 +97,18 @@ fn names_of_an_address_take_turns() {
 #[test]
 fn refusals_count_against_their_own_client_only() {
     in_system(async {
-        let logins = Logins::new(&Registry::new());
+        let logins = Logins::new(&Registry::new(), None);
         let mut port = Port::open();
         let mut replies = Vec::new();
         let mut held_back = Vec::new();
-        for _ in 0..=MOST_REFUSED {
+        for _ in 0..=MOST_TRIES {
             replies.push(push_of(&logins, &mut port, (api(), "ana")).await);
         }
-        for _ in 0..MOST_REFUSED {
+        for _ in 0..MOST_TRIES {
             let (_, turn) = logins.pop().unwrap();
             held_back.push(turn.refused());
         }
-        assert_eq!(logins.lines.lock().waiting, 1);
+        assert_eq!(logins.lines.lock().waiting(), 1);
         // The fifth, and the sixth with the right password, wait until an answer has left.
         replies.push(push_of(&logins, &mut port, (api(), "ana")).await);
         assert!(logins.pop().is_none());
@@ -125,7 +127,34 @@ fn refusals_count_against_their_own_client_only() {
         }
         held_back.clear();
         is_empty(&logins);
-        assert!(logins.lines.lock().refused.is_empty());
+        assert!(logins.lines.lock().tries.is_empty());
+    });
+}
+
+/// As many threads ask the backend as there are: each of them is a guess.
+#[test]
+fn tries_under_way_count_like_delayed_refusals() {
+    in_system(async {
+        let logins = Logins::new(&Registry::new(), None);
+        let mut port = Port::open();
+        let mut replies = Vec::new();
+        for _ in 0..2 * MOST_TRIES {
+            replies.push(push_of(&logins, &mut port, (api(), "ana")).await);
+        }
+        let pop = || Some(logins.pop()?.1);
+        let mut turns: Vec<Turn> = std::iter::from_fn(pop).collect();
+        assert_eq!(turns.len(), MOST_TRIES);
+        let refused = turns.pop().map(Turn::refused);
+        assert!(logins.pop().is_none(), "it counts once");
+        drop(refused);
+        // One that panics frees its slot, too.
+        turns.truncate(2);
+        turns.extend(std::iter::from_fn(pop));
+        assert_eq!(turns.len(), MOST_TRIES);
+        turns.clear();
+        served(&logins);
+        is_empty(&logins);
+        assert!(logins.lines.lock().tries.is_empty());
     });
 }
 
@@ -133,7 +162,7 @@ fn refusals_count_against_their_own_client_only() {
 #[test]
 fn flooded_name_takes_the_latest_and_leaves_places_to_others_at_its_address() {
     in_system(async {
-        let logins = Logins::new(&Registry::new());
+        let logins = Logins::new(&Registry::new(), None);
         let mut port = Port::open();
         let mut replies = VecDeque::new();
         for _ in 0..MOST_OF_NAME {
@@ -148,10 +177,10 @@ fn flooded_name_takes_the_latest_and_leaves_places_to_others_at_its_address() {
                 replies.push_back(push_of(&logins, &mut port, (api(), name)).await);
             }
         }
-        assert_eq!(logins.lines.lock().waiting, MOST_OF_ADDRESS);
+        assert_eq!(logins.lines.lock().waiting(), MOST_OF_ADDRESS);
         let guest = push_of(&logins, &mut port, (api(), "guest")).await;
         assert_eq!(
-            (logins.shed.get(), logins.lines.lock().waiting),
+            (logins.shed.get(), logins.lines.lock().waiting()),
             (2, MOST_OF_ADDRESS)
         );
         let served = served(&logins);
@@ -170,7 +199,7 @@ fn flooded_name_takes_the_latest_and_leaves_places_to_others_at_its_address() {
 #[test]
 fn invented_names_give_way_to_a_name_that_has_logged_in() {
     in_system(async {
-        let logins = Logins::new(&Registry::new());
+        let logins = Logins::new(&Registry::new(), None);
         let mut port = Port::open();
         let mut replies = vec![push_of(&logins, &mut port, (api(), "ana")).await];
         assert_eq!(served(&logins), ["ana"]);
@@ -191,16 +220,16 @@ fn invented_names_give_way_to_a_name_that_has_logged_in() {
         for name in ["bob", "cid", "dot"] {
             let who = Who {
                 address: api(),
-                name: logins.names.hash_one(name),
+                name: logins.digest.of(name),
             };
-            logins.lines.lock().proved.remember(who);
+            logins.lines.lock().names.remember(who);
         }
         for name in ["ana", "bob", "cid", "dot"] {
             for _ in 0..MOST_OF_NAME {
                 replies.push(push_of(&logins, &mut port, (api(), name)).await);
             }
         }
-        let proved = |logins: &Logins| logins.lines.lock().by_address[&api()].proved.len();
+        let proved = |logins: &Logins| logins.lines.lock().proved.len_of(api());
         assert_eq!(proved(&logins), MOST_OF_ADDRESS);
         replies.push(push_of(&logins, &mut port, (api(), "newcomer")).await);
         assert_eq!(proved(&logins), MOST_OF_ADDRESS - 1);
@@ -213,10 +242,79 @@ fn invented_names_give_way_to_a_name_that_has_logged_in() {
     });
 }
 
+fn far(number: usize) -> IpAddr {
+    IpAddr::from(
+        0x0a01_0000_u32
+            .saturating_add(u32::try_from(number).unwrap())
+            .to_be_bytes(),
+    )
+}
+
+/// Anybody with a network of 54 bits has 1,024 networks of 64.
+#[test]
+fn one_login_each_of_many_addresses_neither_sheds_nor_delays_a_name_that_has_logged_in() {
+    in_system(async {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = || Some(proved::path(dir.path()));
+        let mut port = Port::open();
+        let logins = Logins::new(&Registry::new(), memory());
+        let mut replies = vec![push_of(&logins, &mut port, (api(), "ana")).await];
+        assert_eq!(served(&logins), ["ana"]);
+        // Also behind a restart.
+        for logins in [Logins::new(&Registry::new(), memory()), logins] {
+            for number in 0..MAX_WAITING {
+                replies.push(push_of(&logins, &mut port, (far(number), "ana")).await);
+            }
+            assert_eq!(logins.shed.get(), 0);
+            for _ in 0..2 {
+                replies.push(push_of(&logins, &mut port, (api(), "ana")).await);
+            }
+            // Two of the others gave way, and none of these does.
+            for number in MAX_WAITING..MAX_WAITING + 10 {
+                replies.push(push_of(&logins, &mut port, (far(number), "ana")).await);
+            }
+            assert_eq!(logins.shed.get(), 12);
+            assert_eq!(logins.lines.lock().proved.waiting, 2);
+            let served: Vec<IpAddr> = std::iter::from_fn(|| logins.pop())
+                .map(|(login, _)| login.log_in.from())
+                .collect();
+            let places = served
+                .iter()
+                .enumerate()
+                .filter(|(_, from)| **from == api());
+            let places: Vec<usize> = places.map(|(place, _)| place).collect();
+            assert!(places.iter().all(|place| *place < 4), "{places:?}");
+            assert_eq!((places.len(), served.len()), (2, MAX_WAITING));
+            is_empty(&logins);
+        }
+    });
+}
+
+/// Nor do names that have logged in keep all others out.
+#[test]
+fn full_queue_of_proved_names_leaves_slots_to_others() {
+    in_system(async {
+        let logins = Logins::new(&Registry::new(), None);
+        let mut port = Port::open();
+        let mut replies = Vec::new();
+        for number in 0..MAX_WAITING {
+            let (address, name) = (far(number), logins.digest.of("ana"));
+            logins.lines.lock().names.remember(Who { address, name });
+            replies.push(push_of(&logins, &mut port, (address, "ana")).await);
+        }
+        for number in 0..FLOOR + 10 {
+            replies.push(push_of(&logins, &mut port, (far(MAX_WAITING + number), "bob")).await);
+        }
+        let lines = logins.lines.lock();
+        assert_eq!(lines.unknown.waiting, FLOOR);
+        assert_eq!(lines.waiting(), MAX_WAITING);
+    });
+}
+
 #[test]
 fn full_queue_has_room_for_an_address_that_has_less() {
     in_system(async {
-        let logins = Logins::new(&Registry::new());
+        let logins = Logins::new(&Registry::new(), None);
         let mut port = Port::open();
         let mut replies = Vec::new();
         for number in 0..MAX_WAITING {
@@ -227,7 +325,7 @@ fn full_queue_has_room_for_an_address_that_has_less() {
             replies.push(push(&logins, &mut port, last).await);
         }
         assert_eq!(logins.shed.get(), 2);
-        assert_eq!(logins.lines.lock().waiting, MAX_WAITING);
+        assert_eq!(logins.lines.lock().waiting(), MAX_WAITING);
         assert_eq!(logins.waiting.get(), i64::try_from(MAX_WAITING).unwrap());
         let mut heard = std::collections::HashSet::new();
         while let Some((login, _)) = logins.pop() {
