@@ -94,6 +94,15 @@ pub(crate) fn handle(request: ClearRequest<'_>, services: &Services) -> Outcome 
         return with_event(asker.negative(Negative::Full, "full"), event);
     }
     match gate(load, &minion, &presented, services) {
+        Ok(Decision::Pend) if is_of_another(&minion, &presented, services) => {
+            complain!(
+                services,
+                %minion,
+                "a key is not kept: another key was pending under this id until lately, and was \
+                 removed because too many wait (saltern_max_pending)"
+            );
+            asker.negative(Negative::Pending, "keys_full")
+        }
         Ok(decision) => match is_kept(decision, &minion, &origin, services) {
             Ok(true) => carry_out(decision, &asker, load, &minion, &presented),
             Ok(false) => keys_full(decision, &asker, &minion),
@@ -104,6 +113,11 @@ pub(crate) fn handle(request: ClearRequest<'_>, services: &Services) -> Outcome 
             asker.negative(Negative::Unable, "error")
         }
     }
+}
+
+fn is_of_another(minion: &MinionId, presented: &str, services: &Services) -> bool {
+    let now = services.clock.unix();
+    services.key_admission.is_of_another(minion, presented, now)
 }
 
 /// Whether there is room for the key in the state that the decision gives it. An accepted key needs

@@ -14,7 +14,8 @@
 //! The newest key goes, not the oldest. An operator may be looking at an older one, and its id must
 //! not become free for another key while its fingerprint is compared. A minion whose key gave way
 //! has been answered as pending and retries every few seconds, so only a slot is lost, not a
-//! minion.
+//! minion. Its id stays reserved for its key for one to two hours, in memory: who fills the pending
+//! keys would otherwise take over ids in front of the operator.
 //!
 //! Rejected and denied keys do not give way: their minions are refused in any case, and the files
 //! are notes for the operator.
@@ -23,6 +24,7 @@
 //! until then the keys count together, as those of one block.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use parking_lot::Mutex;
@@ -33,11 +35,67 @@ use saltern_store::{PkiTree, StoreError};
 /// behind one NAT or load balancer share a block.
 const BLOCK_SHARE: usize = 2;
 
+/// Minimum time for which the id of a key that gave way is reserved for it, in seconds; at most
+/// twice as long.
+const RESERVED_FOR: i64 = 3_600;
+
 /// Admits keys to the pending, rejected and denied ones.
 pub(crate) struct KeyAdmission {
     /// The most keys in each of these states (`saltern_max_pending`); 0 for no bound.
     most: usize,
     pools: Mutex<HashMap<KeyState, Pool>>,
+    evicted: Mutex<EvictedKeys>,
+}
+
+/// Pending keys that gave way, by id, in two generations of which the older one is forgotten as a
+/// whole.
+#[derive(Default)]
+struct EvictedKeys {
+    current: HashMap<MinionId, u64>,
+    previous: HashMap<MinionId, u64>,
+    /// In seconds since 1970.
+    began: i64,
+    hash: RandomState,
+}
+
+impl EvictedKeys {
+    fn add(&mut self, id: MinionId, pem: &str, (most, now): (usize, i64)) {
+        self.age(now);
+        if self.current.len() >= most {
+            self.begin(now);
+        }
+        let digest = self.digest(pem);
+        self.current.insert(id, digest);
+    }
+
+    /// Whether the id is reserved for another key.
+    fn is_of_another(&mut self, id: &MinionId, pem: &str, now: i64) -> bool {
+        self.age(now);
+        let reserved = self.current.get(id).or_else(|| self.previous.get(id));
+        reserved.is_some_and(|digest| *digest != self.digest(pem))
+    }
+
+    /// Of the key as stock compares it: without its kind of line ends.
+    fn digest(&self, pem: &str) -> u64 {
+        let lines: Vec<&str> = pem.trim().lines().map(str::trim_end).collect();
+        self.hash.hash_one(lines)
+    }
+
+    fn age(&mut self, now: i64) {
+        let age = now.saturating_sub(self.began);
+        // A clock that was set back ends a generation, too.
+        if !(0..RESERVED_FOR).contains(&age) {
+            self.begin(now);
+        }
+        if age >= 2 * RESERVED_FOR {
+            self.previous.clear();
+        }
+    }
+
+    fn begin(&mut self, now: i64) {
+        self.previous = std::mem::take(&mut self.current);
+        self.began = now;
+    }
 }
 
 /// Verdict on one more key.
@@ -93,7 +151,14 @@ impl KeyAdmission {
         Self {
             most,
             pools: Mutex::default(),
+            evicted: Mutex::default(),
         }
+    }
+
+    /// Whether the id is reserved for another key than the presented one: that of a pending minion
+    /// that gave way. `now` is in seconds since 1970.
+    pub(crate) fn is_of_another(&self, id: &MinionId, presented: &str, now: i64) -> bool {
+        self.evicted.lock().is_of_another(id, presented, now)
     }
 
     /// Admits one more key to a state and counts it. `now` is in seconds since 1970. Files are
@@ -117,7 +182,12 @@ impl KeyAdmission {
             };
             match step {
                 Step::Done(Admission::InPlaceOf(victim)) => {
+                    let pem = pki.stored_pem(&victim, KeyState::Pending)?;
                     pki.remove(&victim, KeyState::Pending)?;
+                    if let Some(pem) = pem {
+                        let mut evicted = self.evicted.lock();
+                        evicted.add(victim.clone(), &pem, (self.most, now));
+                    }
                     return Ok(Admission::InPlaceOf(victim));
                 }
                 Step::Done(admission) => return Ok(admission),

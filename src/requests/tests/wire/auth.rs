@@ -1,6 +1,7 @@
 //! `_auth`: the decision about a key, the answer, the events and the stored state.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_crypto::{EncAlgo, SigAlgo};
@@ -245,7 +246,12 @@ fn malformed_key_makes_no_file_and_uses_no_autosign_stub() {
 
 /// Asks for an id with a new key; whether it is pending afterwards.
 fn pends(site: &Site, id: &str, from: [u8; 4]) -> bool {
-    let minion = Minion::new("m1", "minion");
+    pends_with(site, (id, "minion"), from)
+}
+
+/// The same with this key.
+fn pends_with(site: &Site, (id, key): (&str, &str), from: [u8; 4]) -> bool {
+    let minion = Minion::new("m1", key);
     let load = clear(minion.auth().set("id", id), 3);
     let outcome = handle(load, IpAddr::from(from), &site.services).outcome;
     let inner = minion.verified(&outcome.reply, SigAlgo::Pkcs1v15Sha1);
@@ -319,6 +325,34 @@ fn flood_of_two_blocks_leaves_third_block_its_share() {
         assert!(!pends(&site, id, [10, 0, 0, 1]), "{id}");
     }
     assert_eq!(pending(&site), now);
+}
+
+/// Whoever can have a pending key removed must not take over its id.
+#[test]
+fn id_of_evicted_key_stays_reserved_for_it() {
+    let other = ("web1", "large");
+    for (hours, is_free) in [(0, false), (1, false), (2, true)] {
+        let site = Site::new("saltern_max_pending: 5\n");
+        for (id, block) in [
+            ("a", 0),
+            ("web1", 0),
+            ("b", 1),
+            ("c", 2),
+            ("d", 3),
+            ("e", 4),
+        ] {
+            assert!(pends(&site, id, [10, 0, block, 1]), "{id}");
+        }
+        assert_eq!(pending(&site), ["a", "b", "c", "d", "e"]);
+        site.accept("b", "minion");
+        std::fs::remove_file(site.path("pki/minions_pre/b")).unwrap();
+        site.clock.advance(Duration::from_secs(hours * 3_600 + 2));
+        // There is room.
+        assert_eq!(pends_with(&site, other, [10, 0, 5, 1]), is_free, "{hours}");
+        if !is_free {
+            assert!(pends(&site, "web1", [10, 0, 6, 1]), "its own key");
+        }
+    }
 }
 
 #[test]
