@@ -48,6 +48,8 @@ impl FunctionKind {
 pub(crate) struct Admitted {
     /// The user in whose name the function runs.
     pub(crate) user: String,
+    /// The backend that knows the user; `None` for a local one.
+    pub(crate) backend: Option<String>,
     /// The arguments that were checked.
     pub(crate) arguments: Arguments,
 }
@@ -122,6 +124,7 @@ pub(crate) fn admit(
                 Kind::User if name.starts_with("sudo_") => services.config.user.clone(),
                 _ => name.to_owned(),
             },
+            backend: sender.owner().backend,
             arguments,
         }),
         Verdict::Refused => Err(denied(

@@ -19,6 +19,7 @@ use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 use crate::credentials::{LoggedIn, NotProved};
 use crate::event_data::{Fields, fields};
 use crate::handle::Handled;
+use crate::jid_owner::BACKEND;
 use crate::master_gate::{Admitted, FunctionKind};
 use crate::outcome::{EventSink, Ran, Run};
 use crate::proved::{NO_TIME, TOKEN_LIMITS};
@@ -40,17 +41,26 @@ pub(crate) fn handle(
     from: IpAddr,
     services: &Arc<Services>,
 ) -> Outcome {
+    let backend = admitted.backend.clone();
     let Some(call) = admitted.call(load, services) else {
         return Outcome::reply(reply::no_answer());
     };
-    match call.fun.as_str() {
+    let call = OwnedCall { call, backend };
+    match call.call.fun.as_str() {
         LOG_IN => log_in_first(call, from, services),
         _ => begin(call, None, services),
     }
 }
 
+/// A call, with the backend that knows its user: together they own its jid (`jid_owner`).
+struct OwnedCall {
+    call: Call,
+    backend: Option<String>,
+}
+
 /// Queues the log-in before the call, apart from the workers and the threads of functions.
-fn log_in_first(call: Call, from: IpAddr, services: &Arc<Services>) -> Outcome {
+fn log_in_first(owned: OwnedCall, from: IpAddr, services: &Arc<Services>) -> Outcome {
+    let call = &owned.call;
     let named = call.arguments.named.iter();
     let load = named.filter(|(name, _)| !name.starts_with("__"));
     let load = Value::map(load.map(|(name, value)| (name.as_str(), value.clone())));
@@ -71,7 +81,7 @@ fn log_in_first(call: Call, from: IpAddr, services: &Arc<Services>) -> Outcome {
         LoginEnd {
             is_refused: known.is_err(),
             handled: Handled {
-                outcome: begin(call, Some(known), &services),
+                outcome: begin(owned, Some(known), &services),
                 command: FunctionKind::Runner.command(),
                 minion: None,
                 span: None,
@@ -88,7 +98,8 @@ fn not_asked(text: &str) -> Outcome {
     Outcome::reply(reply::named_error("EauthAuthenticationError", text))
 }
 
-fn begin(call: Call, known: Known, services: &Arc<Services>) -> Outcome {
+fn begin(owned: OwnedCall, known: Known, services: &Arc<Services>) -> Outcome {
+    let call = &owned.call;
     let tag = format!("salt/run/{}", call.jid);
     let answer = Value::map([("tag", Value::from(tag)), ("jid", call.jid.as_str().into())]);
     tracing::info!(jid = %call.jid, user = call.user, fun = call.fun, "running on the master");
@@ -98,17 +109,18 @@ fn begin(call: Call, known: Known, services: &Arc<Services>) -> Outcome {
             "SaltClientError",
             "the master has too many calls of runner functions waiting; try again later",
         ),
-        effects: vec![Effect::Run(Box::new(run(call, known, services)))],
+        effects: vec![Effect::Run(Box::new(run(owned, known, services)))],
         later: None,
     }
 }
 
-fn run(call: Call, known: Known, services: &Arc<Services>) -> Run {
-    let lost = lost(&call, services);
+fn run(owned: OwnedCall, known: Known, services: &Arc<Services>) -> Run {
+    let lost = lost(&owned.call, services);
     let services = Arc::clone(services);
-    let is_python = services.runners.is_python(&call.fun);
+    let is_python = services.runners.is_python(&owned.call.fun);
     let run = Run::new(lost, move |fire| {
-        carry_out(&call, known, &services, fire, |_, _| ())
+        let caller = (&owned.call, owned.backend.as_deref());
+        carry_out_of(caller, known, &services, fire, |_, _| ())
     });
     if is_python { run.in_python() } else { run }
 }
@@ -152,6 +164,17 @@ pub fn call_it(
 /// is such a function at all.
 pub(crate) fn carry_out(
     call: &Call,
+    known: Known,
+    services: &Services,
+    fire: &mut dyn FnMut(Event),
+    returned: impl FnOnce(&saltern_runners::Ran, bool),
+) -> Ran {
+    carry_out_of((call, None), known, services, fire, returned)
+}
+
+/// The same of a user whom a backend knows, if one does.
+fn carry_out_of(
+    (call, backend): (&Call, Option<&str>),
     known: Known,
     services: &Services,
     fire: &mut dyn FnMut(Event),
@@ -202,7 +225,12 @@ pub(crate) fn carry_out(
     let keep = services.config.job_cache && services.site.runner_returns;
     let store = if keep {
         let retcode = ran.retcode.unwrap_or(i64::from(!ran.success));
-        kept(call, data.clone(), (retcode, ran.success), services)
+        kept(
+            (call, backend),
+            data.clone(),
+            (retcode, ran.success),
+            services,
+        )
     } else {
         None
     };
@@ -214,7 +242,7 @@ pub(crate) fn carry_out(
 
 /// The call as a job of the master with one return, its own (`store_job` in `salt/utils/job.py`).
 fn kept(
-    call: &Call,
+    (call, backend): (&Call, Option<&str>),
     mut data: Fields,
     (retcode, success): (i64, bool),
     services: &Services,
@@ -222,7 +250,7 @@ fn kept(
     let id = services.config.id.as_str();
     let fun = format!("runner.{}", call.fun);
     data.push(("_stamp".into(), event_data::now(services).into()));
-    let load = Value::map([
+    let mut load = fields([
         ("id", Value::from(id)),
         ("tgt", id.into()),
         ("jid", call.jid.as_str().into()),
@@ -230,7 +258,8 @@ fn kept(
         ("fun", fun.as_str().into()),
         ("user", call.user.as_str().into()),
     ]);
-    let load = Packed::new(encode(&load, Dialect::Bin));
+    load.extend(backend.map(|backend| (BACKEND.into(), backend.into())));
+    let load = Packed::new(encode(&Value::Map(load), Dialect::Bin));
     of_the_master(call, fun, load, (retcode, success), services)
 }
 

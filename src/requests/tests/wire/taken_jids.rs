@@ -1,7 +1,7 @@
 //! Jid ownership: an existing jid belongs to the user of its job.
 
 use saltern_model::{Jid, JobRecord, MinionId, Packed};
-use saltern_requests::Outcome;
+use saltern_requests::{Effect, Outcome};
 use saltern_store::jobs::Write;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -11,7 +11,8 @@ use crate::wire::site::{Site, decode, started};
 fn site() -> Site {
     let site = Site::new(
         "publisher_acl: {nobody: ['test.*'], daemon: ['test.*', '@jobs']}\nsharedsecret: s3cret\n\
-         external_auth: {sharedsecret: {root: ['test.*'], nobody: ['test.*']}}\n",
+         external_auth: {sharedsecret: {root: ['test.*'], nobody: ['test.*'], \
+         daemon: ['test.*', '@jobs']}}\n",
     );
     site.accept("web1", "minion");
     site
@@ -164,6 +165,50 @@ fn taken_jid_belongs_to_name_and_its_prover() {
                     assert_eq!(refused, prover != other, "{name}: {first}, {second}");
                 }
             }
+        }
+    }
+}
+
+/// So does a call of a function of the master, which is stored with its return.
+#[test]
+fn jid_of_runner_call_belongs_to_name_and_its_prover() {
+    let ways = ["local", "login"];
+    for first in ways {
+        let site = site();
+        let mut call = Load::new()
+            .set("cmd", "runner")
+            .set("fun", "jobs.list_jobs")
+            .set("kwarg", Value::Map(Vec::new()));
+        call = match first {
+            "local" => {
+                let rules = site.services.rules();
+                let key = rules.users.key("daemon").unwrap().expose().to_owned();
+                call.set("user", "daemon").set("key", key.as_str())
+            }
+            _ => call
+                .set("eauth", "sharedsecret")
+                .set("username", "daemon")
+                .set("password", "s3cret"),
+        };
+        let mut outcome = site.ask(clear(call, 3));
+        let Some(Effect::Run(run)) = outcome.effects.pop() else {
+            panic!("a function runs: {:?}", decode(&outcome.reply))
+        };
+        let (_, work) = run.into_parts();
+        let kept = work(&mut |_| ()).store.unwrap();
+        let jid = kept.job.jid.as_str().to_owned();
+        let write = Write::ClosedJob {
+            job: kept.job,
+            reporter: None,
+        };
+        site.database.lock().commit(&[write]).unwrap();
+        for second in ways {
+            let load = match second {
+                "local" => by(&site, "daemon"),
+                _ => by_backend(&site, "daemon", false),
+            };
+            let outcome = site.ask(clear(load.set("jid", jid.as_str()), 3));
+            assert_eq!(is_refused(&outcome), first != second, "{first}, {second}");
         }
     }
 }
