@@ -19,7 +19,7 @@ use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 use crate::credentials::{LoggedIn, NotProved};
 use crate::event_data::{Fields, fields};
 use crate::handle::Handled;
-use crate::jid_owner::BACKEND;
+use crate::job::jid_owner::BACKEND;
 use crate::master_gate::{Admitted, FunctionKind};
 use crate::outcome::{EventSink, Ran, Run};
 use crate::proved::{NO_TIME, TOKEN_LIMITS};
