@@ -61,4 +61,6 @@ else
 fi
 rmdir "$disk"
 
+# Nextest builds only the programs of crates that have tests beside them, which saltern-lab has not.
+"${CARGO:-cargo}" build --quiet --workspace --all-features --bins
 exec "${CARGO:-cargo}" nextest run --workspace --all-features "${tier[@]}" "$@"
