@@ -40,14 +40,16 @@ pub struct LogOptions {
 /// The prefix of all log targets of this program.
 const OURS: &str = "saltern";
 /// Its crates that a master runs, without that.
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 18] = [
     "actors",
+    "automation",
     "base",
     "bridge",
     "client",
     "config",
     "content",
     "crypto",
+    "http",
     "model",
     "output",
     "policy",
