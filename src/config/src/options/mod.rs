@@ -177,7 +177,7 @@ impl ConfigOption {
         self.with(Status::InPython, Reload::NeedsRestart, doc)
     }
 
-    /// SIGHUP takes a change over: it is a field of [`Followed`](crate::Followed).
+    /// SIGHUP takes a change over: read it from what holds now, never from the start.
     const fn followed(self) -> Self {
         Self {
             reload: Reload::InEffect,

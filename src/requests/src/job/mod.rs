@@ -1,10 +1,10 @@
 //! How a job is made, whoever asks for it: users (`publish`, `saltern_batch`), minions
 //! (`minion_publish`), the reactor, batches and the master itself.
 //!
-//! Every path leads through the same steps: [`admit`] (who asks, and is it barred), `resolve` (which
-//! minions are meant, and may the sender have it run there), [`jid_owner`] (whose is the jid),
-//! [`publication`] (what goes out), `start` (record, events and publication). None of them knows
-//! how a request came in or how it is answered, but for [`refusal`].
+//! Every path leads through the same steps: `admit` (who asks, and is it barred), `resolve` (which
+//! minions are meant, and may the sender have it run there), `jid_owner` (whose is the jid),
+//! `publication` (what goes out), `start` (record, events and publication). None of them knows
+//! how a request came in or how it is answered, but for `refusal`.
 
 pub(crate) mod again;
 pub(crate) mod jid_owner;
