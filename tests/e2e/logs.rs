@@ -162,8 +162,8 @@ fn log_levels_change_at_run_time_until_reload() -> TestResult {
             site.saltern(&["log-level"])?.expect_stdout(configured)?;
 
             site.step("a lower level for one module");
-            site.saltern(&["log-level", "debug", "saltern_actors.mworker"])?
-                .expect_text("saltern_actors::mworker debug")?;
+            site.saltern(&["log-level", "debug", "saltern_actors.front.mworker"])?
+                .expect_text("saltern_actors::front::mworker debug")?;
             site.bring_up(&[("m1", MinionKind::Stock(Release::V3008))])?;
             site.salt(&["m1", "test.ping"])?.expect_code(0)?;
             wait_until("the return to be logged", SOON, || {

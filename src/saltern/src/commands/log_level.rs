@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
     /// Without it the levels are printed.
     #[arg(value_parser = level)]
     level: Option<String>,
-    /// Only for lines of this part of the program, as "saltern_actors::publisher".
+    /// Only for lines of this part of the program, as "saltern_actors::front::mworker".
     module: Option<String>,
     /// Print JSON.
     #[arg(long)]

@@ -157,7 +157,7 @@ impl LogLevels for Levels {
             if !is_place(&place) {
                 return Err(format!(
                     "\"{place}\" names no place in this program; their names begin with that of \
-                     a crate, as \"saltern_actors::publisher\" does"
+                     a crate, as \"saltern_actors::front::mworker\" does"
                 ));
             }
             let places = &mut state.current.places;
