@@ -182,8 +182,8 @@ impl Handler<FetchRemotes> for Remotes {
             return;
         }
         let services = &self.seed.services;
-        let files = services.files.due_remotes();
-        let pillars = services.pillars.due_remotes();
+        let files = services.content.files.due_remotes();
+        let pillars = services.content.pillars.due_remotes();
         let running = self.seed.maintenance_tasks.begin(MaintenanceTask::Remotes);
         let left = files.len() + pillars.len();
         if left == 0 {

@@ -215,7 +215,7 @@ impl Publisher {
     /// `{"enc": "aes", "load": <ciphertext>, "sig_algo": …, "sig": …}`.
     fn sealed(&self, publication: &Publication) -> Result<Bytes, StoreError> {
         let services = &self.seed.services;
-        let (shared, serial) = services.shared.next()?;
+        let (shared, serial) = services.keys.shared.next()?;
         let mut load = Vec::with_capacity(publication.packed.len() + 32);
         Encoder::new(&mut load, Dialect::Raw)
             .map(publication.entries + 1)
@@ -246,7 +246,7 @@ impl Publisher {
         }
         let name = services.config.publish_signing_algorithm.name();
         let algorithm = SigAlgo::from_wire(name).unwrap_or(SigAlgo::Pkcs1v15Sha1);
-        let signature = services.master.private.sign(algorithm, ciphertext);
+        let signature = services.keys.master.private.sign(algorithm, ciphertext);
         match signature {
             Ok(signature) => Ok(Some((algorithm, signature))),
             Err(source) => Err(StoreError::Crypto {

@@ -56,7 +56,7 @@ impl Rotation {
             }
         }
         if state.is_owed {
-            match services.shared.rotate() {
+            match services.keys.shared.rotate() {
                 Ok(_) => {
                     (state.is_owed, state.is_news) = (false, true);
                     tracing::info!("the shared key was rotated, as the dropfile asked");
@@ -81,10 +81,10 @@ impl Rotation {
             return Ok(());
         }
         let mut state = self.0.lock();
-        let created = services.shared.current().created;
+        let created = services.keys.shared.current().created;
         let age = services.clock.unix().saturating_sub(created);
         if u64::try_from(age).unwrap_or(0) >= longest.as_secs() {
-            services.shared.rotate()?;
+            services.keys.shared.rotate()?;
             (state.is_owed, state.is_news) = (false, true);
             tracing::info!("the shared key was rotated, as publish_session asks");
         }

@@ -484,7 +484,7 @@ impl Plan {
             services: services.clone(),
         });
         subscribers.set_watch(Arc::downgrade(&watch));
-        match services.pki.accepted() {
+        match services.keys.pki.accepted() {
             Ok(accepted) => {
                 let lately = presence.begin(&accepted);
                 known_networks.restore(lately);

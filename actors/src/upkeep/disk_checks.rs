@@ -138,25 +138,25 @@ impl Handler<LookOver> for Upkeep {
         }
         if is_meant(MaintenanceTask::Tokens) {
             self.simple(MaintenanceTask::Tokens, |services| {
-                let swept = services.tokens.sweep();
+                let swept = services.users.tokens.sweep();
                 swept.map(|_| ()).map_err(|error| chain(&error))
             });
         }
         if is_meant(MaintenanceTask::Nonces) {
             self.simple(MaintenanceTask::Nonces, |services| {
-                services.sessions.sweep_nonces();
+                services.minions.sessions.sweep_nonces();
                 Ok(())
             });
         }
         if is_meant(MaintenanceTask::FileLists) {
             self.simple(MaintenanceTask::FileLists, |services| {
-                let listed = services.files.refresh_lists();
+                let listed = services.content.files.refresh_lists();
                 listed.map_err(|error| chain(&error))
             });
         }
         if is_meant(MaintenanceTask::KeyCache) && writes_key_cache(&self.seed.services) {
             self.simple(MaintenanceTask::KeyCache, |services| {
-                let written = services.pki.write_key_cache();
+                let written = services.keys.pki.write_key_cache();
                 written.map(|_| ()).map_err(|error| chain(&error))
             });
         }
@@ -165,7 +165,7 @@ impl Handler<LookOver> for Upkeep {
         }
         if is_meant(MaintenanceTask::MasterKey) {
             self.simple(MaintenanceTask::MasterKey, |services| {
-                let compared = services.master.compare_with_disk(&services.config);
+                let compared = services.keys.master.compare_with_disk(&services.config);
                 compared.map_err(|error| chain(&error))
             });
         }
@@ -219,7 +219,7 @@ impl Upkeep {
     fn look_over_minion_data(&self) {
         let metrics = &self.seed.metrics;
         self.simple(MaintenanceTask::MinionData, |services| {
-            let data = &services.minion_data;
+            let data = &services.minions.data;
             let looked = data.refresh();
             let looked = looked.and_then(|changed| Ok((changed, data.known()?)));
             // Also after a failure: what could be read is cached.
@@ -270,7 +270,7 @@ impl Upkeep {
         self.seed
             .maintenance_tasks
             .run(MaintenanceTask::OpenFiles, || {
-                let accepted = services.pki.accepted();
+                let accepted = services.keys.pki.accepted();
                 let accepted = accepted.map_err(|error| chain(&error))?.len() as u64;
                 let limit = open_files::limit();
                 gauge.set(i64::try_from(limit.soft).unwrap_or(i64::MAX));

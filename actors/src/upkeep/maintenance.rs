@@ -235,7 +235,11 @@ impl Maintenance {
         let seed = &self.seed;
         seed.maintenance_tasks
             .run(MaintenanceTask::Subscribers, || {
-                let accepted = services.pki.accepted().map_err(|error| chain(&error))?;
+                let accepted = services
+                    .keys
+                    .pki
+                    .accepted()
+                    .map_err(|error| chain(&error))?;
                 for connection in seed.presence.accept(&accepted) {
                     seed.subscribers.dismiss(connection);
                     tracing::info!(connection, "a subscriber has no accepted key any more");

@@ -18,7 +18,7 @@ use crate::envelope::{algorithm, is_nonce};
 use crate::handle::{Class, value_of};
 use crate::key_admission::Admission;
 use crate::origin::Origin;
-use crate::{Outcome, Services, data_cache, event_data, python_text, reply};
+use crate::{Outcome, Services, event_data, python_text, reply};
 
 /// Answer without keys.
 enum Negative {
@@ -133,17 +133,17 @@ fn is_kept(
         Decision::Reject => KeyState::Rejected,
         Decision::Deny => KeyState::Denied,
         Decision::StillPending => {
-            services.key_admission.heard(minion, origin.address);
+            services.keys.admission.heard(minion, origin.address);
             return Ok(true);
         }
         _ => return Ok(true),
     };
     // An existing file is replaced.
-    if state == KeyState::Denied && services.pki.is_denied(minion)? {
+    if state == KeyState::Denied && services.keys.pki.is_denied(minion)? {
         return Ok(true);
     }
-    let (admission, now) = (&services.key_admission, services.clock.unix());
-    let admission = admission.admit(&services.pki, (minion, state), origin.address, now)?;
+    let (admission, now) = (&services.keys.admission, services.clock.unix());
+    let admission = admission.admit(&services.keys.pki, (minion, state), origin.address, now)?;
     if let Admission::InPlaceOf(other) = &admission {
         complain!(
             services,
@@ -239,7 +239,7 @@ impl<'a> Asker<'a> {
         let Some(algorithm) = self.sig_algo else {
             return unsigned_text("bad sig algo");
         };
-        match self.services.master.private.sign(algorithm, inner) {
+        match self.services.keys.master.private.sign(algorithm, inner) {
             Ok(signature) => {
                 let mut out = Vec::with_capacity(inner.len() + signature.len() + 32);
                 let mut encoder = Encoder::new(&mut out, Dialect::Raw);
@@ -269,7 +269,7 @@ fn is_full(minion: &MinionId, services: &Services) -> bool {
     let Some(limit) = services.config.max_minions else {
         return false;
     };
-    let around = &services.presence;
+    let around = &services.minions.presence;
     around.are_more_connected_than(limit) && !around.state(minion).is_present()
 }
 
@@ -280,15 +280,16 @@ fn gate(
     services: &Services,
 ) -> Result<Decision, StoreError> {
     let known_state = services
+        .keys
         .pki
         .state(minion)?
         .filter(|state| *state != KeyState::Denied);
     let known_key = match known_state {
-        Some(state) => services.pki.stored_pem(minion, state)?,
+        Some(state) => services.keys.pki.stored_pem(minion, state)?,
         None => None,
     };
     let known = known_state.zip(known_key.as_deref());
-    let auto_reject = services.rules().autosign.rejects(minion.as_str());
+    let auto_reject = services.users.rules().autosign.rejects(minion.as_str());
     let is_new = matches!(known, None | Some((KeyState::Pending, _)));
     let auto_sign = is_new && auto_signs(load, minion, services)?;
     Ok(decide(&Situation {
@@ -302,10 +303,11 @@ fn gate(
 
 /// Consumes a stub in `minions_autosign`, as stock does.
 fn auto_signs(load: &MapView, minion: &MinionId, services: &Services) -> Result<bool, StoreError> {
-    if services.rules().autosign.accepts(minion.as_str()) {
+    if services.users.rules().autosign.accepts(minion.as_str()) {
         return Ok(true);
     }
     if services
+        .keys
         .pki
         .take_autosign_stub(minion, services.config.autosign_timeout)?
     {
@@ -318,7 +320,7 @@ fn auto_signs(load: &MapView, minion: &MinionId, services: &Services) -> Result<
         .iter()
         .filter_map(|(name, value)| Some((name.as_str()?.to_owned(), python_text::str(value)?)))
         .collect();
-    Ok(services.rules().autosign.accepts_grains(&pairs))
+    Ok(services.users.rules().autosign.accepts_grains(&pairs))
 }
 
 fn carry_out(
@@ -329,19 +331,19 @@ fn carry_out(
     presented: &str,
 ) -> Outcome {
     let services = asker.services;
-    let pki = &services.pki;
+    let pki = &services.keys.pki;
     let (stored, negative, result, act) = match decision {
         Decision::Proceed => return keys(asker, load, minion, presented),
         Decision::Accept => {
             // Data kept under this id belongs to the owner of another key.
-            data_cache::forget_minion(services, minion);
+            services.minions.forget(minion);
             return match pki.accept(minion, presented) {
                 Ok(()) => keys(asker, load, minion, presented),
                 Err(error) => not_stored(asker, minion, &error),
             };
         }
         Decision::Pend => {
-            data_cache::forget_minion(services, minion);
+            services.minions.forget(minion);
             (
                 pki.pend(minion, presented),
                 Negative::Pending,
@@ -486,26 +488,32 @@ fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<V
     )?;
     let bad_key = |error: &dyn std::fmt::Display| KeysError::BadKey(error.to_string());
     let accepted = services
+        .keys
         .pki
         .accepted_key(minion)?
         .ok_or_else(|| KeysError::BadKey("it is not among the accepted keys".to_owned()))?;
     let session = services
+        .keys
         .pki
         .version(minion, KeyState::Accepted)
         .and_then(|key_file| match key_file {
-            Some(key_file) => services.sessions.get_or_create(minion, &key_file).map(Some),
+            Some(key_file) => services
+                .minions
+                .sessions
+                .get_or_create(minion, &key_file)
+                .map(Some),
             None => Ok(None),
         })?
         .ok_or_else(|| KeysError::BadKey("it was removed a moment ago".to_owned()))?;
-    let shared = services.shared.current();
+    let shared = services.keys.shared.current();
     let seal = |secret: &[u8]| accepted.key.encrypt(enc_algo, secret);
     let aes = seal(shared.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
     let session = seal(session.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
-    let signature = shared.signature(&services.master.private)?;
+    let signature = shared.signature(&services.keys.master.private)?;
     let token = token.and_then(|token| echo_token(token, enc_algo, &accepted, services));
     // The oldest protocols do not sign; then only a signature of the master's key needs it.
     let pub_sig = match asker.sig_algo {
-        Some(algorithm) => services.master.public_signature(algorithm),
+        Some(algorithm) => services.keys.master.public_signature(algorithm),
         None if asker.version < 2 && !services.config.master_sign_pubkey => Ok(None),
         None => return Err(KeysError::BadSigAlgo),
     }?;
@@ -519,7 +527,7 @@ fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<V
     encoder.map(entries).str("enc").str("pub");
     encoder
         .str("pub_key")
-        .str(&clean_key(&services.master.public_pem));
+        .str(&clean_key(&services.keys.master.public_pem));
     encoder
         .str("publish_port")
         .int(i64::from(asker.publish_port));
@@ -552,7 +560,7 @@ fn echo_token(
     accepted: &saltern_store::AcceptedKey,
     services: &Services,
 ) -> Option<Vec<u8>> {
-    let plain = match services.master.private.decrypt(enc_algo, token) {
+    let plain = match services.keys.master.private.decrypt(enc_algo, token) {
         Ok(plain) => plain,
         Err(error) => {
             complain!(services, %error, "the token of an authentication does not decrypt");

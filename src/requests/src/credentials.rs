@@ -76,7 +76,7 @@ pub(crate) struct LoggedIn {
 impl LoggedIn {
     /// The rules that hold for the user.
     pub(crate) fn rules(&self, services: &Services) -> Rules {
-        let site_rules = services.rules();
+        let site_rules = services.users.rules();
         let auth = &site_rules.external_auth;
         let own = || auth.rules_of(&self.eauth, &self.name, &self.groups);
         self.rules.clone().unwrap_or_else(own)
@@ -166,7 +166,7 @@ pub(crate) fn log_in(map: &Value, services: &Services) -> Result<LoggedIn, NotPr
         text.ok_or_else(|| NotProved::new(Kind::Eauth, format!("\"{name}\" is missing")))
     };
     let (eauth, name, password) = (text("eauth")?, text("username")?, text("password")?);
-    let rules = services.rules();
+    let rules = services.users.rules();
     match rules.external_auth.knows(eauth, name, password) {
         Ok(Some(known)) => Ok(LoggedIn {
             eauth: eauth.to_owned(),
@@ -186,10 +186,10 @@ pub(crate) fn log_in(map: &Value, services: &Services) -> Result<LoggedIn, NotPr
 fn by_token(token: &Value, services: &Services) -> Result<Sender, NotProved> {
     let refused = |why: &str| NotProved::new(Kind::Token, why);
     let name = token.as_str().ok_or_else(|| refused("it is no text"))?;
-    let found = services.tokens.find(name);
+    let found = services.users.tokens.find(name);
     let found = found.map_err(|error| NotProved::of_local_fault(Kind::Token, &error))?;
     let token = found.ok_or_else(|| refused("it is unknown or has expired"))?;
-    let site_rules = services.rules();
+    let site_rules = services.users.rules();
     let auth = &site_rules.external_auth;
     if !auth.is_enabled(token.eauth()) {
         return Err(refused(
@@ -219,7 +219,7 @@ fn by_key(
     let user = load.get("user").and_then(Value::as_str);
     let key = load.get("key").and_then(Value::as_str);
     let key = key.ok_or_else(|| refused("there is no key"))?;
-    let site_rules = services.rules();
+    let site_rules = services.users.rules();
     let limited = |name: &str| {
         let rules = site_rules.publisher_acl.rules_of(name);
         let nothing = || refused("publisher_acl has no rules for the user");
@@ -252,8 +252,13 @@ fn of_syndic(load: &Value, key: &str, services: &Services) -> Result<Option<Rule
     let list = load
         .get("kwargs")
         .and_then(|kwargs| kwargs.get("auth_list"));
-    let Some(list) = list.filter(|_| services.rules().users.is_of(&services.config.user, key))
-    else {
+    let Some(list) = list.filter(|_| {
+        services
+            .users
+            .rules()
+            .users
+            .is_of(&services.config.user, key)
+    }) else {
         return Ok(None);
     };
     match list {
@@ -270,7 +275,7 @@ impl Sender {
             kind: Kind::User,
             name: services.config.user.clone(),
             backend: None,
-            rules: services.rules().reactor_acl.clone(),
+            rules: services.users.rules().reactor_acl.clone(),
         }
     }
 
@@ -340,7 +345,7 @@ impl Sender {
             minions,
         };
         let minions_of = |target: &str| targets::of_rule(services, target);
-        services.acl.allows_job(rules, &job, minions_of)
+        services.users.acl.allows_job(rules, &job, minions_of)
     }
 
     /// Whether the sender may call this function of the master.
@@ -358,6 +363,9 @@ impl Sender {
             positional: arguments.positional.clone(),
             named: arguments.named.clone(),
         };
-        services.acl.allows_call(rules, form, function, &arguments)
+        services
+            .users
+            .acl
+            .allows_call(rules, form, function, &arguments)
     }
 }

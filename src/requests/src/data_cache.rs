@@ -6,7 +6,7 @@ use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 
 use crate::event_data::fields;
-use crate::{Services, event_data, register_resources};
+use crate::{Services, event_data};
 
 /// The part that is cached beside the grains.
 pub(crate) enum Kept<'a> {
@@ -59,8 +59,8 @@ fn keep(
     grains: &Value,
     kept: Kept<'_>,
 ) -> Result<bool, StoreError> {
-    let data = &services.minion_data;
-    if services.pki.accepted_key(minion)?.is_none() {
+    let data = &services.minions.data;
+    if services.keys.pki.accepted_key(minion)?.is_none() {
         return Ok(false);
     }
     let kept = match kept {
@@ -94,30 +94,4 @@ fn keep(
         services.targeting.refresh();
     }
     Ok(true)
-}
-
-/// Purges the cached data of a minion whose key was deleted or replaced; with
-/// `preserve_minion_cache`, grains, pillar and mine stay. `true` when there was such data.
-///
-/// Session and resources are always removed: the session must not be the next owner's, and the
-/// names of resources become free for the next owner to register. The syndic's registration goes
-/// too: the next owner may be a minion, of whom returns are expected.
-pub fn forget_minion(services: &Services, minion: &MinionId) -> bool {
-    services.pillars.forget(minion);
-    if let Err(error) = services.sessions.remove(minion) {
-        tracing::error!(%minion, %error, "the session of a former minion cannot be removed");
-    }
-    if let Err(error) = register_resources::replace(services, minion, Vec::new()) {
-        tracing::error!(%minion, %error, "the resources of a former minion cannot be removed");
-    }
-    if let Err(error) = services.syndics.forget(minion) {
-        tracing::error!(%minion, %error, "a former syndic cannot be forgotten");
-    }
-    if services.site.preserve_minion_cache {
-        return false;
-    }
-    services.minion_data.purge(minion).unwrap_or_else(|error| {
-        tracing::error!(%minion, %error, "the data of a former minion cannot be removed");
-        false
-    })
 }

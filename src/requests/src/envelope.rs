@@ -309,7 +309,7 @@ pub(crate) fn registration(
     let ciphertext = ciphertext
         .as_bytes()
         .ok_or_else(|| Refusal::bad_load("ciphertext"))?;
-    let key = AnswerKey::Shared(services.shared.current());
+    let key = AnswerKey::Shared(services.keys.shared.current());
     let (_, plain) = decrypt(key, ciphertext, services)?;
     let load = MapView::parse(plain, &LOAD_LIMITS).map_err(|_| Refusal::bad_load("load"))?;
     let id = load.str("id").ok_or_else(|| Refusal::bad_load("no_id"))?;
@@ -342,13 +342,13 @@ fn answer_key(
     services: &Services,
 ) -> Result<(AnswerKey, Option<MinionId>), Refusal> {
     if version < 3 {
-        return Ok((AnswerKey::Shared(services.shared.current()), None));
+        return Ok((AnswerKey::Shared(services.keys.shared.current()), None));
     }
     let id = envelope
         .str("id")
         .ok_or_else(|| Refusal::bad_load("no_id"))?;
     let id = MinionId::parse(id).map_err(|_| Refusal::bad_load("id"))?;
-    match services.sessions.get(&id) {
+    match services.minions.sessions.get(&id) {
         Ok(Some(session)) => Ok((AnswerKey::Session(session), Some(id))),
         Ok(None) => Err(Refusal::bad_load("no_session")),
         Err(error) => {
@@ -368,7 +368,7 @@ fn decrypt(
     let refused = |_| Refusal::bad_load("decrypt");
     match (key.crypticle().loads(ciphertext), &key) {
         (Ok(plain), _) => Ok((key, plain)),
-        (Err(_), AnswerKey::Shared(_)) if let Some(previous) = services.shared.previous() => {
+        (Err(_), AnswerKey::Shared(_)) if let Some(previous) = services.keys.shared.previous() => {
             let plain = previous.crypticle.loads(ciphertext).map_err(refused)?;
             Ok((AnswerKey::Former(previous), plain))
         }
@@ -433,7 +433,7 @@ fn is_superseded(
     match freshness {
         Freshness::Fresh => {
             if let Some(ts) = ts {
-                services.sessions.clocks.note(minion, ts, now);
+                services.minions.sessions.clocks.note(minion, ts, now);
             }
             Ok(false)
         }
@@ -506,7 +506,7 @@ fn valid_token(
 }
 
 fn accepted_key(id: &MinionId, services: &Services) -> Result<Option<Arc<AcceptedKey>>, Refusal> {
-    services.pki.accepted_key(id).map_err(|error| {
+    services.keys.pki.accepted_key(id).map_err(|error| {
         tracing::error!(minion = %id, %error, "accepted key cannot be read");
         Refusal::bad_load("no_key")
     })

@@ -35,7 +35,7 @@ pub(crate) enum FileCommand {
 /// minions can ask for at any rate.
 pub(crate) fn handle(command: FileCommand, sealed: Sealed, services: &Arc<Services>) -> Outcome {
     count_hostile_path(&sealed, services);
-    if is_at_once(command, &sealed.load, &services.files) {
+    if is_at_once(command, &sealed.load, &services.content.files) {
         return Outcome::reply(reply(command, &sealed, services));
     }
     let services = Arc::clone(services);
@@ -101,7 +101,7 @@ fn packed(value: &Value) -> Bytes {
 }
 
 fn answer(command: FileCommand, sealed: &Sealed, services: &Services) -> Result<Bytes, FilesError> {
-    let files = &services.files;
+    let files = &services.content.files;
     let load = &sealed.load;
     let (path, saltenv) = place(load);
     let both = path.zip(saltenv);

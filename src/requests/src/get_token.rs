@@ -12,7 +12,10 @@ pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
     if !load.contains("token") {
         return Outcome::reply(reply::clear(&Value::Bool(false)));
     }
-    let found = match load.str("token").map(|name| services.tokens.find(name)) {
+    let found = match load
+        .str("token")
+        .map(|name| services.users.tokens.find(name))
+    {
         Some(Ok(found)) => found,
         Some(Err(error)) => {
             tracing::error!(%error, "a token cannot be looked at");

@@ -156,7 +156,7 @@ fn handle_clear(request: ClearRequest<'_>, services: &Arc<Services>) -> Handled 
 
 fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Handled {
     let minion = sealed.minion.clone();
-    services.presence.heard(&minion, from);
+    services.minions.presence.heard(&minion, from);
     let (command, outcome) = match sealed.command {
         Some(command) => (command.name, (command.run)(sealed, services)),
         None if sealed.load.contains("cmd") => {

@@ -9,7 +9,7 @@ use crate::{Outcome, Services};
 
 /// Options for a minion that only asks for environments, with stock's defaults.
 fn always(services: &Services) -> Vec<(Value, Value)> {
-    let environments = services.files.file_envs();
+    let environments = services.content.files.file_envs();
     let empty = || Value::Array(Vec::new());
     let roots = environments.as_array().unwrap_or_default();
     let roots = roots.iter().map(|name| (name.clone(), empty())).collect();

@@ -15,14 +15,14 @@ use crate::{Finished, Outcome, Services};
 /// Answers with the states, by environment; a classifier runs beside the workers.
 pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     let seal = |sealed: &Sealed, answer: &Value| sealed.answer.seal(&encode(answer, Dialect::Raw));
-    let tops = &services.tops;
+    let tops = &services.content.tops;
     if tops.is_empty() {
         return Outcome::reply(seal(&sealed, &Value::Map(Vec::new())));
     }
     let services = Arc::clone(services);
     Outcome::later(move || {
         let minion = &sealed.minion;
-        if services.tops.not_served(&services.bridge).is_some() {
+        if services.content.tops.not_served(&services.bridge).is_some() {
             // Logged once, when the master started.
             services.metrics.refuse("master_tops");
             return Finished {
@@ -31,7 +31,10 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
             };
         }
         let opts = value_of(&sealed.load, "opts");
-        let states = services.tops.states(minion, &opts, &services.bridge);
+        let states = services
+            .content
+            .tops
+            .states(minion, &opts, &services.bridge);
         let states = states.unwrap_or_else(|error| {
             tracing::error!(%minion, %error, "master_tops gives no states");
             Value::Map(Vec::new())

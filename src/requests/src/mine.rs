@@ -88,7 +88,7 @@ enum Failure {
 }
 
 fn answer(command: MineCommand, sealed: &Sealed, services: &Services) -> Result<Value, Failure> {
-    let (id, data) = (&sealed.minion, &services.minion_data);
+    let (id, data) = (&sealed.minion, &services.minions.data);
     if command == MineCommand::Get {
         return get(sealed, services);
     }
@@ -121,14 +121,14 @@ fn get(sealed: &Sealed, services: &Services) -> Result<Value, Failure> {
         }
     };
     // Listed once: if it fails, no minion is found and no mine is given away.
-    services.pki.accepted()?;
+    services.keys.pki.accepted()?;
     let resolve = |target: &_, options: &MatchOptions<'_>| {
         targets::resolve(services, target, options)
             .map(|resolved| resolved.minions)
             .unwrap_or_default()
     };
     let mine = |id: &_| {
-        services.minion_data.mine(id).unwrap_or_else(|error| {
+        services.minions.data.mine(id).unwrap_or_else(|error| {
             complain!(services, minion = %id, %error, "a mine cannot be read: it counts as empty");
             None
         })

@@ -78,7 +78,7 @@ fn call(sealed: &Sealed, services: &Services) -> Result<Call, (&'static str, Val
         return Err(refused("the request is incomplete"));
     };
     let fun = fun.as_str().ok_or(failed("the function is no text"))?;
-    if !services.rules().peer_runs.allow(&sealed.minion, fun) {
+    if !services.users.rules().peer_runs.allow(&sealed.minion, fun) {
         return Err(refused("the option \"peer_run\" does not allow it"));
     }
     let arg = arg.as_array().ok_or(failed("the arguments are no list"))?;

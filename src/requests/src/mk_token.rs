@@ -44,11 +44,11 @@ pub(crate) fn make(
         return None;
     };
     // A Python module is asked for its rules here and not again with each request.
-    let site_rules = services.rules();
+    let site_rules = services.users.rules();
     let is_in_python = site_rules.external_auth.is_in_python(&known.eauth);
     let auth_list = site_rules.keep_acl_in_token || is_in_python;
     let auth_list = auth_list.then(|| known.rules(services).to_value());
-    let made = services.tokens.create(Claims {
+    let made = services.users.tokens.create(Claims {
         auth_list,
         lasts,
         name: known.name,
@@ -86,7 +86,7 @@ pub(crate) fn nothing() -> Outcome {
 /// The lifetime of the token: the requested one where the site allows requests. `None` when the
 /// request cannot be granted.
 fn lasts(load: &Value, known: &LoggedIn, services: &Services) -> Option<Duration> {
-    let rules = services.rules();
+    let rules = services.users.rules();
     let may_wish = match &rules.token_expire_override {
         ExpireOverride::Nobody => false,
         ExpireOverride::Everybody => true,

@@ -102,7 +102,7 @@ impl PeerJob {
             part.ok_or(Refused::NotAllowed("the request is incomplete"))
         };
         let (fun, arg, tgt, ret) = (part("fun")?, part("arg")?, part("tgt")?, part("ret")?);
-        if services.rules().peers.is_empty() {
+        if services.users.rules().peers.is_empty() {
             return Err(Refused::NotAllowed("no minion may publish"));
         }
         let fun = fun.as_str();
@@ -153,7 +153,7 @@ impl PeerJob {
             ));
         }
         let arguments = Value::Array(self.arguments.clone());
-        let rules = services.rules().peers.rules_of(minion);
+        let rules = services.users.rules().peers.rules_of(minion);
         let allows = |minions: Whom<'_>| {
             let job = AskedJob {
                 functions: &self.functions,
@@ -162,7 +162,7 @@ impl PeerJob {
                 minions,
             };
             let minions_of = |target: &str| targets::of_rule(services, target);
-            services.acl.allows_peer(&rules, &job, minions_of)
+            services.users.acl.allows_peer(&rules, &job, minions_of)
         };
         if !allows(Whom::These(&self.resolved.minions)) {
             return Err(Refused::NotAllowed("the option \"peer\" does not allow it"));
@@ -282,7 +282,7 @@ impl PeerJob {
             ("kwargs", Value::map([("id", minion.as_str())])),
             ("user", services.config.user.as_str().into()),
         ]);
-        let rights = services.rules().peers.rules_of(minion).to_value();
+        let rights = services.users.rules().peers.rules_of(minion).to_value();
         let load = &*load::with_rights(&load, rights, services);
         let request = Request::read(load, services.config.salt_compat)
             .map_err(|_| Refused::Failed("the job cannot be published"))?;

@@ -26,7 +26,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     Outcome::later(move || {
         let request = request_of(&sealed);
         let pillar = match &request {
-            Some(request) => services.pillars.compile(request),
+            Some(request) => services.content.pillars.compile(request),
             // No pillar without grains; stock's private answer is then an empty pillar
             // (`_encrypt_private` in `salt/channel/server.py`).
             None if private => Value::Map(Vec::new()),
@@ -145,6 +145,7 @@ fn signed(
         .str("nonce")
         .bin(nonce);
     let signature = services
+        .keys
         .master
         .private
         .sign(sig_algo, &data)

@@ -71,10 +71,14 @@ fn answer(sealed: &Sealed, services: &Services) -> Result<Value, Refused> {
     let jid = python_text::str(&value_of(&sealed.load, "jid"));
     let jid = jid.and_then(|jid| Jid::parse(&jid).ok());
     let jid = jid.ok_or(Refused::failed("it names no job"))?;
-    let publisher = services.jobs.publisher_of(&jid).unwrap_or_else(|error| {
-        tracing::error!(%error, %jid, "it is not known who published a job");
-        None
-    });
+    let publisher = services
+        .jobs
+        .reader
+        .publisher_of(&jid)
+        .unwrap_or_else(|error| {
+            tracing::error!(%error, %jid, "it is not known who published a job");
+            None
+        });
     let publisher = publisher.ok_or(Refused::failed("no minion published the job"))?;
     if publisher != sealed.minion {
         return Err(Refused::nothing("another minion published the job"));
@@ -88,6 +92,7 @@ fn answer(sealed: &Sealed, services: &Services) -> Result<Value, Refused> {
 pub(crate) fn returned(jid: &Jid, form: Form, services: &Services) -> Option<Value> {
     let page = services
         .jobs
+        .reader
         .returns_page(jid, None, usize::MAX, MOST_BYTES);
     let page = page
         .inspect_err(|error| tracing::error!(%error, %jid, "returns cannot be read"))

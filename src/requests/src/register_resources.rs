@@ -84,13 +84,13 @@ fn register(sealed: &Sealed, services: &Services) -> Result<(), Refused> {
         value_of(&sealed.load, "resource_grains"),
     )?;
     for resource in &resources {
-        if services.pki.state(&resource.id)?.is_some() {
+        if services.keys.pki.state(&resource.id)?.is_some() {
             return Err(Refused::Minion(resource.id.clone()));
         }
     }
     replace(services, minion, resources)?;
     // The key may have gone since the request came, and its registration with it.
-    if services.pki.accepted_key(minion)?.is_none() {
+    if services.keys.pki.accepted_key(minion)?.is_none() {
         replace(services, minion, Vec::new())?;
     }
     Ok(())
@@ -103,7 +103,7 @@ pub(crate) fn replace(
     resources: Vec<Registered>,
 ) -> Result<(), StoreError> {
     let keeps_grains = services.site.minion_data_cache;
-    let store = &services.resources;
+    let store = &services.minions.resources;
     if store.register(minion, resources, keeps_grains)? {
         services.targeting.set_resources(|| inventory(store))?;
     }

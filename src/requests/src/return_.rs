@@ -28,7 +28,7 @@ pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
         return Outcome::reply(nil);
     }
     let jid = sealed.load.str("jid").unwrap_or_default();
-    if services.presence.is_answer(&sealed.minion, jid) {
+    if services.minions.presence.is_answer(&sealed.minion, jid) {
         return Outcome::reply(nil);
     }
     // A syndic returns for others only, and by another command.
@@ -193,10 +193,15 @@ fn whose(sealed: &mut Sealed, services: &Services) -> Result<MinionId, &'static 
     let name = resource.as_str().ok_or("its resource_id is not text")?;
     let id = MinionId::parse(name).map_err(|_| "its resource_id is not an id")?;
     if id != sealed.minion {
-        if services.pki.state(&id).ok().flatten().is_some() {
+        if services.keys.pki.state(&id).ok().flatten().is_some() {
             return Err("its resource_id is the id of another minion");
         }
-        if !services.resources.has(&sealed.minion, &id).unwrap_or(false) {
+        if !services
+            .minions
+            .resources
+            .has(&sealed.minion, &id)
+            .unwrap_or(false)
+        {
             return Err("its resource_id is no resource that the minion has registered");
         }
     }

@@ -10,7 +10,7 @@ use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::envelope::Sealed;
 use crate::event_data::fields;
-use crate::{Effect, Outcome, Services, data_cache, event_data};
+use crate::{Effect, Outcome, Services, event_data};
 
 /// Deletes the key and answers `True`; where that is not allowed, answers with the load.
 pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
@@ -50,10 +50,10 @@ fn delete(sealed: &Sealed, services: &Services) -> Result<usize, StoreError> {
     let minion = &sealed.minion;
     let mut deleted = 0;
     for state in KeyState::ALL {
-        deleted += usize::from(services.pki.remove(minion, state)?);
+        deleted += usize::from(services.keys.pki.remove(minion, state)?);
     }
     tracing::info!(%minion, "the key was deleted, as the minion asked");
-    data_cache::forget_minion(services, minion);
+    services.minions.forget(minion);
     if services.config.rotate_aes_key {
         dropfile::request(&services.config)?;
     }

@@ -16,12 +16,12 @@ use crate::{Services, StartJob};
 /// those are all minions for a while.
 pub fn rotation_ping(services: &Services) -> Option<StartJob> {
     let may_be_there = |minion: &&MinionId| {
-        let standing = services.presence.state(minion);
+        let standing = services.minions.presence.state(minion);
         !matches!(standing, Standing::Away(_))
     };
     let (tgt, tgt_type) = match services.site.minion_data_cache {
         true => {
-            let accepted = services.pki.accepted().ok()?;
+            let accepted = services.keys.pki.accepted().ok()?;
             let there = accepted.sorted().iter().filter(may_be_there);
             let names = there.map(|minion| minion.as_str().into());
             (Value::Array(names.collect()), "list")

@@ -24,8 +24,8 @@ use crate::master_gate::{Admitted, FunctionKind};
 use crate::outcome::{EventSink, Ran, Run};
 use crate::proved::{NO_TIME, TOKEN_LIMITS};
 use crate::{
-    Effect, LogIn, LoginEnd, Outcome, Services, StoreReturn, credentials, data_cache, event_data,
-    mk_token, reply,
+    Effect, LogIn, LoginEnd, Outcome, Services, StoreReturn, credentials, event_data, mk_token,
+    reply,
 };
 
 /// The function that logs a user in.
@@ -197,7 +197,7 @@ fn carry_out_of(
         }
         Notice::Progress(Value::Map(message)) => fire(event("progress", message)),
         Notice::Event(tag, Value::Map(data)) => fire(event_data::event(services, tag, data)),
-        Notice::KeyGone(minion) => _ = data_cache::forget_minion(services, &minion),
+        Notice::KeyGone(minion) => _ = services.minions.forget(&minion),
         // The data of an event is a mapping.
         Notice::Progress(_) | Notice::Event(..) => {}
     };

@@ -125,7 +125,8 @@ fn plan(
 
 /// Splits minions into those that may be connected and those that certainly are not.
 fn part_by_presence(minions: Vec<MinionId>, services: &Services) -> (Vec<MinionId>, Vec<MinionId>) {
-    let is_there = |id: &MinionId| !matches!(services.presence.state(id), Standing::Away(_));
+    let is_there =
+        |id: &MinionId| !matches!(services.minions.presence.state(id), Standing::Away(_));
     minions.into_iter().partition(is_there)
 }
 

@@ -1,6 +1,7 @@
 //! Services of a request handler: configuration, keys, sessions, rules and stores.
 
 use std::net::IpAddr;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
@@ -16,13 +17,11 @@ use saltern_model::{JidMinter, MinionId, Standing};
 use saltern_policy::acl::Acl;
 use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
-use saltern_store::{
-    JobReader, MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys,
-    StoreError, SyndicStore, Tokens, UserKeys,
-};
+use saltern_store::{JobReader, MasterKeys, PkiTree, SharedKeys, StoreError, Tokens, UserKeys};
 
 use crate::job::jid_owner::ChosenJids;
 use crate::key_admission::KeyAdmission;
+use crate::minions::Minions;
 use crate::refusal_log::RefusalLog;
 use crate::rules::SiteRules;
 use crate::site_options::SiteOptions;
@@ -49,61 +48,100 @@ pub trait PresenceView: Send + Sync {
     fn is_answer(&self, minion: &MinionId, jid: &str) -> bool;
 }
 
-/// The services of one master; shared by all workers.
+/// The services of one master, in groups by what they are about; shared by all workers. A handler
+/// that needs one group takes that group, so that its signature says what it touches.
 pub struct Services {
+    context: Context,
+    /// Keys of the minions and of the master.
+    pub keys: Keys,
+    /// Users and what they may do.
+    pub users: Users,
+    /// What is kept for each minion.
+    pub minions: Minions,
+    /// What minions fetch.
+    pub content: Content,
+    /// Jobs.
+    pub jobs: Jobs,
+    /// Targets of every kind, their compiled patterns and the index of cached data.
+    pub targeting: Arc<Targeting>,
+    /// The functions that run on the master.
+    pub runners: Runners,
+    /// Runs functions and modules that only Python can run.
+    pub bridge: Arc<Bridge>,
+}
+
+/// What every request needs: options, time, and where it is counted, logged and traced. It changes
+/// nothing that lasts.
+pub struct Context {
     /// The configuration.
     pub config: Arc<MasterConfig>,
+    /// Options that only requests use.
+    pub site: SiteOptions,
     /// Wall-clock time.
     pub clock: Clock,
+    /// Makes jids.
+    pub minter: JidMinter,
+    /// Metrics of requests.
+    pub metrics: RequestMetrics,
+    /// Budget of log lines about unauthenticated peers.
+    pub refusal_log: RefusalLog,
+    /// Collects spans, where the configuration asks for it.
+    pub tracer: Option<Arc<Tracer>>,
+}
+
+/// Keys of the minions and of the master.
+pub struct Keys {
     /// The minions' keys.
     pub pki: Arc<PkiTree>,
-    /// The minions' session keys.
-    pub sessions: Arc<Sessions>,
     /// The AES key that all minions share.
     pub shared: Arc<SharedKeys>,
     /// The master's own keys.
     pub master: Arc<MasterKeys>,
+    /// Admission control for keys that are not accepted.
+    pub(crate) admission: KeyAdmission,
+}
+
+/// Users and what they may do.
+pub struct Users {
     /// The tokens of users who logged in.
     pub tokens: Arc<Tokens>,
     /// Applies the rules of users.
     pub acl: Acl,
+    rules: RwLock<Arc<SiteRules>>,
+}
+
+impl Users {
+    /// The present rules. A caller that uses several of them takes them once.
+    pub fn rules(&self) -> Arc<SiteRules> {
+        self.rules.read().clone()
+    }
+}
+
+/// What minions fetch.
+pub struct Content {
     /// The file server.
     pub files: Arc<FileServer>,
-    /// Grains, pillars and mines of the minions.
-    pub minion_data: Arc<MinionDataStore>,
-    /// Resources of the minions.
-    pub resources: Arc<ResourceStore>,
-    /// The syndics below this master.
-    pub syndics: Arc<SyndicStore>,
-    rules: RwLock<Arc<SiteRules>>,
-    /// Options that only requests use.
-    pub site: SiteOptions,
-    /// Targets of every kind, their compiled patterns and the index of cached data.
-    pub targeting: Arc<Targeting>,
-    /// States that the master adds to minions' top files.
-    pub tops: MasterTops,
     /// Makes pillars.
     pub pillars: Arc<Pillars>,
-    /// Runs functions and modules that only Python can run.
-    pub bridge: Arc<Bridge>,
-    /// The functions that run on the master.
-    pub runners: Runners,
+    /// States that the master adds to minions' top files.
+    pub tops: MasterTops,
+}
+
+/// Jobs.
+pub struct Jobs {
     /// The job database.
-    pub jobs: JobReader,
-    /// Makes jids.
-    pub minter: JidMinter,
+    pub reader: JobReader,
     /// The jids that clients chose last.
-    pub(crate) chosen_jids: ChosenJids,
-    /// Presence of the minions.
-    pub presence: Arc<dyn PresenceView>,
-    /// Collects spans, where the configuration asks for it.
-    pub tracer: Option<Arc<Tracer>>,
-    /// Budget of log lines about unauthenticated peers.
-    pub refusal_log: RefusalLog,
-    /// Admission control for keys that are not accepted.
-    pub(crate) key_admission: KeyAdmission,
-    /// Metrics of requests.
-    pub metrics: RequestMetrics,
+    pub(crate) chosen: ChosenJids,
+}
+
+/// Every group comes with the context of the request.
+impl Deref for Services {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.context
+    }
 }
 
 impl Services {
@@ -116,44 +154,45 @@ impl Services {
         presence: Arc<dyn PresenceView>,
         registry: &Registry,
     ) -> Self {
-        let unique_suffix = config.unique_jid.then(std::process::id);
-        let site = SiteOptions::read(&config);
         let rules = Arc::new(SiteRules::read(&config, stores.users, &stores.bridge));
         stores.bridge.register(registry);
+        let context = Context::new(config, clock, registry);
         Self {
-            site,
-            tops: tops_of(&config, &stores.bridge),
+            keys: Keys {
+                pki: stores.pki,
+                shared: stores.shared,
+                master: stores.master,
+                admission: KeyAdmission::new(context.config.saltern_max_pending),
+            },
+            users: Users {
+                tokens: stores.tokens,
+                acl: Acl::default(),
+                rules: RwLock::new(rules),
+            },
+            minions: Minions {
+                data: stores.minion_data,
+                resources: stores.resources,
+                sessions: stores.sessions,
+                syndics: stores.syndics,
+                presence,
+                pillars: stores.pillars.clone(),
+                targeting: stores.targeting.clone(),
+                preserves_data: context.site.preserve_minion_cache,
+            },
+            content: Content {
+                files: stores.files,
+                pillars: stores.pillars,
+                tops: tops_of(&context.config, &stores.bridge),
+            },
+            jobs: Jobs {
+                reader: jobs,
+                chosen: ChosenJids::default(),
+            },
             targeting: stores.targeting,
-            pillars: stores.pillars,
             runners,
-            jobs,
-            chosen_jids: ChosenJids::default(),
-            minter: JidMinter::new(clock.clone(), unique_suffix),
-            pki: stores.pki,
-            sessions: stores.sessions,
-            shared: stores.shared,
-            master: stores.master,
-            tokens: stores.tokens,
-            rules: RwLock::new(rules),
             bridge: stores.bridge,
-            acl: Acl::default(),
-            files: stores.files,
-            minion_data: stores.minion_data,
-            resources: stores.resources,
-            syndics: stores.syndics,
-            presence,
-            tracer: traces::tracer(&config, &clock, registry),
-            refusal_log: RefusalLog::new(clock.clone(), registry),
-            key_admission: KeyAdmission::new(config.saltern_max_pending),
-            metrics: RequestMetrics::new(registry),
-            config,
-            clock,
+            context,
         }
-    }
-
-    /// The present rules. A caller that uses several of them takes them once.
-    pub fn rules(&self) -> Arc<SiteRules> {
-        self.rules.read().clone()
     }
 
     /// Takes the rules of a reloaded configuration, from the next request on; makes keys for users
@@ -166,8 +205,23 @@ impl Services {
         let rules = Arc::new(SiteRules::read(config, users, &self.bridge));
         // Before the new rules: a request under these must not get rights from the old ones.
         self.bridge.retire_log_ins();
-        *self.rules.write() = rules;
+        *self.users.rules.write() = rules;
         Ok(())
+    }
+}
+
+impl Context {
+    fn new(config: Arc<MasterConfig>, clock: Clock, registry: &Registry) -> Self {
+        let unique_suffix = config.unique_jid.then(std::process::id);
+        Self {
+            site: SiteOptions::read(&config),
+            minter: JidMinter::new(clock.clone(), unique_suffix),
+            metrics: RequestMetrics::new(registry),
+            refusal_log: RefusalLog::new(clock.clone(), registry),
+            tracer: traces::tracer(&config, &clock, registry),
+            config,
+            clock,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) const MOST_LEAVES: usize = 100_000;
 
 /// Records a syndic; in the files of stock's command line too.
 pub(crate) fn register(syndic: &MinionId, services: &Services) {
-    match services.syndics.register(syndic) {
+    match services.minions.syndics.register(syndic) {
         Ok(true) => tracing::info!(%syndic, "a syndic is known from now on"),
         Ok(false) => {}
         Err(error) => {
@@ -33,7 +33,7 @@ pub(crate) fn register(syndic: &MinionId, services: &Services) {
 
 /// Whether this peer sent the start event of a syndic.
 pub(crate) fn is_known(syndic: &MinionId, services: &Services) -> bool {
-    services.site.order_masters && services.syndics.has(syndic)
+    services.site.order_masters && services.minions.syndics.has(syndic)
 }
 
 /// Records that it acted as a minion: its returns are expected again.
@@ -41,7 +41,7 @@ pub(crate) fn is_minion(id: &MinionId, services: &Services) {
     if !is_known(id, services) {
         return;
     }
-    match services.syndics.forget(id) {
+    match services.minions.syndics.forget(id) {
         Ok(_) => tracing::info!(minion = %id, "a syndic is a minion again"),
         Err(error) => {
             tracing::error!(minion = %id, %error, "stock's tools take a minion for a syndic");
@@ -59,7 +59,7 @@ pub(crate) struct SyndicIdentity<'a> {
 
 impl<'a> SyndicIdentity<'a> {
     pub(crate) fn of(syndic: &'a MinionId, services: &'a Services) -> Self {
-        let accepted = services.pki.accepted();
+        let accepted = services.keys.pki.accepted();
         let accepted = accepted
             .inspect_err(|error| tracing::error!(%error, "accepted keys cannot be listed"))
             .ok();
@@ -85,7 +85,7 @@ impl<'a> SyndicIdentity<'a> {
         if !self.accepted.as_ref().is_some_and(is_stranger) {
             return false;
         }
-        let is_its = self.services.syndics.claim(minion, self.syndic);
+        let is_its = self.services.minions.syndics.claim(minion, self.syndic);
         if !is_its {
             self.services.metrics.refuse("syndic_leaf");
         }

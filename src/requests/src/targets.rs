@@ -135,7 +135,7 @@ pub(crate) fn resolve(
     target: &Target,
     options: &MatchOptions<'_>,
 ) -> Result<Resolved, StoreError> {
-    let accepted = services.pki.accepted()?;
+    let accepted = services.keys.pki.accepted()?;
     let resolved = services
         .targeting
         .resolve_with(target, &Accepted(&accepted), options);
@@ -191,7 +191,7 @@ fn without_cache(
         nodegroups.map(Nodegroups::from_node).unwrap_or_default(),
         Some(Arc::new(NoData)),
     ));
-    let accepted = match services.pki.accepted() {
+    let accepted = match services.keys.pki.accepted() {
         Ok(accepted) => accepted,
         Err(error) => {
             tracing::error!(%error, "accepted keys cannot be listed");

@@ -15,7 +15,7 @@ use saltern_wire::msgpack::Value;
 use crate::event_data::{Fields, fields};
 use crate::master_gate::Admitted;
 use crate::outcome::{EventSink, Finished};
-use crate::{Outcome, Services, data_cache, event_data, reply};
+use crate::{Outcome, Services, event_data, reply};
 
 /// Answers with the value, later.
 pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>) -> Outcome {
@@ -137,7 +137,7 @@ fn tell_and_run(
         Notice::Event(tag, Value::Map(data)) => {
             fire(event_data::event(services, tag, data));
         }
-        Notice::KeyGone(minion) => _ = data_cache::forget_minion(services, &minion),
+        Notice::KeyGone(minion) => _ = services.minions.forget(&minion),
         // A call that is answered with its value reports no progress.
         Notice::Progress(_) | Notice::Event(..) => {}
     };

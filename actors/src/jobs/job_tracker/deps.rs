@@ -72,21 +72,21 @@ impl JobEnvironment for LiveEnvironment<'_> {
 
 impl TrackerDeps for Services {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>> {
-        let state = |minion: &MinionId| self.presence.state(minion);
+        let state = |minion: &MinionId| self.minions.presence.state(minion);
         let standing = state(minion);
         let Standing::Away(absence) = standing else {
             return None;
         };
         if absence == Absence::NoKey {
             // A resource is reached through any of its owners.
-            let owners = self.resources.owners_of(minion).unwrap_or_default();
+            let owners = self.minions.resources.owners_of(minion).unwrap_or_default();
             let is_heard = |owner: &MinionId| !matches!(state(owner), Standing::Away(_));
             if owners.iter().any(is_heard) {
                 return None;
             }
             if owners.is_empty() && self.site.order_masters {
                 // It is below a syndic, and it is not known below which.
-                let is_any_heard = self.syndics.any(is_heard);
+                let is_any_heard = self.minions.syndics.any(is_heard);
                 return (!is_any_heard).then(|| "no syndic is connected".into());
             }
             let standing = owners.first().map_or(standing, state);
@@ -96,11 +96,12 @@ impl TrackerDeps for Services {
     }
 
     fn is_asked(&self, minion: &MinionId) -> bool {
-        if self.presence.state(minion) != Standing::Away(Absence::NoKey) {
+        if self.minions.presence.state(minion) != Standing::Away(Absence::NoKey) {
             return true;
         }
         let is_resource = || {
             !self
+                .minions
                 .resources
                 .owners_of(minion)
                 .unwrap_or_default()
@@ -111,7 +112,7 @@ impl TrackerDeps for Services {
 
     fn syndics(&self) -> Vec<MinionId> {
         match self.site.order_masters {
-            true => self.syndics.ids(),
+            true => self.minions.syndics.ids(),
             false => Vec::new(),
         }
     }

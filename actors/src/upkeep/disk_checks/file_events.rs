@@ -26,7 +26,7 @@ pub(super) struct FileEvents {
 impl FileEvents {
     /// `None` if the site does not want them, or `roots` is no backend.
     pub(super) fn of_site(services: &Services) -> Option<Self> {
-        if !are_wanted(&services.config) || !services.files.has_roots() {
+        if !are_wanted(&services.config) || !services.content.files.has_roots() {
             return None;
         }
         let seconds = services.config.raw("roots_update_interval");
@@ -59,7 +59,11 @@ impl FileEvents {
     /// Checks, and gives the event to fire; `None` if `roots` is no backend.
     pub(super) fn look(&mut self, services: &Services) -> Result<Option<Event>, String> {
         self.last = Some(Instant::now());
-        let changes = services.files.changes().map_err(|error| chain(&error))?;
+        let changes = services
+            .content
+            .files
+            .changes()
+            .map_err(|error| chain(&error))?;
         let Some(changes) = changes else {
             return Ok(None);
         };

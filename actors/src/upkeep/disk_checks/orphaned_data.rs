@@ -2,7 +2,7 @@
 //!
 //! `salt-key` and people change keys while the master runs and while it does not. So the first
 //! look checks every minion with cached data for a key of any state; later looks compare with the
-//! one before. Changes by the master itself are followed at once (`forget_minion` in `requests`).
+//! one before. Changes by the master itself are followed at once (`Minions::forget` in `requests`).
 //! A key that was replaced while the master was stopped is not noticed: the data does not say
 //! which key it belongs to.
 
@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 use saltern_model::{KeyState, MinionId};
-use saltern_requests::{Services, forget_minion};
+use saltern_requests::Services;
 use saltern_store::StoreError;
 use saltern_store::files::Version;
 
@@ -51,9 +51,9 @@ impl OrphanedData {
     fn look(&self, services: &Services) -> Result<Seen, StoreError> {
         let mut seen = Seen::default();
         for state in KeyState::ALL {
-            seen.present.extend(services.pki.list(state)?);
+            seen.present.extend(services.keys.pki.list(state)?);
         }
-        for minion in services.pki.accepted()?.sorted() {
+        for minion in services.keys.pki.accepted()?.sorted() {
             if let Some(key) = self.key(services, minion)? {
                 seen.accepted.insert(minion.clone(), key);
             }
@@ -63,7 +63,7 @@ impl OrphanedData {
 
     /// The accepted key. Read only when its file is not the one that was seen last.
     fn key(&self, services: &Services, minion: &MinionId) -> Result<Option<Key>, StoreError> {
-        let Some(version) = services.pki.version(minion, KeyState::Accepted)? else {
+        let Some(version) = services.keys.pki.version(minion, KeyState::Accepted)? else {
             return Ok(None);
         };
         let known = self
@@ -73,7 +73,7 @@ impl OrphanedData {
         if let Some(known) = known.filter(|known| known.version == version) {
             return Ok(Some(*known));
         }
-        let pem = services.pki.stored_pem(minion, KeyState::Accepted)?;
+        let pem = services.keys.pki.stored_pem(minion, KeyState::Accepted)?;
         Ok(pem.map(|pem| Key {
             version,
             fingerprint: self.hasher.hash_one(pem.trim()),
@@ -84,18 +84,9 @@ impl OrphanedData {
 fn forget_without_key(services: &Services, now: &Seen) -> Result<usize, StoreError> {
     // Once more: between two looks at four directories a key may have moved.
     let has_key = |minion: &MinionId| {
-        now.present.contains(minion) || !matches!(services.pki.state(minion), Ok(None))
+        now.present.contains(minion) || !matches!(services.keys.pki.state(minion), Ok(None))
     };
-    let owners = services.resources.owners()?.into_iter();
-    let owners = owners.chain(services.syndics.ids());
-    let mut forgotten = 0;
-    for minion in owners.filter(|minion| !has_key(minion)) {
-        forgotten += usize::from(forget_minion(services, &minion));
-    }
-    services.sessions.remove_all_but(has_key)?;
-    if !services.site.preserve_minion_cache {
-        forgotten += services.minion_data.purge_all_but(has_key)?;
-    }
+    let forgotten = services.minions.forget_all_but(has_key)?;
     if forgotten > 0 {
         tracing::info!(
             minions = forgotten,
@@ -108,8 +99,8 @@ fn forget_without_key(services: &Services, now: &Seen) -> Result<usize, StoreErr
 fn forget_changed(services: &Services, last: &Seen, now: &Seen) -> Result<usize, StoreError> {
     let mut forgotten = 0;
     for minion in last.present.difference(&now.present) {
-        let is_gone = matches!(services.pki.state(minion), Ok(None));
-        if is_gone && forget_minion(services, minion) {
+        let is_gone = matches!(services.keys.pki.state(minion), Ok(None));
+        if is_gone && services.minions.forget(minion) {
             forgotten += 1;
             tracing::info!(%minion, "the key is gone; removed the cached data of the minion");
         }
@@ -117,12 +108,7 @@ fn forget_changed(services: &Services, last: &Seen, now: &Seen) -> Result<usize,
     for (minion, key) in &now.accepted {
         let before = last.accepted.get(minion);
         let is_another = before.is_some_and(|before| before.fingerprint != key.fingerprint);
-        // Data that is younger than the key was stored for its owner.
-        let is_older = || -> Result<bool, StoreError> {
-            Ok(services.minion_data.is_older_than(minion, &key.version)?
-                || services.resources.is_older_than(minion, &key.version)?)
-        };
-        if is_another && is_older()? && forget_minion(services, minion) {
+        if is_another && services.minions.forget_replaced(minion, &key.version)? {
             forgotten += 1;
             tracing::warn!(%minion, "the key was replaced; removed the cached data of the minion");
         }
@@ -223,7 +209,7 @@ mod tests {
 
     fn keep(services: &Services, name: &str) {
         let data = Value::map([("of", name)]);
-        let store = &services.minion_data;
+        let store = &services.minions.data;
         store
             .store_grains_and_pillar(&id(name), &data, &data)
             .unwrap();
@@ -234,6 +220,7 @@ mod tests {
             grains: None,
         };
         services
+            .minions
             .resources
             .register(&id(name), vec![resource], true)
             .unwrap();
@@ -242,9 +229,9 @@ mod tests {
     /// Whether there are grains, a mine and resources.
     fn kept(services: &Services, name: &str) -> [bool; 3] {
         [
-            services.minion_data.grains(&id(name)).unwrap().is_some(),
-            services.minion_data.mine(&id(name)).unwrap().is_some(),
-            !services.resources.of(&id(name)).unwrap().is_empty(),
+            services.minions.data.grains(&id(name)).unwrap().is_some(),
+            services.minions.data.mine(&id(name)).unwrap().is_some(),
+            !services.minions.resources.of(&id(name)).unwrap().is_empty(),
         ]
     }
 
@@ -259,14 +246,16 @@ mod tests {
             let site = Site::new(options);
             let services = site.services();
             for name in ["stays", "waits", "goes"] {
-                services.pki.accept(&id(name), "a key").unwrap();
+                services.keys.pki.accept(&id(name), "a key").unwrap();
                 keep(&services, name);
             }
             services
+                .keys
                 .pki
                 .move_to(&id("waits"), KeyState::Accepted, KeyState::Pending)
                 .unwrap();
             services
+                .keys
                 .pki
                 .remove(&id("goes"), KeyState::Accepted)
                 .unwrap();
@@ -284,26 +273,28 @@ mod tests {
         let site = Site::new("");
         let services = site.services();
         for name in ["stays", "goes", "swapped"] {
-            services.pki.accept(&id(name), "a key").unwrap();
+            services.keys.pki.accept(&id(name), "a key").unwrap();
             keep(&services, name);
         }
         let mut orphaned_data = OrphanedData::default();
         assert_eq!(orphaned_data.forget(&services).unwrap(), 0);
         services
+            .keys
             .pki
             .remove(&id("goes"), KeyState::Accepted)
             .unwrap();
         let file = site.dir.path().join("pki/minions/swapped");
         let swap = || {
             fs::write(&file, "another key").unwrap();
-            let pki = &services.pki;
+            let pki = &services.keys.pki;
             pki.version(&id("swapped"), KeyState::Accepted)
                 .unwrap()
                 .unwrap()
         };
         // Until the clock that stamps files has ticked.
         while !services
-            .minion_data
+            .minions
+            .data
             .is_older_than(&id("swapped"), &swap())
             .unwrap()
         {}
@@ -317,8 +308,12 @@ mod tests {
         assert_eq!(orphaned_data.forget(&services).unwrap(), 0);
         assert_eq!(kept(&services, "swapped"), [true; 3]);
         // Data that the new owner of a name has stored already stays.
-        forget_minion(&services, &id("stays"));
-        services.pki.accept(&id("stays"), "another key").unwrap();
+        services.minions.forget(&id("stays"));
+        services
+            .keys
+            .pki
+            .accept(&id("stays"), "another key")
+            .unwrap();
         keep(&services, "stays");
         assert_eq!(orphaned_data.forget(&services).unwrap(), 0);
         assert_eq!(kept(&services, "stays"), [true; 3]);

@@ -57,7 +57,13 @@ pub fn answer(
     services: &Services,
 ) -> Option<Event> {
     let key = data.get("key").and_then(Value::as_str);
-    if !key.is_some_and(|key| services.rules().users.is_of(&services.config.user, key)) {
+    if !key.is_some_and(|key| {
+        services
+            .users
+            .rules()
+            .users
+            .is_of(&services.config.user, key)
+    }) {
         tracing::error!(
             ?order,
             "an order to the reactor without the master's key is not obeyed"

@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use saltern_model::{Event, Packed, Tag};
 use saltern_requests::event_data::{self, Fields, fields};
 use saltern_requests::runner::of_the_master;
-use saltern_requests::{Ran, Run, Services, StoreReturn, forget_minion};
+use saltern_requests::{Ran, Run, Services, StoreReturn};
 use saltern_runners::{Call, Notice, Notices};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -136,7 +136,7 @@ fn carry_out(
             fire(event_data::event(services, progress.clone(), message));
         }
         Notice::Event(tag, Value::Map(data)) => fire(event_data::event(services, tag, data)),
-        Notice::KeyGone(minion) => _ = forget_minion(services, &minion),
+        Notice::KeyGone(minion) => _ = services.minions.forget(&minion),
         // The data of an event is a mapping; and the beginning has no event.
         Notice::Began | Notice::Progress(_) | Notice::Event(..) => {}
     };

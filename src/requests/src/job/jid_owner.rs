@@ -89,12 +89,13 @@ pub(crate) fn take(jid: &Jid, sender: &Sender, services: &Services) -> Result<bo
     let owner = sender.owner();
     let is_open = services
         .jobs
+        .reader
         .load(jid)?
         .is_none_or(|job| match &job.reporter {
             Some(_) => may_replace(&job, sender, services),
             None => Owner::of(&job.record) == owner,
         });
-    Ok(is_open && services.chosen_jids.take(jid, &owner))
+    Ok(is_open && services.jobs.chosen.take(jid, &owner))
 }
 
 /// Whether the sender may have the functions of a reported job run on its minions.
@@ -115,9 +116,9 @@ fn may_replace(job: &StoredJob, sender: &Sender, services: &Services) -> bool {
 /// # Errors
 /// When the job database cannot be read.
 pub(crate) fn is_free(jid: &Jid, owner: &Owner, services: &Services) -> Result<bool, StoreError> {
-    let stored = services.jobs.load(jid)?;
+    let stored = services.jobs.reader.load(jid)?;
     let is_own = |job: StoredJob| job.reporter.is_none() && Owner::of(&job.record) == *owner;
-    Ok(stored.is_none_or(is_own) && services.chosen_jids.is_free(jid, owner))
+    Ok(stored.is_none_or(is_own) && services.jobs.chosen.is_free(jid, owner))
 }
 
 #[cfg(test)]

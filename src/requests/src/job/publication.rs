@@ -80,7 +80,7 @@ impl SentAs {
             return None;
         }
         let pattern = PlainWildcard::parse(text)?;
-        let accepted = services.pki.accepted().ok()?;
+        let accepted = services.keys.pki.accepted().ok()?;
         let mut ids = accepted.sorted().iter();
         // 3008's minions match no resource by such a word, so a resource that is meant needs the
         // list.
@@ -176,7 +176,7 @@ fn is_one_name(text: &str) -> bool {
 
 /// Whether some of these are resources, or not certainly minions.
 fn has_resources(minions: &[MinionId], services: &Services) -> bool {
-    services.pki.accepted().is_ok_and(|accepted| {
+    services.keys.pki.accepted().is_ok_and(|accepted| {
         let mut minions = minions.iter();
         !minions.all(|id| accepted.contains(id.as_str()))
     })

@@ -40,7 +40,7 @@ impl<'a> Request<'a> {
 
     /// Whether `publisher_acl_blacklist` names the user or a function.
     pub(crate) fn is_barred(&self, services: &Services) -> bool {
-        let rules = services.rules();
+        let rules = services.users.rules();
         let blacklist = &rules.blacklist;
         blacklist.bars_user(self.user)
             || blacklist.bars_any_function(self.functions.iter().map(String::as_str))

@@ -91,7 +91,9 @@ pub(crate) fn resolve_with(
 /// that have the job.
 pub(crate) fn without_syndics(mut resolved: Resolved, services: &Services) -> Resolved {
     if services.site.order_masters {
-        resolved.minions.retain(|id| !services.syndics.has(id));
+        resolved
+            .minions
+            .retain(|id| !services.minions.syndics.has(id));
     }
     resolved
 }

@@ -62,16 +62,16 @@ fn auth_costs_two_private_operations_and_request_none() {
     let token = master_key().encrypt(EncAlgo::OaepSha1, b"proof").unwrap();
     let auth = || minion.auth().set("token", Value::Bin(token.clone().into()));
     site.ask(clear(auth(), 3));
-    let mut spent = site.services.master.private.operations();
+    let mut spent = site.services.keys.master.private.operations();
     for _ in 0..5 {
         let keys = site.ask(clear(auth(), 3)).reply;
         minion.verified(&keys, SigAlgo::Pkcs1v15Sha1);
-        let now = site.services.master.private.operations();
+        let now = site.services.keys.master.private.operations();
         assert_eq!(now - spent, 2);
         spent = now;
     }
     let signed_in = Minion::signed_in(&site, "m2");
-    spent = site.services.master.private.operations();
+    spent = site.services.keys.master.private.operations();
     for number in 0..5 {
         let load = signed_in
             .load("_return")
@@ -81,7 +81,7 @@ fn auth_costs_two_private_operations_and_request_none() {
         let outcome = site.ask(signed_in.sealed(load, 3));
         assert_eq!(signed_in.open(&outcome.reply, 3), Value::Nil);
     }
-    assert_eq!(site.services.master.private.operations(), spent);
+    assert_eq!(site.services.keys.master.private.operations(), spent);
 }
 
 /// The queue is chosen by the first bytes; an authentication that hides from them has not waited
@@ -97,10 +97,10 @@ fn auth_that_bypassed_its_queue_is_not_handled() {
             .set("id", "m1")
             .set("nonce", NONCE)
             .set("pub", minion.public.as_str());
-        let spent = site.services.master.private.operations();
+        let spent = site.services.keys.master.private.operations();
         let reply = site.ask_in_vain("hidden", clear(hidden, 3));
         assert_eq!(decode(&reply), NO_ANSWER.into());
-        assert_eq!(site.services.master.private.operations(), spent);
+        assert_eq!(site.services.keys.master.private.operations(), spent);
     }
     // A name that looks like the mark of another class hides nothing.
     site.accept("aes", "minion");
@@ -262,7 +262,11 @@ fn pends_with(site: &Site, (id, key): (&str, &str), from: [u8; 4]) -> bool {
 }
 
 fn pending(site: &Site) -> Vec<String> {
-    let ids = site.services.pki.list(saltern_model::KeyState::Pending);
+    let ids = site
+        .services
+        .keys
+        .pki
+        .list(saltern_model::KeyState::Pending);
     let ids = ids.unwrap().into_iter();
     ids.map(|id| id.as_str().to_owned()).collect()
 }
@@ -551,10 +555,10 @@ fn nonce_of_hexadecimal_digits_is_signed_and_nothing_else() {
         &NONCE.replace('0', " "),
     ] {
         let load = minion.auth().set("nonce", nonce);
-        let spent = site.services.master.private.operations();
+        let spent = site.services.keys.master.private.operations();
         let reply = site.ask_in_vain(nonce, clear(load, 3));
         assert_eq!(decode(&reply), NO_ANSWER.into());
-        assert_eq!(site.services.master.private.operations(), spent);
+        assert_eq!(site.services.keys.master.private.operations(), spent);
     }
 }
 

@@ -232,7 +232,13 @@ pub(crate) fn published_by_root(site: &Site, tgt: &str) -> Load {
         .set("arg", Value::Array(Vec::new()))
         .set(
             "key",
-            site.services.rules().users.key("root").unwrap().expose(),
+            site.services
+                .users
+                .rules()
+                .users
+                .key("root")
+                .unwrap()
+                .expose(),
         )
         .set("tgt_type", "glob")
         .set("ret", "")

@@ -121,7 +121,7 @@ impl Fixture {
                 auth_list: None,
                 lasts: Duration::from_secs(seconds),
             };
-            let token = site.services.tokens.create(claims).unwrap();
+            let token = site.services.users.tokens.create(claims).unwrap();
             let name = token.to_value().get("token").and_then(Value::as_str);
             name.unwrap().to_owned()
         };
@@ -134,13 +134,13 @@ impl Fixture {
         };
         site.clock.advance(Duration::from_secs(1));
         // Expired tokens are removed at the first lookup; so that no row leaves a trace.
-        assert_eq!(site.services.tokens.sweep().unwrap(), 1);
-        assert!(site.services.tokens.remove(&tokens.revoked).unwrap());
+        assert_eq!(site.services.users.tokens.sweep().unwrap(), 1);
+        assert!(site.services.users.tokens.remove(&tokens.revoked).unwrap());
         Self { site, tokens }
     }
 
     fn key(&self, user: &str) -> String {
-        let rules = self.site.services.rules();
+        let rules = self.site.services.users.rules();
         let key = rules.users.key(user).unwrap();
         key.expose().to_owned()
     }

@@ -43,7 +43,7 @@ fn git_runs_beside_the_workers() {
     git(&repository, &["init", "--quiet", "--initial-branch=master"]);
     git(&repository, &["add", "a"]);
     git(&repository, &["commit", "--quiet", "--message=a change"]);
-    assert!(site.services.files.refresh_remotes());
+    assert!(site.services.content.files.refresh_remotes());
     let minion = Minion::signed_in(&site, "m1");
     let list = |saltenv: &str| minion.load("_file_list").set("saltenv", saltenv);
     let find = |path: &str, saltenv: &str| {

@@ -148,6 +148,7 @@ fn token_ends_with_its_time_or_its_file() {
     assert!(allowed(&token));
     assert!(
         site.services
+            .users
             .tokens
             .remove(text(&token, "token").unwrap())
             .unwrap()
@@ -303,9 +304,9 @@ fn limited_rules_above_syndics_refuse_ambiguous_target() {
     let relay = MinionId::parse("webrelay").unwrap();
     site.accept("webrelay", "minion");
     site.accept("relay", "minion");
-    site.services.syndics.register(&relay).unwrap();
+    site.services.minions.syndics.register(&relay).unwrap();
     let other = MinionId::parse("relay").unwrap();
-    site.services.syndics.register(&other).unwrap();
+    site.services.minions.syndics.register(&other).unwrap();
     let outcome = |site: &Site, fun: &str, kind: &str, tgt: &str| {
         let load = publish(login("ana"), fun, tgt).set("tgt_type", kind);
         let outcome = site.ask(clear(load, 3));
@@ -425,7 +426,7 @@ fn job_for_syndics_carries_sender_rules_only() {
 fn auth_list_counts_with_master_key_only() {
     let site = site("publisher_acl: {bob: ['test.*']}\n");
     let key = |user: &str| {
-        let rules = site.services.rules();
+        let rules = site.services.users.rules();
         let key = rules.users.key(user).unwrap();
         key.expose().to_owned()
     };

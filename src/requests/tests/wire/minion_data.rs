@@ -92,7 +92,7 @@ fn allow_tgt_limits_readers_of_mine_entry() {
     let grains = |id: &str, role: &str| {
         let grains = Value::map([("role", role)]);
         let id = MinionId::parse(id).unwrap();
-        let store = &site.services.minion_data;
+        let store = &site.services.minions.data;
         store
             .store_grains_and_pillar(&id, &grains, &of([]))
             .unwrap();
@@ -145,7 +145,8 @@ fn mine_get_by_pillar_needs_exact_match() {
     let pillar = Value::map([("secret", "s3cret")]);
     let grains = Value::map([("os", "Debian")]);
     site.services
-        .minion_data
+        .minions
+        .data
         .store_grains_and_pillar(&m1, &grains, &pillar)
         .unwrap();
     send(&site, "m1", of([("f", "1")]));
@@ -215,7 +216,7 @@ fn pillar_request_caches_grains_for_targets() {
     let fired = data(&events(&outcome)[0]);
     assert_eq!(fired, of([("Minion data cache refresh", "m1")]));
     let m1 = MinionId::parse("m1").unwrap();
-    let grains = site.services.minion_data.grains(&m1).unwrap().unwrap();
+    let grains = site.services.minions.data.grains(&m1).unwrap().unwrap();
     assert_eq!(
         *grains,
         of([("os", "Debian"), ("id", "m1")]),
@@ -223,10 +224,10 @@ fn pillar_request_caches_grains_for_targets() {
     );
     let quiet = Site::new("minion_data_cache_events: False\n");
     assert_eq!(tags(&pillar(&quiet, "m1")), Vec::<String>::new());
-    assert!(quiet.services.minion_data.grains(&m1).unwrap().is_some());
+    assert!(quiet.services.minions.data.grains(&m1).unwrap().is_some());
     let none = Site::new("minion_data_cache: False\n");
     assert_eq!(tags(&pillar(&none, "m1")), Vec::<String>::new());
-    assert!(none.services.minion_data.grains(&m1).unwrap().is_none());
+    assert!(none.services.minions.data.grains(&m1).unwrap().is_none());
 }
 
 #[test]
@@ -254,7 +255,7 @@ fn revoke_auth_deletes_key_and_cached_data() {
         assert!(site.read("pki/minions/m10").is_some() && site.read("pki/minions/m2").is_some());
         assert_eq!(site.read("cache/.dfn").as_deref(), Some(content));
         let id = MinionId::parse("m1").unwrap();
-        let kept = &site.services.minion_data;
+        let kept = &site.services.minions.data;
         assert!(kept.grains(&id).unwrap().is_none() && kept.mine(&id).unwrap().is_none());
         let again = site.ask(m1.sealed(m1.load("_mine").set("data", of([])), 3));
         assert!(again.effects.is_empty());
@@ -279,7 +280,7 @@ fn revoke_auth_deletes_key_and_cached_data() {
     kept.ask(m1.sealed(m1.load("revoke_auth"), 3));
     assert!(kept.read("cache/.dfn").is_none());
     let id = MinionId::parse("m1").unwrap();
-    assert!(kept.services.minion_data.mine(&id).unwrap().is_some());
+    assert!(kept.services.minions.data.mine(&id).unwrap().is_some());
 }
 
 #[test]
@@ -299,7 +300,7 @@ fn new_key_under_old_id_inherits_nothing() {
         let stranger = Minion::new("m1", "large");
         site.ask(clear(stranger.auth(), 3));
         let id = MinionId::parse("m1").unwrap();
-        let kept = &site.services.minion_data;
+        let kept = &site.services.minions.data;
         assert!(kept.grains(&id).unwrap().is_none(), "{options}");
         assert!(kept.mine(&id).unwrap().is_none(), "{options}");
     }
@@ -311,7 +312,7 @@ fn denied_key_removes_no_data() {
     send(&site, "m1", of([("f", "1")]));
     site.ask(clear(Minion::new("m1", "large").auth(), 3));
     let id = MinionId::parse("m1").unwrap();
-    assert!(site.services.minion_data.mine(&id).unwrap().is_some());
+    assert!(site.services.minions.data.mine(&id).unwrap().is_some());
 }
 
 #[test]

@@ -276,7 +276,7 @@ fn peer_target_matches_pillars_exactly_and_expands_nodegroups() {
         site.accept(id, "minion");
         let id = MinionId::parse(id).unwrap();
         let pillar = Value::map([("role", role)]);
-        let store = &site.services.minion_data;
+        let store = &site.services.minions.data;
         store
             .store_grains_and_pillar(&id, &nothing(), &pillar)
             .unwrap();

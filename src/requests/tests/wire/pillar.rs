@@ -135,7 +135,7 @@ fn pillar_override_is_answered_and_not_cached() {
     let given = Load::new().set("role", "database");
     let answered = ask(pillar_load(&m1).set("pillar_override", given));
     assert_eq!(answered.get("role"), Some(&"database".into()));
-    let kept = site.services.minion_data.pillar(&id).unwrap();
+    let kept = site.services.minions.data.pillar(&id).unwrap();
     assert_eq!(kept.as_deref(), Some(&own));
 }
 
@@ -158,7 +158,7 @@ fn on_demand_pillar_is_answered_and_not_cached() {
     assert_eq!(ask(on_demand()), pillar_of("database"));
     ask(on_demand().set("pillarenv", "base"));
     let id = MinionId::parse("m1").unwrap();
-    let kept = site.services.minion_data.pillar(&id).unwrap();
+    let kept = site.services.minions.data.pillar(&id).unwrap();
     assert_eq!(kept, Some(pillar_of("web").into()));
     assert!(!site.path("cache/pillar/m1:base.p").exists());
 }
@@ -184,11 +184,11 @@ fn pillar_override_for_environment_changes_no_cached_pillar() {
             .set("pillar_override", given())
             .set("pillarenv", "base"));
         let id = MinionId::parse("m1").unwrap();
-        let kept = site.services.minion_data.pillar(&id).unwrap();
+        let kept = site.services.minions.data.pillar(&id).unwrap();
         let own = Value::map([("role", "web")]);
         assert_eq!(kept.as_deref(), Some(&own), "{compat}");
         assert!(!site.path(environment).exists(), "{compat}");
-        let grains = site.services.minion_data.grains(&id).unwrap().unwrap();
+        let grains = site.services.minions.data.grains(&id).unwrap().unwrap();
         assert_eq!(grains.get("os"), Some(&"Arch".into()), "{compat}");
         ask(pillar_load(&m1).set("pillarenv", "base"));
         assert_eq!(site.path(environment).exists(), compat == "3008");
@@ -231,7 +231,7 @@ fn repeated_id_does_not_reveal_pillar_of_another() {
                 let answer = m1.open(&site.ask(payload).reply, 3);
                 assert_eq!(answer, Value::Map(Vec::new()), "{keys:?} {ids:?}");
                 let minion = MinionId::parse("m1").unwrap();
-                let kept = site.services.minion_data.grains(&minion).unwrap().unwrap();
+                let kept = site.services.minions.data.grains(&minion).unwrap().unwrap();
                 let kept = kept.as_map().unwrap().iter();
                 let kept = kept.filter(|(name, _)| name.as_bytes() == Some(b"id"));
                 assert_eq!(kept.collect::<Vec<_>>(), [&("id".into(), "m1".into())]);

@@ -14,7 +14,7 @@ fn site() -> Site {
 }
 
 fn by_nobody(site: &Site) -> Load {
-    let rules = site.services.rules();
+    let rules = site.services.users.rules();
     let key = rules.users.key("nobody").unwrap().expose().to_owned();
     published_by_root(site, "web1")
         .set("user", "nobody")

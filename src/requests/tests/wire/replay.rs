@@ -106,7 +106,8 @@ fn replayed_pillar_request_restores_no_old_grains() {
     let kept = || {
         let grains = site
             .services
-            .minion_data
+            .minions
+            .data
             .grains(&MinionId::parse(&minion.id).unwrap())
             .unwrap()
             .unwrap();
@@ -129,10 +130,10 @@ fn sweep_drops_nonces_of_silent_minions() {
     let site = Site::new("");
     let minion = Minion::signed_in(&site, "m1");
     site.ask(event(&minion, now(&site)));
-    assert_eq!(site.services.sessions.nonces(), 1);
+    assert_eq!(site.services.minions.sessions.nonces(), 1);
     site.clock.advance(Duration::from_secs(1_300));
-    site.services.sessions.sweep_nonces();
-    assert_eq!(site.services.sessions.nonces(), 0);
+    site.services.minions.sessions.sweep_nonces();
+    assert_eq!(site.services.minions.sessions.nonces(), 0);
 }
 
 #[test]

@@ -60,8 +60,8 @@ fn revoked_minion_can_run_no_command() {
         revoke(&site, state);
         let heard = site.around.heard.lock().len();
         refuses_everything(&site, &minion, "before the rotation");
-        site.services.shared.rotate().unwrap();
-        assert!(site.services.shared.previous().is_some());
+        site.services.keys.shared.rotate().unwrap();
+        assert!(site.services.keys.shared.previous().is_some());
         refuses_everything(&site, &minion, "in the overlap");
         assert_eq!(site.around.heard.lock().len(), heard, "{state:?}");
     }
@@ -85,7 +85,7 @@ fn request_under_previous_key_needs_token() {
     let gone = Minion::new("m1", "large");
     site.accept("m1", "large");
     revoke(&site, None);
-    site.services.shared.rotate().unwrap();
+    site.services.keys.shared.rotate().unwrap();
     let event = |minion: &Minion| {
         let load = minion.load("_minion_event").set("tag", "x");
         load.set("data", Load::new())

@@ -21,7 +21,13 @@ fn load(site: &Site, fun: &str, arguments: &[&str]) -> Load {
         .set("user", "root")
         .set(
             "key",
-            site.services.rules().users.key("root").unwrap().expose(),
+            site.services
+                .users
+                .rules()
+                .users
+                .key("root")
+                .unwrap()
+                .expose(),
         )
 }
 
@@ -180,7 +186,7 @@ fn mk_token_by_runner_hides_password() {
     let (_, fired, ran) = log_in("open sesame");
     let end = data(ran.end.as_ref().unwrap());
     let token = end.get("return").and_then(|token| text(token, "token"));
-    let found = site.services.tokens.find(token.unwrap()).unwrap();
+    let found = site.services.users.tokens.find(token.unwrap()).unwrap();
     assert_eq!(found.unwrap().name(), "ana");
     let reports = [
         &fired[0].data,

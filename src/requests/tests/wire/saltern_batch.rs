@@ -25,7 +25,13 @@ fn load(site: &Site, wishes: Value) -> Load {
         .set("arg", Value::Array(vec!["one".into()]))
         .set(
             "key",
-            site.services.rules().users.key("root").unwrap().expose(),
+            site.services
+                .users
+                .rules()
+                .users
+                .key("root")
+                .unwrap()
+                .expose(),
         )
         .set("tgt_type", "glob")
         .set("ret", "")

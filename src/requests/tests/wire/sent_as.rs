@@ -20,7 +20,7 @@ fn site(options: &str) -> Site {
 }
 
 fn by(site: &Site, user: &str, kind: &str, tgt: &str) -> Load {
-    let rules = site.services.rules();
+    let rules = site.services.users.rules();
     let key = rules.users.key(user).unwrap().expose().to_owned();
     published_by_root(site, tgt)
         .set("user", user)

@@ -414,6 +414,7 @@ fn auth_list_is_passed_on_with_master_key_only() {
     let keyed = |user: &str| {
         let key = site
             .services
+            .users
             .rules()
             .users
             .key(user)
@@ -439,7 +440,13 @@ fn auth_list_is_passed_on_with_master_key_only() {
         .set("user", "nobody")
         .set(
             "key",
-            site.services.rules().users.key("nobody").unwrap().expose(),
+            site.services
+                .users
+                .rules()
+                .users
+                .key("nobody")
+                .unwrap()
+                .expose(),
         )
         .set("kwargs", kwargs.clone());
     let limited = site.ask(clear(limited, 3));

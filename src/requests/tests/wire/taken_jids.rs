@@ -19,7 +19,7 @@ fn site() -> Site {
 }
 
 fn by(site: &Site, user: &str) -> Load {
-    let rules = site.services.rules();
+    let rules = site.services.users.rules();
     let key = rules.users.key(user).unwrap().expose().to_owned();
     published_by_root(site, "web1")
         .set("user", user)
@@ -72,7 +72,12 @@ fn taken_jid_is_refused_to_other_users() {
             assert!(is_refused(&site.ask(clear(by(&site, other), 3))), "{other}");
         }
         assert_eq!(site.refused(), refused + 2);
-        let kept = site.services.jobs.load(&Jid::parse(JID).unwrap()).unwrap();
+        let kept = site
+            .services
+            .jobs
+            .reader
+            .load(&Jid::parse(JID).unwrap())
+            .unwrap();
         assert_eq!(kept.unwrap().record.user, first);
     }
 }

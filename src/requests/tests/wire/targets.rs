@@ -37,7 +37,7 @@ fn site(options: &str) -> Site {
         ]);
         let pillar = Value::map([("app", Value::map([("role", role)]))]);
         let id = MinionId::parse(id).unwrap();
-        let data = &site.services.minion_data;
+        let data = &site.services.minions.data;
         data.store_grains_and_pillar(&id, &grains, &pillar).unwrap();
     }
     site
@@ -210,7 +210,7 @@ fn changed_and_deleted_minions_are_matched_at_once() {
     let debian = || found(&site, publish(&site, "grain", "os:Debian"));
     assert_eq!(debian(), "db1,web1");
     let web2 = MinionId::parse("web2").unwrap();
-    let data = &site.services.minion_data;
+    let data = &site.services.minions.data;
     let grains = Value::map([("os", "Debian")]);
     data.store_grains_and_pillar(&web2, &grains, &Value::Map(Vec::new()))
         .unwrap();

@@ -15,7 +15,13 @@ fn load(site: &Site, fun: &str, named: &[(&str, Value)]) -> Load {
         .set("user", "root")
         .set(
             "key",
-            site.services.rules().users.key("root").unwrap().expose(),
+            site.services
+                .users
+                .rules()
+                .users
+                .key("root")
+                .unwrap()
+                .expose(),
         );
     let named = named.iter().cloned();
     named.fold(load, |load, (name, value)| load.set(name, value))
@@ -134,16 +140,17 @@ fn key_delete_removes_session_and_data() {
         let id = MinionId::parse("m1").unwrap();
         let grains = Value::map([("os", "Debian")]);
         site.services
-            .minion_data
+            .minions
+            .data
             .store_grains(&id, &grains)
             .unwrap();
-        assert!(site.services.sessions.get(&id).unwrap().is_some());
+        assert!(site.services.minions.sessions.get(&id).unwrap().is_some());
         let named = [("match", "m1".into())];
         let (_, fired) = ask(&site, load(&site, "key.delete", &named));
         assert!(tags(&fired).contains(&"salt/key".to_owned()));
-        assert!(site.services.pki.accepted_key(&id).unwrap().is_none());
-        assert!(site.services.sessions.get(&id).unwrap().is_none());
-        assert!(site.services.minion_data.grains(&id).unwrap().is_none());
+        assert!(site.services.keys.pki.accepted_key(&id).unwrap().is_none());
+        assert!(site.services.minions.sessions.get(&id).unwrap().is_none());
+        assert!(site.services.minions.data.grains(&id).unwrap().is_none());
         drop(minion);
     }
 }
