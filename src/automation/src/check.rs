@@ -19,7 +19,7 @@ const MOST_REFERENCES: usize = 1_000;
 pub fn check(config: &MasterConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Err(error) = reactor::limits(config) {
-        let problem = error.problem().to_owned();
+        let problem = error.problem();
         findings.push(config.finding(Severity::Error, "saltern_reactor_limits", problem));
     }
     reactions(config, &mut findings);

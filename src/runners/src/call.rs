@@ -200,6 +200,12 @@ impl Parameter {
     }
 }
 
+/// Python's sentence about arguments that do not fit, without the function's name in front: the
+/// caller gets it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct BindProblem(String);
+
 impl Function {
     /// Binds the arguments to the parameters.
     ///
@@ -213,7 +219,7 @@ impl Function {
             })
     }
 
-    fn assign<'a>(&self, arguments: &'a Arguments) -> Result<Bound<'a>, String> {
+    fn assign<'a>(&self, arguments: &'a Arguments) -> Result<Bound<'a>, BindProblem> {
         let names = self.names();
         let given = arguments.positional.len();
         let rest = arguments.positional.get(names.len()..).unwrap_or_default();
@@ -231,12 +237,14 @@ impl Function {
                 if takes_any {
                     bound.keywords.push((name, value));
                 } else if name != "match" {
-                    return Err(format!("got an unexpected keyword argument '{name}'"));
+                    let problem = format!("got an unexpected keyword argument '{name}'");
+                    return Err(BindProblem(problem));
                 }
                 continue;
             };
             if bound.named.iter().any(|(taken, _)| taken == known) {
-                return Err(format!("got multiple values for argument '{name}'"));
+                let problem = format!("got multiple values for argument '{name}'");
+                return Err(BindProblem(problem));
             }
             bound.named.push((known, value));
         }
@@ -264,7 +272,7 @@ impl Function {
     }
 
     /// Names the required parameters that were not given.
-    fn missing(&self, bound: &Bound<'_>) -> Option<String> {
+    fn missing(&self, bound: &Bound<'_>) -> Option<BindProblem> {
         let needed = self.parameters.iter().filter(|one| one.is_needed());
         let missing: Vec<String> = needed
             .filter_map(Parameter::name)
@@ -275,14 +283,14 @@ impl Function {
             return None;
         }
         let plural = if missing.len() == 1 { "" } else { "s" };
-        Some(format!(
+        Some(BindProblem(format!(
             "missing {} required positional argument{plural}: {}",
             missing.len(),
             missing.join(" and ")
-        ))
+        )))
     }
 
-    fn too_many(&self, given: usize) -> String {
+    fn too_many(&self, given: usize) -> BindProblem {
         let most = self.names().len();
         let least = self.parameters.iter().filter(|p| p.is_needed()).count();
         let takes = if least == most {
@@ -292,7 +300,9 @@ impl Function {
         };
         let plural = if most == 1 && least == most { "" } else { "s" };
         let were = if given == 1 { "was" } else { "were" };
-        format!("takes {takes} positional argument{plural} but {given} {were} given")
+        BindProblem(format!(
+            "takes {takes} positional argument{plural} but {given} {were} given"
+        ))
     }
 
     fn usage(&self) -> String {

@@ -3,7 +3,7 @@
 
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
-use saltern_policy::expression::Pattern;
+use saltern_policy::expression::{ExpressionError, Pattern};
 
 /// The most limits: each has a queue of its own.
 const MAX_LIMITS: usize = 1_000;
@@ -30,12 +30,40 @@ impl Limit {
 /// Error in the option.
 #[derive(Debug, thiserror::Error)]
 #[error("option \"saltern_reactor_limits\": {0}")]
-pub struct LimitError(String);
+pub struct LimitError(Fault);
+
+/// What is wrong with the option.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error("it is no mapping")]
+    NoMapping,
+    #[error("there are more than {MAX_LIMITS} patterns")]
+    TooMany,
+    #[error("a pattern is no text")]
+    NoText,
+    #[error("\"{pattern}\": {source}")]
+    Entry { pattern: String, source: EntryFault },
+}
+
+/// What is wrong with the limit of one pattern.
+#[derive(Debug, thiserror::Error)]
+enum EntryFault {
+    #[error("it is no mapping")]
+    NoMapping,
+    #[error("{0} is neither \"rate\" nor \"concurrency\"")]
+    Unknown(String),
+    #[error("\"concurrency\" is no number above 0")]
+    Concurrency,
+    #[error("\"rate\" is no number above 0, alone or with /s, /m or /h")]
+    Rate,
+    #[error(transparent)]
+    Pattern(#[from] ExpressionError),
+}
 
 impl LimitError {
     /// The error, without the name of the option.
-    pub fn problem(&self) -> &str {
-        &self.0
+    pub fn problem(&self) -> String {
+        self.0.to_string()
     }
 }
 
@@ -50,25 +78,25 @@ pub fn limits(config: &MasterConfig) -> Result<Vec<Limit>, LimitError> {
     let Some(option) = option else {
         return Ok(Vec::new());
     };
-    let wrong = |text: String| LimitError(text);
-    let map = option
-        .as_map()
-        .ok_or_else(|| wrong("it is no mapping".to_owned()))?;
+    let map = option.as_map().ok_or(LimitError(Fault::NoMapping))?;
     if map.len() > MAX_LIMITS {
-        return Err(wrong(format!("there are more than {MAX_LIMITS} patterns")));
+        return Err(LimitError(Fault::TooMany));
     }
     let limits = map.iter().map(|(name, entry)| {
-        let name = name.as_str().ok_or("a pattern is no text")?;
-        limit(name, &entry.value).map_err(|problem| format!("\"{name}\": {problem}"))
+        let pattern = name.as_str().ok_or(Fault::NoText)?;
+        limit(pattern, &entry.value).map_err(|source| Fault::Entry {
+            pattern: pattern.to_owned(),
+            source,
+        })
     });
-    limits.collect::<Result<_, String>>().map_err(wrong)
+    limits.collect::<Result<_, _>>().map_err(LimitError)
 }
 
-fn limit(name: &str, node: &Node) -> Result<Limit, String> {
-    let given = node.as_map().ok_or("it is no mapping")?;
+fn limit(name: &str, node: &Node) -> Result<Limit, EntryFault> {
+    let given = node.as_map().ok_or(EntryFault::NoMapping)?;
     for (key, _) in given.iter() {
         if !matches!(key.as_str(), Some("rate" | "concurrency")) {
-            return Err(format!("{key:?} is neither \"rate\" nor \"concurrency\""));
+            return Err(EntryFault::Unknown(format!("{key:?}")));
         }
     }
     let concurrency = given.get("concurrency").map(|node| {
@@ -77,10 +105,10 @@ fn limit(name: &str, node: &Node) -> Result<Limit, String> {
     });
     Ok(Limit {
         name: name.to_owned(),
-        tags: Pattern::glob(name).map_err(|error| error.to_string())?,
+        tags: Pattern::glob(name)?,
         rate: given.get("rate").map(rate).transpose()?,
         concurrency: match concurrency {
-            Some(None) => return Err("\"concurrency\" is no number above 0".to_owned()),
+            Some(None) => return Err(EntryFault::Concurrency),
             Some(number) => number,
             None => None,
         },
@@ -88,8 +116,7 @@ fn limit(name: &str, node: &Node) -> Result<Limit, String> {
 }
 
 /// Events in a second: a number, or `10/s`, `10/m`, `10/h`.
-fn rate(node: &Node) -> Result<f64, String> {
-    let wrong = || "\"rate\" is no number above 0, alone or with /s, /m or /h".to_owned();
+fn rate(node: &Node) -> Result<f64, EntryFault> {
     let number = match (node.as_f64(), node.as_str()) {
         (Some(number), _) => Some(number),
         (None, Some(text)) => {
@@ -98,7 +125,7 @@ fn rate(node: &Node) -> Result<f64, String> {
                 "s" => 1.0,
                 "m" => 60.0,
                 "h" => 3600.0,
-                _ => return Err(wrong()),
+                _ => return Err(EntryFault::Rate),
             };
             number
                 .trim()
@@ -110,7 +137,7 @@ fn rate(node: &Node) -> Result<f64, String> {
     };
     number
         .filter(|rate| rate.is_finite() && *rate > 0.0)
-        .ok_or_else(wrong)
+        .ok_or(EntryFault::Rate)
 }
 
 #[cfg(test)]

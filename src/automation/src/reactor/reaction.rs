@@ -117,21 +117,17 @@ const INTERNAL: [&str; 7] = ["__id__", "__sls__", "name", "order", "fun", "key",
 
 impl Reaction {
     pub(super) fn of(chunk: &Chunk) -> Result<Self, Problem> {
-        let wrong = |text: String| Problem::of_chunk(chunk, text);
+        let wrong = |error: CallError| Problem::of_chunk(chunk, error.to_string());
         let low = low(chunk);
         if let Some((name, _)) = low.0.iter().find(|(name, _)| name.as_str().is_none()) {
-            return Err(wrong(format!(
-                "the name of an argument is no text: {name:?}"
-            )));
+            return Err(wrong(CallError::Name(name.clone())));
         }
         let call = match chunk.state.as_str() {
             "local" | "cmd" => local(low, &chunk.fun).map(ReactionCall::Local),
             "runner" => on_master(low, &chunk.fun).map(ReactionCall::Runner),
             "wheel" => on_master(low, &chunk.fun).map(ReactionCall::Wheel),
             "caller" => caller(low, &chunk.fun).map(ReactionCall::Caller),
-            other => Err(format!(
-                "\"{other}\" is no type of reaction; there are local, runner, wheel and caller"
-            )),
+            other => Err(CallError::Kind(other.to_owned())),
         };
         Ok(Self {
             id: chunk.id.clone(),
@@ -140,6 +136,23 @@ impl Reaction {
             call: call.map_err(wrong)?,
         })
     }
+}
+
+/// What is wrong with the call of a reaction.
+#[derive(Debug, thiserror::Error)]
+enum CallError {
+    #[error("\"{0}\" is no type of reaction; there are local, runner, wheel and caller")]
+    Kind(String),
+    #[error("the name of an argument is no text: {0:?}")]
+    Name(Value),
+    #[error("\"tgt\" is missing")]
+    NoTarget,
+    #[error("\"arg\" is no list")]
+    Arg,
+    #[error("\"args\" is neither a mapping nor a list of mappings of one entry")]
+    Args,
+    #[error("\"kwarg\" is no mapping")]
+    Kwarg,
 }
 
 /// The chunk as stock's clients see it, but for its function.
@@ -162,8 +175,8 @@ fn low(chunk: &Chunk) -> Entries {
 }
 
 /// The load that a client of the master would send (`LocalClient.cmd_async`, `_prep_pub`).
-fn local(mut low: Entries, fun: &str) -> Result<Value, String> {
-    let target = low.take("tgt").ok_or("\"tgt\" is missing")?;
+fn local(mut low: Entries, fun: &str) -> Result<Value, CallError> {
+    let target = low.take("tgt").ok_or(CallError::NoTarget)?;
     let (arguments, named) = match low.take("args") {
         Some(args) => {
             low.take("arg");
@@ -206,7 +219,7 @@ fn local(mut low: Entries, fun: &str) -> Result<Value, String> {
 }
 
 /// A function of the master as `RunnerClient.low` and `WheelClient.low` get it.
-fn on_master(mut low: Entries, fun: &str) -> Result<Function, String> {
+fn on_master(mut low: Entries, fun: &str) -> Result<Function, CallError> {
     if let Some(args) = low.take("args") {
         return Ok(Function {
             fun: fun.to_owned(),
@@ -220,7 +233,7 @@ fn on_master(mut low: Entries, fun: &str) -> Result<Function, String> {
     }
     if let (Some(arg), Some(kwarg)) = (low.get("arg"), low.get("kwarg")) {
         let Value::Map(named) = kwarg.clone() else {
-            return Err("\"kwarg\" is no mapping".to_owned());
+            return Err(CallError::Kwarg);
         };
         return Ok(Function {
             fun: fun.to_owned(),
@@ -251,7 +264,7 @@ fn on_master(mut low: Entries, fun: &str) -> Result<Function, String> {
 }
 
 /// A function of a minion as `Caller.cmd` gets it.
-fn caller(mut low: Entries, fun: &str) -> Result<Function, String> {
+fn caller(mut low: Entries, fun: &str) -> Result<Function, CallError> {
     let arguments = match low.take("args") {
         Some(Value::Array(items)) if !is_dictlist(&items) => Arguments {
             positional: items,
@@ -266,7 +279,7 @@ fn caller(mut low: Entries, fun: &str) -> Result<Function, String> {
             named: match low.take("kwarg") {
                 None => Vec::new(),
                 Some(Value::Map(named)) => texts(named)?,
-                Some(_) => return Err("\"kwarg\" is no mapping".to_owned()),
+                Some(_) => return Err(CallError::Kwarg),
             },
         },
     };
@@ -279,12 +292,12 @@ fn caller(mut low: Entries, fun: &str) -> Result<Function, String> {
 }
 
 /// The items over which Python would iterate: of a text its characters.
-fn listed(value: Value) -> Result<Vec<Value>, String> {
+fn listed(value: Value) -> Result<Vec<Value>, CallError> {
     match value {
         Value::Array(items) => Ok(items),
         Value::Str(text) => Ok(text.chars().map(|c| Value::from(c.to_string())).collect()),
         Value::Map(entries) => Ok(entries.into_iter().map(|(key, _)| key).collect()),
-        _ => Err("\"arg\" is no list".to_owned()),
+        _ => Err(CallError::Arg),
     }
 }
 
@@ -300,7 +313,7 @@ fn jid_as_text(value: Value) -> Value {
 }
 
 /// The arguments of the new form: a mapping, or a list of mappings of one entry each.
-fn named_of(args: Value) -> Result<Vec<(Value, Value)>, String> {
+fn named_of(args: Value) -> Result<Vec<(Value, Value)>, CallError> {
     let args = match args {
         Value::Map(named) => return Ok(named),
         Value::Str(text) => {
@@ -309,9 +322,8 @@ fn named_of(args: Value) -> Result<Vec<(Value, Value)>, String> {
         }
         other => other,
     };
-    let wrong = || "\"args\" is neither a mapping nor a list of mappings of one entry".to_owned();
     let Value::Array(items) = args else {
-        return Err(wrong());
+        return Err(CallError::Args);
     };
     let mut named = Entries::default();
     for item in items {
@@ -324,11 +336,11 @@ fn named_of(args: Value) -> Result<Vec<(Value, Value)>, String> {
             Value::Str(_) | Value::Int(_) | Value::Uint(_) | Value::Float(_) | Value::Bool(_) => {
                 named.put(item, Value::Nil);
             }
-            _ => return Err(wrong()),
+            _ => return Err(CallError::Args),
         }
     }
     match named.0.is_empty() {
-        true => Err(wrong()),
+        true => Err(CallError::Args),
         false => Ok(named.0),
     }
 }
@@ -338,10 +350,10 @@ fn is_dictlist(items: &[Value]) -> bool {
     items.iter().all(is_one)
 }
 
-fn texts(named: Vec<(Value, Value)>) -> Result<Vec<(String, Value)>, String> {
+fn texts(named: Vec<(Value, Value)>) -> Result<Vec<(String, Value)>, CallError> {
     let named = named.into_iter().map(|(name, value)| match name {
         Value::Str(name) => Ok((name, value)),
-        other => Err(format!("the name of an argument is no text: {other:?}")),
+        other => Err(CallError::Name(other)),
     });
     named.collect()
 }

@@ -10,7 +10,7 @@ use saltern_base::chain;
 use saltern_config::MasterConfig;
 use saltern_config::yaml::{self, Limits, Node};
 use saltern_content::render::data::from_yaml;
-use saltern_policy::expression::Pattern;
+use saltern_policy::expression::{ExpressionError, Pattern};
 use saltern_store::files::{self, Stat, Version};
 use saltern_wire::msgpack::Value;
 
@@ -298,7 +298,7 @@ impl Rules {
                 self.rules.push(rule);
                 result(true, "Reactor added.")
             }
-            Err(problem) => result(false, &problem),
+            Err(problem) => result(false, &problem.to_string()),
         }
     }
 
@@ -331,27 +331,46 @@ impl Rule {
     }
 }
 
-fn rule(entry: &Value) -> Result<Rule, String> {
+/// What is wrong with an entry of the option.
+#[derive(Debug, thiserror::Error)]
+enum RuleError {
+    #[error("it is no mapping of one pattern to its files")]
+    NoMapping,
+    #[error("the pattern is no text")]
+    NoText,
+    #[error("\"{0}\" names neither a file nor a list of files")]
+    NoFiles(String),
+    #[error("the files of \"{0}\" are not all texts")]
+    Files(String),
+    #[error("the pattern \"{tags}\": {source}")]
+    Pattern {
+        tags: String,
+        source: ExpressionError,
+    },
+}
+
+fn rule(entry: &Value) -> Result<Rule, RuleError> {
     let [(tags, references)] = entry.as_map().unwrap_or_default() else {
-        return Err("it is no mapping of one pattern to its files".to_owned());
+        return Err(RuleError::NoMapping);
     };
-    let tags = tags.as_str().ok_or("the pattern is no text")?;
+    let tags = tags.as_str().ok_or(RuleError::NoText)?;
     let references = match references {
         Value::Str(one) => vec![one.clone()],
         Value::Array(names) => {
             let names = names.iter().map(|name| name.as_str().map(str::to_owned));
             let names: Option<Vec<String>> = names.collect();
-            names.ok_or_else(|| format!("the files of \"{tags}\" are not all texts"))?
+            names.ok_or_else(|| RuleError::Files(tags.to_owned()))?
         }
         _ => {
-            return Err(format!(
-                "\"{tags}\" names neither a file nor a list of files"
-            ));
+            return Err(RuleError::NoFiles(tags.to_owned()));
         }
     };
     Ok(Rule {
         start: tags.chars().take_while(|c| !"*?[".contains(*c)).collect(),
-        tags: Pattern::glob(tags).map_err(|error| format!("the pattern \"{tags}\": {error}"))?,
+        tags: Pattern::glob(tags).map_err(|source| RuleError::Pattern {
+            tags: tags.to_owned(),
+            source,
+        })?,
         references,
         written: entry.clone(),
     })

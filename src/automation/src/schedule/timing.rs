@@ -4,6 +4,7 @@
 //! change is decided in `local_time.rs`.
 
 use croner::Cron;
+use croner::errors::CronError;
 use croner::parser::CronParser;
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
@@ -75,17 +76,15 @@ impl CronSlots {
     /// years, or a name such as `@daily`.
     ///
     /// # Errors
-    /// The fault in it, for people.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    /// The fault in it.
+    pub(super) fn parse(text: &str) -> Result<Self, CronError> {
         let mut fields: Vec<&str> = text.split_whitespace().collect();
         // Seconds stand in front here.
         if matches!(fields.len(), 6 | 7) {
             let seconds = fields.remove(5);
             fields.insert(0, seconds);
         }
-        let cron = CronParser::new()
-            .parse(&fields.join(" "))
-            .map_err(|error| error.to_string())?;
+        let cron = CronParser::new().parse(&fields.join(" "))?;
         Ok(Self {
             text: text.to_owned(),
             cron,

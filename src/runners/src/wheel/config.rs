@@ -9,9 +9,10 @@
 use std::path::{Component, Path, PathBuf};
 
 use saltern_config::yaml::{self, Limits, Node};
-use saltern_config::{MasterConfig, read_master};
+use saltern_config::{Finding, MasterConfig, read_master};
 use saltern_content::pillar::master_options;
 use saltern_content::render::data::{from_yaml, to_yaml_text};
+use saltern_store::StoreError;
 use saltern_store::files::{self, Create};
 use saltern_wire::msgpack::Value;
 
@@ -40,8 +41,31 @@ const MAX_FILE_BYTES: usize = 1 << 20;
 /// The longest name of a file, in bytes.
 const LONGEST_NAME: usize = 200;
 
-/// Stock's answer to a name that leads elsewhere.
-const INVALID: &str = "Invalid path";
+/// Why options are not written. The caller gets the text.
+#[derive(Debug, thiserror::Error)]
+enum ConfigError {
+    /// The name leads elsewhere; stock's words.
+    #[error("Invalid path")]
+    Path,
+    #[error("what is to be written is no mapping of options")]
+    NoMapping,
+    #[error("what is to be written is too large")]
+    TooLarge,
+    #[error("{}", saltern_base::chain(.0))]
+    Store(#[from] StoreError),
+    #[error("the master would not start: {0}")]
+    Refused(Finding),
+    #[error(transparent)]
+    Yaml(#[from] yaml::YamlError),
+    #[error("\"{0}\" is no mapping of options")]
+    NoOptions(String),
+}
+
+impl From<ConfigError> for RunnerError {
+    fn from(error: ConfigError) -> Self {
+        Self::Refused(error.to_string())
+    }
+}
 
 fn values(context: &RunnerContext, _: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     Ok(master_options(&context.config))
@@ -53,7 +77,7 @@ fn update_config(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>
     let contents = bound.get("yaml_contents").cloned().unwrap_or(Value::Nil);
     Ok(match write(&context.config, &name, &contents) {
         Ok(()) => format!("Wrote {name}"),
-        Err(problem) => problem,
+        Err(problem) => problem.to_string(),
     }
     .into())
 }
@@ -64,15 +88,14 @@ fn apply(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> Cal
     let value = bound.get("value").cloned().unwrap_or(Value::Nil);
     let config = &context.config;
     let applied = directory(config)
-        .ok_or_else(|| INVALID.to_owned())
-        .and_then(|directory| read(&directory.join(APPLIED)))
-        .map_err(RunnerError::Refused)?;
+        .ok_or(ConfigError::Path)
+        .and_then(|directory| read(&directory.join(APPLIED)))?;
     let kept = applied
         .into_iter()
         .filter(|(name, _)| name.as_str() != Some(&key));
     let mut entries: Vec<(Value, Value)> = kept.collect();
     entries.push((key.into(), value));
-    write(config, APPLIED, &Value::Map(entries)).map_err(RunnerError::Refused)?;
+    write(config, APPLIED, &Value::Map(entries))?;
     Ok(Value::Nil)
 }
 
@@ -94,21 +117,20 @@ fn is_plain_name(name: &str) -> bool {
         && !name.contains(|c: char| c == '/' || c.is_control())
 }
 
-fn write(config: &MasterConfig, name: &str, contents: &Value) -> Result<(), String> {
+fn write(config: &MasterConfig, name: &str, contents: &Value) -> Result<(), ConfigError> {
     let directory = directory(config).filter(|_| is_plain_name(name));
-    let directory = directory.ok_or(INVALID)?;
+    let directory = directory.ok_or(ConfigError::Path)?;
     if contents.as_map().is_none() {
-        return Err("what is to be written is no mapping of options".to_owned());
+        return Err(ConfigError::NoMapping);
     }
     let text = to_yaml_text(contents).filter(|text| text.len() <= MAX_FILE_BYTES);
-    let text = text.ok_or("what is to be written is too large")?;
-    let chained = |error: saltern_store::StoreError| saltern_base::chain(&error);
-    files::ensure_dir(&directory, 0o755).map_err(chained)?;
+    let text = text.ok_or(ConfigError::TooLarge)?;
+    files::ensure_dir(&directory, 0o755)?;
     let path = directory.join(name);
-    let before = files::read(&path, MAX_FILE_BYTES).map_err(chained)?;
+    let before = files::read(&path, MAX_FILE_BYTES)?;
     // Secrets may be in it; a link is replaced, not followed.
     let create = Create::PRIVATE.mode(0o640);
-    files::write_atomic(&path, text.as_bytes(), create).map_err(chained)?;
+    files::write_atomic(&path, text.as_bytes(), create)?;
     let Some(problem) = refusal(config) else {
         tracing::warn!(path = %path.display(), "the configuration was changed by a wheel function");
         return Ok(());
@@ -117,29 +139,27 @@ fn write(config: &MasterConfig, name: &str, contents: &Value) -> Result<(), Stri
         Some(before) => files::write_atomic(&path, &before, create),
         None => files::remove(&path).map(|_| ()),
     };
-    restored.map_err(chained)?;
-    Err(format!("the master would not start: {problem}"))
+    restored?;
+    Err(ConfigError::Refused(problem))
 }
 
 /// Why a master would not start with the files as they are now.
-fn refusal(config: &MasterConfig) -> Option<String> {
+fn refusal(config: &MasterConfig) -> Option<Finding> {
     let reading = read_master(&config.conf_file);
-    let mut refusals = reading.findings.iter().filter(|it| it.refuses_start());
-    refusals.next().map(ToString::to_string)
+    let mut findings = reading.findings.into_iter();
+    findings.find(Finding::refuses_start)
 }
 
 /// The options that were applied before.
-fn read(path: &Path) -> Result<Vec<(Value, Value)>, String> {
-    let text =
-        files::read_text(path, MAX_FILE_BYTES).map_err(|error| saltern_base::chain(&error))?;
-    let Some(text) = text else {
+fn read(path: &Path) -> Result<Vec<(Value, Value)>, ConfigError> {
+    let Some(text) = files::read_text(path, MAX_FILE_BYTES)? else {
         return Ok(Vec::new());
     };
     let name = path.display().to_string();
-    let node = yaml::parse(&text, &name, &Limits::DEFAULT).map_err(|error| error.to_string())?;
+    let node = yaml::parse(&text, &name, &Limits::DEFAULT)?;
     match from_yaml(node) {
         Value::Map(entries) => Ok(entries),
-        _ => Err(format!("\"{name}\" is no mapping of options")),
+        _ => Err(ConfigError::NoOptions(name)),
     }
 }
 
@@ -195,7 +215,7 @@ mod tests {
             "..",
             &"x".repeat(300),
         ] {
-            assert_eq!(update(&site, name, timeout(8)), INVALID, "{name:?}");
+            assert_eq!(update(&site, name, timeout(8)), "Invalid path", "{name:?}");
         }
         assert!(update(&site, "list", Value::Array(Vec::new())).contains("no mapping"));
         // Links are not followed.
@@ -240,7 +260,11 @@ mod tests {
                 Compat::V3008,
                 &format!("saltern_config_wheels: true\ndefault_include: {include}\n"),
             );
-            assert_eq!(update(&site, "gui", timeout(7)), INVALID, "{include}");
+            assert_eq!(
+                update(&site, "gui", timeout(7)),
+                "Invalid path",
+                "{include}"
+            );
         }
     }
 }
