@@ -47,7 +47,7 @@ pub fn batch_part(
         _ => PartRefused::NotNow,
     };
     let request = Request::read(&load, services.config.salt_compat).map_err(refused)?;
-    if request.is_barred(services) {
+    if request.is_barred(&services.users) {
         return Err(PartRefused::Never("barred"));
     }
     let target = request.target.as_ref();

@@ -94,7 +94,7 @@ pub(crate) static MINION_COMMANDS: &[MinionCommand] = {
             files::handle(FileCommand::Receive, request, services)
         }),
         row("_master_opts", Answered, |request, services| {
-            master_opts::handle(&request, services)
+            master_opts::handle(&request, services, &services.content)
         }),
         row("_master_tops", Answered, master_tops::handle),
         row("_mine", Refused, |request, services| {
@@ -137,7 +137,7 @@ pub(crate) static MINION_COMMANDS: &[MinionCommand] = {
         row("minion_runner", Refused, minion_runner::handle),
         row("pub_ret", Answered, pub_ret::handle),
         row("revoke_auth", Refused, |request, services| {
-            revoke_auth::handle(&request, services)
+            revoke_auth::handle(&request, services, (&services.keys, &services.minions))
         }),
         row("verify_minion", Refused, |request, _| {
             verify_minion::handle(&request)
@@ -221,9 +221,14 @@ pub(crate) static CLEAR_COMMANDS: &[ClearCommand] = {
     &[
         open("_auth", auth::handle),
         open("get_token", |request, services| {
-            get_token::handle(request.load, services)
+            get_token::handle(request.load, services, &services.users)
         }),
-        proved("mk_token", ProvedHandler::LogIn(mk_token::handle)),
+        proved(
+            "mk_token",
+            ProvedHandler::LogIn(|load, known, services| {
+                mk_token::handle(load, known, services, &services.users)
+            }),
+        ),
         open("ping", |request, _| ping::handle(request.load)),
         proved("publish", ProvedHandler::Job(publish::handle)),
         proved(

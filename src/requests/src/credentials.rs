@@ -14,7 +14,7 @@ use saltern_store::KeyProof;
 use saltern_wire::msgpack::Value;
 
 use crate::job::jid_owner::{BACKEND, Owner};
-use crate::{Services, targets};
+use crate::{Services, Users, targets};
 
 /// Where in the load of a command tokens, names and passwords stand. Keys stand in the load itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +75,8 @@ pub(crate) struct LoggedIn {
 
 impl LoggedIn {
     /// The rules that hold for the user.
-    pub(crate) fn rules(&self, services: &Services) -> Rules {
-        let site_rules = services.users.rules();
+    pub(crate) fn rules(&self, users: &Users) -> Rules {
+        let site_rules = users.rules();
         let auth = &site_rules.external_auth;
         let own = || auth.rules_of(&self.eauth, &self.name, &self.groups);
         self.rules.clone().unwrap_or_else(own)
@@ -140,12 +140,12 @@ impl<'a> Presented<'a> {
         services: &Services,
     ) -> Result<Sender, NotProved> {
         match self {
-            Self::Token(token) => by_token(token, services),
+            Self::Token(token) => by_token(token, &services.users),
             Self::Login(map) => {
-                let known = log_in(map, services)?;
+                let known = log_in(map, &services.users)?;
                 Ok(Sender {
                     kind: Kind::Eauth,
-                    rules: Some(known.rules(services)),
+                    rules: Some(known.rules(&services.users)),
                     name: known.name,
                     backend: Some(known.eauth),
                 })
@@ -160,13 +160,13 @@ impl<'a> Presented<'a> {
 ///
 /// # Errors
 /// When it does not, or cannot be asked.
-pub(crate) fn log_in(map: &Value, services: &Services) -> Result<LoggedIn, NotProved> {
+pub(crate) fn log_in(map: &Value, users: &Users) -> Result<LoggedIn, NotProved> {
     let text = |name: &'static str| {
         let text = map.get(name).and_then(Value::as_str);
         text.ok_or_else(|| NotProved::new(Kind::Eauth, format!("\"{name}\" is missing")))
     };
     let (eauth, name, password) = (text("eauth")?, text("username")?, text("password")?);
-    let rules = services.users.rules();
+    let rules = users.rules();
     match rules.external_auth.knows(eauth, name, password) {
         Ok(Some(known)) => Ok(LoggedIn {
             eauth: eauth.to_owned(),
@@ -183,13 +183,13 @@ pub(crate) fn log_in(map: &Value, services: &Services) -> Result<LoggedIn, NotPr
     }
 }
 
-fn by_token(token: &Value, services: &Services) -> Result<Sender, NotProved> {
+fn by_token(token: &Value, users: &Users) -> Result<Sender, NotProved> {
     let refused = |why: &str| NotProved::new(Kind::Token, why);
     let name = token.as_str().ok_or_else(|| refused("it is no text"))?;
-    let found = services.users.tokens.find(name);
+    let found = users.tokens.find(name);
     let found = found.map_err(|error| NotProved::of_local_fault(Kind::Token, &error))?;
     let token = found.ok_or_else(|| refused("it is unknown or has expired"))?;
-    let site_rules = services.users.rules();
+    let site_rules = users.rules();
     let auth = &site_rules.external_auth;
     if !auth.is_enabled(token.eauth()) {
         return Err(refused(

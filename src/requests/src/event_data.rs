@@ -4,7 +4,7 @@ use bytes::Bytes;
 use saltern_model::{Event, Packed, Tag, stamp};
 use saltern_wire::msgpack::{Dialect, Encoder, MapView, RawValue, Value, encode};
 
-use crate::{Services, traces};
+use crate::{Context, traces};
 
 /// Placeholder of a value that made its event too large (`salt/utils/dicttrim.py`).
 const TRIMMED: &str = "VALUE_TRIMMED";
@@ -18,9 +18,9 @@ pub fn fields<const N: usize>(entries: [(&str, Value); N]) -> Fields {
 }
 
 /// An event whose data is built here.
-pub fn event(services: &Services, tag: Tag, data: Fields) -> Event {
+pub fn event(context: &Context, tag: Tag, data: Fields) -> Event {
     let mut entries = data;
-    entries.push(("_stamp".into(), now(services).into()));
+    entries.push(("_stamp".into(), now(context).into()));
     for (name, value) in traces::entries() {
         // A load may have them already.
         entries.retain(|(known, _)| known.as_str() != Some(name));
@@ -29,28 +29,28 @@ pub fn event(services: &Services, tag: Tag, data: Fields) -> Event {
     let packed = encode(&Value::Map(entries), Dialect::Bin);
     Event {
         tag,
-        data: fit(services, packed.into()),
+        data: fit(context, packed.into()),
     }
 }
 
 /// An event of the master itself.
 pub fn master_event<const N: usize>(
-    services: &Services,
+    context: &Context,
     tag: Tag,
     data: [(&str, Value); N],
 ) -> Event {
-    event(services, tag, fields(data))
+    event(context, tag, fields(data))
 }
 
 /// An event whose data is a load from the wire, every value in the bytes that came.
-pub(crate) fn event_of_load(services: &Services, tag: Tag, load: &mut MapView) -> Event {
-    event_and_load(services, tag, load).0
+pub(crate) fn event_of_load(context: &Context, tag: Tag, load: &mut MapView) -> Event {
+    event_and_load(context, tag, load).0
 }
 
 /// The event, and the whole data: stored data is not trimmed. Unless the event had to be, they are
 /// the same bytes.
-pub(crate) fn event_and_load(services: &Services, tag: Tag, load: &mut MapView) -> (Event, Packed) {
-    let stamp = RawValue::pack(&now(services).into(), Dialect::Bin);
+pub(crate) fn event_and_load(context: &Context, tag: Tag, load: &mut MapView) -> (Event, Packed) {
+    let stamp = RawValue::pack(&now(context).into(), Dialect::Bin);
     load.insert("_stamp", stamp);
     for (name, value) in traces::entries() {
         load.insert(name, RawValue::pack(&value.into(), Dialect::Bin));
@@ -58,20 +58,20 @@ pub(crate) fn event_and_load(services: &Services, tag: Tag, load: &mut MapView) 
     let whole = load.pack_bin_dialect();
     let event = Event {
         tag,
-        data: fit(services, whole.clone()),
+        data: fit(context, whole.clone()),
     };
     (event, Packed::new(whole))
 }
 
 /// The time for a `_stamp`.
-pub(crate) fn now(services: &Services) -> String {
-    stamp(services.config.salt_compat, services.clock.unix_micros())
+pub(crate) fn now(context: &Context) -> String {
+    stamp(context.config.salt_compat, context.clock.unix_micros())
 }
 
 /// Replaces the largest values by a marker until the event is small enough, like stock's
 /// `trim_dict`: in passes, each with a smaller bound for the values that stay.
-fn fit(services: &Services, packed: Bytes) -> Packed {
-    let limit = services.config.max_event_size;
+fn fit(context: &Context, packed: Bytes) -> Packed {
+    let limit = context.config.max_event_size;
     if packed.len() <= limit {
         return Packed::new(packed);
     }

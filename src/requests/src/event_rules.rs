@@ -14,7 +14,7 @@
 
 use saltern_model::{MinionId, Tag};
 
-use crate::Services;
+use crate::Context;
 
 /// Reason why a minion may not use a tag. The words are labels of the metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,9 +111,9 @@ pub(crate) fn is_blacklisted(tag: &Tag) -> bool {
 }
 
 /// Why the strict rules keep this minion from this tag, where the site has them on.
-pub(crate) fn refusal_here(tag: &Tag, minion: &MinionId, services: &Services) -> Option<Refusal> {
-    let is_strict = services.config.saltern_strict_minion_events;
-    let order_masters = services.site.order_masters;
+pub(crate) fn refusal_here(tag: &Tag, minion: &MinionId, context: &Context) -> Option<Refusal> {
+    let is_strict = context.config.saltern_strict_minion_events;
+    let order_masters = context.site.order_masters;
     is_strict
         .then(|| strict_refusal(tag, minion, order_masters))
         .flatten()

@@ -3,19 +3,16 @@
 
 use saltern_wire::msgpack::{MapView, Value};
 
-use crate::{Outcome, Services, reply};
+use crate::{Context, Outcome, Users, reply};
 
 /// Answers with the token's map; with an empty one for an unknown or expired token, and with
 /// `False` for a load without one. A token that cannot be read gets neither: its owner would take
 /// it for expired.
-pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
+pub(crate) fn handle(load: &MapView, context: &Context, users: &Users) -> Outcome {
     if !load.contains("token") {
         return Outcome::reply(reply::clear(&Value::Bool(false)));
     }
-    let found = match load
-        .str("token")
-        .map(|name| services.users.tokens.find(name))
-    {
+    let found = match load.str("token").map(|name| users.tokens.find(name)) {
         Some(Ok(found)) => found,
         Some(Err(error)) => {
             tracing::error!(%error, "a token cannot be looked at");
@@ -26,12 +23,8 @@ pub(crate) fn handle(load: &MapView, services: &Services) -> Outcome {
     match found {
         Some(token) => Outcome::reply(reply::clear(token.to_value())),
         None => {
-            complain!(
-                services,
-                cmd = "get_token",
-                "request refused: no such token"
-            );
-            services.metrics.refuse("get_token");
+            complain!(context, cmd = "get_token", "request refused: no such token");
+            context.metrics.refuse("get_token");
             Outcome::reply(reply::clear(&Value::Map(Vec::new())))
         }
     }

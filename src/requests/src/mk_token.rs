@@ -9,7 +9,7 @@ use saltern_wire::msgpack::Value;
 use crate::credentials::{LoggedIn, NotProved};
 use crate::refusal_log::excerpt;
 use crate::rules::ExpireOverride;
-use crate::{Outcome, Services, reply};
+use crate::{Context, Outcome, Users, reply};
 
 /// The longest lifetime that a user may ask for; more would overflow a clock.
 const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -18,9 +18,10 @@ const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(10 * 365 * 86_400);
 pub(crate) fn handle(
     load: &Value,
     known: Result<LoggedIn, NotProved>,
-    services: &Services,
+    context: &Context,
+    users: &Users,
 ) -> Outcome {
-    match make(load, known, services) {
+    match make(load, known, context, users) {
         Some(token) => Outcome::reply(reply::clear(token.to_value())),
         None => nothing(),
     }
@@ -30,25 +31,26 @@ pub(crate) fn handle(
 pub(crate) fn make(
     load: &Value,
     known: Result<LoggedIn, NotProved>,
-    services: &Services,
+    context: &Context,
+    users: &Users,
 ) -> Option<Token> {
     let known = match known {
         Ok(known) => known,
         Err(refused) => {
-            refuse(load, &refused.why, services);
+            refuse(load, &refused.why, context);
             return None;
         }
     };
-    let Some(lasts) = lasts(load, &known, services) else {
-        refuse(load, "\"token_expire\" is no number of seconds", services);
+    let Some(lasts) = lasts(load, &known, users) else {
+        refuse(load, "\"token_expire\" is no number of seconds", context);
         return None;
     };
     // A Python module is asked for its rules here and not again with each request.
-    let site_rules = services.users.rules();
+    let site_rules = users.rules();
     let is_in_python = site_rules.external_auth.is_in_python(&known.eauth);
     let auth_list = site_rules.keep_acl_in_token || is_in_python;
-    let auth_list = auth_list.then(|| known.rules(services).to_value());
-    let made = services.users.tokens.create(Claims {
+    let auth_list = auth_list.then(|| known.rules(users).to_value());
+    let made = users.tokens.create(Claims {
         auth_list,
         lasts,
         name: known.name,
@@ -71,11 +73,11 @@ pub(crate) fn make(
     }
 }
 
-fn refuse(load: &Value, why: &str, services: &Services) {
+fn refuse(load: &Value, why: &str, context: &Context) {
     let user = load.get("username").and_then(Value::as_str).unwrap_or("?");
     let user = excerpt(user);
-    complain!(services, cmd = "mk_token", user, why, "request refused");
-    services.metrics.refuse("mk_token");
+    complain!(context, cmd = "mk_token", user, why, "request refused");
+    context.metrics.refuse("mk_token");
 }
 
 /// Stock's answer to an unknown user.
@@ -85,8 +87,8 @@ pub(crate) fn nothing() -> Outcome {
 
 /// The lifetime of the token: the requested one where the site allows requests. `None` when the
 /// request cannot be granted.
-fn lasts(load: &Value, known: &LoggedIn, services: &Services) -> Option<Duration> {
-    let rules = services.users.rules();
+fn lasts(load: &Value, known: &LoggedIn, users: &Users) -> Option<Duration> {
+    let rules = users.rules();
     let may_wish = match &rules.token_expire_override {
         ExpireOverride::Nobody => false,
         ExpireOverride::Everybody => true,

@@ -286,7 +286,7 @@ impl PeerJob {
         let load = &*load::with_rights(&load, rights, services);
         let request = Request::read(load, services.config.salt_compat)
             .map_err(|_| Refused::Failed("the job cannot be published"))?;
-        if request.is_barred(services) {
+        if request.is_barred(&services.users) {
             return Err(Refused::Failed("\"publisher_acl_blacklist\" bars it"));
         }
         let (target, resolved) = (&self.aim.target, (self.resolved, self.sent_as));

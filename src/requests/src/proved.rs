@@ -235,7 +235,7 @@ fn prove_and_run(
     let prove = |place: CredentialLocation| Presented::of(load, place).prove(place, services);
     match command.handler {
         ProvedHandler::LogIn(run) => {
-            let known = credentials::log_in(load, services);
+            let known = credentials::log_in(load, &services.users);
             command.end(load, known.is_err(), services, || {
                 run(load, known, services)
             })

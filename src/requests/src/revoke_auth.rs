@@ -10,20 +10,24 @@ use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::envelope::Sealed;
 use crate::event_data::fields;
-use crate::{Effect, Outcome, Services, event_data};
+use crate::{Context, Effect, Keys, Minions, Outcome, event_data};
 
 /// Deletes the key and answers `True`; where that is not allowed, answers with the load.
-pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
+pub(crate) fn handle(
+    sealed: &Sealed,
+    context: &Context,
+    (keys, minions): (&Keys, &Minions),
+) -> Outcome {
     let minion = &sealed.minion;
-    if !services.config.allow_minion_key_revoke {
+    if !context.config.allow_minion_key_revoke {
         complain!(
-            services,
+            context,
             %minion,
             "a minion asked for its key to be deleted, but allow_minion_key_revoke is off"
         );
         return Outcome::reply(sealed.answer.seal(&sealed.load.pack()));
     }
-    let (answer, deleted) = match delete(sealed, services) {
+    let (answer, deleted) = match delete(sealed, context, (keys, minions)) {
         Ok(deleted) => (Value::Bool(true), deleted),
         Err(error) => {
             tracing::error!(%minion, %error, "the key of a minion that asked for it is not deleted");
@@ -39,23 +43,27 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
             ("id", minion.as_str().into()),
         ])
     };
-    let events = (0..deleted).map(|_| event_data::event(services, Tag::key(), data()));
+    let events = (0..deleted).map(|_| event_data::event(context, Tag::key(), data()));
     outcome.effects.extend(events.map(Effect::Fire));
     outcome
 }
 
 /// Deletes the minion's key in every state, then its cached data; asks for a new shared key, which
 /// the minion would still have. Returns the number of key files.
-fn delete(sealed: &Sealed, services: &Services) -> Result<usize, StoreError> {
+fn delete(
+    sealed: &Sealed,
+    context: &Context,
+    (keys, minions): (&Keys, &Minions),
+) -> Result<usize, StoreError> {
     let minion = &sealed.minion;
     let mut deleted = 0;
     for state in KeyState::ALL {
-        deleted += usize::from(services.keys.pki.remove(minion, state)?);
+        deleted += usize::from(keys.pki.remove(minion, state)?);
     }
     tracing::info!(%minion, "the key was deleted, as the minion asked");
-    services.minions.forget(minion);
-    if services.config.rotate_aes_key {
-        dropfile::request(&services.config)?;
+    minions.forget(minion);
+    if context.config.rotate_aes_key {
+        dropfile::request(&context.config)?;
     }
     Ok(deleted)
 }

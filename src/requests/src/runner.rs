@@ -77,7 +77,7 @@ fn log_in_first(owned: OwnedCall, from: IpAddr, services: &Arc<Services>) -> Out
     let user = user.unwrap_or_default().to_owned();
     let services = Arc::clone(services);
     let log_in = LogIn::new(from, &user, move || {
-        let known = credentials::log_in(&load, &services);
+        let known = credentials::log_in(&load, &services.users);
         LoginEnd {
             is_refused: known.is_err(),
             handled: Handled {
@@ -205,7 +205,7 @@ fn carry_out_of(
     let known = Cell::new(known);
     let log_in = |load: &Value| {
         let known = known.take();
-        let token = known.and_then(|known| mk_token::make(load, known, services));
+        let token = known.and_then(|known| mk_token::make(load, known, services, &services.users));
         token.map_or_else(|| "".into(), |token| token.to_value().clone())
     };
     let mut notices = Notices::new(&mut tell);

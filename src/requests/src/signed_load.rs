@@ -5,24 +5,24 @@
 
 use saltern_wire::msgpack::{Dialect, MapView, encode};
 
-use crate::Services;
+use crate::Context;
 use crate::envelope::{LOAD_LIMITS, Sealed};
 
 /// Whether the load may be used: signed as the options demand.
-pub(crate) fn acceptable(sealed: &Sealed, services: &Services) -> bool {
+pub(crate) fn acceptable(sealed: &Sealed, context: &Context) -> bool {
     let minion = &sealed.minion;
     if !sealed.load.contains("sig") {
-        if services.config.require_minion_sign_messages {
+        if context.config.require_minion_sign_messages {
             tracing::warn!(%minion, "return dropped: it is not signed, and \
                 require_minion_sign_messages is on");
             return false;
         }
         return true;
     }
-    if is_genuine(sealed, services) {
+    if is_genuine(sealed, context) {
         return true;
     }
-    if services.config.drop_messages_signature_fail {
+    if context.config.drop_messages_signature_fail {
         tracing::warn!(%minion, "return dropped: its signature does not fit");
         return false;
     }
@@ -31,8 +31,8 @@ pub(crate) fn acceptable(sealed: &Sealed, services: &Services) -> bool {
     true
 }
 
-fn is_genuine(sealed: &Sealed, services: &Services) -> bool {
-    let algorithm = services.site.signing_algorithm;
+fn is_genuine(sealed: &Sealed, context: &Context) -> bool {
+    let algorithm = context.site.signing_algorithm;
     let key = &sealed.key;
     let mut load = sealed.load.clone();
     let Some(signature) = load.remove("sig") else {

@@ -9,7 +9,7 @@ use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::{MapView, Value};
 
-use crate::{Effect, Handled, Services};
+use crate::{Context, Effect, Handled};
 
 /// The entry of loads and events that names the parent span.
 const PARENT: &str = "traceparent";
@@ -27,24 +27,24 @@ pub(crate) fn tracer(
 }
 
 /// Begins the span of a minion's request.
-pub(crate) fn begin(load: &MapView, minion: &MinionId, services: &Services) -> Option<Span> {
-    begin_under(load.str(PARENT), load.str(STATE), minion.as_str(), services)
+pub(crate) fn begin(load: &MapView, minion: &MinionId, context: &Context) -> Option<Span> {
+    begin_under(load.str(PARENT), load.str(STATE), minion.as_str(), context)
 }
 
 /// Begins the span of a clear request whose sender is proved. An unproved sender's has none: spans
 /// wait in a bounded queue for the exporter, and such requests would fill it.
-pub(crate) fn begin_proved(load: &Value, services: &Services) -> Option<Span> {
+pub(crate) fn begin_proved(load: &Value, context: &Context) -> Option<Span> {
     let text = |name: &str| load.get(name).and_then(Value::as_str);
-    begin_under(text(PARENT), text(STATE), "", services)
+    begin_under(text(PARENT), text(STATE), "", context)
 }
 
 fn begin_under(
     parent: Option<&str>,
     state: Option<&str>,
     minion: &str,
-    services: &Services,
+    context: &Context,
 ) -> Option<Span> {
-    let tracer = services.tracer.as_ref()?;
+    let tracer = context.tracer.as_ref()?;
     let parent = parent.and_then(|parent| TraceContext::parse(parent, state));
     let mut span = tracer.begin("salt.req.recv", Kind::Server, parent.as_ref())?;
     span.set("salt.req.minion_id", minion);

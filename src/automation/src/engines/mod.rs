@@ -9,16 +9,16 @@ use saltern_bridge::EngineCall;
 use saltern_config::yaml::{Mapping, Mark, Node, NodeValue};
 use saltern_content::render::data::from_yaml;
 use saltern_model::{Event, Tag};
-use saltern_requests::Services;
+use saltern_requests::Context;
 use saltern_requests::event_data::{event, fields};
 
 pub use script::{LastData, LineError, script_event};
 pub use webhook::{HookError, hook_event};
 
 /// Event for an engine that is not restarted any more: it has ended too often.
-pub fn given_up(services: &Services, name: &str, reason: &str) -> Event {
+pub fn given_up(context: &Context, name: &str, reason: &str) -> Event {
     let data = fields([("engine", name.into()), ("reason", reason.into())]);
-    event(services, Tag::engine("given_up"), data)
+    event(context, Tag::engine("given_up"), data)
 }
 
 /// Request to Python to run an engine.

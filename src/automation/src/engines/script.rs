@@ -5,7 +5,7 @@ use saltern_config::ScriptOutput;
 use saltern_config::yaml::{Limits as YamlLimits, parse_bytes};
 use saltern_content::render::{data::from_yaml, json};
 use saltern_model::{Event, Tag, TagError};
-use saltern_requests::Services;
+use saltern_requests::Context;
 use saltern_requests::event_data::event;
 use saltern_wire::msgpack::{Limits, Value, decode_exact};
 
@@ -60,12 +60,12 @@ impl LastData {
 /// # Errors
 /// [`LineError`].
 pub fn script_event(
-    services: &Services,
+    context: &Context,
     line: &Bytes,
     output: ScriptOutput,
     last: Option<&mut LastData>,
 ) -> Result<Option<Event>, LineError> {
-    let Some((tag, data)) = tag_and_data(read(line, output)?, &services.config.id)? else {
+    let Some((tag, data)) = tag_and_data(read(line, output)?, &context.config.id)? else {
         return Ok(None);
     };
     if last.is_some_and(|last| !last.is_news(&tag, &data)) {
@@ -74,7 +74,7 @@ pub fn script_event(
     let Value::Map(entries) = data else {
         return Err(LineError::NoData);
     };
-    Ok(Some(event(services, tag, entries)))
+    Ok(Some(event(context, tag, entries)))
 }
 
 fn read(line: &Bytes, output: ScriptOutput) -> Result<Value, LineError> {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use saltern_base::percent_decoded;
 use saltern_model::{Event, Tag, TagError};
-use saltern_requests::Services;
+use saltern_requests::Context;
 use saltern_requests::event_data::{event, fields};
 use saltern_wire::msgpack::Value;
 
@@ -23,7 +23,7 @@ pub enum HookError {
 /// # Errors
 /// [`HookError`].
 pub fn hook_event<'a>(
-    services: &Services,
+    context: &Context,
     path: &str,
     headers: impl Iterator<Item = (&'a str, &'a [u8])>,
     body: &Bytes,
@@ -33,7 +33,7 @@ pub fn hook_event<'a>(
         ("headers", named(headers)),
         ("body", Value::Bin(body.clone())),
     ]);
-    Ok(event(services, tag, data))
+    Ok(event(context, tag, data))
 }
 
 /// The path without its slash and with its percent signs resolved.

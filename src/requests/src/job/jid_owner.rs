@@ -20,8 +20,8 @@ use saltern_store::StoreError;
 use saltern_store::jobs::StoredJob;
 use saltern_wire::msgpack::{Limits, MapView, Value, decode};
 
-use crate::Services;
 use crate::credentials::Sender;
+use crate::{Jobs, Services};
 
 /// The entry of a stored load that names the backend which knows the user of the job.
 pub(crate) const BACKEND: &str = "saltern_backend";
@@ -115,10 +115,10 @@ fn may_replace(job: &StoredJob, sender: &Sender, services: &Services) -> bool {
 ///
 /// # Errors
 /// When the job database cannot be read.
-pub(crate) fn is_free(jid: &Jid, owner: &Owner, services: &Services) -> Result<bool, StoreError> {
-    let stored = services.jobs.reader.load(jid)?;
+pub(crate) fn is_free(jid: &Jid, owner: &Owner, jobs: &Jobs) -> Result<bool, StoreError> {
+    let stored = jobs.reader.load(jid)?;
     let is_own = |job: StoredJob| job.reporter.is_none() && Owner::of(&job.record) == *owner;
-    Ok(stored.is_none_or(is_own) && services.jobs.chosen.is_free(jid, owner))
+    Ok(stored.is_none_or(is_own) && jobs.chosen.is_free(jid, owner))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use saltern_wire::msgpack::Value;
 
-use crate::{Services, traces};
+use crate::{Context, traces};
 
 /// Entries of `kwargs` that travel on to the minion under their own names.
 const PASSED_ON: [&str; 5] = [
@@ -26,13 +26,9 @@ pub(crate) const DEFAULT_DELIMITER: &str = ":";
 
 /// The load with its sender's rules for masters below. Only this master sets that entry: a client's
 /// own is removed. Only with `order_masters`, and absent for a sender who may do everything.
-pub(crate) fn with_rights<'a>(
-    load: &'a Value,
-    rights: Value,
-    services: &Services,
-) -> Cow<'a, Value> {
+pub(crate) fn with_rights<'a>(load: &'a Value, rights: Value, context: &Context) -> Cow<'a, Value> {
     let was_said = load.get("kwargs").and_then(|kwargs| kwargs.get(AUTH_LIST));
-    let goes_on = services.site.order_masters && rights.is_truthy();
+    let goes_on = context.site.order_masters && rights.is_truthy();
     if was_said.is_none() && !goes_on {
         return Cow::Borrowed(load);
     }
@@ -56,7 +52,7 @@ pub(crate) fn with_rights<'a>(
 }
 
 /// The entries of the publish load, without `serial`.
-pub(crate) fn entries(load: &Value, jid: &str, services: &Services) -> Vec<(Value, Value)> {
+pub(crate) fn entries(load: &Value, jid: &str, context: &Context) -> Vec<(Value, Value)> {
     let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
     let nothing = Value::Map(Vec::new());
     let kwargs = load.get("kwargs").unwrap_or(&nothing);
@@ -70,7 +66,7 @@ pub(crate) fn entries(load: &Value, jid: &str, services: &Services) -> Vec<(Valu
     let mut add = |name: &str, value: Value| entries.push((name.into(), value));
     if let Some(master_id) = kwargs.get("master_id") {
         add("master_id", master_id.clone());
-    } else if let Some(master_id) = &services.site.master_id {
+    } else if let Some(master_id) = &context.site.master_id {
         add("master_id", master_id.as_str().into());
     }
     match kwargs.get("delimiter") {
@@ -98,7 +94,7 @@ pub(crate) fn entries(load: &Value, jid: &str, services: &Services) -> Vec<(Valu
     if let Some(user) = load.get("user") {
         add("user", user.clone());
     }
-    if services.site.order_masters {
+    if context.site.order_masters {
         let none = || Value::Array(Vec::new());
         add(
             AUTH_LIST,
@@ -111,8 +107,8 @@ pub(crate) fn entries(load: &Value, jid: &str, services: &Services) -> Vec<(Valu
 }
 
 /// The returners of the job, with the site's job cache (`ext_job_cache`) added.
-pub fn with_job_cache(ret: &str, services: &Services) -> String {
-    let cache = services.config.raw("ext_job_cache");
+pub fn with_job_cache(ret: &str, context: &Context) -> String {
+    let cache = context.config.raw("ext_job_cache");
     let names = [
         ret,
         cache.and_then(|name| name.as_str()).unwrap_or_default(),

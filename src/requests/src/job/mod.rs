@@ -64,7 +64,7 @@ pub(crate) fn admit(
     proof: Result<Sender, NotProved>,
     services: &Services,
 ) -> Result<Admitted, Refused> {
-    if Request::read(load, services.config.salt_compat)?.is_barred(services) {
+    if Request::read(load, services.config.salt_compat)?.is_barred(&services.users) {
         return Err(Refused::Barred);
     }
     proof.map(Admitted).map_err(Refused::NotProved)

@@ -127,7 +127,7 @@ fn error_event(
     let (tag, jid) = match given_jid(load).ok()? {
         None => (Tag::parse("salt/job/error").ok()?, String::new()),
         Some(jid) => {
-            let is_free = jid_owner::is_free(&jid, owner, services).unwrap_or(false);
+            let is_free = jid_owner::is_free(&jid, owner, &services.jobs).unwrap_or(false);
             is_free.then(|| (Tag::job_error(&jid), jid.to_string()))?
         }
     };

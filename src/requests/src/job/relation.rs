@@ -1,10 +1,10 @@
 //! Jobs about other jobs: those that ask whether one still runs, and those that end one.
 
 use saltern_model::{Jid, MinionId, Target, TargetType};
+use saltern_store::SyndicStore;
 use saltern_wire::msgpack::Value;
 
 use super::request::Request;
-use crate::Services;
 use crate::outcome::{JobRelation, SignalTargets};
 
 /// Signals that end a process: KILL and TERM. After others it may go on, or end by itself.
@@ -47,10 +47,10 @@ fn is_poll(load: &Value, target: &Target) -> bool {
 }
 
 /// The minions that a client asks by name, when it waits for minions below syndics too.
-pub(crate) fn named(target: &Target, services: &Services) -> Vec<MinionId> {
+pub(crate) fn named(target: &Target, syndics: &SyndicStore) -> Vec<MinionId> {
     let ids = |names: &mut dyn Iterator<Item = &str>| -> Vec<MinionId> {
         let ids = names.filter_map(|name| MinionId::parse(name).ok());
-        ids.filter(|id| !services.minions.syndics.has(id)).collect()
+        ids.filter(|id| !syndics.has(id)).collect()
     };
     match target {
         Target::List(names) | Target::Words(names) => ids(&mut names.iter().map(String::as_str)),

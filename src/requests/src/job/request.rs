@@ -4,7 +4,7 @@ use saltern_model::{Compat, Jid, Target};
 use saltern_wire::msgpack::Value;
 
 use super::refusal::Refused;
-use crate::{Services, python_text, targets};
+use crate::{Users, python_text, targets};
 
 /// The entries of the load that the master itself reads.
 pub(crate) struct Request<'a> {
@@ -39,8 +39,8 @@ impl<'a> Request<'a> {
     }
 
     /// Whether `publisher_acl_blacklist` names the user or a function.
-    pub(crate) fn is_barred(&self, services: &Services) -> bool {
-        let rules = services.users.rules();
+    pub(crate) fn is_barred(&self, users: &Users) -> bool {
+        let rules = users.rules();
         let blacklist = &rules.blacklist;
         blacklist.bars_user(self.user)
             || blacklist.bars_any_function(self.functions.iter().map(String::as_str))

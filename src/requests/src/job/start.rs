@@ -28,7 +28,7 @@ pub(crate) fn job(
     let about = relation::of_load(load, request, target);
     let minions_of_job = match about {
         Some(JobRelation::Running(_)) if services.site.order_masters => {
-            relation::named(target, services)
+            relation::named(target, &services.minions.syndics)
         }
         _ => resolved.minions,
     };
