@@ -25,7 +25,7 @@ const FILE_BYTES: u64 = 16 << 20;
 pub enum FileError {
     /// An option is missing or means nothing.
     #[error("external_auth: file: {0}")]
-    Option(String),
+    Option(OptionError),
     /// The file cannot be read.
     #[error("cannot read \"{}\"", path.display())]
     Io {
@@ -53,8 +53,30 @@ pub enum FileError {
     Hash(String),
 }
 
+/// What is wrong with an option of the backend.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum OptionError {
+    /// It has to be there.
+    #[error("^{0} is missing")]
+    Missing(&'static str),
+    /// Nothing separates fields.
+    #[error("^field_separator is empty")]
+    Separator,
+    /// Fields are counted from one.
+    #[error("^{0} is not the number of a field")]
+    Number(&'static str),
+    /// A word without a meaning here.
+    #[error("^{option} \"{word}\" is not known")]
+    Unknown {
+        /// The option.
+        option: &'static str,
+        /// The word.
+        word: String,
+    },
+}
+
 /// The backend `file`, or why its configuration cannot be used.
-pub(super) struct PasswordFile(Result<Known, String>);
+pub(super) struct PasswordFile(Result<Known, OptionError>);
 
 struct Known {
     path: PathBuf,
@@ -135,7 +157,11 @@ impl PasswordFile {
 }
 
 impl Known {
-    fn read(options: &Value) -> Result<Self, String> {
+    fn read(options: &Value) -> Result<Self, OptionError> {
+        let unknown = |option, word: &str| OptionError::Unknown {
+            option,
+            word: word.to_owned(),
+        };
         let text = |name: &str| options.get(&format!("^{name}")).and_then(Value::as_str);
         let number = |name: &'static str, default: usize| {
             let value = options.get(&format!("^{name}"));
@@ -145,13 +171,13 @@ impl Known {
                 Some(value) => value.as_u64().and_then(|n| usize::try_from(n).ok()),
             };
             let number = number.filter(|number| *number > 0);
-            number.ok_or_else(|| format!("^{name} is not the number of a field"))
+            number.ok_or(OptionError::Number(name))
         };
-        let path = text("filename").ok_or("^filename is missing")?;
+        let path = text("filename").ok_or(OptionError::Missing("filename"))?;
         let form = match text("filetype").unwrap_or("text") {
             "text" => Form::Text {
                 separator: match text("field_separator").unwrap_or(":") {
-                    "" => return Err("^field_separator is empty".to_owned()),
+                    "" => return Err(OptionError::Separator),
                     separator => separator.to_owned(),
                 },
                 user: number("username_field", 1)?,
@@ -161,14 +187,16 @@ impl Known {
                     "md5" => TextHash::Md5,
                     "sha256" => TextHash::Sha256,
                     "sha512" => TextHash::Sha512,
-                    other => return Err(format!("^hashtype \"{other}\" is not known")),
+                    other => return Err(unknown("hashtype", other)),
                 },
             },
             "htpasswd" => Form::Htpasswd,
             "htdigest" => Form::Htdigest {
-                realm: text("realm").ok_or("^realm is missing")?.to_owned(),
+                realm: text("realm")
+                    .ok_or(OptionError::Missing("realm"))?
+                    .to_owned(),
             },
-            other => return Err(format!("^filetype \"{other}\" is not known")),
+            other => return Err(unknown("filetype", other)),
         };
         Ok(Self {
             path: path.into(),

@@ -200,7 +200,7 @@ fn answer_to(question: &str) -> String {
     match library::authenticate(service, user, password) {
         Ok(true) => granted(user),
         Ok(false) => REFUSED.to_owned(),
-        Err(problem) => problem,
+        Err(error) => error.to_string(),
     }
 }
 

@@ -65,9 +65,25 @@ struct PamConversation {
     password: CString,
 }
 
-/// Whether PAM knows the user and lets the account in; a sentence when it cannot be asked.
-pub(super) fn authenticate(service: &str, user: &str, password: &str) -> Result<bool, String> {
-    let text = |text: &str| CString::new(text).map_err(|_| "a part has a zero byte".to_owned());
+/// Why PAM cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PamError {
+    #[error("a part has a zero byte")]
+    ZeroByte,
+    #[error("the library \"{0}\" is not installed")]
+    NoLibrary(String),
+    #[error("\"{library}\" has no \"{function}\"")]
+    NoFunction { library: String, function: String },
+    #[error("pam_start failed with code {0}")]
+    Start(c_int),
+}
+
+/// Whether PAM knows the user and lets the account in.
+///
+/// # Errors
+/// When it cannot be asked.
+pub(super) fn authenticate(service: &str, user: &str, password: &str) -> Result<bool, PamError> {
+    let text = |text: &str| CString::new(text).map_err(|_| PamError::ZeroByte);
     let person = PamConversation {
         name: text(user)?,
         password: text(password)?,
@@ -89,7 +105,7 @@ pub(super) fn authenticate(service: &str, user: &str, password: &str) -> Result<
             &raw mut handle,
         );
         if started != SUCCESS {
-            return Err(format!("pam_start failed with code {started}"));
+            return Err(PamError::Start(started));
         }
         let mut code = (functions.authenticate)(handle, 0);
         if code == SUCCESS {
@@ -101,19 +117,19 @@ pub(super) fn authenticate(service: &str, user: &str, password: &str) -> Result<
 }
 
 impl Functions {
-    fn load() -> Result<Self, String> {
+    fn load() -> Result<Self, PamError> {
         // SAFETY: the name ends with zero; the library stays open until the process ends.
         let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW) };
         if library.is_null() {
-            return Err(format!(
-                "the library \"{}\" is not installed",
-                shown(LIBRARY)
-            ));
+            return Err(PamError::NoLibrary(shown(LIBRARY)));
         }
         let find = |name: &CStr| {
             // SAFETY: the handle is that of an open library, the name ends with zero.
             let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-            let missing = || format!("\"{}\" has no \"{}\"", shown(LIBRARY), shown(name));
+            let missing = || PamError::NoFunction {
+                library: shown(LIBRARY),
+                function: shown(name),
+            };
             (!found.is_null()).then_some(found).ok_or_else(missing)
         };
         let start = find(c"pam_start")?;
