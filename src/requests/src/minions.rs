@@ -27,7 +27,7 @@ pub struct Minions {
     pub syndics: Arc<SyndicStore>,
     /// Their presence, which follows connections and not keys.
     pub presence: Arc<dyn PresenceView>,
-    /// The last pillar of each.
+    /// The last pillar of each (`pillar_cache`).
     pub(crate) pillars: Arc<Pillars>,
     /// Where targets look up resources.
     pub(crate) targeting: Arc<Targeting>,
@@ -146,10 +146,10 @@ impl Memory for &SyndicStore {
     }
 }
 
-/// Pillars in memory are made anew at the next request.
+/// Pillars of `pillar_cache` are made anew at the next request.
 impl Memory for &Pillars {
     fn name(&self) -> &'static str {
-        "pillar in memory"
+        "pillar of pillar_cache"
     }
 
     fn forget(&self, minion: &MinionId) -> Result<bool, StoreError> {
@@ -157,9 +157,8 @@ impl Memory for &Pillars {
         Ok(false)
     }
 
-    fn forget_all_but(&self, _: &dyn Fn(&MinionId) -> bool) -> Result<usize, StoreError> {
-        // Only a start asks for this, and then there is none.
-        Ok(0)
+    fn forget_all_but(&self, keep: &dyn Fn(&MinionId) -> bool) -> Result<usize, StoreError> {
+        Pillars::forget_all_but(self, keep).map(|()| 0)
     }
 
     fn is_older_than(&self, _: &MinionId, _: &Version) -> Result<Option<bool>, StoreError> {

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
+use saltern_store::StoreError;
 use saltern_store::files::{self, Create};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
@@ -130,6 +131,38 @@ impl PillarCache {
                 memory.lock().take(minion);
             }
         }
+    }
+
+    /// Forgets the pillars of all minions but those to keep.
+    pub(super) fn forget_all_but(
+        &self,
+        keep: &dyn Fn(&MinionId) -> bool,
+    ) -> Result<(), StoreError> {
+        let directory = match &self.backend {
+            Backend::Disk(directory) => directory,
+            Backend::Memory(memory) => {
+                let mut memory = memory.lock();
+                let known: Vec<MinionId> = memory.kept.keys().cloned().collect();
+                for minion in known.iter().filter(|minion| !keep(minion)) {
+                    memory.take(minion);
+                }
+                return Ok(());
+            }
+        };
+        let failed = |source| StoreError::io("list", directory, source);
+        let entries = match std::fs::read_dir(directory) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            // Files that are not named after a minion are not ours.
+            let minion = name.to_str().and_then(|name| MinionId::parse(name).ok());
+            if let Some(minion) = minion.filter(|minion| !keep(minion)) {
+                files::remove(&files::child(directory, minion.as_str())?)?;
+            }
+        }
+        Ok(())
     }
 
     fn is_fresh(&self, kept: &Kept) -> bool {

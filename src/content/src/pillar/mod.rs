@@ -24,6 +24,7 @@ use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_policy::expression::PatternCache;
+use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 
 use crate::ext_pillar::ExtPillars;
@@ -268,6 +269,16 @@ impl Pillars {
         if let Some(cache) = &self.cache {
             cache.forget(minion);
         }
+    }
+
+    /// Forgets the kept pillars of all minions but those to keep.
+    ///
+    /// # Errors
+    /// When the directory of kept pillars cannot be listed or changed.
+    pub fn forget_all_but(&self, keep: &dyn Fn(&MinionId) -> bool) -> Result<(), StoreError> {
+        self.cache
+            .as_ref()
+            .map_or(Ok(()), |cache| cache.forget_all_but(keep))
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) use resolve::{
 };
 pub(crate) use start::{beginning, job, without_secrets};
 
-/// Proof that a request is not barred and that its sender is proved. Only [`admit`] makes one.
+/// Proof that a request is not barred and that its sender is proved. Only `admit` makes one.
 pub(crate) struct Admitted(Sender);
 
 impl Admitted {

@@ -1,7 +1,7 @@
 //! Cached data of minions: the mine with its four commands, the cache behind targets, and the purge
 //! of both when a key goes.
 
-use saltern_model::MinionId;
+use saltern_model::{KeyState, MinionId};
 use saltern_requests::Outcome;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -37,6 +37,49 @@ fn guarded(data: &str, allow_tgt: impl Into<Value>, kind: &str) -> Value {
         ("allow_tgt", allow_tgt.into()),
         ("allow_tgt_type", kind.into()),
     ])
+}
+
+#[test]
+fn replaced_key_clears_what_does_not_know_its_age() {
+    let site = Site::new("pillar_cache: True\npillar_cache_backend: memory\n");
+    let minion = Minion::signed_in(&site, "m1");
+    let load = minion.load("_pillar").set("ver", "2");
+    site.ask(minion.sealed(load.set("grains", Value::map([("os", "Debian")])), 3));
+    let id = MinionId::parse("m1").unwrap();
+    let (pillars, minions) = (&site.services.content.pillars, &site.services.minions);
+    assert!(pillars.kept(&id, None).is_some());
+    let key = site.services.keys.pki.version(&id, KeyState::Accepted);
+    let key = key.unwrap().unwrap();
+    assert!(
+        !minions.forget_replaced(&id, &key).unwrap(),
+        "the data is younger than the key"
+    );
+    assert!(minions.data.grains(&id).unwrap().is_some());
+    assert!(pillars.kept(&id, None).is_none());
+}
+
+#[test]
+fn deleted_key_clears_every_memory() {
+    let site = Site::new("pillar_cache: True\n");
+    let minion = Minion::signed_in(&site, "m1");
+    let load = minion.load("_pillar").set("ver", "2");
+    site.ask(minion.sealed(load.set("grains", Value::map([("os", "Debian")])), 3));
+    let id = MinionId::parse("m1").unwrap();
+    let (pillars, minions) = (&site.services.content.pillars, &site.services.minions);
+    minions.syndics.register(&id).unwrap();
+    let kept = || {
+        [
+            pillars.kept(&id, None).is_some(),
+            minions.data.grains(&id).unwrap().is_some(),
+            minions.sessions.get(&id).unwrap().is_some(),
+            minions.syndics.has(&id),
+        ]
+    };
+    assert_eq!(kept(), [true; 4]);
+    assert_eq!(minions.forget_all_but(|known| *known == id).unwrap(), 0);
+    assert_eq!(kept(), [true; 4]);
+    assert_eq!(minions.forget_all_but(|_| false).unwrap(), 1);
+    assert_eq!(kept(), [false; 4]);
 }
 
 #[test]
