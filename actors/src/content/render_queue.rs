@@ -49,7 +49,8 @@ pub(crate) struct Rendering {
 pub(crate) struct RenderQueue {
     lines: Mutex<AskerQueues>,
     most: usize,
-    renderers: Mutex<Vec<Recipient<Look>>>,
+    /// Notified of new requests.
+    renderers: Vec<Recipient<Look>>,
     metrics: QueueMetrics,
 }
 
@@ -138,10 +139,14 @@ impl Drop for ActiveRendering {
 }
 
 impl RenderQueue {
-    /// Queue of at most `most` requests of minions.
-    pub(crate) fn new(most: usize, registry: &Registry) -> Arc<Self> {
+    /// Queue of at most `most` requests of minions, for these renderers.
+    pub(crate) fn new(
+        most: usize,
+        renderers: Vec<Recipient<Look>>,
+        registry: &Registry,
+    ) -> Arc<Self> {
         Self::of(
-            most,
+            (most, renderers),
             QueueMetrics {
                 depth: gauge(
                     registry,
@@ -171,9 +176,9 @@ impl RenderQueue {
     }
 
     /// The queue of the wheel functions that users call.
-    pub(crate) fn of_wheels(registry: &Registry) -> Arc<Self> {
+    pub(crate) fn of_wheels(renderers: Vec<Recipient<Look>>, registry: &Registry) -> Arc<Self> {
         Self::of(
-            MOST_WHEELS,
+            (MOST_WHEELS, renderers),
             QueueMetrics {
                 depth: gauge(
                     registry,
@@ -202,18 +207,13 @@ impl RenderQueue {
         )
     }
 
-    fn of(most: usize, metrics: QueueMetrics) -> Arc<Self> {
+    fn of((most, renderers): (usize, Vec<Recipient<Look>>), metrics: QueueMetrics) -> Arc<Self> {
         Arc::new(Self {
             lines: Mutex::default(),
             most,
-            renderers: Mutex::default(),
+            renderers,
             metrics,
         })
-    }
-
-    /// Sets the renderers to notify of new requests.
-    pub(crate) fn set_renderers(&self, renderers: Vec<Recipient<Look>>) {
-        *self.renderers.lock() = renderers;
     }
 
     /// Adds a request, or answers it at once if there is no room.
@@ -233,7 +233,7 @@ impl RenderQueue {
             rendering.answer.failed();
             return;
         }
-        for renderer in self.renderers.lock().iter() {
+        for renderer in &self.renderers {
             // A full mailbox holds a later look, which sees this request too.
             let _ = renderer.try_send(Look);
         }
@@ -350,7 +350,7 @@ mod tests {
     #[test]
     fn minions_take_turns_with_one_request_in_progress_each() {
         in_system(async {
-            let queue = RenderQueue::new(100, &Registry::new());
+            let queue = RenderQueue::new(100, Vec::new(), &Registry::new());
             let mut port = Port::open();
             let mut replies = Vec::new();
             for minion in ["a", "a", "a", "b", "c", "b"] {
@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn one_minion_cannot_fill_the_queue() {
         in_system(async {
-            let queue = RenderQueue::new(MOST_WAITING + 1, &Registry::new());
+            let queue = RenderQueue::new(MOST_WAITING + 1, Vec::new(), &Registry::new());
             let mut port = Port::open();
             let mut waiting = Vec::new();
             for _ in 0..MOST_WAITING {
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn request_of_a_disconnected_peer_is_dropped() {
         in_system(async {
-            let queue = RenderQueue::new(10, &Registry::new());
+            let queue = RenderQueue::new(10, Vec::new(), &Registry::new());
             let mut port = Port::open();
             let (left, reply) = rendering(&mut port, "a", nothing()).await;
             reply.abort();
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn user_has_one_wheel_function_in_progress_and_a_few_waiting() {
         in_system(async {
-            let queue = RenderQueue::of_wheels(&Registry::new());
+            let queue = RenderQueue::of_wheels(Vec::new(), &Registry::new());
             let mut port = Port::open();
             let mut waiting = Vec::new();
             for user in ["ana"; MOST_WAITING].into_iter().chain(["bob", "ana"]) {

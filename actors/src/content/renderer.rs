@@ -102,7 +102,7 @@ mod tests {
     use bytes::Bytes;
     use saltern_base::metrics::Registry;
     use saltern_requests::Finished;
-    use saltern_supervise::{ChildSpec, Placement};
+    use saltern_supervise::{ChildSpec, Placement, Reserved};
     use tokio::sync::mpsc::unbounded_channel;
 
     use super::*;
@@ -120,7 +120,8 @@ mod tests {
     fn waiting_requests_are_answered_in_order_and_their_events_fired() {
         in_system(async {
             let registry = Registry::new();
-            let queue = RenderQueue::new(10, &registry);
+            let reserved = Reserved::<Renderer>::new();
+            let queue = RenderQueue::new(10, vec![reserved.recipient()], &registry);
             let (bus, mut fired) = recorder();
             let tree = tree(&registry);
             let seed = Seed {
@@ -132,8 +133,7 @@ mod tests {
             let (first, first_reply) = rendering(&mut port, "m1", later(|| says(b"one"))).await;
             queue.push(first);
             let spec = ChildSpec::permanent().on(Placement::thread("render"));
-            let renderer = tree.root().start_child::<Renderer>(spec, seed, 0);
-            queue.set_renderers(vec![renderer.recipient()]);
+            tree.root().start_reserved(reserved, spec, seed, 0);
             assert_eq!(first_reply.await.unwrap(), "one");
             let (second, second_reply) = rendering(&mut port, "m1", later(|| says(b"two"))).await;
             queue.push(second);
@@ -149,7 +149,8 @@ mod tests {
     fn panicking_work_is_answered_and_the_next_is_done() {
         in_system(async {
             let registry = Registry::new();
-            let queue = RenderQueue::new(10, &registry);
+            let reserved = Reserved::<Renderer>::new();
+            let queue = RenderQueue::new(10, vec![reserved.recipient()], &registry);
             let (bus, _fired) = recorder();
             let tree = tree(&registry);
             let seed = Seed {
@@ -167,8 +168,7 @@ mod tests {
             queue.push(first);
             queue.push(second);
             let spec = ChildSpec::permanent().on(Placement::thread("render"));
-            let renderer = tree.root().start_child::<Renderer>(spec, seed, 0);
-            queue.set_renderers(vec![renderer.recipient()]);
+            tree.root().start_reserved(reserved, spec, seed, 0);
             began.recv().await.unwrap();
             assert_eq!(first_reply.await.unwrap(), NOT_HANDLED);
             assert_eq!(second_reply.await.unwrap(), "two");

@@ -1,9 +1,8 @@
 //! Feeds Batches: returns of the jobs that it drives, and events of local programs about batches.
 //!
-//! Shared with the senders, because they are built before Batches is. While no batch is open, the
-//! check whether a jid is followed costs one atomic load.
+//! Shared by Batches and the senders. While no batch is open, the check whether a jid is followed
+//! costs one atomic load.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
@@ -19,23 +18,22 @@ use crate::messages::{BatchCall, BatchCalled, BatchReturns, MinionReturned};
 const STOP: Duration = Duration::from_secs(30);
 
 /// Forwards returns and calls about batches to the actor.
-#[derive(Default)]
 pub(crate) struct BatchFeed {
     followed: DashSet<Jid>,
     count: AtomicUsize,
-    batches: OnceLock<Batches>,
-}
-
-struct Batches {
     returns: Recipient<BatchReturns>,
     calls: Recipient<BatchCalled>,
 }
 
 impl BatchFeed {
-    /// Sets the recipients; once.
-    pub(crate) fn listen(&self, returns: Recipient<BatchReturns>, calls: Recipient<BatchCalled>) {
-        // Only the first call counts.
-        let _ = self.batches.set(Batches { returns, calls });
+    /// The feed of these recipients.
+    pub(crate) fn new(returns: Recipient<BatchReturns>, calls: Recipient<BatchCalled>) -> Self {
+        Self {
+            followed: DashSet::new(),
+            count: AtomicUsize::new(0),
+            returns,
+            calls,
+        }
     }
 
     /// Follows the returns of this job from now on.
@@ -61,8 +59,8 @@ impl BatchFeed {
     /// may be waiting for the sender; bounded, because each return was a message of its own
     /// before.
     pub(crate) fn tell(&self, returns: Vec<MinionReturned>) {
-        if let Some(batches) = self.batches.get().filter(|_| !returns.is_empty()) {
-            batches.returns.do_send(BatchReturns(returns));
+        if !returns.is_empty() {
+            self.returns.do_send(BatchReturns(returns));
         }
     }
 
@@ -78,7 +76,7 @@ impl BatchFeed {
             data: data.ok()?,
             stopped: Some(stopped),
         };
-        self.batches.get()?.calls.try_send(called).ok()?;
+        self.calls.try_send(called).ok()?;
         answer.recv_timeout(STOP).ok()
     }
 
@@ -89,12 +87,9 @@ impl BatchFeed {
 
     /// Forwards calls of local programs about batches; waits for room.
     pub(crate) async fn pass_on(&self, heard: Vec<BatchCalled>) {
-        let Some(batches) = self.batches.get() else {
-            return;
-        };
         for called in heard {
             let jid = called.jid.clone();
-            if batches.calls.send(called).await.is_err() {
+            if self.calls.send(called).await.is_err() {
                 tracing::warn!(%jid, "what a local program said of a batch was lost");
             }
         }
@@ -128,6 +123,7 @@ mod tests {
     use saltern_model::{Packed, Tag};
 
     use super::*;
+    use crate::shared::testing::closed;
 
     #[test]
     fn only_batch_events_are_calls() {
@@ -150,7 +146,7 @@ mod tests {
 
     #[test]
     fn repeated_follow_and_forget_are_idempotent() {
-        let feed = BatchFeed::default();
+        let feed = BatchFeed::new(closed(), closed());
         let jid = Jid::parse("20260102030405060708").unwrap();
         assert!(!feed.follows(&jid));
         feed.follow(&jid);

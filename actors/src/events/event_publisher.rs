@@ -5,15 +5,15 @@
 
 use std::sync::{Arc, OnceLock};
 
-use actix::{Actor, AsyncContext, Context, Handler, ResponseActFuture};
+use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture};
 use parking_lot::Mutex;
 use saltern_supervise::Child;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::batch_feed::BatchFeed;
 use crate::events::bus::Bus;
-use crate::events::event_sockets::{EventSocketHandle, EventSockets, ListenerGreeter};
-use crate::messages::Fire;
+use crate::events::event_sockets::{EventSocketHandle, EventSockets};
+use crate::messages::{Fire, Greet};
 
 /// What an event publisher is built from.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub(crate) struct Seed {
     /// The event sockets, until the first event publisher has taken them.
     pub(crate) sockets: Arc<Mutex<Option<EventSockets>>>,
     /// Greets new subscribers with the state of open jobs.
-    pub(crate) greeter: ListenerGreeter,
+    pub(crate) greeter: Recipient<Greet>,
     /// Set when the sockets have been taken.
     pub(crate) door: Arc<OnceLock<Arc<EventSocketHandle>>>,
     /// Forwards events of local programs about batches.

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener as StdUnixListener, UnixStream as StdUnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Addr, Recipient};
@@ -163,7 +163,7 @@ impl EventSockets {
         self,
         bus: &Arc<Bus>,
         publisher: &Addr<EventPublisher>,
-        (batches, greeter): (&Arc<BatchFeed>, &ListenerGreeter),
+        (batches, greeter): (&Arc<BatchFeed>, &Recipient<Greet>),
         stop_taking: &CancellationToken,
         stop: &CancellationToken,
     ) -> Option<Arc<EventSocketHandle>> {
@@ -282,7 +282,8 @@ pub(crate) struct EventSocketHandle {
     /// A clone of the listening socket, for [`EventSocketHandle::let_in_waiting`].
     waiting: StdUnixListener,
     bus: Arc<Bus>,
-    greeter: ListenerGreeter,
+    /// Greets new subscribers with the state of open jobs.
+    greeter: Recipient<Greet>,
     timeout: Duration,
     stop: CancellationToken,
     most: usize,
@@ -291,10 +292,6 @@ pub(crate) struct EventSocketHandle {
     too_many: LogThrottle,
     too_slow: LogThrottle,
 }
-
-/// Recipient that greets new subscribers with the state of open jobs; set once that actor is
-/// there.
-pub(crate) type ListenerGreeter = Arc<OnceLock<Recipient<Greet>>>;
 
 impl EventSocketHandle {
     /// Accepts all pending connections. Called before an event is published: a client that
@@ -328,9 +325,8 @@ impl EventSocketHandle {
         }
         // Subscribed before the next event can be published on this thread.
         let subscription = self.bus.subscribe();
-        if let Some(greeter) = self.greeter.get()
-            && greeter.try_send(Greet(subscription.newcomer())).is_err()
-        {
+        let greeted = self.greeter.try_send(Greet(subscription.newcomer()));
+        if greeted.is_err() {
             tracing::debug!("an event subscriber gets no state of open jobs: the mailbox is full");
         }
         let door = self.clone();

@@ -45,8 +45,8 @@ pub(crate) struct Seed {
     pub(crate) closed: CancellationToken,
     /// Targeted loads also go to syndics that filter (`order_masters`).
     pub(crate) feeds_syndics: bool,
-    /// Notified of departures of jobs; set later, as it is built after the publisher.
-    pub(crate) tracker: Arc<Mutex<Option<Recipient<Departed>>>>,
+    /// Notified of departures of jobs.
+    pub(crate) tracker: Recipient<Departed>,
 }
 
 /// Metrics of the publisher.
@@ -141,9 +141,9 @@ impl Handler<Publish> for Publisher {
             let attributes = [("salt.pub.jid", jid.as_str().into())];
             place.record("salt.pub.send", Kind::Producer, began.elapsed(), attributes);
         }
-        if is_job && let Some(tracker) = &*self.seed.tracker.lock() {
+        if is_job {
             // Never waits: the tracker may be waiting for this actor.
-            tracker.do_send(Departed {
+            self.seed.tracker.do_send(Departed {
                 jid,
                 minions,
                 has_left,

@@ -251,7 +251,6 @@ impl Actor for ReqRouter {
         let address = context.address();
         // The address outlives this value, so both are dropped once.
         if let Some((listener, closed)) = self.seed.listener.lock().take() {
-            self.seed.windows.set_router(address.clone().recipient());
             let serving = listener.serve(Arc::new(RouterSink(address)), self.seed.stop.clone());
             actix_rt::spawn(async move {
                 serving.await;

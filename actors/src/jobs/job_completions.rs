@@ -1,10 +1,9 @@
 //! Notifications of the ends of single jobs, from the tracker to actors that wait for them.
 //!
-//! Shared by both sides, because the tracker is built first. A job is followed until its end was
+//! Shared by both sides. A job is followed until its end was
 //! announced or no client waits any more.
 
 use std::collections::HashSet;
-use std::sync::OnceLock;
 
 use actix::Recipient;
 use parking_lot::Mutex;
@@ -13,17 +12,18 @@ use saltern_model::Jid;
 use crate::messages::JobOver;
 
 /// Registry of followed jobs and their listener.
-#[derive(Default)]
 pub(crate) struct JobCompletions {
     followed: Mutex<HashSet<Jid>>,
-    listener: OnceLock<Recipient<JobOver>>,
+    listener: Recipient<JobOver>,
 }
 
 impl JobCompletions {
-    /// Sets the listener; once.
-    pub(crate) fn listen(&self, listener: Recipient<JobOver>) {
-        // Only the first call counts.
-        let _ = self.listener.set(listener);
+    /// A registry that notifies this listener.
+    pub(crate) fn new(listener: Recipient<JobOver>) -> Self {
+        Self {
+            followed: Mutex::default(),
+            listener,
+        }
     }
 
     /// Follows this job.
@@ -39,10 +39,8 @@ impl JobCompletions {
     /// Notifies the listener of the end of a job, if it is followed. Never waits; bounded, because
     /// each followed job is announced once.
     pub(crate) fn tell(&self, jid: &Jid) {
-        if self.followed.lock().remove(jid)
-            && let Some(listener) = self.listener.get()
-        {
-            listener.do_send(JobOver(jid.clone()));
+        if self.followed.lock().remove(jid) {
+            self.listener.do_send(JobOver(jid.clone()));
         }
     }
 }

@@ -65,8 +65,8 @@ pub(crate) struct Seed {
     /// The mirror.
     pub(crate) cleaner: Option<Recipient<RemoveJobFiles>>,
     pub(crate) folder: Recipient<Checkpoint>,
-    /// The tracker is built after the store, and is asked only at run time.
-    pub(crate) tracker: Arc<Mutex<Option<Recipient<Stored>>>>,
+    /// Notified of what is stored.
+    pub(crate) tracker: Recipient<Stored>,
     /// Measures the free space.
     pub(crate) room_of: RoomOf,
     /// `saltern_disk_low`, in bytes.

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use actix::{Actor, Context, Handler, Recipient};
-use parking_lot::Mutex;
 use saltern_base::metrics::{Histogram, Registry, SECONDS, histogram};
 use saltern_store::Checkpointer;
 use saltern_supervise::Child;
@@ -19,8 +18,7 @@ use crate::messages::{Checkpoint, CheckpointDone};
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) checkpointer: Arc<Checkpointer>,
-    /// The store is built later, and is set then.
-    pub(crate) store: Arc<Mutex<Option<Recipient<CheckpointDone>>>>,
+    pub(crate) store: Recipient<CheckpointDone>,
     pub(crate) metrics: CheckpointMetrics,
 }
 
@@ -82,9 +80,7 @@ impl Handler<Checkpoint> for WalCheckpointer {
                 }
             }
         }
-        if let Some(store) = &*self.seed.store.lock() {
-            // At most one for each message that the store sent.
-            store.do_send(CheckpointDone);
-        }
+        // At most one for each message that the store sent.
+        self.seed.store.do_send(CheckpointDone);
     }
 }

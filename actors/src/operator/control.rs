@@ -22,7 +22,7 @@ mod minions;
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Recipient;
@@ -30,6 +30,7 @@ use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::Registry;
 use saltern_config::LogLevel;
 use saltern_model::Jid;
+use saltern_runners::Fleet;
 use saltern_supervise::Tree;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
@@ -42,7 +43,6 @@ use crate::messages::Explain;
 use crate::messages::MaintenanceTask;
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Record};
 
-pub(crate) use self::minions::SeenMinions;
 pub use self::minions::{SeenMinion, ask_minions};
 
 /// The socket's name.
@@ -106,14 +106,8 @@ pub trait LogLevels: Send + Sync {
     fn reset(&self);
 }
 
-/// Recipient of questions about jobs, set once it is there.
-pub(crate) type Accounts = Arc<OnceLock<Recipient<Explain>>>;
-
 /// The answer about a job that is not open.
 const CLOSED: &str = "closed\n";
-
-/// The answer of a master whose actors are not all started.
-const STARTING: &str = "error: the master is just starting\n";
 
 /// What the control socket gives access to.
 pub(crate) struct Control {
@@ -121,8 +115,9 @@ pub(crate) struct Control {
     pub(crate) tree: Tree,
     pub(crate) registry: Registry,
     pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
-    pub(crate) accounts: Accounts,
-    pub(crate) minions: SeenMinions,
+    /// Gives accounts of open jobs.
+    pub(crate) tracker: Recipient<Explain>,
+    pub(crate) minions: Arc<dyn Fleet>,
     pub(crate) log_levels: Option<Arc<dyn LogLevels>>,
 }
 
@@ -188,7 +183,7 @@ async fn answer(control: &Control, line: &str) -> String {
         ["actors"] => control.actors(),
         ["replay", letter] => control.replay(letter).await,
         ["maintenance"] => control.maintenance_tasks(),
-        ["minions"] => minions::answer(&control.minions),
+        ["minions"] => minions::answer(&*control.minions),
         ["maintenance", name] => control.task(name).await,
         [fault @ ("panic" | "stall"), name] => control.break_actor(fault, name, 0),
         [fault @ ("panic" | "stall"), name, instance] => match instance.parse() {
@@ -266,10 +261,7 @@ const WITHOUT: &str = "error: this master was built without fault injection\n";
 
 impl Control {
     async fn job(&self, jid: Jid) -> String {
-        let Some(tracker) = self.accounts.get() else {
-            return STARTING.to_owned();
-        };
-        match tracker.send(Explain(jid)).await {
+        match self.tracker.send(Explain(jid)).await {
             Ok(Some(account)) => account.to_text(),
             Ok(None) => CLOSED.to_owned(),
             Err(error) => format!("error: {error}\n"),

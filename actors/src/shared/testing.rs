@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, Context, Handler, Message, Recipient};
+use actix::{Actor, AsyncContext, Context, Handler, Message, Recipient};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use saltern_base::metrics::Registry;
@@ -57,6 +57,14 @@ where
 {
     let (sender, receiver) = unbounded_channel();
     (Recorder(sender).start().recipient(), receiver)
+}
+
+/// The address of an actor that has ended.
+pub(crate) fn closed<M>() -> Recipient<M>
+where
+    M: Message<Result = ()> + Send + Unpin + 'static,
+{
+    Context::<Recorder<M>>::new().address().recipient()
 }
 
 /// A request port whose requests the test gets.

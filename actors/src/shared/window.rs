@@ -12,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use actix::{Message, Recipient};
-use parking_lot::Mutex;
 use saltern_requests::Class;
 use saltern_wire::port::Standing;
 
@@ -76,24 +75,20 @@ pub(crate) struct Windows {
     shares: [AtomicUsize; Share::COUNT],
     /// The router has a backlog and waits for a free slot.
     wanted: AtomicBool,
-    router: Mutex<Option<Recipient<PlaceFree>>>,
+    /// Notified of free slots.
+    router: Recipient<PlaceFree>,
 }
 
 impl Windows {
-    /// One window of `size` places for each worker.
-    pub(crate) fn new(workers: usize, size: usize) -> Arc<Self> {
+    /// One window of `size` places for each worker; `router` is notified of free ones.
+    pub(crate) fn new(workers: usize, size: usize, router: Recipient<PlaceFree>) -> Arc<Self> {
         Arc::new(Self {
             in_hand: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             size,
             shares: Default::default(),
             wanted: AtomicBool::new(false),
-            router: Mutex::new(None),
+            router,
         })
-    }
-
-    /// Sets the recipient to notify of free slots.
-    pub(crate) fn set_router(&self, router: Recipient<PlaceFree>) {
-        *self.router.lock() = Some(router);
     }
 
     /// Takes a slot for a request of this class, whose peer has this standing, with the worker
@@ -157,12 +152,9 @@ impl Windows {
         if let Some(taken) = self.shares.get(ticket.share as usize) {
             taken.fetch_sub(1, Ordering::SeqCst);
         }
-        if self.wanted.load(Ordering::SeqCst)
-            && self.wanted.swap(false, Ordering::SeqCst)
-            && let Some(router) = &*self.router.lock()
-        {
+        if self.wanted.load(Ordering::SeqCst) && self.wanted.swap(false, Ordering::SeqCst) {
             // At most one such message is on its way for each time the router asked for it.
-            router.do_send(PlaceFree);
+            self.router.do_send(PlaceFree);
         }
     }
 }
@@ -190,10 +182,11 @@ impl Drop for Ticket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::shared::testing::closed;
 
     #[test]
     fn slots_are_spread_evenly_and_freed() {
-        let windows = Windows::new(2, 2);
+        let windows = Windows::new(2, 2, closed());
         let take = || windows.take(Class::Minion, Standing::Proved);
         let tickets: Vec<Ticket> = std::iter::from_fn(take).collect();
         let workers: Vec<usize> = tickets.iter().map(Ticket::worker).collect();
@@ -207,7 +200,7 @@ mod tests {
 
     #[test]
     fn authentications_leave_most_slots_to_others() {
-        let windows = Windows::new(2, 16);
+        let windows = Windows::new(2, 16, closed());
         let take_all = |class, standing| -> Vec<Ticket> {
             std::iter::from_fn(|| windows.take(class, standing)).collect()
         };
@@ -222,7 +215,7 @@ mod tests {
 
     #[test]
     fn strangers_and_suspects_leave_slots_to_minions() {
-        let windows = Windows::new(2, 64);
+        let windows = Windows::new(2, 64, closed());
         let take_all = |standing| -> Vec<Ticket> {
             std::iter::from_fn(|| windows.take(Class::Minion, standing)).collect()
         };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::Addr;
+use actix::{Addr, Recipient};
 use parking_lot::Mutex;
 use saltern_config::{OWN_EVENTS, PythonBridge};
 use saltern_requests::Services;
@@ -18,8 +18,9 @@ use crate::events::event_publisher::{self, EventPublisher};
 use crate::events::event_return::{
     self, EventReturn, EventReturnMetrics, EventTable, PythonReturner,
 };
-use crate::events::event_sockets::{EventSockets, ListenerGreeter};
+use crate::events::event_sockets::EventSockets;
 use crate::jobs::job_store::JobStore;
+use crate::messages::Greet;
 use crate::operator::metric_aliases::MetricAliases;
 use crate::operator::trace_exporter::{self, Destination, ExporterMetrics, TraceExporter};
 
@@ -47,7 +48,7 @@ impl Plan {
         &self,
         services: &Services,
         events: EventSockets,
-        greeter: &ListenerGreeter,
+        greeter: Recipient<Greet>,
     ) -> (Addr<EventPublisher>, Arc<Bus>) {
         let config = &self.config;
         let queue = QueueLimits {
@@ -66,7 +67,7 @@ impl Plan {
         let seed = event_publisher::Seed {
             bus: bus.clone(),
             sockets: Arc::new(Mutex::new(Some(events))),
-            greeter: greeter.clone(),
+            greeter,
             door: Arc::default(),
             batches: self.batches.clone(),
             stop_taking: self.stop.clone(),

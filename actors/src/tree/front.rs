@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use actix::Addr;
 use parking_lot::Mutex;
-use saltern_supervise::{Budget, ChildSpec, Strategy, Supervisor};
+use saltern_supervise::{Budget, ChildSpec, Reserved, Strategy, Supervisor};
 use saltern_wire::port::ReqListener;
 
 use super::{CoreActors, Plan};
+use crate::automation::reactor::Reactor;
 use crate::automation::scheduler::{self, ScheduleMetrics, Scheduler};
 use crate::content::render_queue::RenderQueue;
 use crate::content::renderer::{self, Renderer};
@@ -25,12 +26,21 @@ use crate::shared::window::Windows;
 impl Plan {
     /// Starts the workers and, last of all, the router, which opens the request port. Gives the
     /// queue of the runners.
-    pub(super) fn start_front(&self, requests: ReqListener, core: &CoreActors) -> Arc<RunQueue> {
+    pub(super) fn start_front(
+        &self,
+        (router, peer_calls, reactor): (
+            Reserved<ReqRouter>,
+            Reserved<PeerCalls>,
+            Reserved<Reactor>,
+        ),
+        requests: ReqListener,
+        core: &CoreActors,
+    ) -> Arc<RunQueue> {
         let count = self.config.worker_threads;
         let budget = Budget::new(100, Duration::from_secs(60));
         let (renderings, wheels) = self.start_renderers(core, budget);
-        let (runs, peer_runs) = self.start_runners(core, budget);
-        let peer_calls = self.start_peer_calls(core, peer_runs, renderings.clone());
+        let (runs, peer_runs) = self.start_runners(reactor, core, budget);
+        let peer_calls = self.start_peer_calls(peer_calls, core, peer_runs, renderings.clone());
         let sinks = Sinks {
             begin_job: core.tracker.clone().recipient(),
             begin_batch: core.batches.clone().recipient(),
@@ -63,7 +73,7 @@ impl Plan {
             .collect();
         let seed = req_router::Seed {
             workers: Arc::new(workers),
-            windows: Windows::new(count, MWorker::WINDOW),
+            windows: Windows::new(count, MWorker::WINDOW, router.recipient()),
             backlog: self.config.saltern_request_backlog,
             auth_backlog: self.config.saltern_auth_backlog,
             metrics: req_router::RouterMetrics::new(&self.registry),
@@ -73,7 +83,8 @@ impl Plan {
             )))),
             stop: self.stop.clone(),
         };
-        let _: Addr<ReqRouter> = self.root.start_child(self.on_thread("requests"), seed, 0);
+        let spec = self.on_thread("requests");
+        self.root.start_reserved(router, spec, seed, 0);
         runs
     }
 
@@ -96,28 +107,34 @@ impl Plan {
         let pool = self
             .root
             .supervisor("renderers", Strategy::OneForOne, budget);
-        let start = |queue: &Arc<RenderQueue>, name: &str, numbers: Range<usize>| {
-            let seed = renderer::Seed {
-                queue: queue.clone(),
-                bus: core.bus.clone().recipient(),
-            };
-            let first = numbers.start;
-            let renderers = numbers
-                .map(|number| {
-                    let instance = u32::try_from(number).unwrap_or(u32::MAX);
-                    let spec = self.on_patient_thread(&format!("{name}-{}", number - first + 1));
-                    let spec = spec.with_budget(budget);
-                    let renderer: Addr<Renderer> = pool.start_child(spec, seed.clone(), instance);
-                    renderer.recipient()
-                })
-                .collect();
-            queue.set_renderers(renderers);
+        let reserve = |count: usize| -> Vec<Reserved<Renderer>> {
+            (0..count).map(|_| Reserved::new()).collect()
         };
-        let renderings = RenderQueue::new(self.config.saltern_render_backlog, &self.registry);
-        let wheels = RenderQueue::of_wheels(&self.registry);
-        let first = 1 + self.config.saltern_render_threads;
-        start(&renderings, "render", 1..first);
-        start(&wheels, "wheel", first..first + renderer::WHEEL_THREADS);
+        let addresses =
+            |reserved: &[Reserved<Renderer>]| reserved.iter().map(Reserved::recipient).collect();
+        let of_minions = reserve(self.config.saltern_render_threads);
+        let of_users = reserve(renderer::WHEEL_THREADS);
+        let renderings = RenderQueue::new(
+            self.config.saltern_render_backlog,
+            addresses(&of_minions),
+            &self.registry,
+        );
+        let wheels = RenderQueue::of_wheels(addresses(&of_users), &self.registry);
+        let mut instance = 0_u32;
+        let mut start =
+            |name: &str, reserved: Vec<Reserved<Renderer>>, queue: &Arc<RenderQueue>| {
+                for (number, reserved) in (1..).zip(reserved) {
+                    instance += 1;
+                    let seed = renderer::Seed {
+                        queue: queue.clone(),
+                        bus: core.bus.clone().recipient(),
+                    };
+                    let spec = self.on_patient_thread(&format!("{name}-{number}"));
+                    pool.start_reserved(reserved, spec.with_budget(budget), seed, instance);
+                }
+            };
+        start("render", of_minions, &renderings);
+        start("wheel", of_users, &wheels);
         (renderings, wheels)
     }
 
@@ -125,6 +142,7 @@ impl Plan {
     /// the workers': they handle their input.
     pub(super) fn start_runners(
         &self,
+        reactor: Reserved<Reactor>,
         core: &CoreActors,
         budget: Budget,
     ) -> (Arc<RunQueue>, Arc<RunQueue>) {
@@ -152,7 +170,7 @@ impl Plan {
             of("minions", "python_minions", of_minions),
         );
         if let Some(queue) = &self.reactor {
-            self.start_reactor(queue, &metrics, first, (core, budget));
+            self.start_reactor(reactor, queue, &metrics, first, (core, budget));
         }
         queues
     }
@@ -183,6 +201,7 @@ impl Plan {
 
     pub(super) fn start_peer_calls(
         &self,
+        reserved: Reserved<PeerCalls>,
         core: &CoreActors,
         runs: Arc<RunQueue>,
         renderings: Arc<RenderQueue>,
@@ -195,9 +214,8 @@ impl Plan {
             numbers: Arc::default(),
             metrics: PeerCallMetrics::new(&self.registry),
         };
-        let queue: Addr<PeerCalls> = self.root.start_child(self.on_thread("peers"), seed, 0);
-        self.ends.listen(queue.clone().recipient());
-        queue
+        let spec = self.on_thread("peers");
+        self.root.start_reserved(reserved, spec, seed, 0)
     }
 
     /// Starts the login workers, with a budget like the workers': they handle unauthenticated

@@ -12,12 +12,11 @@ use saltern_store::{
     BatchFiles, Checkpointer, JobCacheReader, JobFiles, JobFollower, Mirror, StoreError,
 };
 
-use saltern_supervise::Restart;
+use saltern_supervise::{Reserved, Restart};
 
 use super::{MasterParts, Plan};
 use crate::events::event_publisher::EventPublisher;
 use crate::events::publisher::Publisher;
-use crate::jobs::batches::{self, Batches};
 use crate::jobs::job_cache::{self, JobCache, JobCacheMetrics, Purpose};
 use crate::jobs::job_import::{self, JobImport};
 use crate::jobs::job_mirror::{self, JobMirror};
@@ -113,8 +112,8 @@ fn followers(parts: &MasterParts) -> Result<Vec<(Purpose, String, JobFollower)>,
 impl Plan {
     pub(super) fn start_store(
         &self,
-        database: JobDatabase,
-        stored: StoredJobs,
+        (store, tracker): (Reserved<JobStore>, Reserved<JobTracker>),
+        (database, stored): (JobDatabase, StoredJobs),
         services: &Arc<Services>,
         (bus, publisher): (&Addr<EventPublisher>, &Addr<Publisher>),
     ) -> (Option<Addr<JobMirror>>, Addr<JobStore>, Addr<JobTracker>) {
@@ -136,16 +135,14 @@ impl Plan {
         let asked = caches
             .into_iter()
             .find(|(purpose, _)| *purpose == Purpose::Master);
-        let store_slot = Arc::new(Mutex::new(None));
         let seed = wal_checkpointer::Seed {
             checkpointer: Arc::new(stored.checkpointer),
-            store: store_slot.clone(),
+            store: store.recipient(),
             metrics: wal_checkpointer::CheckpointMetrics::new(&self.registry),
         };
         let folder: Addr<WalCheckpointer> =
             self.root
                 .start_child(self.on_patient_thread("log"), seed, 0);
-        let tracker_slot = Arc::new(Mutex::new(None));
         let seed = job_store::Seed {
             path: database.path().to_owned(),
             database: Arc::new(Mutex::new(database)),
@@ -156,7 +153,7 @@ impl Plan {
             job_cache: asked.map(|(_, cache)| cache.recipient()),
             cleaner: mirror.clone().map(Addr::recipient),
             folder: folder.recipient(),
-            tracker: tracker_slot.clone(),
+            tracker: tracker.recipient(),
             room_of: JobDatabase::room,
             disk_low: self.config.saltern_disk_low as u64,
             compat: self.config.salt_compat,
@@ -166,8 +163,7 @@ impl Plan {
         };
         let patience = self.config.saltern_stop_timeout.max(LAST_RESTORE);
         let spec = self.on_thread("jobs").with_shutdown(patience);
-        let store: Addr<JobStore> = self.root.start_child(spec, seed, 0);
-        *store_slot.lock() = Some(store.clone().recipient());
+        let store = self.root.start_reserved(store, spec, seed, 0);
         if let Some(cached) = stored.cached {
             tracing::info!("reading the jobs of stock's job cache into the job database");
             let seed = job_import::Seed {
@@ -192,8 +188,8 @@ impl Plan {
             },
             metrics: job_tracker::TrackerMetrics::new(&self.registry),
         };
-        let tracker: Addr<JobTracker> = self.root.start_child(self.on_thread("jobs"), seed, 0);
-        *tracker_slot.lock() = Some(tracker.clone().recipient());
+        let spec = self.on_thread("jobs");
+        let tracker = self.root.start_reserved(tracker, spec, seed, 0);
         (mirror, store, tracker)
     }
 
@@ -227,12 +223,5 @@ impl Plan {
             Some((purpose, self.root.start_child(spec, seed, instance)))
         });
         caches.collect()
-    }
-
-    pub(super) fn start_batches(&self, seed: batches::Seed) -> Addr<Batches> {
-        let batches: Addr<Batches> = self.root.start_child(self.on_thread("batches"), seed, 0);
-        let (returns, calls) = (batches.clone().recipient(), batches.clone().recipient());
-        self.batches.listen(returns, calls);
-        batches
     }
 }

@@ -63,7 +63,9 @@ use saltern_requests::{MasterFleet, Services, Stores};
 use saltern_runners::{RunnerContext, Runners};
 use saltern_store::StoreError;
 use saltern_store::jobs::JobDatabase;
-use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Strategy, Supervisor, Tree};
+use saltern_supervise::{
+    Budget, ChildSpec, Failure, Placement, Reserved, Strategy, Supervisor, Tree,
+};
 use saltern_wire::port::{
     Inherited, ListenError, PubListener, ReqListener, SubscriberWatch, TlsError,
 };
@@ -71,23 +73,25 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::jobs::Stored;
-use crate::automation::reactor::{OpenError, ReactionQueue};
+use crate::automation::reactor::{OpenError, ReactionQueue, Reactor};
 use crate::content::remotes::{self, Remotes, RemotesMetrics};
 use crate::events::batch_feed::BatchFeed;
 use crate::events::event_publisher::EventPublisher;
 use crate::events::event_return::EventReturnMetrics;
-use crate::events::event_sockets::{EventSockets, ListenerGreeter, SocketError};
+use crate::events::event_sockets::{EventSockets, SocketError};
 use crate::events::presence::Presence;
 use crate::events::publisher::{self, Publisher};
 use crate::events::registrar::Registrar;
 use crate::events::rotation::Rotation;
+use crate::front::req_router::ReqRouter;
+use crate::functions::peer_calls::PeerCalls;
 use crate::jobs::batches::{self, BatchMetrics, Batches};
 use crate::jobs::job_completions::JobCompletions;
 use crate::jobs::job_mirror::JobMirror;
 use crate::jobs::job_store::{self, JobStore};
 use crate::jobs::job_tracker::JobTracker;
 use crate::messages::Departed;
-use crate::operator::control::{self, Accounts, Control, LogLevels, SeenMinions};
+use crate::operator::control::{self, Control, LogLevels};
 use crate::operator::health::{self, Health};
 use crate::operator::key_metrics;
 use crate::operator::process_metrics;
@@ -205,13 +209,16 @@ impl Master {
         let (requests, publish) = listeners.addresses;
         // Everything that can fail comes before the first actor.
         let stored = Stored::open(&mut parts)?;
-        let reactor = ReactionQueue::open(&parts.config, &parts.clock, &parts.registry)?;
+        let reserved = ReservedAddresses::default();
+        let reactions = reserved.reactor.recipient();
+        let reactor = ReactionQueue::open(&parts.config, &parts.clock, reactions, &parts.registry)?;
         let known = RunnerContext::new(parts.config.clone(), parts.database.reader()?);
         let known = match &reactor {
             Some(reactor) => known.with_reactor(reactor.clone()),
             None => known,
         };
-        let batches = Arc::<BatchFeed>::default();
+        let batches = &reserved.batches;
+        let batches = Arc::new(BatchFeed::new(batches.recipient(), batches.recipient()));
         let feed = batches.clone();
         let known = known.with_batches(saltern_runners::Batches::new(
             stored.batches.1.clone(),
@@ -219,19 +226,11 @@ impl Master {
         ));
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
-        let maintenance_tasks = MaintenanceTasks::new(parts.clock.clone(), &parts.registry);
-        let accounts = Accounts::default();
-        let minions = SeenMinions::default();
-        let control = Control {
-            reactor: reactor.clone(),
-            tree: tree.clone(),
-            registry: parts.registry.clone(),
-            accounts: accounts.clone(),
-            minions: minions.clone(),
-            maintenance_tasks: maintenance_tasks.clone(),
-            log_levels: parts.log_levels.clone(),
-        };
-        control::serve(listeners.control, control, stop.clone());
+        let maintenance_tasks = MaintenanceTasks::new(
+            parts.clock.clone(),
+            reserved.maintenance.recipient(),
+            &parts.registry,
+        );
         let bridge = parts.stores.bridge.clone();
         process_metrics::register(&parts.registry, &parts.clock, config.salt_compat);
         key_metrics::register(&parts.registry, parts.stores.pki.clone());
@@ -255,24 +254,34 @@ impl Master {
             reactions: parts.reactions.clone(),
             clock: parts.clock.clone(),
             registry: parts.registry.clone(),
-            maintenance_tasks,
+            maintenance_tasks: maintenance_tasks.clone(),
             schedule: schedule.clone(),
             batches,
             reactor: reactor.clone(),
-            ends: Arc::default(),
-            accounts,
-            minions,
+            ends: Arc::new(JobCompletions::new(reserved.peer_calls.recipient())),
             stop: stop.clone(),
             requests_closed,
             store_metrics,
             http: listeners.http,
         };
-        let services = plan.start(
-            parts,
-            known,
-            stored,
+        let registry = parts.registry.clone();
+        let log_levels = parts.log_levels.clone();
+        let tracker = reserved.tracker.recipient();
+        let (services, minions) = plan.start(
+            reserved,
+            (parts, known, stored),
             (listeners.requests, listeners.publish, listeners.events),
         );
+        let control = Control {
+            reactor: reactor.clone(),
+            tree: tree.clone(),
+            registry,
+            tracker,
+            minions,
+            maintenance_tasks,
+            log_levels,
+        };
+        control::serve(listeners.control, control, stop.clone());
         let unwatched = CancellationToken::new();
         let status = listeners.status.map(|port| {
             let address = port.address();
@@ -397,8 +406,17 @@ impl Master {
     }
 }
 
-/// Where the publisher finds the tracker, which is built after it.
-type Departures = Arc<Mutex<Option<Recipient<Departed>>>>;
+/// Addresses of actors that others send to which are started before them.
+#[derive(Default)]
+struct ReservedAddresses {
+    store: Reserved<JobStore>,
+    tracker: Reserved<JobTracker>,
+    batches: Reserved<Batches>,
+    reactor: Reserved<Reactor>,
+    peer_calls: Reserved<PeerCalls>,
+    router: Reserved<ReqRouter>,
+    maintenance: Reserved<Maintenance>,
+}
 
 /// Everything that the start of the children needs.
 struct Plan {
@@ -415,10 +433,6 @@ struct Plan {
     reactions: Arc<Reactions>,
     /// Ends of jobs, from the tracker, which is started first, to the calls of minions.
     ends: Arc<JobCompletions>,
-    /// Recipient of the control socket's questions about jobs.
-    accounts: Accounts,
-    /// Recipient of its questions about minions.
-    minions: SeenMinions,
     /// Cancelled when nothing new is to be accepted.
     stop: CancellationToken,
     /// Cancelled when the last connection of the request port is gone.
@@ -455,18 +469,15 @@ impl Plan {
     /// Starts the children, sink first.
     fn start(
         &self,
-        parts: MasterParts,
-        known: RunnerContext,
-        stored: Stored,
+        reserved: ReservedAddresses,
+        (parts, known, stored): (MasterParts, RunnerContext, Stored),
         (requests, publish, events): (ReqListener, PubListener, EventSockets),
-    ) -> Arc<Services> {
+    ) -> (Arc<Services>, Arc<MasterFleet>) {
         let subscribers = publish.handle();
         let known_networks = requests.known_networks();
         let presence = Presence::new(&parts.config, parts.clock.clone(), &parts.registry);
         let fleet = Arc::new(MasterFleet::new(&parts.stores, presence.clone()));
-        // Only the first call counts.
-        let _ = self.minions.set(fleet.clone());
-        let known = known.with_fleet(fleet);
+        let known = known.with_fleet(fleet.clone());
         let known = known
             .with_master(parts.stores.for_functions())
             .with_bridge(parts.stores.bridge.clone());
@@ -496,28 +507,26 @@ impl Plan {
         // There is no subscriber yet to notify.
         rotation.look(&services);
         rotation.take_news();
-        let greeter = ListenerGreeter::default();
-        let departures = Departures::default();
         self.start_trace_exporter(&services);
-        let (bus, heard) = self.start_bus(&services, events, &greeter);
+        let (bus, heard) = self.start_bus(&services, events, reserved.tracker.recipient());
         let event_returns = EventReturnMetrics::new(&self.registry);
         self.start_event_returns(&services, (&bus, &heard), &event_returns);
         let publisher = self.start_publisher(
             &services,
             (&rotation, &presence, watch),
             publish,
-            &departures,
+            reserved.tracker.recipient(),
         );
         let (batch_reader, batch_files) = stored.batches;
         let ends = (&bus, &publisher);
-        let (mirror, store, tracker) =
-            self.start_store(parts.database, stored.jobs, &services, ends);
+        let (mirror, store, tracker) = self.start_store(
+            (reserved.store, reserved.tracker),
+            (parts.database, stored.jobs),
+            &services,
+            ends,
+        );
         self.start_event_table((&bus, &heard), &store, event_returns);
-        // Only the first call counts.
-        let _ = greeter.set(tracker.clone().recipient());
-        let _ = self.accounts.set(tracker.clone().recipient());
-        *departures.lock() = Some(tracker.clone().recipient());
-        let batches = self.start_batches(batches::Seed {
+        let seed = batches::Seed {
             services: services.clone(),
             begin_job: tracker.clone().recipient(),
             tracker: tracker.clone().recipient(),
@@ -529,7 +538,9 @@ impl Plan {
             shows_states: self.config.local_cache_mirror != LocalCacheMirror::Off,
             feed: self.batches.clone(),
             metrics: BatchMetrics::new(&self.registry),
-        });
+        };
+        let spec = self.on_thread("batches");
+        let batches = self.root.start_reserved(reserved.batches, spec, seed, 0);
         let core = CoreActors {
             services,
             bus,
@@ -560,10 +571,15 @@ impl Plan {
             },
             0,
         );
-        let runs = self.start_front(requests, &core);
+        let runs = self.start_front(
+            (reserved.router, reserved.peer_calls, reserved.reactor),
+            requests,
+            &core,
+        );
         self.start_scheduler(&core, runs);
         let (engine_bus, engine_services) = (core.bus.clone(), core.services.clone());
-        let _: Addr<Maintenance> = self.root.start_child(
+        self.root.start_reserved(
+            reserved.maintenance,
             ChildSpec::permanent(),
             maintenance::Seed {
                 maintenance_tasks: self.maintenance_tasks.clone(),
@@ -585,7 +601,7 @@ impl Plan {
             0,
         );
         self.start_engines(engine_services, &engine_bus, &heard);
-        core.services
+        (core.services, fleet)
     }
 
     fn start_publisher(
@@ -593,7 +609,7 @@ impl Plan {
         services: &Arc<Services>,
         (rotation, presence, watch): (&Rotation, &Arc<Presence>, Arc<dyn SubscriberWatch>),
         publish: PubListener,
-        departures: &Departures,
+        tracker: Recipient<Departed>,
     ) -> Addr<Publisher> {
         let seed = publisher::Seed {
             services: services.clone(),
@@ -606,7 +622,7 @@ impl Plan {
             stop: CancellationToken::new(),
             closed: CancellationToken::new(),
             feeds_syndics: is_set(&self.config, "order_masters"),
-            tracker: departures.clone(),
+            tracker,
         };
         self.root.start_child(self.on_thread("publish"), seed, 0)
     }

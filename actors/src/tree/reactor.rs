@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use actix::Addr;
 use saltern_automation::reactor::ReactorOptions;
-use saltern_supervise::Budget;
+use saltern_supervise::{Budget, Reserved};
 
 use super::{CoreActors, Plan};
 use crate::automation::reactor::{self, ReactionQueue, Reactor};
@@ -15,6 +14,7 @@ impl Plan {
     /// events there are, users and minions have theirs.
     pub(super) fn start_reactor(
         &self,
+        reserved: Reserved<Reactor>,
         queue: &Arc<ReactionQueue>,
         metrics: &RunMetrics,
         first: u32,
@@ -41,7 +41,6 @@ impl Plan {
             bus: core.bus.clone().recipient(),
         };
         let thread = self.on_patient_thread("reactor");
-        let reactor: Addr<Reactor> = self.root.start_child(thread, seed, 0);
-        queue.set_reactor(reactor.recipient());
+        self.root.start_reserved(reserved, thread, seed, 0);
     }
 }

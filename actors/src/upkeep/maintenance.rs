@@ -98,9 +98,6 @@ impl Actor for Maintenance {
         let round = round(&self.seed.services);
         let often = KEYS_INTERVAL.min(round);
         self.expect(round, often);
-        self.seed
-            .maintenance_tasks
-            .set_starter(context.address().recipient());
         self.look_for_dropfile(context);
         self.look_at_subscribers(context);
         context.run_interval(often, |maintenance_tasks, context| {

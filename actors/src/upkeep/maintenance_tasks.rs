@@ -56,8 +56,8 @@ pub(crate) struct MaintenanceTasks {
     records: Mutex<BTreeMap<MaintenanceTask, Record>>,
     /// Changes with each end of a run.
     ended: watch::Sender<u64>,
-    /// Recipient of requests to run a task now; set when the actors are built.
-    starter: Mutex<Option<Recipient<RunMaintenanceTask>>>,
+    /// Recipient of requests to run a task now.
+    starter: Recipient<RunMaintenanceTask>,
     metrics: Metrics,
 }
 
@@ -68,7 +68,12 @@ struct Metrics {
 }
 
 impl MaintenanceTasks {
-    pub(crate) fn new(clock: Clock, registry: &Registry) -> Arc<Self> {
+    /// A registry whose tasks `starter` runs on request.
+    pub(crate) fn new(
+        clock: Clock,
+        starter: Recipient<RunMaintenanceTask>,
+        registry: &Registry,
+    ) -> Arc<Self> {
         let metrics = Metrics {
             last_run: gauge_vec(
                 registry,
@@ -94,7 +99,7 @@ impl MaintenanceTasks {
             clock,
             records: Mutex::default(),
             ended: watch::Sender::new(0),
-            starter: Mutex::default(),
+            starter,
             metrics,
         })
     }
@@ -151,11 +156,6 @@ impl MaintenanceTasks {
         }
     }
 
-    /// Sets the recipient of requests to run a task now.
-    pub(crate) fn set_starter(&self, starter: Recipient<RunMaintenanceTask>) {
-        *self.starter.lock() = Some(starter);
-    }
-
     /// Runs a task now and waits for its end; gives its record. `None` when it was not begun: the
     /// master has no such task, does not run yet, or has no room for it at the moment.
     pub(crate) async fn do_now(&self, task: MaintenanceTask) -> Option<Record> {
@@ -167,8 +167,7 @@ impl MaintenanceTasks {
                 .runs
         };
         let mut ended = self.ended.subscribe();
-        let starter = self.starter.lock().clone()?;
-        starter.try_send(RunMaintenanceTask(task)).ok()?;
+        self.starter.try_send(RunMaintenanceTask(task)).ok()?;
         loop {
             let record = self.records.lock().get(&task).cloned().unwrap_or_default();
             if record.runs > before {
@@ -261,10 +260,11 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
+    use crate::shared::testing::closed;
 
     fn maintenance_tasks() -> (Arc<MaintenanceTasks>, Clock) {
         let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_000_000));
-        let maintenance_tasks = MaintenanceTasks::new(clock.clone(), &Registry::new());
+        let maintenance_tasks = MaintenanceTasks::new(clock.clone(), closed(), &Registry::new());
         maintenance_tasks.expect(MaintenanceTask::Tokens, Duration::from_secs(60));
         maintenance_tasks.expect(MaintenanceTask::KeyCache, Duration::ZERO);
         (maintenance_tasks, clock)

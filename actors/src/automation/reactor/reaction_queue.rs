@@ -4,8 +4,8 @@
 //! Events arrive on the bus's own thread: the compiled rules match the tag, and a match is queued
 //! or counted. Nothing here renders or waits.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use actix::Recipient;
 use bytes::Bytes;
@@ -50,8 +50,8 @@ pub(crate) struct ReactionQueue {
     /// masters would react.
     is_leader: AtomicBool,
     event_queues: Mutex<EventQueues>,
-    /// The reactor, once it is started.
-    reactor: OnceLock<Recipient<Look>>,
+    /// Notified of new events.
+    reactor: Recipient<Look>,
     /// Events of the reactor's own that have not been fired yet; bounded by
     /// [`Failures`].
     news: Mutex<Vec<Event>>,
@@ -76,6 +76,7 @@ impl ReactionQueue {
     pub(crate) fn open(
         config: &MasterConfig,
         clock: &Clock,
+        reactor: Recipient<Look>,
         registry: &Registry,
     ) -> Result<Option<Arc<Self>>, OpenError> {
         let limits = reactor::limits(config)?;
@@ -86,7 +87,7 @@ impl ReactionQueue {
             rules: RwLock::new(Rules::read(config)),
             is_leader: AtomicBool::new(true),
             event_queues: Mutex::new(EventQueues::new(limits, options.most_waiting)),
-            reactor: OnceLock::new(),
+            reactor,
             news: Mutex::default(),
             letters: DeadLetters::open(config, clock.clone())?,
             dropped: Dropped::default(),
@@ -107,18 +108,9 @@ impl ReactionQueue {
         self.rules.write().take(reading);
     }
 
-    /// Sets the recipient to notify of new events.
-    pub(crate) fn set_reactor(&self, reactor: Recipient<Look>) {
-        // Only the first call counts.
-        let _ = self.reactor.set(reactor);
-        self.wake();
-    }
-
     fn wake(&self) {
-        if let Some(reactor) = self.reactor.get() {
-            // A full mailbox holds a look that is still to come, which sees this event too.
-            let _ = reactor.try_send(Look);
-        }
+        // A full mailbox holds a look that is still to come, which sees this event too.
+        let _ = self.reactor.try_send(Look);
     }
 
     /// The next event to react to. It is in progress for as long as the place lives.

@@ -6,6 +6,7 @@ use saltern_config::{MasterConfig, load_master};
 
 use super::*;
 use crate::events::bus::Tap;
+use crate::shared::testing::closed;
 use crate::shared::testing::event;
 
 fn config(options: &str) -> (tempfile::TempDir, MasterConfig) {
@@ -20,7 +21,7 @@ fn config(options: &str) -> (tempfile::TempDir, MasterConfig) {
 
 fn queue(options: &str) -> (tempfile::TempDir, Arc<ReactionQueue>) {
     let (dir, config) = config(options);
-    let queue = ReactionQueue::open(&config, &Clock::system(), &Registry::new());
+    let queue = ReactionQueue::open(&config, &Clock::system(), closed(), &Registry::new());
     (dir, queue.unwrap().expect("a reactor is asked for"))
 }
 
@@ -58,7 +59,7 @@ const RULES: &str = "reactor: [{'a/*': /nowhere.sls}, {'b/*': /nowhere.sls}]\n";
 fn reactor_needs_rules_or_an_engine() {
     let opened = |options| {
         let (_dir, config) = config(options);
-        let queue = ReactionQueue::open(&config, &Clock::system(), &Registry::new());
+        let queue = ReactionQueue::open(&config, &Clock::system(), closed(), &Registry::new());
         queue.unwrap().is_some()
     };
     assert!(!opened("reactor: []\n"));
@@ -142,7 +143,7 @@ async fn event_over_its_concurrency_limit_waits_while_others_pass() {
 #[test]
 fn invalid_limits_are_refused() {
     let (_dir, wrong) = config(&format!("{RULES}saltern_reactor_limits: [1]\n"));
-    assert!(ReactionQueue::open(&wrong, &Clock::system(), &Registry::new()).is_err());
+    assert!(ReactionQueue::open(&wrong, &Clock::system(), closed(), &Registry::new()).is_err());
 }
 
 /// Events about failed reactions: the end of the tag and the data.

@@ -52,8 +52,8 @@ impl Place {
             take_answer: recorder().0,
             peer_calls: recorder().0,
             bus,
-            renderings: RenderQueue::new(10, &registry),
-            wheels: RenderQueue::of_wheels(&registry),
+            renderings: RenderQueue::new(10, Vec::new(), &registry),
+            wheels: RenderQueue::of_wheels(Vec::new(), &registry),
             runs: RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&registry)),
             logins: logins.clone(),
         };

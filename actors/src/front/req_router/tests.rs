@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use saltern_supervise::ChildSpec;
+use saltern_supervise::{ChildSpec, Reserved};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
@@ -22,7 +22,8 @@ fn rig(places: usize, backlog: usize) -> Rig {
     let (worker, work) = recorder();
     let registry = Registry::new();
     let metrics = RouterMetrics::new(&registry);
-    let windows = Windows::new(1, places);
+    let reserved = Reserved::<ReqRouter>::new();
+    let windows = Windows::new(1, places, reserved.recipient());
     let seed = Seed {
         workers: Arc::new(vec![worker]),
         windows: windows.clone(),
@@ -33,8 +34,8 @@ fn rig(places: usize, backlog: usize) -> Rig {
         stop: CancellationToken::new(),
     };
     let tree = tree(&registry);
-    let router = tree.root().start_child(ChildSpec::permanent(), seed, 0);
-    windows.set_router(Addr::recipient(router.clone()));
+    let root = tree.root();
+    let router = root.start_reserved(reserved, ChildSpec::permanent(), seed, 0);
     Rig {
         tree,
         router,

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use saltern_model::{JobRecord, Packed};
 use saltern_requests::{Finished, Publication, Ran, Topics};
-use saltern_supervise::{ChildSpec, Tree};
+use saltern_supervise::{ChildSpec, Reserved, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
@@ -27,9 +27,10 @@ impl Place {
     fn new() -> Self {
         let registry = Registry::new();
         let runs = RunQueue::new("minions", MOST_WAITING, &RunMetrics::new(&registry));
-        let renderings = RenderQueue::new(10, &registry);
+        let renderings = RenderQueue::new(10, Vec::new(), &registry);
         let (begin_job, begun) = recorder();
-        let ends = Arc::new(JobCompletions::default());
+        let reserved = Reserved::<PeerCalls>::new();
+        let ends = Arc::new(JobCompletions::new(reserved.recipient()));
         let metrics = PeerCallMetrics::new(&registry);
         let seed = Seed {
             begin_job,
@@ -42,9 +43,8 @@ impl Place {
         let tree = tree(&registry);
         let port = Port::open();
         tokio::time::pause();
-        let peer_calls = tree.root().start_child(ChildSpec::permanent(), seed, 0);
-        let peer_calls: actix::Addr<PeerCalls> = peer_calls;
-        ends.listen(peer_calls.clone().recipient());
+        let root = tree.root();
+        let peer_calls = root.start_reserved(reserved, ChildSpec::permanent(), seed, 0);
         Self {
             peer_calls,
             runs,

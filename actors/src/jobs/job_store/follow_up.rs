@@ -199,9 +199,7 @@ impl JobStore {
         if nothing && stored.returns.is_empty() && stored.refused.is_empty() {
             return;
         }
-        if let Some(tracker) = &*self.seed.tracker.lock() {
-            // Never waits: the tracker may be waiting for this actor.
-            tracker.do_send(stored);
-        }
+        // Never waits: the tracker may be waiting for this actor.
+        self.seed.tracker.do_send(stored);
     }
 }

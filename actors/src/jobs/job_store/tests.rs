@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::messages::{Beginning, ExpireJobs, FollowUp, JobBegun, MinionReturned};
 use crate::shared::answer::PendingReply;
-use crate::shared::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
+use crate::shared::testing::{NOT_HANDLED, Port, closed, event, in_system, recorder, tree};
 use crate::shared::window::Windows;
 use crate::upkeep::maintenance_tasks::MaintenanceTasks;
 
@@ -67,7 +67,7 @@ fn rig(limits: DatabaseLimits) -> Rig {
         job_cache: None,
         cleaner: None,
         folder: to_folder,
-        tracker: Arc::new(Mutex::new(Some(to_tracker))),
+        tracker: to_tracker,
         room_of: |_| {
             Ok(FreeSpace {
                 free: ROOM.with(Cell::get),
@@ -77,7 +77,7 @@ fn rig(limits: DatabaseLimits) -> Rig {
         disk_low: LOW,
         compat: Compat::V3008,
         clock: clock.clone(),
-        maintenance_tasks: MaintenanceTasks::new(Clock::system(), &registry),
+        maintenance_tasks: MaintenanceTasks::new(Clock::system(), closed(), &registry),
         metrics: metrics.clone(),
     };
     let tree = tree(&registry);
@@ -95,7 +95,7 @@ fn rig(limits: DatabaseLimits) -> Rig {
         publisher,
         tracker,
         folder,
-        windows: Windows::new(1, 1000),
+        windows: Windows::new(1, 1000, closed()),
         port: Port::open(),
     }
 }

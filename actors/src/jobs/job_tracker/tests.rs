@@ -23,7 +23,7 @@ use tokio::task::JoinHandle;
 
 use super::machine::Rules;
 use super::*;
-use crate::shared::testing::{Port, event, in_system, recorder, tree};
+use crate::shared::testing::{Port, closed, event, in_system, recorder, tree};
 use crate::shared::window::Windows;
 
 /// Microseconds since 1970, at every call.
@@ -130,14 +130,14 @@ fn rig(writes: &[Write]) -> Rig {
     let (to_store, store) = recorder();
     let (to_bus, bus) = recorder();
     let (to_publisher, publisher) = recorder();
-    let batches = Arc::<BatchFeed>::default();
+    let batches = Arc::new(BatchFeed::new(closed(), closed()));
     let seed = Seed {
         store: to_store,
         bus: to_bus,
         publisher: to_publisher,
         reader: Arc::new(database.reader().unwrap()),
         batches: batches.clone(),
-        ends: Arc::default(),
+        ends: Arc::new(JobCompletions::new(closed())),
         deps: Arc::new(Still::default()),
         report_quota: QuotaLimits {
             reports: REPORTS,
@@ -160,7 +160,7 @@ fn rig(writes: &[Write]) -> Rig {
         bus,
         heard: VecDeque::new(),
         publisher,
-        windows: Windows::new(1, 1000),
+        windows: Windows::new(1, 1000, closed()),
         port,
     }
 }

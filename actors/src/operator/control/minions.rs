@@ -4,15 +4,11 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
 
 use saltern_model::{MinionId, Target, TargetType};
 use saltern_runners::Fleet;
 
 use super::{ControlError, ask, garbled};
-
-/// The fleet's state, set once it is there.
-pub(crate) type SeenMinions = Arc<OnceLock<Arc<dyn Fleet>>>;
 
 /// A minion with an accepted key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,15 +36,12 @@ pub fn ask_minions(sock_dir: &Path) -> Result<Vec<SeenMinion>, ControlError> {
 }
 
 /// The answer of the master.
-pub(super) fn answer(minions: &SeenMinions) -> String {
-    let Some(fleet) = minions.get() else {
-        return super::STARTING.to_owned();
-    };
+pub(super) fn answer(fleet: &dyn Fleet) -> String {
     let everybody = Target::Expression(TargetType::Glob, "*".to_owned());
     match fleet.matching(&everybody) {
         Ok(ids) => ids
             .into_iter()
-            .map(|id| SeenMinion::of(&**fleet, id).to_line())
+            .map(|id| SeenMinion::of(fleet, id).to_line())
             .collect(),
         Err(error) => format!("error: {error}\n"),
     }

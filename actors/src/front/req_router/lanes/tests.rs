@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::shared::testing::{NOT_HANDLED, Port, in_system};
+use crate::shared::testing::{NOT_HANDLED, Port, closed, in_system};
 
 struct Rig {
     lanes: Lanes,
@@ -19,7 +19,7 @@ impl Rig {
     fn new(places: usize) -> Self {
         Self {
             lanes: Lanes::new(Class::Minion, places),
-            windows: Windows::new(1, 256),
+            windows: Windows::new(1, 256, closed()),
             port: Port::open(),
             peers: Vec::new(),
         }
