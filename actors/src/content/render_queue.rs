@@ -8,7 +8,7 @@
 //!
 //! Waiting loads are charged to the request port's byte budget until they are answered.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use saltern_requests::Later;
 
 use crate::content::renderer::Look;
 use crate::shared::answer::PendingReply;
+use crate::shared::fair_queue::FairQueue;
 
 /// Waiting requests of one client. Real minions have one, or a few when states run in parallel.
 const MOST_WAITING: usize = 16;
@@ -30,7 +31,7 @@ const MOST_WAITING: usize = 16;
 const MOST_WHEELS: usize = 128;
 
 /// The client of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Asker {
     Minion(MinionId),
     User(String),
@@ -47,7 +48,7 @@ pub(crate) struct Rendering {
 
 /// Fair queue of renderings, one client's in progress at a time.
 pub(crate) struct RenderQueue {
-    lines: Mutex<AskerQueues>,
+    renderings: Mutex<Renderings>,
     most: usize,
     /// Notified of new requests.
     renderers: Vec<Recipient<Look>>,
@@ -61,68 +62,30 @@ struct QueueMetrics {
     taking: HistogramVec,
 }
 
-/// One queue for each client, and the order of their turns.
+/// The requests that wait, and the clients with one in progress.
 #[derive(Default)]
-struct AskerQueues {
-    by_asker: HashMap<Asker, AskerQueue>,
-    /// Each client with a waiting request, once.
-    turns: VecDeque<Asker>,
-    total: usize,
+struct Renderings {
+    waiting: FairQueue<Asker, Rendering>,
+    served: HashSet<Asker>,
 }
 
-#[derive(Default)]
-struct AskerQueue {
-    waiting: VecDeque<Rendering>,
-    is_served: bool,
-}
-
-impl AskerQueues {
+impl Renderings {
     /// Adds a request; gives it back if its client has too many.
     fn push(&mut self, rendering: Rendering) -> Option<Rendering> {
-        let line = self.by_asker.entry(rendering.asker.clone()).or_default();
-        if line.waiting.len() >= MOST_WAITING {
+        if self.waiting.len_of(&rendering.asker) >= MOST_WAITING {
             return Some(rendering);
         }
-        if line.waiting.is_empty() {
-            self.turns.push_back(rendering.asker.clone());
-        }
-        line.waiting.push_back(rendering);
-        self.total += 1;
+        self.waiting.push(rendering.asker.clone(), rendering);
         None
     }
 
     /// The next request whose client is not being served. Skips at most as many clients as there
     /// are renderers at work.
     fn pop(&mut self) -> Option<Rendering> {
-        for _ in 0..self.turns.len() {
-            let asker = self.turns.pop_front()?;
-            let Some(line) = self.by_asker.get_mut(&asker) else {
-                continue;
-            };
-            if line.is_served {
-                self.turns.push_back(asker);
-                continue;
-            }
-            let Some(rendering) = line.waiting.pop_front() else {
-                continue;
-            };
-            line.is_served = true;
-            self.total -= 1;
-            if !line.waiting.is_empty() {
-                self.turns.push_back(asker);
-            }
-            return Some(rendering);
-        }
-        None
-    }
-
-    fn served(&mut self, asker: &Asker) {
-        if let Some(line) = self.by_asker.get_mut(asker) {
-            line.is_served = false;
-            if line.waiting.is_empty() {
-                self.by_asker.remove(asker);
-            }
-        }
+        let served = &self.served;
+        let rendering = self.waiting.pop_if(|asker| !served.contains(asker))?;
+        self.served.insert(rendering.asker.clone());
+        Some(rendering)
     }
 }
 
@@ -134,7 +97,7 @@ pub(crate) struct ActiveRendering {
 
 impl Drop for ActiveRendering {
     fn drop(&mut self) {
-        self.queue.lines.lock().served(&self.asker);
+        self.queue.renderings.lock().served.remove(&self.asker);
     }
 }
 
@@ -209,7 +172,7 @@ impl RenderQueue {
 
     fn of((most, renderers): (usize, Vec<Recipient<Look>>), metrics: QueueMetrics) -> Arc<Self> {
         Arc::new(Self {
-            lines: Mutex::default(),
+            renderings: Mutex::default(),
             most,
             renderers,
             metrics,
@@ -219,13 +182,13 @@ impl RenderQueue {
     /// Adds a request, or answers it at once if there is no room.
     pub(crate) fn push(&self, rendering: Rendering) {
         let refused = {
-            let mut lines = self.lines.lock();
-            let refused = if lines.total >= self.most {
+            let mut renderings = self.renderings.lock();
+            let refused = if renderings.waiting.len() >= self.most {
                 Some(rendering)
             } else {
-                lines.push(rendering)
+                renderings.push(rendering)
             };
-            self.metrics.depth.set(count(lines.total));
+            self.metrics.depth.set(count(renderings.waiting.len()));
             refused
         };
         if let Some(rendering) = refused {
@@ -244,9 +207,9 @@ impl RenderQueue {
     pub(crate) fn pop(self: &Arc<Self>) -> Option<(Rendering, ActiveRendering)> {
         loop {
             let rendering = {
-                let mut lines = self.lines.lock();
-                let rendering = lines.pop();
-                self.metrics.depth.set(count(lines.total));
+                let mut renderings = self.renderings.lock();
+                let rendering = renderings.pop();
+                self.metrics.depth.set(count(renderings.waiting.len()));
                 rendering?
             };
             let turn = ActiveRendering {
@@ -262,10 +225,11 @@ impl RenderQueue {
 
     /// Answers all waiting requests as not handled: none is stored, and their peers retry.
     pub(crate) fn give_up(&self) {
-        let lines = std::mem::take(&mut *self.lines.lock());
+        let mut waiting = std::mem::take(&mut self.renderings.lock().waiting);
         self.metrics.depth.set(0);
-        let waiting = lines.by_asker.into_values().flat_map(|line| line.waiting);
-        waiting.for_each(|rendering| rendering.answer.failed());
+        while let Some(rendering) = waiting.pop() {
+            rendering.answer.failed();
+        }
     }
 
     /// Records how long a request took.
@@ -376,7 +340,11 @@ mod tests {
             drop(first);
             assert_eq!(whose(queue.pop().as_ref()), Some("a"));
             assert_eq!(queue.metrics.depth.get(), 0);
-            assert!(queue.lines.lock().by_asker.len() <= 1, "only \"b\" is left");
+            assert_eq!(
+                queue.renderings.lock().served.len(),
+                1,
+                "only \"b\" is left"
+            );
         });
     }
 

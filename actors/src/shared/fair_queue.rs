@@ -38,7 +38,7 @@ impl<K, T> Default for FairQueue<K, T> {
     }
 }
 
-impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
+impl<K: Clone + Eq + Hash + Ord, T> FairQueue<K, T> {
     /// Items that wait.
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -71,15 +71,16 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
     pub(crate) fn push(&mut self, key: K, item: T) {
         self.len += 1;
         match self.lines.entry(key) {
-            Entry::Occupied(mut line) => {
-                let line = line.get_mut();
+            Entry::Occupied(mut entry) => {
+                let key = entry.key().clone();
+                let line = entry.get_mut();
                 line.push_back(item);
                 resize(&mut self.by_length, key, (line.len() - 1, line.len()));
             }
             Entry::Vacant(entry) => {
+                self.turns.push_back(entry.key().clone());
                 let line = entry.insert(self.spare.pop().unwrap_or_default());
                 line.push_back(item);
-                self.turns.push_back(key);
             }
         }
     }
@@ -93,12 +94,12 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
     pub(crate) fn pop_if(&mut self, is_ready: impl Fn(&K) -> bool) -> Option<T> {
         let position = self.turns.iter().position(is_ready)?;
         let key = self.turns.remove(position)?;
-        let Entry::Occupied(mut line) = self.lines.entry(key) else {
+        let Entry::Occupied(mut line) = self.lines.entry(key.clone()) else {
             return None;
         };
         let item = line.get_mut().pop_front();
         let left = line.get().len();
-        resize(&mut self.by_length, key, (left + 1, left));
+        resize(&mut self.by_length, key.clone(), (left + 1, left));
         if line.get().is_empty() {
             let line = line.remove();
             if self.spare.len() < SPARE_LINES && line.capacity() <= SPARE_CAPACITY {
@@ -119,7 +120,7 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
             return None;
         }
         let item = line.pop_front()?;
-        resize(&mut self.by_length, *key, (length, length - 1));
+        resize(&mut self.by_length, key.clone(), (length, length - 1));
         self.len -= 1;
         Some(item)
     }
@@ -127,7 +128,7 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
     /// The youngest item of a key that has more than `share`, at least one, if there is such a key.
     pub(crate) fn pop_over(&mut self, share: usize) -> Option<T> {
         let share = share.max(1);
-        let (length, key) = *self.by_length.last()?;
+        let (length, key) = self.by_length.last()?.clone();
         if length <= share {
             return None;
         }
@@ -140,11 +141,12 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
 
     /// The youngest item of the key whose turn is last.
     pub(crate) fn pop_last(&mut self) -> Option<T> {
-        let key = *self.turns.back()?;
+        let key = self.turns.back()?.clone();
         let line = self.lines.get_mut(&key)?;
         let item = line.pop_back()?;
-        resize(&mut self.by_length, key, (line.len() + 1, line.len()));
-        if line.is_empty() {
+        let left = line.len();
+        resize(&mut self.by_length, key.clone(), (left + 1, left));
+        if left == 0 {
             self.lines.remove(&key);
             self.turns.pop_back();
         }
@@ -158,7 +160,10 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
             line.retain(&mut keep);
             !line.is_empty()
         });
-        let lengths = self.lines.iter().map(|(key, line)| (line.len(), *key));
+        let lengths = self
+            .lines
+            .iter()
+            .map(|(key, line)| (line.len(), key.clone()));
         self.by_length = lengths.filter(|(length, _)| *length > 1).collect();
         let lines = &self.lines;
         self.turns.retain(|key| lines.contains_key(key));
@@ -169,16 +174,14 @@ impl<K: Copy + Eq + Hash + Ord, T> FairQueue<K, T> {
 }
 
 /// Records the new length of a key's FIFO.
-fn resize<K: Copy + Ord>(
-    by_length: &mut BTreeSet<(usize, K)>,
-    key: K,
-    (before, after): (usize, usize),
-) {
+fn resize<K: Ord>(by_length: &mut BTreeSet<(usize, K)>, key: K, (before, after): (usize, usize)) {
+    let mut entry = (before, key);
     if before > 1 {
-        by_length.remove(&(before, key));
+        by_length.remove(&entry);
     }
     if after > 1 {
-        by_length.insert((after, key));
+        entry.0 = after;
+        by_length.insert(entry);
     }
 }
 

@@ -2,6 +2,9 @@
 //!
 //! Bounded in events and in bytes. An event that overflows the queue or exceeds its rate is counted
 //! and dropped: that costs the bus the same however many come.
+//!
+//! Not a `FairQueue`: no queue waits for a turn. Reactions begin in the order in which their events
+//! arrived, as far as their limits let them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
