@@ -186,7 +186,7 @@ fn jid_of_runner_call_belongs_to_name_and_its_prover() {
             .set("kwarg", Value::Map(Vec::new()));
         call = match first {
             "local" => {
-                let rules = site.services.rules();
+                let rules = site.services.users.rules();
                 let key = rules.users.key("daemon").unwrap().expose().to_owned();
                 call.set("user", "daemon").set("key", key.as_str())
             }
