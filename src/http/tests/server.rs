@@ -85,11 +85,23 @@ impl Running {
         TcpStream::connect(self.address).await.expect("connected")
     }
 
-    /// Sends these bytes and gives all that arrives until the connection ends.
-    async fn say(&self, bytes: &[u8]) -> String {
+    /// A connection on which these bytes are sent.
+    async fn send(&self, bytes: &[u8]) -> TcpStream {
         let mut stream = self.connect().await;
         stream.write_all(bytes).await.expect("written");
-        rest(stream).await
+        stream
+    }
+
+    /// Sends these bytes and gives all that arrives until the connection ends.
+    async fn say(&self, bytes: &[u8]) -> String {
+        rest(self.send(bytes).await).await
+    }
+
+    /// A connection whose request the handler holds back until `go_on`.
+    async fn hold(&self) -> TcpStream {
+        let stream = self.send(b"GET /hold HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        self.echo.asked.notified().await;
+        stream
     }
 
     fn metric(&self, name: &str, label: &str) -> f64 {
@@ -219,8 +231,7 @@ async fn malformed_request_does_not_reach_the_handler() {
         b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
     ];
     for bytes in garbage {
-        let mut stream = server.connect().await;
-        stream.write_all(bytes).await.expect("written");
+        let mut stream = server.send(bytes).await;
         stream.shutdown().await.expect("closed");
         let answer = soon(rest(stream)).await;
         assert!(!answer.contains(" 200 "), "{bytes:?}: {answer}");
@@ -246,11 +257,7 @@ async fn slow_or_silent_peers_are_cut_off() {
 #[tokio::test(start_paused = true)]
 async fn peer_that_does_not_read_its_answer_is_cut_off() {
     let server = Running::start(small());
-    let mut stream = server.connect().await;
-    stream
-        .write_all(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
-        .await
-        .expect("written");
+    let _stream = server.send(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
     server
         .reaches("saltern_http_refused_total", "timeout", 1.0)
         .await;
@@ -265,13 +272,7 @@ async fn connections_over_the_limit_are_refused() {
     let server = Running::start(limits);
     let mut held = Vec::new();
     for _ in 0..2 {
-        let mut stream = server.connect().await;
-        stream
-            .write_all(b"GET /hold HTTP/1.1\r\nhost: a\r\n\r\n")
-            .await
-            .expect("written");
-        soon(server.echo.asked.notified()).await;
-        held.push(stream);
+        held.push(soon(server.hold()).await);
     }
     assert_eq!(soon(rest(server.connect().await)).await, "");
     soon(server.reaches("saltern_http_refused_total", "connections", 1.0)).await;
@@ -299,11 +300,7 @@ async fn lingering_connections_hold_no_slot_and_end_soon() {
     let server = Running::start(limits);
     let mut lingering = Vec::new();
     for _ in 0..8 {
-        let mut stream = server.connect().await;
-        stream
-            .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
-            .await
-            .expect("written");
+        let mut stream = server.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
         let mut answer = String::new();
         soon(stream.read_to_string(&mut answer))
             .await
@@ -327,12 +324,7 @@ async fn lingering_connections_hold_no_slot_and_end_soon() {
 #[tokio::test]
 async fn stopping_server_finishes_running_exchanges() {
     let server = Running::start(small());
-    let mut stream = server.connect().await;
-    stream
-        .write_all(b"GET /hold HTTP/1.1\r\nhost: a\r\n\r\n")
-        .await
-        .expect("written");
-    soon(server.echo.asked.notified()).await;
+    let stream = soon(server.hold()).await;
     server.stop.cancel();
     let refused = async {
         while TcpStream::connect(server.address).await.is_ok() {
@@ -348,12 +340,7 @@ async fn stopping_server_finishes_running_exchanges() {
 #[tokio::test(start_paused = true)]
 async fn stopping_server_cuts_off_after_its_drain_time() {
     let server = Running::start(small());
-    let mut stream = server.connect().await;
-    stream
-        .write_all(b"GET /hold HTTP/1.1\r\nhost: a\r\n\r\n")
-        .await
-        .expect("written");
-    server.echo.asked.notified().await;
+    let stream = server.hold().await;
     server.stop.cancel();
     server.task.await.expect("no panic").expect("served");
     assert_eq!(rest(stream).await, "");
