@@ -4,8 +4,8 @@
 //! wait in the tracer, which is bounded and counts what overflows. A batch that the collector
 //! could not take is retried; one that it refuses is dropped and counted.
 //!
-//! The writer is our own and small: what OpenTelemetry's crates bring (a second HTTP client and TLS
-//! library, protobuf, a pipeline of their own) is more than the rest of this program needs together.
+//! The writer is our own and small: what OpenTelemetry's crates bring (a second HTTP client, protobuf,
+//! a pipeline of their own) is more than the rest of this program needs together.
 
 mod destination;
 mod otlp;
@@ -18,7 +18,7 @@ use saltern_base::chain;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::{IntCounter, Registry, counter};
 use saltern_base::trace::{FinishedSpan, Tracer};
-use saltern_content::web::{self, Body, Request, WebError};
+use saltern_http::client::{self, ClientError, PostBody, Request};
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
@@ -129,7 +129,7 @@ impl TraceExporter {
         }
     }
 
-    fn send(&self, time: Duration) -> Result<(), WebError> {
+    fn send(&self, time: Duration) -> Result<(), ClientError> {
         let destination = &self.seed.destination;
         let text = otlp::request(&destination.resource, &self.waiting);
         let request = Request {
@@ -137,20 +137,21 @@ impl TraceExporter {
             headers: &destination.headers,
             credentials: None,
             tls: &destination.tls,
-            body: Some(Body {
+            body: Some(PostBody {
                 kind: "application/json",
                 bytes: text.as_bytes(),
             }),
             time,
             connect_time: time,
-            largest: MAX_RESPONSE_BYTES,
+            max_response_bytes: MAX_RESPONSE_BYTES,
         };
-        web::ask(&request).map(drop)
+        client::fetch(&request).map(drop)
     }
 
-    fn failed(&mut self, error: &WebError) {
+    fn failed(&mut self, error: &ClientError) {
         self.seed.metrics.0.inc();
-        let is_refused = matches!(error, WebError::Status { status, .. } if !is_for_now(*status));
+        let is_refused =
+            matches!(error, ClientError::Status { status, .. } if !is_for_now(*status));
         if is_refused {
             self.seed.tracer.refused(self.waiting.len());
             self.waiting.clear();

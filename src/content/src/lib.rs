@@ -5,7 +5,6 @@
 //! of them. [`ext_pillar`] has the sources of pillar data beside the SLS files; only those that
 //! ask a server open a socket. [`tops`] adds states to top files,
 //! [`reactions`] renders the files of the reactor.
-//! [`web`] is their HTTP client.
 //! `DIFFERENCES.md` lists what differs from stock.
 
 pub mod ext_pillar;
@@ -15,4 +14,3 @@ pub mod pillar;
 pub mod reactions;
 pub mod render;
 pub mod tops;
-pub mod web;

@@ -1,6 +1,9 @@
-//! HTTP: the server of the master's own pages and hooks. It binds sockets and takes TLS as the two
-//! ports do (`saltern_wire::port`), and knows neither what is served nor who may ask.
+//! HTTP: the server of the master's own pages and hooks, and the one client.
+//!
+//! The server binds sockets and takes TLS as the two ports do (`saltern_wire::port`). Neither knows
+//! what is served or fetched, nor who may ask.
 
+pub mod client;
 pub mod server;
 
 pub use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};

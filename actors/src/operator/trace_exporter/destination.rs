@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use saltern_base::percent_decoded;
 use saltern_config::{MasterConfig, TracingOptions};
-use saltern_content::web::Tls;
+use saltern_http::client::Tls;
 
 /// Destination of spans, and the attributes of this process.
 pub(crate) struct Destination {

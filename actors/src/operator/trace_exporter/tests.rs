@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use actix::System;
 use saltern_base::clock::Clock;
 use saltern_base::trace::{Kind, Sampler};
-use saltern_content::web::Tls;
+use saltern_http::client::Tls;
 use serde_json::Value;
 
 use super::*;
@@ -24,7 +24,9 @@ fn collector(statuses: &'static [u16]) -> (String, JoinHandle<Vec<(String, Value
             while !head.ends_with("\r\n\r\n") {
                 assert_ne!(reader.read_line(&mut head).unwrap(), 0);
             }
-            let length = head.split("Content-Length: ").nth(1).unwrap();
+            // Names of headers have no case.
+            head.make_ascii_lowercase();
+            let length = head.split("content-length: ").nth(1).unwrap();
             let length = length.split("\r\n").next().unwrap().parse().unwrap();
             let mut body = vec![0; length];
             reader.read_exact(&mut body).unwrap();
@@ -76,10 +78,10 @@ fn spans_are_sent_as_otlp_has_them() {
     let [(head, body)] = requests.as_slice() else {
         panic!("one request");
     };
-    assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
-    assert!(head.contains("X-Key: let me in\r\n"), "{head}");
+    assert!(head.starts_with("post /v1/traces http/1.1\r\n"), "{head}");
+    assert!(head.contains("x-key: let me in\r\n"), "{head}");
     assert!(
-        head.contains("Content-Type: application/json\r\n"),
+        head.contains("content-type: application/json\r\n"),
         "{head}"
     );
     let sent = &body["resourceSpans"][0];

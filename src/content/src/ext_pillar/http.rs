@@ -8,8 +8,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use saltern_base::chain;
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
+use saltern_http::client::{self, Credentials, Request};
 use saltern_wire::msgpack::Value;
 
 use super::arguments::Arguments;
@@ -18,7 +20,6 @@ use crate::render::data::to_template;
 use crate::render::jinja::text_of;
 use crate::render::json;
 use crate::render::modules::traverse;
-use crate::web::{self, Credentials, Request};
 
 /// The parameters of `http_json`.
 pub(super) const JSON_PARAMETERS: &[&str] = &[
@@ -60,10 +61,10 @@ pub(super) struct Http {
     headers: Vec<(String, String)>,
     credentials: Option<Credentials>,
     namespace: Option<String>,
-    tls: web::Tls,
+    tls: client::Tls,
     time: Duration,
     connect_time: Duration,
-    largest: u64,
+    max_response_bytes: u64,
 }
 
 impl Http {
@@ -90,13 +91,13 @@ impl Http {
             headers: headers(arguments.get("header_dict"))?,
             credentials,
             namespace: arguments.text("namespace")?.filter(|name| !name.is_empty()),
-            tls: web::Tls {
+            tls: client::Tls {
                 verify: config.raw("verify_ssl").is_none_or(Node::is_truthy),
                 ca_bundle: ca_bundle.map(PathBuf::from),
             },
             time: seconds(config, "http_request_timeout").unwrap_or(MAX_REQUEST_TIME),
             connect_time: seconds(config, "http_connect_timeout").unwrap_or(MAX_REQUEST_TIME),
-            largest: config
+            max_response_bytes: config
                 .raw("http_max_body")
                 .and_then(Node::as_i64)
                 .and_then(|bytes| u64::try_from(bytes).ok())
@@ -164,7 +165,7 @@ impl Source for Http {
         let Some(url) = self.url_for(call) else {
             return nothing;
         };
-        let answer = web::ask(&Request {
+        let answer = client::fetch(&Request {
             url: &url,
             headers: &self.headers,
             credentials: self.credentials.as_ref(),
@@ -172,13 +173,14 @@ impl Source for Http {
             body: None,
             time: call.left_of(self.time),
             connect_time: self.connect_time,
-            largest: self.largest,
+            max_response_bytes: self.max_response_bytes,
         });
         let body = match answer {
             Ok(body) => body,
             Err(error) => {
                 let minion = call.input.minion;
-                tracing::error!(%minion, %error, "the server of an ext_pillar gave no pillar");
+                let error = chain(&error);
+                tracing::error!(%minion, error, "the server of an ext_pillar gave no pillar");
                 return nothing;
             }
         };
