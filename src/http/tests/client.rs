@@ -201,7 +201,7 @@ fn response_over_the_limit_is_refused() {
     let error = server.fetch("/bomb", 1 << 19).unwrap_err();
     assert!(matches!(error, ClientError::TooLarge { .. }), "{error:?}");
     let error = server.fetch("/header", 10).unwrap_err();
-    assert!(matches!(error, ClientError::Protocol { .. }), "{error:?}");
+    assert!(chain(&error).contains("header is too big"), "{error:?}");
 }
 
 #[test]
@@ -410,6 +410,13 @@ fn serve_tls((key, certificate): &(PKey<Private>, X509)) -> u16 {
     port
 }
 
+/// Whether TLS is why there is no response.
+fn is_of_tls(error: &ClientError) -> bool {
+    let text = chain(error);
+    let texts = ["certificate", "corrupt message", "cannot read"];
+    texts.iter().any(|part| text.contains(part))
+}
+
 #[test]
 fn certificate_is_trusted_by_the_bundle_alone() {
     let top = tempfile::tempdir().unwrap();
@@ -453,7 +460,7 @@ fn certificate_is_trusted_by_the_bundle_alone() {
             });
             match &fetched {
                 Ok(body) => assert_eq!(body, b"sealed"),
-                Err(ClientError::Tls { .. }) => {}
+                Err(error) if is_of_tls(error) => {}
                 Err(error) => panic!("{}", chain(error)),
             }
             let is_fetched = fetched.is_ok();
@@ -475,6 +482,6 @@ fn server_without_tls_gets_no_request() {
         first
     });
     let error = fetch(&get(&url)).unwrap_err();
-    assert!(matches!(error, ClientError::Tls { .. }), "{error:?}");
+    assert!(is_of_tls(&error), "{error:?}");
     assert_eq!(server.join().unwrap(), [CLIENT_HELLO]);
 }

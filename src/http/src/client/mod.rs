@@ -81,30 +81,12 @@ pub enum ClientError {
     /// A header cannot be sent.
     #[error("the header \"{0}\" has letters that a header cannot have")]
     Header(String),
-    /// The server is not found or the connection breaks.
-    #[error("no connection with \"{host}\"")]
-    Io {
+    /// The server is not found, not to be trusted, silent, or sends no HTTP response.
+    #[error("no response from \"{host}\"")]
+    Exchange {
         /// Which server.
         host: String,
         /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// The server's certificate cannot be verified, or it does not speak TLS.
-    #[error("no TLS with \"{host}\"")]
-    Tls {
-        /// Which server.
-        host: String,
-        /// Why.
-        #[source]
-        source: Box<dyn StdError + Send + Sync>,
-    },
-    /// What came is no HTTP response.
-    #[error("\"{host}\" sent no HTTP response")]
-    Protocol {
-        /// Which server.
-        host: String,
-        /// What is wrong.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
@@ -255,10 +237,7 @@ fn unpacked(request: &Request<'_>, url: &Uri, packed: impl Read) -> Result<Vec<u
     let max = request.max_response_bytes;
     let mut body = Vec::new();
     let read = packed.take(max.saturating_add(1)).read_to_end(&mut body);
-    read.map_err(|error| ClientError::Protocol {
-        host: host(url),
-        source: Box::new(error),
-    })?;
+    read.map_err(|error| failed(url, error.into()))?;
     match body.len() as u64 > max {
         true => Err(failed(url, ureq::Error::BodyExceedsLimit(max))),
         false => Ok(body),
@@ -272,22 +251,13 @@ fn host(url: &Uri) -> String {
 /// None of the texts of `ureq` that is kept has the URL in it.
 fn failed(url: &Uri, error: ureq::Error) -> ClientError {
     let host = host(url);
-    match error {
-        ureq::Error::Io(source) => ClientError::Io { host, source },
-        ureq::Error::Timeout(_) => {
-            let source = io::ErrorKind::TimedOut.into();
-            ClientError::Io { host, source }
-        }
-        ureq::Error::HostNotFound => {
-            let source = io::ErrorKind::NotFound.into();
-            ClientError::Io { host, source }
-        }
-        ureq::Error::Other(source) => ClientError::Tls { host, source },
-        ureq::Error::BodyExceedsLimit(max) => ClientError::TooLarge { host, max },
-        ureq::Error::BadUri(_) => ClientError::Url,
-        error => {
-            let source = Box::new(error);
-            ClientError::Protocol { host, source }
-        }
-    }
+    let source: Box<dyn StdError + Send + Sync> = match error {
+        ureq::Error::BadUri(_) => return ClientError::Url,
+        ureq::Error::BodyExceedsLimit(max) => return ClientError::TooLarge { host, max },
+        ureq::Error::Timeout(_) => Box::new(io::Error::from(io::ErrorKind::TimedOut)),
+        ureq::Error::Io(source) => Box::new(source),
+        ureq::Error::Other(source) => source,
+        error => Box::new(error),
+    };
+    ClientError::Exchange { host, source }
 }

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
 use tokio_rustls::rustls::client::{WebPkiServerVerifier, verify_server_name};
-use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
+use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
@@ -39,67 +39,68 @@ pub struct Tls {
     pub ca_bundle: Option<PathBuf>,
 }
 
-/// Why no handshake was tried.
+/// `ca_bundle` cannot be used.
 #[derive(Debug, thiserror::Error)]
-enum TlsSetupError {
-    #[error("cannot read \"{}\"", path.display())]
-    Bundle {
-        path: PathBuf,
-        #[source]
-        source: pem::Error,
-    },
-    #[error("there is no certificate to trust")]
-    Verifier(#[source] rustls::client::VerifierBuilderError),
+#[error("cannot read \"{}\"", path.display())]
+struct BundleError {
+    path: PathBuf,
+    #[source]
+    source: pem::Error,
 }
 
 impl Tls {
-    fn client_config(&self) -> Result<Arc<ClientConfig>, TlsSetupError> {
+    fn client_config(&self) -> Result<ClientConfig, Error> {
         let provider = Arc::new(ring::default_provider());
-        let verifier: Arc<dyn ServerCertVerifier> = match self.verify {
-            true => Arc::new(Verifier::new(self.trusted()?, provider.clone())?),
-            false => Arc::new(NoVerifier(provider.clone())),
+        let trusted = match self.verify {
+            true => self.trusted().map_err(other)?,
+            false => Vec::new(),
+        };
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(trusted.iter().cloned());
+        let webpki = match self.verify {
+            true => WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone())
+                .build()
+                .map(Some)
+                .map_err(other)?,
+            false => None,
+        };
+        let schemes = provider
+            .signature_verification_algorithms
+            .supported_schemes();
+        let verifier = Verifier {
+            trusted,
+            webpki,
+            schemes,
         };
         let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(rustls::ALL_VERSIONS)
             .expect("ring has suites of all versions")
             .dangerous()
-            .with_custom_certificate_verifier(verifier)
+            .with_custom_certificate_verifier(Arc::new(verifier))
             .with_no_client_auth();
-        Ok(Arc::new(config))
+        Ok(config)
     }
 
-    fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, TlsSetupError> {
+    fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, BundleError> {
         let Some(path) = &self.ca_bundle else {
             // What cannot be read is missing, and the verification says so.
             return Ok(rustls_native_certs::load_native_certs().certs);
         };
         let bundle = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-        bundle.map_err(|source| TlsSetupError::Bundle {
+        bundle.map_err(|source| BundleError {
             path: path.clone(),
             source,
         })
     }
 }
 
-/// Verification by authorities, or by being trusted as it is.
+/// Verification by authorities, or by being trusted as it is; or none.
 #[derive(Debug)]
 struct Verifier {
     trusted: Vec<CertificateDer<'static>>,
-    webpki: Arc<WebPkiServerVerifier>,
-}
-
-impl Verifier {
-    fn new(
-        trusted: Vec<CertificateDer<'static>>,
-        provider: Arc<CryptoProvider>,
-    ) -> Result<Self, TlsSetupError> {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(trusted.iter().cloned());
-        let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
-            .build()
-            .map_err(TlsSetupError::Verifier)?;
-        Ok(Self { trusted, webpki })
-    }
+    /// Absent where nothing is verified.
+    webpki: Option<Arc<WebPkiServerVerifier>>,
+    schemes: Vec<SignatureScheme>,
 }
 
 impl ServerCertVerifier for Verifier {
@@ -111,13 +112,11 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified = self.webpki.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        );
+        let Some(webpki) = &self.webpki else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let verified =
+            webpki.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verified {
             // That it is an authority's is among the errors without a name of their own. Its dates
             // were checked before; its name is checked here.
@@ -137,7 +136,10 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.webpki.verify_tls12_signature(message, cert, signed)
+        match &self.webpki {
+            Some(webpki) => webpki.verify_tls12_signature(message, cert, signed),
+            None => Ok(HandshakeSignatureValid::assertion()),
+        }
     }
 
     fn verify_tls13_signature(
@@ -146,51 +148,14 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.webpki.verify_tls13_signature(message, cert, signed)
+        match &self.webpki {
+            Some(webpki) => webpki.verify_tls13_signature(message, cert, signed),
+            None => Ok(HandshakeSignatureValid::assertion()),
+        }
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.webpki.supported_verify_schemes()
-    }
-}
-
-/// `verify_ssl: false`.
-#[derive(Debug)]
-struct NoVerifier(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for NoVerifier {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let algorithms = self.0.signature_verification_algorithms;
-        algorithms.supported_schemes()
+        self.schemes.clone()
     }
 }
 
@@ -212,7 +177,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
         if !details.needs_tls() {
             return Ok(Some(Either::A(transport)));
         }
-        let config = self.0.client_config().map_err(other)?;
+        let config = Arc::new(self.0.client_config()?);
         let name = ServerName::try_from(url::bare_host(details.uri).to_owned()).map_err(other)?;
         let mut conn = ClientConnection::new(config, name).map_err(other)?;
         let mut sock = TransportAdapter::new(transport.boxed(), details.current_time.clone());
