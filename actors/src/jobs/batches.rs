@@ -244,8 +244,7 @@ impl Batches {
         for minion in batch.machine.late(now.moment) {
             match self.seed.reader.return_of(&batch.plan.jid, &minion) {
                 Ok(Some(stored)) => {
-                    let retcode = stored.record.retcode;
-                    was_wrong |= batch.machine.returned(&minion, retcode, now.moment);
+                    was_wrong |= batch.machine.returned(&minion, stored.retcode, now.moment);
                 }
                 Ok(None) => {}
                 Err(error) => tracing::error!(%minion, %error, "a return cannot be looked up"),

@@ -173,11 +173,7 @@ impl JobTracker {
         let now = self.seed.deps.micros();
         let youngest = now - i64::try_from(SENT_AGAIN_WITHIN.as_micros()).unwrap_or(0);
         for open in jobs {
-            let OpenJob {
-                job,
-                returned,
-                retcodes,
-            } = open;
+            let OpenJob { job, returned } = open;
             let record = job.record;
             self.known.learn(&record.jid);
             let departure = match job.published {
@@ -198,7 +194,7 @@ impl JobTracker {
                     signals: None,
                 },
                 departure,
-                returned: returned.into_iter().zip(retcodes).collect(),
+                returned,
                 notes: notes.unwrap_or_default(),
             };
             self.step(JobEvent::Resumed(resumed), context);

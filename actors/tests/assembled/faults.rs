@@ -121,7 +121,7 @@ fn panics_lose_no_return_and_no_connection() {
             for jid in jids {
                 let returns = reader.returns(&Jid::parse(jid).unwrap()).unwrap();
                 assert_eq!(returns.len(), 1, "{jid}");
-                assert_eq!(returns[0].record.minion.as_str(), format!("m{number}"));
+                assert_eq!(returns[0].minion.as_str(), format!("m{number}"));
                 all += 1;
             }
         }

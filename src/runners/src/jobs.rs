@@ -352,7 +352,7 @@ fn active(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>)
         // Stock has the number of the minion's process here, which the master does not know.
         let running = outstanding.map(|id| Value::map([(id.as_str(), Value::Nil)]));
         let running = Value::Array(running.collect());
-        let returned = job.returned.iter().map(|id| id.as_str().into());
+        let returned = job.returned.iter().map(|(id, _)| id.as_str().into());
         let returned = Value::Array(returned.collect());
         let mut entries = describe::of_load(&jid, &job.job.record.load);
         entries.push(("Running".into(), running));

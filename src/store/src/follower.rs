@@ -9,11 +9,11 @@
 use std::path::PathBuf;
 
 use saltern_config::MasterConfig;
-use saltern_model::Jid;
+use saltern_model::{Jid, ReturnRecord};
 
 use crate::error::Result;
 use crate::files::{self, Create};
-use crate::jobs::{JobReader, StoredJob, StoredReturn};
+use crate::jobs::{JobReader, Numbered, StoredJob};
 use crate::options::StoreOptions;
 
 /// First word of the cursor file; a change of the format changes it.
@@ -44,7 +44,7 @@ pub enum Followed {
     /// A job.
     Job(Box<StoredJob>),
     /// A return.
-    Return(Box<StoredReturn>),
+    Return(Box<Numbered<ReturnRecord>>),
 }
 
 impl JobFollower {

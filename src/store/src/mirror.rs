@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use saltern_base::fail_point::FailPoint;
 use saltern_config::MasterConfig;
-use saltern_model::{Jid, Packed};
+use saltern_model::{Jid, Packed, ReturnRecord};
 use saltern_wire::msgpack::{Limits, MapView};
 
 pub use batch_files::BatchFiles;
@@ -27,7 +27,7 @@ pub use job_files::{JobDir, JobFiles, ReturnParts, endtime_text};
 
 use crate::error::Result;
 use crate::files::{self, Create};
-use crate::jobs::{JobReader, StoredJob, StoredReturn};
+use crate::jobs::{JobReader, StoredJob};
 use crate::options::{MirrorMode, StoreOptions};
 
 /// Rows after which the cursor is saved without being asked.
@@ -128,7 +128,7 @@ impl Mirror {
             self.place.returns = self.reader.last_ids()?.1;
         } else {
             for row in self.reader.returns_after(self.place.returns, limit)? {
-                self.mirror_return(&row)?;
+                self.mirror_return(&row.record)?;
                 FailPoint::MirrorBetween.pass();
                 self.place.returns = row.id;
                 done += 1;
@@ -185,8 +185,7 @@ impl Mirror {
         &self.files
     }
 
-    fn mirror_return(&mut self, row: &StoredReturn) -> Result<()> {
-        let record = &row.record;
+    fn mirror_return(&mut self, record: &ReturnRecord) -> Result<()> {
         let Some(load) = split(&record.load) else {
             tracing::warn!(jid = %record.jid, minion = %record.minion,
                 "a stored return is no map and has no file");

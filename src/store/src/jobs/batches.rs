@@ -8,8 +8,9 @@
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use saltern_model::{Jid, MinionId, Packed};
 
-use super::reader::{jid_of, kept, minion_of, minions_of};
-use super::{JobReader, Written};
+use super::reader::{jid_of, kept, minions_of};
+use super::summary::return_heads;
+use super::{JobReader, ReturnHead, Written};
 use crate::error::Result;
 
 /// The tables, as a step of the layout.
@@ -47,7 +48,7 @@ pub struct StoredBatch {
     /// Minions that were sent their part, sorted.
     pub sent: Vec<MinionId>,
     /// Minions that returned, in the order of arrival.
-    pub returned: Vec<BatchReturn>,
+    pub returned: Vec<ReturnHead>,
     /// When the last part went to the publish port, in microseconds since 1970; `None` when that
     /// is not known.
     pub published: Option<i64>,
@@ -58,17 +59,6 @@ impl StoredBatch {
     pub fn last_return(&self) -> i64 {
         self.returned.last().map_or(0, |last| last.received)
     }
-}
-
-/// One minion's return, as far as a batch cares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchReturn {
-    /// Of which minion.
-    pub minion: MinionId,
-    /// Its return code.
-    pub retcode: i64,
-    /// When it came, in microseconds since 1970.
-    pub received: i64,
 }
 
 impl JobReader {
@@ -138,18 +128,7 @@ fn completed(connection: &Connection, mut batch: StoredBatch) -> rusqlite::Resul
         let failed = minions.into_iter().map(|minion| (minion, reason.clone()));
         batch.failed.extend(failed);
     }
-    let mut statement = connection.prepare_cached(
-        "SELECT minion, retcode, received FROM returns WHERE jid = ?1 ORDER BY id",
-    )?;
-    let rows = statement.query_map([jid], |row| {
-        let (retcode, received) = (row.get(1)?, row.get(2)?);
-        Ok(minion_of(row.get_ref(0)?).map(|minion| BatchReturn {
-            minion,
-            retcode,
-            received,
-        }))
-    })?;
-    batch.returned = kept(rows)?;
+    batch.returned = return_heads(connection, &batch.jid)?;
     Ok(batch)
 }
 

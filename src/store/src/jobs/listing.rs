@@ -9,7 +9,7 @@ use rusqlite::{OptionalExtension, named_params};
 use saltern_model::{Jid, MinionId, Packed, ReturnRecord};
 
 use super::reader::{
-    JobReader, OpenJob, clamp, jid_of, job_of, kept, return_of, returned_minions, select_jobs,
+    JobReader, OpenJob, clamp, jid_of, job_of, kept, record_of, returned_minions, select_jobs,
     select_returns, with_returned,
 };
 use crate::error::Result;
@@ -123,14 +123,14 @@ impl JobReader {
                 is_cut: false,
             };
             let mut bytes = 0;
-            for row in statement.query_map(parameters, return_of)? {
-                let Some(stored) = row? else { continue };
-                bytes += stored.record.load.as_ref().len();
+            for row in statement.query_map(parameters, record_of)? {
+                let Some(record) = row? else { continue };
+                bytes += record.load.as_ref().len();
                 if bytes > most_bytes && !page.returns.is_empty() {
                     page.is_cut = true;
                     break;
                 }
-                page.returns.push(stored.record);
+                page.returns.push(record);
             }
             Ok(page)
         })

@@ -22,14 +22,14 @@ mod schema;
 mod scrub;
 mod summary;
 
-pub use batches::{BatchReturn, StoredBatch};
+pub use batches::StoredBatch;
 pub use checkpoint::{CheckpointPass, Checkpointer};
 pub use database::JobDatabase;
 pub use displaced::{Restored, incidents, is_lost, note_incident};
 pub use events::{EventsPage, KeptEvent};
 pub use import::Imported;
 pub use listing::{JobHead, JobsPage, ReturnsPage};
-pub use reader::{JobReader, OpenJob, StoredJob, StoredReturn};
+pub use reader::{JobReader, Numbered, OpenJob, StoredJob};
 pub use recover::Recovered;
 pub use retention::{Reason, Removed, Retention, Size};
 pub use room::FreeSpace;

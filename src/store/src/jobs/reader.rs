@@ -49,27 +49,26 @@ pub struct StoredJob {
 pub struct OpenJob {
     /// The job.
     pub job: StoredJob,
-    /// Minions that returned, sorted.
-    pub returned: Vec<MinionId>,
-    /// Their return codes, in the same order.
-    pub retcodes: Vec<i64>,
+    /// Minions that returned, sorted, with their return codes.
+    pub returned: Vec<(MinionId, i64)>,
 }
 
 impl OpenJob {
     /// Expected minions that have not returned.
     pub fn outstanding(&self) -> impl Iterator<Item = &MinionId> {
-        let is_missing = |id: &&MinionId| self.returned.binary_search(id).is_err();
+        let place = |id: &MinionId| self.returned.binary_search_by(|(one, _)| one.cmp(id));
+        let is_missing = move |id: &&MinionId| place(id).is_err();
         self.job.record.minions.iter().filter(is_missing)
     }
 }
 
-/// A return as it is stored.
+/// A record with the number of its row, for those who follow the database.
 #[derive(Clone, Debug)]
-pub struct StoredReturn {
-    /// Its number: later returns have higher ones.
+pub struct Numbered<T> {
+    /// Its number: later rows have higher ones.
     pub id: i64,
-    /// The return.
-    pub record: ReturnRecord,
+    /// The record.
+    pub record: T,
 }
 
 impl JobReader {
@@ -153,21 +152,21 @@ impl JobReader {
     }
 
     /// All returns of one job in the order of their arrival.
-    pub fn returns(&self, jid: &Jid) -> Result<Vec<StoredReturn>> {
+    pub fn returns(&self, jid: &Jid) -> Result<Vec<ReturnRecord>> {
         self.read("read returns of", |connection| {
             let mut statement =
                 connection.prepare_cached(&select_returns("WHERE jid = ?1 ORDER BY id"))?;
-            let rows = statement.query_map([jid.as_str()], return_of)?;
+            let rows = statement.query_map([jid.as_str()], record_of)?;
             kept(rows)
         })
     }
 
     /// One minion's return of one job.
-    pub fn return_of(&self, jid: &Jid, minion: &MinionId) -> Result<Option<StoredReturn>> {
+    pub fn return_of(&self, jid: &Jid, minion: &MinionId) -> Result<Option<ReturnRecord>> {
         self.read("read a return of", |connection| {
             connection
                 .prepare_cached(&select_returns("WHERE jid = ?1 AND minion = ?2"))?
-                .query_row([jid.as_str(), minion.as_str()], return_of)
+                .query_row([jid.as_str(), minion.as_str()], record_of)
                 .optional()
                 .map(Option::flatten)
         })
@@ -226,7 +225,7 @@ impl JobReader {
     }
 
     /// The returns numbered above `cursor`, lowest first, at most `limit`: for followers.
-    pub fn returns_after(&self, cursor: i64, limit: usize) -> Result<Vec<StoredReturn>> {
+    pub fn returns_after(&self, cursor: i64, limit: usize) -> Result<Vec<Numbered<ReturnRecord>>> {
         self.returns_within(cursor, limit, usize::MAX)
     }
 
@@ -237,11 +236,11 @@ impl JobReader {
         cursor: i64,
         limit: usize,
         bytes: usize,
-    ) -> Result<Vec<StoredReturn>> {
+    ) -> Result<Vec<Numbered<ReturnRecord>>> {
         self.read("read returns of", |connection| {
             let mut statement =
                 connection.prepare_cached(&select_returns("WHERE id > ?1 ORDER BY id LIMIT ?2"))?;
-            let rows = statement.query_map((cursor, clamp(limit)), return_of)?;
+            let rows = statement.query_map((cursor, clamp(limit)), numbered_return_of)?;
             let rows = rows.filter_map(rusqlite::Result::transpose);
             Ok(within(rows, bytes, |row| row.record.load.bytes().len())?.0)
         })
@@ -348,21 +347,24 @@ pub(super) fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredJob>> {
     }))
 }
 
-pub(super) fn return_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredReturn>> {
+fn numbered_return_of(row: &Row<'_>) -> rusqlite::Result<Option<Numbered<ReturnRecord>>> {
+    let id = row.get(0)?;
+    Ok(record_of(row)?.map(|record| Numbered { id, record }))
+}
+
+/// A row whose jid or minion is none is passed over and reported.
+pub(super) fn record_of(row: &Row<'_>) -> rusqlite::Result<Option<ReturnRecord>> {
     let (Some(jid), Some(minion)) = (jid_of(row.get_ref(1)?), minion_of(row.get_ref(2)?)) else {
         return Ok(None);
     };
-    Ok(Some(StoredReturn {
-        id: row.get(0)?,
-        record: ReturnRecord {
-            jid,
-            minion,
-            received: row.get(3)?,
-            fun: row.get(4)?,
-            retcode: row.get(5)?,
-            success: row.get(6)?,
-            load: Packed::new(row.get::<_, Vec<u8>>(7)?),
-        },
+    Ok(Some(ReturnRecord {
+        jid,
+        minion,
+        received: row.get(3)?,
+        fun: row.get(4)?,
+        retcode: row.get(5)?,
+        success: row.get(6)?,
+        load: Packed::new(row.get::<_, Vec<u8>>(7)?),
     }))
 }
 
@@ -386,12 +388,8 @@ pub(super) fn with_returned(connection: &Connection, job: StoredJob) -> rusqlite
         let retcode: i64 = row.get(1)?;
         Ok(minion_of(row.get_ref(0)?).map(|minion| (minion, retcode)))
     })?;
-    let (returned, retcodes) = kept(rows)?.into_iter().unzip();
-    Ok(OpenJob {
-        job,
-        returned,
-        retcodes,
-    })
+    let returned = kept(rows)?;
+    Ok(OpenJob { job, returned })
 }
 
 pub(super) fn returned_minions(

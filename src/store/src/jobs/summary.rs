@@ -1,6 +1,7 @@
 //! Summaries of jobs and returns: what a row of a list shows, without the loads, which may be
 //! large.
 
+use rusqlite::Connection;
 use saltern_model::{Jid, MinionId};
 
 use super::JobState;
@@ -81,22 +82,29 @@ impl JobReader {
     /// All returns of a job, without their loads, in the order of their arrival.
     pub fn return_heads(&self, jid: &Jid) -> Result<Vec<ReturnHead>> {
         self.read("read returns of", |connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT minion, received, retcode FROM returns WHERE jid = ?1 ORDER BY id",
-            )?;
-            let rows = statement.query_map([jid.as_str()], |row| {
-                let Some(minion) = minion_of(row.get_ref(0)?) else {
-                    return Ok(None);
-                };
-                Ok(Some(ReturnHead {
-                    minion,
-                    received: row.get(1)?,
-                    retcode: row.get(2)?,
-                }))
-            })?;
-            kept(rows)
+            return_heads(connection, jid)
         })
     }
+}
+
+pub(super) fn return_heads(
+    connection: &Connection,
+    jid: &Jid,
+) -> rusqlite::Result<Vec<ReturnHead>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT minion, received, retcode FROM returns WHERE jid = ?1 ORDER BY id",
+    )?;
+    let rows = statement.query_map([jid.as_str()], |row| {
+        let Some(minion) = minion_of(row.get_ref(0)?) else {
+            return Ok(None);
+        };
+        Ok(Some(ReturnHead {
+            minion,
+            received: row.get(1)?,
+            retcode: row.get(2)?,
+        }))
+    })?;
+    kept(rows)
 }
 
 fn counted(count: i64) -> usize {

@@ -120,7 +120,7 @@ fn jobs_that_stock_wrote_are_as_ours() {
         assert_eq!(part.record.tgt, "m1,m3");
         let returned = reader.returns(&jid(2)).expect("read");
         assert_eq!(returned.len(), 1, "{release}");
-        let record = &returned[0].record;
+        let record = &returned[0];
         assert_eq!((record.retcode, record.fun.as_str()), (2, "state.apply"));
         let load = decode_exact(record.load.as_ref(), &Limits::WIRE).expect("msgpack");
         assert_eq!(load.get("out"), Some(&Value::from("highstate")));
