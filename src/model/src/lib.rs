@@ -16,6 +16,7 @@ pub mod salt_env;
 pub mod standing;
 pub mod tag;
 pub mod target;
+mod text_serde;
 
 pub use batch_size::{BatchSize, BatchSizeError};
 pub use compat::{Compat, stamp};

@@ -50,10 +50,10 @@ pub(crate) fn event_of_load(context: &Context, tag: Tag, load: &mut MapView) -> 
 /// The event, and the whole data: stored data is not trimmed. Unless the event had to be, they are
 /// the same bytes.
 pub(crate) fn event_and_load(context: &Context, tag: Tag, load: &mut MapView) -> (Event, Packed) {
-    let stamp = RawValue::pack(&now(context).into(), Dialect::Bin);
+    let stamp = RawValue::pack(&now(context), Dialect::Bin);
     load.insert("_stamp", stamp);
     for (name, value) in traces::entries() {
-        load.insert(name, RawValue::pack(&value.into(), Dialect::Bin));
+        load.insert(name, RawValue::pack(&value, Dialect::Bin));
     }
     let whole = load.pack_bin_dialect();
     let event = Event {

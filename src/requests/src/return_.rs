@@ -153,7 +153,7 @@ pub(crate) fn kept(
 /// The job of which a peer reports a return. Its user and target come from the master's knowledge,
 /// not from the peer; the value is in the return and not kept a second time.
 fn reported_job(load: &MapView, record: &ReturnRecord, reporter: Reporter<'_>) -> JobRecord {
-    let text = |text: &str| RawValue::pack(&text.into(), Dialect::Raw);
+    let text = |text: &str| RawValue::pack(text, Dialect::Raw);
     let user = reporter.user();
     let mut job = MapView::default();
     job.insert("jid", text(record.jid.as_str()));

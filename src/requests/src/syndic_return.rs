@@ -153,7 +153,7 @@ fn load_of(
     if !item.contains("return") {
         return Err("it has no \"return\"");
     }
-    let text = |text: &str| RawValue::pack(&text.into(), Dialect::Raw);
+    let text = |text: &str| RawValue::pack(text, Dialect::Raw);
     let mut load = MapView::default();
     load.insert("jid", text(jid.as_str()));
     load.insert("id", text(minion.as_str()));
@@ -199,7 +199,7 @@ fn job_of(
     let tgt = load.get("tgt").map(RawValue::decode).unwrap_or(Value::Nil);
     let tgt_type = load.get("tgt_type").map(RawValue::decode);
     let user = Reporter::Syndic(voice.syndic()).user();
-    load.insert("user", RawValue::pack(&user.as_str().into(), Dialect::Raw));
+    load.insert("user", RawValue::pack(user.as_str(), Dialect::Raw));
     let target = targets::of_load(&tgt, tgt_type.as_ref(), services.config.salt_compat);
     JobRecord {
         jid: jid.clone(),

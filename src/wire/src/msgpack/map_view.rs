@@ -79,7 +79,7 @@ impl MapView {
     /// Repeated keys become one.
     pub fn insert(&mut self, name: &str, value: RawValue) {
         let Some(first) = self.entries.iter().position(|entry| is_named(entry, name)) else {
-            let key = RawValue::pack(&name.into(), Dialect::Raw);
+            let key = RawValue::pack(name, Dialect::Raw);
             return self.entries.push((key, value));
         };
         let mut at = 0;

@@ -29,7 +29,7 @@ fn plain() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn value() -> impl Strategy<Value = Value> {
+pub(super) fn value() -> impl Strategy<Value = Value> {
     plain().prop_recursive(5, 60, 20, |inner| {
         prop_oneof![
             vec(inner.clone(), 0..20).prop_map(Value::Array),
@@ -39,7 +39,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 /// Bytes that resemble MessagePack more often than random ones.
-fn hostile() -> impl Strategy<Value = Vec<u8>> {
+pub(super) fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let marker = prop_oneof![any::<u8>(), 0x80_u8..=0x84, 0x90_u8..=0x94, 0xc0_u8..=0xdf];
     prop_oneof![
         vec(any::<u8>(), 0..200),
@@ -325,7 +325,7 @@ fn map_view_edits_like_a_dictionary() {
     assert_eq!(view.get("a").and_then(RawValue::as_i64), Some(3));
     assert_eq!(view.remove("a").and_then(|value| value.as_i64()), Some(3));
     assert!(!view.contains("a") && view.contains("b"));
-    view.insert("b", RawValue::pack(&"new".into(), Dialect::Raw));
+    view.insert("b", RawValue::pack("new", Dialect::Raw));
     view.insert("c", RawValue::pack(&Value::Nil, Dialect::Raw));
     assert_eq!(view.str("b"), Some("new"));
     assert_eq!(view.str("c"), None);
@@ -338,6 +338,6 @@ fn key_set_in_a_map_view_is_unique() {
     let packed = b"\x84\x05\x06\xa1a\x01\xc4\x01a\x02\xd4\x07a\x03";
     let mut view = MapView::parse(Bytes::from_static(packed), &Limits::WIRE).unwrap();
     assert_eq!(view.get("a").and_then(RawValue::as_i64), Some(3));
-    view.insert("a", RawValue::pack(&4.into(), Dialect::Raw));
+    view.insert("a", RawValue::pack(&4, Dialect::Raw));
     assert_eq!(view.pack(), &b"\x82\x05\x06\xa1a\x04"[..]);
 }

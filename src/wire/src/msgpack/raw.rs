@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use bytes::Bytes;
 
 use super::decode::{decode_exact, decode_wire};
-use super::encode::{Dialect, encode};
+use super::encode::Dialect;
 use super::ext;
 use super::map_view::MapView;
 use super::scan::{self, Traits};
+use super::ser::pack;
 use super::token::{Budget, Cursor, DecodeError, Limits, Token};
 use super::transcode::transcode;
 use super::value::Value;
@@ -65,12 +66,13 @@ impl RawValue {
         Ok(Self { bytes, traits })
     }
 
-    /// Packs a value of our own, or one that was decoded.
+    /// Packs a value of our own, or one that was decoded, as [`super::pack`] does.
     ///
     /// # Panics
-    /// If a map in it has an array or a map as a key, which no decoded value has.
-    pub fn pack(value: &Value, dialect: Dialect) -> Self {
-        let bytes = Bytes::from(encode(value, dialect));
+    /// As [`super::pack`], and if a map in it has an array or a map as a key, which no decoded value
+    /// has.
+    pub fn pack<T: serde::Serialize + ?Sized>(value: &T, dialect: Dialect) -> Self {
+        let bytes = Bytes::from(pack(value, dialect));
         Self::parse(bytes, &SCANNED).expect("invariant: map keys are neither arrays nor maps")
     }
 
@@ -229,6 +231,11 @@ impl RawValue {
             Cow::Borrowed(_) => self.bytes.clone(),
             Cow::Owned(packed) => packed.into(),
         }
+    }
+
+    /// Whether these bytes are the value in both dialects.
+    pub(super) fn is_verbatim(&self) -> bool {
+        !self.traits.alters_in_bin && !self.traits.alters_in_raw
     }
 
     /// The received bytes, or the value packed anew where it reads differently.

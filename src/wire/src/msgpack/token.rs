@@ -117,6 +117,12 @@ impl<'a> Cursor<'a> {
         self.rest.len()
     }
 
+    /// The bytes from here to a later position in the same input.
+    pub(super) fn until(&self, later: &Self) -> &'a [u8] {
+        let len = self.rest.len().saturating_sub(later.rest.len());
+        self.rest.get(..len).unwrap_or_default()
+    }
+
     /// Fails if anything is left.
     pub(crate) fn finish(&self) -> Result<(), DecodeError> {
         match self.rest.len() {

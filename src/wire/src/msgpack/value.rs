@@ -8,9 +8,10 @@ use bytes::Bytes;
 use super::unique::unique;
 
 /// One MessagePack value, owned.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
     /// Python's `None`.
+    #[default]
     Nil,
     /// A boolean.
     Bool(bool),
