@@ -1,24 +1,10 @@
 //! Control socket for the local operator: `saltern_control.ipc` in `sock_dir`, for the master's
 //! own user.
 //!
-//! One line in, an answer out:
-//!
-//! - `metrics`: Prometheus' text format;
-//! - `actors`: the actors with their restarts;
-//! - `minions`: the accepted minions and their state;
-//! - `job JID`: what the tracker knows of an open job;
-//! - `maintenance_tasks`: the maintenance tasks with their last run; `task NAME` runs one now;
-//! - `replay LETTER`: retries a failed reaction;
-//! - `log-level`: the levels of the log; `log-level LEVEL [PLACE]` changes them and
-//!   `log-level reset` takes that back.
-//!
-//! Only in builds with the feature `fault-injection`:
-//!
-//! - `panic NAME [INSTANCE]`: an actor panics at its next poll;
-//! - `stall NAME [INSTANCE]`: its thread hangs for ever;
-//! - `points`: the crash points; `die POINT COUNT` makes the process die at one.
+//! One line in, an answer out, both JSON: see [`ControlRequest`].
 
-mod minions;
+mod protocol;
+mod seen_minions;
 
 use std::io;
 use std::path::Path;
@@ -32,69 +18,29 @@ use saltern_config::LogLevel;
 use saltern_model::Jid;
 use saltern_runners::Fleet;
 use saltern_supervise::Tree;
+use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::automation::reactor::ReactionQueue;
-use crate::messages::Account;
-use crate::messages::Explain;
-use crate::messages::MaintenanceTask;
+use crate::messages::{Account, Explain, MaintenanceTask};
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Record};
 
-pub use self::minions::{SeenMinion, ask_minions};
+use self::protocol::Reply;
+pub use self::protocol::{
+    ActorName, ActorStatus, ControlError, ControlRequest, CurrentLevels, SeenMinion, TaskStatus,
+    account, ask, maintenance_tasks, metrics, minions,
+};
 
 /// The socket's name.
 pub const SOCKET: &str = "saltern_control.ipc";
 
-/// Why a control request failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ControlError {
-    /// No connection, or it broke.
-    #[error("the control socket does not answer; is the master running?")]
-    Socket(#[from] io::Error),
-    /// The master refused.
-    #[error("the master refused: {0}")]
-    Refused(String),
-}
-
-/// Sends a request to a running master; gives its answer.
-pub fn ask(sock_dir: &Path, line: &str) -> Result<String, ControlError> {
-    use std::io::{Read, Write};
-    let mut stream = std::os::unix::net::UnixStream::connect(sock_dir.join(SOCKET))?;
-    stream.write_all(format!("{line}\n").as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    match answer.strip_prefix("error: ") {
-        Some(reason) => Err(ControlError::Refused(reason.trim().to_owned())),
-        None => Ok(answer),
-    }
-}
-
-/// Account of an open job from a running master; `None` when it is not open.
-///
-/// # Errors
-/// No answer, or one that cannot be parsed.
-pub fn ask_account(sock_dir: &Path, jid: &Jid) -> Result<Option<Account>, ControlError> {
-    let text = ask(sock_dir, &format!("job {jid}"))?;
-    if text == CLOSED {
-        return Ok(None);
-    }
-    let account = Account::from_text(&text);
-    Ok(Some(
-        account.ok_or_else(|| garbled("not an account of a job"))?,
-    ))
-}
-
-fn garbled(text: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, text)
-}
-
 /// Log levels, shown and changed at run time.
 pub trait LogLevels: Send + Sync {
-    /// A line each: `console LEVEL`, `file LEVEL`, and each place with a level of its own.
-    fn told(&self) -> String;
+    /// What they are.
+    fn current(&self) -> CurrentLevels;
 
     /// Logs at this level from now on: everywhere, or the lines of one place of the program.
     ///
@@ -106,8 +52,16 @@ pub trait LogLevels: Send + Sync {
     fn reset(&self);
 }
 
-/// The answer about a job that is not open.
-const CLOSED: &str = "closed\n";
+/// Why a request is refused, in one line.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refusal(String);
+
+impl Refusal {
+    fn of(reason: impl ToString) -> Self {
+        Self(reason.to_string().replace('\n', " "))
+    }
+}
 
 /// What the control socket gives access to.
 pub(crate) struct Control {
@@ -177,185 +131,164 @@ async fn converse(mut stream: UnixStream, control: &Control) -> io::Result<()> {
 }
 
 async fn answer(control: &Control, line: &str) -> String {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    match words.as_slice() {
-        ["metrics"] => control.metrics(),
-        ["actors"] => control.actors(),
-        ["replay", letter] => control.replay(letter).await,
-        ["maintenance"] => control.maintenance_tasks(),
-        ["minions"] => minions::answer(&*control.minions),
-        ["maintenance", name] => control.task(name).await,
-        [fault @ ("panic" | "stall"), name] => control.break_actor(fault, name, 0),
-        [fault @ ("panic" | "stall"), name, instance] => match instance.parse() {
-            Ok(instance) => control.break_actor(fault, name, instance),
-            Err(_) => not_a_number(instance),
-        },
-        ["job", jid] => match Jid::parse(jid) {
-            Ok(jid) => control.job(jid).await,
-            Err(error) => format!("error: {error}\n"),
-        },
-        ["log-level"] => control.log_level(|_| Ok(())),
-        ["log-level", "reset"] => control.log_level(|levels| {
-            levels.reset();
-            Ok(())
-        }),
-        ["log-level", level] => control.set_log_level(level, None),
-        ["log-level", level, place] => control.set_log_level(level, Some(place)),
-        ["points"] => points(),
-        ["die", point, count] => match count.parse() {
-            Ok(count) => die(point, count),
-            Err(_) => not_a_number(count),
-        },
-        _ => UNKNOWN.to_owned(),
+    let answered = match serde_json::from_str(line) {
+        Ok(request) => control.answer(request).await,
+        Err(error) => Err(Refusal(format!("no request of this release: {error}"))),
+    };
+    answered.unwrap_or_else(|refusal| {
+        let refused = Reply::<()>::Error(refusal.to_string());
+        serde_json::to_string(&refused).unwrap_or_default()
+    })
+}
+
+fn reply<T: Serialize>(answer: T) -> Result<String, Refusal> {
+    serde_json::to_string(&Reply::Ok(answer)).map_err(Refusal::of)
+}
+
+fn status(task: MaintenanceTask, record: &Record) -> TaskStatus {
+    let failed = record.failed.as_deref();
+    TaskStatus {
+        every: record.every.as_secs(),
+        failures: record.failures,
+        is_ok: failed.is_none(),
+        last_run: record.began,
+        result: failed.unwrap_or("ok").replace(['\t', '\n'], " "),
+        runs: record.runs,
+        task: task.name().to_owned(),
+        took: record.took.as_micros() as f64 / 1e6,
     }
-}
-
-/// A maintenance task as a line, between tabs: its name, the interval in seconds, when it last
-/// began (seconds since 1970, or `never`), the seconds that this took, runs, failures, and `ok` or
-/// the reason why the last run failed.
-fn line_of(task: MaintenanceTask, record: &Record) -> String {
-    let began = record.began.map_or("never".to_owned(), |at| at.to_string());
-    let failed = record.failed.as_deref().unwrap_or("ok");
-    format!(
-        "{}\t{}\t{began}\t{:.6}\t{}\t{}\t{}\n",
-        task.name(),
-        record.every.as_secs(),
-        record.took.as_secs_f64(),
-        record.runs,
-        record.failures,
-        failed.replace(['\t', '\n'], " "),
-    )
-}
-
-fn not_a_number(word: &str) -> String {
-    format!("error: \"{word}\" is not a number\n")
-}
-
-fn points() -> String {
-    let line = |point: FailPoint| format!("{}\n", point.name());
-    FailPoint::ALL.into_iter().map(line).collect()
 }
 
 #[cfg(feature = "fault-injection")]
-fn die(point: &str, count: u32) -> String {
-    match FailPoint::from_name(point) {
-        Some(point) => {
-            point.arm(count);
-            "ok\n".to_owned()
-        }
-        None => format!("error: there is no place \"{point}\"\n"),
-    }
+fn die(point: &str, count: u32) -> Result<(), Refusal> {
+    let found = FailPoint::from_name(point);
+    let point = found.ok_or_else(|| Refusal(format!("there is no place \"{point}\"")))?;
+    point.arm(count);
+    Ok(())
 }
 
 #[cfg(not(feature = "fault-injection"))]
-fn die(_: &str, _: u32) -> String {
-    WITHOUT.to_owned()
+fn die(_: &str, _: u32) -> Result<(), Refusal> {
+    Err(Refusal::of(WITHOUT))
 }
 
-const UNKNOWN: &str = "error: say \"metrics\", \"actors\", \"minions\", \"job JID\", \"maintenance\", \
-                       \"maintenance NAME\", \"replay LETTER\", \"log-level [LEVEL [PLACE]]\", \"points\", \
-                       \"panic NAME [INSTANCE]\", \"stall NAME [INSTANCE]\" or \"die POINT COUNT\"\n";
-
 #[cfg(not(feature = "fault-injection"))]
-const WITHOUT: &str = "error: this master was built without fault injection\n";
+const WITHOUT: &str = "this master was built without fault injection";
 
 impl Control {
-    async fn job(&self, jid: Jid) -> String {
-        match self.tracker.send(Explain(jid)).await {
-            Ok(Some(account)) => account.to_text(),
-            Ok(None) => CLOSED.to_owned(),
-            Err(error) => format!("error: {error}\n"),
+    async fn answer(&self, request: ControlRequest) -> Result<String, Refusal> {
+        match request {
+            ControlRequest::Metrics => reply(self.metrics()?),
+            ControlRequest::Actors => reply(self.actors()),
+            ControlRequest::Minions => reply(seen_minions::seen(&*self.minions)?),
+            ControlRequest::Job(jid) => reply(self.job(jid).await?),
+            ControlRequest::MaintenanceTasks => reply(self.maintenance_tasks()),
+            ControlRequest::RunMaintenanceTask(name) => reply(self.run_task(&name).await?),
+            ControlRequest::Replay(letter) => reply(self.replay(&letter).await?),
+            ControlRequest::LogLevels => reply(self.log_levels()?.current()),
+            ControlRequest::SetLogLevel { level, target } => {
+                reply(self.set_log_level(&level, target.as_deref())?)
+            }
+            ControlRequest::ResetLogLevels => {
+                self.log_levels()?.reset();
+                reply(self.log_levels()?.current())
+            }
+            ControlRequest::FailPoints => reply(FailPoint::ALL.map(FailPoint::name).as_slice()),
+            ControlRequest::Die { point, count } => reply(die(&point, count)?),
+            ControlRequest::Panic(actor) => reply(self.break_actor(Fault::Panic, &actor)?),
+            ControlRequest::Stall(actor) => reply(self.break_actor(Fault::Stall, &actor)?),
         }
     }
 
-    fn metrics(&self) -> String {
+    async fn job(&self, jid: Jid) -> Result<Option<Account>, Refusal> {
+        self.tracker.send(Explain(jid)).await.map_err(Refusal::of)
+    }
+
+    fn metrics(&self) -> Result<String, Refusal> {
         prometheus::TextEncoder::new()
             .encode_to_string(&self.registry.gather())
-            .unwrap_or_else(|error| format!("error: {error}\n"))
+            .map_err(Refusal::of)
     }
 
-    /// A line each, see [`line_of`].
-    fn maintenance_tasks(&self) -> String {
+    fn maintenance_tasks(&self) -> Vec<TaskStatus> {
         let records = self.maintenance_tasks.records().into_iter();
-        let lines = records.map(|(task, record)| line_of(task, &record));
-        lines.collect()
+        records
+            .map(|(task, record)| status(task, &record))
+            .collect()
     }
 
-    async fn task(&self, name: &str) -> String {
+    async fn run_task(&self, name: &str) -> Result<TaskStatus, Refusal> {
+        let refused = |what: &str| Refusal(format!("\"{name}\" {what}"));
         let Some(task) = MaintenanceTask::from_name(name) else {
-            return format!("error: there is no maintenance task \"{name}\"\n");
+            return Err(Refusal(format!("there is no maintenance task \"{name}\"")));
         };
         match tokio::time::timeout(DUTY_TIME, self.maintenance_tasks.do_now(task)).await {
-            Ok(Some(record)) => line_of(task, &record),
-            Ok(None) => format!("error: \"{name}\" is not asked for by the configuration\n"),
-            Err(_) => format!("error: \"{name}\" was begun and is not done yet\n"),
+            Ok(Some(record)) => Ok(status(task, &record)),
+            Ok(None) => Err(refused("is not asked for by the configuration")),
+            Err(_) => Err(refused("was begun and is not done yet")),
         }
     }
 
-    fn actors(&self) -> String {
-        let children = self.tree.liveness();
-        let line = |child: &saltern_supervise::ChildHealth| {
-            format!("{} {} {}\n", child.name, child.instance, child.restarts)
+    fn actors(&self) -> Vec<ActorStatus> {
+        let children = self.tree.liveness().into_iter();
+        let status = |child: saltern_supervise::ChildHealth| ActorStatus {
+            name: child.name.to_owned(),
+            instance: child.instance,
+            restarts: child.restarts,
         };
-        children.iter().map(line).collect()
+        children.map(status).collect()
     }
 
-    fn set_log_level(&self, level: &str, place: Option<&str>) -> String {
-        match LogLevel::from_name(level) {
-            None => format!("error: \"{level}\" is not {}\n", LogLevel::NAMES),
-            Some(level) => self.log_level(|levels| {
-                levels.set(level, place)?;
-                tracing::info!(%level, place, "the log has another level");
-                Ok(())
-            }),
-        }
+    fn log_levels(&self) -> Result<&dyn LogLevels, Refusal> {
+        let levels = self.log_levels.as_deref();
+        levels.ok_or_else(|| Refusal::of("the log of this master cannot be changed"))
     }
 
-    /// Changes the levels, and gives what they are then.
-    fn log_level(&self, change: impl FnOnce(&dyn LogLevels) -> Result<(), String>) -> String {
-        let Some(levels) = &self.log_levels else {
-            return "error: the log of this master cannot be changed\n".to_owned();
-        };
-        match change(levels.as_ref()) {
-            Ok(()) => levels.told(),
-            Err(reason) => format!("error: {reason}\n"),
-        }
+    fn set_log_level(&self, level: &str, target: Option<&str>) -> Result<CurrentLevels, Refusal> {
+        let known = LogLevel::from_name(level);
+        let level =
+            known.ok_or_else(|| Refusal(format!("\"{level}\" is not {}", LogLevel::NAMES)))?;
+        let levels = self.log_levels()?;
+        levels.set(level, target).map_err(Refusal)?;
+        tracing::info!(%level, place = target, "the log has another level");
+        Ok(levels.current())
     }
 
-    async fn replay(&self, letter: &str) -> String {
-        let Some(reactor) = &self.reactor else {
-            return "error: this master has no reactor\n".to_owned();
-        };
-        let begun = match reactor.replay(letter) {
-            Ok(answer) => tokio::time::timeout(DUTY_TIME, answer).await,
-            Err(reason) => return format!("error: {reason}\n"),
-        };
-        match begun {
-            Ok(Ok(Ok(()))) => "ok\n".to_owned(),
-            Ok(Ok(Err(reason))) => format!("error: {}\n", reason.replace('\n', " ")),
-            Ok(Err(_)) => "error: the reactor ended before it was begun\n".to_owned(),
-            Err(_) => format!("error: \"{letter}\" waits behind other events\n"),
+    async fn replay(&self, letter: &str) -> Result<(), Refusal> {
+        let reactor = self.reactor.as_ref();
+        let reactor = reactor.ok_or_else(|| Refusal::of("this master has no reactor"))?;
+        let begun = reactor.replay(letter).map_err(Refusal::of)?;
+        match tokio::time::timeout(DUTY_TIME, begun).await {
+            Ok(Ok(replayed)) => replayed.map_err(Refusal::of),
+            Ok(Err(_)) => Err(Refusal::of("the reactor ended before it was begun")),
+            Err(_) => Err(Refusal(format!("\"{letter}\" waits behind other events"))),
         }
     }
 
     /// An actor of a pool may be named without its number: the first one is meant.
     #[cfg(feature = "fault-injection")]
-    fn break_actor(&self, fault: &str, name: &str, instance: u32) -> String {
+    fn break_actor(&self, fault: Fault, actor: &ActorName) -> Result<(), Refusal> {
+        let ActorName { name, instance } = actor;
         let break_one = |instance| match fault {
-            "stall" => self.tree.inject_stall(name, instance),
-            _ => self.tree.inject_panic(name, instance),
+            Fault::Stall => self.tree.inject_stall(name, instance),
+            Fault::Panic => self.tree.inject_panic(name, instance),
         };
-        let found = break_one(instance) || (instance == 0 && break_one(1));
-        if found {
-            "ok\n".to_owned()
-        } else {
-            format!("error: there is no actor \"{name}\" {instance}\n")
+        match break_one(*instance) || (*instance == 0 && break_one(1)) {
+            true => Ok(()),
+            false => Err(Refusal(format!("there is no actor \"{name}\" {instance}"))),
         }
     }
 
     #[cfg(not(feature = "fault-injection"))]
     #[expect(clippy::unused_self, reason = "the test build needs it")]
-    fn break_actor(&self, _: &str, _: &str, _: u32) -> String {
-        WITHOUT.to_owned()
+    fn break_actor(&self, _: Fault, _: &ActorName) -> Result<(), Refusal> {
+        Err(Refusal::of(WITHOUT))
     }
+}
+
+/// What an actor is made to suffer.
+#[derive(Clone, Copy)]
+enum Fault {
+    Panic,
+    Stall,
 }

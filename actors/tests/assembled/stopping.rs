@@ -238,7 +238,7 @@ fn files_of_a_dead_master_are_replaced() {
         let mut control = UnixStream::connect(site.socket("saltern_control.ipc"))
             .await
             .unwrap();
-        control.write_all(b"actors\n").await.unwrap();
+        control.write_all(b"\"actors\"\n").await.unwrap();
         assert!(
             ReqClient::connect(running.master.request_address(), None)
                 .await

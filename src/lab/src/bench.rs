@@ -17,8 +17,6 @@ mod targets;
 mod watch;
 
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -170,16 +168,6 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             Exit::Failure
         }
     }
-}
-
-/// The metrics of a running master of ours, over its control socket; a stock master has none.
-fn ask_for_metrics(sock_dir: &Path) -> std::io::Result<String> {
-    use std::io::{Read, Write};
-    let mut stream = UnixStream::connect(sock_dir.join("saltern_control.ipc"))?;
-    stream.write_all(b"metrics\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
 }
 
 fn nodegroups() -> String {
@@ -355,7 +343,7 @@ impl Bench<'_> {
     }
 
     fn mirror_lag(&self) -> Option<f64> {
-        let metrics = ask_for_metrics(&self.config.sock_dir).ok()?;
+        let metrics = saltern_actors::control::metrics(&self.config.sock_dir).ok()?;
         let line = metrics
             .lines()
             .find_map(|line| line.strip_prefix("saltern_mirror_lag_rows "));

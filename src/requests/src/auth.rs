@@ -117,7 +117,10 @@ pub(crate) fn handle(request: ClearRequest<'_>, services: &Services) -> Outcome 
 
 fn is_of_another(minion: &MinionId, presented: &str, services: &Services) -> bool {
     let now = services.clock.unix();
-    services.keys.admission.is_of_another(minion, presented, now)
+    services
+        .keys
+        .admission
+        .is_of_another(minion, presented, now)
 }
 
 /// Whether there is room for the key in the state that the decision gives it. An accepted key needs

@@ -104,18 +104,5 @@ mod tests {
         ];
         assert_eq!(states, expected);
         assert_eq!(account.next_look, Some(Duration::from_secs(4)));
-
-        let read = Account::from_text(&account.to_text()).unwrap();
-        assert_eq!(read.rounds, 2);
-        assert_eq!(read.next_look, account.next_look);
-        assert_eq!(read.missing[0].why, "no connection");
-        assert_eq!(read.missing[1..], account.missing[1..]);
-    }
-
-    #[test]
-    fn closed_job_has_no_account() {
-        for text in ["closed\n", "", "open\tx\t1\n", "open\t1\t1\nm1\trunning\n"] {
-            assert_eq!(Account::from_text(text), None, "{text:?}");
-        }
     }
 }

@@ -5,9 +5,9 @@ mod explain;
 
 use saltern_base::exit::Exit;
 use saltern_config::{Finding, MasterConfig, Reading, Severity, read_master, render_findings};
-use serde_json::{Value, json};
+use serde::Serialize;
 
-use super::{python_parts, say};
+use super::{python_parts, say, say_json};
 use crate::{ConfigArgument, preflight};
 
 #[derive(clap::Args)]
@@ -34,14 +34,14 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         mut findings,
         unreadable,
     } = read_whole(arguments);
-    say(&match arguments.json {
-        true => format!("{}\n", as_json(&findings)),
+    match arguments.json {
+        true => say_json(&Report::of(&findings)),
         false => {
             let python = python_parts::describe(&config, &findings);
             let jobs = job_cache(&config);
-            format!("{}{python}{jobs}", as_text(&mut findings))
+            say(&format!("{}{python}{jobs}", as_text(&mut findings)));
         }
-    });
+    }
     match worst(&findings) {
         Some(Severity::Error) if unreadable => Exit::NoInput,
         Some(Severity::Error) => Exit::Usage,
@@ -83,32 +83,59 @@ fn as_text(findings: &mut [Finding]) -> String {
     }
 }
 
-fn as_json(findings: &[Finding]) -> Value {
-    let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
-    let listed: Vec<Value> = findings.iter().map(finding_as_json).collect();
-    json!({
-        "errors": count(Severity::Error),
-        "warnings": count(Severity::Warning),
-        "hints": count(Severity::Info),
-        "starts": !findings.iter().any(Finding::refuses_start),
-        "findings": listed,
-    })
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    errors: usize,
+    findings: Vec<FindingReport<'a>>,
+    hints: usize,
+    /// Whether a master starts with this configuration.
+    starts: bool,
+    warnings: usize,
 }
 
-fn finding_as_json(finding: &Finding) -> Value {
-    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    json!({
-        "severity": match finding.severity {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-            Severity::Info => "hint",
-        },
-        "option": text(&finding.option),
-        "file": text(&finding.file),
-        "line": (finding.line > 0).then_some(finding.line),
-        "message": finding.message,
-        "suggestion": finding.suggestion,
-        "needs_python": finding.needs_python,
-        "refuses_start": finding.refuses_start(),
-    })
+/// A finding; what is not known of it is null.
+#[derive(Serialize)]
+struct FindingReport<'a> {
+    file: Option<&'a str>,
+    line: Option<u32>,
+    message: &'a str,
+    needs_python: bool,
+    option: Option<&'a str>,
+    refuses_start: bool,
+    severity: &'static str,
+    suggestion: Option<&'a str>,
+}
+
+impl<'a> Report<'a> {
+    fn of(findings: &'a [Finding]) -> Self {
+        let count = |severity| findings.iter().filter(|it| it.severity == severity).count();
+        Self {
+            errors: count(Severity::Error),
+            findings: findings.iter().map(FindingReport::of).collect(),
+            hints: count(Severity::Info),
+            starts: !findings.iter().any(Finding::refuses_start),
+            warnings: count(Severity::Warning),
+        }
+    }
+}
+
+impl<'a> FindingReport<'a> {
+    fn of(finding: &'a Finding) -> Self {
+        let known = |text: &'a str| (!text.is_empty()).then_some(text);
+        Self {
+            file: known(&finding.file),
+            line: (finding.line > 0).then_some(finding.line),
+            message: &finding.message,
+            needs_python: finding.needs_python,
+            option: known(&finding.option),
+            refuses_start: finding.refuses_start(),
+            severity: match finding.severity {
+                Severity::Error => "error",
+                Severity::Warning => "warning",
+                Severity::Info => "hint",
+            },
+            suggestion: finding.suggestion.as_deref(),
+        }
+    }
 }

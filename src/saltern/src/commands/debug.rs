@@ -1,7 +1,8 @@
 //! `saltern metrics` and `saltern debug`: requests to a running master over its control socket.
 
-use saltern_actors::control;
+use saltern_actors::control::{self, ActorName, ActorStatus, ControlRequest};
 use saltern_base::exit::Exit;
+use serde::de::DeserializeOwned;
 
 use super::{chain, complain, load_for_tool, say};
 use crate::ConfigArgument;
@@ -9,11 +10,11 @@ use crate::ConfigArgument;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    question: ControlRequest,
+    question: Question,
 }
 
 #[derive(clap::Subcommand)]
-enum ControlRequest {
+enum Question {
     /// List the actors, with how often each was restarted.
     Actors(ConfigArgument),
     /// Make an actor panic (test builds only).
@@ -53,29 +54,42 @@ struct OneActor {
 }
 
 impl OneActor {
-    fn suffers(&self, fault: &str) -> Exit {
-        let line = format!("{fault} {} {}", self.actor, self.instance);
-        ask(&self.config, &line)
+    fn suffers(&self, fault: fn(ActorName) -> ControlRequest) -> Exit {
+        let (name, instance) = (self.actor.clone(), self.instance);
+        confirm(&self.config, &fault(ActorName { name, instance }))
     }
 }
 
 pub(crate) fn metrics(config: &ConfigArgument) -> Exit {
-    ask(config, "metrics")
+    answer(config, &ControlRequest::Metrics, |metrics: String| metrics)
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     match &arguments.question {
-        ControlRequest::Actors(config) => ask(config, "actors"),
-        ControlRequest::Panic(actor) => actor.suffers("panic"),
-        ControlRequest::Stall(actor) => actor.suffers("stall"),
-        ControlRequest::Frames { addresses } => frames(addresses),
-        ControlRequest::Points(config) => ask(config, "points"),
-        ControlRequest::Die {
+        Question::Actors(config) => answer(config, &ControlRequest::Actors, actor_lines),
+        Question::Panic(actor) => actor.suffers(ControlRequest::Panic),
+        Question::Stall(actor) => actor.suffers(ControlRequest::Stall),
+        Question::Frames { addresses } => frames(addresses),
+        Question::Points(config) => {
+            answer(config, &ControlRequest::FailPoints, |names: Vec<String>| {
+                names.iter().map(|name| format!("{name}\n")).collect()
+            })
+        }
+        Question::Die {
             point,
             count,
             config,
-        } => ask(config, &format!("die {point} {count}")),
+        } => {
+            let (point, count) = (point.clone(), *count);
+            confirm(config, &ControlRequest::Die { point, count })
+        }
     }
+}
+
+fn actor_lines(actors: Vec<ActorStatus>) -> String {
+    let line =
+        |actor: &ActorStatus| format!("{} {} {}\n", actor.name, actor.instance, actor.restarts);
+    actors.iter().map(line).collect()
 }
 
 fn frames(addresses: &[String]) -> Exit {
@@ -94,14 +108,23 @@ fn frames(addresses: &[String]) -> Exit {
     Exit::Ok
 }
 
-fn ask(config: &ConfigArgument, line: &str) -> Exit {
+fn confirm(config: &ConfigArgument, request: &ControlRequest) -> Exit {
+    answer(config, request, |()| "ok\n".to_owned())
+}
+
+/// Prints the master's answer.
+fn answer<T: DeserializeOwned>(
+    config: &ConfigArgument,
+    request: &ControlRequest,
+    shown: impl Fn(T) -> String,
+) -> Exit {
     let loaded = match load_for_tool(config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
-    match control::ask(&loaded.config.sock_dir, line) {
+    match control::ask(&loaded.config.sock_dir, request) {
         Ok(answer) => {
-            say(&answer);
+            say(&shown(answer));
             Exit::Ok
         }
         Err(error) => {

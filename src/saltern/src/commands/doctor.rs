@@ -19,14 +19,13 @@ mod start;
 
 use std::io::ErrorKind;
 
-use saltern_actors::control::{self, ControlError};
+use saltern_actors::control::{self, ControlError, TaskStatus};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_config::{Loaded, Severity};
-use serde_json::json;
+use serde::Serialize;
 
-use super::maintenance::TaskStatus;
-use super::{chain, load_for_tool, say};
+use super::{chain, load_for_tool, say, say_json};
 use crate::{ConfigArgument, privileges};
 
 #[derive(clap::Args)]
@@ -146,7 +145,12 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             None
         }
         Err(ControlError::Socket(_)) => None,
-        Err(error @ ControlError::Refused(_)) => {
+        Err(error @ ControlError::Busy) => {
+            may_run = true;
+            found.push(("control", Finding::new(chain(&error), "ask again")));
+            None
+        }
+        Err(error) => {
             let advice = "use the program of the release that runs";
             found.push(("control", Finding::new(chain(&error), advice)));
             None
@@ -175,10 +179,10 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         found.push(("start", start::nothing_is_in_the_way()));
     }
     found.sort_by_key(|(_, finding)| finding.severity);
-    say(&match arguments.json {
-        true => as_json(is_running, &found),
-        false => as_text(is_running, &found),
-    });
+    match arguments.json {
+        true => say_json(&Report::of(is_running, &found)),
+        false => say(&as_text(is_running, &found)),
+    }
     match found.iter().all(|(_, one)| one.severity == Severity::Info) {
         true => Exit::Ok,
         false => Exit::Failure,
@@ -196,13 +200,10 @@ fn counts(found: &[(&str, Finding)]) -> [usize; 3] {
 }
 
 fn ask(loaded: &Loaded) -> Result<Running, ControlError> {
-    let ask = |question| control::ask(&loaded.config.sock_dir, question);
+    let sock_dir = &loaded.config.sock_dir;
     Ok(Running {
-        maintenance_tasks: ask("maintenance")?
-            .lines()
-            .filter_map(TaskStatus::parse)
-            .collect(),
-        metrics: ask("metrics")?,
+        maintenance_tasks: control::maintenance_tasks(sock_dir)?,
+        metrics: control::metrics(sock_dir)?,
     })
 }
 
@@ -230,28 +231,42 @@ fn as_text(is_running: Option<bool>, found: &[(&str, Finding)]) -> String {
     text
 }
 
-/// `running` is null where that is not known.
-fn as_json(is_running: Option<bool>, found: &[(&str, Finding)]) -> String {
-    let findings: Vec<_> = found
-        .iter()
-        .map(|(subject, finding)| {
-            json!({
-                "severity": word(finding.severity),
-                "subject": subject,
-                "finding": finding.what,
-                "advice": finding.advice,
-            })
-        })
-        .collect();
-    let [errors, warnings, notes] = counts(found);
-    let report = json!({
-        "running": is_running,
-        "errors": errors,
-        "warnings": warnings,
-        "notes": notes,
-        "findings": findings,
-    });
-    format!("{report}\n")
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    errors: usize,
+    findings: Vec<FindingReport<'a>>,
+    notes: usize,
+    /// Null where that is not known.
+    running: Option<bool>,
+    warnings: usize,
+}
+
+#[derive(Serialize)]
+struct FindingReport<'a> {
+    advice: &'a str,
+    finding: &'a str,
+    severity: &'static str,
+    subject: &'a str,
+}
+
+impl<'a> Report<'a> {
+    fn of(running: Option<bool>, found: &'a [(&str, Finding)]) -> Self {
+        let [errors, warnings, notes] = counts(found);
+        let finding = |(subject, finding): &'a (&str, Finding)| FindingReport {
+            advice: &finding.advice,
+            finding: &finding.what,
+            severity: word(finding.severity),
+            subject,
+        };
+        Self {
+            errors,
+            findings: found.iter().map(finding).collect(),
+            notes,
+            running,
+            warnings,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -282,7 +297,7 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("\n0 errors, 1 warning, 0 notes\n"), "{text}");
-        let read: serde_json::Value = serde_json::from_str(&as_json(Some(true), &found)).unwrap();
+        let read = serde_json::to_value(Report::of(Some(true), &found)).unwrap();
         assert_eq!(read["running"], true);
         assert_eq!(read["warnings"], 1);
         assert_eq!(read["findings"][0]["severity"], "warning");

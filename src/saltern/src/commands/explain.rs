@@ -15,9 +15,9 @@ use saltern_config::MasterConfig;
 use saltern_model::{Jid, MinionId};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, ReturnHead, StoredJob};
-use serde_json::json;
+use serde::Serialize;
 
-use super::{chain, complain, load_for_tool, say};
+use super::{chain, complain, load_for_tool, say, say_json};
 use crate::ConfigArgument;
 
 #[derive(clap::Args)]
@@ -50,14 +50,13 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             return Exit::Usage;
         }
     };
-    let most = if arguments.all { usize::MAX } else { NAMED };
-    let explained = match arguments.json {
-        true => explain_as_json(&loaded.config, &jid),
-        false => explain(&loaded.config, &jid, most),
-    };
-    match explained {
-        Ok(Some(text)) => {
-            say(&text);
+    match look_up(&loaded.config, &jid) {
+        Ok(Some(known)) => {
+            let most = if arguments.all { usize::MAX } else { NAMED };
+            match arguments.json {
+                true => say_json(&Report::of(&known)),
+                false => say(&described(&known, most)),
+            }
             Exit::Ok
         }
         Ok(None) => {
@@ -90,14 +89,7 @@ pub(super) fn explain(
     most: usize,
 ) -> Result<Option<String>, ExplainError> {
     let known = look_up(config, jid)?;
-    Ok(known.map(|(job, returns, standing)| described(&job, &returns, &standing, most)))
-}
-
-fn explain_as_json(config: &MasterConfig, jid: &Jid) -> Result<Option<String>, ExplainError> {
-    let known = look_up(config, jid)?;
-    Ok(known.map(|(job, returns, standing)| {
-        format!("{}\n", account_as_json(&job, &returns, &standing))
-    }))
+    Ok(known.map(|known| described(&known, most)))
 }
 
 type Known = (StoredJob, Vec<ReturnHead>, Standing);
@@ -115,46 +107,67 @@ fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Known>, ExplainErr
     Ok(Some((job, returns, standing)))
 }
 
-/// State of a job; times in microseconds since 1970.
-fn account_as_json(
-    job: &StoredJob,
-    returns: &[ReturnHead],
-    standing: &Standing,
-) -> serde_json::Value {
-    let record = &job.record;
-    let state = match job.state {
-        JobState::Open => "open",
-        JobState::Complete => "complete",
-        JobState::Expired => "expired",
-        JobState::Killed => "killed",
-    };
-    let returned = returns.iter().map(|one| {
-        json!({"minion": one.minion.as_str(), "received": one.received, "retcode": one.retcode})
-    });
-    let missing = missing(job, returns, standing);
-    let missing = missing
-        .iter()
-        .map(|one| json!({"minion": one.minion.as_str(), "state": one.state, "why": one.why}));
-    json!({
-        "jid": record.jid.as_str(),
-        "user": record.user,
-        "publisher": job.publisher.as_ref().map(MinionId::as_str),
-        "function": record.fun,
-        "target_type": record.tgt_type,
-        "target": record.tgt,
-        "created": record.created,
-        "published": job.published,
-        "state": state,
-        "finished": job.finished,
-        "is_master_running": match standing {
-            Standing::Over => None,
-            Standing::Stopped => Some(false),
-            Standing::Unknown | Standing::Open(_) => Some(true),
-        },
-        "expected": record.minions.len().max(returns.len()),
-        "returned": returned.collect::<Vec<_>>(),
-        "missing": missing.collect::<Vec<_>>(),
-    })
+/// What `--json` prints; times in microseconds since 1970.
+#[derive(Serialize)]
+struct Report<'a> {
+    created: i64,
+    expected: usize,
+    finished: Option<i64>,
+    function: &'a str,
+    /// Null when the job is over.
+    is_master_running: Option<bool>,
+    jid: &'a Jid,
+    missing: Vec<Missing>,
+    published: Option<i64>,
+    publisher: Option<&'a MinionId>,
+    returned: Vec<ReturnReport<'a>>,
+    state: &'static str,
+    target: &'a str,
+    target_type: &'a str,
+    user: &'a str,
+}
+
+#[derive(Serialize)]
+struct ReturnReport<'a> {
+    minion: &'a MinionId,
+    received: i64,
+    retcode: i64,
+}
+
+impl<'a> Report<'a> {
+    fn of((job, returns, standing): &'a Known) -> Self {
+        let record = &job.record;
+        let returned = returns.iter().map(|one| ReturnReport {
+            minion: &one.minion,
+            received: one.received,
+            retcode: one.retcode,
+        });
+        Self {
+            created: record.created,
+            expected: record.minions.len().max(returns.len()),
+            finished: job.finished,
+            function: &record.fun,
+            is_master_running: match standing {
+                Standing::Over => None,
+                Standing::Stopped => Some(false),
+                Standing::Unknown | Standing::Open(_) => Some(true),
+            },
+            jid: &record.jid,
+            missing: missing(job, returns, standing),
+            published: job.published,
+            publisher: job.publisher.as_ref(),
+            returned: returned.collect(),
+            state: match job.state {
+                JobState::Open => "open",
+                JobState::Complete => "complete",
+                JobState::Expired => "expired",
+                JobState::Killed => "killed",
+            },
+            target: &record.tgt,
+            target_type: &record.tgt_type,
+            user: &record.user,
+        }
+    }
 }
 
 /// Source of the live state, beside the stored one.
@@ -170,7 +183,7 @@ enum Standing {
 
 impl Standing {
     fn ask(config: &MasterConfig, jid: &Jid) -> Result<Self, ControlError> {
-        match control::ask_account(&config.sock_dir, jid) {
+        match control::account(&config.sock_dir, jid) {
             Ok(Some(account)) => Ok(Self::Open(account)),
             Ok(None) => Ok(Self::Unknown),
             Err(ControlError::Socket(error)) if is_nobody(&error) => Ok(Self::Stopped),
@@ -184,7 +197,7 @@ fn is_nobody(error: &io::Error) -> bool {
     [ConnectionRefused, NotFound].contains(&error.kind())
 }
 
-fn described(job: &StoredJob, returns: &[ReturnHead], standing: &Standing, most: usize) -> String {
+fn described((job, returns, standing): &Known, most: usize) -> String {
     let mut text = head(job);
     text += &progress(job, returns, standing);
     let mut failed = Vec::new();

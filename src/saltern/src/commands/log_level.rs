@@ -1,11 +1,14 @@
 //! `saltern log-level`: what the running master logs, and a change of it until the configuration is
 //! read again (SIGHUP) or the master is started anew.
 
-use saltern_actors::control;
+use std::collections::BTreeMap;
+
+use saltern_actors::control::{self, ControlRequest, CurrentLevels};
 use saltern_base::exit::Exit;
 use saltern_config::LogLevel;
+use serde::Serialize;
 
-use super::{chain, complain, load_for_tool, say};
+use super::{chain, complain, load_for_tool, say, say_json};
 use crate::ConfigArgument;
 
 #[derive(clap::Args)]
@@ -40,15 +43,20 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
-    let words = [arguments.level.as_deref(), arguments.module.as_deref()];
-    let words: Vec<&str> = words.into_iter().flatten().collect();
-    let line = format!("log-level {}", words.join(" "));
-    match control::ask(&loaded.config.sock_dir, &line) {
+    let request = match arguments.level.as_deref() {
+        None => ControlRequest::LogLevels,
+        Some(RESET) => ControlRequest::ResetLogLevels,
+        Some(level) => ControlRequest::SetLogLevel {
+            level: level.to_owned(),
+            target: arguments.module.clone(),
+        },
+    };
+    match control::ask(&loaded.config.sock_dir, &request) {
         Ok(levels) => {
-            say(&match arguments.json {
-                true => as_json(&levels),
-                false => levels,
-            });
+            match arguments.json {
+                true => say_json(&LevelsReport::of(&levels)),
+                false => say(&text(&levels)),
+            }
             Exit::Ok
         }
         Err(error) => {
@@ -58,11 +66,37 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     }
 }
 
-/// Lines of a place and its level as one object.
-fn as_json(levels: &str) -> String {
-    let levels = levels.lines().filter_map(|line| line.split_once(' '));
-    let levels: serde_json::Map<_, _> = levels
-        .map(|(place, level)| (place.to_owned(), level.trim().into()))
-        .collect();
-    format!("{}\n", serde_json::Value::from(levels))
+/// A line each: `console LEVEL`, `file LEVEL`, and each target with a level of its own.
+fn text(levels: &CurrentLevels) -> String {
+    let mut text = format!("console {}\n", levels.console);
+    text.push_str(&match &levels.file {
+        Some(level) => format!("file {level}\n"),
+        None => "file: none is open\n".to_owned(),
+    });
+    for (target, level) in &levels.targets {
+        text.push_str(&format!("{target} {level}\n"));
+    }
+    text
+}
+
+/// What `--json` prints: console, file (null where none is open) and targets in one object.
+#[derive(Serialize)]
+struct LevelsReport<'a> {
+    console: &'a str,
+    file: Option<&'a str>,
+    #[serde(flatten)]
+    targets: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> LevelsReport<'a> {
+    fn of(levels: &'a CurrentLevels) -> Self {
+        let targets = levels.targets.iter();
+        Self {
+            console: &levels.console,
+            file: levels.file.as_deref(),
+            targets: targets
+                .map(|(target, level)| (target.as_str(), level.as_str()))
+                .collect(),
+        }
+    }
 }

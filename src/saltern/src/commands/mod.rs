@@ -34,6 +34,14 @@ pub(crate) fn say(text: &str) {
     let _ = std::io::stdout().flush();
 }
 
+/// Prints a record as one line of JSON.
+pub(crate) fn say_json<T: serde::Serialize + ?Sized>(record: &T) {
+    match serde_json::to_string(record) {
+        Ok(line) => say(&(line + "\n")),
+        Err(error) => complain(&chain(&error)),
+    }
+}
+
 /// Prints one line to standard error.
 pub(crate) fn complain(text: &str) {
     use std::io::Write;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use saltern_actors::control;
+use saltern_actors::control::{self, ControlError, ControlRequest};
 use saltern_automation::reactor::{Plan, Reaction, ReactionCall, Reactions, Rules};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
@@ -18,11 +18,11 @@ use crate::{ConfigArgument, logging};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    question: ControlRequest,
+    question: Question,
 }
 
 #[derive(clap::Subcommand)]
-enum ControlRequest {
+enum Question {
     /// Render the reactions to an event and print what would be done, without doing it. The
     /// programs that templates run are run. Needs no running master.
     Test {
@@ -59,20 +59,20 @@ enum ControlRequest {
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
     let config = match &arguments.question {
-        ControlRequest::Dead { config, .. }
-        | ControlRequest::Test { config, .. }
-        | ControlRequest::Replay { config, .. } => config,
+        Question::Dead { config, .. }
+        | Question::Test { config, .. }
+        | Question::Replay { config, .. } => config,
     };
     let config = match load_for_tool(config) {
         Ok(loaded) => loaded.config,
         Err(exit) => return exit,
     };
     match &arguments.question {
-        ControlRequest::Test {
+        Question::Test {
             tag, data, json, ..
         } => test(&config, tag, data, *json),
-        ControlRequest::Dead { json, .. } => dead(&config, *json),
-        ControlRequest::Replay { letter, .. } => replay(&config, letter),
+        Question::Dead { json, .. } => dead(&config, *json),
+        Question::Replay { letter, .. } => replay(&config, letter),
     }
 }
 
@@ -168,15 +168,14 @@ fn dead(config: &MasterConfig, as_json: bool) -> Exit {
 }
 
 fn replay(config: &MasterConfig, letter: &str) -> Exit {
-    match control::ask(&config.sock_dir, &format!("replay {letter}")) {
-        Ok(_) => Exit::Ok,
-        Err(error @ control::ControlError::Socket(_)) => {
-            complain(&chain(&error));
-            Exit::Unavailable
-        }
+    match control::ask(&config.sock_dir, &ControlRequest::Replay(letter.to_owned())) {
+        Ok(()) => Exit::Ok,
         Err(error) => {
             complain(&chain(&error));
-            Exit::Failure
+            match error {
+                ControlError::Refused(_) => Exit::Failure,
+                _ => Exit::Unavailable,
+            }
         }
     }
 }

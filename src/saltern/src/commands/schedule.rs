@@ -6,9 +6,9 @@ use saltern_automation::schedule::{Outlook, Schedule};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_config::{Finding, render_findings};
-use serde_json::json;
+use serde::Serialize;
 
-use super::{complain, load_for_tool, say};
+use super::{complain, load_for_tool, say, say_json};
 use crate::ConfigArgument;
 
 #[derive(clap::Args)]
@@ -35,7 +35,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     };
     let (schedule, findings) = Schedule::of_site(&loaded.config);
     if arguments.json {
-        say(&as_json(&schedule, &findings, now));
+        say_json(&Report::of(&schedule, &findings, now));
         return Exit::Ok;
     }
     if schedule.is_empty() {
@@ -49,21 +49,40 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     Exit::Ok
 }
 
-/// Jobs with their next time in seconds since 1970, null for never, and what is wrong.
-fn as_json(schedule: &Schedule, findings: &[Finding], now: Timestamp) -> String {
-    let jobs = schedule.outlook(now).map(|outlook| {
-        json!({
-            "job": outlook.job.name,
-            "function": outlook.job.function,
-            "time": outlook.timing,
-            "next": outlook.next.map(Timestamp::as_second),
-            "at_start": outlook.at_start,
-            "skipped": outlook.skip.map(|skip| skip.word()),
-        })
-    });
-    let jobs: Vec<_> = jobs.collect();
-    let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    format!("{}\n", json!({"jobs": jobs, "findings": findings}))
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// What is wrong.
+    findings: Vec<String>,
+    jobs: Vec<JobReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct JobReport<'a> {
+    at_start: bool,
+    function: &'a str,
+    job: &'a str,
+    /// In seconds since 1970; null for never.
+    next: Option<i64>,
+    skipped: Option<&'static str>,
+    time: &'a str,
+}
+
+impl<'a> Report<'a> {
+    fn of(schedule: &'a Schedule, findings: &[Finding], now: Timestamp) -> Self {
+        let job = |outlook: Outlook<'a>| JobReport {
+            at_start: outlook.at_start,
+            function: &outlook.job.function,
+            job: &outlook.job.name,
+            next: outlook.next.map(Timestamp::as_second),
+            skipped: outlook.skip.map(|skip| skip.word()),
+            time: outlook.timing,
+        };
+        Self {
+            findings: findings.iter().map(ToString::to_string).collect(),
+            jobs: schedule.outlook(now).map(job).collect(),
+        }
+    }
 }
 
 fn table(schedule: &Schedule, now: Timestamp) -> String {

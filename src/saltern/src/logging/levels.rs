@@ -2,7 +2,7 @@
 //! run time, by `saltern log-level` and by a reload of the configuration.
 
 use parking_lot::RwLock;
-use saltern_actors::control::LogLevels;
+use saltern_actors::control::{CurrentLevels, LogLevels};
 use saltern_config::{LogLevel, LogOptions, is_place};
 use tracing::Metadata;
 use tracing_subscriber::filter::LevelFilter;
@@ -129,21 +129,21 @@ impl Levels {
 }
 
 impl LogLevels for Levels {
-    fn told(&self) -> String {
+    fn current(&self) -> CurrentLevels {
+        let state = self.state.read();
         let Wanted {
             console,
             file,
             places,
-        } = self.state.read().current.clone();
-        let mut text = format!("console {console}\n");
-        text.push_str(&match self.has_file {
-            true => format!("file {file}\n"),
-            false => "file: none is open\n".to_owned(),
-        });
-        for (place, level) in places {
-            text.push_str(&format!("{place} {level}\n"));
+        } = &state.current;
+        let targets = places.iter();
+        CurrentLevels {
+            console: console.to_string(),
+            file: self.has_file.then(|| file.to_string()),
+            targets: targets
+                .map(|(place, level)| (place.clone(), level.to_string()))
+                .collect(),
         }
-        text
     }
 
     fn set(&self, level: LogLevel, place: Option<&str>) -> Result<(), String> {
@@ -242,27 +242,31 @@ mod tests {
     #[test]
     fn levels_are_listed_and_reset() {
         let levels = Levels::new(&options(), Some(LogLevel::Info));
-        let before = levels.told();
-        assert_eq!(
-            before,
-            "console info\nfile: none is open\nsaltern_actors::bus debug\nsaltern error\n"
-        );
+        let before = levels.current();
+        let of = |level: &str, targets: &[(&str, &str)]| CurrentLevels {
+            console: level.to_owned(),
+            file: None,
+            targets: targets
+                .iter()
+                .map(|(at, level)| ((*at).into(), (*level).into()))
+                .collect(),
+        };
+        let configured = [("saltern_actors::bus", "debug"), ("saltern", "error")];
+        assert_eq!(before, of("info", &configured));
         levels.set(LogLevel::Trace, None).unwrap();
         levels
             .set(LogLevel::Quiet, Some("saltern_actors.publisher"))
             .unwrap();
-        assert_eq!(
-            levels.told(),
-            "console trace\nfile: none is open\nsaltern_actors::publisher quiet\n\
-             saltern_actors::bus debug\nsaltern error\n"
-        );
+        let [bus, all] = configured;
+        let set = [("saltern_actors::publisher", "quiet"), bus, all];
+        assert_eq!(levels.current(), of("trace", &set));
         for nowhere in ["salt.loader", "saltern_actor.publisher", "salternx"] {
             levels.set(LogLevel::Info, Some(nowhere)).unwrap_err();
         }
         levels.reset();
-        assert_eq!(levels.told(), before);
+        assert_eq!(levels.current(), before);
         levels.set(LogLevel::Trace, None).unwrap();
         levels.follow(&options());
-        assert_eq!(levels.told(), before);
+        assert_eq!(levels.current(), before);
     }
 }

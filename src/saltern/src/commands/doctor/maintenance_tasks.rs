@@ -1,6 +1,7 @@
 //! Maintenance tasks of the running master that are late or failed.
 
-use super::super::maintenance::TaskStatus;
+use saltern_actors::control::TaskStatus;
+
 use super::{Diagnosis, Finding};
 
 /// Tolerated delay of a run, in seconds.
@@ -18,8 +19,8 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
 }
 
 fn finding(maintenance: &TaskStatus, now: i64) -> Option<Finding> {
-    let name = &maintenance.name;
-    if !maintenance.is_ok() {
+    let name = &maintenance.task;
+    if !maintenance.is_ok {
         let what = format!(
             "\"{name}\" failed when it was last done: {}",
             maintenance.result
@@ -27,13 +28,10 @@ fn finding(maintenance: &TaskStatus, now: i64) -> Option<Finding> {
         let advice = format!("put that in order; then: saltern maintenance run {name}");
         return Some(Finding::new(what, advice));
     }
-    let late = now.saturating_sub(maintenance.began?);
-    let patience = maintenance
-        .every
-        .saturating_mul(ROUNDS)
-        .saturating_add(GRACE);
+    let late = now.saturating_sub(maintenance.last_run?);
+    let every = i64::try_from(maintenance.every).unwrap_or(i64::MAX);
+    let patience = every.saturating_mul(ROUNDS).saturating_add(GRACE);
     (late > patience).then(|| {
-        let every = maintenance.every;
         let what = format!("\"{name}\" was last done {late} s ago, and should be every {every} s");
         Finding::new(what, "look for what holds the master up: saltern metrics")
     })
@@ -45,17 +43,22 @@ mod tests {
 
     #[test]
     fn late_or_failed_task_is_found() {
-        let finding = |line: &str| {
-            let maintenance = TaskStatus::parse(line).unwrap();
-            finding(&maintenance, 1_000).map(|finding| finding.what)
+        let finding = |last_run: Option<i64>, result: &str| {
+            let task = TaskStatus {
+                every: 60,
+                failures: 0,
+                is_ok: result == "ok",
+                last_run,
+                result: result.to_owned(),
+                runs: 5,
+                task: "tokens".to_owned(),
+                took: 0.1,
+            };
+            finding(&task, 1_000).map(|finding| finding.what)
         };
-        assert_eq!(finding("tokens\t60\t800\t0.1\t5\t0\tok"), None);
-        assert_eq!(finding("tokens\t60\tnever\t0.0\t0\t0\tok"), None);
-        assert!(
-            finding("tokens\t60\t700\t0.1\t5\t0\tok").is_some_and(|it| it.contains("300 s ago"))
-        );
-        assert!(
-            finding("tokens\t60\t990\t0.1\t5\t1\tno disk").is_some_and(|it| it.contains("no disk"))
-        );
+        assert_eq!(finding(Some(800), "ok"), None);
+        assert_eq!(finding(None, "ok"), None);
+        assert!(finding(Some(700), "ok").is_some_and(|it| it.contains("300 s ago")));
+        assert!(finding(Some(990), "no disk").is_some_and(|it| it.contains("no disk")));
     }
 }

@@ -196,10 +196,7 @@ impl Asker {
     }
 
     fn numbers(&self) -> Update {
-        match control::ask(&self.config.sock_dir, "metrics") {
-            Ok(text) if text.is_empty() => {
-                Update::NoNumbers("the master is busy with other questions".to_owned())
-            }
+        match control::metrics(&self.config.sock_dir) {
             Ok(text) => Update::Numbers(Sample::parse(&text, Instant::now())),
             Err(error) => Update::NoNumbers(chain(&error)),
         }
@@ -210,7 +207,7 @@ impl Asker {
         if sight.minions {
             // An unreachable master is reported with the metrics.
             updates.extend(
-                control::ask_minions(&self.config.sock_dir)
+                control::minions(&self.config.sock_dir)
                     .ok()
                     .map(Update::Minions),
             );
