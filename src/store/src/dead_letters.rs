@@ -2,15 +2,17 @@
 //!
 //! One file a letter, named by the time it was written, readable by the master's user only: events
 //! may hold secrets. Their number is bounded; the oldest is dropped. They are not durable, so no
-//! write waits for the disk. The content of a letter is opaque here.
+//! write waits for the disk.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_config::MasterConfig;
-use saltern_wire::msgpack::{Dialect, Limits, Value, decode_wire, encode};
+use saltern_wire::msgpack::{self, Dialect, Limits, pack};
+use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create};
@@ -23,6 +25,43 @@ const LETTER_BYTES: usize = 2 << 20;
 
 /// Digits of a name: microseconds since 1970 and a number.
 const DIGITS: usize = 20;
+
+/// A failed reaction: what happened, and what is needed to replay it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// The tag of the event.
+    pub tag: String,
+    /// The file; `None` for a whole event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sls: Option<String>,
+    /// The id of the reaction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The type of the reaction, once it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none", rename = "type")]
+    pub kind: Option<String>,
+    /// Its function, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fun: Option<String>,
+    /// What became of it: `failed` or `lost`.
+    pub what: String,
+    /// Why.
+    pub reason: String,
+    /// When, in microseconds since 1970.
+    pub time: i64,
+    /// Which of the reactions of the id: its state,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// its position,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<i64>,
+    /// and its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The data of the event, packed.
+    #[serde(with = "msgpack::as_bytes")]
+    pub data: Bytes,
+}
 
 /// What became of a letter that was put.
 #[derive(Debug)]
@@ -58,8 +97,8 @@ impl DeadLetters {
     ///
     /// # Errors
     /// When it is too large, or cannot be written.
-    pub fn put(&self, letter: &Value) -> Result<Kept> {
-        let packed = encode(letter, Dialect::Bin);
+    pub fn put(&self, letter: &DeadLetter) -> Result<Kept> {
+        let packed = pack(letter, Dialect::Bin);
         if packed.len() > LETTER_BYTES {
             return Err(StoreError::TooLarge {
                 path: self.dir.clone(),
@@ -93,7 +132,7 @@ impl DeadLetters {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn get(&self, name: &str) -> Result<Option<Value>> {
+    pub fn get(&self, name: &str) -> Result<Option<DeadLetter>> {
         match is_name(name) {
             true => read(&files::child(&self.dir, name)?),
             false => Ok(None),
@@ -121,7 +160,7 @@ impl DeadLetters {
 ///
 /// # Errors
 /// When the directory cannot be listed.
-pub fn dead_letters(config: &MasterConfig) -> Result<Vec<(String, Value)>> {
+pub fn dead_letters(config: &MasterConfig) -> Result<Vec<(String, DeadLetter)>> {
     let dir = directory(config);
     let mut letters = Vec::new();
     for name in names(&dir)? {
@@ -147,11 +186,11 @@ fn names(dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn read(path: &Path) -> Result<Option<Value>> {
+fn read(path: &Path) -> Result<Option<DeadLetter>> {
     let Some(packed) = files::read(path, LETTER_BYTES)? else {
         return Ok(None);
     };
-    Ok(decode_wire(&packed, &Limits::WIRE).ok())
+    Ok(msgpack::from_slice(&packed, &Limits::WIRE).ok())
 }
 
 /// Whether this may name a letter: digits, so that it names one file and no other place.
@@ -178,7 +217,12 @@ mod tests {
     #[test]
     fn letter_is_listed_read_and_removed_once() {
         let (_dir, letters) = letters();
-        let letter = Value::map([("tag", "a/b")]);
+        let letter = DeadLetter {
+            tag: "a/b".to_owned(),
+            number: Some(2),
+            data: Bytes::from_static(b"\x81\xa1x\xff"),
+            ..DeadLetter::default()
+        };
         let name = letters.put(&letter).unwrap().name;
         assert_eq!(letters.get(&name).unwrap(), Some(letter));
         assert!(letters.remove(&name).unwrap());
@@ -200,8 +244,12 @@ mod tests {
     fn full_directory_drops_the_oldest_letter_and_is_private() {
         let (dir, letters) = letters();
         let put = |number: usize| {
-            let number = i64::try_from(number).unwrap();
-            letters.put(&Value::map([("n", number)])).unwrap()
+            let time = i64::try_from(number).unwrap();
+            let letter = DeadLetter {
+                time,
+                ..DeadLetter::default()
+            };
+            letters.put(&letter).unwrap()
         };
         let written: Vec<Kept> = (0..MOST_LETTERS + 2).map(put).collect();
         assert_eq!(written.iter().map(|kept| kept.evicted).sum::<u64>(), 2);
@@ -215,7 +263,10 @@ mod tests {
     #[test]
     fn oversized_letter_is_refused() {
         let (dir, letters) = letters();
-        let large = Value::from("x".repeat(LETTER_BYTES));
+        let large = DeadLetter {
+            reason: "x".repeat(LETTER_BYTES),
+            ..DeadLetter::default()
+        };
         assert!(letters.put(&large).is_err());
         assert!(names(dir.path()).unwrap().is_empty());
     }

@@ -28,7 +28,7 @@ pub mod syndics;
 pub mod tokens;
 pub mod user_keys;
 
-pub use dead_letters::{DeadLetters, dead_letters};
+pub use dead_letters::{DeadLetter, DeadLetters, dead_letters};
 pub use dropfile::Dropfile;
 pub use error::{Result, StoreError};
 pub use follower::{Followed, JobFollower};

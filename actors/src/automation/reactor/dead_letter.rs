@@ -2,7 +2,7 @@
 
 use saltern_automation::reactor::{Plan, ReactionKey};
 use saltern_model::{Event, Packed, Tag};
-use saltern_wire::msgpack::Value;
+use saltern_store::DeadLetter;
 
 use super::watch::Subject;
 
@@ -47,47 +47,42 @@ impl ReplaySelection {
 const NOTHING: &str = "the rules and files of the event lead to no such reaction any more";
 
 /// The dead letter of a failure at a time, in microseconds since 1970.
-pub(super) fn dead_letter(what: &str, subject: &Subject, reason: &str, time: i64) -> Value {
-    let mut fields = subject.fields();
-    fields.push(("what", what.into()));
-    fields.push(("reason", reason.into()));
-    fields.push(("time", time.into()));
-    if let Some(key) = &subject.key {
-        fields.push(("state", key.state.as_str().into()));
-        fields.push(("number", i64::from(key.number).into()));
-        fields.push(("name", key.name.as_str().into()));
+pub(super) fn dead_letter(what: &str, subject: &Subject, reason: &str, time: i64) -> DeadLetter {
+    let Subject { event, sls, id, .. } = subject;
+    let (call, key) = (subject.call.as_ref(), subject.key.as_ref());
+    DeadLetter {
+        tag: event.tag.as_str().to_owned(),
+        sls: sls.clone(),
+        id: id.clone(),
+        kind: call.map(|call| call.kind().to_owned()),
+        fun: call.map(|call| call.fun().to_owned()),
+        what: what.to_owned(),
+        reason: reason.to_owned(),
+        time,
+        state: key.map(|key| key.state.clone()),
+        number: key.map(|key| key.number.into()),
+        name: key.map(|key| key.name.clone()),
+        data: event.data.bytes().clone(),
     }
-    let data = subject.event.data.bytes();
-    fields.push(("data", Value::Bin(data.clone())));
-    Value::map(fields)
 }
 
-/// The replay that a dead letter describes; `None` for one that cannot be read.
-pub(super) fn read(name: &str, dead_letter: &Value) -> Option<(Event, ReplaySelection)> {
-    let text = |name| dead_letter.get(name).and_then(Value::as_str);
-    let owned = |name| text(name).map(str::to_owned);
-    let data = match dead_letter.get("data")? {
-        Value::Bin(data) => data.clone(),
-        // Bytes that are valid UTF-8 come back as a string.
-        Value::Str(data) => data.clone().into_bytes().into(),
-        _ => return None,
-    };
+/// The replay that a dead letter describes; `None` for one of an event without a valid tag.
+pub(super) fn read(name: &str, letter: DeadLetter) -> Option<(Event, ReplaySelection)> {
     let event = Event {
-        tag: Tag::parse(text("tag")?).ok()?,
-        data: Packed::new(data),
+        tag: Tag::parse(&letter.tag).ok()?,
+        data: Packed::new(letter.data),
     };
-    let number = dead_letter.get("number").and_then(Value::as_i64);
+    let number = letter.number.and_then(|number| number.try_into().ok());
+    let key = letter.state.map(|state| ReactionKey {
+        state,
+        number: number.unwrap_or(0),
+        name: letter.name.unwrap_or_default(),
+    });
     let again = ReplaySelection {
         dead_letter: name.to_owned(),
-        sls: owned("sls"),
-        id: owned("id"),
-        key: owned("state").map(|state| ReactionKey {
-            state,
-            number: number
-                .and_then(|number| number.try_into().ok())
-                .unwrap_or(0),
-            name: owned("name").unwrap_or_default(),
-        }),
+        sls: letter.sls,
+        id: letter.id,
+        key,
     };
     Some((event, again))
 }

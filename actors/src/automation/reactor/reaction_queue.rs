@@ -280,7 +280,7 @@ impl ReactionQueue {
         let dead_letter = dead_letter.ok_or_else(|| {
             format!("there is no dead letter \"{name}\", or it cannot be understood")
         })?;
-        let read = dead_letter::read(name, &dead_letter);
+        let read = dead_letter::read(name, dead_letter);
         let (event, again) = read.ok_or("the letter cannot be understood")?;
         let (asker, answer) = oneshot::channel();
         let kind = Kind::ReplaySelection(again);

@@ -9,8 +9,9 @@ use saltern_base::exit::Exit;
 use saltern_config::MasterConfig;
 use saltern_content::render::data::from_yaml;
 use saltern_output::{Outputter, Style, json, render};
-use saltern_store::dead_letters;
-use saltern_wire::msgpack::Value;
+use saltern_store::{DeadLetter, dead_letters};
+use saltern_wire::msgpack::{Dialect, RawValue, Value};
+use serde::Serialize;
 
 use super::{chain, complain, load_for_tool, say};
 use crate::{ConfigArgument, logging};
@@ -142,6 +143,13 @@ fn shown_reaction(reaction: &Reaction) -> Value {
     Value::map(fields)
 }
 
+/// What `--json` prints of a dead letter. Its data are bytes, which Python's JSON shows as text.
+#[derive(Serialize)]
+struct LetterReport<'a> {
+    letter: &'a str,
+    content: &'a DeadLetter,
+}
+
 fn dead(config: &MasterConfig, as_json: bool) -> Exit {
     let letters = match dead_letters(config) {
         Ok(letters) => letters,
@@ -151,17 +159,17 @@ fn dead(config: &MasterConfig, as_json: bool) -> Exit {
         }
     };
     if as_json {
-        let letters = letters.into_iter();
-        let shown = letters.map(|(name, letter)| {
-            Value::map([("letter", Value::from(name.as_str())), ("content", letter)])
-        });
-        say(&(json(&Value::Array(shown.collect())) + "\n"));
+        let letters = letters.iter();
+        let shown = letters.map(|(letter, content)| LetterReport { letter, content });
+        let shown = RawValue::pack(&shown.collect::<Vec<_>>(), Dialect::Bin);
+        say(&(json(&shown.decode()) + "\n"));
         return Exit::Ok;
     }
     for (name, letter) in letters {
-        let text = |field| letter.get(field).and_then(Value::as_str).unwrap_or("-");
-        let (what, tag, sls, id) = (text("what"), text("tag"), text("sls"), text("id"));
-        let reason = text("reason").replace('\n', " ");
+        let DeadLetter { what, tag, .. } = &letter;
+        let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let (sls, id) = (known(&letter.sls), known(&letter.id));
+        let reason = letter.reason.replace('\n', " ");
         say(&format!("{name} {what} {tag} {sls} {id}: {reason}\n"));
     }
     Exit::Ok
