@@ -45,7 +45,7 @@ pub use decode::{decode, decode_exact, decode_wire};
 pub use encode::{Dialect, Encoder, encode};
 pub use ext::{EXT_CONSTANT, EXT_DATETIME, EXT_TIMESTAMP};
 pub use map_view::MapView;
-pub use pass_through::{as_bytes, as_map};
+pub use pass_through::{Bin, as_bytes, as_map};
 pub use raw::{Kind, RawValue};
 pub use ser::pack;
 pub use token::{DecodeError, Limits};

@@ -73,10 +73,11 @@ impl<'de> Deserialize<'de> for Value {
     }
 }
 
-/// Bytes that are written as bytes.
-struct Bytes<'a>(&'a [u8]);
+/// Bytes that are written as such: `serde` takes a slice for a list of numbers.
+#[derive(Clone, Copy)]
+pub struct Bin<'a>(pub &'a [u8]);
 
-impl Serialize for Bytes<'_> {
+impl Serialize for Bin<'_> {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         out.serialize_bytes(self.0)
     }
@@ -158,7 +159,7 @@ pub mod as_bytes {
 impl Serialize for RawValue {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         let name = if self.is_verbatim() { VERBATIM } else { PACKED };
-        out.serialize_newtype_struct(name, &Bytes(self.bytes()))
+        out.serialize_newtype_struct(name, &Bin(self.bytes()))
     }
 }
 
@@ -195,7 +196,7 @@ impl Serialize for Value {
             Self::Ext(code, payload) => {
                 let mut packed = Vec::with_capacity(payload.len() + 6);
                 Encoder::new(&mut packed, Dialect::Bin).ext(*code, payload);
-                out.serialize_newtype_struct(VERBATIM, &Bytes(&packed))
+                out.serialize_newtype_struct(VERBATIM, &Bin(&packed))
             }
         }
     }
