@@ -21,9 +21,9 @@ use actix::{
 };
 use saltern_base::metrics::{HistogramVec, Registry, SECONDS, histogram_vec};
 use saltern_model::Tag;
+use saltern_requests::events::FileUpdate;
 use saltern_requests::{Cancel, Fetch, Fetched, Services, master_event};
 use saltern_supervise::Child;
-use saltern_wire::msgpack::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -279,11 +279,12 @@ impl Remotes {
             self.stock_clones.update(&self.seed.services);
         }
         if files_are_done && file_events::are_wanted(&self.seed.services.config) {
-            let fields = [
-                ("changed", Value::Bool(changed)),
-                ("backend", Value::from("gitfs")),
-            ];
-            let event = master_event(&self.seed.services, Tag::file_update("gitfs"), fields);
+            let update = FileUpdate {
+                changed,
+                files: None,
+                backend: "gitfs",
+            };
+            let event = master_event(&self.seed.services, Tag::file_update("gitfs"), &update);
             self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
         }
     }

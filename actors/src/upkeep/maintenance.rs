@@ -12,14 +12,15 @@ use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture}
 use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_crypto::public_random;
-use saltern_model::{Event, Jid, JidMinter, MinionId, Tag};
+use saltern_model::{Event, Jid, JidMinter, Tag};
+use saltern_requests::events::{KeyRotated, PresenceChange, Present};
 use saltern_requests::{Publication, Services, Topics, master_event, rotation_ping};
 use saltern_store::Retention;
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Dialect, Encoder, Value};
 use saltern_wire::port::{KnownNetworks, PubHandle};
 
-use crate::events::presence::Presence;
+use crate::events::presence::{Change, Presence};
 use crate::events::rotation::Rotation;
 use crate::messages::MaintenanceTask;
 use crate::messages::{
@@ -187,8 +188,10 @@ impl Maintenance {
         if !self.seed.rotation.take_news() {
             return;
         }
-        let fields = [("rotate_aes_key", Value::Bool(true))];
-        let event = master_event(&services, Tag::key_rotated(), fields);
+        let rotated = KeyRotated {
+            rotate_aes_key: true,
+        };
+        let event = master_event(&services, Tag::key_rotated(), &rotated);
         self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
         if services.config.ping_on_rotate
             && let Some(start) = rotation_ping(&services)
@@ -282,26 +285,15 @@ impl Maintenance {
     }
 
     fn presence_events(&self) -> Vec<Event> {
-        let ids = |minions: &[MinionId]| {
-            let ids = minions.iter().map(|minion| Value::from(minion.as_str()));
-            Value::Array(ids.collect())
-        };
-        let change = self.seed.presence.change();
+        let services = &self.seed.services;
+        let Change { new, lost, present } = &self.seed.presence.change();
         let mut events = Vec::new();
-        if !(change.new.is_empty() && change.lost.is_empty()) {
-            let fields = [("new", ids(&change.new)), ("lost", ids(&change.lost))];
-            events.push(master_event(
-                &self.seed.services,
-                Tag::presence_change(),
-                fields,
-            ));
+        if !(new.is_empty() && lost.is_empty()) {
+            let change = PresenceChange { new, lost };
+            events.push(master_event(services, Tag::presence_change(), &change));
         }
-        let fields = [("present", ids(&change.present))];
-        events.push(master_event(
-            &self.seed.services,
-            Tag::presence_present(),
-            fields,
-        ));
+        let present = Present { present };
+        events.push(master_event(services, Tag::presence_present(), &present));
         events
     }
 

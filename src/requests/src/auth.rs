@@ -11,14 +11,15 @@ use saltern_crypto::{EncAlgo, PublicKey, SigAlgo, clean_key};
 use saltern_model::{Compat, KeyState, MinionId, Tag};
 use saltern_policy::key_gate::{Decision, Situation, decide};
 use saltern_store::StoreError;
-use saltern_wire::msgpack::{Dialect, Encoder, MapView, Value};
+use saltern_wire::msgpack::{Bin, Dialect, MapView, Value, lenient, pack};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::commands::ClearRequest;
-use crate::envelope::{algorithm, is_nonce};
-use crate::handle::{Class, value_of};
+use crate::envelope::is_nonce;
+use crate::handle::Class;
 use crate::key_admission::Admission;
 use crate::origin::Origin;
-use crate::{Outcome, Services, event_data, python_text, reply};
+use crate::{Outcome, Services, event_data, events, python_text, reply};
 
 /// Answer without keys.
 enum Negative {
@@ -37,10 +38,110 @@ enum Negative {
 /// unknown peers are kept on disk, and stock has no bound: anyone could fill the disk.
 const LONGEST_KEY: usize = 4096;
 
+/// The load of a request. A field of another type counts as missing.
+#[derive(Deserialize)]
+struct Load<'a> {
+    /// The minion's id.
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    id: Option<&'a str>,
+    /// Its public key, PEM.
+    #[serde(borrow, default, deserialize_with = "lenient", rename = "pub")]
+    key: Option<&'a str>,
+    /// To be repeated in the answer, since version 2 of the protocol.
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    nonce: Option<&'a [u8]>,
+    /// A random text for the master to decrypt, since its key is not trusted yet.
+    #[serde(borrow, default, deserialize_with = "lenient")]
+    token: Option<&'a [u8]>,
+    /// How keys and token are encrypted, and how answers are signed: since 3007. The inner `None` is
+    /// no name at all.
+    #[serde(borrow, default, deserialize_with = "algorithm_name")]
+    enc_algo: Option<Option<&'a str>>,
+    #[serde(borrow, default, deserialize_with = "algorithm_name")]
+    sig_algo: Option<Option<&'a str>>,
+    /// Grains by which the key may be accepted.
+    #[serde(default)]
+    autosign_grains: Value,
+}
+
+fn algorithm_name<'de, D>(input: D) -> Result<Option<Option<&'de str>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    lenient(input).map(Some)
+}
+
+/// The algorithm of a name; the first one that there was where none is given.
+fn algorithm<A>(
+    name: Option<Option<&str>>,
+    default: A,
+    from_wire: fn(&str) -> Option<A>,
+) -> Option<A> {
+    name.map_or(Some(default), |name| name.and_then(from_wire))
+}
+
+/// The answer with the keys to communicate with.
+#[derive(Serialize)]
+struct Keys<'a> {
+    /// `pub`.
+    enc: &'static str,
+    /// The master's public key.
+    pub_key: &'a str,
+    publish_port: u16,
+    /// The signature of that key by the master's signing key (`master_sign_pubkey`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub_sig: Option<&'a str>,
+    /// The minion's token, encrypted for the minion.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<Bin<'a>>,
+    /// The shared key, encrypted for the minion.
+    aes: Bin<'a>,
+    /// The minion's session key, likewise.
+    session: Bin<'a>,
+    /// The signature of the shared key.
+    sig: Bin<'a>,
+    /// Since version 2 of the protocol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonce: Option<Bin<'a>>,
+}
+
+/// The answer without keys.
+#[derive(Serialize)]
+struct NoKeys<'a> {
+    /// Whether to retry; or `full`, or why not.
+    ret: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonce: Option<Bin<'a>>,
+}
+
+/// A signed answer.
+#[derive(Serialize)]
+struct Signed<'a> {
+    /// `clear`.
+    enc: &'static str,
+    load: Bin<'a>,
+    sig: Bin<'a>,
+}
+
+/// An answer that is not signed.
+#[derive(Serialize)]
+struct Unsigned<'a> {
+    /// `clear`.
+    enc: &'static str,
+    load: NoKeys<'a>,
+}
+
+impl Unsigned<'_> {
+    fn reply(ret: Value) -> Bytes {
+        let load = NoKeys { ret, nonce: None };
+        reply::clear(&Self { enc: "clear", load })
+    }
+}
+
 /// Inputs that all answers share.
 struct Asker<'a> {
     services: &'a Services,
-    nonce: Option<Bytes>,
+    nonce: Option<&'a [u8]>,
     version: i64,
     sig_algo: Option<SigAlgo>,
     /// The port of the publications.
@@ -60,13 +161,16 @@ pub(crate) fn handle(request: ClearRequest<'_>, services: &Services) -> Outcome 
         services.metrics.refuse("not_admitted");
         return Outcome::reply(reply::no_answer());
     }
-    let Some(mut asker) = Asker::read(load, version, services) else {
+    let Ok(load) = &load.read::<Load<'_>>() else {
+        return Outcome::reply(reply::no_answer());
+    };
+    let Some(mut asker) = Asker::of(load, version, services) else {
         return Outcome::reply(reply::no_answer());
     };
     if let Some(port) = origin.publish_port {
         asker.publish_port = port;
     }
-    let Some(id) = load.str("id") else {
+    let Some(id) = load.id else {
         return Outcome::reply(reply::no_answer());
     };
     let Ok(minion) = MinionId::parse(id) else {
@@ -77,7 +181,7 @@ pub(crate) fn handle(request: ClearRequest<'_>, services: &Services) -> Outcome 
         );
         return asker.negative(Negative::Refused, "invalid_id");
     };
-    let Some(presented) = load.str("pub").map(|text| presented_key(text, services)) else {
+    let Some(presented) = load.key.map(|text| presented_key(text, services)) else {
         return Outcome::reply(reply::no_answer());
     };
     if presented.len() > LONGEST_KEY || PublicKey::from_pem(&presented).is_err() {
@@ -180,7 +284,8 @@ fn keys_full(decision: Decision, asker: &Asker<'_>, minion: &MinionId) -> Outcom
 /// (`_authenticate` in `salt/crypt.py`). "full" and malformed answers end the attempt, and the
 /// request that led to it is sent anew at once.
 pub(crate) fn retry_later(load: &MapView, version: i64, services: &Services) -> Outcome {
-    match Asker::read(load, version, services) {
+    let load = load.read::<Load<'_>>().ok();
+    match load.and_then(|load| Asker::of(&load, version, services)) {
         Some(asker) => asker.negative(Negative::Pending, "come_again"),
         None => Outcome::reply(reply::no_answer()),
     }
@@ -196,15 +301,12 @@ fn presented_key(text: &str, services: &Services) -> String {
 
 impl<'a> Asker<'a> {
     /// `None` when the request lacks fields that stock needs to answer it at all.
-    fn read(load: &MapView, version: i64, services: &'a Services) -> Option<Self> {
-        let nonce = load
-            .get("nonce")
-            .and_then(|nonce| nonce.as_shared_bytes())
-            .filter(|nonce| is_nonce(nonce));
+    fn of(load: &Load<'a>, version: i64, services: &'a Services) -> Option<Self> {
+        let nonce = load.nonce.filter(|nonce| is_nonce(nonce));
         if version > 1 && nonce.is_none() {
             return None;
         }
-        let sig_algo = algorithm(load, "sig_algo", SigAlgo::Pkcs1v15Sha1, SigAlgo::from_wire);
+        let sig_algo = algorithm(load.sig_algo, SigAlgo::Pkcs1v15Sha1, SigAlgo::from_wire);
         Some(Self {
             services,
             nonce,
@@ -212,6 +314,11 @@ impl<'a> Asker<'a> {
             sig_algo,
             publish_port: services.config.publish_port,
         })
+    }
+
+    /// The nonce for an answer of a protocol that has one.
+    fn nonce(&self) -> Option<Bin<'a>> {
+        self.nonce.filter(|_| self.version > 1).map(Bin)
     }
 
     fn negative(&self, negative: Negative, result: &'static str) -> Outcome {
@@ -226,30 +333,22 @@ impl<'a> Asker<'a> {
             Negative::Full => "full".into(),
         };
         if self.version < 2 {
-            let inner = Value::map([("ret", ret)]);
-            let answer = Value::map([("enc", Value::from("clear")), ("load", inner)]);
-            return Outcome::reply(reply::clear(&answer));
+            return Outcome::reply(Unsigned::reply(ret));
         }
-        let mut inner = Vec::new();
-        let mut encoder = Encoder::new(&mut inner, Dialect::Raw);
-        encoder.map(2).str("ret").value(&ret).str("nonce");
-        encoder.bin(self.nonce.as_deref().unwrap_or_default());
-        Outcome::reply(self.signed(&inner))
+        let nonce = self.nonce();
+        Outcome::reply(self.signed(&pack(&NoKeys { ret, nonce }, Dialect::Raw)))
     }
 
-    /// `{"enc": "clear", "load": <bytes>, "sig": <signature of the bytes>}`.
     fn signed(&self, inner: &[u8]) -> Bytes {
         let Some(algorithm) = self.sig_algo else {
             return unsigned_text("bad sig algo");
         };
         match self.services.keys.master.private.sign(algorithm, inner) {
-            Ok(signature) => {
-                let mut out = Vec::with_capacity(inner.len() + signature.len() + 32);
-                let mut encoder = Encoder::new(&mut out, Dialect::Raw);
-                encoder.map(3).str("enc").str("clear");
-                encoder.str("load").bin(inner).str("sig").bin(&signature);
-                out.into()
-            }
+            Ok(signature) => reply::clear(&Signed {
+                enc: "clear",
+                load: Bin(inner),
+                sig: Bin(&signature),
+            }),
             Err(error) => {
                 tracing::error!(%error, "the answer cannot be signed");
                 reply::no_answer()
@@ -258,13 +357,9 @@ impl<'a> Asker<'a> {
     }
 }
 
-/// `{"enc": "clear", "load": {"ret": <text>}}`: the one answer that is never signed.
+/// The one answer that is never signed.
 fn unsigned_text(text: &str) -> Bytes {
-    let inner = Value::map([("ret", text)]);
-    reply::clear(&Value::map([
-        ("enc", Value::from("clear")),
-        ("load", inner),
-    ]))
+    Unsigned::reply(text.into())
 }
 
 /// `max_minions`: more minions are connected than allowed, and this one is not among them.
@@ -277,7 +372,7 @@ fn is_full(minion: &MinionId, services: &Services) -> bool {
 }
 
 fn gate(
-    load: &MapView,
+    load: &Load<'_>,
     minion: &MinionId,
     presented: &str,
     services: &Services,
@@ -305,7 +400,7 @@ fn gate(
 }
 
 /// Consumes a stub in `minions_autosign`, as stock does.
-fn auto_signs(load: &MapView, minion: &MinionId, services: &Services) -> Result<bool, StoreError> {
+fn auto_signs(load: &Load<'_>, minion: &MinionId, services: &Services) -> Result<bool, StoreError> {
     if services.users.rules().autosign.accepts(minion.as_str()) {
         return Ok(true);
     }
@@ -316,8 +411,8 @@ fn auto_signs(load: &MapView, minion: &MinionId, services: &Services) -> Result<
     {
         return Ok(true);
     }
-    let grains = value_of(load, "autosign_grains");
-    let pairs: Vec<(String, String)> = grains
+    let pairs: Vec<(String, String)> = load
+        .autosign_grains
         .as_map()
         .unwrap_or_default()
         .iter()
@@ -329,7 +424,7 @@ fn auto_signs(load: &MapView, minion: &MinionId, services: &Services) -> Result<
 fn carry_out(
     decision: Decision,
     asker: &Asker<'_>,
-    load: &MapView,
+    load: &Load<'_>,
     minion: &MinionId,
     presented: &str,
 ) -> Outcome {
@@ -410,13 +505,13 @@ fn auth_event(
     if !services.config.auth_events {
         return None;
     }
-    let mut data: Vec<(Value, Value)> = vec![("result".into(), result.into())];
-    if let Some(act) = act {
-        data.push(("act".into(), act.into()));
-    }
-    data.push(("id".into(), minion.as_str().into()));
-    data.push(("pub".into(), presented.into()));
-    Some(event_data::event(services, Tag::auth(), data))
+    let data = events::Auth {
+        result,
+        act,
+        id: minion,
+        key: presented,
+    };
+    Some(event_data::master_event(services, Tag::auth(), &data))
 }
 
 fn with_event(outcome: Outcome, event: Option<saltern_model::Event>) -> Outcome {
@@ -427,7 +522,7 @@ fn with_event(outcome: Outcome, event: Option<saltern_model::Event>) -> Outcome 
 }
 
 /// The positive answer.
-fn keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId, presented: &str) -> Outcome {
+fn keys(asker: &Asker<'_>, load: &Load<'_>, minion: &MinionId, presented: &str) -> Outcome {
     let services = asker.services;
     match packed_keys(asker, load, minion) {
         Ok(inner) => {
@@ -479,16 +574,17 @@ impl From<StoreError> for KeysError {
     }
 }
 
-fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<Vec<u8>, KeysError> {
+fn packed_keys(
+    asker: &Asker<'_>,
+    load: &Load<'_>,
+    minion: &MinionId,
+) -> Result<Vec<u8>, KeysError> {
     let services = asker.services;
-    let token = load.get("token").and_then(|token| token.as_bytes());
-    let enc_algo = algorithm(load, "enc_algo", EncAlgo::OaepSha1, EncAlgo::from_wire).ok_or(
-        if token.is_some() {
-            KeysError::BadEncAlgo
-        } else {
-            KeysError::NoEncAlgo
-        },
-    )?;
+    let enc_algo = algorithm(load.enc_algo, EncAlgo::OaepSha1, EncAlgo::from_wire);
+    let enc_algo = enc_algo.ok_or(match load.token {
+        Some(_) => KeysError::BadEncAlgo,
+        None => KeysError::NoEncAlgo,
+    })?;
     let bad_key = |error: &dyn std::fmt::Display| KeysError::BadKey(error.to_string());
     let accepted = services
         .keys
@@ -513,7 +609,9 @@ fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<V
     let aes = seal(shared.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
     let session = seal(session.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
     let signature = shared.signature(&services.keys.master.private)?;
-    let token = token.and_then(|token| echo_token(token, enc_algo, &accepted, services));
+    let token = load
+        .token
+        .and_then(|token| echo_token(token, enc_algo, &accepted, services));
     // The oldest protocols do not sign; then only a signature of the master's key needs it.
     let pub_sig = match asker.sig_algo {
         Some(algorithm) => services.keys.master.public_signature(algorithm),
@@ -521,38 +619,18 @@ fn packed_keys(asker: &Asker<'_>, load: &MapView, minion: &MinionId) -> Result<V
         None => return Err(KeysError::BadSigAlgo),
     }?;
 
-    let entries = 6
-        + usize::from(pub_sig.is_some())
-        + usize::from(token.is_some())
-        + usize::from(asker.version > 1);
-    let mut out = Vec::with_capacity(2048);
-    let mut encoder = Encoder::new(&mut out, Dialect::Raw);
-    encoder.map(entries).str("enc").str("pub");
-    encoder
-        .str("pub_key")
-        .str(&clean_key(&services.keys.master.public_pem));
-    encoder
-        .str("publish_port")
-        .int(i64::from(asker.publish_port));
-    if let Some(pub_sig) = pub_sig {
-        encoder.str("pub_sig").bin(pub_sig.as_bytes());
-    }
-    if let Some(token) = token {
-        encoder.str("token").bin(&token);
-    }
-    encoder
-        .str("aes")
-        .bin(&aes)
-        .str("session")
-        .bin(&session)
-        .str("sig")
-        .bin(signature);
-    if asker.version > 1 {
-        encoder
-            .str("nonce")
-            .bin(asker.nonce.as_deref().unwrap_or_default());
-    }
-    Ok(out)
+    let keys = Keys {
+        enc: "pub",
+        pub_key: &clean_key(&services.keys.master.public_pem),
+        publish_port: asker.publish_port,
+        pub_sig: pub_sig.as_deref(),
+        token: token.as_deref().map(Bin),
+        aes: Bin(&aes),
+        session: Bin(&session),
+        sig: Bin(signature),
+        nonce: asker.nonce(),
+    };
+    Ok(pack(&keys, Dialect::Raw))
 }
 
 /// Proves to the minion that this master has the private key: its token comes back, encrypted for

@@ -5,7 +5,7 @@ use saltern_model::{Event, MinionId, SaltEnv, Tag};
 use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 
-use crate::event_data::fields;
+use crate::events::MinionRefresh;
 use crate::{Services, event_data};
 
 /// The part that is cached beside the grains.
@@ -47,8 +47,11 @@ pub(crate) fn remember(
         return None;
     }
     let tag = Tag::minion_refresh(minion);
-    let data = fields([("Minion data cache refresh", minion.as_str().into())]);
-    Some(event_data::event(services, tag, data))
+    Some(event_data::master_event(
+        services,
+        tag,
+        &MinionRefresh { minion },
+    ))
 }
 
 /// `false`: nothing is cached, because the key is gone since the request came, and the minion's

@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use saltern_model::{Event, Packed, Tag, stamp};
-use saltern_wire::msgpack::{Dialect, Encoder, MapView, RawValue, Value, encode};
+use saltern_wire::msgpack::{Dialect, Encoder, MapView, RawValue, Value, as_map, encode, pack};
+use serde::Serialize;
 
 use crate::{Context, traces};
 
@@ -11,6 +12,33 @@ const TRIMMED: &str = "VALUE_TRIMMED";
 
 /// The entries of an event's data.
 pub type Fields = Vec<(Value, Value)>;
+
+/// An event of which the data are a struct, see [`crate::events`].
+pub fn master_event<T: Serialize>(context: &Context, tag: Tag, data: &T) -> Event {
+    let packed = pack(
+        &Stamped {
+            data,
+            stamp: now(context),
+            trace: traces::entries(),
+        },
+        Dialect::Bin,
+    );
+    Event {
+        tag,
+        data: fit(context, packed.into()),
+    }
+}
+
+/// Data of an event with what every event has.
+#[derive(Serialize)]
+struct Stamped<'a, T> {
+    #[serde(flatten)]
+    data: &'a T,
+    #[serde(rename = "_stamp")]
+    stamp: String,
+    #[serde(flatten, serialize_with = "as_map::serialize")]
+    trace: Vec<(&'static str, String)>,
+}
 
 /// Names and values as the data of an event.
 pub fn fields<const N: usize>(entries: [(&str, Value); N]) -> Fields {
@@ -31,15 +59,6 @@ pub fn event(context: &Context, tag: Tag, data: Fields) -> Event {
         tag,
         data: fit(context, packed.into()),
     }
-}
-
-/// An event of the master itself.
-pub fn master_event<const N: usize>(
-    context: &Context,
-    tag: Tag,
-    data: [(&str, Value); N],
-) -> Event {
-    event(context, tag, fields(data))
 }
 
 /// An event whose data is a load from the wire, every value in the bytes that came.

@@ -27,6 +27,7 @@ mod data_cache;
 mod envelope;
 pub mod event_data;
 mod event_rules;
+pub mod events;
 mod files;
 mod fleet;
 mod get_token;

@@ -13,7 +13,7 @@ use saltern_store::{Registered, ResourceStore, StoreError};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::envelope::Sealed;
-use crate::event_data::fields;
+use crate::events::ResourceRefresh;
 use crate::handle::value_of;
 use crate::{Finished, Outcome, Services, event_data};
 
@@ -72,9 +72,12 @@ fn told(minion: &MinionId, services: &Services) -> Option<Event> {
     if !(services.site.minion_data_cache && services.site.minion_data_cache_events) {
         return None;
     }
-    let data = fields([("Resource cache refresh", minion.as_str().into())]);
     let tag = Tag::resource_refresh(minion);
-    Some(event_data::event(services, tag, data))
+    Some(event_data::master_event(
+        services,
+        tag,
+        &ResourceRefresh { minion },
+    ))
 }
 
 fn register(sealed: &Sealed, services: &Services) -> Result<(), Refused> {

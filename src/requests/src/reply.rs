@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 use saltern_model::Compat;
-use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
+use saltern_wire::msgpack::{Dialect, Encoder, Value, pack};
+use serde::Serialize;
 
 /// Answer to a request that failed without one of its own: a fixstr/str8-free packed string, so
 /// that it is also a valid answer to an encrypted request.
@@ -19,8 +20,8 @@ pub(crate) fn text(text: &str) -> Bytes {
 }
 
 /// A plain packed value.
-pub(crate) fn clear(value: &Value) -> Bytes {
-    encode(value, Dialect::Raw).into()
+pub(crate) fn clear<T: Serialize>(value: &T) -> Bytes {
+    pack(value, Dialect::Raw).into()
 }
 
 /// `bad load`: makes a stock minion authenticate anew and send once more.

@@ -9,7 +9,7 @@ use saltern_store::{StoreError, dropfile};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::envelope::Sealed;
-use crate::event_data::fields;
+use crate::events::KeyDeleted;
 use crate::{Context, Effect, Keys, Minions, Outcome, event_data};
 
 /// Deletes the key and answers `True`; where that is not allowed, answers with the load.
@@ -36,14 +36,12 @@ pub(crate) fn handle(
     };
     let packed: Bytes = encode(&answer, Dialect::Raw).into();
     let mut outcome = Outcome::reply(sealed.answer.seal(&packed));
-    let data = || {
-        fields([
-            ("result", Value::Bool(true)),
-            ("act", "delete".into()),
-            ("id", minion.as_str().into()),
-        ])
+    let deletion = KeyDeleted {
+        result: true,
+        act: "delete",
+        id: minion,
     };
-    let events = (0..deleted).map(|_| event_data::event(context, Tag::key(), data()));
+    let events = (0..deleted).map(|_| event_data::master_event(context, Tag::key(), &deletion));
     outcome.effects.extend(events.map(Effect::Fire));
     outcome
 }

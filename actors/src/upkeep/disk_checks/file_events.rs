@@ -9,8 +9,8 @@ use saltern_base::chain;
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
 use saltern_model::{Event, Tag};
+use saltern_requests::events::{ChangedFiles, FileUpdate};
 use saltern_requests::{Services, master_event};
-use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
 /// Stock's default (`DEFAULT_INTERVAL` in `salt/config/__init__.py`), also for an interval of zero.
@@ -67,25 +67,17 @@ impl FileEvents {
         let Some(changes) = changes else {
             return Ok(None);
         };
-        let paths = |paths: &[String]| {
-            let paths = paths.iter().map(|path| Value::from(path.as_str()));
-            Value::Array(paths.collect())
+        let update = FileUpdate {
+            changed: !changes.is_empty(),
+            files: Some(ChangedFiles {
+                changed: &changes.changed,
+                removed: &changes.removed,
+                added: &changes.added,
+            }),
+            backend: "roots",
         };
-        let files = Value::map([
-            ("changed", paths(&changes.changed)),
-            ("removed", paths(&changes.removed)),
-            ("added", paths(&changes.added)),
-        ]);
-        let fields = [
-            ("changed", Value::Bool(!changes.is_empty())),
-            ("files", files),
-            ("backend", Value::from("roots")),
-        ];
-        Ok(Some(master_event(
-            services,
-            Tag::file_update("roots"),
-            fields,
-        )))
+        let tag = Tag::file_update("roots");
+        Ok(Some(master_event(services, tag, &update)))
     }
 }
 

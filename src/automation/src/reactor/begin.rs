@@ -8,11 +8,12 @@ use std::sync::Arc;
 use saltern_bridge::Work;
 use saltern_model::{Event, MinionId, Tag};
 use saltern_policy::acl::{Form, Verdict, Whom};
-use saltern_requests::event_data::{self, fields};
+use saltern_requests::event_data;
 use saltern_requests::job::{self, Refused};
 use saltern_requests::{Ran, Run, Sender, Services, StartJob, runner, wheel};
 use saltern_runners::{Arguments, Call};
 use saltern_wire::msgpack::Value;
+use serde::Serialize;
 
 use super::USER;
 use super::reaction::{Function, ReactionCall};
@@ -286,13 +287,20 @@ fn caller(call: &Call, services: &Services) -> End {
     }
 }
 
+/// Data of `saltern/reactor/lost`: a call of a Python function never ends.
+#[derive(Serialize)]
+struct LostCall<'a> {
+    fun: &'a str,
+    user: &'a str,
+}
+
 /// Event for such a call that never ends.
 fn lost_caller(call: &Call, services: &Services) -> Event {
-    let data = fields([
-        ("fun", Value::from(call.fun.as_str())),
-        ("user", USER.into()),
-    ]);
-    event_data::event(services, Tag::reactor("lost"), data)
+    let data = LostCall {
+        fun: &call.fun,
+        user: USER,
+    };
+    event_data::master_event(services, Tag::reactor("lost"), &data)
 }
 
 fn end_of(ran: &saltern_runners::Ran) -> End {

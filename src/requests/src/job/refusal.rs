@@ -10,7 +10,7 @@ use saltern_wire::msgpack::Value;
 use super::jid_owner::{self, Owner};
 use super::request::given_jid;
 use crate::credentials::NotProved;
-use crate::event_data::fields;
+use crate::events::{NamedError, PublishError};
 use crate::refusal_log::excerpt;
 use crate::{Outcome, Services, event_data, reply};
 
@@ -131,14 +131,17 @@ fn error_event(
             is_free.then(|| (Tag::job_error(&jid), jid.to_string()))?
         }
     };
-    let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
-    let entries = fields([
-        ("jid", Value::from(jid.as_str())),
-        ("user", owner.name.as_str().into()),
-        ("fun", part("fun")),
-        ("tgt", part("tgt")),
-        ("tgt_type", part("tgt_type")),
-        ("error", Value::map([("name", name), ("message", text)])),
-    ]);
-    Some(event_data::event(services, tag, entries))
+    let part = |name: &str| load.get(name).unwrap_or(&Value::Nil);
+    let error = PublishError {
+        jid: &jid,
+        user: &owner.name,
+        fun: part("fun"),
+        tgt: part("tgt"),
+        tgt_type: part("tgt_type"),
+        error: NamedError {
+            name,
+            message: text,
+        },
+    };
+    Some(event_data::master_event(services, tag, &error))
 }

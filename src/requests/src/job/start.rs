@@ -8,9 +8,9 @@ use super::publication::{SENT_AS, SentAs, publication};
 use super::request::Request;
 use super::resolve::{missing, names};
 use super::{load, relation};
-use crate::Services;
-use crate::event_data::{self, fields};
+use crate::events::{BareJid, NewJob};
 use crate::outcome::{JobRelation, StartJob};
+use crate::{Services, event_data};
 
 /// The record, events and publication of a job.
 pub(crate) fn job(
@@ -91,27 +91,24 @@ pub(crate) fn beginning(
     missing: &Value,
     services: &Services,
 ) -> Vec<Event> {
-    let part = |name: &str| load.get(name).cloned().unwrap_or(Value::Nil);
+    let part = |name: &str| load.get(name).unwrap_or(&Value::Nil);
     let mut events = Vec::new();
     if services.config.salt_compat < Compat::V3008 {
-        let who = fields([("minions", minions.clone())]);
-        events.push(event_data::event(services, Tag::bare_jid(jid), who));
+        let who = BareJid { minions };
+        events.push(event_data::master_event(services, Tag::bare_jid(jid), &who));
     }
-    let tgt_type = load
-        .get("tgt_type")
-        .cloned()
-        .unwrap_or_else(|| "glob".into());
-    let new = fields([
-        ("jid", Value::from(jid.as_str())),
-        ("tgt_type", tgt_type),
-        ("tgt", part("tgt")),
-        ("user", part("user")),
-        ("fun", part("fun")),
-        ("arg", part("arg")),
-        ("minions", minions.clone()),
-        ("missing", missing.clone()),
-    ]);
-    events.push(event_data::event(services, Tag::job_new(jid), new));
+    let glob = "glob".into();
+    let new = NewJob {
+        jid,
+        tgt_type: load.get("tgt_type").unwrap_or(&glob),
+        tgt: part("tgt"),
+        user: part("user"),
+        fun: part("fun"),
+        arg: part("arg"),
+        minions,
+        missing,
+    };
+    events.push(event_data::master_event(services, Tag::job_new(jid), &new));
     events
 }
 
