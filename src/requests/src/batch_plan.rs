@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use saltern_model::{Jid, MinionId, Packed};
-use saltern_wire::msgpack::{Dialect, Value, encode};
-
-use crate::job::jid_owner::BACKEND;
+use saltern_wire::msgpack::{self, Dialect, RawValue, ReadError, Value, lenient};
+use serde::de::{Error, IgnoredAny};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Stock's timeout where its state names none (`create_batch_state`).
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -77,13 +77,90 @@ pub struct BatchSnapshot {
     pub halted: Option<String>,
 }
 
-/// Error of a malformed state.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is missing, or is not what it should be")]
-pub struct StateError(&'static str);
+/// Stock's `BatchState`, and what is ours in it: `saltern_options` and the backend. Other fields of
+/// stock's are passed over.
+#[derive(Serialize, Deserialize)]
+struct State {
+    jid: Jid,
+    all_minions: Vec<MinionId>,
+    pending: Vec<MinionId>,
+    #[serde(with = "msgpack::as_map")]
+    active: Vec<(MinionId, Value)>,
+    #[serde(with = "msgpack::as_map")]
+    done: Vec<(MinionId, Done)>,
+    #[serde(with = "msgpack::as_map")]
+    failed: Vec<(MinionId, Value)>,
+    #[serde(default, deserialize_with = "none_rests")]
+    wait: Vec<UnixTime>,
+    batch_size: i64,
+    fun: Value,
+    #[serde(default)]
+    arg: Vec<Value>,
+    #[serde(default = "empty_map")]
+    kwargs: Value,
+    #[serde(default = "empty_text")]
+    tgt: Value,
+    #[serde(default, deserialize_with = "lenient")]
+    tgt_type: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    failhard: Option<bool>,
+    #[serde(default)]
+    batch_wait: Option<Seconds>,
+    #[serde(default)]
+    timeout: Option<Seconds>,
+    #[serde(default)]
+    gather_job_timeout: Option<Seconds>,
+    #[serde(default, deserialize_with = "lenient")]
+    last_progress: Option<UnixTime>,
+    created: UnixTime,
+    #[serde(default, deserialize_with = "lenient")]
+    halted: Option<bool>,
+    #[serde(default, deserialize_with = "lenient")]
+    halted_reason: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    driver: Option<BatchDriver>,
+    #[serde(default = "empty_text")]
+    ret: Value,
+    #[serde(default, deserialize_with = "lenient")]
+    user: Option<String>,
+    #[serde(default = "empty_map")]
+    saltern_options: Value,
+    #[serde(
+        default,
+        deserialize_with = "lenient",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[serde(rename = "saltern_backend")]
+    backend: Option<String>,
+}
+
+/// What stock keeps of a return; only the code counts here.
+#[derive(Serialize, Deserialize)]
+struct Done {
+    #[serde(default, deserialize_with = "collapsed")]
+    retcode: i64,
+}
+
+fn collapsed<'de, D: Deserializer<'de>>(input: D) -> Result<i64, D::Error> {
+    Value::deserialize(input).map(|code| retcode(Some(&code)))
+}
+
+/// A state that is read was written by somebody else, whose slots rest no longer.
+fn none_rests<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<UnixTime>, D::Error> {
+    IgnoredAny::deserialize(input).map(|_| Vec::new())
+}
+
+fn empty_map() -> Value {
+    Value::Map(Vec::new())
+}
+
+fn empty_text() -> Value {
+    "".into()
+}
 
 /// The driver that sends the parts of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum BatchDriver {
     /// The master.
     Master,
@@ -108,123 +185,93 @@ impl BatchPlan {
         self.timeout.saturating_add(self.gather_job_timeout)
     }
 
-    /// The whole state, as stock writes it; of a return only the code, the rest is in the job's own
-    /// files.
-    pub fn state(&self, now: &BatchSnapshot) -> Value {
-        let ids = |minions: &[MinionId]| {
-            Value::Array(minions.iter().map(|id| id.as_str().into()).collect())
-        };
-        let active = now.active.iter().map(|(id, at)| (id.as_str(), time(*at)));
-        let done = now.done.iter();
-        let done = done.map(|(id, code)| (id.as_str(), Value::map([("retcode", *code)])));
-        let failed = now.failed.iter();
-        let failed = failed.map(|(id, reason)| (id.as_str(), reason.as_str()));
-        let size = i64::try_from(self.size).unwrap_or(i64::MAX);
-        let halted = now.halted.as_deref();
-        let mut state = Value::map([
-            ("jid", Value::from(self.jid.as_str())),
-            ("all_minions", ids(&self.minions)),
-            ("pending", ids(&now.pending)),
-            ("active", Value::map(active)),
-            ("done", Value::map(done)),
-            ("failed", Value::map(failed)),
-            (
-                "wait",
-                Value::Array(now.wait.iter().map(|at| time(*at)).collect()),
-            ),
-            ("batch_size", size.into()),
-            ("fun", self.fun.clone()),
-            ("arg", Value::Array(self.arg.clone())),
-            ("kwargs", self.kwargs.clone()),
-            ("tgt", self.tgt.clone()),
-            ("tgt_type", self.tgt_type.as_str().into()),
-            ("failhard", self.failhard.into()),
-            ("batch_wait", seconds(self.wait)),
-            ("timeout", seconds(self.timeout)),
-            ("gather_job_timeout", seconds(self.gather_job_timeout)),
-            ("last_progress", time(now.last_progress)),
-            ("created", time(self.created)),
-            ("halted", halted.is_some().into()),
-            ("halted_reason", halted.map_or(Value::Nil, Value::from)),
-            ("driver", "master".into()),
-            ("ret", self.ret.clone()),
-            ("user", self.user.as_str().into()),
-            ("saltern_options", self.options.clone()),
-        ]);
-        if let (Value::Map(entries), Some(backend)) = (&mut state, &self.backend) {
-            entries.push((BACKEND.into(), backend.as_str().into()));
-        }
-        state
-    }
-
-    /// The whole state, packed.
+    /// The whole state, packed as stock writes it; of a return only the code, the rest is in the
+    /// job's own files.
     pub fn pack(&self, now: &BatchSnapshot) -> Packed {
-        Packed::new(encode(&self.state(now), Dialect::Bin))
+        let active = now.active.iter();
+        let done = now.done.iter();
+        let failed = now.failed.iter();
+        let state = State {
+            jid: self.jid.clone(),
+            all_minions: self.minions.clone(),
+            pending: now.pending.clone(),
+            active: active.map(|(id, at)| (id.clone(), time(*at))).collect(),
+            done: done
+                .map(|(id, retcode)| (id.clone(), Done { retcode: *retcode }))
+                .collect(),
+            failed: failed
+                .map(|(id, reason)| (id.clone(), reason.into()))
+                .collect(),
+            wait: now.wait.iter().copied().map(UnixTime).collect(),
+            batch_size: i64::try_from(self.size).unwrap_or(i64::MAX),
+            fun: self.fun.clone(),
+            arg: self.arg.clone(),
+            kwargs: self.kwargs.clone(),
+            tgt: self.tgt.clone(),
+            tgt_type: Some(self.tgt_type.clone()),
+            failhard: Some(self.failhard),
+            batch_wait: Some(Seconds(self.wait)),
+            timeout: Some(Seconds(self.timeout)),
+            gather_job_timeout: Some(Seconds(self.gather_job_timeout)),
+            last_progress: Some(UnixTime(now.last_progress)),
+            created: UnixTime(self.created),
+            halted: Some(now.halted.is_some()),
+            halted_reason: now.halted.clone(),
+            driver: Some(BatchDriver::Master),
+            ret: self.ret.clone(),
+            user: Some(self.user.clone()),
+            saltern_options: self.options.clone(),
+            backend: self.backend.clone(),
+        };
+        Packed::new(msgpack::pack(&state, Dialect::Bin))
     }
 
-    /// Reads a state that stock or [`BatchPlan::state`] made.
+    /// Reads a state that stock or [`BatchPlan::pack`] made.
     ///
     /// # Errors
     /// Names the first field without which nothing can be sent.
-    pub fn from_state(state: &Value) -> Result<(Self, BatchSnapshot), StateError> {
-        let text = |name: &'static str| {
-            let text = state.get(name).and_then(Value::as_str);
-            text.map(str::to_owned).ok_or(StateError(name))
+    pub fn from_state(state: &RawValue) -> Result<(Self, BatchSnapshot), ReadError> {
+        let state: State = state.read()?;
+        let created = state.created;
+        let seconds = |read: Option<Seconds>| read.map(|Seconds(duration)| duration);
+        let active = state.active.into_iter();
+        let done = state.done.into_iter();
+        let failed = state.failed.into_iter();
+        let snapshot = BatchSnapshot {
+            pending: state.pending,
+            active: active
+                .map(|(id, at)| (id, moment(&at).unwrap_or(created.0)))
+                .collect(),
+            done: done.map(|(id, done)| (id, done.retcode)).collect(),
+            failed: failed
+                .map(|(id, reason)| (id, reason.as_str().unwrap_or_default().to_owned()))
+                .collect(),
+            wait: Vec::new(),
+            last_progress: state.last_progress.unwrap_or(created).0,
+            halted: (state.halted == Some(true))
+                .then(|| state.halted_reason.unwrap_or_else(|| "stop".to_owned())),
         };
-        let or = |name: &str, default: Value| state.get(name).cloned().unwrap_or(default);
-        let empty = || Value::Map(Vec::new());
-        let size = state.get("batch_size").and_then(Value::as_i64);
-        let size = size.ok_or(StateError("batch_size"))?;
         let plan = Self {
-            jid: Jid::parse(&text("jid")?).map_err(|_| StateError("jid"))?,
-            created: moment(state.get("created")).ok_or(StateError("created"))?,
-            minions: minions(state, "all_minions")?,
-            size: usize::try_from(size.max(1)).unwrap_or(usize::MAX),
-            wait: duration(state, "batch_wait", Duration::ZERO)?,
-            failhard: state.get("failhard").and_then(Value::as_bool) == Some(true),
-            timeout: duration(state, "timeout", TIMEOUT)?,
-            gather_job_timeout: duration(state, "gather_job_timeout", GATHER_JOB_TIMEOUT)?,
-            user: text("user").unwrap_or_else(|_| "root".to_owned()),
-            backend: text(BACKEND).ok(),
-            tgt: or("tgt", "".into()),
-            tgt_type: text("tgt_type").unwrap_or_else(|_| "glob".to_owned()),
-            fun: state.get("fun").cloned().ok_or(StateError("fun"))?,
-            arg: or("arg", Value::Array(Vec::new()))
-                .as_array()
-                .ok_or(StateError("arg"))?
-                .to_vec(),
-            kwargs: or("kwargs", empty()),
-            ret: or("ret", "".into()),
-            options: or("saltern_options", empty()),
+            jid: state.jid,
+            created: created.0,
+            minions: state.all_minions,
+            size: usize::try_from(state.batch_size.max(1)).unwrap_or(usize::MAX),
+            wait: seconds(state.batch_wait).unwrap_or_default(),
+            failhard: state.failhard == Some(true),
+            timeout: seconds(state.timeout).unwrap_or(TIMEOUT),
+            gather_job_timeout: seconds(state.gather_job_timeout).unwrap_or(GATHER_JOB_TIMEOUT),
+            user: state.user.unwrap_or_else(|| "root".to_owned()),
+            backend: state.backend,
+            tgt: state.tgt,
+            tgt_type: state.tgt_type.unwrap_or_else(|| "glob".to_owned()),
+            fun: state.fun,
+            arg: state.arg,
+            kwargs: state.kwargs,
+            ret: state.ret,
+            options: state.saltern_options,
         };
-        Ok((plan, progress(state)?))
+        Ok((plan, snapshot))
     }
-}
-
-/// Reads the part of a state that changes.
-fn progress(state: &Value) -> Result<BatchSnapshot, StateError> {
-    let active = named(state, "active")?;
-    let created = moment(state.get("created")).unwrap_or_default();
-    let halted = state.get("halted").and_then(Value::as_bool) == Some(true);
-    let reason = state.get("halted_reason").and_then(Value::as_str);
-    Ok(BatchSnapshot {
-        pending: minions(state, "pending")?,
-        active: active
-            .into_iter()
-            .map(|(id, at)| (id, moment(Some(at)).unwrap_or(created)))
-            .collect(),
-        done: named(state, "done")?
-            .into_iter()
-            .map(|(id, data)| (id, retcode(data.get("retcode"))))
-            .collect(),
-        failed: named(state, "failed")?
-            .into_iter()
-            .map(|(id, reason)| (id, reason.as_str().unwrap_or_default().to_owned()))
-            .collect(),
-        wait: Vec::new(),
-        last_progress: moment(state.get("last_progress")).unwrap_or(created),
-        halted: halted.then(|| reason.unwrap_or("stop").to_owned()),
-    })
 }
 
 /// The return code as one number; of several functions the highest code counts (`_collapse_retcode`
@@ -240,30 +287,6 @@ pub(crate) fn retcode(code: Option<&Value>) -> i64 {
     }
 }
 
-fn minions(state: &Value, name: &'static str) -> Result<Vec<MinionId>, StateError> {
-    let list = state.get(name).and_then(Value::as_array);
-    let list = list.ok_or(StateError(name))?.iter();
-    let parsed = list.map(|id| id.as_str().and_then(|id| MinionId::parse(id).ok()));
-    parsed.collect::<Option<_>>().ok_or(StateError(name))
-}
-
-fn named<'a>(
-    state: &'a Value,
-    name: &'static str,
-) -> Result<Vec<(MinionId, &'a Value)>, StateError> {
-    let map = state.get(name).and_then(Value::as_map);
-    let entries = map.ok_or(StateError(name))?.iter();
-    let parsed = entries.map(|(id, value)| Some((MinionId::parse(id.as_str()?).ok()?, value)));
-    parsed.collect::<Option<_>>().ok_or(StateError(name))
-}
-
-fn duration(state: &Value, name: &'static str, default: Duration) -> Result<Duration, StateError> {
-    match state.get(name) {
-        None | Some(Value::Nil) => Ok(default),
-        Some(value) => seconds_of(value).ok_or(StateError(name)),
-    }
-}
-
 /// A number of seconds that is usable as a duration.
 pub(crate) fn seconds_of(value: &Value) -> Option<Duration> {
     let seconds = value.as_f64()?;
@@ -272,12 +295,47 @@ pub(crate) fn seconds_of(value: &Value) -> Option<Duration> {
         .then(|| Duration::from_secs_f64(seconds))
 }
 
-/// Whole seconds stay whole, as in stock's files.
-fn seconds(duration: Duration) -> Value {
-    match duration.subsec_nanos() {
-        0 => Value::from(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)),
-        _ => Value::Float(duration.as_secs_f64()),
+/// A duration as a number of seconds; whole seconds stay whole, as in stock's files.
+struct Seconds(Duration);
+
+impl Serialize for Seconds {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        match self.0.subsec_nanos() {
+            0 => out.serialize_u64(self.0.as_secs()),
+            _ => out.serialize_f64(self.0.as_secs_f64()),
+        }
     }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let seconds = Value::deserialize(input)?;
+        let duration = seconds_of(&seconds).map(Self);
+        duration.ok_or_else(|| D::Error::custom("no number of seconds that can be waited"))
+    }
+}
+
+/// A time in microseconds since 1970; written as seconds.
+#[derive(Clone, Copy)]
+struct UnixTime(i64);
+
+impl Serialize for UnixTime {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        time(self.0).serialize(out)
+    }
+}
+
+impl<'de> Deserialize<'de> for UnixTime {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        let time = moment(&Value::deserialize(input)?).map(Self);
+        time.ok_or_else(|| D::Error::custom("no time"))
+    }
+}
+
+fn moment(time: &Value) -> Option<i64> {
+    let seconds = time.as_f64()?;
+    let is_time = (0.0..=1e12).contains(&seconds);
+    is_time.then_some((seconds * 1e6).round() as i64)
 }
 
 /// Python's `time.time()`.
@@ -285,19 +343,18 @@ pub fn time(unix_micros: i64) -> Value {
     Value::Float(unix_micros as f64 / 1e6)
 }
 
-fn moment(time: Option<&Value>) -> Option<i64> {
-    let seconds = time?.as_f64()?;
-    (0.0..=1e12)
-        .contains(&seconds)
-        .then_some((seconds * 1e6).round() as i64)
-}
-
 #[cfg(test)]
 mod tests {
+    use saltern_wire::msgpack::{Limits, decode};
+
     use super::*;
 
     fn id(name: &str) -> MinionId {
         MinionId::parse(name).unwrap()
+    }
+
+    fn from_state(state: &Value) -> Result<(BatchPlan, BatchSnapshot), ReadError> {
+        BatchPlan::from_state(&RawValue::pack(state, Dialect::Bin))
     }
 
     fn plan() -> BatchPlan {
@@ -333,8 +390,9 @@ mod tests {
             last_progress: 1_700_000_002_000_000,
             halted: Some("failhard".to_owned()),
         };
-        let state = plan().state(&snapshot);
-        assert_eq!(BatchPlan::from_state(&state), Ok((plan(), snapshot)));
+        let packed = plan().pack(&snapshot);
+        let state = decode(packed.as_ref(), &Limits::WIRE).unwrap();
+        assert_eq!(from_state(&state), Ok((plan(), snapshot)));
         assert_eq!(BatchDriver::of(&state), Some(BatchDriver::Master));
         let numbers = ["batch_wait", "timeout", "created"].map(|name| state.get(name).unwrap());
         assert_eq!(
@@ -349,8 +407,12 @@ mod tests {
 
     #[test]
     fn state_without_required_field_is_refused_by_name() {
-        let Value::Map(entries) = plan().state(&BatchSnapshot::default()) else {
-            panic!("a state is a map");
+        let packed = plan().pack(&BatchSnapshot::default());
+        let state = decode(packed.as_ref(), &Limits::WIRE).unwrap();
+        let entries = state.as_map().unwrap();
+        let named = |entries: Vec<(Value, Value)>, name: &str| {
+            let error = from_state(&Value::Map(entries)).unwrap_err().to_string();
+            assert!(error.contains(name), "{name}: {error}");
         };
         for name in [
             "jid",
@@ -362,8 +424,7 @@ mod tests {
             "created",
         ] {
             let others = entries.iter().filter(|(key, _)| key.as_str() != Some(name));
-            let state = Value::Map(others.cloned().collect());
-            assert_eq!(BatchPlan::from_state(&state), Err(StateError(name)));
+            named(others.cloned().collect(), name);
         }
         for (name, wrong) in [
             ("all_minions", Value::Array(vec!["../m".into()])),
@@ -371,12 +432,8 @@ mod tests {
             ("timeout", Value::Float(f64::INFINITY)),
             ("batch_wait", Value::Int(-1)),
         ] {
-            let mut entries = entries.clone();
-            entries.push((name.into(), wrong));
-            assert_eq!(
-                BatchPlan::from_state(&Value::Map(entries)),
-                Err(StateError(name))
-            );
+            let wrong = (name.into(), wrong);
+            named(entries.iter().cloned().chain([wrong]).collect(), name);
         }
     }
 

@@ -77,7 +77,7 @@ mod verify_minion;
 pub mod wheel;
 
 pub use batch_part::{BatchPart, PartRefused, batch_part};
-pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, StateError, time};
+pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, time};
 pub use check::check;
 pub use commands::{clear_commands, minion_commands};
 pub use credentials::Sender;

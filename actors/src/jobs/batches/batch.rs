@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use actix::SpawnHandle;
 use saltern_model::MinionId;
-use saltern_requests::{BatchPlan, BatchSnapshot, StateError};
+use saltern_requests::{BatchPlan, BatchSnapshot};
 use saltern_store::StoredBatch;
-use saltern_wire::msgpack::{Limits, Value, decode};
+use saltern_wire::msgpack::{Limits, RawValue, ReadError};
 
 use super::machine::{Fate, Machine, Moment, Past, Rules, reason};
 
@@ -96,9 +96,9 @@ impl Batch {
         stored: &StoredBatch,
         before: Option<&Self>,
         now: Now,
-    ) -> Result<Self, StateError> {
-        let state = decode(stored.plan.as_ref(), &Limits::WIRE);
-        let (plan, handed_over) = BatchPlan::from_state(&state.unwrap_or(Value::Nil))?;
+    ) -> Result<Self, ReadError> {
+        let state = RawValue::parse(stored.plan.bytes().clone(), &Limits::WIRE)?;
+        let (plan, handed_over) = BatchPlan::from_state(&state)?;
         let mut batch = Self::new(plan);
         batch.phase = Phase::Running;
         batch.last_progress = handed_over.last_progress.max(stored.last_return());

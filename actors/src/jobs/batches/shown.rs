@@ -6,7 +6,7 @@
 use actix::Context;
 use saltern_model::{Jid, MinionId};
 use saltern_requests::{BatchDriver, BatchPlan};
-use saltern_wire::msgpack::{Dialect, MapView, Value, encode};
+use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use super::batch::{Batch, Now};
 use super::{Batches, MOST_BATCHES, SHOW_INTERVAL, Sent, events};
@@ -121,7 +121,7 @@ impl Batches {
     }
 
     fn take_over(&mut self, jid: &Jid, state: &Value, sent: Sent, context: &mut Context<Self>) {
-        let (plan, snapshot) = match BatchPlan::from_state(state) {
+        let (plan, snapshot) = match BatchPlan::from_state(&RawValue::pack(state, Dialect::Bin)) {
             Ok((plan, _)) if plan.jid != *jid => {
                 tracing::error!(%jid, other = %plan.jid, "the state of a batch is another's");
                 return self.set_listed(jid, false);
@@ -203,7 +203,8 @@ impl Batches {
         else {
             return false;
         };
-        let Ok((plan, snapshot)) = BatchPlan::from_state(&state) else {
+        let Ok((plan, snapshot)) = BatchPlan::from_state(&RawValue::pack(&state, Dialect::Bin))
+        else {
             tracing::error!(%jid, "a batch cannot be stopped: its state cannot be read");
             return false;
         };
