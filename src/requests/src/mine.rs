@@ -11,10 +11,11 @@ use bytes::Bytes;
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::matching::mine::{MineError, MineRequest};
 use saltern_store::StoreError;
-use saltern_wire::msgpack::{Dialect, RawValue, Value, decode_wire, encode};
+use saltern_wire::msgpack::{Dialect, ReadError, Value, decode_wire, encode, lenient};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::envelope::{LOAD_LIMITS, Sealed};
-use crate::handle::value_of;
 use crate::{Finished, Outcome, Services, targets};
 
 /// The commands, named as on the wire.
@@ -26,16 +27,30 @@ pub(crate) enum MineCommand {
     Flush,
 }
 
-impl MineCommand {
-    /// The entries without which stock answers with an empty map.
-    fn needs(self) -> &'static [&'static str] {
-        match self {
-            Self::Get => &["tgt", "fun"],
-            Self::Store => &["data"],
-            Self::Delete => &["fun"],
-            Self::Flush => &[],
-        }
-    }
+/// The load of `_mine`.
+#[derive(Deserialize)]
+struct StoreLoad {
+    /// Functions with their results.
+    data: Value,
+    /// Whether what was stored before is removed.
+    #[serde(default, deserialize_with = "lenient")]
+    clear: Option<bool>,
+}
+
+/// The load of `_mine_delete`.
+#[derive(Deserialize)]
+struct DeleteLoad {
+    /// A function.
+    fun: Value,
+}
+
+/// What `_mine_get` needs; the rest is read by [`MineRequest`].
+#[derive(Deserialize)]
+struct GetLoad {
+    #[serde(rename = "tgt")]
+    _tgt: IgnoredAny,
+    #[serde(rename = "fun")]
+    _fun: IgnoredAny,
 }
 
 /// The largest mine that a worker stores itself, in bytes.
@@ -56,11 +71,11 @@ pub(crate) fn handle(command: MineCommand, sealed: Sealed, services: &Arc<Servic
 }
 
 fn reply(command: MineCommand, sealed: &Sealed, services: &Services) -> Bytes {
-    let lacks = |name: &&str| !sealed.load.contains(name);
-    let answer = if command.needs().iter().any(lacks) {
-        Value::Map(Vec::new())
-    } else {
-        answer(command, sealed, services).unwrap_or_else(|failure| {
+    let answer = match answer(command, sealed, services) {
+        Ok(answer) => answer,
+        // Stock's answer to a load that lacks a field.
+        Err(Failure::Load(_)) => Value::Map(Vec::new()),
+        Err(failure) => {
             services.metrics.refuse("mine");
             complain!(
                 services,
@@ -69,7 +84,7 @@ fn reply(command: MineCommand, sealed: &Sealed, services: &Services) -> Bytes {
             );
             // Stock's answer to a handler that raised.
             Value::from("")
-        })
+        }
     };
     sealed.answer.seal(&encode(&answer, Dialect::Raw))
 }
@@ -77,6 +92,8 @@ fn reply(command: MineCommand, sealed: &Sealed, services: &Services) -> Bytes {
 /// Error of a mine command.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
+    #[error(transparent)]
+    Load(#[from] ReadError),
     #[error("the data is no mapping of functions to results")]
     NoMapping,
     #[error("the load cannot be decoded")]
@@ -92,16 +109,16 @@ fn answer(command: MineCommand, sealed: &Sealed, services: &Services) -> Result<
     if command == MineCommand::Get {
         return get(sealed, services);
     }
-    if !services.site.keeps_mine {
-        return Ok(Value::Bool(true));
-    }
+    let is_kept = services.site.keeps_mine;
     let done = match command {
-        MineCommand::Get | MineCommand::Flush => data.mine_flush(id)?,
-        MineCommand::Delete => data.mine_delete(id, &value_of(&sealed.load, "fun"))?,
+        MineCommand::Get | MineCommand::Flush => !is_kept || data.mine_flush(id)?,
+        MineCommand::Delete => {
+            let DeleteLoad { fun } = sealed.load.read()?;
+            !is_kept || data.mine_delete(id, &fun)?
+        }
         MineCommand::Store => {
-            let clear = sealed.load.get("clear").and_then(RawValue::as_bool);
-            let new = value_of(&sealed.load, "data");
-            if !data.mine_update(id, &new, clear == Some(true))? {
+            let StoreLoad { data: new, clear } = sealed.load.read()?;
+            if is_kept && !data.mine_update(id, &new, clear == Some(true))? {
                 return Err(Failure::NoMapping);
             }
             true
@@ -111,6 +128,7 @@ fn answer(command: MineCommand, sealed: &Sealed, services: &Services) -> Result<
 }
 
 fn get(sealed: &Sealed, services: &Services) -> Result<Value, Failure> {
+    let _: GetLoad = sealed.load.read()?;
     let load = decode_wire(&sealed.load.pack(), &LOAD_LIMITS).map_err(|_| Failure::Undecodable)?;
     let request = match MineRequest::read(&sealed.minion, &load) {
         Ok(request) => request,

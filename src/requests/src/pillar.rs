@@ -9,12 +9,64 @@ use std::sync::Arc;
 use bytes::Bytes;
 use saltern_content::pillar::PillarRequest;
 use saltern_crypto::{Crypticle, KeyString};
-use saltern_wire::msgpack::{Dialect, Encoder, Value, encode};
+use saltern_wire::msgpack::{Bin, Dialect, Value, encode, lenient, pack};
+use serde::{Deserialize, Serialize};
 
 use crate::data_cache::Kept;
 use crate::envelope::{Refusal, Sealed};
-use crate::handle::value_of;
 use crate::{Finished, Outcome, Services, data_cache, reply};
+
+/// The load of a request. A text or flag of another type counts as missing.
+#[derive(Deserialize)]
+struct Load {
+    /// Without a map there is no pillar.
+    #[serde(default)]
+    grains: Value,
+    /// The environment; `env` is its older name.
+    #[serde(default, deserialize_with = "lenient")]
+    saltenv: Option<String>,
+    #[serde(default, deserialize_with = "lenient")]
+    env: Option<String>,
+    /// The environment of the pillar, where it is another.
+    #[serde(default, deserialize_with = "lenient")]
+    pillarenv: Option<String>,
+    /// Merged over the pillar.
+    #[serde(default)]
+    pillar_override: Value,
+    /// Data of the minion for `ext_pillar`.
+    #[serde(default)]
+    extra_minion_data: Value,
+    /// Names of `ext_pillar`.
+    #[serde(default)]
+    ext: Value,
+    /// Compile it anew, whatever `pillar_cache` says.
+    #[serde(default, deserialize_with = "lenient")]
+    clean_cache: Option<bool>,
+}
+
+/// The reply that only one minion can read.
+#[derive(Serialize)]
+struct Private<'a> {
+    /// A fresh key, encrypted for the minion.
+    key: Bin<'a>,
+    /// The pillar (before version 2 of the protocol), or [`Signed`], encrypted with that key.
+    pillar: Bin<'a>,
+}
+
+/// What the master signs.
+#[derive(Serialize)]
+struct Bound<'a> {
+    key: Bin<'a>,
+    pillar: &'a Value,
+    nonce: Bin<'a>,
+}
+
+/// [`Bound`], packed, with its signature.
+#[derive(Serialize)]
+struct Signed<'a> {
+    data: Bin<'a>,
+    sig: Bin<'a>,
+}
 
 /// Answers with the pillar. It is compiled beside the workers: a template may run for long.
 pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
@@ -67,7 +119,8 @@ fn refused(refusal: Refusal, services: &Services) -> Finished {
 
 /// The pillar to compile; `None` for a load without grains.
 fn request_of(sealed: &Sealed) -> Option<PillarRequest> {
-    let Value::Map(mut grains) = value_of(&sealed.load, "grains") else {
+    let load: Load = sealed.load.read().ok()?;
+    let Value::Map(mut grains) = load.grains else {
         return None;
     };
     // The id is the channel's; ids in the grains do not count, however often they occur.
@@ -75,21 +128,20 @@ fn request_of(sealed: &Sealed) -> Option<PillarRequest> {
     let place = grains.iter().position(is_id).unwrap_or(grains.len());
     grains.retain(|entry| !is_id(entry));
     grains.insert(place, ("id".into(), sealed.minion.as_str().into()));
-    let given = |name: &str| match value_of(&sealed.load, name) {
+    let given = |value: Value| match value {
         Value::Nil => None,
         Value::Map(entries) if entries.is_empty() => None,
         value => Some(value),
     };
-    let text = |name: &str| sealed.load.str(name).map(str::to_owned);
     Some(PillarRequest {
         minion: sealed.minion.clone(),
         grains: Arc::new(Value::Map(grains)),
-        saltenv: text("saltenv").or_else(|| text("env")),
-        pillarenv: text("pillarenv"),
-        pillar_override: given("pillar_override"),
-        extra_minion_data: given("extra_minion_data"),
-        ext: given("ext"),
-        clean_cache: given("clean_cache").and_then(|flag| flag.as_bool()) == Some(true),
+        saltenv: load.saltenv.or(load.env),
+        pillarenv: load.pillarenv,
+        pillar_override: given(load.pillar_override),
+        extra_minion_data: given(load.extra_minion_data),
+        ext: given(load.ext),
+        clean_cache: load.clean_cache == Some(true),
     })
 }
 
@@ -112,16 +164,9 @@ fn private_reply(sealed: &Sealed, pillar: &Value, services: &Services) -> Result
         Some(nonce) => signed(sealed, pillar, nonce, &sealed_key, services)?,
         None => encode(pillar, Dialect::Raw),
     };
-    let mut reply = Vec::with_capacity(inner.len() + 512);
     let ciphertext = Crypticle::new(&key).dumps(&inner, None);
-    let mut encoder = Encoder::new(&mut reply, Dialect::Raw);
-    encoder
-        .map(2)
-        .str("key")
-        .bin(&sealed_key)
-        .str("pillar")
-        .bin(&ciphertext);
-    Ok(reply.into())
+    let (key, pillar) = (Bin(&sealed_key), Bin(&ciphertext));
+    Ok(pack(&Private { key, pillar }, Dialect::Raw).into())
 }
 
 fn signed(
@@ -134,16 +179,12 @@ fn signed(
     let sig_algo = sealed
         .sig_algo
         .ok_or_else(|| Refusal::no_answer("sig_algo"))?;
-    let mut data = Vec::new();
-    let mut encoder = Encoder::new(&mut data, Dialect::Raw);
-    encoder
-        .map(3)
-        .str("key")
-        .bin(sealed_key)
-        .str("pillar")
-        .value(pillar)
-        .str("nonce")
-        .bin(nonce);
+    let bound = Bound {
+        key: Bin(sealed_key),
+        pillar,
+        nonce: Bin(nonce),
+    };
+    let data = pack(&bound, Dialect::Raw);
     let signature = services
         .keys
         .master
@@ -153,12 +194,6 @@ fn signed(
             tracing::error!(%error, "pillar cannot be signed");
             Refusal::no_answer("sig_algo")
         })?;
-    let mut packed = Vec::with_capacity(data.len() + signature.len() + 32);
-    Encoder::new(&mut packed, Dialect::Raw)
-        .map(2)
-        .str("data")
-        .bin(&data)
-        .str("sig")
-        .bin(&signature);
-    Ok(packed)
+    let (data, sig) = (Bin(&data), Bin(&signature));
+    Ok(pack(&Signed { data, sig }, Dialect::Raw))
 }
