@@ -9,7 +9,8 @@ use actix::{Context, Handler, Message};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_model::{Event, Packed, Tag, stamp};
 use saltern_store::{FreeSpace, JobDatabase, StoreError};
-use saltern_wire::msgpack::{Dialect, Value, encode};
+use saltern_wire::msgpack::{Dialect, pack};
+use serde::Serialize;
 
 use super::JobStore;
 use crate::messages::Fire;
@@ -196,18 +197,28 @@ impl JobStore {
 
     fn disk_event(&self, state: State, free: u64) -> Event {
         let now = stamp(self.seed.compat, self.seed.clock.unix_micros());
-        let path = self.seed.path.display().to_string();
-        let data = Value::map([
-            ("path", Value::from(path)),
-            ("free", free.into()),
-            ("low", self.seed.disk_low.into()),
-            ("_stamp", now.into()),
-        ]);
+        let data = DiskData {
+            path: self.seed.path.display().to_string(),
+            free,
+            low: self.seed.disk_low,
+            _stamp: now,
+        };
         Event {
             tag: Tag::store(state.word()),
-            data: Packed::new(encode(&data, Dialect::Bin)),
+            data: Packed::new(pack(&data, Dialect::Bin)),
         }
     }
+}
+
+/// Data of `saltern/store/…`: the disk of the job database.
+#[derive(Serialize)]
+struct DiskData {
+    path: String,
+    /// Bytes that are free.
+    free: u64,
+    /// Bytes below which the disk counts as full.
+    low: u64,
+    _stamp: String,
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use saltern_model::{Absence, Event, Jid, JobRecord, MinionId, Packed, Standing, Tag, stamp};
 use saltern_requests::{Publication, Services, announced_again, probe, publication_again};
-use saltern_wire::msgpack::{Dialect, Encoder};
+use saltern_wire::msgpack::{Dialect, Limits, RawValue, Value, pack};
+use serde::Serialize;
 
 use super::machine::{JobEnvironment, Rules};
 use crate::events::batch_feed::BatchFeed;
@@ -164,6 +165,21 @@ impl TrackerDeps for Services {
     }
 }
 
+/// Data of a return.
+#[derive(Serialize)]
+struct ReturnData<'a> {
+    cmd: &'static str,
+    id: &'a MinionId,
+    success: bool,
+    #[serde(rename = "return")]
+    value: RawValue,
+    retcode: i64,
+    jid: &'a Jid,
+    fun: &'static str,
+    fun_args: [&'a Jid; 1],
+    _stamp: &'a str,
+}
+
 /// The event of a minion's return of a client's `saltutil.find_job`, as stock's minion would have
 /// returned it (`_prepare_return_pub` in `salt/minion.py`).
 pub(super) fn find_job_return(
@@ -173,24 +189,21 @@ pub(super) fn find_job_return(
     running: Option<&Packed>,
     stamp: &str,
 ) -> Event {
-    let mut data = Vec::new();
-    let mut encoder = Encoder::new(&mut data, Dialect::Bin);
-    encoder.map(9);
-    encoder.str("cmd").str("_return");
-    encoder.str("id").str(minion.as_str());
-    encoder.str("success").bool(true);
-    encoder.str("return");
-    match running {
-        Some(description) => encoder.raw(description.as_ref()),
-        None => encoder.map(0),
+    let running = running.map(|job| RawValue::parse(job.bytes().clone(), &Limits::WIRE));
+    let nothing = || RawValue::pack(&Value::Map(Vec::new()), Dialect::Bin);
+    let data = ReturnData {
+        cmd: "_return",
+        id: minion,
+        success: true,
+        value: running.and_then(Result::ok).unwrap_or_else(nothing),
+        retcode: 0,
+        jid: question,
+        fun: "saltutil.find_job",
+        fun_args: [about],
+        _stamp: stamp,
     };
-    encoder.str("retcode").int(0);
-    encoder.str("jid").str(question.as_str());
-    encoder.str("fun").str("saltutil.find_job");
-    encoder.str("fun_args").array(1).str(about.as_str());
-    encoder.str("_stamp").str(stamp);
     Event {
         tag: Tag::job_return(question, minion),
-        data: Packed::new(data),
+        data: Packed::new(pack(&data, Dialect::Bin)),
     }
 }

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use saltern_model::{Event, Jid, MinionId, Packed, Tag};
 use saltern_store::jobs::JobState;
-use saltern_wire::msgpack::{Dialect, Value, encode};
+use saltern_wire::msgpack::{Dialect, as_map, pack};
+use serde::Serialize;
 
 use super::job::{Counts, Job, MinionState, Reason};
 use super::moment::Moment;
@@ -146,119 +147,168 @@ pub(super) fn state_word(state: JobState) -> &'static str {
     }
 }
 
-type Fields = Vec<(Value, Value)>;
+/// Data of `progress` and `state`.
+#[derive(Serialize)]
+struct OverviewData<'a> {
+    jid: &'a Jid,
+    fun: &'a str,
+    /// The word for the job's state.
+    state: &'static str,
+    counts: CountsData,
+    /// When the job was made, in microseconds since 1970.
+    created: i64,
+    _stamp: &'a str,
+}
+
+/// How many of a job's minions stand where.
+#[derive(Serialize)]
+struct CountsData {
+    expected: usize,
+    awaited: usize,
+    running: usize,
+    returned: usize,
+    failed: usize,
+    unreachable: usize,
+    unknown: usize,
+}
+
+/// Data of `finished`. Of the minions that did not return, each group names the reasons.
+#[derive(Serialize)]
+struct EndingData<'a> {
+    jid: &'a Jid,
+    fun: &'a str,
+    state: &'static str,
+    counts: CountsData,
+    returned: &'a [MinionId],
+    failed: &'a [MinionId],
+    /// How many minions returned each code.
+    retcodes: &'a BTreeMap<i64, u32>,
+    #[serde(serialize_with = "as_map::serialize")]
+    unreachable: Vec<(&'a MinionId, &'a str)>,
+    #[serde(serialize_with = "as_map::serialize")]
+    unknown: Vec<(&'a MinionId, &'a str)>,
+    #[serde(serialize_with = "as_map::serialize")]
+    awaited: Vec<(&'a MinionId, &'a str)>,
+    _stamp: &'a str,
+}
+
+/// Data of `verdict`.
+#[derive(Serialize)]
+struct VerdictData<'a> {
+    jid: &'a Jid,
+    #[serde(serialize_with = "as_map::serialize")]
+    minions: Vec<(&'a MinionId, ChangeData<'a>)>,
+    _stamp: &'a str,
+}
+
+/// A minion's change of state, in words.
+#[derive(Serialize)]
+struct ChangeData<'a> {
+    verdict: &'static str,
+    was: &'a str,
+    is: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retcode: Option<i64>,
+}
 
 impl JobNews {
     /// As an event; `stamp` is its `_stamp`.
     pub(super) fn event(&self, stamp: &str) -> Event {
-        let (tag, mut fields) = match self {
-            Self::Progress(overview) => (Tag::job_progress(&overview.jid), overview.fields()),
-            Self::State(overview) => (Tag::job_state(&overview.jid), overview.fields()),
-            Self::Verdict { jid, changes } => (Tag::job_verdict(jid), verdict(jid, changes)),
-            Self::Finished(ending) => (Tag::job_finished(&ending.jid), ending.fields()),
+        let (tag, data) = match self {
+            Self::Progress(overview) => (Tag::job_progress(&overview.jid), overview.packed(stamp)),
+            Self::State(overview) => (Tag::job_state(&overview.jid), overview.packed(stamp)),
+            Self::Verdict { jid, changes } => (Tag::job_verdict(jid), verdict(jid, changes, stamp)),
+            Self::Finished(ending) => (Tag::job_finished(&ending.jid), ending.packed(stamp)),
         };
-        add(&mut fields, "_stamp", stamp);
-        let data = Packed::new(encode(&Value::Map(fields), Dialect::Bin));
+        let data = Packed::new(data);
         Event { tag, data }
     }
 }
 
-fn add(fields: &mut Fields, name: &str, value: impl Into<Value>) {
-    fields.push((name.into(), value.into()));
-}
-
-fn number(count: usize) -> Value {
-    Value::from(i64::try_from(count).unwrap_or(i64::MAX))
-}
-
-fn names<'a>(minions: impl Iterator<Item = &'a MinionId>) -> Value {
-    Value::Array(minions.map(|minion| minion.as_str().into()).collect())
-}
-
-/// The name of a job, its state, and how many of its minions stand where.
-fn head(jid: &Jid, fun: &str, state: JobState, counts: &Counts) -> Fields {
-    let counts = [
-        ("expected", counts.total()),
-        ("awaited", counts.awaited()),
-        ("running", counts.running()),
-        ("returned", counts.returned()),
-        ("failed", counts.failed),
-        ("unreachable", counts.unreachable()),
-        ("unknown", counts.unknown()),
-    ];
-    let mut fields = Fields::new();
-    add(&mut fields, "jid", jid.as_str());
-    add(&mut fields, "fun", fun);
-    add(&mut fields, "state", state_word(state));
-    let counts = counts.map(|(name, count)| (name, number(count)));
-    add(&mut fields, "counts", Value::map(counts));
-    fields
+impl CountsData {
+    fn of(counts: &Counts) -> Self {
+        Self {
+            expected: counts.total(),
+            awaited: counts.awaited(),
+            running: counts.running(),
+            returned: counts.returned(),
+            failed: counts.failed,
+            unreachable: counts.unreachable(),
+            unknown: counts.unknown(),
+        }
+    }
 }
 
 impl Overview {
-    fn fields(&self) -> Fields {
-        let mut fields = head(&self.jid, &self.fun, JobState::Open, &self.counts);
-        add(&mut fields, "created", self.created);
-        fields
+    fn packed(&self, stamp: &str) -> Vec<u8> {
+        let data = OverviewData {
+            jid: &self.jid,
+            fun: &self.fun,
+            state: state_word(JobState::Open),
+            counts: CountsData::of(&self.counts),
+            created: self.created,
+            _stamp: stamp,
+        };
+        pack(&data, Dialect::Bin)
     }
 }
 
 impl Ending {
-    fn fields(&self) -> Fields {
-        let mut fields = head(&self.jid, &self.fun, self.state, &self.counts);
-        add(&mut fields, "returned", names(self.returned.iter()));
-        add(&mut fields, "failed", names(self.failed.iter()));
-        let codes = self.retcodes.iter();
-        let codes = codes.map(|(code, count)| (Value::from(*code), Value::from(i64::from(*count))));
-        add(&mut fields, "retcodes", Value::Map(codes.collect()));
-        for (name, is_meant) in GROUPS {
-            let missing = self.missing.iter().filter(|(_, state)| is_meant(state));
-            let reasons = missing.map(|(minion, state)| {
-                let reason = state.reason().map_or("", Reason::text);
-                (Value::from(minion.as_str()), Value::from(reason))
-            });
-            add(&mut fields, name, Value::Map(reasons.collect()));
-        }
-        fields
+    fn packed(&self, stamp: &str) -> Vec<u8> {
+        let data = EndingData {
+            jid: &self.jid,
+            fun: &self.fun,
+            state: state_word(self.state),
+            counts: CountsData::of(&self.counts),
+            returned: &self.returned,
+            failed: &self.failed,
+            retcodes: &self.retcodes,
+            unreachable: self.group(|state| matches!(state, MinionState::Unreachable(_))),
+            unknown: self.group(|state| matches!(state, MinionState::Unknown(_))),
+            awaited: self.group(|state| !state.is_lost()),
+            _stamp: stamp,
+        };
+        pack(&data, Dialect::Bin)
+    }
+
+    fn group(&self, is_meant: fn(&MinionState) -> bool) -> Vec<(&MinionId, &str)> {
+        let missing = self.missing.iter().filter(|(_, state)| is_meant(state));
+        let reasons = missing.map(|(minion, state)| {
+            let reason = state.reason().map_or("", Reason::text);
+            (minion, reason)
+        });
+        reasons.collect()
     }
 }
 
-type IsMeant = fn(&MinionState) -> bool;
-
-/// The minions that did not return, grouped by state.
-const GROUPS: [(&str, IsMeant); 3] = [
-    ("unreachable", |state| {
-        matches!(state, MinionState::Unreachable(_))
-    }),
-    ("unknown", |state| matches!(state, MinionState::Unknown(_))),
-    ("awaited", |state| !state.is_lost()),
-];
-
-fn verdict(jid: &Jid, changes: &[Change]) -> Fields {
+fn verdict(jid: &Jid, changes: &[Change], stamp: &str) -> Vec<u8> {
     let minions = changes.iter().map(|change| {
-        let mut fields = Fields::new();
-        add(&mut fields, "verdict", change.verdict());
-        add(&mut fields, "was", change.before.name(change.has_left));
-        add(&mut fields, "is", change.after.name(change.has_left));
-        if let Some(reason) = change.after.reason() {
-            add(&mut fields, "reason", reason.text());
-        }
-        if let MinionState::Returned { retcode } = change.after {
-            add(&mut fields, "retcode", retcode);
-        }
-        (change.minion.as_str().into(), Value::Map(fields))
+        let data = ChangeData {
+            verdict: change.verdict(),
+            was: change.before.name(change.has_left),
+            is: change.after.name(change.has_left),
+            reason: change.after.reason().map(Reason::text),
+            retcode: match change.after {
+                MinionState::Returned { retcode } => Some(retcode),
+                _ => None,
+            },
+        };
+        (&change.minion, data)
     });
-    let minions = Value::Map(minions.collect());
-    let mut fields = Fields::new();
-    add(&mut fields, "jid", jid.as_str());
-    add(&mut fields, "minions", minions);
-    fields
+    let data = VerdictData {
+        jid,
+        minions: minions.collect(),
+        _stamp: stamp,
+    };
+    pack(&data, Dialect::Bin)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use saltern_wire::msgpack::{Limits, decode_exact};
+    use saltern_wire::msgpack::{Limits, Value, decode_exact};
 
     fn read(news: &JobNews) -> (String, Value) {
         let event = news.event("2026-01-02T03:04:05.000001");
