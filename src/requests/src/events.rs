@@ -1,6 +1,6 @@
 //! Data of the master's own events, one struct each, in stock's order of the fields.
 //!
-//! [`crate::event_data`] adds `_stamp` and the entries of a trace when it packs them.
+//! [`crate::master_event`] adds `_stamp` and the entries of a trace when it packs them.
 
 use saltern_model::{Jid, MinionId};
 use saltern_wire::msgpack::Value;
