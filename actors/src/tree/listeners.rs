@@ -109,10 +109,11 @@ impl Listeners {
         config: &MasterConfig,
         registry: &Registry,
     ) -> Result<(EventSockets, UnixListener), StartError> {
+        let followed = config.followed();
         let options = SocketOptions {
             directory: config.sock_dir.clone(),
             compat: config.salt_compat,
-            for_other_users: is_set(config, "publisher_acl") || is_set(config, "external_auth"),
+            for_other_users: followed.publisher_acl().is_set() || followed.external_auth().is_set(),
             drain_timeout: config.publish_drain_timeout,
             max_event: config.saltern_max_message_size,
             connections: config.saltern_max_connections.min(MOST_LISTENERS),
@@ -224,13 +225,6 @@ pub(crate) fn tls(config: &TlsConfig) -> Result<Tls, TlsError> {
         only_tls12: config.only_tls12,
         ciphers: config.ciphers.clone(),
     })
-}
-
-/// Whether an option of stock that is untyped here has a value.
-pub(crate) fn is_set(config: &MasterConfig, option: &str) -> bool {
-    config
-        .raw(option)
-        .is_some_and(saltern_config::yaml::Node::is_truthy)
 }
 
 fn peer_limits(config: &MasterConfig) -> PeerLimits {

@@ -95,7 +95,7 @@ use crate::operator::control::{self, Control, LogLevels};
 use crate::operator::health::{self, Health};
 use crate::operator::key_metrics;
 use crate::operator::process_metrics;
-use crate::tree::listeners::{Listeners, is_set, remove_sockets};
+use crate::tree::listeners::{Listeners, remove_sockets};
 use crate::upkeep::disk_checks::{self, Upkeep, UpkeepMetrics};
 use crate::upkeep::maintenance::{self, Maintenance};
 use crate::upkeep::maintenance_tasks::MaintenanceTasks;
@@ -373,7 +373,7 @@ impl Master {
 
 impl Master {
     /// Takes the rules and the schedule of a reloaded configuration, all or none; the options that
-    /// are followed are those of [`saltern_config::reload_of`].
+    /// are followed are those of [`saltern_config::Followed`].
     ///
     /// # Errors
     /// When they cannot be taken; then the old ones stay.
@@ -588,7 +588,7 @@ impl Plan {
                 begin_job: core.tracker.clone().recipient(),
                 questions: core.publisher.recipient(),
                 subscribers,
-                feeds_syndics: is_set(&self.config, "order_masters"),
+                feeds_syndics: self.config.order_masters(),
                 tracker: core.tracker.recipient(),
                 store: core.store.recipient(),
                 mirror: core.mirror.map(Addr::recipient),
@@ -621,7 +621,7 @@ impl Plan {
             listener: Arc::new(Mutex::new(Some(publish))),
             stop: CancellationToken::new(),
             closed: CancellationToken::new(),
-            feeds_syndics: is_set(&self.config, "order_masters"),
+            feeds_syndics: self.config.order_masters(),
             tracker,
         };
         self.root.start_child(self.on_thread("publish"), seed, 0)

@@ -182,8 +182,7 @@ impl Handler<LookOver> for Upkeep {
 
 /// `key_cache: sched`; no other value does anything in stock's master.
 fn writes_key_cache(services: &Services) -> bool {
-    let option = services.config.raw("key_cache");
-    option.and_then(|node| node.as_str()) == Some("sched")
+    services.config.key_cache() == Some("sched")
 }
 
 impl Upkeep {

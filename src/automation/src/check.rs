@@ -1,8 +1,9 @@
 //! Checks, before a start, of what the reactor and the schedule of a configuration do; it opens,
 //! creates or fetches nothing.
 
+use std::path::Path;
+
 use saltern_base::clock::Clock;
-use saltern_config::yaml::Node;
 use saltern_config::{Finding, MasterConfig, Severity};
 use saltern_content::files::FileServer;
 use saltern_content::reactions;
@@ -39,7 +40,7 @@ fn reactions(config: &MasterConfig, findings: &mut Vec<Finding>) {
 pub fn missing_reactions(config: &MasterConfig, clock: &Clock) -> Vec<Finding> {
     let files = FileServer::new(config, clock.clone()).ok();
     // Files from remotes may be fetched later.
-    let is_remote = config.raw("gitfs_remotes").is_some_and(Node::is_truthy);
+    let is_remote = config.gitfs_remotes().is_set();
     let is_served = |reference: &str| {
         is_remote
             || files
@@ -101,20 +102,12 @@ fn has_runner_module(config: &MasterConfig, function: &str) -> bool {
     if module.is_empty() || module.contains(['/', '\0']) {
         return false;
     }
-    let extensions = config.raw("extension_modules").and_then(Node::as_str);
+    let extensions = config.extension_modules();
     let extensions = extensions.map_or_else(|| config.cachedir.join("extmods"), Into::into);
-    let listed = |option: &str| {
-        let listed = config.raw(option).and_then(Node::as_seq);
-        let listed = listed.unwrap_or_default().iter().filter_map(Node::as_str);
-        listed.map(std::path::PathBuf::from).collect::<Vec<_>>()
-    };
     let mut places = vec![extensions.join("runners")];
-    places.extend(listed("runner_dirs"));
-    places.extend(
-        listed("module_dirs")
-            .into_iter()
-            .map(|it| it.join("runners")),
-    );
+    places.extend(config.runner_dirs().texts().map(Into::into));
+    let modules = config.module_dirs();
+    places.extend(modules.texts().map(|it| Path::new(it).join("runners")));
     places
         .iter()
         .any(|place| place.join(format!("{module}.py")).is_file() || place.join(module).is_dir())

@@ -143,8 +143,8 @@ impl Schedule {
             seen: None,
         };
         let mut findings = Vec::new();
-        let node = config.raw(OPTION);
-        if let Some(entries) = node.and_then(Node::as_map) {
+        let followed = config.followed();
+        if let Some(entries) = followed.schedule().as_map() {
             let common = common(entries, config.salt_compat, &mut findings);
             for (key, entry) in entries.iter() {
                 let name = job::name_of(key);

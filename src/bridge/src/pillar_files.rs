@@ -20,7 +20,7 @@ const FIRST_LINE: u64 = 256;
 /// Those files, sorted, each with the renderers; the first hundred that are found among so many
 /// entries of the roots.
 pub fn python_pillar_files(config: &MasterConfig) -> Vec<(PathBuf, Vec<String>)> {
-    let roots = config.raw("pillar_roots").and_then(Node::as_map);
+    let roots = config.pillar_roots().as_map();
     let roots = roots.into_iter().flat_map(|map| map.iter());
     let roots = roots.flat_map(|(_, entry)| entry.value.as_seq().unwrap_or_default());
     let mut places: Vec<PathBuf> = roots.filter_map(Node::as_str).map(PathBuf::from).collect();

@@ -4,8 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use saltern_config::yaml::Node;
-use saltern_config::{MasterConfig, TransportName};
+use saltern_config::{MasterConfig, OptionValue, TransportName};
 use saltern_wire::client::Route;
 use saltern_wire::port::Transport;
 
@@ -53,13 +52,11 @@ impl ClientConfig {
 }
 
 impl From<&MasterConfig> for ClientConfig {
-    /// Takes what is configured. `publish_timeout`, `order_masters` and `syndic_wait` are read as
-    /// written, or are stock's defaults.
+    /// Takes what is configured. `publish_timeout` and `syndic_wait` are read as written, or are stock's
+    /// defaults.
     fn from(config: &MasterConfig) -> Self {
-        let written = |name: &str| config.raw(name);
-        let seconds = |name: &str, default: u64| {
-            let number = written(name).and_then(Node::as_f64);
-            let number = number.filter(|number| (0.0..1e9).contains(number));
+        let seconds = |option: OptionValue<'_>, default: u64| {
+            let number = option.as_f64().filter(|number| (0.0..1e9).contains(number));
             number.map_or(Duration::from_secs(default), Duration::from_secs_f64)
         };
         Self {
@@ -70,11 +67,9 @@ impl From<&MasterConfig> for ClientConfig {
             user: config.user.clone(),
             timeout: config.timeout,
             gather_job_timeout: config.gather_job_timeout,
-            publish_timeout: seconds("publish_timeout", 30),
-            order_masters: written("order_masters")
-                .and_then(Node::as_bool)
-                .unwrap_or(false),
-            syndic_wait: seconds("syndic_wait", 5),
+            publish_timeout: seconds(config.publish_timeout(), 30),
+            order_masters: config.order_masters(),
+            syndic_wait: seconds(config.syndic_wait(), 5),
         }
     }
 }

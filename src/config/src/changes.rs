@@ -9,7 +9,7 @@ impl MasterConfig {
         let mut names: Vec<&str> = self.names().chain(other.names()).collect();
         names.sort_unstable();
         names.dedup();
-        let differs = |name: &&str| self.raw(name) != other.raw(name);
+        let differs = |name: &&str| self.node(name) != other.node(name);
         let mut changed: Vec<String> = names
             .into_iter()
             .filter(differs)

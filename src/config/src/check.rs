@@ -280,6 +280,7 @@ fn process(reader: &mut Reader<'_>, config: &MasterConfig) {
 }
 
 fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
+    let followed = config.followed();
     if config.saltern_config_wheels {
         let message = "users with @wheel may run anything as the user of the master";
         reader.find(Severity::Warning, "saltern_config_wheels", message);
@@ -287,7 +288,7 @@ fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
     if config.open_mode {
         let message = "every key is accepted, also one that replaces a known minion's";
         reader.find(Severity::Warning, "open_mode", message);
-    } else if config.auto_accept {
+    } else if followed.auto_accept {
         let message = "every new minion is accepted without approval";
         reader.find(Severity::Warning, "auto_accept", message);
     }
@@ -325,14 +326,14 @@ fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
         }
     }
     for (name, path) in [
-        ("autosign_file", &config.autosign_file),
-        ("autoreject_file", &config.autoreject_file),
+        ("autosign_file", &followed.autosign_file),
+        ("autoreject_file", &followed.autoreject_file),
     ] {
         if path.as_ref().is_some_and(|path| path.is_dir()) {
             reader.error(name, "is a directory, not a file");
         }
     }
-    if config
+    if followed
         .autosign_grains_dir
         .as_ref()
         .is_some_and(|path| path.is_file())

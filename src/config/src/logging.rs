@@ -8,17 +8,22 @@ use crate::reader::Reader;
 use crate::values::{LogFormat, LogLevel};
 use crate::yaml::{Key, Node};
 
-/// The options of the log.
+/// The levels of the log, which SIGHUP takes over.
 #[derive(Clone)]
-pub struct LogOptions {
-    /// `log_file`: a path, or a URI such as `file:///dev/log`.
-    pub file: String,
+pub struct LevelOptions {
     /// `log_level`: the level of the console.
     pub level: LogLevel,
     /// `log_level_logfile`: the level of the file.
     pub file_level: LogLevel,
     /// `log_granular_levels`: places of this program that have a level of their own, with it.
     pub granular_levels: Vec<(String, LogLevel)>,
+}
+
+/// The other options of the log.
+#[derive(Clone)]
+pub struct LogOptions {
+    /// `log_file`: a path, or a URI such as `file:///dev/log`.
+    pub file: String,
     /// `saltern_log_format`.
     pub format: LogFormat,
     /// `log_fmt_console`: Python's format of a line on the console.
@@ -64,24 +69,30 @@ const CRATES: [&str; 18] = [
 /// The most places with a level of their own: each is looked through for every line.
 const MOST_PLACES: usize = 64;
 
-/// Reads them; `file` is where the log file is.
-pub(crate) fn take(reader: &mut Reader<'_>, file: String) -> LogOptions {
+/// Reads the levels; `file` is where the log file is.
+pub(crate) fn levels(reader: &mut Reader<'_>, file: &str) -> LevelOptions {
     let level = reader.choice("log_level").unwrap_or(LogLevel::Warning);
     let file_level = reader.optional_choice("log_level_logfile").unwrap_or(level);
-    let is_elsewhere = is_uri(&file) && file_level != LogLevel::Quiet;
+    let is_elsewhere = is_uri(file) && file_level != LogLevel::Quiet;
     if is_elsewhere {
         let message = "sending lines to syslog is not supported: the log is only on standard \
                        error, which a service's journal keeps";
         reader.find(Severity::Warning, "log_file", message);
     }
-    LogOptions {
-        file,
+    LevelOptions {
         level,
         file_level: match is_elsewhere {
             true => LogLevel::Quiet,
             false => file_level,
         },
         granular_levels: granular_levels(reader),
+    }
+}
+
+/// Reads the other options; `file` is where the log file is.
+pub(crate) fn take(reader: &mut Reader<'_>, file: String) -> LogOptions {
+    LogOptions {
+        file,
         format: reader
             .choice("saltern_log_format")
             .unwrap_or(LogFormat::Text),

@@ -27,9 +27,8 @@ pub(crate) fn contents(reader: &mut Reader<'_>) {
 /// without them, and serves them once they exist, so only a check reports them.
 pub fn missing_roots(config: &MasterConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for name in ["file_roots", "pillar_roots"] {
-        let map = config.raw(name).filter(|_| config.is_written(name));
-        let map = map.and_then(Node::as_map).into_iter();
+    for option in [config.file_roots(), config.pillar_roots()] {
+        let map = option.written().and_then(Node::as_map).into_iter();
         for (environment, entry) in map.flat_map(|map| map.iter()) {
             let directories = entry.value.as_seq().unwrap_or_default();
             for path in directories.iter().filter_map(Node::as_str) {
@@ -39,7 +38,7 @@ pub fn missing_roots(config: &MasterConfig) -> Vec<Finding> {
                         "there is no directory \"{}\" (environment \"{environment}\")",
                         path.escape_debug()
                     );
-                    findings.push(config.finding(Severity::Warning, name, message));
+                    findings.push(config.finding(Severity::Warning, option.name(), message));
                 }
             }
         }

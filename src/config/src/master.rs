@@ -1,8 +1,9 @@
 //! The master's options as one plain struct, and its loading from a path.
 //!
 //! Field names are the option names (dots become underscores). Paths are resolved, times are
-//! durations, choices are enums: a value that was read needs no further check. Options
-//! without a field are kept as they were written, through [`MasterConfig::raw`].
+//! durations, choices are enums: a value that was read needs no further check. Options whose form
+//! belongs to the part that uses them are methods (`option_value.rs`), and those that SIGHUP takes over
+//! stand apart ([`Followed`]).
 //!
 //! Longer than 500 lines because it has a field for each option.
 
@@ -17,9 +18,11 @@ use crate::check;
 use crate::engines::{self, EngineConfig};
 use crate::files::{self, Files};
 use crate::finding::{self, ConfigErrors, Finding, Severity};
+use crate::followed::{Current, Followed};
 use crate::listeners::{self, AlsoListen, TlsConfig};
 use crate::logging::{self, LogOptions};
 use crate::lost;
+use crate::option_value::{self, OptionValue};
 use crate::options;
 use crate::paths::absolute;
 use crate::reader::{Reader, is_secret};
@@ -138,24 +141,14 @@ pub struct MasterConfig {
     pub presence_events: bool,
 
     // Keys and authentication.
-    /// Whether every key is accepted. Only a literal `true` counts.
-    pub auto_accept: bool,
     /// Whether every key is accepted, changed ones too. Only a literal `true` counts.
     pub open_mode: bool,
-    /// Names or patterns of minions whose keys are accepted.
-    pub autosign_file: Option<PathBuf>,
-    /// Names or patterns of minions whose keys are rejected.
-    pub autoreject_file: Option<PathBuf>,
-    /// Files of grain values whose minions are accepted.
-    pub autosign_grains_dir: Option<PathBuf>,
     /// How long a stub file in `minions_autosign` counts.
     pub autosign_timeout: Duration,
     /// The most minions; `None` for no limit.
     pub max_minions: Option<usize>,
     /// Whether a minion may ask for its own key to be deleted.
     pub allow_minion_key_revoke: bool,
-    /// Whether the group may read the PKI tree.
-    pub permissive_pki_access: bool,
     /// The length of new keys in bits.
     pub keysize: u32,
     /// The digest of fingerprints and job directories.
@@ -282,20 +275,26 @@ pub struct MasterConfig {
     /// The returners of events and jobs.
     pub returners: ReturnerOptions,
 
+    pub(crate) current: Current,
     settings: Mapping,
     defaults: Mapping,
 }
 
 impl MasterConfig {
+    pub(crate) fn value(&self, name: &'static str) -> OptionValue<'_> {
+        option_value::value(name, &self.settings, &self.defaults)
+    }
+
     /// An option as it was written, else its default; `None` if it has neither. Passphrases are
     /// not among them.
-    pub fn raw(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn node(&self, name: &str) -> Option<&Node> {
         self.settings.get(name).or_else(|| self.defaults.get(name))
     }
 
-    /// All options that have a value and may be shown: as they were written, then the defaults of
-    /// the others. Of [secrets](is_secret) there is the default at most.
-    pub fn shown_raw(&self) -> impl Iterator<Item = (&str, &Node)> {
+    /// All options that have a value and may be shown, for those that the configuration is handed on
+    /// to: as they were written, then the defaults of the others. Of [secrets](is_secret) there is the
+    /// default at most.
+    pub fn shown_values(&self) -> impl Iterator<Item = (&str, &Node)> {
         let is_shown = |name: &str| !is_secret(name) && self.settings.get(name).is_some();
         let written = self.settings.iter().filter_map(named);
         let others = self.defaults.iter().filter_map(named);
@@ -382,7 +381,7 @@ pub fn read_master(path: &Path) -> Reading {
     let compat = compat_of(&settings, &mut findings);
     let defaults = defaults(compat);
     let mut reader = Reader::new(&settings, &defaults, findings);
-    let mut config = take(&mut reader, compat);
+    let mut config = take_all(&mut reader, compat);
     served::values(&mut reader);
     lost::contents(&mut reader);
     check::config(&mut reader, &config);
@@ -455,8 +454,19 @@ pub(crate) fn defaults(compat: Compat) -> Mapping {
 
 /// Builds the struct. Every wrong value becomes a finding and is replaced by its default, so the
 /// struct is only used if there was none.
-fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
+pub(crate) fn take_all(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
     let site_paths = SitePaths::take(reader);
+    let followed = Followed::take(reader, &site_paths.root, &site_paths.log_file);
+    take(reader, compat, site_paths, followed)
+}
+
+/// Reads all options but those that SIGHUP takes over.
+pub(crate) fn take(
+    reader: &mut Reader<'_>,
+    compat: Compat,
+    site_paths: SitePaths,
+    followed: Followed,
+) -> MasterConfig {
     let id = take_id(reader, &site_paths.root_dir);
     let seconds_or_none = |duration: Duration| (!duration.is_zero()).then_some(duration);
     let count_or_none = |count: usize| (count > 0).then_some(count);
@@ -525,11 +535,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         max_event_size: reader.bytes("max_event_size", 1024),
         auth_events: reader.bool("auth_events"),
         presence_events: reader.bool("presence_events"),
-        auto_accept: reader.bool("auto_accept"),
         open_mode: reader.bool("open_mode"),
-        autosign_file: site_paths.autosign_file.map(PathBuf::from),
-        autoreject_file: site_paths.autoreject_file.map(PathBuf::from),
-        autosign_grains_dir: site_paths.autosign_grains_dir.map(PathBuf::from),
         autosign_timeout: match reader.written("autosign_timeout") {
             // Stock: minutes.
             Some(_) => reader.seconds("autosign_timeout") * 60,
@@ -537,7 +543,6 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         },
         max_minions: count_or_none(reader.usize("max_minions", 0, i64::MAX)),
         allow_minion_key_revoke: reader.bool("allow_minion_key_revoke"),
-        permissive_pki_access: reader.bool("permissive_pki_access"),
         keysize: u32::try_from(reader.int("keysize", 1024, 16_384)).unwrap_or(2048),
         hash_type: reader.choice("hash_type").unwrap_or(HashType::Sha256),
         key_pass: reader.secret("key_pass"),
@@ -608,6 +613,7 @@ fn take(reader: &mut Reader<'_>, compat: Compat) -> MasterConfig {
         saltern_engine_restart_window: reader.seconds("saltern_engine_restart_window"),
         python_bridge: BridgeOptions::read(reader),
         returners: ReturnerOptions::read(reader),
+        current: Current::new(followed),
         settings: Mapping::default(),
         defaults: Mapping::default(),
     }

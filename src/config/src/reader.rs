@@ -3,6 +3,7 @@
 //! A wrong value never stops the reading: the finding is kept and the default is used, so that one
 //! run names all mistakes. Nothing here knows what an option means.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,6 +23,8 @@ pub(crate) struct Reader<'a> {
     pub(crate) findings: Vec<Finding>,
     /// The options whose type was checked.
     read: HashSet<String>,
+    /// The options whose value was asked for.
+    asked: RefCell<HashSet<String>>,
 }
 
 impl<'a> Reader<'a> {
@@ -35,6 +38,7 @@ impl<'a> Reader<'a> {
             defaults,
             findings,
             read: HashSet::new(),
+            asked: RefCell::default(),
         }
     }
 
@@ -48,8 +52,17 @@ impl<'a> Reader<'a> {
         self.read.contains(name)
     }
 
+    /// The options whose value was asked for: those that have a field.
+    #[cfg(test)]
+    pub(crate) fn asked(&self) -> HashSet<String> {
+        self.asked.borrow().clone()
+    }
+
     /// The written value of an option.
     pub(crate) fn written(&self, name: &str) -> Option<&'a Node> {
+        if !self.asked.borrow().contains(name) {
+            self.asked.borrow_mut().insert(name.to_owned());
+        }
         self.settings.get(name)
     }
 

@@ -20,10 +20,9 @@ pub(crate) struct SitePaths {
     pub(crate) pidfile: String,
     pub(crate) token_dir: String,
     pub(crate) syndic_dir: String,
-    pub(crate) autosign_file: Option<String>,
-    pub(crate) autoreject_file: Option<String>,
-    pub(crate) autosign_grains_dir: Option<String>,
     pub(crate) log_file: String,
+    /// `root_dir` as paths are joined to it.
+    pub(crate) root: String,
 }
 
 impl SitePaths {
@@ -37,7 +36,6 @@ impl SitePaths {
         }
         let log_file = Self::log_file(reader);
         let below = |path: &str| below_root(&root_dir, path);
-        let below_some = |path: Option<String>| path.map(|path| below_root(&root_dir, &path));
         SitePaths {
             pki_dir: below(&reader.text("pki_dir")),
             sock_dir: below(&sock_dir),
@@ -45,15 +43,13 @@ impl SitePaths {
             token_dir: below(&format!("{cachedir}/tokens")),
             syndic_dir: below(&format!("{cachedir}/syndics")),
             cachedir: below(&cachedir),
-            autosign_file: below_some(reader.optional_text("autosign_file")),
-            autoreject_file: below_some(reader.optional_text("autoreject_file")),
-            autosign_grains_dir: below_some(reader.optional_text("autosign_grains_dir")),
             log_file: if is_uri(&log_file) {
                 log_file
             } else {
                 below(&log_file)
             },
             root_dir: normpath(&root_dir),
+            root: root_dir,
         }
     }
 

@@ -178,6 +178,7 @@ fn seconds(time: Duration) -> Value {
 /// Our options under stock's names, as stock would show them.
 #[rustfmt::skip]
 fn ours(config: &MasterConfig) -> Vec<(&'static str, Value)> {
+    let followed = config.followed();
     let path = |path: &Path| json!(path.to_str().unwrap());
     let some_path = |path: &Option<PathBuf>| json!(path.as_deref().map(|p| p.to_str().unwrap()));
     let count = |number: Option<usize>| json!(number.unwrap_or(0));
@@ -207,7 +208,7 @@ fn ours(config: &MasterConfig) -> Vec<(&'static str, Value)> {
         ("syndic_dir", path(&config.syndic_dir)),
         ("conf_file", path(&config.conf_file)),
         ("log_file", json!(config.log.file)),
-        ("log_level", json!(config.log.level.name())),
+        ("log_level", json!(followed.log_levels.level.name())),
         ("log_fmt_console", json!(config.log.console_line)),
         ("log_fmt_logfile", json!(config.log.file_line)),
         ("log_datefmt", json!(config.log.console_date)),
@@ -220,14 +221,14 @@ fn ours(config: &MasterConfig) -> Vec<(&'static str, Value)> {
         ("unique_jid", json!(config.unique_jid)),
         ("max_event_size", json!(config.max_event_size)),
         ("auth_events", json!(config.auth_events)),
-        ("auto_accept", json!(config.auto_accept)),
+        ("auto_accept", json!(followed.auto_accept)),
         ("open_mode", json!(config.open_mode)),
-        ("autosign_file", some_path(&config.autosign_file)),
-        ("autoreject_file", some_path(&config.autoreject_file)),
-        ("autosign_grains_dir", some_path(&config.autosign_grains_dir)),
+        ("autosign_file", some_path(&followed.autosign_file)),
+        ("autoreject_file", some_path(&followed.autoreject_file)),
+        ("autosign_grains_dir", some_path(&followed.autosign_grains_dir)),
         ("max_minions", count(config.max_minions)),
         ("allow_minion_key_revoke", json!(config.allow_minion_key_revoke)),
-        ("permissive_pki_access", json!(config.permissive_pki_access)),
+        ("permissive_pki_access", json!(followed.permissive_pki_access)),
         ("keysize", json!(config.keysize)),
         ("hash_type", json!(config.hash_type.name())),
         ("key_pass", secret(config.key_pass.as_ref())),
@@ -291,10 +292,10 @@ fn honoured_options_have_the_values_of_stock() {
         };
         let mut values = ours(&loaded.config);
         for name in RAW {
-            let raw = loaded
-                .config
-                .raw(name)
-                .map_or(Value::Null, |node| as_json(&node.value));
+            let mut shown = loaded.config.shown_values();
+            let raw = shown
+                .find(|(shown, _)| shown == name)
+                .map_or(Value::Null, |(_, node)| as_json(&node.value));
             values.push((name, raw));
         }
         // Where only this program has a default of its own, a written value must be kept.

@@ -20,14 +20,15 @@ fn granular_log_levels_apply_to_our_crates_only() {
                 log_granular_levels: {saltern_actors.bus: debug, salt.loader: trace}\n";
     let loaded = load(text).unwrap();
     let log = &loaded.config.log;
+    let levels = &loaded.config.followed().log_levels;
     assert_eq!(
-        (log.level, log.file_level),
+        (levels.level, levels.file_level),
         (LogLevel::Info, LogLevel::Info)
     );
     assert_eq!(log.format, LogFormat::Json);
     assert_eq!((log.rotate_at, log.rotated_files), (1000, 0));
     let expected = [("saltern_actors::bus".to_owned(), LogLevel::Debug)];
-    assert_eq!(log.granular_levels, expected);
+    assert_eq!(levels.granular_levels, expected);
     assert!(warning(&loaded).contains("salt.loader"));
     for wrong in ["[a]", "{saltern: loud}", "{1: debug}"] {
         let errors = load(&format!("log_granular_levels: {wrong}\n"));
@@ -39,7 +40,10 @@ fn granular_log_levels_apply_to_our_crates_only() {
 #[test]
 fn log_to_syslog_is_reported_as_unsupported() {
     let loaded = load("log_file: file:///dev/log\n").unwrap();
-    assert_eq!(loaded.config.log.file_level, LogLevel::Quiet);
+    assert_eq!(
+        loaded.config.followed().log_levels.file_level,
+        LogLevel::Quiet
+    );
     assert!(warning(&loaded).contains("syslog"));
 }
 

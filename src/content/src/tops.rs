@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use saltern_bridge::{Bridge, BridgeError, Work};
 use saltern_config::MasterConfig;
-use saltern_config::yaml::{Limits, Node, parse};
+use saltern_config::yaml::{Limits, parse};
 use saltern_model::MinionId;
 use saltern_python::shlex;
 use saltern_wire::msgpack::Value;
@@ -61,7 +61,7 @@ impl MasterTops {
     /// Reads the option.
     pub fn new(config: &MasterConfig) -> Self {
         let mut tops = Self::default();
-        let entries = config.raw("master_tops").and_then(Node::as_map);
+        let entries = config.master_tops().as_map();
         for (name, entry) in entries.into_iter().flat_map(|map| map.iter()) {
             match (name.as_str(), entry.value.as_str()) {
                 (Some("ext_nodes"), Some("")) => {}

@@ -60,26 +60,26 @@ pub enum ExpireOverride {
 impl SiteRules {
     /// The rules of a configuration, with the users' keys that belong to it.
     pub fn read(config: &MasterConfig, users: Arc<UserKeys>, bridge: &Arc<Bridge>) -> Self {
+        let followed = config.followed();
         let autosign = Autosign::new(AutosignOptions {
-            auto_accept: config.auto_accept,
-            autosign_file: config.autosign_file.clone(),
-            autoreject_file: config.autoreject_file.clone(),
-            grains_dir: config.autosign_grains_dir.clone(),
-            permissive_pki_access: config.permissive_pki_access,
+            auto_accept: followed.auto_accept,
+            autosign_file: followed.autosign_file.clone(),
+            autoreject_file: followed.autoreject_file.clone(),
+            grains_dir: followed.autosign_grains_dir.clone(),
+            permissive_pki_access: followed.permissive_pki_access,
         });
-        let is_on = |name: &str| config.raw(name).is_some_and(|node| node.is_truthy());
         Self {
-            blacklist: site_options::blacklist(config),
-            publisher_acl: site_options::publisher_acl(config),
-            reactor_acl: site_options::reactor_acl(config),
+            blacklist: site_options::blacklist(&followed),
+            publisher_acl: site_options::publisher_acl(&followed),
+            reactor_acl: site_options::reactor_acl(&followed),
             users,
-            sudo_is_limited: is_on("sudo_acl") && is_on("publisher_acl"),
-            external_auth: site_options::external_auth(config, bridge),
-            token_expire: site_options::token_expire(config),
-            token_expire_override: site_options::expire_override(config),
-            keep_acl_in_token: site_options::keep_acl_in_token(config),
-            peers: PeerRules::new(site_options::rules(config, "peer")),
-            peer_runs: PeerRunRules::new(site_options::rules(config, "peer_run")),
+            sudo_is_limited: followed.sudo_acl() && followed.publisher_acl().is_set(),
+            external_auth: site_options::external_auth(&followed, bridge),
+            token_expire: site_options::token_expire(&followed),
+            token_expire_override: site_options::expire_override(&followed),
+            keep_acl_in_token: site_options::keep_acl_in_token(&followed),
+            peers: PeerRules::new(site_options::rules(followed.peer())),
+            peer_runs: PeerRunRules::new(site_options::rules(followed.peer_run())),
             autosign,
         }
     }

@@ -195,8 +195,8 @@ impl Services {
         }
     }
 
-    /// Takes the rules of a reloaded configuration, from the next request on; makes keys for users
-    /// that have none yet.
+    /// Takes over the options of a reloaded configuration that SIGHUP takes over, and the rules made of
+    /// them, from the next request on; makes keys for users that have none yet.
     ///
     /// # Errors
     /// When a user's key cannot be kept; then the old rules stay.
@@ -206,6 +206,7 @@ impl Services {
         // Before the new rules: a request under these must not get rights from the old ones.
         self.bridge.retire_log_ins();
         *self.users.rules.write() = rules;
+        self.config.follow(config);
         Ok(())
     }
 }

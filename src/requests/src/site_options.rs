@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_bridge::Bridge;
-use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
+use saltern_config::{Followed, MasterConfig, OptionValue};
 use saltern_content::render::data::from_yaml;
 use saltern_crypto::{SecretString, SigAlgo};
 use saltern_policy::acl::{PublisherAcl, Rules};
@@ -16,9 +16,6 @@ use saltern_policy::matching::mine::MineAccess;
 use saltern_wire::msgpack::Value;
 
 use crate::rules::ExpireOverride;
-
-/// Stock's default of `timeout`.
-const CLIENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The default of `syndic_wait`, in seconds (`salt/config/__init__.py`).
 const SYNDIC_WAIT: u64 = 5;
@@ -61,40 +58,30 @@ pub struct SiteOptions {
 impl SiteOptions {
     /// Parses them.
     pub fn read(config: &MasterConfig) -> Self {
-        let text = |name: &str| config.raw(name).and_then(Node::as_str);
-        let is_on = |name: &str| config.raw(name).is_some_and(Node::is_truthy);
-        let is_on_by_default = |name: &str| config.raw(name).is_none_or(Node::is_truthy);
+        let syndic_master = config.syndic_master();
         Self {
-            pillar_version: config
-                .raw("pillar_version")
-                .and_then(Node::as_i64)
-                .unwrap_or(2),
-            master_id: text("master_id").map(str::to_owned),
-            minion_data_cache: is_on_by_default("minion_data_cache"),
-            minion_data_cache_events: config
-                .raw("minion_data_cache_events")
-                .is_none_or(|node| node.as_bool() == Some(true)),
-            preserve_minion_cache: is_on("preserve_minion_cache"),
-            keeps_mine: is_on_by_default("minion_data_cache") || is_on("enforce_mine_cache"),
-            mine_access: MineAccess::from_option(config.raw("mine_get")),
-            order_masters: is_on("order_masters"),
-            leaves_wait: match is_on("order_masters") {
+            pillar_version: config.pillar_version().as_i64().unwrap_or(2),
+            master_id: config.master_id().map(str::to_owned),
+            minion_data_cache: config.minion_data_cache(),
+            minion_data_cache_events: config.minion_data_cache_events().as_bool() == Some(true),
+            preserve_minion_cache: config.preserve_minion_cache(),
+            keeps_mine: config.minion_data_cache() || config.enforce_mine_cache(),
+            mine_access: MineAccess::from_option(config.mine_get().node()),
+            order_masters: config.order_masters(),
+            leaves_wait: match config.order_masters() {
                 true => Duration::from_secs(
                     config
-                        .raw("syndic_wait")
-                        .and_then(Node::as_i64)
+                        .syndic_wait()
+                        .as_i64()
                         .map_or(SYNDIC_WAIT, |seconds| u64::try_from(seconds).unwrap_or(0)),
                 ),
                 false => Duration::ZERO,
             },
-            has_syndic: is_on("syndic_master") && text("syndic_master") != Some(NO_SYNDIC_MASTER),
-            runner_returns: is_on_by_default("runner_returns"),
-            client_timeout: config
-                .raw("timeout")
-                .and_then(Node::as_f64)
-                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                .unwrap_or(CLIENT_TIMEOUT),
-            signing_algorithm: text("signing_algorithm")
+            has_syndic: syndic_master.is_set() && syndic_master.as_str() != Some(NO_SYNDIC_MASTER),
+            runner_returns: config.runner_returns(),
+            client_timeout: config.timeout,
+            signing_algorithm: config
+                .signing_algorithm()
                 .and_then(SigAlgo::from_wire)
                 .unwrap_or(SigAlgo::Pkcs1v15Sha1),
         }
@@ -102,19 +89,16 @@ impl SiteOptions {
 }
 
 /// `external_auth` and the options that belong to it.
-pub(crate) fn external_auth(config: &MasterConfig, bridge: &Arc<Bridge>) -> ExternalAuth {
-    let text = |name: &str| {
-        let text = config.raw(name).and_then(Node::as_str);
-        text.map(str::to_owned)
-    };
-    let backends = config.raw("external_auth").cloned().map(from_yaml);
+pub(crate) fn external_auth(followed: &Followed, bridge: &Arc<Bridge>) -> ExternalAuth {
+    let backends = followed.external_auth().node().cloned().map(from_yaml);
+    let shared_secret = followed.sharedsecret().map(str::to_owned);
     let auth = ExternalAuth::new(
         &backends.unwrap_or(Value::Nil),
         EauthOptions {
-            pam_service: text("auth.pam.service"),
-            shared_secret: text("sharedsecret").map(SecretString::new),
-            permissive: config.raw("permissive_acl").is_some_and(Node::is_truthy),
-            acl_module: text("eauth_acl_module"),
+            pam_service: followed.auth_pam_service().map(str::to_owned),
+            shared_secret: shared_secret.map(SecretString::new),
+            permissive: followed.permissive_acl(),
+            acl_module: followed.eauth_acl_module().map(str::to_owned),
         },
     );
     let auth = auth.with_bridge(Arc::clone(bridge));
@@ -130,23 +114,22 @@ pub(crate) fn external_auth(config: &MasterConfig, bridge: &Arc<Bridge>) -> Exte
 const DEFAULT_TOKEN_EXPIRE: Duration = Duration::from_secs(12 * 3600);
 
 /// `token_expire`.
-pub(crate) fn token_expire(config: &MasterConfig) -> Duration {
-    let seconds = config.raw("token_expire").and_then(Node::as_f64);
+pub(crate) fn token_expire(followed: &Followed) -> Duration {
+    let seconds = followed.token_expire().as_f64();
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .unwrap_or(DEFAULT_TOKEN_EXPIRE)
 }
 
 /// `keep_acl_in_token`, and what implies it.
-pub(crate) fn keep_acl_in_token(config: &MasterConfig) -> bool {
-    let option = config.raw("keep_acl_in_token");
-    option.is_some_and(Node::is_truthy)
-        || entries(config.raw("external_auth")).any(|(name, _)| name == "rest")
+pub(crate) fn keep_acl_in_token(followed: &Followed) -> bool {
+    followed.keep_acl_in_token()
+        || entries(followed.external_auth().node()).any(|(name, _)| name == "rest")
 }
 
 /// `token_expire_user_override`.
-pub(crate) fn expire_override(config: &MasterConfig) -> ExpireOverride {
-    match config.raw("token_expire_user_override") {
+pub(crate) fn expire_override(followed: &Followed) -> ExpireOverride {
+    match followed.token_expire_user_override().node() {
         Some(node) if node.as_bool() == Some(true) => ExpireOverride::Everybody,
         Some(node) if node.as_map().is_some() => {
             let lists = entries(Some(node));
@@ -161,22 +144,19 @@ pub(crate) fn expire_override(config: &MasterConfig) -> ExpireOverride {
 }
 
 /// `saltern_reactor_acl`.
-pub(crate) fn reactor_acl(config: &MasterConfig) -> Option<Rules> {
-    let option = config.raw("saltern_reactor_acl");
+pub(crate) fn reactor_acl(followed: &Followed) -> Option<Rules> {
+    let option = followed.saltern_reactor_acl().node();
     let option = option.filter(|node| !node.is_null());
     option.map(|node| Rules::of(&from_yaml(node.clone())))
 }
 
-pub(crate) fn publisher_acl(config: &MasterConfig) -> PublisherAcl {
-    PublisherAcl::new(rules(config, "publisher_acl"))
+pub(crate) fn publisher_acl(followed: &Followed) -> PublisherAcl {
+    PublisherAcl::new(rules(followed.publisher_acl()))
 }
 
 /// The rules of an option, by the names to which they apply.
-pub(crate) fn rules<'a>(
-    config: &'a MasterConfig,
-    option: &str,
-) -> impl Iterator<Item = (&'a str, Value)> {
-    let entries = entries(config.raw(option));
+pub(crate) fn rules(option: OptionValue<'_>) -> impl Iterator<Item = (&str, Value)> {
+    let entries = entries(option.node());
     entries.map(|(name, rules)| (name, from_yaml(rules.clone())))
 }
 
@@ -194,8 +174,8 @@ fn texts(node: Option<&Node>) -> impl Iterator<Item = &str> {
         .filter_map(Node::as_str)
 }
 
-pub(crate) fn blacklist(config: &MasterConfig) -> Blacklist {
-    let map = config.raw("publisher_acl_blacklist").and_then(Node::as_map);
+pub(crate) fn blacklist(followed: &Followed) -> Blacklist {
+    let map = followed.publisher_acl_blacklist().as_map();
     let list = |name: &str| texts(map.and_then(|map| map.get(name)));
     Blacklist::new(list("users"), list("modules"))
 }

@@ -86,7 +86,7 @@ pub(crate) fn of_site(
     is_cached: bool,
     data: &Arc<MinionDataStore>,
 ) -> Targeting {
-    let nodegroups = config.raw("nodegroups");
+    let nodegroups = config.nodegroups().node();
     let cached = || Arc::new(Cached(data.clone())) as Arc<dyn MinionData>;
     Targeting::of(TargetSite::new(
         config.salt_compat,
@@ -185,7 +185,7 @@ fn without_cache(
     target: &Target,
     options: &MatchOptions<'_>,
 ) -> Vec<MinionId> {
-    let nodegroups = services.config.raw("nodegroups");
+    let nodegroups = services.config.nodegroups().node();
     let targeting = Targeting::of(TargetSite::new(
         services.config.salt_compat,
         nodegroups.map(Nodegroups::from_node).unwrap_or_default(),

@@ -50,14 +50,12 @@ fn grains(
 
 /// `minion_data_cache`.
 fn keeps_data(context: &RunnerContext) -> bool {
-    let option = context.config.raw("minion_data_cache");
-    option.is_none_or(saltern_config::yaml::Node::is_truthy)
+    context.config.minion_data_cache()
 }
 
 /// `pillar_cache`.
 fn keeps_pillars(context: &RunnerContext) -> bool {
-    let option = context.config.raw("pillar_cache");
-    option.is_some_and(saltern_config::yaml::Node::is_truthy)
+    context.config.pillar_cache()
 }
 
 fn show_top(context: &RunnerContext, bound: &Bound<'_>, notices: &mut Notices<'_>) -> CallResult {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use saltern_config::yaml::Node;
+use saltern_config::OptionValue;
 use saltern_content::files::path::Relative;
 use saltern_content::render::data::from_yaml;
 use saltern_model::Compat;
@@ -156,7 +156,7 @@ fn sync(context: &RunnerContext, bound: &Bound<'_>, form: &str) -> CallResult {
             }
         }
     }
-    let cleans = context.config.raw("clean_dynamic_modules");
+    let cleans = context.config.clean_dynamic_modules().node();
     if cleans.is_none_or(|node| node.as_bool() == Some(true)) {
         target.clean(&present)?;
     }
@@ -185,8 +185,9 @@ struct Wanted {
 
 impl Wanted {
     fn read(context: &RunnerContext, bound: &Bound<'_>, form: &str) -> Result<Self, RunnerError> {
-        let list = |name: &'static str| -> Result<Option<Vec<String>>, RunnerError> {
-            let configured = || context.config.raw(name).cloned().map(from_yaml);
+        let list = |option: OptionValue<'_>| -> Result<Option<Vec<String>>, RunnerError> {
+            let name = option.name();
+            let configured = || option.node().cloned().map(from_yaml);
             match bound.get(name).cloned().or_else(configured) {
                 None | Some(Value::Nil) => Ok(None),
                 Some(Value::Str(text)) => Ok(Some(text.split(',').map(str::to_owned).collect())),
@@ -197,8 +198,8 @@ impl Wanted {
             }
         };
         Ok(Self {
-            only: list("extmod_whitelist")?,
-            never: list("extmod_blacklist")?.unwrap_or_default(),
+            only: list(context.config.extmod_whitelist())?,
+            never: list(context.config.extmod_blacklist())?.unwrap_or_default(),
         })
     }
 
@@ -214,7 +215,7 @@ struct Target(PathBuf);
 impl Target {
     fn open(context: &RunnerContext, form: &str) -> Result<Self, RunnerError> {
         let config = &context.config;
-        let configured = config.raw("extension_modules").and_then(Node::as_str);
+        let configured = config.extension_modules();
         // As stock has it: not below `cachedir`, but below `root_dir`, the default too.
         let root = match Path::new(configured.unwrap_or_default()) {
             path if path.starts_with(&config.root_dir) => path.to_path_buf(),

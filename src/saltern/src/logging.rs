@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use saltern_base::clock::Clock;
 use saltern_base::log_throttle::LogThrottle;
-use saltern_config::{LogFormat, LogLevel, LogOptions};
+use saltern_config::{LevelOptions, LogFormat, LogLevel, LogOptions};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
@@ -37,13 +37,18 @@ use self::text::PythonFormat;
 ///
 /// # Errors
 /// The log file cannot be opened.
-pub(crate) fn start(options: &LogOptions, level: Option<LogLevel>) -> std::io::Result<Arc<Levels>> {
-    let levels = Arc::new(Levels::new(options, level));
+pub(crate) fn start(
+    options: &LogOptions,
+    levels: &LevelOptions,
+    level: Option<LogLevel>,
+) -> std::io::Result<Arc<Levels>> {
+    let file_level = levels.file_level;
+    let levels = Arc::new(Levels::new(levels, level));
     let form = |format: &str, date: &str| match options.format {
         LogFormat::Json => Form::Json,
         LogFormat::Text => Form::Text(PythonFormat::new(format, date, &options.jid)),
     };
-    let file = match options.file_level {
+    let file = match file_level {
         LogLevel::Quiet => None,
         _ => Some((
             form(&options.file_line, &options.file_date),

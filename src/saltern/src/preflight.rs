@@ -7,7 +7,6 @@
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_bridge::{Bridge, python_pillar_files};
-use saltern_config::yaml::Node;
 use saltern_config::{Finding, MasterConfig, Severity};
 
 use crate::commands::{chain, python_parts};
@@ -108,12 +107,12 @@ const GITFS_FOR_SALT_RUN: &str = "saltern_gitfs_for_salt_run";
 
 /// Whether the clones that stock's own programs read are to be kept up to date for them.
 fn keeps_stock_clones(config: &MasterConfig) -> bool {
-    let is_gitfs = |name: &Node| matches!(name.as_str(), Some("git" | "gitfs"));
-    let backends = config.raw("fileserver_backend").and_then(Node::as_seq);
-    let has_remotes = config.raw("gitfs_remotes").is_some_and(Node::is_truthy);
     config.saltern_gitfs_for_salt_run
-        && has_remotes
-        && backends.unwrap_or_default().iter().any(is_gitfs)
+        && config.gitfs_remotes().is_set()
+        && config
+            .fileserver_backend()
+            .texts()
+            .any(|name| matches!(name, "git" | "gitfs"))
 }
 
 /// All findings at once, for commands that start no master, checked as the user of the

@@ -2,14 +2,15 @@
 //!
 //! A configuration with an error is refused as a whole, and the old one stays. Of the others each
 //! changed option is logged in one line: applied, or needs a restart. What can be applied is
-//! decided in `saltern_config::reload_of`.
+//! said by the row of the option (`saltern_config::options`).
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use saltern_actors::Master;
-use saltern_config::yaml::Node;
-use saltern_config::{Loaded, LogLevel, MasterConfig, Reload, load_master, reload_of};
+use saltern_config::{
+    LevelOptions, Loaded, LogLevel, MasterConfig, Reload, load_master, reload_of,
+};
 
 use crate::commands::chain;
 use crate::commands::master::log_findings;
@@ -21,18 +22,28 @@ pub(crate) struct Reloader {
     path: PathBuf,
     /// What the master was started with: it holds for everything that cannot be followed.
     started: Arc<MasterConfig>,
+    /// Whether other users of this machine were admitted then.
+    admitted_users: bool,
+    /// Whether a log file is open, for which only a start looks.
+    has_log_file: bool,
     /// What was read last: it holds for everything else.
     current: Arc<MasterConfig>,
     levels: Arc<Levels>,
+    /// The levels of the last reading.
+    read_levels: LevelOptions,
 }
 
 impl Reloader {
     pub(crate) fn new(path: PathBuf, started: Arc<MasterConfig>, levels: Arc<Levels>) -> Self {
+        let read_levels = started.followed().log_levels.clone();
         Self {
             path,
             current: started.clone(),
+            admitted_users: admits_users(&started),
+            has_log_file: read_levels.file_level != LogLevel::Quiet,
             started,
             levels,
+            read_levels,
         }
     }
 
@@ -97,7 +108,7 @@ impl Reloader {
                 tracing::warn!("{option}: needs a restart");
             }
         }
-        if admits_users(&config) && !admits_users(&self.started) {
+        if admits_users(&config) && !self.admitted_users {
             tracing::warn!(
                 "the event sockets and the job cache are opened to other users by a restart only"
             );
@@ -106,23 +117,24 @@ impl Reloader {
         self.current = config;
     }
 
-    fn set_levels(&self, config: &MasterConfig) {
-        let (before, after) = (&self.current.log, &config.log);
+    fn set_levels(&mut self, config: &MasterConfig) {
+        let after = config.followed().log_levels.clone();
+        let before = std::mem::replace(&mut self.read_levels, after.clone());
         if before.level != after.level && self.levels.is_fixed() {
             tracing::warn!("log_level: the level that was given as argument stays");
         }
         // Logged once, and not with every reload.
         let is_newly_wanted =
             before.file_level == LogLevel::Quiet && after.file_level != LogLevel::Quiet;
-        if is_newly_wanted && self.started.log.file_level == LogLevel::Quiet {
+        if is_newly_wanted && !self.has_log_file {
             tracing::warn!("log_level_logfile: needs a restart, for no log file is open");
         }
-        self.levels.follow(after);
+        self.levels.follow(&after);
     }
 }
 
 /// Whether users of this machine other than the master's may do something.
 pub(crate) fn admits_users(config: &MasterConfig) -> bool {
-    let is_set = |option: &str| config.raw(option).is_some_and(Node::is_truthy);
-    is_set("publisher_acl") || is_set("external_auth")
+    let followed = config.followed();
+    followed.publisher_acl().is_set() || followed.external_auth().is_set()
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use saltern_config::{LocalCacheMirror, MasterConfig};
+use saltern_config::{LocalCacheMirror, MasterConfig, OptionValue};
 use saltern_crypto::SecretString;
 use saltern_model::Compat;
 
@@ -129,15 +129,11 @@ impl From<&MasterConfig> for StoreOptions {
                 .as_ref()
                 .map(|text| Arc::new(SecretString::new(text.expose().to_owned())))
         };
-        let names = |option: &str| -> Vec<String> {
-            let entries = config.raw(option).and_then(|node| node.as_map());
-            let keys = entries.into_iter().flat_map(|map| map.iter());
+        let followed = config.followed();
+        let names = |option: OptionValue<'_>| -> Vec<String> {
+            let keys = option.as_map().into_iter().flat_map(|map| map.iter());
             keys.filter_map(|(key, _)| key.as_str().map(str::to_owned))
                 .collect()
-        };
-        let flag = |option: &str, default: bool| {
-            let value = config.raw(option).and_then(|node| node.as_bool());
-            value.unwrap_or(default)
         };
         Self {
             compat: config.salt_compat,
@@ -156,12 +152,10 @@ impl From<&MasterConfig> for StoreOptions {
             publish_session: config.publish_session,
             key_overlap: config.saltern_key_overlap,
             replay_window: config.saltern_replay_window,
-            acl_users: names("publisher_acl"),
-            client_acl_verify: flag("client_acl_verify", true),
-            external_auth: !names("external_auth").is_empty(),
-            has_syndic: config
-                .raw("syndic_master")
-                .is_some_and(|node| node.is_truthy()),
+            acl_users: names(followed.publisher_acl()),
+            client_acl_verify: followed.client_acl_verify().as_bool().unwrap_or(true),
+            external_auth: !names(followed.external_auth()).is_empty(),
+            has_syndic: config.syndic_master().is_set(),
             hash_type: config.hash_type.name().to_owned(),
             store_endtime: config.job_cache_store_endtime,
             mirror: config.local_cache_mirror.into(),

@@ -55,7 +55,6 @@ impl Destination {
         };
         let seconds = of_exporter("TIMEOUT").and_then(|text| text.trim().parse().ok());
         let timeout = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        let ca_bundle = config.raw("ca_bundle").and_then(|node| node.as_str());
         let mut resource = pairs(&variable("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default());
         resource.push(("service.name".to_owned(), options.service_name.clone()));
         resource.push(("service.instance.id".to_owned(), config.id.to_string()));
@@ -66,7 +65,7 @@ impl Destination {
             tls: Tls {
                 verify: true,
                 ca_bundle: of_exporter("CERTIFICATE")
-                    .or_else(|| ca_bundle.map(str::to_owned))
+                    .or_else(|| config.ca_bundle().map(str::to_owned))
                     .map(PathBuf::from),
             },
             timeout: timeout.map_or(MAX_TIMEOUT, |timeout| timeout.min(MAX_TIMEOUT)),

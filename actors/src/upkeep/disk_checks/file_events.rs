@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use saltern_base::chain;
 use saltern_config::MasterConfig;
-use saltern_config::yaml::Node;
 use saltern_model::{Event, Tag};
 use saltern_requests::events::{ChangedFiles, FileUpdate};
 use saltern_requests::{Services, master_event};
@@ -29,8 +28,8 @@ impl FileEvents {
         if !are_wanted(&services.config) || !services.content.files.has_roots() {
             return None;
         }
-        let seconds = services.config.raw("roots_update_interval");
-        let seconds = seconds.and_then(Node::as_i64).unwrap_or(0);
+        let seconds = services.config.roots_update_interval();
+        let seconds = seconds.as_i64().unwrap_or(0);
         let seconds = u64::try_from(seconds).unwrap_or(0);
         let interval = match seconds {
             0 => DEFAULT_INTERVAL,
@@ -83,7 +82,7 @@ impl FileEvents {
 
 /// `fileserver_events`.
 pub(crate) fn are_wanted(config: &MasterConfig) -> bool {
-    config.raw("fileserver_events").is_some_and(Node::is_truthy)
+    config.fileserver_events()
 }
 
 #[cfg(test)]

@@ -73,7 +73,8 @@ impl LimitError {
 /// When the option is no mapping of patterns to `rate` and `concurrency`.
 pub fn limits(config: &MasterConfig) -> Result<Vec<Limit>, LimitError> {
     let option = config
-        .raw("saltern_reactor_limits")
+        .saltern_reactor_limits()
+        .node()
         .filter(|node| node.is_truthy());
     let Some(option) = option else {
         return Ok(Vec::new());

@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 
 use saltern_base::chain;
-use saltern_config::MasterConfig;
 use saltern_config::yaml::{self, Limits, Node};
+use saltern_config::{MasterConfig, OptionValue};
 use saltern_content::render::data::from_yaml;
 use saltern_policy::expression::{ExpressionError, Pattern};
 use saltern_store::files::{self, Stat, Version};
@@ -34,18 +34,18 @@ impl ReactorOptions {
     /// engine's options win (`salt/engines/reactor.py`).
     pub fn read(config: &MasterConfig) -> Option<Self> {
         let engine = engine(config);
-        let has_rules = config.raw("reactor").is_some_and(Node::is_truthy);
+        let has_rules = config.followed().reactor().is_set();
         if engine.is_none() && !has_rules {
             return None;
         }
         let given = engine.and_then(Node::as_map);
-        let number = |name: &str, option: &str, default: i64| {
+        let number = |name: &str, option: OptionValue<'_>, default: i64| {
             let given = given.and_then(|given| given.get(name));
-            let given = given.or_else(|| config.raw(option));
+            let given = given.or_else(|| option.node());
             given.and_then(Node::as_i64).unwrap_or(default).max(1)
         };
-        let threads = number("worker_threads", "reactor_worker_threads", 10);
-        let hwm = number("worker_hwm", "reactor_worker_hwm", 10_000);
+        let threads = number("worker_threads", config.reactor_worker_threads(), 10);
+        let hwm = number("worker_hwm", config.reactor_worker_hwm(), 10_000);
         Some(Self {
             threads: u32::try_from(threads.min(MOST_THREADS)).unwrap_or(1),
             most_waiting: usize::try_from(hwm.min(MOST_WAITING)).unwrap_or(1),
@@ -61,7 +61,7 @@ const MOST_WAITING: i64 = 1_000_000;
 
 /// The reactor among the `engines`, with its options.
 fn engine(config: &MasterConfig) -> Option<&Node> {
-    let mut engines = config.raw("engines")?.as_seq()?.iter();
+    let mut engines = config.engines().as_seq()?.iter();
     engines.find_map(|engine| match engine.as_map() {
         Some(named) => named.get("reactor"),
         None => (engine.as_str() == Some("reactor")).then_some(engine),
@@ -128,7 +128,8 @@ impl Reading {
 
     /// [`Self::of`] without logging.
     pub(crate) fn quietly(config: &MasterConfig) -> Self {
-        let option = config.raw("reactor");
+        let followed = config.followed();
+        let option = followed.reactor().node();
         if let Some(path) = option
             .and_then(Node::as_str)
             .filter(|path| !path.is_empty())

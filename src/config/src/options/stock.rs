@@ -404,7 +404,7 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("id_function", Minion, ALL, &[Map, Str], &[]).no_effect(MINION),
     stock("ignore_host_keys", Undeclared, ALL, &[Bool], &[]).no_effect(SALT_SSH),
     stock("include", Undeclared, ALL, &[Str, List], &[])
-        .handed_on("Further files of options: a pattern or a list of patterns."),
+        .honoured("Further files of options: a pattern or a list of patterns."),
     stock("interface", Master, ALL, &[Str], &[Some("\"0.0.0.0\"")])
         .honoured("IP address that the ports are bound to."),
     stock("ipc_mode", Master, ALL, &[Str], &[Some("\"ipc\"")])
@@ -682,7 +682,7 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("publish_signing_algorithm", Master, ALL, &[Str], &[Some("\"PKCS1v15-SHA1\"")])
         .honoured("Algorithm that publications are signed with: `PKCS1v15-SHA1` or `PKCS1v15-SHA224`."),
     stock("publish_timeout", Master, ALL, &[], &[Some("30")])
-        .no_effect("stock's command line reads it from the same file"),
+        .honoured("Seconds that a client waits until the master has accepted a job."),
     stock("publisher_acl", Master, ALL, &[Map], &[Some("{}")])
         .honoured("Users of this machine who may publish: which functions each may run, and where.").followed(),
     stock("publisher_acl_blacklist", Master, ALL, &[Map], &[Some("{}")])

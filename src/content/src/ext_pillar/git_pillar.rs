@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
+use saltern_config::{MasterConfig, RemoteKind};
 use saltern_python::path::normpath;
 use saltern_wire::msgpack::Value;
 
@@ -21,8 +21,6 @@ use crate::files::{path, without_scheme};
 use crate::git::{
     AUTH_PARAMETERS, Checkout, Clone, Clones, GitError, Oid, Origin, Parameters, Refs, text_of,
 };
-
-const ROLE: &str = "git_pillar";
 
 /// The branch that stands for the minion's environment.
 const BY_ENVIRONMENT: &str = "__env__";
@@ -97,11 +95,10 @@ impl GitPillar {
         }
         Ok(Self {
             remotes,
-            includes: config
-                .raw("git_pillar_includes")
-                .is_none_or(Node::is_truthy),
+            includes: config.git_pillar_includes(),
             base: config
-                .raw("git_pillar_base")
+                .of_all_remotes(RemoteKind::GitPillar, "base")
+                .and_then(|option| option.node())
                 .and_then(text_of)
                 .unwrap_or_default(),
         })
@@ -111,7 +108,7 @@ impl GitPillar {
 impl Remote {
     fn new(config: &MasterConfig, node: &Node, clones: &mut Clones) -> Result<Self, GitError> {
         let known = &[PARAMETERS, AUTH_PARAMETERS];
-        let parameters = Parameters::of(config, ROLE, "ext_pillar", node, known)?;
+        let parameters = Parameters::of(config, RemoteKind::GitPillar, "ext_pillar", node, known)?;
         let written = parameters.remote();
         let (branch, url) = match written.trim_start().split_once(char::is_whitespace) {
             Some((branch, url)) => (branch.to_owned(), url.trim().to_owned()),

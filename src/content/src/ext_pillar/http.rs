@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use saltern_base::chain;
-use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
+use saltern_config::{MasterConfig, OptionValue};
 use saltern_http::client::{self, Credentials, Request};
 use saltern_wire::msgpack::Value;
 
@@ -73,7 +73,7 @@ impl Http {
         form: Form,
         config: &MasterConfig,
     ) -> Result<Self, String> {
-        if config.raw("proxy_host").is_some_and(Node::is_truthy) {
+        if config.proxy_host() {
             return Err("the option \"proxy_host\" is not supported by this master".to_owned());
         }
         if arguments.is_on("auth") {
@@ -83,7 +83,6 @@ impl Http {
         let password = arguments.text("password")?;
         let credentials = username
             .map(|username| Credentials::new(&username, password.as_deref().unwrap_or_default()));
-        let ca_bundle = config.raw("ca_bundle").and_then(Node::as_str);
         Ok(Self {
             form,
             url: arguments.need_text("url")?,
@@ -92,14 +91,14 @@ impl Http {
             credentials,
             namespace: arguments.text("namespace")?.filter(|name| !name.is_empty()),
             tls: client::Tls {
-                verify: config.raw("verify_ssl").is_none_or(Node::is_truthy),
-                ca_bundle: ca_bundle.map(PathBuf::from),
+                verify: config.verify_ssl().node().is_none_or(Node::is_truthy),
+                ca_bundle: config.ca_bundle().map(PathBuf::from),
             },
-            time: seconds(config, "http_request_timeout").unwrap_or(MAX_REQUEST_TIME),
-            connect_time: seconds(config, "http_connect_timeout").unwrap_or(MAX_REQUEST_TIME),
+            time: seconds(config.http_request_timeout()).unwrap_or(MAX_REQUEST_TIME),
+            connect_time: seconds(config.http_connect_timeout()).unwrap_or(MAX_REQUEST_TIME),
             max_response_bytes: config
-                .raw("http_max_body")
-                .and_then(Node::as_i64)
+                .http_max_body()
+                .as_i64()
                 .and_then(|bytes| u64::try_from(bytes).ok())
                 .map_or(MAX_RESPONSE_BYTES, |bytes| bytes.min(MAX_RESPONSE_BYTES)),
         })
@@ -133,8 +132,8 @@ impl Http {
     }
 }
 
-fn seconds(config: &MasterConfig, name: &str) -> Option<Duration> {
-    let seconds = config.raw(name)?.as_f64()?;
+fn seconds(option: OptionValue<'_>) -> Option<Duration> {
+    let seconds = option.as_f64()?;
     Duration::try_from_secs_f64(seconds)
         .ok()
         .filter(|time| !time.is_zero())

@@ -131,13 +131,9 @@ impl ExtPillars {
     pub fn new(config: &MasterConfig) -> Result<Self, ExtPillarError> {
         let mut entries = Vec::new();
         let mut clones = None;
-        let excluded = config.raw("exclude_ext_pillar").and_then(Node::as_seq);
-        let excluded: Vec<String> = excluded
-            .into_iter()
-            .flatten()
-            .filter_map(|name| name.as_str().map(str::to_owned))
-            .collect();
-        let Some(option) = config.raw("ext_pillar").filter(|node| !node.is_null()) else {
+        let excluded = config.exclude_ext_pillar();
+        let excluded: Vec<String> = excluded.texts().map(str::to_owned).collect();
+        let Some(option) = config.ext_pillar().node().filter(|node| !node.is_null()) else {
             return Ok(Self {
                 entries,
                 excluded,

@@ -1,7 +1,6 @@
 //! `nodegroups`: the groups that a minion is in (`salt/pillar/nodegroups.py`).
 
 use saltern_config::MasterConfig;
-use saltern_config::yaml::Node;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::Arguments;
@@ -29,7 +28,7 @@ impl Nodegroups {
 
 /// The names of the node groups that are configured.
 fn names(config: &MasterConfig) -> Vec<String> {
-    let groups = config.raw("nodegroups").and_then(Node::as_map);
+    let groups = config.nodegroups().as_map();
     groups
         .into_iter()
         .flat_map(|groups| groups.iter().map(|(name, _)| name.to_string()))

@@ -3,6 +3,7 @@
 //! Stock applies them to the whole path on disk when a file is asked for, and to the path below
 //! the root when files are listed (`salt.fileserver.is_file_ignored`). The callers here do too.
 
+use saltern_config::OptionValue;
 use saltern_config::yaml::{Node, NodeValue};
 use saltern_python::expression::{Expression, ExpressionFlags, Pattern};
 
@@ -20,18 +21,17 @@ pub(crate) struct IgnoreRules {
 impl IgnoreRules {
     /// Takes the two options, each a text or a list of texts. A regex that is none is left out, as
     /// in stock.
-    pub(crate) fn new(regex: Option<&Node>, glob: Option<&Node>) -> Result<Self, FilesError> {
+    pub(crate) fn new(regex: OptionValue<'_>, glob: OptionValue<'_>) -> Result<Self, FilesError> {
         let mut rules = Self::default();
-        for expression in texts("file_ignore_regex", regex)? {
+        for expression in texts(regex)? {
             match Expression::new(expression, ExpressionFlags::default()) {
                 Ok(regex) => rules.regexes.push(regex),
                 Err(error) => rules.broken.push(format!("{error}, and is left out")),
             }
         }
-        for pattern in texts("file_ignore_glob", glob)? {
-            let glob = Pattern::glob(pattern)
-                .map_err(|error| FilesError::option("file_ignore_glob", error.to_string()))?;
-            rules.globs.push(glob);
+        for pattern in texts(glob)? {
+            let wrong = |error| FilesError::option(glob.name(), format!("{error}"));
+            rules.globs.push(Pattern::glob(pattern).map_err(wrong)?);
         }
         Ok(rules)
     }
@@ -47,14 +47,12 @@ impl IgnoreRules {
 }
 
 /// A text or a list of texts.
-pub(crate) fn texts<'a>(
-    name: &'static str,
-    node: Option<&'a Node>,
-) -> Result<Vec<&'a str>, FilesError> {
-    let Some(node) = node.filter(|node| node.is_truthy()) else {
+pub(crate) fn texts(option: OptionValue<'_>) -> Result<Vec<&str>, FilesError> {
+    let Some(node) = option.node().filter(|node| node.is_truthy()) else {
         return Ok(Vec::new());
     };
-    let wrong = |node: &Node| FilesError::option(name, format!("{} is no text", node.kind()));
+    let wrong =
+        |node: &Node| FilesError::option(option.name(), format!("{} is no text", node.kind()));
     match &node.value {
         NodeValue::Seq(items) => items
             .iter()

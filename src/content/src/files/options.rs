@@ -6,8 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use saltern_config::yaml::{Key, Node};
-use saltern_config::{HashType, MasterConfig};
+use saltern_config::yaml::Key;
+use saltern_config::{HashType, MasterConfig, OptionValue};
 use saltern_policy::expression::{AnyOf, Pattern};
 
 use super::error::FilesError;
@@ -60,29 +60,26 @@ pub(crate) struct MinionFsOptions {
 
 impl Options {
     pub(crate) fn new(config: &MasterConfig) -> Result<Self, FilesError> {
-        let receives = is_on(config, "file_recv");
-        let megabytes = number(config, "file_recv_max_size", 100)?;
+        let receives = config.file_recv();
+        let megabytes = number(config.file_recv_max_size(), 100)?;
         let mut problems = Vec::new();
-        let ignore = IgnoreRules::new(
-            config.raw("file_ignore_regex"),
-            config.raw("file_ignore_glob"),
-        )?;
+        let ignore = IgnoreRules::new(config.file_ignore_regex(), config.file_ignore_glob())?;
         let broken = ignore.broken.iter();
         problems.extend(broken.map(|problem| ("file_ignore_regex", problem.clone())));
         Ok(Self {
             backends: backends(config, receives, &mut problems)?,
-            file_roots: environment_roots("file_roots", config.raw("file_roots"), "/srv/salt")?,
+            file_roots: environment_roots(config.file_roots(), "/srv/salt")?,
             ignore,
-            links: if is_on(config, "fileserver_followsymlinks") {
+            links: if config.fileserver_followsymlinks() {
                 Links::Follow
             } else {
                 Links::Inside
             },
-            leaves_out_links: is_on(config, "fileserver_ignoresymlinks"),
+            leaves_out_links: config.fileserver_ignoresymlinks(),
             hash_type: config.hash_type,
             chunk: chunk(config)?,
             list_cache_time: Duration::from_secs(
-                u64::try_from(number(config, "fileserver_list_cache_time", 20)?).unwrap_or(0),
+                u64::try_from(number(config.fileserver_list_cache_time(), 20)?).unwrap_or(0),
             ),
             receives,
             receive_limit: u64::try_from(megabytes)
@@ -103,38 +100,37 @@ impl Options {
     }
 }
 
-/// Whether an option has a value that Python calls true.
-pub(crate) fn is_on(config: &MasterConfig, name: &str) -> bool {
-    config.raw(name).is_some_and(Node::is_truthy)
-}
-
-fn number(config: &MasterConfig, name: &'static str, default: i64) -> Result<i64, FilesError> {
-    match config.raw(name) {
+fn number(option: OptionValue<'_>, default: i64) -> Result<i64, FilesError> {
+    match option.node() {
         None => Ok(default),
         Some(node) => node
             .as_i64()
-            .ok_or_else(|| FilesError::option(name, format!("{} is no number", node.kind()))),
+            .ok_or_else(|| wrong(option, format!("{} is no number", node.kind()))),
     }
 }
 
-fn text(config: &MasterConfig, name: &'static str, default: &str) -> Result<String, FilesError> {
-    match config.raw(name).filter(|node| !node.is_null()) {
+fn wrong(option: OptionValue<'_>, problem: String) -> FilesError {
+    FilesError::option(option.name(), problem)
+}
+
+fn text(option: OptionValue<'_>, default: &str) -> Result<String, FilesError> {
+    match option.node().filter(|node| !node.is_null()) {
         None => Ok(default.to_owned()),
         Some(node) => node
             .as_str()
             .map(str::to_owned)
-            .ok_or_else(|| FilesError::option(name, format!("{} is no text", node.kind()))),
+            .ok_or_else(|| wrong(option, format!("{} is no text", node.kind()))),
     }
 }
 
 fn chunk(config: &MasterConfig) -> Result<usize, FilesError> {
-    let bytes = number(config, "file_buffer_size", 1 << 20)?;
+    let option = config.file_buffer_size();
+    let bytes = number(option, 1 << 20)?;
     if !(1..=MAX_CHUNK).contains(&bytes) {
         let problem = format!("{bytes} is not between 1 and {MAX_CHUNK} bytes");
-        return Err(FilesError::option("file_buffer_size", problem));
+        return Err(wrong(option, problem));
     }
-    usize::try_from(bytes)
-        .map_err(|error| FilesError::option("file_buffer_size", error.to_string()))
+    usize::try_from(bytes).map_err(|error| wrong(option, error.to_string()))
 }
 
 fn backends(
@@ -142,43 +138,43 @@ fn backends(
     receives: bool,
     problems: &mut Vec<(&'static str, String)>,
 ) -> Result<Vec<BackendName>, FilesError> {
-    const NAME: &str = "fileserver_backend";
+    let option = config.fileserver_backend();
     let mut backends = Vec::new();
-    for name in texts(NAME, config.raw(NAME))? {
+    for name in texts(option)? {
         let backend = match name {
             "roots" => BackendName::Roots,
             // Stock loads minionfs only where files are received (`minionfs.__virtual__`).
             "minion" | "minionfs" if !receives => {
                 let problem = "minionfs serves nothing while file_recv is off".to_owned();
-                problems.push((NAME, problem));
+                problems.push((option.name(), problem));
                 continue;
             }
             "minion" | "minionfs" => BackendName::MinionFs,
             "git" | "gitfs" => BackendName::Git,
             other => {
                 let problem = format!("\"{other}\" is not among roots, gitfs and minionfs");
-                return Err(FilesError::option(NAME, problem));
+                return Err(wrong(option, problem));
             }
         };
         if !backends.contains(&backend) {
             backends.push(backend);
         }
     }
-    let has_remotes = is_on(config, "gitfs_remotes");
-    if has_remotes && !backends.contains(&BackendName::Git) {
+    let remotes = config.gitfs_remotes();
+    if remotes.is_set() && !backends.contains(&BackendName::Git) {
         let problem = "nothing of them is served: fileserver_backend does not name gitfs";
-        problems.push(("gitfs_remotes", problem.to_owned()));
+        problems.push((remotes.name(), problem.to_owned()));
     }
     Ok(backends)
 }
 
 /// The option `file_roots` or `pillar_roots`: the roots of each environment, wildcards expanded.
 pub(crate) fn environment_roots(
-    name: &'static str,
-    node: Option<&Node>,
+    option: OptionValue<'_>,
     default: &str,
 ) -> Result<Vec<(String, Vec<String>)>, FilesError> {
-    let Some(map) = node.and_then(Node::as_map) else {
+    let Some(map) = option.as_map() else {
+        let name = option.name();
         tracing::warn!("{name} is no mapping: {default} is served as base");
         return Ok(vec![("base".to_owned(), vec![default.to_owned()])]);
     };
@@ -189,7 +185,7 @@ pub(crate) fn environment_roots(
         for item in entry.value.as_seq().unwrap_or_default() {
             let root = item
                 .as_str()
-                .ok_or_else(|| FilesError::option(name, format!("{} is no path", item.kind())))?;
+                .ok_or_else(|| wrong(option, format!("{} is no path", item.kind())))?;
             if has_magic(root) {
                 roots.extend(expand(root));
             } else {
@@ -213,16 +209,16 @@ fn environment_name(key: &Key) -> String {
 }
 
 fn minionfs(config: &MasterConfig) -> Result<MinionFsOptions, FilesError> {
-    let list = |name| -> Result<Option<AnyOf>, FilesError> {
-        let entries = texts(name, config.raw(name))?;
+    let list = |option| -> Result<Option<AnyOf>, FilesError> {
+        let entries = texts(option)?;
         Ok((!entries.is_empty()).then(|| AnyOf::new(entries)))
     };
-    let mountpoint = text(config, "minionfs_mountpoint", "")?;
+    let mountpoint = text(config.minionfs_mountpoint(), "")?;
     Ok(MinionFsOptions {
-        environment: text(config, "minionfs_env", "base")?,
+        environment: text(config.minionfs_env(), "base")?,
         mountpoint: without_scheme(&mountpoint).to_owned(),
-        whitelist: list("minionfs_whitelist")?,
-        blacklist: list("minionfs_blacklist")?,
+        whitelist: list(config.minionfs_whitelist())?,
+        blacklist: list(config.minionfs_blacklist())?,
     })
 }
 

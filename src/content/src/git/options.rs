@@ -2,8 +2,8 @@
 //! (`gitfs_base`, `git_pillar_base`, …), as `GitProvider.__init__` of `salt/utils/gitfs.py` takes
 //! them.
 
-use saltern_config::MasterConfig;
 use saltern_config::yaml::{Node, NodeValue};
+use saltern_config::{MasterConfig, RemoteKind};
 use saltern_python::number::float_repr;
 
 use super::error::GitError;
@@ -22,8 +22,7 @@ pub(crate) const AUTH_PARAMETERS: &[&str] = &[
 /// The parameters of one remote.
 pub(crate) struct Parameters<'a> {
     config: &'a MasterConfig,
-    /// `gitfs` or `git_pillar`.
-    role: &'static str,
+    kind: RemoteKind,
     /// The remote as it is written, without its parameters; it may hold a password.
     remote: String,
     /// The same for messages.
@@ -39,7 +38,7 @@ impl<'a> Parameters<'a> {
     /// [`GitError::Option`], also for a parameter that is not among `known`.
     pub(crate) fn of(
         config: &'a MasterConfig,
-        role: &'static str,
+        kind: RemoteKind,
         option: &str,
         remote: &'a Node,
         known: &[&[&str]],
@@ -48,7 +47,7 @@ impl<'a> Parameters<'a> {
         if let Some(id) = remote.as_str() {
             return Ok(Self {
                 config,
-                role,
+                kind,
                 remote: id.to_owned(),
                 shown: shown(id),
                 own: Vec::new(),
@@ -76,7 +75,7 @@ impl<'a> Parameters<'a> {
         }
         Ok(Self {
             config,
-            role,
+            kind,
             remote,
             shown: id,
             own,
@@ -90,7 +89,7 @@ impl<'a> Parameters<'a> {
 
     /// An error about this remote.
     pub(crate) fn wrong(&self, name: &str, problem: impl std::fmt::Display) -> GitError {
-        let option = format!("{}_{name}", self.role);
+        let option = format!("{}_{name}", self.kind.name());
         GitError::option(option, format!("{problem} (remote \"{}\")", self.shown))
     }
 
@@ -103,18 +102,15 @@ impl<'a> Parameters<'a> {
     /// A parameter of this remote, else of all.
     pub(crate) fn get(&self, name: &str) -> Option<&'a Node> {
         self.own(name)
-            .or_else(|| self.config.raw(&format!("{}_{name}", self.role)))
+            .or_else(|| self.config.of_all_remotes(self.kind, name)?.node())
             .filter(|node| !node.is_null())
     }
 
     /// A parameter, but not its default.
     pub(crate) fn written(&self, name: &str) -> Option<&'a Node> {
-        let global = format!("{}_{name}", self.role);
-        let global = self
-            .config
-            .raw(&global)
-            .filter(|_| self.config.is_written(&global));
-        self.own(name).or(global).filter(|node| !node.is_null())
+        let of_all = self.config.of_all_remotes(self.kind, name);
+        let of_all = of_all.and_then(|option| option.written());
+        self.own(name).or(of_all).filter(|node| !node.is_null())
     }
 
     /// A text, without one an empty text; numbers are written out.

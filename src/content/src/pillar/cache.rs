@@ -22,7 +22,6 @@ use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
 use super::PillarError;
 use super::compile::weight;
-use crate::files::options::is_on;
 
 /// About the most bytes of kept pillars.
 const MOST_BYTES: usize = 128 << 20;
@@ -60,18 +59,17 @@ pub(super) struct PillarCache {
 impl PillarCache {
     /// The configured cache; `None` if no pillars are cached.
     pub(super) fn new(config: &MasterConfig, clock: Clock) -> Result<Option<Self>, PillarError> {
-        if !is_on(config, "pillar_cache") {
+        if !config.pillar_cache() {
             return Ok(None);
         }
         let wrong = |name, problem: String| PillarError::Option { name, problem };
-        let seconds = config.raw("pillar_cache_ttl").map(|node| node.as_i64());
+        let seconds = config.pillar_cache_ttl().node().map(|node| node.as_i64());
         let seconds = seconds.unwrap_or(Some(3600)).map(u64::try_from);
         let Some(Ok(seconds)) = seconds else {
             let problem = "it is no number of seconds".to_owned();
             return Err(wrong("pillar_cache_ttl", problem));
         };
-        let backend = config.raw("pillar_cache_backend").and_then(|n| n.as_str());
-        let backend = match backend.unwrap_or("disk") {
+        let backend = match config.pillar_cache_backend().unwrap_or("disk") {
             "disk" => Backend::Disk(config.cachedir.join("pillar_cache")),
             "memory" => Backend::Memory(Mutex::default()),
             other => {

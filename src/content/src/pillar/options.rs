@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use saltern_config::MasterConfig;
+use saltern_config::{MasterConfig, OptionValue};
 use saltern_model::Compat;
 use saltern_policy::matching::Nodegroups;
 
 use super::merge::Strategy;
 use super::{Limits, PillarError};
 use crate::files::ignore::texts;
-use crate::files::options::{environment_roots, is_on};
+use crate::files::options::environment_roots;
 use crate::render::{Gpg, Renderers};
 
 /// The roots of an environment that stand for every environment without roots of its own.
@@ -53,15 +53,16 @@ pub(super) struct Options {
 
 impl Options {
     pub(super) fn new(config: &MasterConfig) -> Result<Self, PillarError> {
-        let name = "pillar_source_merging_strategy";
-        let strategy = text(config, name)?.unwrap_or_else(|| "smart".to_owned());
-        let nodegroups = config.raw("nodegroups").map(Nodegroups::from_node);
+        let option = config.pillar_source_merging_strategy();
+        let name = option.name();
+        let strategy = text(option)?.unwrap_or_else(|| "smart".to_owned());
+        let nodegroups = config.nodegroups().node().map(Nodegroups::from_node);
         Ok(Self {
             compat: config.salt_compat,
-            roots: environment_roots("pillar_roots", config.raw("pillar_roots"), DEFAULT_ROOT)?,
-            pillarenv: text(config, "pillarenv")?.filter(|name| !name.is_empty()),
-            pillarenv_from_saltenv: is_on(config, "pillarenv_from_saltenv"),
-            saltenv: text(config, "saltenv")?,
+            roots: environment_roots(config.pillar_roots(), DEFAULT_ROOT)?,
+            pillarenv: text(config.pillarenv())?.filter(|name| !name.is_empty()),
+            pillarenv_from_saltenv: config.pillarenv_from_saltenv(),
+            saltenv: text(config.saltenv())?,
             one_environment: strategy == "none",
             strategy: Strategy::parse(&strategy).unwrap_or_else(|| {
                 tracing::warn!(
@@ -70,14 +71,14 @@ impl Options {
                 );
                 Strategy::None
             }),
-            merge_lists: is_on(config, "pillar_merge_lists"),
-            includes_override: is_on(config, "pillar_includes_override_sls"),
-            env_order: list(config, "env_order")?,
+            merge_lists: config.pillar_merge_lists(),
+            includes_override: config.pillar_includes_override_sls(),
+            env_order: list(config.env_order())?,
             state_top: state_top(config)?,
-            shows_opts: is_on(config, "pillar_opts"),
-            hides_errors: is_on(config, "pillar_safe_render_error"),
-            ext_first: is_on(config, "ext_pillar_first"),
-            on_demand: list(config, "on_demand_ext_pillar")?,
+            shows_opts: config.pillar_opts(),
+            hides_errors: config.pillar_safe_render_error(),
+            ext_first: config.ext_pillar_first(),
+            on_demand: list(config.on_demand_ext_pillar())?,
             renderers: renderers(config)?,
             nodegroups: nodegroups.unwrap_or_default(),
             limits: Limits {
@@ -89,26 +90,26 @@ impl Options {
     }
 }
 
-fn text(config: &MasterConfig, name: &'static str) -> Result<Option<String>, PillarError> {
-    match config.raw(name).filter(|node| !node.is_null()) {
+fn text(option: OptionValue<'_>) -> Result<Option<String>, PillarError> {
+    match option.node().filter(|node| !node.is_null()) {
         None => Ok(None),
         Some(node) => match node.as_str() {
             Some(text) => Ok(Some(text.to_owned())),
             None => Err(PillarError::Option {
-                name,
+                name: option.name(),
                 problem: format!("{} is no text", node.kind()),
             }),
         },
     }
 }
 
-fn list(config: &MasterConfig, name: &'static str) -> Result<Vec<String>, PillarError> {
-    let texts = texts(name, config.raw(name))?;
+fn list(option: OptionValue<'_>) -> Result<Vec<String>, PillarError> {
+    let texts = texts(option)?;
     Ok(texts.into_iter().map(str::to_owned).collect())
 }
 
 fn state_top(config: &MasterConfig) -> Result<String, PillarError> {
-    let top = text(config, "state_top")?.unwrap_or_else(|| "top.sls".to_owned());
+    let top = text(config.state_top())?.unwrap_or_else(|| "top.sls".to_owned());
     let path = top.strip_prefix("salt://").unwrap_or(&top);
     Ok(path.trim_start_matches('/').to_owned())
 }
@@ -116,7 +117,7 @@ fn state_top(config: &MasterConfig) -> Result<String, PillarError> {
 /// How files are rendered, pillars and others.
 pub(crate) fn renderers(config: &MasterConfig) -> Result<Renderers, PillarError> {
     let mut gpg = Gpg::default();
-    match text(config, "gpg_keydir")? {
+    match text(config.gpg_keydir())? {
         Some(directory) => gpg.key_directory = directory.into(),
         None => {
             if let Some(directory) = config.conf_file.parent() {
@@ -124,11 +125,11 @@ pub(crate) fn renderers(config: &MasterConfig) -> Result<Renderers, PillarError>
             }
         }
     }
-    gpg.must_succeed = is_on(config, "gpg_decrypt_must_succeed");
+    gpg.must_succeed = config.gpg_decrypt_must_succeed();
     Ok(Renderers {
-        default: text(config, "renderer")?.unwrap_or_else(|| "jinja|yaml".to_owned()),
-        whitelist: list(config, "renderer_whitelist")?,
-        blacklist: list(config, "renderer_blacklist")?,
+        default: text(config.renderer())?.unwrap_or_else(|| "jinja|yaml".to_owned()),
+        whitelist: list(config.renderer_whitelist())?,
+        blacklist: list(config.renderer_blacklist())?,
         gpg,
     })
 }

@@ -25,7 +25,7 @@ const SOURCES: [&str; 6] = [
 /// The options of the master, with the master's id; without secrets and our own options.
 pub fn of_master(config: &MasterConfig) -> Value {
     let mut entries: Vec<(Value, Value)> = config
-        .shown_raw()
+        .shown_values()
         .filter(|(name, _)| options::ours(name).is_none())
         .map(|(name, node)| {
             let value = from_yaml(node.clone());

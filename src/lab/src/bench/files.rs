@@ -98,7 +98,7 @@ fn end(progress: &Progress, phase: &str, fetched: &Fetched) {
 
 /// The first directory of the environment `base`.
 fn root(config: &MasterConfig) -> Option<PathBuf> {
-    let environments = config.raw("file_roots")?.as_map()?;
+    let environments = config.file_roots().as_map()?;
     let base = environments.get("base")?;
     base.as_seq()?
         .first()

@@ -108,11 +108,7 @@ pub(crate) fn entries(load: &Value, jid: &str, context: &Context) -> Vec<(Value,
 
 /// The returners of the job, with the site's job cache (`ext_job_cache`) added.
 pub fn with_job_cache(ret: &str, context: &Context) -> String {
-    let cache = context.config.raw("ext_job_cache");
-    let names = [
-        ret,
-        cache.and_then(|name| name.as_str()).unwrap_or_default(),
-    ];
+    let names = [ret, context.config.ext_job_cache().unwrap_or_default()];
     let names: Vec<&str> = names.into_iter().filter(|name| !name.is_empty()).collect();
     names.join(",")
 }

@@ -8,7 +8,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use saltern_config::yaml::{self, Limits, Node};
+use saltern_config::yaml::{self, Limits};
 use saltern_config::{Finding, MasterConfig, read_master};
 use saltern_content::pillar::master_options;
 use saltern_content::render::data::{from_yaml, to_yaml_text};
@@ -102,7 +102,7 @@ fn apply(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> Cal
 /// The directory of `default_include`, if it is below that of the configuration.
 fn directory(config: &MasterConfig) -> Option<PathBuf> {
     let own = config.conf_file.parent()?;
-    let include = config.raw("default_include").and_then(Node::as_str)?;
+    let include = config.default_include()?;
     let below = Path::new(include).parent()?;
     let below = below.strip_prefix(own).unwrap_or(below);
     let is_below = below

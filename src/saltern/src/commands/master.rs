@@ -67,7 +67,11 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         complain(&chain(&error));
         return Exit::NoPermission;
     }
-    let levels = match logging::start(&loaded.config.log, arguments.log_level) {
+    let levels = match logging::start(
+        &loaded.config.log,
+        &loaded.config.followed().log_levels,
+        arguments.log_level,
+    ) {
         Ok(levels) => levels,
         Err(error) => {
             complain(&format!(
@@ -181,7 +185,7 @@ fn make_first_directories(config: &MasterConfig) -> io::Result<()> {
         (&config.sock_dir, 0o755),
         (&pid, 0o755),
     ];
-    if config.log.file_level != LogLevel::Quiet {
+    if config.followed().log_levels.file_level != LogLevel::Quiet {
         directories.push((&log, 0o755));
     }
     privileges::make_directories_for(&config.user, &directories)

@@ -8,7 +8,6 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use saltern_bridge::{Bridge, python_pillar_files};
-use saltern_config::yaml::Node;
 use saltern_config::{Finding, MasterConfig, PythonBridge};
 
 /// The kinds of modules in `extension_modules` that a master runs.
@@ -61,19 +60,12 @@ pub(crate) fn missing(config: &MasterConfig, findings: &[Finding]) -> Option<Str
 
 /// The directories with modules of the site's own, and the names in each.
 pub(crate) fn modules(config: &MasterConfig) -> Vec<(PathBuf, Vec<String>)> {
-    let text = |name: &str| config.raw(name).and_then(Node::as_str).map(PathBuf::from);
-    let extensions = text("extension_modules").unwrap_or_else(|| config.cachedir.join("extmods"));
+    let extensions = config.extension_modules().map(PathBuf::from);
+    let extensions = extensions.unwrap_or_else(|| config.cachedir.join("extmods"));
     let mut places: Vec<PathBuf> = KINDS.iter().map(|kind| extensions.join(kind)).collect();
-    for option in ["runner_dirs", "module_dirs"] {
-        let listed = config.raw(option).and_then(Node::as_seq);
-        let listed = listed.unwrap_or_default().iter().filter_map(Node::as_str);
-        for directory in listed {
-            let directory = PathBuf::from(directory);
-            match option {
-                "module_dirs" => places.extend(KINDS.iter().map(|kind| directory.join(kind))),
-                _ => places.push(directory),
-            }
-        }
+    places.extend(config.runner_dirs().texts().map(PathBuf::from));
+    for directory in config.module_dirs().texts().map(Path::new) {
+        places.extend(KINDS.iter().map(|kind| directory.join(kind)));
     }
     let found = places.into_iter().map(|place| {
         let names = names_in(&place);

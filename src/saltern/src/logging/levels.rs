@@ -3,7 +3,7 @@
 
 use parking_lot::RwLock;
 use saltern_actors::control::{CurrentLevels, LogLevels};
-use saltern_config::{LogLevel, LogOptions, is_place};
+use saltern_config::{LevelOptions, LogLevel, is_place};
 use tracing::Metadata;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -35,7 +35,7 @@ struct Wanted {
 const MOST_PLACES: usize = 64;
 
 impl Wanted {
-    fn of(options: &LogOptions, argument: Option<LogLevel>) -> Self {
+    fn of(options: &LevelOptions, argument: Option<LogLevel>) -> Self {
         let mut wanted = Self {
             console: argument.unwrap_or(options.level),
             file: options.file_level,
@@ -80,7 +80,7 @@ pub(super) struct LogSinks {
 }
 
 impl Levels {
-    pub(super) fn new(options: &LogOptions, argument: Option<LogLevel>) -> Self {
+    pub(super) fn new(options: &LevelOptions, argument: Option<LogLevel>) -> Self {
         let configured = Wanted::of(options, argument);
         Self {
             argument,
@@ -93,7 +93,7 @@ impl Levels {
     }
 
     /// Takes over what the configuration says now; what was set while the master ran is forgotten.
-    pub(crate) fn follow(&self, options: &LogOptions) {
+    pub(crate) fn follow(&self, options: &LevelOptions) {
         let configured = Wanted::of(options, self.argument);
         *self.state.write() = State {
             current: configured.clone(),
@@ -196,27 +196,16 @@ fn filter(level: LogLevel) -> LevelFilter {
 
 #[cfg(test)]
 mod tests {
-    use saltern_config::LogFormat;
-
     use super::*;
 
-    fn options() -> LogOptions {
-        LogOptions {
-            file: String::new(),
+    fn options() -> LevelOptions {
+        LevelOptions {
             level: LogLevel::Warning,
             file_level: LogLevel::Quiet,
             granular_levels: vec![
                 ("saltern".to_owned(), LogLevel::Error),
                 ("saltern_actors::bus".to_owned(), LogLevel::Debug),
             ],
-            format: LogFormat::Text,
-            console_line: String::new(),
-            file_line: String::new(),
-            console_date: String::new(),
-            file_date: String::new(),
-            jid: String::new(),
-            rotate_at: 0,
-            rotated_files: 0,
         }
     }
 

@@ -11,9 +11,6 @@ use saltern_actors::control::LogLevels as _;
 fn log(directory: &Path, format: LogFormat, journal: Option<Journal>) -> (Log, Arc<Levels>) {
     let options = LogOptions {
         file: directory.join("master").display().to_string(),
-        level: LogLevel::Warning,
-        file_level: LogLevel::Info,
-        granular_levels: Vec::new(),
         format,
         console_line: "%(message)s".to_owned(),
         file_line: "[%(levelname)-8s]%(jid)s %(message)s".to_owned(),
@@ -27,7 +24,12 @@ fn log(directory: &Path, format: LogFormat, journal: Option<Journal>) -> (Log, A
         LogFormat::Json => Form::Json,
         LogFormat::Text => Form::Text(PythonFormat::new(&options.file_line, "", &options.jid)),
     };
-    let levels = Arc::new(Levels::new(&options, None));
+    let levels = LevelOptions {
+        level: LogLevel::Warning,
+        file_level: LogLevel::Info,
+        granular_levels: Vec::new(),
+    };
+    let levels = Arc::new(Levels::new(&levels, None));
     let file = LogFile::open(Path::new(&options.file), 0, 0).unwrap();
     let log = Log {
         levels: levels.clone(),

@@ -4,17 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
+use saltern_config::{MasterConfig, RemoteKind};
 use saltern_policy::expression::AnyOf;
 
 use crate::files::options::without_scheme;
 use crate::git::{
     AUTH_PARAMETERS, Clone, Clones, GitError, Origin, Parameters, Refs, pairs, text_of,
 };
-
-const ROLE: &str = "gitfs";
-const REMOTES: &str = "gitfs_remotes";
 
 /// The parameters that a remote may have beside those for credentials
 /// (`salt/fileserver/gitfs.py`).
@@ -75,21 +72,18 @@ pub(super) struct Remote {
 
 /// All remotes, in their order.
 pub(super) fn remotes(config: &MasterConfig, clones: &mut Clones) -> Result<Vec<Remote>, GitError> {
-    let global = match config.raw("gitfs_saltenv").filter(|node| node.is_truthy()) {
+    let (option, written) = (config.gitfs_saltenv(), config.gitfs_remotes());
+    let global = match option.node().filter(|node| node.is_truthy()) {
         Some(node) => environments(node).ok_or_else(|| {
-            GitError::option(
-                "gitfs_saltenv",
-                "is no list of environments with parameters",
-            )
+            GitError::option(option.name(), "is no list of environments with parameters")
         })?,
         None => Environments::new(),
     };
     let mut remotes = Vec::new();
     let mut names = BTreeSet::new();
-    let written = config.raw(REMOTES).and_then(Node::as_seq);
-    for node in written.unwrap_or_default() {
+    for node in written.as_seq().unwrap_or_default() {
         let known = &[PARAMETERS, AUTH_PARAMETERS];
-        let parameters = Parameters::of(config, ROLE, REMOTES, node, known)?;
+        let parameters = Parameters::of(config, RemoteKind::Gitfs, written.name(), node, known)?;
         let name = match parameters.own("name").and_then(text_of) {
             Some(name) => name,
             None => parameters.remote().to_owned(),
