@@ -39,7 +39,11 @@ const MAKERS: &[(&str, &str, &str)] = &[
         "requests/src/services.rs",
         "SiteRules::read(config",
     ),
-    ("Master::follow", "tree.rs", "become_like(schedule)"),
+    (
+        "Master::follow",
+        "actors/src/tree/mod.rs",
+        "become_like(schedule)",
+    ),
     (
         "Master::follow_reactor",
         "reaction_queue.rs",

@@ -35,7 +35,6 @@ mod tree;
 mod upkeep;
 
 pub use jobs::job_tracker::given_up;
-pub use messages::{Account, Missing};
 pub use operator::control;
 pub use tree::listeners::{check_addresses, check_tls};
 pub use tree::{FollowError, Master, MasterParts, StartError};

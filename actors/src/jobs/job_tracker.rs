@@ -32,6 +32,7 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, SpawnHandle};
 use bytes::Bytes;
 use saltern_base::log_throttle::LogThrottle;
+use saltern_model::control::Account;
 use saltern_model::{Event, Jid, MinionId, ReturnRecord};
 use saltern_requests::{JobRelation, ProbeAnswer, StartJob, StoreReturn, SyndicMinions, probe};
 use saltern_store::jobs::{JobReader, JobState, OpenJob, Write};
@@ -51,9 +52,8 @@ use self::traces::JobTraces;
 use crate::events::batch_feed::BatchFeed;
 use crate::jobs::job_completions::JobCompletions;
 use crate::messages::{
-    Account, AwaitedMinions, BeginJob, Beginning, CloseOlderThan, Departed, Explain, Fire,
-    FollowUp, Greet, JobBegun, MinionReturned, Persist, Publish, Stored, TakeAnswer, TakeReturn,
-    TakeSyndicMinions,
+    AwaitedMinions, BeginJob, Beginning, CloseOlderThan, Departed, Explain, Fire, FollowUp, Greet,
+    JobBegun, MinionReturned, Persist, Publish, Stored, TakeAnswer, TakeReturn, TakeSyndicMinions,
 };
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};

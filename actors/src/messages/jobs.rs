@@ -12,8 +12,8 @@ use saltern_store::jobs::{Retention, Write};
 use saltern_store::{CachedJob, Imported, StoreError};
 use saltern_wire::msgpack::MapView;
 
-use crate::messages::Account;
 use crate::shared::answer::PendingReply;
+use saltern_model::control::Account;
 
 // ---- to JobTracker -----------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 //!
 //! No branch owns this folder, so that any may send to any other without knowing its actors.
 
-mod account;
 mod content;
 mod events;
 mod front;
@@ -12,7 +11,6 @@ mod jobs;
 mod maintenance_task;
 mod upkeep;
 
-pub use self::account::{Account, Missing};
 pub use self::content::*;
 pub use self::events::*;
 pub use self::front::*;

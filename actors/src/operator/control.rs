@@ -3,7 +3,6 @@
 //!
 //! One line in, an answer out, both JSON: see [`ControlRequest`].
 
-mod protocol;
 mod seen_minions;
 
 use std::io;
@@ -16,6 +15,9 @@ use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::Registry;
 use saltern_config::LogLevel;
 use saltern_model::Jid;
+use saltern_model::control::{
+    Account, ActorName, ActorStatus, ControlRequest, CurrentLevels, Reply, SOCKET, TaskStatus,
+};
 use saltern_runners::Fleet;
 use saltern_supervise::Tree;
 use serde::Serialize;
@@ -25,17 +27,8 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::automation::reactor::ReactionQueue;
-use crate::messages::{Account, Explain, MaintenanceTask};
+use crate::messages::{Explain, MaintenanceTask};
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Record};
-
-use self::protocol::Reply;
-pub use self::protocol::{
-    ActorName, ActorStatus, ControlError, ControlRequest, CurrentLevels, SeenMinion, TaskStatus,
-    account, ask, maintenance_tasks, metrics, minions,
-};
-
-/// The socket's name.
-pub const SOCKET: &str = "saltern_control.ipc";
 
 /// Log levels, shown and changed at run time.
 pub trait LogLevels: Send + Sync {

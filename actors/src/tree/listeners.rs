@@ -127,7 +127,7 @@ impl Listeners {
 /// Removes the files by which local programs see that a master is running.
 pub(crate) fn remove_sockets(sock_dir: &Path) {
     EventSockets::remove(sock_dir);
-    remove_socket(&sock_dir.join(control::SOCKET));
+    remove_socket(&sock_dir.join(saltern_model::control::SOCKET));
 }
 
 fn listen_options(config: &MasterConfig) -> ListenOptions {

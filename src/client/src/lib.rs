@@ -3,12 +3,14 @@
 //!
 //! Suggested reading order: [`config`] (where the master's sockets and keys are), [`user`] (who
 //! is asking), [`event`] (the event socket), [`publish`] (one job out), [`job`] (its answers),
-//! [`batch`] (a batch that the master drives), [`runner`] (functions of the master). It prints
+//! [`batch`] (a batch that the master drives), [`runner`] (functions of the master), [`control`] (the
+//! control socket of a master of ours). It prints
 //! nothing: what the answers look like is the business of `saltern-output`. External authentication
 //! and nodegroups are not here.
 
 pub mod batch;
 pub mod config;
+pub mod control;
 mod error;
 pub mod event;
 pub mod job;

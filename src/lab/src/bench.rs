@@ -343,7 +343,7 @@ impl Bench<'_> {
     }
 
     fn mirror_lag(&self) -> Option<f64> {
-        let metrics = saltern_actors::control::metrics(&self.config.sock_dir).ok()?;
+        let metrics = saltern_client::control::metrics(&self.config.sock_dir).ok()?;
         let line = metrics
             .lines()
             .find_map(|line| line.strip_prefix("saltern_mirror_lag_rows "));

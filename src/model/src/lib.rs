@@ -6,6 +6,7 @@
 
 pub mod batch_size;
 pub mod compat;
+pub mod control;
 pub mod event;
 pub mod jid;
 pub mod job;

@@ -8,7 +8,7 @@ use saltern_model::MinionId;
 use super::job::{Entry, Job, MinionState};
 use super::moment::Moment;
 use super::notes::Notes;
-use crate::messages::{Account, Missing};
+use saltern_model::control::{Account, Missing};
 
 /// The minions of a job that were given up and why, from its notes in the job database
 /// ([`saltern_store::jobs::StoredJob::notes`]); empty when they cannot be read.

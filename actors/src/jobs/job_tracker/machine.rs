@@ -44,7 +44,8 @@ use super::moment::{Moment, Timer, Timers};
 use super::news::{Change, Ending, JobNews, Overview};
 use super::notes::Notes;
 use super::rounds::Rounds;
-use crate::messages::{Account, JobBegun, MinionReturned};
+use crate::messages::{JobBegun, MinionReturned};
+use saltern_model::control::Account;
 
 /// Minimum interval between two progress events of a job.
 const PROGRESS: Duration = Duration::from_millis(250);

@@ -1,7 +1,8 @@
 //! `saltern metrics` and `saltern debug`: requests to a running master over its control socket.
 
-use saltern_actors::control::{self, ActorName, ActorStatus, ControlRequest};
 use saltern_base::exit::Exit;
+use saltern_client::control;
+use saltern_model::control::{ActorName, ActorStatus, ControlRequest};
 use serde::de::DeserializeOwned;
 
 use super::{chain, complain, load_for_tool, say};

@@ -19,10 +19,11 @@ mod start;
 
 use std::io::ErrorKind;
 
-use saltern_actors::control::{self, ControlError, TaskStatus};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
+use saltern_client::control::{self, ControlError};
 use saltern_config::{Loaded, Severity};
+use saltern_model::control::TaskStatus;
 use serde::Serialize;
 
 use super::{chain, load_for_tool, say, say_json};

@@ -7,11 +7,12 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::io;
 
-use saltern_actors::control::{self, ControlError};
-use saltern_actors::{Account, Missing, given_up};
+use saltern_actors::given_up;
 use saltern_base::clock::civil;
 use saltern_base::exit::Exit;
+use saltern_client::control::{self, ControlError};
 use saltern_config::MasterConfig;
+use saltern_model::control::{Account, Missing};
 use saltern_model::{Jid, MinionId};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, ReturnHead, StoredJob};

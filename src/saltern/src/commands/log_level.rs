@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use saltern_actors::control::{self, ControlRequest, CurrentLevels};
 use saltern_base::exit::Exit;
+use saltern_client::control;
 use saltern_config::LogLevel;
+use saltern_model::control::{ControlRequest, CurrentLevels};
 use serde::Serialize;
 
 use super::{chain, complain, load_for_tool, say, say_json};

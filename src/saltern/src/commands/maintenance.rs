@@ -1,8 +1,9 @@
 //! `saltern maintenance`: lists the maintenance tasks of the running master, or runs one now.
 
-use saltern_actors::control::{self, ControlError, ControlRequest, TaskStatus};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
+use saltern_client::control::{self, ControlError};
+use saltern_model::control::{ControlRequest, TaskStatus};
 
 use super::{chain, complain, load_for_tool, say, say_json};
 use crate::ConfigArgument;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use saltern_actors::control::{self, ControlError, ControlRequest};
 use saltern_automation::reactor::{Plan, Reaction, ReactionCall, Reactions, Rules};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
+use saltern_client::control::{self, ControlError};
 use saltern_config::MasterConfig;
 use saltern_content::render::data::from_yaml;
+use saltern_model::control::ControlRequest;
 use saltern_output::{Outputter, Style, json, render};
 use saltern_store::{DeadLetter, dead_letters};
 use saltern_wire::msgpack::{Dialect, RawValue, Value};

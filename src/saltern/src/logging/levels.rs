@@ -2,8 +2,9 @@
 //! run time, by `saltern log-level` and by a reload of the configuration.
 
 use parking_lot::RwLock;
-use saltern_actors::control::{CurrentLevels, LogLevels};
+use saltern_actors::control::LogLevels;
 use saltern_config::{LevelOptions, LogLevel, is_place};
+use saltern_model::control::CurrentLevels;
 use tracing::Metadata;
 use tracing_subscriber::filter::LevelFilter;
 

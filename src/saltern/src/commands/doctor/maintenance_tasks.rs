@@ -1,6 +1,6 @@
 //! Maintenance tasks of the running master that are late or failed.
 
-use saltern_actors::control::TaskStatus;
+use saltern_model::control::TaskStatus;
 
 use super::{Diagnosis, Finding};
 

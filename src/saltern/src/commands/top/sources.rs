@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use saltern_actors::control;
 use saltern_base::chain;
+use saltern_client::control;
 use saltern_client::{ClientError, EventListener};
 use saltern_config::MasterConfig;
 use saltern_model::Jid;

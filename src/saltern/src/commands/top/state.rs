@@ -3,9 +3,9 @@
 //! All of it is bounded: jobs, events and minions by number, their texts in length. All text is
 //! sanitized already (`plain`).
 
-use saltern_actors::control::SeenMinion;
 use saltern_client::ReceivedEvent;
 use saltern_model::Jid;
+use saltern_model::control::SeenMinion;
 use saltern_store::jobs::JobSummary;
 
 use super::events::Events;

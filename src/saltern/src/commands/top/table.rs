@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use saltern_actors::control::SeenMinion;
 use saltern_base::clock::civil;
 use saltern_model::Jid;
+use saltern_model::control::SeenMinion;
 
 use super::events::Heard;
 use super::jobs::Job;

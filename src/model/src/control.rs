@@ -1,17 +1,15 @@
-//! What is asked and answered at the control socket: one JSON document each, and the client's side
-//! of it.
+//! What is asked and answered at the control socket (`saltern_control.ipc`): one JSON document each,
+//! a line for the request. The master's side is an actor's, the client's is `saltern-client`'s.
 
-use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::time::Duration;
 
-use saltern_model::{Jid, MinionId};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::SOCKET;
-use crate::messages::Account;
+use crate::{Jid, MinionId};
+
+/// The socket's name, in `sock_dir`.
+pub const SOCKET: &str = "saltern_control.ipc";
 
 /// A request. Those that answer nothing answer `()`.
 #[derive(Debug, Serialize, Deserialize)]
@@ -127,79 +125,32 @@ pub struct CurrentLevels {
 /// The answer to a request.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Reply<T> {
+pub enum Reply<T> {
+    /// What was asked for.
     Ok(T),
     /// Why not, in one line.
     Error(String),
 }
 
-/// Why a control request failed.
-#[derive(Debug, thiserror::Error)]
-pub enum ControlError {
-    /// No connection, or it broke.
-    #[error("the control socket does not answer; is the master running?")]
-    Socket(#[from] io::Error),
-    /// The master closed the connection: it answers as many clients as it may, or took too long.
-    #[error("the master is busy with other questions")]
-    Busy,
-    /// An answer of another release.
-    #[error("the master's answer cannot be read")]
-    Unreadable(#[from] serde_json::Error),
-    /// The master refused.
-    #[error("the master refused: {0}")]
-    Refused(String),
+/// A minion that has not returned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Which.
+    pub minion: MinionId,
+    /// Its state in one word, as on the bus: `expected`, `delivered`, `running`, `unreachable` or
+    /// `unknown`.
+    pub state: String,
+    /// The evidence for it, for people.
+    pub why: String,
 }
 
-type Answer<T> = Result<T, ControlError>;
-
-/// Sends a request to a running master; gives its answer, of the type that the request names.
-///
-/// # Errors
-/// No answer, another one, or a refusal.
-pub fn ask<T: DeserializeOwned>(sock_dir: &Path, request: &ControlRequest) -> Answer<T> {
-    let mut stream = UnixStream::connect(sock_dir.join(SOCKET))?;
-    let mut line = serde_json::to_vec(request)?;
-    line.push(b'\n');
-    stream.write_all(&line)?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    if answer.is_empty() {
-        return Err(ControlError::Busy);
-    }
-    match serde_json::from_slice(&answer)? {
-        Reply::Ok(answer) => Ok(answer),
-        Reply::Error(reason) => Err(ControlError::Refused(reason)),
-    }
-}
-
-/// The metrics in Prometheus' text format.
-///
-/// # Errors
-/// As for [`ask`].
-pub fn metrics(sock_dir: &Path) -> Answer<String> {
-    ask(sock_dir, &ControlRequest::Metrics)
-}
-
-/// The minions with an accepted key, sorted by id.
-///
-/// # Errors
-/// As for [`ask`].
-pub fn minions(sock_dir: &Path) -> Answer<Vec<SeenMinion>> {
-    ask(sock_dir, &ControlRequest::Minions)
-}
-
-/// Account of an open job; `None` when it is not open.
-///
-/// # Errors
-/// As for [`ask`].
-pub fn account(sock_dir: &Path, jid: &Jid) -> Answer<Option<Account>> {
-    ask(sock_dir, &ControlRequest::Job(jid.clone()))
-}
-
-/// The maintenance tasks, in the order in which they are shown.
-///
-/// # Errors
-/// As for [`ask`].
-pub fn maintenance_tasks(sock_dir: &Path) -> Answer<Vec<TaskStatus>> {
-    ask(sock_dir, &ControlRequest::MaintenanceTasks)
+/// Account of an open job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Rounds of probes so far.
+    pub rounds: u32,
+    /// Time until the next look at the job, if one is scheduled.
+    pub next_look: Option<Duration>,
+    /// Minions that have not returned.
+    pub missing: Vec<Missing>,
 }
