@@ -8,75 +8,41 @@ use saltern_python::repr::of_bytes;
 use saltern_python::text::splitlines;
 use saltern_wire::msgpack::Value;
 
-use crate::Style;
-
-/// The codes of stock's default theme (`salt/utils/color.py`).
-pub(crate) struct Palette {
-    pub(crate) light_yellow: &'static str,
-    pub(crate) green: &'static str,
-    pub(crate) red: &'static str,
-    pub(crate) cyan: &'static str,
-    pub(crate) end: &'static str,
-}
-
-impl Palette {
-    pub(crate) const fn new(color: bool) -> Self {
-        if color {
-            Self {
-                light_yellow: "\x1b[0;1;33m",
-                green: "\x1b[0;32m",
-                red: "\x1b[0;31m",
-                cyan: "\x1b[0;36m",
-                end: "\x1b[0;0m",
-            }
-        } else {
-            Self {
-                light_yellow: "",
-                green: "",
-                red: "",
-                cyan: "",
-                end: "",
-            }
-        }
-    }
-}
+use crate::{Color, OutputOptions};
 
 /// A value as stock's `nested` outputter returns it, trailing white space included.
 #[must_use]
-pub fn nested(value: &Value, style: &Style) -> String {
+pub fn nested(value: &Value, options: &OutputOptions) -> String {
     let mut tree = Tree {
-        palette: Palette::new(style.color),
-        style,
+        options,
         lines: Vec::new(),
     };
-    tree.show(value, style.indent, "");
+    tree.show(value, options.nested_indent, "");
     tree.lines.join("\n")
 }
 
 struct Tree<'a> {
-    palette: Palette,
-    style: &'a Style,
+    options: &'a OutputOptions,
     lines: Vec<String>,
 }
 
 impl Tree<'_> {
-    fn line(&mut self, indent: usize, color: &str, text: &str, prefix: &str, suffix: &str) {
-        let end = self.palette.end;
+    fn line(&mut self, indent: usize, color: Color, text: &str, prefix: &str, suffix: &str) {
+        let (color, end) = (self.options.colors.code(color), self.options.colors.end());
         self.lines
             .push(format!("{:indent$}{color}{prefix}{text}{end}{suffix}", ""));
     }
 
     /// Maps and list items are cyan and green, or red once a return code means failure.
-    fn unless_failed(&self, color: &'static str) -> &'static str {
-        if self.style.retcode == 0 {
-            color
-        } else {
-            self.palette.red
+    fn unless_failed(&self, color: Color) -> Color {
+        match self.options.retcode {
+            0 => color,
+            _ => Color::Red,
         }
     }
 
     fn show(&mut self, value: &Value, indent: usize, prefix: &str) {
-        let yellow = self.palette.light_yellow;
+        let yellow = Color::LightYellow;
         match value {
             Value::Nil => self.line(indent, yellow, "None", prefix, ""),
             Value::Bool(true) => self.line(indent, yellow, "True", prefix, ""),
@@ -101,8 +67,8 @@ impl Tree<'_> {
         let hanging = " ".repeat(prefix.chars().count());
         for (at, line) in splitlines(text).into_iter().enumerate() {
             let prefix = if at == 0 { prefix } else { &hanging };
-            let green = self.palette.green;
-            if self.style.strip_colors && line.contains('\x1b') {
+            let green = Color::Green;
+            if self.options.strip_colors && line.contains('\x1b') {
                 self.line(indent, green, &line.replace('\x1b', "?"), prefix, "");
             } else {
                 self.line(indent, green, line, prefix, "");
@@ -111,7 +77,7 @@ impl Tree<'_> {
     }
 
     fn list(&mut self, items: &[Value], indent: usize) {
-        let color = self.unless_failed(self.palette.green);
+        let color = self.unless_failed(Color::Green);
         for item in items {
             match item {
                 Value::Map(_) => {
@@ -128,7 +94,7 @@ impl Tree<'_> {
     }
 
     fn map(&mut self, entries: &[(Value, Value)], indent: usize, prefix: &str) {
-        let color = self.unless_failed(self.palette.cyan);
+        let color = self.unless_failed(Color::Cyan);
         if indent > 0 {
             self.line(indent, color, "----------", "", "");
         }

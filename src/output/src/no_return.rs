@@ -3,19 +3,23 @@
 
 use saltern_wire::msgpack::Value;
 
-use crate::Style;
-use crate::nested::{Palette, sorted};
+use crate::nested::sorted;
+use crate::{Color, Colors, OutputOptions};
 
 /// A map of minion id to notice as stock's `no_return` outputter returns it.
 #[must_use]
-pub fn no_return(value: &Value, style: &Style) -> String {
+pub fn no_return(value: &Value, options: &OutputOptions) -> String {
     let mut out = String::new();
-    show(value, 0, &Palette::new(style.color), &mut out);
+    show(value, 0, &options.colors, &mut out);
     out
 }
 
-fn show(value: &Value, indent: usize, palette: &Palette, out: &mut String) {
-    let (red, cyan, end) = (palette.red, palette.cyan, palette.end);
+fn show(value: &Value, indent: usize, colors: &Colors, out: &mut String) {
+    let (red, cyan, end) = (
+        colors.code(Color::Red),
+        colors.code(Color::Cyan),
+        colors.end(),
+    );
     match value {
         Value::Str(text) => {
             for line in text.split('\n') {
@@ -25,7 +29,7 @@ fn show(value: &Value, indent: usize, palette: &Palette, out: &mut String) {
         Value::Map(entries) => {
             for (key, value) in sorted(entries) {
                 out.push_str(&format!("{cyan}{:indent$}{key}{end}:\n", ""));
-                show(value, indent + 4, palette, out);
+                show(value, indent + 4, colors, out);
             }
         }
         _ => {}

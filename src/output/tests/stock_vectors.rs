@@ -1,6 +1,6 @@
 //! Every value of `vectors/nested.json` prints here as stock Salt printed it there.
 
-use saltern_output::{Style, nested, no_return};
+use saltern_output::{OutputOptions, nested, no_return};
 use saltern_wire::msgpack::{self, Limits};
 
 #[test]
@@ -13,15 +13,15 @@ fn values_print_as_stock_prints_them() {
         let packed = unhex(row["value"].as_str().expect("value"));
         let value = msgpack::decode(&packed, &Limits::WIRE).expect("a packed value");
         let style = &row["style"];
-        let style = Style {
-            color: style["color"].as_bool().expect("color"),
+        let options = OutputOptions {
             strip_colors: style["strip_colors"].as_bool().expect("strip_colors"),
             retcode: style["retcode"].as_i64().expect("retcode"),
-            indent: style["indent"].as_u64().expect("indent") as usize,
+            nested_indent: style["indent"].as_u64().expect("indent") as usize,
+            ..OutputOptions::new(style["color"].as_bool().expect("color"))
         };
         let text = match row["out"].as_str() {
-            Some("nested") => nested(&value, &style),
-            _ => no_return(&value, &style),
+            Some("nested") => nested(&value, &options),
+            _ => no_return(&value, &options),
         };
         assert_eq!(
             Some(text.as_str()),

@@ -13,7 +13,7 @@ use saltern_client::{
     MinionOutcome, PublishRequest, RunnerRequest, Tally,
 };
 use saltern_model::BatchSize;
-use saltern_output::{Outputter, Style, render_return};
+use saltern_output::{OutputOptions, Outputter, render_return};
 use saltern_wire::msgpack::Value;
 
 use super::{chain, complain, load_for_tool, say};
@@ -111,8 +111,8 @@ pub(crate) fn run(Arguments { action }: &Arguments) -> Exit {
         Err(exit) => return exit,
     };
     let client = LocalClient::new(ClientConfig::from(&loaded.config));
-    let style = Style::new(!arguments.no_color && std::io::stdout().is_terminal());
-    let outcome = actix_rt::System::new().block_on(watch(&client, &arguments.jid, &style));
+    let options = OutputOptions::new(!arguments.no_color && std::io::stdout().is_terminal());
+    let outcome = actix_rt::System::new().block_on(watch(&client, &arguments.jid, &options));
     outcome.unwrap_or_else(|error| {
         complain(&chain(&error));
         Exit::Failure
@@ -120,7 +120,11 @@ pub(crate) fn run(Arguments { action }: &Arguments) -> Exit {
 }
 
 /// Prints the state of the batch, then its progress.
-async fn watch(client: &LocalClient, jid: &str, style: &Style) -> Result<Exit, ClientError> {
+async fn watch(
+    client: &LocalClient,
+    jid: &str,
+    options: &OutputOptions,
+) -> Result<Exit, ClientError> {
     // Before the master is asked, so that nothing falls in between.
     let follower = client.follow_batch(jid).await?;
     let status = status(client, jid).await?;
@@ -138,7 +142,7 @@ async fn watch(client: &LocalClient, jid: &str, style: &Style) -> Result<Exit, C
         count("failed"),
     ));
     match over(&status) {
-        None => follow(client, jid, follower, style).await,
+        None => follow(client, jid, follower, options).await,
         Some(end) => Ok(exit(&end, &Tally::default())),
     }
 }
@@ -170,7 +174,7 @@ fn over(status: &Value) -> Option<BatchEnd> {
 pub(super) async fn begin(
     client: &LocalClient,
     request: &PublishRequest,
-    style: &Style,
+    options: &OutputOptions,
 ) -> Result<Exit, ClientError> {
     let (batch, follower) = client.run_batch(request).await?;
     for down in batch.down.iter().chain(&batch.missing) {
@@ -180,7 +184,7 @@ pub(super) async fn begin(
         ));
     }
     let followed = tokio::select! {
-        followed = follow(client, &batch.jid, follower, style) => followed,
+        followed = follow(client, &batch.jid, follower, options) => followed,
         _ = tokio::signal::ctrl_c() => {
             complain(&come_back(&batch.jid));
             return Ok(Exit::Failure);
@@ -202,18 +206,18 @@ async fn follow(
     client: &LocalClient,
     jid: &str,
     mut batch: BatchFollower,
-    style: &Style,
+    options: &OutputOptions,
 ) -> Result<Exit, ClientError> {
     let mut tally = Tally::default();
     loop {
-        if let Some(end) = print_progress(&mut batch, &mut tally, style).await? {
+        if let Some(end) = print_progress(&mut batch, &mut tally, options).await? {
             return Ok(exit(&end, &tally));
         }
         let Some(end) = over(&status(client, jid).await?) else {
             continue;
         };
         // Its end may have come while the master was asked.
-        let rest = print_progress(&mut batch, &mut tally, style);
+        let rest = print_progress(&mut batch, &mut tally, options);
         if let Ok(Ok(Some(end))) = tokio::time::timeout(REST, rest).await {
             return Ok(exit(&end, &tally));
         }
@@ -229,7 +233,7 @@ async fn follow(
 async fn print_progress(
     batch: &mut BatchFollower,
     tally: &mut Tally,
-    style: &Style,
+    options: &OutputOptions,
 ) -> Result<Option<BatchEnd>, ClientError> {
     loop {
         match batch.next().await? {
@@ -240,9 +244,9 @@ async fn print_progress(
             }
             BatchNews::Returned(returned) => {
                 tally.add(&MinionOutcome::Returned(returned.clone()));
-                let style = style.with_retcode(returned.retcode);
+                let options = options.with_retcode(returned.retcode);
                 let outputter = Outputter::for_name(returned.out.as_deref());
-                let text = render_return(&returned.id, returned.value, outputter, &style);
+                let text = render_return(&returned.id, returned.value, outputter, &options);
                 say(&format!("{text}\n"));
             }
             BatchNews::Over(end) => return Ok(Some(end)),

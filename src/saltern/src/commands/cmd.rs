@@ -11,7 +11,7 @@ use saltern_client::{
     RunnerRequest, Tally,
 };
 use saltern_output::{
-    NO_MINIONS_MATCHED, NOT_CONNECTED, Outputter, Style, no_response, render_return,
+    NO_MINIONS_MATCHED, NOT_CONNECTED, OutputOptions, Outputter, no_response, render_return,
 };
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
     };
     let client = LocalClient::new(ClientConfig::from(&loaded.config));
     let request = request(&arguments);
-    let style = Style::new(!arguments.no_color && std::io::stdout().is_terminal());
+    let options = OutputOptions::new(!arguments.no_color && std::io::stdout().is_terminal());
     let outcome = actix_rt::System::new().block_on(async {
         if arguments.no_wait {
             let published = client.publish(&request).await?;
@@ -72,9 +72,9 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
             return Ok(Exit::Ok);
         }
         if request.batch.is_some() {
-            return batch::begin(&client, &request, &style).await;
+            return batch::begin(&client, &request, &options).await;
         }
-        follow(&client, &request, &style).await
+        follow(&client, &request, &options).await
     });
     outcome.unwrap_or_else(|error| failed(&error))
 }
@@ -107,7 +107,7 @@ fn request(arguments: &Arguments) -> PublishRequest {
 async fn follow(
     client: &LocalClient,
     request: &PublishRequest,
-    style: &Style,
+    options: &OutputOptions,
 ) -> Result<Exit, ClientError> {
     let mut job = client.run(request).await?;
     let mut waiting = Waiting::new(client, request, &job);
@@ -133,9 +133,9 @@ async fn follow(
         waiting.heard(&answer);
         let text = match answer {
             MinionOutcome::Returned(returned) => {
-                let style = style.with_retcode(returned.retcode);
+                let options = options.with_retcode(returned.retcode);
                 let outputter = Outputter::for_name(returned.out.as_deref());
-                render_return(&returned.id, returned.value, outputter, &style)
+                render_return(&returned.id, returned.value, outputter, &options)
             }
             MinionOutcome::NoResponse { id } => {
                 if absent.is_none() {
@@ -146,7 +146,7 @@ async fn follow(
                     true => NOT_CONNECTED.to_owned(),
                     false => no_response(&waiting.jid),
                 };
-                render_return(&id, Value::from(text), Outputter::NoReturn, style)
+                render_return(&id, Value::from(text), Outputter::NoReturn, options)
             }
         };
         say(&format!("{text}\n"));

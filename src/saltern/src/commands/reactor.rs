@@ -9,7 +9,7 @@ use saltern_client::control::{self, ControlError};
 use saltern_config::MasterConfig;
 use saltern_content::render::data::from_yaml;
 use saltern_model::control::ControlRequest;
-use saltern_output::{Outputter, Style, json, render};
+use saltern_output::{OutputOptions, Outputter, json, render};
 use saltern_store::{DeadLetter, dead_letters};
 use saltern_wire::msgpack::{Dialect, RawValue, Value};
 use serde::Serialize;
@@ -109,7 +109,13 @@ fn test(config: &MasterConfig, tag: &str, data: &str, as_json: bool) -> Exit {
     let shown = shown(&plan);
     say(&match as_json {
         true => json(&shown) + "\n",
-        false => render(&shown, Outputter::for_name(None), &Style::new(false)) + "\n",
+        false => {
+            render(
+                &shown,
+                Outputter::for_name(None),
+                &OutputOptions::new(false),
+            ) + "\n"
+        }
     });
     match plan.problems.is_empty() {
         true => Exit::Ok,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use saltern_base::exit::Exit;
 use saltern_client::{ClientConfig, LocalClient, RunnerRequest};
-use saltern_output::{Outputter, Style, json, render};
+use saltern_output::{OutputOptions, Outputter, json, render};
 use saltern_wire::msgpack::Value;
 
 use super::{chain, complain, load_for_tool, say};
@@ -101,8 +101,9 @@ fn shown(value: &Value, arguments: &Arguments) -> String {
     match arguments.out {
         Form::Json => json(data),
         Form::Nested => {
-            let style = Style::new(!arguments.no_color && std::io::stdout().is_terminal());
-            render(data, Outputter::for_name(named), &style)
+            let options =
+                OutputOptions::new(!arguments.no_color && std::io::stdout().is_terminal());
+            render(data, Outputter::for_name(named), &options)
         }
     }
 }

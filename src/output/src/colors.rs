@@ -1,0 +1,126 @@
+//! Terminal colours by the names of stock's themes (`salt/utils/color.py`).
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use saltern_wire::msgpack::Value;
+
+/// A colour that a theme can set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+#[allow(missing_docs, reason = "each is what it is called")]
+pub enum Color {
+    Black,
+    DarkGray,
+    Red,
+    LightRed,
+    Green,
+    LightGreen,
+    Yellow,
+    LightYellow,
+    Blue,
+    LightBlue,
+    Magenta,
+    LightMagenta,
+    Cyan,
+    LightCyan,
+    LightGray,
+    White,
+    DefaultColor,
+    /// Ends a colour.
+    End,
+}
+
+const COUNT: usize = 18;
+
+/// Stock's names and codes, in the order of [`Color`].
+const STOCK: [(&str, &str); COUNT] = [
+    ("BLACK", "\x1b[0;30m"),
+    ("DARK_GRAY", "\x1b[0;1;30m"),
+    ("RED", "\x1b[0;31m"),
+    ("LIGHT_RED", "\x1b[0;1;31m"),
+    ("GREEN", "\x1b[0;32m"),
+    ("LIGHT_GREEN", "\x1b[0;1;32m"),
+    ("YELLOW", "\x1b[0;33m"),
+    ("LIGHT_YELLOW", "\x1b[0;1;33m"),
+    ("BLUE", "\x1b[0;34m"),
+    ("LIGHT_BLUE", "\x1b[0;1;34m"),
+    ("MAGENTA", "\x1b[0;35m"),
+    ("LIGHT_MAGENTA", "\x1b[0;1;35m"),
+    ("CYAN", "\x1b[0;36m"),
+    ("LIGHT_CYAN", "\x1b[0;1;36m"),
+    ("LIGHT_GRAY", "\x1b[0;37m"),
+    ("WHITE", "\x1b[0;1;37m"),
+    ("DEFAULT_COLOR", "\x1b[0;39m"),
+    ("ENDC", "\x1b[0;0m"),
+];
+
+/// The code of every colour. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Colors(Arc<[Cow<'static, str>; COUNT]>);
+
+impl Colors {
+    /// No colour at all.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Arc::new([const { Cow::Borrowed("") }; COUNT]))
+    }
+
+    /// Stock's default theme.
+    #[must_use]
+    pub fn stock() -> Self {
+        Self(Arc::new(STOCK.map(|(_, code)| Cow::Borrowed(code))))
+    }
+
+    /// Stock's default theme, or no colour.
+    #[must_use]
+    pub fn new(is_enabled: bool) -> Self {
+        match is_enabled {
+            true => Self::stock(),
+            false => Self::none(),
+        }
+    }
+
+    /// These colours with those of a theme file (`color_theme`), whose content is a map of names to
+    /// codes such as `0;32`. What it does not name stays; a file that is no map changes nothing.
+    #[must_use]
+    pub fn with_theme(mut self, theme: &Value) -> Self {
+        let codes = Arc::make_mut(&mut self.0);
+        for (name, code) in theme.as_map().unwrap_or_default() {
+            let known = STOCK
+                .iter()
+                .position(|(known, _)| name.as_str() == Some(known));
+            if let Some(slot) = known.and_then(|at| codes.get_mut(at)) {
+                *slot = format!("\x1b[{}m", saltern_python::str(code)).into();
+            }
+        }
+        self
+    }
+
+    /// All colours shown as the one of this name (option `color: RED`); a name that stock does not
+    /// know changes nothing.
+    #[must_use]
+    pub fn only(mut self, name: &str) -> Self {
+        let Some(at) = STOCK.iter().position(|(known, _)| *known == name) else {
+            return self;
+        };
+        let codes = Arc::make_mut(&mut self.0);
+        let code = codes.get(at).cloned().unwrap_or_default();
+        for slot in codes.iter_mut().take(Color::End as usize) {
+            *slot = code.clone();
+        }
+        self
+    }
+
+    /// The code of a colour.
+    #[must_use]
+    pub fn code(&self, color: Color) -> &str {
+        self.0.get(color as usize).map_or("", |code| code)
+    }
+
+    /// The code that ends a colour.
+    #[must_use]
+    pub fn end(&self) -> &str {
+        self.code(Color::End)
+    }
+}
