@@ -10,9 +10,14 @@
 //! | module | Python |
 //! |---|---|
 //! | [`mod@repr`] | `repr`, `str` |
-//! | [`number`] | `repr(float)`, `int(str)`, `float(str)` |
-//! | [`text`] | `str.isspace`, `isprintable`, `strip`, `split`, `splitlines` |
+//! | [`number`] | `repr(float)`, `int(str)`, `float(str)`, `round(float, digits)` |
+//! | [`text`] | `str.isspace`, `isprintable`, `strip`, `split`, `splitlines`, `title`, `center` |
 //! | [`json`] | `json.dumps` |
+//! | [`mod@format`] | `str.format` |
+//! | [`pprint`] | `pprint.pformat` |
+//! | [`textwrap`] | `textwrap.fill` |
+//! | [`yaml`] | PyYAML's `yaml.dump` |
+//! | [`node`] | values read into memory, and their order |
 //! | [`shlex`] | `shlex.split`, `shlex.quote` |
 //! | [`path`] | `posixpath.normpath`, `join`, `dirname` |
 //! | [`fnmatch`] | `fnmatch.fnmatchcase` |
@@ -20,14 +25,20 @@
 
 pub mod expression;
 pub mod fnmatch;
+pub mod format;
 pub mod json;
+pub mod node;
 pub mod number;
 mod object;
 pub mod path;
+pub mod pprint;
 mod re;
 pub mod repr;
 pub mod shlex;
 pub mod text;
+pub mod textwrap;
+pub mod yaml;
 
+pub use node::Node;
 pub use object::{Object, Sequence, TextError, Visitor};
 pub use repr::{repr, str};

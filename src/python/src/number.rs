@@ -36,6 +36,16 @@ fn shortest(number: f64) -> String {
     }
 }
 
+/// `round(number, digits)`: the nearest of the exact value, an even last digit where two are equally
+/// near.
+#[must_use]
+pub fn round(number: f64, digits: usize) -> f64 {
+    if !number.is_finite() {
+        return number;
+    }
+    format!("{number:.digits$}").parse().unwrap_or(number)
+}
+
 /// Why a text is no integer here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IntError {

@@ -18,7 +18,7 @@ pub struct Limits {
 
 impl Limits {
     /// For values that were bounded when they were read: deeper than any decoder allows.
-    const OF_READ_VALUES: Self = Self {
+    pub(crate) const OF_READ_VALUES: Self = Self {
         depth: 1_000,
         bytes: usize::MAX,
     };

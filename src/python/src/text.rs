@@ -79,19 +79,80 @@ pub fn split(text: &str) -> impl Iterator<Item = &str> {
 /// `text.splitlines()`: a last line end does not open another line.
 #[must_use]
 pub fn splitlines(text: &str) -> Vec<&str> {
+    let lines = split_lines_keeping_ends(text).into_iter();
+    lines
+        .map(|line| {
+            let without_end = line.strip_suffix("\r\n");
+            without_end
+                .or_else(|| line.strip_suffix(is_line_end))
+                .unwrap_or(line)
+        })
+        .collect()
+}
+
+/// `text.splitlines(keepends=True)`.
+#[must_use]
+pub fn split_lines_keeping_ends(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut rest = text;
-    while !rest.is_empty() {
-        let Some(end) = rest.find(is_line_end) else {
-            lines.push(rest);
-            break;
-        };
-        let (line, tail) = rest.split_at(end);
+    while let Some(end) = rest.find(is_line_end) {
+        let (_, tail) = rest.split_at(end);
+        let after = tail.strip_prefix("\r\n");
+        let after = after.or_else(|| tail.strip_prefix(is_line_end));
+        let length = rest.len() - after.map_or(0, str::len);
+        let (line, tail) = rest.split_at(length);
         lines.push(line);
-        rest = tail
-            .strip_prefix("\r\n")
-            .or_else(|| tail.strip_prefix(is_line_end))
-            .unwrap_or_default();
+        rest = tail;
+    }
+    if !rest.is_empty() {
+        lines.push(rest);
     }
     lines
+}
+
+/// `text.title()`: the first letter of each word in title case, the others in lower case.
+#[must_use]
+pub fn title(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut is_in_word = false;
+    for letter in text.chars() {
+        let is_cased = letter.is_lowercase() || letter.is_uppercase() || is_title_case(letter);
+        if is_in_word {
+            out.extend(letter.to_lowercase());
+        } else {
+            push_title_case(&mut out, letter);
+        }
+        is_in_word = is_cased;
+    }
+    out
+}
+
+const fn is_title_case(letter: char) -> bool {
+    matches!(letter, '\u{1c5}' | '\u{1c8}' | '\u{1cb}' | '\u{1f2}' | '\u{1f88}'..='\u{1f8f}'
+        | '\u{1f98}'..='\u{1f9f}' | '\u{1fa8}'..='\u{1faf}' | '\u{1fbc}' | '\u{1fcc}' | '\u{1ffc}')
+}
+
+/// Letters that stand for two have a title case of their own; so have some that upper case makes two of.
+fn push_title_case(out: &mut String, letter: char) {
+    match letter {
+        '\u{1c4}'..='\u{1c6}' => out.push('\u{1c5}'),
+        '\u{1c7}'..='\u{1c9}' => out.push('\u{1c8}'),
+        '\u{1ca}'..='\u{1cc}' => out.push('\u{1cb}'),
+        '\u{1f1}'..='\u{1f3}' => out.push('\u{1f2}'),
+        _ if is_title_case(letter) => out.push(letter),
+        _ => {
+            let mut upper = letter.to_uppercase();
+            out.extend(upper.next());
+            out.extend(upper.flat_map(char::to_lowercase));
+        }
+    }
+}
+
+/// `text.center(width)`: an odd space stands on the left if the width is odd, else on the right.
+#[must_use]
+pub fn center(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    let missing = width.saturating_sub(length);
+    let left = missing / 2 + (missing & width & 1);
+    format!("{:left$}{text}{:right$}", "", "", right = missing - left)
 }

@@ -3,6 +3,7 @@
 //!
 //! `SALTERN_PYTHON_CASES` sets how many questions of a kind there are, `SALTERN_PYTHON_SEED` which.
 
+mod layouts;
 mod oracle;
 mod patterns;
 mod texts;

@@ -7,12 +7,16 @@ error being `{"error": text}`. Values arrive tagged, because JSON has neither by
 import fnmatch
 import json
 import posixpath
+import pprint
 import re
 import shlex
 import signal
 import sys
+import textwrap
 import unicodedata
 import warnings
+
+import yaml
 
 warnings.simplefilter("ignore")
 signal.alarm(300)
@@ -65,7 +69,32 @@ def spans(expression, ignore_case, multiline, texts):
     return [found and [found.group(0), *found.groups()] for found in found]
 
 
+def safe_dump(tagged, flow, indent):
+    return yaml.dump(value(tagged), Dumper=yaml.CSafeDumper, allow_unicode=True,
+                     default_flow_style=flow, indent=indent)
+
+
+def fill(text, width, initial, subsequent):
+    wrapper = textwrap.TextWrapper(width=width, initial_indent=" " * initial,
+                                   subsequent_indent=" " * subsequent)
+    return wrapper.fill(text)
+
+
+def formatted(template, arguments):
+    try:
+        return template.format(*map(value, arguments))
+    except (IndexError, KeyError, AttributeError, TypeError, ValueError) as error:
+        return {"error": type(error).__name__}
+
+
 FUNCTIONS = {
+    "pformat": lambda tagged, indent: pprint.pformat(value(tagged), indent=indent),
+    "safe_dump": safe_dump,
+    "fill": fill,
+    "format": formatted,
+    "title": str.title,
+    "center": str.center,
+    "round": lambda text, digits: round(float.fromhex(text), digits).hex(),
     "repr": lambda tagged: repr(value(tagged)),
     "str": lambda tagged: str(value(tagged)),
     "dumps": dumps,

@@ -47,7 +47,7 @@ const FLOATS: &[&str] = &[
 ];
 
 /// Asks both sides and names what differs.
-fn compare(jobs: Vec<Json>, ours: impl Fn(&Json) -> Json) {
+pub(crate) fn compare(jobs: Vec<Json>, ours: impl Fn(&Json) -> Json) {
     let answers = asked_of_python(&json!(jobs));
     assert_eq!(answers.len(), jobs.len());
     let differing = jobs.iter().zip(&answers).filter_map(|(job, theirs)| {
@@ -66,13 +66,13 @@ fn compare(jobs: Vec<Json>, ours: impl Fn(&Json) -> Json) {
     );
 }
 
-fn generated(salt: u64, mut job: impl FnMut(&mut Random) -> Json) -> Vec<Json> {
+pub(crate) fn generated(salt: u64, mut job: impl FnMut(&mut Random) -> Json) -> Vec<Json> {
     let mut random = Random::new(setting("SALTERN_PYTHON_SEED", 1).wrapping_add(salt));
     let count = setting("SALTERN_PYTHON_CASES", 4_000);
     (0..count).map(|_| job(&mut random)).collect()
 }
 
-fn argument(job: &Json, index: usize) -> &str {
+pub(crate) fn argument(job: &Json, index: usize) -> &str {
     job[index].as_str().expect("a text")
 }
 

@@ -44,7 +44,7 @@ const LETTERS: &[&str] = &[
 ];
 
 #[derive(Clone, Debug)]
-enum Value {
+pub(crate) enum Value {
     None,
     Bool(bool),
     Int(i128),
@@ -105,7 +105,7 @@ pub(crate) fn hex_of(text: &str) -> String {
     }
 }
 
-fn tagged(value: &Value) -> Json {
+pub(crate) fn tagged(value: &Value) -> Json {
     let many = |items: &[Value]| items.iter().map(tagged).collect::<Vec<_>>();
     match value {
         Value::None => json!(["none", null]),
@@ -126,7 +126,7 @@ fn tagged(value: &Value) -> Json {
     }
 }
 
-fn float(random: &mut Random) -> f64 {
+pub(crate) fn float(random: &mut Random) -> f64 {
     match random.below(6) {
         0 => f64::from_bits(random.bits()),
         1 => random.below(2_000) as f64 / 8.0 - 100.0,
@@ -212,7 +212,7 @@ fn value(random: &mut Random, depth: usize) -> Value {
     }
 }
 
-fn values(seed: u64) -> Vec<Value> {
+pub(crate) fn values(seed: u64) -> Vec<Value> {
     let mut random = Random::new(setting("SALTERN_PYTHON_SEED", 1).wrapping_add(seed));
     let count = setting("SALTERN_PYTHON_CASES", 4_000);
     (0..count).map(|_| value(&mut random, 0)).collect()
