@@ -33,6 +33,7 @@ const FLOORS: &[&str] = &[
     "saltern-actors",
     "saltern-client",
     "saltern-output",
+    "saltern-cli",
     "saltern-minion",
     "saltern-lab",
     "saltern",

@@ -1,0 +1,7 @@
+//! Stock's command lines in our own program: `salt`, `salt-key`, `salt-run` and `salt-cp`.
+//!
+//! [`options`] holds what each of them takes, and reads it as stock reads it. A command publishes and
+//! follows by `saltern-client` and prints by `saltern-output`; it knows no actor of the master.
+//! What differs from stock is listed in `DIFFERENCES.md`.
+
+pub mod options;
