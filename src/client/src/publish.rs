@@ -145,6 +145,14 @@ impl LocalClient {
         self.exchange(wrapped(entries.collect()).into()).await
     }
 
+    /// Sends a cleartext request as it is: the load has its command and credentials.
+    ///
+    /// # Errors
+    /// The master is not reached, or its reply cannot be read.
+    pub async fn clear_request(&self, load: Vec<(Value, Value)>) -> Result<Value, ClientError> {
+        self.exchange(wrapped(load).into()).await
+    }
+
     async fn exchange(&self, payload: Bytes) -> Result<Value, ClientError> {
         let route = self.config.master().ok_or(ClientError::NoTransport)?;
         let address = route.to;
