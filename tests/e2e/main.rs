@@ -8,6 +8,7 @@ mod bad_input;
 mod batch;
 mod bridge;
 mod check_config;
+mod cli_keys;
 mod demo;
 mod differential;
 mod durability;

@@ -1,5 +1,6 @@
 //! The commands of a site: stock's, run against its master, and our own.
 
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use anyhow::Result;
@@ -150,6 +151,17 @@ impl Site {
     pub fn stock_command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(self.server.release().program(program));
         command.arg("-c").arg(self.path("conf")).args(arguments);
+        command
+    }
+
+    /// Our own program under the name of stock's command, not started yet.
+    pub fn own_command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(saltern_program());
+        command
+            .arg0(program)
+            .arg("-c")
+            .arg(self.path("conf"))
+            .args(arguments);
         command
     }
 

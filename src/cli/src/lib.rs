@@ -4,4 +4,8 @@
 //! follows by `saltern-client` and prints by `saltern-output`; it knows no actor of the master.
 //! What differs from stock is listed in `DIFFERENCES.md`.
 
+mod account;
+mod console;
+pub mod key;
 pub mod options;
+mod settings;

@@ -11,7 +11,8 @@ mod privileges;
 mod reload;
 mod service_manager;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Termination};
 
 use clap::{Parser, Subcommand};
 use saltern_base::exit::Exit;
@@ -78,8 +79,26 @@ pub(crate) struct ConfigArgument {
     pub(crate) config: PathBuf,
 }
 
-fn main() -> Exit {
+fn main() -> ExitCode {
     saltern_base::panic_hook::install(|| saltern_supervise::current_actor().map(|a| a.to_string()));
+    match stock_command() {
+        Some(code) => code,
+        None => own_command().report(),
+    }
+}
+
+/// Runs the command of stock that the program is called as, by a link of that name.
+fn stock_command() -> Option<ExitCode> {
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let program = words.next()?;
+    let name = Path::new(&program).file_name()?.to_str()?;
+    match name {
+        "salt-key" => Some(saltern_cli::key::main(words.collect())),
+        _ => None,
+    }
+}
+
+fn own_command() -> Exit {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {

@@ -1,0 +1,159 @@
+//! Where a command prints: outputter, colour and file, chosen as stock's `salt.output` chooses them.
+
+use std::fs::OpenOptions;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use saltern_config::MasterConfig;
+use saltern_config::yaml::Node;
+use saltern_model::Compat;
+use saltern_output::{
+    Indent, OutputOptions as Rendering, Outputter, UnknownOutputter, json, render,
+};
+use saltern_wire::msgpack::Value;
+
+use crate::options::{Ending, OutputOptions};
+
+/// Outputters that 3008 does not have any more.
+const DROPPED: [Outputter; 5] = [
+    Outputter::Quiet,
+    Outputter::NewlineValuesOnly,
+    Outputter::OverstateStage,
+    Outputter::VirtQuery,
+    Outputter::Profile,
+];
+
+/// Prints values for one command.
+pub(crate) struct Console {
+    /// `--out`, or the option `output` of the configuration.
+    outputter: Option<String>,
+    rendering: Rendering,
+    file: Option<PathBuf>,
+    compat: Compat,
+}
+
+impl Console {
+    /// Reads the options; empties the output file unless it is appended to.
+    ///
+    /// # Errors
+    /// The output file cannot be written.
+    pub(crate) fn open(options: &OutputOptions, config: &MasterConfig) -> Result<Self, Ending> {
+        let mut rendering = Rendering::new(is_colored(options, config));
+        if config
+            .raw("strip_colors")
+            .is_some_and(|node| !node.is_truthy())
+        {
+            rendering.strip_colors = false;
+        }
+        if let Some(indent) = options.indent {
+            rendering.indent = Indent::Spaces(indent);
+        }
+        let file = options.file.as_deref().filter(|name| !name.is_empty());
+        let file = file.map(PathBuf::from);
+        if let Some(path) = file.as_ref().filter(|path| path.is_file())
+            && options.file_append != Some(true)
+        {
+            let emptied = OpenOptions::new().write(true).truncate(true).open(path);
+            emptied.map_err(|error| {
+                let text = format!("{}: Access denied: {error}\n", path.display());
+                Ending::failed(64, text)
+            })?;
+        }
+        Ok(Self {
+            outputter: options.output.clone(),
+            rendering,
+            file,
+            compat: config.salt_compat,
+        })
+    }
+
+    /// The outputter of a value that asks for this one, or for none; nested where there is none of
+    /// the name.
+    pub(crate) fn outputter(&self, asked: Option<&str>) -> Outputter {
+        self.choose(asked).unwrap_or_default()
+    }
+
+    fn choose(&self, asked: Option<&str>) -> Result<Outputter, UnknownOutputter> {
+        let outputter = Outputter::choose(self.outputter.as_deref(), asked)?;
+        match self.compat {
+            Compat::V3008 if DROPPED.contains(&outputter) => {
+                Err(UnknownOutputter(outputter.name().to_owned()))
+            }
+            _ => Ok(outputter),
+        }
+    }
+
+    /// Prints a value by the outputter it asks for, unless the user chose another.
+    ///
+    /// # Errors
+    /// The output file cannot be written.
+    pub(crate) fn display(&self, value: &Value, asked: Option<&str>) -> io::Result<()> {
+        let outputter = self.choose(asked).unwrap_or_else(|unknown| {
+            complain(&format!("[ERROR   ] {unknown}"));
+            Outputter::default()
+        });
+        let mut text = match outputter {
+            Outputter::Json if self.rendering.indent == Indent::Unset => json(value),
+            outputter => render(value, outputter, &self.rendering),
+        };
+        if text.is_empty() {
+            return Ok(());
+        }
+        text.push('\n');
+        self.write(&text)
+    }
+
+    /// Writes text to the output file, or to standard output.
+    ///
+    /// # Errors
+    /// The output file cannot be written.
+    pub(crate) fn write(&self, text: &str) -> io::Result<()> {
+        match &self.file {
+            None => {
+                say(text);
+                Ok(())
+            }
+            Some(path) => {
+                let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+                file.write_all(text.as_bytes())
+            }
+        }
+    }
+
+    /// How values are rendered.
+    pub(crate) const fn rendering(&self) -> &Rendering {
+        &self.rendering
+    }
+}
+
+/// Colour as stock decides on it: the options, then `color` of the configuration, then whether a
+/// person reads. `NO_COLOR` counts where a person reads.
+fn is_colored(options: &OutputOptions, config: &MasterConfig) -> bool {
+    if options.force_color == Some(true) {
+        return true;
+    }
+    if options.no_color == Some(true) {
+        return false;
+    }
+    let configured = config
+        .is_written("color")
+        .then(|| config.raw("color"))
+        .flatten();
+    if let Some(color) = configured.map(Node::is_truthy) {
+        return color;
+    }
+    let is_refused = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
+    io::stdout().is_terminal() && !is_refused
+}
+
+/// Writes to standard output; a reader that has gone away is no error.
+pub(crate) fn say(text: &str) {
+    let mut output = io::stdout().lock();
+    let _ = output.write_all(text.as_bytes());
+    let _ = output.flush();
+}
+
+/// Writes a line to standard error.
+pub(crate) fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

@@ -1,0 +1,51 @@
+//! Why `salt-key` cannot do what it was asked.
+
+use std::io;
+use std::path::PathBuf;
+
+use saltern_crypto::{HashError, KeyError as PemError};
+use saltern_store::StoreError;
+
+/// A failure of `salt-key`.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeyError {
+    /// A file or directory of the keys.
+    #[error("\"{path}\" cannot be used: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The key store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A private key that cannot be made or used.
+    #[error("\"{path}\" is no usable key: {source}")]
+    Key {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: PemError,
+    },
+    /// The hash of fingerprints is not available.
+    #[error(transparent)]
+    Hash(#[from] HashError),
+    /// The signature of the master's public key cannot be made.
+    #[error("the public key cannot be signed: {0}")]
+    Sign(#[from] saltern_crypto::RsaError),
+    /// The prompt found the end of standard input.
+    #[error("EOF when reading a line")]
+    EndOfInput,
+    /// Combination of options that stock refuses in this way.
+    #[error("Delete all takes no arguments. Use -d to delete specified keys")]
+    DeleteAllWithArguments,
+}
+
+impl KeyError {
+    /// A failed access to a file.
+    pub(super) fn file(path: impl Into<PathBuf>, source: io::Error) -> Self {
+        let path = path.into();
+        Self::File { path, source }
+    }
+}

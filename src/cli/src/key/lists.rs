@@ -1,0 +1,187 @@
+//! Names of keys in lists, one for each state, and which of them a pattern selects.
+
+use std::collections::HashSet;
+
+use saltern_model::KeyState;
+use saltern_python::fnmatch::Glob;
+use saltern_wire::msgpack::Value;
+
+/// Where the master's own keys stand in a listing.
+pub(super) const LOCAL: &str = "local";
+
+/// Names of keys below the names of their directories, in stock's order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct KeyLists(Vec<(String, Vec<String>)>);
+
+impl KeyLists {
+    /// Lists that are already in order.
+    pub(super) const fn new(lists: Vec<(String, Vec<String>)>) -> Self {
+        Self(lists)
+    }
+
+    /// Adds a list at the end.
+    pub(super) fn push(&mut self, name: &str, keys: Vec<String>) {
+        self.0.push((name.to_owned(), keys));
+    }
+
+    /// Keeps the lists of these names, in this order; a missing one stays out.
+    pub(super) fn only(&self, names: &[&str]) -> Self {
+        let lists = names.iter().filter_map(|name| {
+            let list = self.0.iter().find(|(known, _)| known == name)?;
+            Some(list.clone())
+        });
+        Self(lists.collect())
+    }
+
+    /// Leaves out empty lists.
+    pub(super) fn without_empty(mut self) -> Self {
+        self.0.retain(|(_, keys)| !keys.is_empty());
+        self
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.0
+            .iter()
+            .map(|(name, keys)| (name.as_str(), keys.as_slice()))
+    }
+
+    /// The keys of one list.
+    pub(super) fn keys(&self, name: &str) -> &[String] {
+        let list = self.0.iter().find(|(known, _)| known == name);
+        list.map_or(&[], |(_, keys)| keys)
+    }
+
+    /// Takes keys out of a list.
+    pub(super) fn remove(&mut self, name: &str, unwanted: &HashSet<String>) {
+        let list = self.0.iter_mut().find(|(known, _)| known == name);
+        if let Some((_, keys)) = list {
+            keys.retain(|key| !unwanted.contains(key));
+        }
+    }
+
+    /// The keys that a pattern selects; with commas it is several, and a key that two of them match
+    /// is there twice, as in stock. Empty lists are left out.
+    pub(super) fn matching(mut self, pattern: &str) -> Self {
+        let globs: Vec<Glob> = match pattern {
+            // 3008 knows this one by itself; for the others it selects the same.
+            "*" => return self.without_empty(),
+            _ => pattern.split(',').map(Glob::new).collect(),
+        };
+        for (_, keys) in &mut self.0 {
+            let times = |key: String| {
+                let count = globs.iter().filter(|glob| glob.matches(&key)).count();
+                std::iter::repeat_n(key, count)
+            };
+            *keys = std::mem::take(keys).into_iter().flat_map(times).collect();
+        }
+        self.without_empty()
+    }
+
+    /// Where the keys of `changed` are now (`Key.dict_match`); each name counts as a pattern.
+    pub(super) fn of_changed(&self, changed: &Self) -> Self {
+        let states = KeyState::ALL.map(KeyState::directory);
+        let known = states.map(|state| {
+            let keys: HashSet<&str> = self.keys(state).iter().map(String::as_str).collect();
+            keys
+        });
+        let mut found = Self::default();
+        for (_, keys) in &changed.0 {
+            for key in &sorted_ignoring_case(keys.clone()) {
+                let glob = key.contains(['*', '?', '[']).then(|| Glob::new(key));
+                for (state, known) in states.iter().zip(&known) {
+                    let is_there = match &glob {
+                        None => known.contains(key.as_str()),
+                        Some(glob) => known.iter().any(|one| glob.matches(one)),
+                    };
+                    if is_there {
+                        found.entry(state).push(key.clone());
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    fn entry(&mut self, name: &str) -> &mut Vec<String> {
+        let at = self.0.iter().position(|(known, _)| known == name);
+        let at = at.unwrap_or_else(|| {
+            self.push(name, Vec::new());
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
+
+    /// The lists as a mapping.
+    pub(super) fn into_value(self) -> Value {
+        let lists = self.0.into_iter().map(|(name, keys)| {
+            let keys = keys.into_iter().map(Value::from).collect();
+            (Value::from(name), Value::Array(keys))
+        });
+        Value::Map(lists.collect())
+    }
+}
+
+/// `sorted_ignorecase` of `salt/utils/data.py`.
+pub(super) fn sorted_ignoring_case(mut names: Vec<String>) -> Vec<String> {
+    let is_lower = |name: &String| {
+        name.bytes()
+            .all(|b| b.is_ascii() && !b.is_ascii_uppercase())
+    };
+    if names.iter().all(is_lower) {
+        names.sort_unstable();
+    } else {
+        names.sort_by_cached_key(|name| name.to_lowercase());
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lists(lists: &[(&str, &[&str])]) -> KeyLists {
+        let owned = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect();
+        KeyLists(
+            lists
+                .iter()
+                .map(|(name, keys)| ((*name).to_owned(), owned(keys)))
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn pattern_with_commas_is_several() {
+        let all = lists(&[("minions", &["a1", "a2", "b"]), ("minions_pre", &["c"])]);
+        assert_eq!(all.clone().matching("*"), all);
+        assert_eq!(
+            all.clone().matching("a*,b,?1"),
+            lists(&[("minions", &["a1", "a1", "a2", "b"])])
+        );
+        assert!(all.matching("").is_empty());
+    }
+
+    #[test]
+    fn changed_keys_are_listed_where_they_are_now() {
+        let now = lists(&[
+            ("minions", &["a", "B"]),
+            ("minions_pre", &["c"]),
+            ("minions_rejected", &[]),
+            ("minions_denied", &["a"]),
+        ]);
+        let changed = lists(&[("minions_pre", &["B", "a", "gone"])]);
+        assert_eq!(
+            now.of_changed(&changed),
+            lists(&[("minions", &["a", "B"]), ("minions_denied", &["a"])])
+        );
+    }
+
+    #[test]
+    fn names_are_sorted_as_stock_sorts_them() {
+        let names = ["b", "A", "a", "C"].map(str::to_owned).to_vec();
+        assert_eq!(sorted_ignoring_case(names), ["A", "a", "b", "C"]);
+    }
+}

@@ -1,0 +1,283 @@
+//! `salt-key`: the keys of minions, in their files or by asking the master.
+//!
+//! Stock's command works on the files whether or not a master runs, and so does this one: a running
+//! master notices each change with the next message of the minion. With external authentication the
+//! master is asked instead, through its wheel functions.
+
+mod action;
+mod caches;
+mod change;
+mod error;
+mod files;
+mod generate;
+mod lists;
+mod render;
+
+use std::io::{self, BufRead};
+use std::process::ExitCode;
+
+use saltern_config::MasterConfig;
+use saltern_crypto::HashType;
+use saltern_model::{Compat, KeyState};
+use saltern_output::Outputter;
+use saltern_wire::msgpack::Value;
+
+use crate::account::{self, AccountError};
+use crate::console::{Console, complain, say};
+use crate::options::{CommandOptions, Ending, KeyCommand, KeyOptions, read};
+use crate::settings;
+use action::{Action, Change};
+use change::{KeyChanges, sources};
+use error::KeyError;
+use files::KeyFiles;
+use lists::KeyLists;
+
+/// The outputter of keys.
+const OUTPUTTER: Option<&str> = Some("key");
+
+/// Runs `salt-key` with a command line, without the name of the program.
+pub fn main(words: Vec<String>) -> ExitCode {
+    run(words).unwrap_or_else(|ending| ending.finish())
+}
+
+fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
+    let parsed = read::<KeyOptions>(words, io::stdin().lock())?;
+    let mut command = KeyCommand::check(parsed)?;
+    let config = settings::load(&command.options.config)?;
+    KeyOptions::grammar().fill(&mut command.options, |name| config.raw(name));
+    let console = Console::open(&command.options.output, &config)?;
+    let user = command.options.user.as_deref().unwrap_or(&config.user);
+    match account::become_user(user) {
+        Ok(()) => {}
+        // As in stock, where nothing is done then, and nothing but this is wrong.
+        Err(error @ AccountError::NotRoot { .. }) => {
+            complain(&format!("[CRITICAL] {error}"));
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(error) => return Err(Ending::failed(error.code(), format!("{error}\n"))),
+    }
+    let tool = KeyTool {
+        files: KeyFiles::of(&config),
+        config: &config,
+        command: &command,
+        console: &console,
+    };
+    if let Err(error) = tool.run() {
+        // Exit code 0 is stock's, whatever went wrong.
+        complain(&format!("Error: {error}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct KeyTool<'a> {
+    config: &'a MasterConfig,
+    command: &'a KeyCommand,
+    console: &'a Console,
+    files: KeyFiles,
+}
+
+impl KeyTool<'_> {
+    fn run(&self) -> Result<(), KeyError> {
+        let options = &self.command.options;
+        if options.delete_all == Some(true) && !self.command.arguments.is_empty() {
+            return Err(KeyError::DeleteAllWithArguments);
+        }
+        match Action::of(options) {
+            Action::List(kind) => self.display_lists(&self.list(&kind)?),
+            Action::Print(pattern) => {
+                let lists = self.files.managed()?.matching(&pattern);
+                let shown = each(&lists, |list, key| self.files.text(list, key))?;
+                self.display_each(shown)
+            }
+            Action::Finger(pattern) => {
+                let lists = self.files.all()?.matching(&pattern);
+                let hash_type = self.hash_type();
+                let finger = |list: &str, key: &str| self.files.finger(list, key, hash_type);
+                self.display_each(each(&lists, finger)?)
+            }
+            Action::Change(change, pattern) => self.change(change, &pattern),
+            Action::GenerateKeys(name) => {
+                let made = generate::keys(self.config, options, &self.files, &name)?;
+                self.display(Value::map([("return", made)]))
+            }
+            Action::GenerateSignature => {
+                let made = generate::signature(self.config, options, &self.files)?;
+                self.display(Value::map([("return", made)]))
+            }
+        }
+    }
+
+    /// The keys of a kind (`Key.list_status`), by its first letters.
+    fn list(&self, kind: &str) -> Result<KeyLists, KeyError> {
+        let kinds = [
+            ("acc", KeyState::Accepted),
+            ("pre", KeyState::Pending),
+            ("un", KeyState::Pending),
+            ("rej", KeyState::Rejected),
+            ("den", KeyState::Denied),
+        ];
+        let kind = kinds.iter().find(|(start, _)| kind.starts_with(start));
+        let Some((_, state)) = kind else {
+            return self.files.managed();
+        };
+        let name = state.directory();
+        // 3006 and 3007 read only this one, and fail where it is missing.
+        if self.files.compat() == Compat::V3008 {
+            return Ok(self.files.managed()?.only(&[name]));
+        }
+        let keys = self.files.list(*state)?.ok_or_else(|| {
+            KeyError::file(self.files.root().join(name), io::ErrorKind::NotFound.into())
+        })?;
+        Ok(KeyLists::new(vec![(name.to_owned(), keys)]))
+    }
+
+    fn hash_type(&self) -> HashType {
+        HashType::from_name(self.config.hash_type.name()).unwrap_or(HashType::Sha256)
+    }
+
+    /// Shows the keys that a change concerns, asks, and changes them.
+    fn change(&self, change: Change, pattern: &str) -> Result<(), KeyError> {
+        let matching = self.files.managed()?.matching(pattern);
+        let chosen = match change {
+            Change::Delete => matching,
+            _ => matching.only(&sources(change, &self.command.options)),
+        };
+        if chosen.is_empty() {
+            say(&self.no_match(change, pattern));
+            return Ok(());
+        }
+        say(&format!(
+            "The following keys are going to be {}:\n",
+            change.done()
+        ));
+        self.display_lists(&chosen)?;
+        if self.command.options.yes != Some(true) && !confirmed(change)? {
+            return Ok(());
+        }
+        let changes = KeyChanges {
+            config: self.config,
+            files: &self.files,
+            command: self.command,
+        };
+        let changed = changes.apply(change, &chosen)?;
+        let mut text = String::new();
+        for key in changed.iter().flat_map(|(_, keys)| keys) {
+            text.push_str(&format!("Key for minion {key} {}.\n", change.done()));
+        }
+        say(&text);
+        Ok(())
+    }
+
+    fn no_match(&self, change: Change, pattern: &str) -> String {
+        let options = &self.command.options;
+        let is_set = |option: Option<bool>| option == Some(true);
+        let all = is_set(options.include_all);
+        let (accepted, rejected) = match change {
+            Change::Accept => (false, all || is_set(options.include_rejected)),
+            Change::Reject => (all || is_set(options.include_accepted), false),
+            Change::Delete => (
+                is_set(options.include_accepted),
+                is_set(options.include_rejected),
+            ),
+        };
+        let mut states = vec!["unaccepted"];
+        states.extend(accepted.then_some("accepted"));
+        states.extend(rejected.then_some("rejected"));
+        states.extend(is_set(options.include_denied).then_some("denied"));
+        let states = match states.as_slice() {
+            [one] => (*one).to_owned(),
+            [first @ .., last] => format!("{} or {last}", first.join(", ")),
+            [] => String::new(),
+        };
+        format!("The key glob '{pattern}' does not match any {states} keys.\n")
+    }
+
+    fn display_lists(&self, lists: &KeyLists) -> Result<(), KeyError> {
+        if !self.is_rendered_here() {
+            return self.display(lists.clone().into_value());
+        }
+        let lists = lists.iter().map(|(list, keys)| {
+            let keys = keys.iter().map(|key| (key.as_str(), None));
+            (list, keys.collect())
+        });
+        self.write(&render::render(lists.collect(), self.console.rendering()))
+    }
+
+    fn display_each(&self, lists: Vec<ShownKeys>) -> Result<(), KeyError> {
+        if self.is_rendered_here() {
+            let lists = lists.iter().map(|(list, keys)| {
+                let keys = keys
+                    .iter()
+                    .map(|(key, text)| (key.as_str(), Some(text.as_str())));
+                (list.as_str(), keys.collect())
+            });
+            return self.write(&render::render(lists.collect(), self.console.rendering()));
+        }
+        let lists = lists.into_iter().map(|(list, keys)| {
+            let keys = keys.into_iter();
+            let keys = keys.map(|(key, text)| (Value::from(key), Value::from(text)));
+            (Value::from(list), Value::Map(keys.collect()))
+        });
+        self.display(Value::Map(lists.collect()))
+    }
+
+    fn is_rendered_here(&self) -> bool {
+        self.console.outputter(OUTPUTTER) == Outputter::Key
+    }
+
+    fn display(&self, value: Value) -> Result<(), KeyError> {
+        // What is no list of keys, the outputter of stock cannot print, and nested stands in.
+        let asked = value.get("return").is_none().then_some(OUTPUTTER).flatten();
+        self.written(self.console.display(&value, asked))
+    }
+
+    fn write(&self, text: &str) -> Result<(), KeyError> {
+        self.written(self.console.write(text))
+    }
+
+    fn written(&self, written: io::Result<()>) -> Result<(), KeyError> {
+        let path = || self.command.options.output.file.clone().unwrap_or_default();
+        written.map_err(|source| KeyError::file(path(), source))
+    }
+}
+
+/// A list of keys, with what is shown of each.
+type ShownKeys = (String, Vec<(String, String)>);
+
+/// What `show` gives of each key.
+fn each(
+    lists: &KeyLists,
+    show: impl Fn(&str, &str) -> Result<String, KeyError>,
+) -> Result<Vec<ShownKeys>, KeyError> {
+    let mut shown = Vec::new();
+    for (list, keys) in lists.iter() {
+        let mut entries: Vec<(String, String)> = Vec::with_capacity(keys.len());
+        for key in keys {
+            // A key that two patterns select is shown once.
+            if entries.last().is_none_or(|(last, _)| last != key) {
+                entries.push((key.clone(), show(list, key)?));
+            }
+        }
+        shown.push((list.to_owned(), entries));
+    }
+    Ok(shown)
+}
+
+/// Asks on the terminal: deleting needs a yes, the others a no.
+fn confirmed(change: Change) -> Result<bool, KeyError> {
+    let (choice, default) = match change {
+        Change::Delete => ("[N/y]", "n"),
+        Change::Accept | Change::Reject => ("[n/Y]", "y"),
+    };
+    say(&format!("Proceed? {choice} "));
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    if read.map_err(|source| KeyError::file("standard input", source))? == 0 {
+        return Err(KeyError::EndOfInput);
+    }
+    let answer = match line.trim_end_matches(['\r', '\n']) {
+        "" => default,
+        answer => answer,
+    };
+    Ok(answer.starts_with(['y', 'Y']))
+}
