@@ -42,10 +42,23 @@ impl LocalClient {
     /// When the master cannot be asked, refuses, closes the event socket, or time is up; the
     /// function then goes on.
     pub async fn call(&self, request: &RunnerRequest) -> Result<RunnerReturn, ClientError> {
+        self.call_and_tell(request, &mut |_, _| {}).await
+    }
+
+    /// The same; `tell` is given each event of the call between its begin and its end, by the last
+    /// part of the tag.
+    ///
+    /// # Errors
+    /// Those of [`LocalClient::call`].
+    pub async fn call_and_tell(
+        &self,
+        request: &RunnerRequest,
+        tell: &mut dyn FnMut(&str, Value),
+    ) -> Result<RunnerReturn, ClientError> {
         let wait = async {
             let mut begun = self.begin(request).await?;
             loop {
-                if let Some(returned) = begun.end().await? {
+                if let Some(returned) = begun.end(tell).await? {
                     return Ok(returned);
                 }
                 if let Some(returned) = self.kept(&begun.jid).await? {
@@ -69,16 +82,39 @@ impl LocalClient {
             kwarg: Vec::new(),
             timeout: None,
         };
-        let found = async { self.begin(&lookup).await?.end().await };
+        let found = async { self.begin(&lookup).await?.end(&mut |_, _| {}).await };
         match timeout(LOOKUP, found).await {
             Ok(found) => Ok(found?.and_then(|found| kept_return(&found.value))),
             Err(_) => Ok(None),
         }
     }
 
+    /// Begins a call and does not wait for its end; gives the tag of its events.
+    ///
+    /// # Errors
+    /// When the master cannot be asked, or refuses.
+    pub async fn call_async(&self, request: &RunnerRequest) -> Result<String, ClientError> {
+        let reply = self.ask_to_run(request).await?;
+        let tag = reply.get("tag").and_then(Value::as_str);
+        tag.map(str::to_owned).ok_or_else(|| self.not_run(&reply))
+    }
+
     async fn begin(&self, request: &RunnerRequest) -> Result<Begun, ClientError> {
         // Before the master is asked, so that the end is not missed.
         let events = EventListener::connect(&self.config().sock_dir).await?;
+        let reply = self.ask_to_run(request).await?;
+        let text = |name| reply.get(name).and_then(Value::as_str);
+        let Some(tag) = text("tag") else {
+            return Err(self.not_run(&reply));
+        };
+        Ok(Begun {
+            events,
+            jid: text("jid").unwrap_or_default().to_owned(),
+            tag: format!("{tag}/"),
+        })
+    }
+
+    async fn ask_to_run(&self, request: &RunnerRequest) -> Result<Value, ClientError> {
         let load = [
             ("cmd", Value::from("runner")),
             ("fun", request.fun.as_str().into()),
@@ -90,16 +126,7 @@ impl LocalClient {
                 ]),
             ),
         ];
-        let reply = self.ask(&load).await?;
-        let text = |name| reply.get(name).and_then(Value::as_str);
-        let Some(tag) = text("tag") else {
-            return Err(self.not_run(&reply));
-        };
-        Ok(Begun {
-            events,
-            jid: text("jid").unwrap_or_default().to_owned(),
-            end: format!("{tag}/ret"),
-        })
+        self.ask(&load).await
     }
 
     fn not_run(&self, reply: &Value) -> ClientError {
@@ -117,21 +144,26 @@ impl LocalClient {
 struct Begun {
     events: EventListener,
     jid: String,
-    /// The tag of its end.
-    end: String,
+    /// What the tags of its events begin with.
+    tag: String,
 }
 
 impl Begun {
     /// Waits for the end; nothing when it may have been missed.
-    async fn end(&mut self) -> Result<Option<RunnerReturn>, ClientError> {
+    async fn end(
+        &mut self,
+        tell: &mut dyn FnMut(&str, Value),
+    ) -> Result<Option<RunnerReturn>, ClientError> {
         let silence = Instant::now() + SILENCE;
         while let Ok(event) = timeout_at(silence, self.events.next()).await {
             let event = event?.ok_or_else(|| ClientError::CallLost(self.jid.clone()))?;
             if event.is_gap() {
                 break;
             }
-            if event.tag == self.end {
-                return returned(&event.value()?).map(Some);
+            match event.tag.strip_prefix(&self.tag) {
+                Some("ret") => return returned(&event.value()?).map(Some),
+                Some("new") | None => {}
+                Some(suffix) => tell(suffix, event.value()?),
             }
         }
         Ok(None)
@@ -170,16 +202,22 @@ mod tests {
         let mut begun = Begun {
             events,
             jid: "1".to_owned(),
-            end: "salt/run/1/ret".to_owned(),
+            tag: "salt/run/1/".to_owned(),
         };
         let data = Value::map([("return", true)]);
         bus.fire("saltern/bus/gap", &data).await;
-        assert!(begun.end().await.expect("it goes on").is_none());
+        let mut told = Vec::new();
+        let mut tell = |suffix: &str, _: Value| told.push(suffix.to_owned());
+        assert!(begun.end(&mut tell).await.expect("it goes on").is_none());
         // Time passes by itself while nobody has anything to do.
-        assert!(begun.end().await.expect("it goes on").is_none());
+        assert!(begun.end(&mut tell).await.expect("it goes on").is_none());
         bus.fire("salt/run/2/ret", &data).await;
+        bus.fire("salt/run/1/new", &data).await;
+        bus.fire("salt/run/1/progress", &data).await;
         bus.fire("salt/run/1/ret", &data).await;
-        let end = begun.end().await.expect("it goes on").expect("the end");
+        let end = begun.end(&mut tell).await;
+        let end = end.expect("it goes on").expect("the end");
+        assert_eq!(told, ["progress"]);
         assert_eq!(end.value, true.into());
     }
 
