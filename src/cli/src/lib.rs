@@ -6,6 +6,8 @@
 
 mod account;
 mod console;
+pub mod cp;
 pub mod key;
 pub mod options;
+pub mod run;
 mod settings;

@@ -93,7 +93,9 @@ fn stock_command() -> Option<ExitCode> {
     let program = words.next()?;
     let name = Path::new(&program).file_name()?.to_str()?;
     match name {
+        "salt-cp" => Some(saltern_cli::cp::main(words.collect())),
         "salt-key" => Some(saltern_cli::key::main(words.collect())),
+        "salt-run" => Some(saltern_cli::run::main(words.collect())),
         _ => None,
     }
 }

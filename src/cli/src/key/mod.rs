@@ -43,6 +43,7 @@ pub fn main(words: Vec<String>) -> ExitCode {
 fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     let parsed = read::<KeyOptions>(words, io::stdin().lock())?;
     let mut command = KeyCommand::check(parsed)?;
+    account::refuse_eauth(&command.options.eauth)?;
     let config = settings::load(&command.options.config)?;
     KeyOptions::grammar().fill(&mut command.options, |name| config.raw(name));
     let console = Console::open(&command.options.output, &config)?;

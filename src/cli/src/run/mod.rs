@@ -1,0 +1,249 @@
+//! `salt-run`: functions of the master. A running master runs them; without one they run here, on the
+//! job database and by Python, as far as they need no master.
+
+mod offline;
+
+use std::io;
+use std::process::ExitCode;
+
+use saltern_client::{ClientConfig, ClientError, LocalClient, RunnerRequest, RunnerReturn};
+use saltern_config::MasterConfig;
+use saltern_requests::typed_arguments;
+use saltern_wire::msgpack::Value;
+use tokio::runtime;
+
+use crate::account;
+use crate::console::{Console, complain, say};
+use crate::options::{CommandOptions, Ending, RunCommand, RunOptions, read};
+use crate::settings;
+
+/// Exit code of a failure that stock prints as a sentence.
+const FAILED: u8 = 1;
+
+/// The runner whose return is the documentation of all of them.
+const DOCUMENTATION: &str = "doc.runner";
+
+/// Runs `salt-run` with a command line, without the name of the program.
+pub fn main(words: Vec<String>) -> ExitCode {
+    run(words).unwrap_or_else(|ending| ending.finish())
+}
+
+fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
+    let parsed = read::<RunOptions>(words, io::stdin().lock())?;
+    let mut command = RunCommand::check(parsed)?;
+    account::refuse_eauth(&command.options.eauth)?;
+    let config = settings::load(&command.options.config)?;
+    RunOptions::grammar().fill(&mut command.options, |name| config.raw(name));
+    let console = Console::open(&command.options.output, &config)?;
+    if let Err(error) = account::become_user(&config.user) {
+        return Err(Ending::failed(error.code(), format!("{error}\n")));
+    }
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Ending::failed(FAILED, format!("{error}\n")))?;
+    let tool = RunTool {
+        config: &config,
+        command: &command,
+        console: &console,
+    };
+    let code = runtime.block_on(async {
+        tokio::select! {
+            code = tool.run() => code,
+            _ = tokio::signal::ctrl_c() => {
+                complain("\nExiting gracefully on Ctrl-c");
+                Ok(0)
+            }
+        }
+    })?;
+    Ok(ExitCode::from(code))
+}
+
+struct RunTool<'a> {
+    config: &'a MasterConfig,
+    command: &'a RunCommand,
+    console: &'a Console,
+}
+
+impl RunTool<'_> {
+    async fn run(&self) -> Result<u8, Ending> {
+        let options = &self.command.options;
+        if options.doc == Some(true) {
+            return self.documentation().await;
+        }
+        let Some(function) = &self.command.function else {
+            say(&RunOptions::grammar().help());
+            return Ok(0);
+        };
+        let request = self.request(function);
+        if options.is_async == Some(true) {
+            let client = self.client();
+            let tag = client
+                .call_async(&request)
+                .await
+                .map_err(|error| failed(&error))?;
+            complain(&format!(
+                "[WARNING ] Running in asynchronous mode. The result comes as an event with the tag \
+                 {tag}/ret, and is kept in the job cache."
+            ));
+            return Ok(0);
+        }
+        let returned = self.call(&request).await?;
+        if options.quiet != Some(true) {
+            self.show(function, &returned.value)?;
+        }
+        // Stock's own process does not get as far as a return code then.
+        if unavailable(function, &returned.value).is_some() {
+            return Ok(0);
+        }
+        // A process has eight bits for it, and so has stock's.
+        Ok((returned.retcode & 0xff) as u8)
+    }
+
+    fn client(&self) -> LocalClient {
+        LocalClient::new(ClientConfig::from(self.config))
+    }
+
+    /// By the running master, or here.
+    async fn call(&self, request: &RunnerRequest) -> Result<RunnerReturn, Ending> {
+        let shows = self.command.options.quiet != Some(true);
+        let mut tell = |suffix: &str, event: Value| {
+            let shown = Value::map([("suffix", Value::from(suffix)), ("event", event)]);
+            let asked = shown.get("event").and_then(|event| event.get("outputter"));
+            let asked = asked.and_then(Value::as_str).map(str::to_owned);
+            if shows && let Err(error) = self.console.display(&shown, asked.as_deref()) {
+                complain(&error.to_string());
+            }
+        };
+        match self.client().call_and_tell(request, &mut tell).await {
+            Err(ClientError::NotRunning(_)) => offline::call(self.config, request, &mut tell),
+            called => called.map_err(|error| failed(&error)),
+        }
+    }
+
+    /// Prints what a function returned, as `print_async_event` of stock does.
+    fn show(&self, function: &str, value: &Value) -> Result<(), Ending> {
+        let named = value.get("outputter").and_then(Value::as_str);
+        let is_wrapped = value.as_map().is_some_and(|map| map.len() == 2);
+        let data = value.get("data").filter(|_| is_wrapped && named.is_some());
+        let unavailable = unavailable(function, value);
+        let shown = unavailable.as_ref().or(data).unwrap_or(value);
+        self.written(self.console.display(shown, named))
+    }
+
+    /// `-d`: the documentation of a function, a module, or everything.
+    async fn documentation(&self) -> Result<u8, Ending> {
+        let returned = self.call(&self.request(DOCUMENTATION)).await?;
+        let Some(all) = returned.value.as_map() else {
+            return Err(Ending::failed(
+                FAILED,
+                format!("{}\n", text_of(&returned.value)),
+            ));
+        };
+        let wanted = self.command.function.as_deref().unwrap_or_default();
+        let mut found: Vec<(&str, &Value)> = all
+            .iter()
+            .filter_map(|(name, text)| Some((name.as_str()?, text)))
+            .filter(|(name, _)| is_wanted(name, wanted))
+            .collect();
+        found.sort_unstable_by_key(|(name, _)| *name);
+        for (name, text) in found {
+            let heading = Value::from(format!("{name}:"));
+            self.written(self.console.display(&heading, Some("txt")))?;
+            say(&format!("{}\n", text_of(text)));
+        }
+        Ok(0)
+    }
+
+    fn request(&self, function: &str) -> RunnerRequest {
+        let verbatim: Vec<&str> = self.command.no_parse.iter().map(String::as_str).collect();
+        let words = self
+            .command
+            .arguments
+            .iter()
+            .map(|word| Value::from(word.as_str()));
+        let mut arg = typed_arguments(words, &verbatim);
+        let is_named =
+            |value: &Value| value.get("__kwarg__").and_then(Value::as_bool) == Some(true);
+        let mut kwarg = match arg.pop_if(|last| is_named(last)) {
+            Some(Value::Map(named)) => named,
+            _ => Vec::new(),
+        };
+        kwarg.retain(|(name, _)| name.as_str() != Some("__kwarg__"));
+        RunnerRequest {
+            fun: function.to_owned(),
+            arg,
+            kwarg,
+            timeout: None,
+        }
+    }
+
+    fn written(&self, written: io::Result<()>) -> Result<(), Ending> {
+        written.map_err(|error| Ending::failed(FAILED, format!("{error}\n")))
+    }
+}
+
+/// As `salt.client.mixins.get_docs` picks them.
+fn is_wanted(name: &str, wanted: &str) -> bool {
+    match wanted.trim_end_matches('.') {
+        "" => true,
+        pattern if pattern.contains('*') => {
+            saltern_python::fnmatch::Glob::new(pattern).matches(name)
+        }
+        module => {
+            name == wanted
+                || name
+                    .strip_prefix(module)
+                    .is_some_and(|rest| rest.starts_with('.'))
+        }
+    }
+}
+
+/// Stock's sentence about a function that there is none of: its own process says so, where the master
+/// says that an exception occurred.
+fn unavailable(function: &str, value: &Value) -> Option<Value> {
+    let sentence = format!("'{function}' is not available.");
+    let begin = format!("Exception occurred in runner {function}: {sentence}");
+    value.as_str()?.starts_with(&begin).then(|| sentence.into())
+}
+
+fn text_of(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| "None".to_owned(), str::to_owned)
+}
+
+fn failed(error: &ClientError) -> Ending {
+    Ending::failed(FAILED, format!("{}\n", saltern_base::chain(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documentation_is_picked_as_stock_picks_it() {
+        for (name, wanted, is_picked) in [
+            ("jobs.active", "", true),
+            ("jobs.active", "jobs", true),
+            ("jobs.active", "jobs.", true),
+            ("jobs.active", "jobs.active", true),
+            ("jobs.active", "jobs.act", false),
+            ("jobs.active", "jobs.a*", true),
+            ("jobsx.active", "jobs", false),
+        ] {
+            assert_eq!(is_wanted(name, wanted), is_picked, "{name} for {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn missing_function_is_told_in_stocks_words() {
+        let text = "Exception occurred in runner a.b: 'a.b' is not available. (no Python)";
+        assert_eq!(
+            unavailable("a.b", &text.into()),
+            Some("'a.b' is not available.".into())
+        );
+        assert_eq!(
+            unavailable("a.b", &"Exception occurred in runner a.b: x".into()),
+            None
+        );
+    }
+}

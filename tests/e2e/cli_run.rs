@@ -1,0 +1,116 @@
+//! `salt-run`, stock's beside ours: the same command lines under the same running master of ours.
+//! Standard output and exit code are equal.
+
+use anyhow::{Result, ensure};
+use saltern_tests::process::{Run, run};
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Release, Server, Site, TestResult};
+
+#[test]
+fn salt_run_of_3006_prints_what_stock_does() -> TestResult {
+    compare(Release::V3006)
+}
+
+#[test]
+fn salt_run_of_3008_prints_what_stock_does() -> TestResult {
+    compare(Release::V3008)
+}
+
+/// The command lines; `JID` is a job of both minions.
+const LINES: &[&[&str]] = &[
+    &[
+        "test.arg",
+        "one",
+        "2",
+        "three=[3, null]",
+        "--no-parse=four",
+        "four=4",
+    ],
+    &["test.arg", "one", "--out=json"],
+    &["test.arg", "--out=nested", "x", "--quiet"],
+    &["manage.up"],
+    &["manage.down"],
+    &["manage.status"],
+    &["manage.status", "--out", "json"],
+    &["manage.up", "--force-color"],
+    &["jobs.lookup_jid", "JID"],
+    &["jobs.print_job", "JID"],
+    &["jobs.list_job", "JID"],
+    &["jobs.exit_success", "JID"],
+    &["jobs.active"],
+    &["cache.mine", "*"],
+    &["fileserver.envs"],
+    &["fileserver.file_list"],
+    &["nobody.knows"],
+    &["nobody"],
+    &["-d", "one", "two"],
+    &["--jid=1", "test.arg"],
+    &["--no-such-option"],
+];
+
+fn compare(release: Release) -> TestResult {
+    Site::run(
+        Server::Saltern(release),
+        |_| {},
+        |site| {
+            site.bring_up(&[("m1", MinionKind::Native), ("m2", MinionKind::Native)])?;
+            let published = site.salt(&["*", "test.ping", "--async"])?;
+            let jid = published
+                .stdout
+                .split_whitespace()
+                .last()
+                .unwrap_or_default()
+                .to_owned();
+            site.salt(&["*", "test.ping"])?.expect_code(0)?;
+            let mut differences = Vec::new();
+            for line in LINES {
+                let words: Vec<&str> = line
+                    .iter()
+                    .map(|word| match *word {
+                        "JID" => jid.as_str(),
+                        word => word,
+                    })
+                    .collect();
+                let stock = site.salt_run(&words)?;
+                let ours = own(site, &words)?;
+                if (&stock.stdout, stock.code) != (&ours.stdout, ours.code) {
+                    differences.push(format!("{stock}\n{ours}"));
+                }
+            }
+            ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
+            Ok(())
+        },
+    )
+}
+
+fn own(site: &Site, words: &[&str]) -> Result<Run> {
+    run(&mut site.own_command("salt-run", words), SOON)
+}
+
+/// Functions of the job database need no master; others say what they need.
+#[test]
+fn salt_run_works_without_a_running_master() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |_| {},
+        |site| {
+            site.bring_up(&[("m1", MinionKind::Native)])?;
+            let published = site.salt(&["m1", "test.ping", "--async"])?;
+            let jid = published
+                .stdout
+                .split_whitespace()
+                .last()
+                .unwrap_or_default()
+                .to_owned();
+            site.salt(&["m1", "test.ping"])?.expect_code(0)?;
+            let before = own(site, &["jobs.lookup_jid", &jid])?;
+            before.expect_stdout("m1:\n    True")?;
+            site.kill_minion("m1");
+            site.stop_master()?;
+            let after = own(site, &["jobs.lookup_jid", &jid])?;
+            after.expect_code(0)?.expect_stdout("m1:\n    True")?;
+            own(site, &["manage.up"])?.expect_text("ask the master")?;
+            Ok(())
+        },
+    )
+}
