@@ -271,6 +271,48 @@ fn running_master_notices_our_salt_key() -> TestResult {
     )
 }
 
+/// A user of external authentication works on the master's keys, and one without the right does not.
+#[test]
+fn salt_key_with_eauth_asks_the_master() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |config| {
+            let rights = "{sharedsecret: {ana: ['@wheel'], eve: ['test.ping']}}";
+            config
+                .set("external_auth", rights)
+                .set("sharedsecret", "'open sesame'");
+        },
+        |site| {
+            for (id, _) in [("m1", ()), ("m2", ())] {
+                site.accept_beforehand(id)?;
+                let (from, to) = (format!("pki/minions/{id}"), format!("pki/minions_pre/{id}"));
+                fs::rename(site.path(from), site.path(to))?;
+            }
+            let login = |user| {
+                [
+                    "--eauth=sharedsecret",
+                    "--username",
+                    user,
+                    "--password=open sesame",
+                ]
+            };
+            let ana = |words: &[&str]| own(site, &[words, &login("ana")[..]].concat());
+            ana(&["-L"])?.expect_stdout(
+                "Accepted Keys:\nDenied Keys:\nUnaccepted Keys:\nm1\nm2\nRejected Keys:",
+            )?;
+            ana(&["-a", "m1", "-y"])?.expect_text("Key for minion m1 accepted.")?;
+            ana(&["-r", "m2", "-y"])?.expect_text("Key for minion m2 rejected.")?;
+            ana(&["-f", "m1"])?.expect_text("Accepted Keys:\nm1:  ")?;
+            ana(&["-d", "m1", "-y"])?.expect_text("Key for minion m1 deleted.")?;
+            ana(&["-l", "all"])?.expect_text("Rejected Keys:\nm2")?;
+            site.announce("eve");
+            let eve = own(site, &[&["-L"][..], &login("eve")[..]].concat())?;
+            eve.expect_text("the master refused")?;
+            Ok(())
+        },
+    )
+}
+
 fn own(site: &Site, words: &[&str]) -> Result<Run> {
     let done = run(&mut site.own_command("salt-key", words), SOON)?;
     done.expect_code(0)?;

@@ -8,6 +8,7 @@ mod account;
 mod console;
 pub mod cp;
 pub mod key;
+mod login;
 pub mod options;
 pub mod run;
 mod settings;

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use saltern_client::ClientError;
 use saltern_crypto::{HashError, KeyError as PemError};
 use saltern_store::StoreError;
 
@@ -34,6 +35,15 @@ pub(super) enum KeyError {
     /// The signature of the master's public key cannot be made.
     #[error("the public key cannot be signed: {0}")]
     Sign(#[from] saltern_crypto::RsaError),
+    /// The master is not reached.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The master refuses, in its own words.
+    #[error("the master refused: {0}")]
+    Master(String),
+    /// Keys and signatures are made from files of this machine.
+    #[error("keys are made on the master's own machine: leave out --eauth")]
+    NotOverNetwork,
     /// The prompt found the end of standard input.
     #[error("EOF when reading a line")]
     EndOfInput,

@@ -257,13 +257,12 @@ fn is_file(path: &Path, follows: bool) -> bool {
 /// In 3008 a minion is in one state only: rejected before pending before accepted.
 fn leave_one_state_each(lists: &mut KeyLists) {
     let order = [KeyState::Rejected, KeyState::Pending, KeyState::Accepted];
-    let mut seen = std::collections::HashSet::new();
+    let mut seen: Vec<String> = Vec::new();
     for state in order.map(KeyState::directory) {
-        if !seen.is_empty() {
-            lists.remove(state, &seen);
-        }
+        lists.remove_sorted(state, &seen);
         if state != KeyState::Accepted.directory() {
             seen.extend(lists.keys(state).iter().cloned());
+            seen.sort_unstable();
         }
     }
 }

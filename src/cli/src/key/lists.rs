@@ -9,6 +9,9 @@ use saltern_wire::msgpack::Value;
 /// Where the master's own keys stand in a listing.
 pub(super) const LOCAL: &str = "local";
 
+/// Names up to which a list is searched by comparing.
+const MAX_COMPARED: usize = 1_000;
+
 /// Names of keys below the names of their directories, in stock's order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct KeyLists(Vec<(String, Vec<String>)>);
@@ -17,6 +20,22 @@ impl KeyLists {
     /// Lists that are already in order.
     pub(super) const fn new(lists: Vec<(String, Vec<String>)>) -> Self {
         Self(lists)
+    }
+
+    /// The lists of a mapping, as the master gives them.
+    pub(super) fn from_value(value: &Value) -> Option<Self> {
+        let lists = value.as_map()?.iter().map(|(name, keys)| {
+            let keys = keys.as_array()?.iter();
+            let keys = keys.filter_map(|key| key.as_str().map(str::to_owned));
+            Some((name.as_str()?.to_owned(), keys.collect()))
+        });
+        lists.collect::<Option<_>>().map(Self)
+    }
+
+    /// Leaves out the list of this name.
+    pub(super) fn without(mut self, name: &str) -> Self {
+        self.0.retain(|(known, _)| known != name);
+        self
     }
 
     /// Adds a list at the end.
@@ -60,6 +79,18 @@ impl KeyLists {
         let list = self.0.iter_mut().find(|(known, _)| known == name);
         if let Some((_, keys)) = list {
             keys.retain(|key| !unwanted.contains(key));
+        }
+    }
+
+    /// The same for sorted names. A few of them are found sooner by comparing than by hashing a hundred
+    /// thousand keys.
+    pub(super) fn remove_sorted(&mut self, name: &str, unwanted: &[String]) {
+        if unwanted.len() > MAX_COMPARED {
+            return self.remove(name, &unwanted.iter().cloned().collect());
+        }
+        let list = self.0.iter_mut().find(|(known, _)| known == name);
+        if let Some((_, keys)) = list.filter(|_| !unwanted.is_empty()) {
+            keys.retain(|key| unwanted.binary_search(key).is_err());
         }
     }
 

@@ -11,26 +11,31 @@ mod error;
 mod files;
 mod generate;
 mod lists;
+mod master;
 mod render;
 
 use std::io::{self, BufRead};
 use std::process::ExitCode;
 
+use saltern_client::{ClientConfig, LocalClient};
 use saltern_config::MasterConfig;
 use saltern_crypto::HashType;
 use saltern_model::{Compat, KeyState};
 use saltern_output::Outputter;
 use saltern_wire::msgpack::Value;
+use tokio::runtime;
 
 use crate::account::{self, AccountError};
 use crate::console::{Console, complain, say};
-use crate::options::{CommandOptions, Ending, KeyCommand, KeyOptions, read};
+use crate::login;
+use crate::options::{CommandOptions, EauthOptions, Ending, KeyCommand, KeyOptions, read};
 use crate::settings;
 use action::{Action, Change};
 use change::{KeyChanges, sources};
 use error::KeyError;
 use files::KeyFiles;
 use lists::KeyLists;
+use master::MasterKeys;
 
 /// The outputter of keys.
 const OUTPUTTER: Option<&str> = Some("key");
@@ -43,7 +48,6 @@ pub fn main(words: Vec<String>) -> ExitCode {
 fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     let parsed = read::<KeyOptions>(words, io::stdin().lock())?;
     let mut command = KeyCommand::check(parsed)?;
-    account::refuse_eauth(&command.options.eauth)?;
     let config = settings::load(&command.options.config)?;
     KeyOptions::grammar().fill(&mut command.options, |name| config.raw(name));
     let console = Console::open(&command.options.output, &config)?;
@@ -57,8 +61,10 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
         }
         Err(error) => return Err(Ending::failed(error.code(), format!("{error}\n"))),
     }
+    let master = master_keys(&config, &command.options.eauth)?;
     let tool = KeyTool {
         files: KeyFiles::of(&config),
+        master,
         config: &config,
         command: &command,
         console: &console,
@@ -70,7 +76,29 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The master to ask, with external authentication.
+fn master_keys(
+    config: &MasterConfig,
+    options: &EauthOptions,
+) -> Result<Option<MasterKeys>, Ending> {
+    let Some(credentials) = login::ask(options)? else {
+        return Ok(None);
+    };
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Ending::failed(1, format!("{error}\n")))?;
+    let client = LocalClient::new(ClientConfig::from(config));
+    let credentials = login::with_token(credentials, options, config, &client);
+    let credentials = runtime.block_on(credentials)?;
+    Ok(Some(MasterKeys {
+        client,
+        credentials,
+        runtime,
+    }))
+}
+
 struct KeyTool<'a> {
+    /// Asked in place of the files.
+    master: Option<MasterKeys>,
     config: &'a MasterConfig,
     command: &'a KeyCommand,
     console: &'a Console,
@@ -85,12 +113,21 @@ impl KeyTool<'_> {
         }
         match Action::of(options) {
             Action::List(kind) => self.display_lists(&self.list(&kind)?),
+            Action::GenerateKeys(_) | Action::GenerateSignature if self.master.is_some() => {
+                Err(KeyError::NotOverNetwork)
+            }
             Action::Print(pattern) => {
+                if let Some(master) = &self.master {
+                    return self.display_each(master.shown("print", &pattern)?);
+                }
                 let lists = self.files.managed()?.matching(&pattern);
                 let shown = each(&lists, |list, key| self.files.text(list, key))?;
                 self.display_each(shown)
             }
             Action::Finger(pattern) => {
+                if let Some(master) = &self.master {
+                    return self.display_each(master.shown("finger", &pattern)?);
+                }
                 let lists = self.files.all()?.matching(&pattern);
                 let hash_type = self.hash_type();
                 let finger = |list: &str, key: &str| self.files.finger(list, key, hash_type);
@@ -110,6 +147,9 @@ impl KeyTool<'_> {
 
     /// The keys of a kind (`Key.list_status`), by its first letters.
     fn list(&self, kind: &str) -> Result<KeyLists, KeyError> {
+        if let Some(master) = &self.master {
+            return master.list(kind);
+        }
         let kinds = [
             ("acc", KeyState::Accepted),
             ("pre", KeyState::Pending),
@@ -138,7 +178,10 @@ impl KeyTool<'_> {
 
     /// Shows the keys that a change concerns, asks, and changes them.
     fn change(&self, change: Change, pattern: &str) -> Result<(), KeyError> {
-        let matching = self.files.managed()?.matching(pattern);
+        let matching = match &self.master {
+            Some(master) => master.matching(pattern)?,
+            None => self.files.managed()?.matching(pattern),
+        };
         let chosen = match change {
             Change::Delete => matching,
             _ => matching.only(&sources(change, &self.command.options)),
@@ -160,7 +203,10 @@ impl KeyTool<'_> {
             files: &self.files,
             command: self.command,
         };
-        let changed = changes.apply(change, &chosen)?;
+        let changed = match &self.master {
+            Some(master) => master.apply(change, &chosen, &self.command.options)?,
+            None => changes.apply(change, &chosen)?,
+        };
         let mut text = String::new();
         for key in changed.iter().flat_map(|(_, keys)| keys) {
             text.push_str(&format!("Key for minion {key} {}.\n", change.done()));
