@@ -239,6 +239,39 @@ fn salt_key(site: &Site, answer: &str, words: &[String]) -> Result<Run> {
     run(&mut command, SOON * 2)
 }
 
+/// Of two keys under one name the right one is chosen by its fingerprint, in every release's form of it.
+#[test]
+fn key_is_chosen_by_its_fingerprint() -> TestResult {
+    for release in [Release::V3006, Release::V3008] {
+        Site::prepared(
+            Server::Saltern(release),
+            |_| {},
+            |site| {
+                for id in ["m1", "m2"] {
+                    site.accept_beforehand(id)?;
+                    fs::create_dir_all(site.path("pki/minions_pre"))?;
+                    let pending = site.path(format!("pki/minions_pre/{id}"));
+                    fs::rename(site.path(format!("pki/minions/{id}")), pending)?;
+                }
+                let shown = own(site, &["-f", "m2"])?.stdout;
+                let finger = shown
+                    .trim()
+                    .rsplit(' ')
+                    .next()
+                    .unwrap_or_default()
+                    .to_uppercase();
+                let accepted = own(site, &["-a", &finger, "--by-fingerprint", "-y"])?;
+                accepted.expect_text("Key for minion m2 accepted.")?;
+                ensure!(!accepted.stdout.contains("m1"), "{accepted}");
+                own(site, &["-d", "00:11", "--by-fingerprint", "-y"])?
+                    .expect_text("does not match any")?;
+                Ok(())
+            },
+        )?;
+    }
+    Ok(())
+}
+
 /// A running master notices what the command does: an accepted minion gets in, a deleted one is
 /// refused, and each change is an event.
 #[test]

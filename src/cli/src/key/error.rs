@@ -44,6 +44,9 @@ pub(super) enum KeyError {
     /// Keys and signatures are made from files of this machine.
     #[error("keys are made on the master's own machine: leave out --eauth")]
     NotOverNetwork,
+    /// The master's wheel functions choose by id only.
+    #[error("--by-fingerprint works on the master's own machine: leave out --eauth")]
+    FingerprintOverNetwork,
     /// The prompt found the end of standard input.
     #[error("EOF when reading a line")]
     EndOfInput,

@@ -111,6 +111,9 @@ impl KeyTool<'_> {
         if options.delete_all == Some(true) && !self.command.arguments.is_empty() {
             return Err(KeyError::DeleteAllWithArguments);
         }
+        if options.by_fingerprint == Some(true) && self.master.is_some() {
+            return Err(KeyError::FingerprintOverNetwork);
+        }
         match Action::of(options) {
             Action::List(kind) => self.display_lists(&self.list(&kind)?),
             Action::GenerateKeys(_) | Action::GenerateSignature if self.master.is_some() => {
@@ -120,7 +123,7 @@ impl KeyTool<'_> {
                 if let Some(master) = &self.master {
                     return self.display_each(master.shown("print", &pattern)?);
                 }
-                let lists = self.files.managed()?.matching(&pattern);
+                let lists = self.selected(self.files.managed()?, &pattern)?;
                 let shown = each(&lists, |list, key| self.files.text(list, key))?;
                 self.display_each(shown)
             }
@@ -128,7 +131,7 @@ impl KeyTool<'_> {
                 if let Some(master) = &self.master {
                     return self.display_each(master.shown("finger", &pattern)?);
                 }
-                let lists = self.files.all()?.matching(&pattern);
+                let lists = self.selected(self.files.all()?, &pattern)?;
                 let hash_type = self.hash_type();
                 let finger = |list: &str, key: &str| self.files.finger(list, key, hash_type);
                 self.display_each(each(&lists, finger)?)
@@ -172,6 +175,29 @@ impl KeyTool<'_> {
         Ok(KeyLists::new(vec![(name.to_owned(), keys)]))
     }
 
+    /// The keys that a pattern selects, or with `--by-fingerprint` those with this fingerprint.
+    fn selected(&self, lists: KeyLists, pattern: &str) -> Result<KeyLists, KeyError> {
+        if self.command.options.by_fingerprint != Some(true) {
+            return Ok(lists.matching(pattern));
+        }
+        let hash_type = self.hash_type();
+        let mut selected = KeyLists::default();
+        for (list, keys) in lists.iter() {
+            let mut found = Vec::new();
+            for key in keys {
+                if self
+                    .files
+                    .finger(list, key, hash_type)?
+                    .eq_ignore_ascii_case(pattern.trim())
+                {
+                    found.push(key.clone());
+                }
+            }
+            selected.push(list, found);
+        }
+        Ok(selected.without_empty())
+    }
+
     fn hash_type(&self) -> HashType {
         HashType::from_name(self.config.hash_type.name()).unwrap_or(HashType::Sha256)
     }
@@ -180,7 +206,7 @@ impl KeyTool<'_> {
     fn change(&self, change: Change, pattern: &str) -> Result<(), KeyError> {
         let matching = match &self.master {
             Some(master) => master.matching(pattern)?,
-            None => self.files.managed()?.matching(pattern),
+            None => self.selected(self.files.managed()?, pattern)?,
         };
         let chosen = match change {
             Change::Delete => matching,

@@ -35,6 +35,7 @@ pub struct KeyOptions {
     pub include_accepted: Option<bool>,
     pub include_rejected: Option<bool>,
     pub include_denied: Option<bool>,
+    pub by_fingerprint: Option<bool>,
     pub print: Option<String>,
     pub print_all: Option<bool>,
     pub delete: Option<String>,
@@ -199,6 +200,13 @@ fn actions() -> Vec<OptionDefinition<KeyOptions>> {
             Flag(|all| &mut all.include_denied, true),
             "Accept or reject denied keys, too.",
         ),
+        own(
+            "--by-fingerprint",
+            "by_fingerprint",
+            Flag(|all| &mut all.by_fingerprint, true),
+            "Choose keys by their fingerprint instead of by a glob of ids.",
+        )
+        .own(),
         own(
             "-p --print",
             "print",
