@@ -87,6 +87,38 @@ fn own(site: &Site, words: &[&str]) -> Result<Run> {
     run(&mut site.own_command("salt-run", words), SOON)
 }
 
+/// Whoever logs in runs what the rules of that user permit.
+#[test]
+fn salt_run_with_eauth_is_what_the_user_may() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |config| {
+            let rights = "{sharedsecret: {ana: ['@runner'], eve: ['test.ping']}}";
+            config
+                .set("external_auth", rights)
+                .set("sharedsecret", "'open sesame'");
+        },
+        |site| {
+            let as_user = |site: &Site, user: &str| {
+                let login = [
+                    "-a",
+                    "sharedsecret",
+                    "--username",
+                    user,
+                    "--password=open sesame",
+                ];
+                own(site, &[&login[..], &["test.arg", "one"]].concat())
+            };
+            as_user(site, "ana")?.expect_code(0)?.expect_text("- one")?;
+            site.announce("eve");
+            let eve = as_user(site, "eve")?;
+            eve.expect_code(1)?;
+            ensure!(!eve.stdout.contains("- one"), "{eve}");
+            Ok(())
+        },
+    )
+}
+
 /// Functions of the job database need no master; others say what they need.
 #[test]
 fn salt_run_works_without_a_running_master() -> TestResult {

@@ -5,8 +5,6 @@ use std::ffi::CString;
 
 use nix::unistd::{Uid, User, initgroups, setgid, setuid};
 
-use crate::options::{EauthOptions, Ending};
-
 /// Exit code of stock for a user that does not exist (`EX_NOUSER`).
 const NO_USER: u8 = 67;
 
@@ -61,22 +59,4 @@ pub(crate) fn become_user(user: &str) -> Result<(), AccountError> {
     initgroups(&name, account.gid).map_err(system)?;
     setgid(account.gid).map_err(system)?;
     setuid(account.uid).map_err(system)
-}
-
-/// Refuses external authentication, which these commands do not have yet: a command that went on with
-/// the rights of this user would do something else than what was asked.
-///
-/// # Errors
-/// It was asked for.
-pub(crate) fn refuse_eauth(options: &EauthOptions) -> Result<(), Ending> {
-    match options.eauth.as_deref().filter(|name| !name.is_empty()) {
-        None => Ok(()),
-        Some(name) => {
-            let text = format!(
-                "external authentication (\"{name}\") is not available in this command yet; run it as \
-                 the master's user, or log in to the HTTP interface\n"
-            );
-            Err(Ending::failed(1, text))
-        }
-    }
 }

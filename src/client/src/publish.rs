@@ -70,6 +70,8 @@ pub struct Published {
 pub struct LocalClient {
     config: ClientConfig,
     user: String,
+    /// Of external authentication, for functions of the master; else the key of the user counts.
+    credentials: Option<Vec<(Value, Value)>>,
 }
 
 impl LocalClient {
@@ -79,6 +81,17 @@ impl LocalClient {
         Self {
             config,
             user: user::publishing_user(),
+            credentials: None,
+        }
+    }
+
+    /// The same for somebody who logs in: these entries stand in functions of the master in place of
+    /// the user and its key.
+    #[must_use]
+    pub fn with_credentials(self, credentials: Vec<(Value, Value)>) -> Self {
+        Self {
+            credentials: Some(credentials),
+            ..self
         }
     }
 
@@ -129,20 +142,26 @@ impl LocalClient {
             .await
     }
 
-    /// Sends a cleartext request, with the user and its key.
+    /// Sends a cleartext request, with the user and its key, or the credentials of a log-in.
     pub(crate) async fn ask(&self, load: &[(&str, Value)]) -> Result<Value, ClientError> {
         let probe = self.config.sock_dir.join(PUBLISH_SOCKET);
         if !probe.exists() {
             return Err(ClientError::NotRunning(probe));
         }
-        let key = user::read_key(&self.config, &self.user)?;
-        let own = [
-            ("user", Value::from(self.user.as_str())),
-            ("key", Value::from(key.as_str())),
-        ];
-        let entries = load.iter().chain(&own);
+        let own = match &self.credentials {
+            Some(credentials) => credentials.clone(),
+            None => {
+                let key = user::read_key(&self.config, &self.user)?;
+                vec![
+                    ("user".into(), self.user.as_str().into()),
+                    ("key".into(), key.as_str().into()),
+                ]
+            }
+        };
+        let entries = load.iter();
         let entries = entries.map(|(name, value)| (Value::from(*name), value.clone()));
-        self.exchange(wrapped(entries.collect()).into()).await
+        self.exchange(wrapped(entries.chain(own).collect()).into())
+            .await
     }
 
     /// Sends a cleartext request as it is: the load has its command and credentials.

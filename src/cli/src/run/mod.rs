@@ -14,6 +14,7 @@ use tokio::runtime;
 
 use crate::account;
 use crate::console::{Console, complain, say};
+use crate::login;
 use crate::options::{CommandOptions, Ending, RunCommand, RunOptions, read};
 use crate::settings;
 
@@ -31,7 +32,6 @@ pub fn main(words: Vec<String>) -> ExitCode {
 fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     let parsed = read::<RunOptions>(words, io::stdin().lock())?;
     let mut command = RunCommand::check(parsed)?;
-    account::refuse_eauth(&command.options.eauth)?;
     let config = settings::load(&command.options.config)?;
     RunOptions::grammar().fill(&mut command.options, |name| config.raw(name));
     let console = Console::open(&command.options.output, &config)?;
@@ -40,7 +40,14 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     }
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Ending::failed(FAILED, format!("{error}\n")))?;
+    let mut client = LocalClient::new(ClientConfig::from(&config));
+    if let Some(credentials) = login::ask(&command.options.eauth)? {
+        let logged_in = login::with_token(credentials, &command.options.eauth, &config, &client);
+        let credentials = runtime.block_on(logged_in)?;
+        client = client.with_credentials(credentials.entries().collect());
+    }
     let tool = RunTool {
+        client,
         config: &config,
         command: &command,
         console: &console,
@@ -58,6 +65,7 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
 }
 
 struct RunTool<'a> {
+    client: LocalClient,
     config: &'a MasterConfig,
     command: &'a RunCommand,
     console: &'a Console,
@@ -75,8 +83,8 @@ impl RunTool<'_> {
         };
         let request = self.request(function);
         if options.is_async == Some(true) {
-            let client = self.client();
-            let tag = client
+            let tag = self
+                .client
                 .call_async(&request)
                 .await
                 .map_err(|error| failed(&error))?;
@@ -98,8 +106,9 @@ impl RunTool<'_> {
         Ok((returned.retcode & 0xff) as u8)
     }
 
-    fn client(&self) -> LocalClient {
-        LocalClient::new(ClientConfig::from(self.config))
+    fn is_logged_in(&self) -> bool {
+        let eauth = self.command.options.eauth.eauth.as_deref();
+        eauth.is_some_and(|name| !name.is_empty())
     }
 
     /// By the running master, or here.
@@ -113,8 +122,11 @@ impl RunTool<'_> {
                 complain(&error.to_string());
             }
         };
-        match self.client().call_and_tell(request, &mut tell).await {
-            Err(ClientError::NotRunning(_)) => offline::call(self.config, request, &mut tell),
+        match self.client.call_and_tell(request, &mut tell).await {
+            // Without a master nobody can say whether somebody else may.
+            Err(ClientError::NotRunning(_)) if !self.is_logged_in() => {
+                offline::call(self.config, request, &mut tell)
+            }
             called => called.map_err(|error| failed(&error)),
         }
     }
