@@ -40,7 +40,7 @@ impl Console {
     pub(crate) fn open(options: &OutputOptions, config: &MasterConfig) -> Result<Self, Ending> {
         let mut rendering = Rendering::new(is_colored(options, config));
         if config
-            .raw("strip_colors")
+            .command_default("strip_colors")
             .is_some_and(|node| !node.is_truthy())
         {
             rendering.strip_colors = false;
@@ -137,7 +137,7 @@ fn is_colored(options: &OutputOptions, config: &MasterConfig) -> bool {
     }
     let configured = config
         .is_written("color")
-        .then(|| config.raw("color"))
+        .then(|| config.command_default("color"))
         .flatten();
     if let Some(color) = configured.map(Node::is_truthy) {
         return color;

@@ -92,7 +92,9 @@ pub(crate) async fn with_token(
 /// `token_file`, else `.salt_token` in the home directory.
 fn token_file(config: &MasterConfig) -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let configured = config.raw("token_file").and_then(|node| node.as_str());
+    let configured = config
+        .command_default("token_file")
+        .and_then(|node| node.as_str());
     match configured.map(|path| path.strip_prefix("~/").ok_or(path)) {
         Some(Ok(below)) => Some(home?.join(below)),
         Some(Err(path)) if !path.is_empty() => Some(PathBuf::from(path)),

@@ -291,6 +291,12 @@ impl MasterConfig {
         self.settings.get(name).or_else(|| self.defaults.get(name))
     }
 
+    /// What the command line uses where its own option is absent: an option that the master itself
+    /// does not read, named by the tables of `saltern-cli`.
+    pub fn command_default(&self, name: &str) -> Option<&Node> {
+        self.node(name)
+    }
+
     /// All options that have a value and may be shown, for those that the configuration is handed on
     /// to: as they were written, then the defaults of the others. Of [secrets](is_secret) there is the
     /// default at most.

@@ -50,7 +50,7 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     let parsed = read::<CopyOptions>(words, io::stdin().lock())?;
     let mut command = CopyCommand::check(parsed)?;
     let config = settings::load(&command.options.config)?;
-    CopyOptions::grammar().fill(&mut command.options, |name| config.raw(name));
+    CopyOptions::grammar().fill(&mut command.options, |name| config.command_default(name));
     let console = Console::open(&command.options.output, &config)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error))?;
@@ -77,7 +77,7 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
 
 fn part_size(config: &MasterConfig) -> usize {
     let configured = config
-        .raw("salt_cp_chunk_size")
+        .command_default("salt_cp_chunk_size")
         .and_then(|node| node.as_i64());
     let configured = configured.and_then(|bytes| usize::try_from(bytes).ok());
     configured

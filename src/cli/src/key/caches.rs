@@ -15,8 +15,7 @@ pub(super) fn purge(
     files: &KeyFiles,
     kept: &[String],
 ) -> Result<(), KeyError> {
-    let is_kept = config.raw("preserve_minion_cache");
-    if is_kept.is_some_and(|node| node.is_truthy()) {
+    if config.preserve_minion_cache() {
         return Ok(());
     }
     let lists = files.managed()?;

@@ -35,7 +35,7 @@ impl KeyFiles {
     /// The keys of a configuration: below `pki_dir`, with `cluster_id` below `cluster_pki_dir`.
     pub(super) fn of(config: &MasterConfig) -> Self {
         let compat = config.salt_compat;
-        let text = |name: &str| config.raw(name).and_then(|node| node.as_str());
+        let text = |name: &str| config.command_default(name).and_then(|node| node.as_str());
         let is_cluster =
             compat != Compat::V3006 && text("cluster_id").is_some_and(|id| !id.is_empty());
         let cluster = text("cluster_pki_dir").filter(|_| is_cluster);

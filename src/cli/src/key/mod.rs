@@ -49,7 +49,7 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     let parsed = read::<KeyOptions>(words, io::stdin().lock())?;
     let mut command = KeyCommand::check(parsed)?;
     let config = settings::load(&command.options.config)?;
-    KeyOptions::grammar().fill(&mut command.options, |name| config.raw(name));
+    KeyOptions::grammar().fill(&mut command.options, |name| config.command_default(name));
     let console = Console::open(&command.options.output, &config)?;
     let user = command.options.user.as_deref().unwrap_or(&config.user);
     match account::become_user(user) {

@@ -33,7 +33,7 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     let parsed = read::<RunOptions>(words, io::stdin().lock())?;
     let mut command = RunCommand::check(parsed)?;
     let config = settings::load(&command.options.config)?;
-    RunOptions::grammar().fill(&mut command.options, |name| config.raw(name));
+    RunOptions::grammar().fill(&mut command.options, |name| config.command_default(name));
     let console = Console::open(&command.options.output, &config)?;
     if let Err(error) = account::become_user(&config.user) {
         return Err(Ending::failed(error.code(), format!("{error}\n")));
