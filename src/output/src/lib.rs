@@ -16,6 +16,7 @@ mod nested;
 mod no_return;
 mod options;
 mod outputter;
+mod plain;
 
 use saltern_wire::msgpack::Value;
 
@@ -34,10 +35,18 @@ pub use outputter::{Outputter, UnknownOutputter};
 /// the final newline. An empty text means that stock prints nothing at all.
 #[must_use]
 pub fn render(value: &Value, outputter: Outputter, options: &OutputOptions) -> String {
-    let mut text = match outputter {
-        Outputter::NoReturn => no_return(value, options),
-        _ => nested(value, options),
+    let printed = match outputter {
+        Outputter::NoReturn => Some(no_return(value, options)),
+        Outputter::Json => Some(plain::stock_json(value, &options.indent)),
+        Outputter::Yaml => plain::stock_yaml(value, &options.indent),
+        Outputter::Raw => Some(saltern_python::str(value).into_owned()),
+        Outputter::Txt => plain::txt(value),
+        Outputter::Pprint => plain::stock_pprint(value, &options.indent),
+        Outputter::NewlineValuesOnly => plain::newline_values_only(value),
+        Outputter::Quiet => Some(String::new()),
+        _ => None,
     };
+    let mut text = printed.unwrap_or_else(|| nested(value, options));
     text.truncate(saltern_python::text::rstrip(&text).len());
     text
 }
