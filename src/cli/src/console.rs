@@ -7,9 +7,7 @@ use std::path::PathBuf;
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
 use saltern_model::Compat;
-use saltern_output::{
-    Indent, OutputOptions as Rendering, Outputter, UnknownOutputter, json, render,
-};
+use saltern_output::{Indent, OutputOptions as Rendering, Outputter, UnknownOutputter, render};
 use saltern_wire::msgpack::Value;
 
 use crate::options::{Ending, OutputOptions};
@@ -92,10 +90,7 @@ impl Console {
             complain(&format!("[ERROR   ] {unknown}"));
             Outputter::default()
         });
-        let mut text = match outputter {
-            Outputter::Json if self.rendering.indent == Indent::Unset => json(value),
-            outputter => render(value, outputter, &self.rendering),
-        };
+        let mut text = render(value, outputter, &self.rendering);
         if text.is_empty() {
             return Ok(());
         }

@@ -1,9 +1,10 @@
 //! Prints returns of minions as stock Salt prints them, and in forms of our own.
 //!
-//! Scripts read the output of `salt`, so it has to agree with stock byte for byte: the corpus in
-//! `tests/corpus` was written by stock's own outputters of three releases, and `DIFFERENCES.md` names
-//! whatever is printed otherwise here. This crate only turns values into text: it neither writes to a
-//! terminal nor decides whether colour is wanted.
+//! Scripts read the output of `salt`, so it has to agree with stock byte for byte: the vectors in
+//! `tests/vectors` were written by stock's own outputters, and `tests/e2e/cli_*.rs` compare whole
+//! commands. Outputters without a form here yet (`highstate`, `key`, `table` and other rare ones) print as
+//! nested. This crate only turns values into text: it neither writes to a terminal nor decides whether
+//! colour is wanted.
 //!
 //! [`render`] takes a value, an [`Outputter`] and [`OutputOptions`]. Each return is rendered by itself, so
 //! that ten thousand of them need no more memory than one.
