@@ -45,11 +45,12 @@ pub struct LogOptions {
 /// The prefix of all log targets of this program.
 const OURS: &str = "saltern";
 /// Its crates that a master runs, without that.
-const CRATES: [&str; 18] = [
+const CRATES: [&str; 19] = [
     "actors",
     "automation",
     "base",
     "bridge",
+    "cli",
     "client",
     "config",
     "content",
