@@ -206,18 +206,18 @@ mod tests {
         };
         let data = Value::map([("return", true)]);
         bus.fire("saltern/bus/gap", &data).await;
-        let mut told = Vec::new();
-        let mut tell = |suffix: &str, _: Value| told.push(suffix.to_owned());
-        assert!(begun.end(&mut tell).await.expect("it goes on").is_none());
+        let mut reported = Vec::new();
+        let mut report = |suffix: &str, _: Value| reported.push(suffix.to_owned());
+        assert!(begun.end(&mut report).await.expect("it goes on").is_none());
         // Time passes by itself while nobody has anything to do.
-        assert!(begun.end(&mut tell).await.expect("it goes on").is_none());
+        assert!(begun.end(&mut report).await.expect("it goes on").is_none());
         bus.fire("salt/run/2/ret", &data).await;
         bus.fire("salt/run/1/new", &data).await;
         bus.fire("salt/run/1/progress", &data).await;
         bus.fire("salt/run/1/ret", &data).await;
-        let end = begun.end(&mut tell).await;
+        let end = begun.end(&mut report).await;
         let end = end.expect("it goes on").expect("the end");
-        assert_eq!(told, ["progress"]);
+        assert_eq!(reported, ["progress"]);
         assert_eq!(end.value, true.into());
     }
 

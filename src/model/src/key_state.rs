@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::Compat;
+
 /// In which directory of the PKI tree a minion's key lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyState {
@@ -18,6 +20,14 @@ pub enum KeyState {
 impl KeyState {
     /// Every state.
     pub const ALL: [Self; 4] = [Self::Accepted, Self::Pending, Self::Rejected, Self::Denied];
+
+    /// Every state, in the order in which a release lists them (`Key.list_keys`).
+    pub fn in_listings(compat: Compat) -> [Self; 4] {
+        match compat {
+            Compat::V3006 | Compat::V3007 => Self::ALL,
+            Compat::V3008 => [Self::Pending, Self::Rejected, Self::Accepted, Self::Denied],
+        }
+    }
 
     /// The name of its directory under `pki_dir`.
     pub fn directory(self) -> &'static str {
@@ -38,5 +48,31 @@ impl fmt::Display for KeyState {
             Self::Rejected => "rejected",
             Self::Denied => "denied",
         })
+    }
+}
+
+/// Names of keys in the order of a listing (`sorted_ignorecase` of `salt/utils/data.py`).
+#[must_use]
+pub fn sorted_ignoring_case(mut names: Vec<String>) -> Vec<String> {
+    let is_lower = |name: &String| {
+        name.bytes()
+            .all(|b| b.is_ascii() && !b.is_ascii_uppercase())
+    };
+    if names.iter().all(is_lower) {
+        names.sort_unstable();
+    } else {
+        names.sort_by_cached_key(|name| name.to_lowercase());
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_sorted_as_stock_sorts_them() {
+        let names = ["b", "A", "a", "C"].map(str::to_owned).to_vec();
+        assert_eq!(sorted_ignoring_case(names), ["A", "a", "b", "C"]);
     }
 }

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, RawDir};
 use saltern_config::MasterConfig;
 use saltern_crypto::{HashType, PublicKey, pem_finger, text_finger};
+use saltern_model::key_state::sorted_ignoring_case;
 use saltern_model::{Compat, KeyState};
 use saltern_store::files::{self, Create};
 
 use super::error::KeyError;
-use super::lists::{KeyLists, LOCAL, sorted_ignoring_case};
+use super::lists::{KeyLists, LOCAL};
 
 /// A key of 16384 bits has less than 14 KiB of PEM.
 const MAX_KEY_BYTES: usize = 64 << 10;
@@ -55,15 +56,7 @@ impl KeyFiles {
 
     /// The keys of minions (`Key.list_keys`). A directory that is not there has none.
     pub(super) fn managed(&self) -> Result<KeyLists, KeyError> {
-        let order = match self.compat {
-            Compat::V3006 | Compat::V3007 => KeyState::ALL,
-            Compat::V3008 => [
-                KeyState::Pending,
-                KeyState::Rejected,
-                KeyState::Accepted,
-                KeyState::Denied,
-            ],
-        };
+        let order = KeyState::in_listings(self.compat);
         let mut lists = Vec::with_capacity(order.len());
         for state in order {
             let keys = self.list(state)?.unwrap_or_default();

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use saltern_model::KeyState;
+use saltern_model::key_state::sorted_ignoring_case;
 use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
@@ -156,20 +157,6 @@ impl KeyLists {
     }
 }
 
-/// `sorted_ignorecase` of `salt/utils/data.py`.
-pub(super) fn sorted_ignoring_case(mut names: Vec<String>) -> Vec<String> {
-    let is_lower = |name: &String| {
-        name.bytes()
-            .all(|b| b.is_ascii() && !b.is_ascii_uppercase())
-    };
-    if names.iter().all(is_lower) {
-        names.sort_unstable();
-    } else {
-        names.sort_by_cached_key(|name| name.to_lowercase());
-    }
-    names
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,11 +195,5 @@ mod tests {
             now.of_changed(&changed),
             lists(&[("minions", &["a", "B"]), ("minions_denied", &["a"])])
         );
-    }
-
-    #[test]
-    fn names_are_sorted_as_stock_sorts_them() {
-        let names = ["b", "A", "a", "C"].map(str::to_owned).to_vec();
-        assert_eq!(sorted_ignoring_case(names), ["A", "a", "b", "C"]);
     }
 }

@@ -20,6 +20,18 @@ const FILE_LEVELS: &[&str] = &[
     "all", "garbage", "trace", "debug", "profile", "info", "warning", "error", "critical", "quiet",
 ];
 
+/// Gives the definitions of shared options their part of a command's struct.
+macro_rules! shares {
+    ($options:ty: $($field:ident: $part:ty),* $(,)?) => {
+        $(impl AsMut<$part> for $options {
+            fn as_mut(&mut self) -> &mut $part {
+                &mut self.$field
+            }
+        })*
+    };
+}
+pub(super) use shares;
+
 /// A password of the command line; it has no `Debug` and is wiped when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Zeroizing<String>);

@@ -2,13 +2,13 @@
 
 use super::common::{
     ConfigOptions, LogOptions, OutputOptions, TARGET_WAYS, TargetOptions, TargetType, hard_crash,
-    leading, logging, output, target,
+    leading, logging, output, shares, target,
 };
 use super::definition::{Action, Group, OptionDefinition};
 use super::ending::Ending;
 use super::grammar::{Grammar, Parsed};
 use super::read::CommandOptions;
-use super::salt::{TargetText, shares};
+use super::salt::TargetText;
 
 /// The options of `salt-cp`.
 #[derive(Debug, Clone, Default)]

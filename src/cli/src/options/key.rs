@@ -2,13 +2,12 @@
 
 use super::common::{
     ConfigOptions, EauthOptions, LogOptions, OutputOptions, eauth, hard_crash, leading, logging,
-    output,
+    output, shares,
 };
 use super::definition::{Action, Group, OptionDefinition};
 use super::ending::Ending;
 use super::grammar::{Grammar, Parsed};
 use super::read::CommandOptions;
-use super::salt::shares;
 
 /// The options of `salt-key`. An action with a text is absent when the text is empty, as in stock.
 #[derive(Clone, Default)]

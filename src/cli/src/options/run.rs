@@ -4,13 +4,12 @@ use saltern_python::number::parse_int;
 
 use super::common::{
     ConfigOptions, EauthOptions, LogOptions, OutputOptions, eauth, hard_crash, leading, logging,
-    names, output,
+    names, output, shares,
 };
 use super::definition::{Action, Group, OptionDefinition};
 use super::ending::Ending;
 use super::grammar::{Grammar, Parsed};
 use super::read::CommandOptions;
-use super::salt::shares;
 
 /// Digits of a jid.
 const JID_LENGTH: usize = 20;

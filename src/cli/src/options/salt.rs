@@ -2,7 +2,7 @@
 
 use super::common::{
     ConfigOptions, EauthOptions, LogOptions, MORE_TARGET_WAYS, OutputOptions, TARGET_WAYS,
-    TargetOptions, TargetType, eauth, hard_crash, leading, logging, names, output, target,
+    TargetOptions, TargetType, eauth, hard_crash, leading, logging, names, output, shares, target,
 };
 use super::definition::{Action, Group, OptionDefinition};
 use super::ending::Ending;
@@ -55,17 +55,6 @@ pub struct SaltOptions {
     /// Ours: seconds that minions have to say whether they run the job.
     pub gather_job_timeout: Option<i64>,
 }
-
-macro_rules! shares {
-    ($options:ty: $($field:ident: $part:ty),* $(,)?) => {
-        $(impl AsMut<$part> for $options {
-            fn as_mut(&mut self) -> &mut $part {
-                &mut self.$field
-            }
-        })*
-    };
-}
-pub(super) use shares;
 
 shares!(SaltOptions:
     config: ConfigOptions,

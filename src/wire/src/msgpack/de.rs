@@ -307,6 +307,20 @@ impl<'de> Deserializer<'de> for Input<'de> {
     }
 }
 
+/// Reads what comes next of the items or keys that are left; `None` after the last.
+fn next_of<'de, S: DeserializeSeed<'de>>(
+    input: &mut Input<'de>,
+    left: &mut u32,
+    seed: S,
+) -> Result<Option<S::Value>, ReadError> {
+    let Some(fewer) = left.checked_sub(1) else {
+        return Ok(None);
+    };
+    *left = fewer;
+    input.value = None;
+    seed.deserialize(input).map(Some)
+}
+
 /// The items of an array.
 struct Items<'a, 'de> {
     input: &'a mut Input<'de>,
@@ -320,12 +334,7 @@ impl<'de> SeqAccess<'de> for Items<'_, 'de> {
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, ReadError> {
-        let Some(left) = self.left.checked_sub(1) else {
-            return Ok(None);
-        };
-        self.left = left;
-        self.input.value = None;
-        seed.deserialize(&mut *self.input).map(Some)
+        next_of(self.input, &mut self.left, seed)
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -346,12 +355,7 @@ impl<'de> MapAccess<'de> for Pairs<'_, 'de> {
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, ReadError> {
-        let Some(left) = self.left.checked_sub(1) else {
-            return Ok(None);
-        };
-        self.left = left;
-        self.input.value = None;
-        seed.deserialize(&mut *self.input).map(Some)
+        next_of(self.input, &mut self.left, seed)
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ReadError> {

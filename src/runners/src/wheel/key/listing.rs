@@ -1,5 +1,6 @@
 //! Listing of keys by state, and the selection of keys by pattern or mapping.
 
+use saltern_model::key_state::sorted_ignoring_case;
 use saltern_model::{Compat, KeyState, MinionId};
 use saltern_policy::expression::Pattern;
 use saltern_store::files;
@@ -19,15 +20,7 @@ impl KeyLists {
     /// The keys of minions (`Key.list_keys`).
     pub(super) fn managed(context: &RunnerContext) -> Result<Self, RunnerError> {
         let pki = &context.master()?.pki;
-        let order = match context.config.salt_compat {
-            Compat::V3006 | Compat::V3007 => KeyState::ALL,
-            Compat::V3008 => [
-                KeyState::Pending,
-                KeyState::Rejected,
-                KeyState::Accepted,
-                KeyState::Denied,
-            ],
-        };
+        let order = KeyState::in_listings(context.config.salt_compat);
         let mut lists = Vec::with_capacity(order.len());
         for state in order {
             lists.push((state, pki.list(state)?));
@@ -37,7 +30,7 @@ impl KeyLists {
         }
         let named = lists.into_iter().map(|(state, ids)| {
             let ids = ids.iter().map(|id| id.as_str().to_owned());
-            (state.directory(), sorted(ids.collect()))
+            (state.directory(), sorted_ignoring_case(ids.collect()))
         });
         Ok(Self(named.collect()))
     }
@@ -75,7 +68,7 @@ impl KeyLists {
         let lists = mapping.as_map().unwrap_or_default().iter();
         for (_, keys) in lists {
             let keys = keys.as_array().unwrap_or_default();
-            for key in sorted(keys.iter().filter_map(python::scalar).collect()) {
+            for key in sorted_ignoring_case(keys.iter().filter_map(python::scalar).collect()) {
                 let pattern = pattern(&key)?;
                 for state in KeyState::ALL {
                     let name = state.directory();
@@ -198,11 +191,5 @@ fn local(context: &RunnerContext) -> Result<Vec<String>, RunnerError> {
         }
     })?;
     names.sort_unstable();
-    Ok(sorted(names))
-}
-
-/// `sorted_ignorecase` in `salt/utils/data.py`.
-fn sorted(mut names: Vec<String>) -> Vec<String> {
-    names.sort_by_cached_key(|name| name.to_lowercase());
-    names
+    Ok(sorted_ignoring_case(names))
 }
