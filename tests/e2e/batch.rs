@@ -56,14 +56,14 @@ fn lines(path: &Path) -> usize {
 
 /// The jid in what stock prints of an async batch.
 fn jid_of(run: &Run) -> Result<String> {
-    let told = run.expect_code(0)?.stdout.as_str();
-    let jid = told
+    let parse_tag = run.expect_code(0)?.stdout.as_str();
+    let jid = parse_tag
         .trim()
         .rsplit("Executed batch command with job ID: ")
         .next();
     let jid = jid.filter(|jid| jid.len() == 20);
     jid.map(str::to_owned)
-        .with_context(|| format!("no job id in {told:?}"))
+        .with_context(|| format!("no job id in {parse_tag:?}"))
 }
 
 fn json(run: &Run) -> Result<Value> {
@@ -270,8 +270,10 @@ fn compare(release: Release) -> Result<()> {
             |config| _ = config.set("gather_job_timeout", 2),
             |site| {
                 site.bring_up(&fleet)?;
-                let told = COMMANDS.iter().map(|command| told(&site.salt(command)?));
-                transcripts.push(told.collect::<Result<Vec<_>>>()?);
+                let parse_tag = COMMANDS
+                    .iter()
+                    .map(|command| parse_tag(&site.salt(command)?));
+                transcripts.push(parse_tag.collect::<Result<Vec<_>>>()?);
                 Ok(())
             },
         )
@@ -286,7 +288,7 @@ fn compare(release: Release) -> Result<()> {
 
 /// What a command printed, apart from job ids and from whose turn came first, which is chance in
 /// stock.
-fn told(run: &Run) -> Result<String> {
+fn parse_tag(run: &Run) -> Result<String> {
     let mut lines: Vec<String> = run
         .stdout
         .lines()

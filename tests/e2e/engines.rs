@@ -125,14 +125,14 @@ fn events_of(server: Server) -> Result<BTreeMap<String, String>, Failure> {
             "salt/engines/hook/secure",
         ] {
             let event = site.events().tag(tag, SOON)?;
-            events.insert(tag.to_owned(), told(event, ports));
+            events.insert(tag.to_owned(), without_ports(event, ports));
         }
         Ok(())
     })?;
     Ok(events)
 }
 
-fn told(mut event: Event, ports: [u16; 2]) -> String {
+fn without_ports(mut event: Event, ports: [u16; 2]) -> String {
     if let Some(data) = event.data.as_object_mut() {
         data.remove("_stamp");
     }

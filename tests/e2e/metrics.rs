@@ -14,7 +14,7 @@ use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 const OURS: Server = Server::Saltern(Release::V3008);
 
 /// More series than a master ever has: they follow from the program, not from the site.
-const MOST_SERIES: usize = 2500;
+const MAX_SERIES: usize = 2500;
 
 fn page(site: &mut Site, path: &str) -> Result<Answer> {
     let address = site.config().get("saltern_metrics_address");
@@ -57,11 +57,7 @@ fn metrics_of_a_busy_master_name_no_minion_no_job_and_no_user() -> TestResult {
             );
         }
         let (before, after) = (series(&first.body), series(&last.body));
-        ensure!(
-            after.len() < MOST_SERIES,
-            "there are {} series",
-            after.len()
-        );
+        ensure!(after.len() < MAX_SERIES, "there are {} series", after.len());
         // What was done meanwhile, more of the same and a minion that is silent, has a name already
         // or one from a closed set.
         let new: Vec<_> = after.difference(&before).collect();

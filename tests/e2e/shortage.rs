@@ -97,7 +97,7 @@ fn nothing_can_be_written(lack: impl FnOnce(&mut Site) -> Result<Lack>) -> TestR
         site.events().tag("without/room", SOON)?;
 
         let lines = logs::read(&site.path("log/master.out")).lines().count();
-        ensure!(lines < MOST_LINES, "the log has {lines} lines about it");
+        ensure!(lines < MAX_LINES, "the log has {lines} lines about it");
 
         site.step("there is room again");
         lack.ends(site)?;
@@ -113,7 +113,7 @@ fn nothing_can_be_written(lack: impl FnOnce(&mut Site) -> Result<Lack>) -> TestR
 }
 
 /// A lasting shortage is logged, but not with every request: the log may be on the same disk.
-const MOST_LINES: usize = 40;
+const MAX_LINES: usize = 40;
 
 fn accept_everybody(config: &mut Config) {
     config.set("auto_accept", "True");

@@ -119,8 +119,12 @@ fn one_trace_leads_from_the_command_line_to_the_minion_and_to_its_return() -> Te
             for (tag, tree) in [("new", &job), ("ret/m1", &returned)] {
                 let event = site.events().tag(&format!("salt/job/{jid}/{tag}"), SOON)?;
                 let trace = tree.values().next().and_then(|span| span["trace"].as_str());
-                let told = event.data["traceparent"].as_str().unwrap_or_default();
-                ensure!(told.contains(trace.unwrap_or("?")), "{tag}: {}", event.data);
+                let trace_entries = event.data["traceparent"].as_str().unwrap_or_default();
+                ensure!(
+                    trace_entries.contains(trace.unwrap_or("?")),
+                    "{tag}: {}",
+                    event.data
+                );
             }
             Ok(())
         },

@@ -342,17 +342,17 @@ pub(crate) struct Group(Pid);
 impl Group {
     pub(crate) fn of(leader: Pid) -> Self {
         let group = Self(leader);
-        group.tell_reaper('+');
+        group.notify_reaper('+');
         group
     }
 
     pub(crate) fn end(self, signal: Signal) {
         // An error means that all its processes are gone already.
         rustix::process::kill_process_group(self.0, signal).ok();
-        self.tell_reaper('-');
+        self.notify_reaper('-');
     }
 
-    fn tell_reaper(&self, sign: char) {
+    fn notify_reaper(&self, sign: char) {
         static REAPER: OnceLock<Mutex<Child>> = OnceLock::new();
         let reaper = REAPER.get_or_init(|| {
             let child = Command::new("sh")

@@ -43,7 +43,7 @@ mod script;
 mod webhook;
 
 /// Longest back-off before a restart.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// What an engine is built from.
 #[derive(Clone)]
@@ -166,7 +166,7 @@ impl Child for Engine {
         );
         Self {
             seed: seed.clone(),
-            record: Record::new(budget).with_longest_delay(LONGEST_PAUSE),
+            record: Record::new(budget).with_longest_delay(MAX_PAUSE),
             run: None,
         }
     }

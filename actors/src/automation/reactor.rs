@@ -78,7 +78,7 @@ impl Child for Reactor {
     /// Waiting events are dropped and counted; jobs that have begun are awaited.
     fn drain(&mut self, context: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         self.seed.queue.close();
-        self.tell(context);
+        self.report_state(context);
         let queue = self.seed.queue.clone();
         Some(Box::pin(
             async move { queue.jobs_ended().await }.into_actor(self),
@@ -94,7 +94,10 @@ impl Actor for Reactor {
         context.run_interval(TICK, |reactor, context| {
             let queue = &reactor.seed.queue;
             queue.refresh_rules();
-            let news = queue.tell_dropped().into_iter().chain(queue.tell_untold());
+            let news = queue
+                .dropped_event()
+                .into_iter()
+                .chain(queue.unreported_event());
             let news: Vec<Event> = news.collect();
             if !news.is_empty() {
                 let bus = &reactor.seed.bus;
@@ -115,7 +118,7 @@ impl Handler<Look> for Reactor {
     type Result = ();
 
     fn handle(&mut self, _: Look, context: &mut Self::Context) {
-        self.tell(context);
+        self.report_state(context);
         let Some((item, place)) = self.seed.queue.pop() else {
             return;
         };
@@ -127,7 +130,7 @@ impl Handler<Look> for Reactor {
 
 impl Reactor {
     /// Fires the events about failed reactions.
-    fn tell(&mut self, context: &mut Context<Self>) {
+    fn report_state(&mut self, context: &mut Context<Self>) {
         let news = self.seed.queue.take_news();
         if !news.is_empty() {
             self.outbox.push(context, &self.seed.bus, Fire(news));

@@ -25,7 +25,7 @@ use crate::content::renderer::Look;
 use crate::functions::runner::RunQueue;
 
 /// Longest time between two looks at the clock.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// Metrics of the scheduler.
 #[derive(Clone)]
@@ -121,11 +121,11 @@ impl Handler<Look> for Scheduler {
         self.run_what_is_due();
         let now = self.now();
         let next = self.seed.schedule.lock().next(now);
-        let wait = next.map_or(LONGEST_SLEEP, |next| {
+        let wait = next.map_or(MAX_SLEEP, |next| {
             // An overdue job is due at once.
             Duration::try_from(next.duration_since(now)).unwrap_or_default()
         });
-        context.notify_later(Look, wait.min(LONGEST_SLEEP));
+        context.notify_later(Look, wait.min(MAX_SLEEP));
     }
 }
 

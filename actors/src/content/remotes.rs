@@ -236,14 +236,14 @@ impl Handler<ThreadEnded> for Remotes {
 }
 
 /// Notifies the actor of the end of a thread, also if that panics.
-struct TellsEnd {
+struct NotifiesEnd {
     to: Addr<Remotes>,
     purpose: Purpose,
     round: u64,
     fetched: Fetched,
 }
 
-impl Drop for TellsEnd {
+impl Drop for NotifiesEnd {
     fn drop(&mut self) {
         // Bounded: each thread sends one, and the number of threads is bounded.
         self.to.do_send(ThreadEnded {
@@ -302,7 +302,7 @@ impl Remotes {
             && let Some(due) = self.waiting.pop_front()
         {
             let cancel = Arc::clone(cancel);
-            let end = TellsEnd {
+            let end = NotifiesEnd {
                 to: address.clone(),
                 purpose: due.purpose,
                 round: due.round,

@@ -25,10 +25,10 @@ use crate::shared::answer::PendingReply;
 use crate::shared::fair_queue::FairQueue;
 
 /// Waiting requests of one client. Real minions have one, or a few when states run in parallel.
-const MOST_WAITING: usize = 16;
+const MAX_WAITING: usize = 16;
 
 /// Waiting calls of wheel functions.
-const MOST_WHEELS: usize = 128;
+const MAX_WHEELS: usize = 128;
 
 /// The client of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,7 +72,7 @@ struct Renderings {
 impl Renderings {
     /// Adds a request; gives it back if its client has too many.
     fn push(&mut self, rendering: Rendering) -> Option<Rendering> {
-        if self.waiting.len_of(&rendering.asker) >= MOST_WAITING {
+        if self.waiting.len_of(&rendering.asker) >= MAX_WAITING {
             return Some(rendering);
         }
         self.waiting.push(rendering.asker.clone(), rendering);
@@ -141,7 +141,7 @@ impl RenderQueue {
     /// The queue of the wheel functions that users call.
     pub(crate) fn of_wheels(renderers: Vec<Recipient<Look>>, registry: &Registry) -> Arc<Self> {
         Self::of(
-            (MOST_WHEELS, renderers),
+            (MAX_WHEELS, renderers),
             QueueMetrics {
                 depth: gauge(
                     registry,
@@ -351,10 +351,10 @@ mod tests {
     #[test]
     fn one_minion_cannot_fill_the_queue() {
         in_system(async {
-            let queue = RenderQueue::new(MOST_WAITING + 1, Vec::new(), &Registry::new());
+            let queue = RenderQueue::new(MAX_WAITING + 1, Vec::new(), &Registry::new());
             let mut port = Port::open();
             let mut waiting = Vec::new();
-            for _ in 0..MOST_WAITING {
+            for _ in 0..MAX_WAITING {
                 waiting.push(put(&queue, &mut port, "greedy").await);
             }
             let refused = put(&queue, &mut port, "greedy").await;
@@ -396,7 +396,7 @@ mod tests {
             let queue = RenderQueue::of_wheels(Vec::new(), &Registry::new());
             let mut port = Port::open();
             let mut waiting = Vec::new();
-            for user in ["ana"; MOST_WAITING].into_iter().chain(["bob", "ana"]) {
+            for user in ["ana"; MAX_WAITING].into_iter().chain(["bob", "ana"]) {
                 let (mut call, reply) = rendering(&mut port, "a", nothing()).await;
                 call.asker = Asker::User(user.to_owned());
                 queue.push(call);

@@ -58,7 +58,7 @@ impl BatchFeed {
     /// Notifies Batches of returns that are stored, or will not be. Never waits, because Batches
     /// may be waiting for the sender; bounded, because each return was a message of its own
     /// before.
-    pub(crate) fn tell(&self, returns: Vec<MinionReturned>) {
+    pub(crate) fn send(&self, returns: Vec<MinionReturned>) {
         if !returns.is_empty() {
             self.returns.do_send(BatchReturns(returns));
         }

@@ -32,10 +32,10 @@ pub(crate) const THREADS: u32 = 4;
 const REFUSAL: Duration = Duration::from_secs(1);
 
 /// Longest delay that a slow refusal imposes on others.
-const LONGEST_REFUSAL: Duration = Duration::from_secs(5);
+const MAX_REFUSAL_DELAY: Duration = Duration::from_secs(5);
 
 /// Delayed refusals of one login worker.
-const MOST_HELD_BACK: usize = 256;
+const MAX_HELD_BACK: usize = 256;
 
 /// What a login worker is built from.
 #[derive(Clone)]
@@ -144,7 +144,7 @@ impl LoginWorker {
         let wait = self.delay(took);
         let number = self.refused;
         let timer = context.run_later(wait, move |login_worker, context| {
-            login_worker.tell(number, context);
+            login_worker.answer_refusal(number, context);
         });
         let held_back = HeldBack {
             handled,
@@ -153,16 +153,16 @@ impl LoginWorker {
             _counted: counted,
         };
         self.held_back.insert(number, held_back);
-        if self.held_back.len() > MOST_HELD_BACK
+        if self.held_back.len() > MAX_HELD_BACK
             && let Some(oldest) = self.held_back.keys().next().copied()
         {
             self.seed.logins.early.inc();
-            self.tell(oldest, context);
+            self.answer_refusal(oldest, context);
         }
     }
 
     /// Answers a delayed refusal.
-    fn tell(&mut self, number: u64, context: &mut Context<Self>) {
+    fn answer_refusal(&mut self, number: u64, context: &mut Context<Self>) {
         if let Some(held_back) = self.held_back.remove(&number) {
             let HeldBack {
                 handled,
@@ -179,7 +179,7 @@ impl LoginWorker {
     /// Remaining delay of a refusal that took so long: a random time within a quarter of the
     /// refusal time.
     fn delay(&mut self, took: Duration) -> Duration {
-        self.refusal = self.refusal.max(took).min(LONGEST_REFUSAL);
+        self.refusal = self.refusal.max(took).min(MAX_REFUSAL_DELAY);
         self.refused = self.refused.wrapping_add(1);
         let chance = self.chance.hash_one(self.refused) as f64 / u64::MAX as f64;
         self.refusal

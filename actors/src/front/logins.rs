@@ -40,23 +40,23 @@ use crate::shared::fair_queue::FairQueue;
 
 /// Waiting log-ins, in all and of one address; salt-api sends those of all its users from one.
 const MAX_WAITING: usize = 1_024;
-const MOST_OF_ADDRESS: usize = 256;
+const MAX_PER_ADDRESS: usize = 256;
 
 /// Waiting log-ins of one name at one address. The last of them is served, after as many refusals,
 /// before its client gives up.
-const MOST_OF_NAME: usize = 64;
+const MAX_PER_NAME: usize = 64;
 
 /// Slots that are reserved for names without a successful log-in from their address: in all, and
 /// of one address.
 const FLOOR: usize = MAX_WAITING / 8;
-const FLOOR_OF_ADDRESS: usize = MOST_OF_ADDRESS / 8;
+const FLOOR_OF_ADDRESS: usize = MAX_PER_ADDRESS / 8;
 
 /// Minimum time between two writes of the proved names, apart from the one at the end.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Tries of one name at one address that are under way or whose refusal is delayed; at that number,
 /// its next try waits. With the delay, this bounds the guesses a second.
-const MOST_TRIES: usize = 4;
+const MAX_TRIES: usize = 4;
 
 /// A log-in and the reply to its sender.
 pub(crate) struct Login {
@@ -199,10 +199,10 @@ impl Lines {
         let lane = self.lane(is_proved);
         let queue = lane.by_address.get(&who.address);
         let mut given_up = None;
-        if queue.is_some_and(|queue| queue.len_of(&who.name) >= MOST_OF_NAME) {
+        if queue.is_some_and(|queue| queue.len_of(&who.name) >= MAX_PER_NAME) {
             let oldest = |queue: &mut FairQueue<u64, Login>| queue.pop_oldest_of(&who.name);
             given_up = lane.change(who.address, oldest);
-        } else if here >= MOST_OF_ADDRESS {
+        } else if here >= MAX_PER_ADDRESS {
             given_up = self.give_way_here(who, is_proved);
             if given_up.is_none() {
                 return Some(login);
@@ -376,7 +376,7 @@ impl Logins {
     /// The next log-in. A client with too many tries is skipped until one of them has ended.
     pub(crate) fn pop(self: &Arc<Self>) -> Option<(Login, Turn)> {
         let mut lines = self.lines.lock();
-        let login = lines.pop(MOST_TRIES)?;
+        let login = lines.pop(MAX_TRIES)?;
         let who = self.who(&login.log_in);
         *lines.tries.entry(who).or_default() += 1;
         self.count(&lines);

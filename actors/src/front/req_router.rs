@@ -154,7 +154,7 @@ impl Queue {
             }
             Waiting::Authentications(waiting) => waiting.push(request),
         }
-        self.tell_length();
+        self.update_length();
     }
 
     fn pop(&mut self, windows: &Arc<Windows>) -> Option<(Incoming, Treatment, Ticket)> {
@@ -172,11 +172,11 @@ impl Queue {
             }
             Waiting::Authentications(_) => None,
         };
-        self.tell_length();
+        self.update_length();
         next
     }
 
-    fn tell_length(&self) {
+    fn update_length(&self) {
         let length = i64::try_from(self.len()).unwrap_or(i64::MAX);
         self.metrics.waiting.set(length);
     }

@@ -32,10 +32,10 @@ use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 
 /// Calls of all minions together.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// Calls of one minion. A real one has one, or a few when its states run in parallel.
-const MOST_OF_ONE: usize = 8;
+const MAX_PER_MINION: usize = 8;
 
 /// What the actor is built from.
 #[derive(Clone)]
@@ -186,7 +186,7 @@ impl Handler<TakePeerCall> for PeerCalls {
         let TakePeerCall { call, answer } = message;
         let PeerCall { minion, wait, work } = *call;
         let of_this_one = self.lines.get(&minion).map_or(0, |line| line.waiting);
-        if self.waiting.len() >= MOST_WAITING || of_this_one >= MOST_OF_ONE {
+        if self.waiting.len() >= MAX_WAITING || of_this_one >= MAX_PER_MINION {
             self.count_unfinished("full");
             answer.failed();
             return;
@@ -256,13 +256,13 @@ impl Handler<JobOver> for PeerCalls {
     fn handle(&mut self, JobOver(jid): JobOver, context: &mut Self::Context) {
         let number = self.jobs.get(&jid).copied();
         if let Some(waiting) = number.and_then(|number| self.take(number, context)) {
-            waiting.tell_what_there_is(&self.seed.renderings);
+            waiting.answer_with_returned(&self.seed.renderings);
         }
     }
 }
 
 impl Waiting {
-    fn tell_what_there_is(self, renderings: &RenderQueue) {
+    fn answer_with_returned(self, renderings: &RenderQueue) {
         match self.what_for {
             WaitsFor::Run { too_late } => self.answer.saying(too_late).done(),
             WaitsFor::Job { returned, .. } => renderings.push(Rendering {
@@ -347,7 +347,7 @@ impl PeerCalls {
             return;
         };
         self.count_unfinished("late");
-        waiting.tell_what_there_is(&self.seed.renderings);
+        waiting.answer_with_returned(&self.seed.renderings);
     }
 
     /// Takes out a call that is to be answered now.

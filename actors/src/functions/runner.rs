@@ -35,7 +35,7 @@ pub(crate) const THREADS: u32 = 2;
 
 /// Waiting calls at most. Users of this machine make few, more is a runaway script; minions have
 /// bounds of their own before this one (`peer_calls.rs`).
-pub(crate) const MOST_WAITING: usize = 256;
+pub(crate) const MAX_WAITING: usize = 256;
 
 /// Below the workers, like the renderers.
 const NICENESS: i32 = 5;
@@ -277,7 +277,7 @@ impl CallInFlight {
         }
     }
 
-    fn told(mut self) {
+    fn reported(mut self) {
         self.lost = None;
     }
 }
@@ -315,7 +315,7 @@ impl Handler<Look> for Runner {
         let Some(returned) = ran.store else {
             let end = Fire(ran.end.into_iter().collect());
             self.outbox.push(context, &self.seed.bus, end);
-            under_way.told();
+            under_way.reported();
             return;
         };
         let (answer, stored) = PendingReply::inside();
@@ -328,7 +328,7 @@ impl Handler<Look> for Runner {
             let bus = runner.seed.bus.clone();
             let end = Fire(ran.end.into_iter().collect());
             runner.outbox.push(context, &bus, end);
-            under_way.told();
+            under_way.reported();
         });
         context.spawn(announced);
     }

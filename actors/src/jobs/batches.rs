@@ -103,7 +103,7 @@ impl BatchMetrics {
 }
 
 /// Open batches at most. More are refused; those of stock's command line wait in their files.
-const MOST_BATCHES: usize = 1_000;
+const MAX_BATCHES: usize = 1_000;
 
 /// Poll interval of the list in which stock's command line leaves its batches, in case its event
 /// was lost: stock's `batch_manager_loop_interval`.
@@ -228,7 +228,7 @@ impl Batches {
             self.show(&mut batch, now);
         }
         if has_news && !is_sending {
-            self.tell_progress(&batch, context);
+            self.fire_progress(&batch, context);
         }
         self.count_running(&mut batch);
         if batch.phase == Phase::Running && batch.machine.is_over() {
@@ -293,7 +293,7 @@ impl Batches {
     }
 
     /// Announces progress; as in stock, after the beginning of a part was announced.
-    fn tell_progress(&mut self, batch: &Batch, context: &mut Context<Self>) {
+    fn fire_progress(&mut self, batch: &Batch, context: &mut Context<Self>) {
         let fields = events::progress(&batch.machine, batch.last_progress);
         let event = self.event(&batch.plan, "progress", fields);
         self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
@@ -364,7 +364,7 @@ impl Batches {
             } else if let Some(mut batch) = batches.batches.remove(&jid) {
                 batch.worked();
                 batches.seed.metrics.parts.inc();
-                batches.tell_progress(&batch, context);
+                batches.fire_progress(&batch, context);
                 batches.batches.insert(jid, batch);
             }
         });
@@ -415,11 +415,8 @@ impl Handler<BeginBatch> for Batches {
     type Result = ();
 
     fn handle(&mut self, BeginBatch { plan, answer }: BeginBatch, context: &mut Self::Context) {
-        if self.batches.len() >= MOST_BATCHES {
-            tracing::error!(
-                most = MOST_BATCHES,
-                "a batch was refused: too many are open"
-            );
+        if self.batches.len() >= MAX_BATCHES {
+            tracing::error!(most = MAX_BATCHES, "a batch was refused: too many are open");
             answer.failed();
             return;
         }

@@ -38,10 +38,10 @@ use crate::shared::priority::give_way;
 
 /// Longest time that a client waits for the returner to have its job; stock's gives a publish 15
 /// s.
-const LONGEST_WAIT: Duration = Duration::from_secs(8);
+const MAX_WAIT: Duration = Duration::from_secs(8);
 
 /// Waiting clients at most; further ones are answered at once.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// Persistent problems are logged at most once per `LOG_INTERVAL`.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -165,7 +165,7 @@ impl Handler<AnswerWhenGiven> for JobCache {
         let AnswerWhenGiven { jid, answer } = message;
         {
             let mut state = self.seed.state.lock();
-            if state.waiting.len() >= MOST_WAITING || state.pace.is_failing() {
+            if state.waiting.len() >= MAX_WAITING || state.pace.is_failing() {
                 drop(state);
                 return answer.done();
             }
@@ -276,7 +276,7 @@ impl JobCache {
     }
 
     fn limit_wait(&self, jid: Jid, context: &mut Context<Self>) {
-        context.run_later(LONGEST_WAIT, move |cache, _| cache.answer(&jid));
+        context.run_later(MAX_WAIT, move |cache, _| cache.answer(&jid));
     }
 
     /// Answers the client that published a job, if it still waits.
@@ -353,7 +353,7 @@ impl Seed {
             ..Given::default()
         };
         for (number, row) in rows.iter().take(done).enumerate() {
-            match called.told.get(number) {
+            match called.results.get(number) {
                 Some(None) => given.given += 1,
                 Some(Some(_)) | None => given.passed_over += 1,
             }
@@ -378,10 +378,7 @@ impl Seed {
     fn call(&self, steps: &[Step<'_>], patience: usize) -> Called {
         if steps.iter().all(Vec::is_empty) {
             let results = vec![None; steps.len()];
-            return Called {
-                told: results,
-                end: None,
-            };
+            return Called { results, end: None };
         }
         let mut results = Vec::new();
         let mut take = |_: &str, said: Value| {
@@ -390,11 +387,13 @@ impl Seed {
             }
         };
         let work = self.work(steps, patience);
-        let called = self.bridge.call_and_tell(&work, Duration::MAX, &mut take);
+        let called = self
+            .bridge
+            .call_with_progress(&work, Duration::MAX, &mut take);
         let end = called
             .err()
             .map(|error| End::of(&error, results.is_empty()));
-        Called { told: results, end }
+        Called { results, end }
     }
 
     /// What stock calls for a row (`_send_pub` and its kin in `salt/master.py`, `_store_job` in

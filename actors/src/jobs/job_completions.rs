@@ -38,7 +38,7 @@ impl JobCompletions {
 
     /// Notifies the listener of the end of a job, if it is followed. Never waits; bounded, because
     /// each followed job is announced once.
-    pub(crate) fn tell(&self, jid: &Jid) {
+    pub(crate) fn notify(&self, jid: &Jid) {
         if self.followed.lock().remove(jid) {
             self.listener.do_send(JobOver(jid.clone()));
         }

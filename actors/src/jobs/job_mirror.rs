@@ -70,7 +70,7 @@ const BUSY: f64 = 2_000.0;
 /// While the store is busy, the mirror rests this many times as long as it worked.
 const REST: u32 = 100;
 /// Longest rest, so that the lag depends on speed and not on waiting.
-const LONGEST_REST: Duration = Duration::from_secs(2);
+const MAX_REST: Duration = Duration::from_secs(2);
 /// Retry delay.
 const RETRY: Duration = Duration::from_secs(5);
 /// The lowest priority: the mirror runs only on an otherwise idle core.
@@ -157,7 +157,7 @@ impl Handler<Step> for JobMirror {
             Ok(rows) => {
                 self.seed.metrics.rows.inc_by(rows as u64);
                 if self.store_is_busy() {
-                    context.notify_later(Step, (began.elapsed() * REST).min(LONGEST_REST));
+                    context.notify_later(Step, (began.elapsed() * REST).min(MAX_REST));
                 } else {
                     later(context, Step);
                 }

@@ -323,7 +323,7 @@ impl JobStore {
             refused: group.refuse(),
             ..Stored::default()
         };
-        self.tell_tracker(stored);
+        self.notify_tracker(stored);
     }
 }
 

@@ -90,7 +90,7 @@ const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(60);
 const DEPARTURES_WRITTEN: Duration = Duration::from_millis(100);
 
 /// Youngest open jobs whose state a new subscriber gets.
-const MOST_STATES: usize = 256;
+const MAX_STATES: usize = 256;
 
 /// Refused reports are logged at most once per `LOG_INTERVAL`.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -246,12 +246,12 @@ impl JobTracker {
             self.seed.metrics.count(&effect);
             match effect {
                 TrackerEffect::Keep { jid, state, notes } => keeps.push((jid, state, notes.pack())),
-                TrackerEffect::Tell(news) => {
+                TrackerEffect::Report(news) => {
                     if let JobNews::Finished(ending) = &news {
-                        self.seed.ends.tell(&ending.jid);
+                        self.seed.ends.notify(&ending.jid);
                         self.traces.end(&ending.jid);
                     }
-                    events.push(self.told(&news, &stamp));
+                    events.push(self.news_event(&news, &stamp));
                 }
                 TrackerEffect::Probe { probe, minions } => self.send_probe(probe, minions, context),
                 TrackerEffect::PendingReply {
@@ -294,7 +294,7 @@ impl JobTracker {
         self.persist(writes.collect(), None, context);
     }
 
-    fn told(&self, news: &JobNews, stamp: &str) -> Event {
+    fn news_event(&self, news: &JobNews, stamp: &str) -> Event {
         if let JobNews::Finished(ending) = news
             && ending.state == JobState::Expired
         {
@@ -612,7 +612,7 @@ impl Handler<TakeReturn> for JobTracker {
         self.outbox.then(context, move || answer.done());
         let of_batch = self.of_batch(&event);
         self.returned(event, context);
-        self.seed.batches.tell(of_batch.into_iter().collect());
+        self.seed.batches.send(of_batch.into_iter().collect());
     }
 }
 
@@ -674,7 +674,7 @@ impl Handler<Stored> for JobTracker {
             of_batches.extend(self.of_batch(&returned));
             self.returned(returned, context);
         }
-        self.seed.batches.tell(of_batches);
+        self.seed.batches.send(of_batches);
     }
 }
 
@@ -706,7 +706,7 @@ impl Handler<Greet> for JobTracker {
 
     fn handle(&mut self, Greet(newcomer): Greet, context: &mut Self::Context) {
         let stamp = self.seed.deps.stamp();
-        let states = self.machine.overviews(MOST_STATES).into_iter();
+        let states = self.machine.overviews(MAX_STATES).into_iter();
         newcomer.send(
             states
                 .map(|overview| JobNews::State(overview).event(&stamp))

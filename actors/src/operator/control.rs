@@ -79,7 +79,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const DUTY_TIME: Duration = Duration::from_secs(9);
 
 /// Concurrent requests.
-const MOST_ASKING: usize = 16;
+const MAX_ASKING: usize = 16;
 
 /// Binds the socket; nothing is answered before it is served.
 pub(crate) fn bind(sock_dir: &Path) -> io::Result<UnixListener> {
@@ -95,7 +95,7 @@ pub(crate) fn serve(listener: UnixListener, control: Control, stop: Cancellation
         tracing::info!("fault injection is built in: this is a test build");
     }
     let control = Arc::new(control);
-    let places = Arc::new(Semaphore::new(MOST_ASKING));
+    let places = Arc::new(Semaphore::new(MAX_ASKING));
     actix_rt::spawn(async move {
         crate::events::event_sockets::accept_all(&listener, &stop, |stream| {
             let Ok(place) = places.clone().try_acquire_owned() else {

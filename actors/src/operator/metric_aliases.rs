@@ -23,7 +23,7 @@ use of_minions::OfMinions;
 
 /// Functions and states are user input: label values beyond this many distinct ones are aggregated
 /// as `other`.
-const MOST_NAMES: usize = 200;
+const MAX_NAMES: usize = 200;
 
 /// The label value of all others.
 const OTHER: &str = "other";
@@ -146,7 +146,7 @@ impl MetricAliases {
     fn bounded(&self, name: &str, state: &str) -> (String, String) {
         let names = (name.to_owned(), state.to_owned());
         let mut known = self.known.lock();
-        if known.contains(&names) || (known.len() < MOST_NAMES && known.insert(names.clone())) {
+        if known.contains(&names) || (known.len() < MAX_NAMES && known.insert(names.clone())) {
             return names;
         }
         (OTHER.to_owned(), String::new())
@@ -485,12 +485,12 @@ mod tests {
     fn distinct_label_values_are_bounded() {
         let registry = Registry::new();
         let names = names(BOTH, &registry).expect("asked for");
-        for number in 0..2 * MOST_NAMES {
+        for number in 0..2 * MAX_NAMES {
             let job = Value::map([("fun", format!("made.up_{number}").as_str())]);
             fire(&names, "salt/job/20260102030405000001/new", job);
         }
         let text = text(&registry);
-        assert!(text.matches("salt_new_job_total{").count() <= MOST_NAMES + 1);
+        assert!(text.matches("salt_new_job_total{").count() <= MAX_NAMES + 1);
         assert!(text.contains("salt_new_job_total{function=\"other\",state=\"\"} "));
     }
 

@@ -156,7 +156,7 @@ impl Plan {
             self.start_runners_of(queue, numbers, &pool, (core, budget));
         };
         let mut of = |asker, in_python, count| {
-            let most = runner::MOST_WAITING;
+            let most = runner::MAX_WAITING;
             let python = RunQueue::new(in_python, most, &metrics);
             let queue = RunQueue::before(&python, asker, most, &metrics);
             start(&queue, runner::THREADS);

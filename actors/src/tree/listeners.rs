@@ -36,7 +36,7 @@ pub(crate) struct Listeners {
 
 /// Most connections to an event socket, whatever is configured: each holds a queue, and they come
 /// from this machine only.
-const MOST_LISTENERS: usize = 1024;
+const MAX_LISTENERS: usize = 1024;
 
 impl Listeners {
     pub(crate) fn open(
@@ -116,7 +116,7 @@ impl Listeners {
             for_other_users: followed.publisher_acl().is_set() || followed.external_auth().is_set(),
             drain_timeout: config.publish_drain_timeout,
             max_event: config.saltern_max_message_size,
-            connections: config.saltern_max_connections.min(MOST_LISTENERS),
+            connections: config.saltern_max_connections.min(MAX_LISTENERS),
         };
         let events = EventSockets::bind(options, registry)?;
         let control = control::bind(&config.sock_dir).map_err(StartError::Control)?;

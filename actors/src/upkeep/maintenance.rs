@@ -58,7 +58,7 @@ pub(crate) struct Seed {
 const KEYS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest wait for a job, however long jobs are kept.
-const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
+const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Actor that triggers the maintenance tasks.
 pub(crate) struct Maintenance {
@@ -108,7 +108,7 @@ impl Actor for Maintenance {
         context.run_interval(round, |maintenance_tasks, context| {
             maintenance_tasks.expire_jobs();
             maintenance_tasks.clean_job_files();
-            maintenance_tasks.tell_presence(context);
+            maintenance_tasks.fire_presence(context);
             // A look that is still in progress covers this one.
             let _ = maintenance_tasks.seed.upkeep.try_send(LookOver(Look::Due));
             let _ = maintenance_tasks.seed.remotes.try_send(FetchRemotes);
@@ -127,7 +127,7 @@ impl Handler<RunMaintenanceTask> for Maintenance {
         match task {
             MaintenanceTask::SharedKey => self.look_for_dropfile(context),
             MaintenanceTask::Subscribers => self.look_at_subscribers(context),
-            MaintenanceTask::Presence => self.tell_presence(context),
+            MaintenanceTask::Presence => self.fire_presence(context),
             MaintenanceTask::JobExpiry => self.expire_jobs(),
             MaintenanceTask::JobFiles => self.clean_job_files(),
             MaintenanceTask::Remotes => _ = self.seed.remotes.try_send(FetchRemotes),
@@ -267,7 +267,7 @@ impl Maintenance {
     }
 
     /// Publishes presence and its changes (`handle_presence` in `salt/master.py`).
-    fn tell_presence(&mut self, context: &mut Context<Self>) {
+    fn fire_presence(&mut self, context: &mut Context<Self>) {
         let mut events = Vec::new();
         self.seed
             .maintenance_tasks
@@ -305,7 +305,7 @@ impl Maintenance {
             services.clock.unix_micros().saturating_sub(age)
         };
         let keep = services.config.keep_jobs;
-        let wait = keep.map_or(LONGEST_WAIT, |keep| keep.min(LONGEST_WAIT));
+        let wait = keep.map_or(MAX_WAIT, |keep| keep.min(MAX_WAIT));
         let _ = self.seed.tracker.try_send(CloseOlderThan(before(wait)));
         let bound = |number: usize| (number > 0).then_some(number as u64);
         let _ = self.seed.store.try_send(ExpireJobs(Retention {

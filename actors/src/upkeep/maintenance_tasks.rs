@@ -187,7 +187,7 @@ impl MaintenanceTasks {
         {
             let mut records = self.records.lock();
             let record = records.entry(task).or_default();
-            record.tell(task, &result);
+            record.record(task, &result);
             record.took = took;
             record.runs += 1;
             record.failures += u64::from(result.is_err());
@@ -209,7 +209,7 @@ impl Record {
     }
 
     /// Logs each change of the result once, however often a task fails.
-    fn tell(&self, task: MaintenanceTask, result: &Result<(), String>) {
+    fn record(&self, task: MaintenanceTask, result: &Result<(), String>) {
         let task = task.name();
         match (&self.failed, result) {
             (Some(before), Err(reason)) if before == reason => {
@@ -237,10 +237,10 @@ pub(crate) struct Running {
 impl Running {
     /// Ends the run with its result.
     pub(crate) fn ended(mut self, result: Result<(), String>) {
-        self.tell(result);
+        self.record(result);
     }
 
-    fn tell(&mut self, result: Result<(), String>) {
+    fn record(&mut self, result: Result<(), String>) {
         self.has_ended = true;
         self.maintenance_tasks
             .end(self.task, self.began.elapsed(), result);
@@ -250,7 +250,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.tell(Err(CUT_OFF.to_owned()));
+            self.record(Err(CUT_OFF.to_owned()));
         }
     }
 }

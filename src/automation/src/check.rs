@@ -13,7 +13,7 @@ use crate::reactor::{self, Reading};
 use crate::schedule::Schedule;
 
 /// The most reactor references that are looked for.
-const MOST_REFERENCES: usize = 1_000;
+const MAX_REFERENCES: usize = 1_000;
 
 /// Findings about the reactor and the schedule of a configuration. An error is a value that the
 /// start of the reactor refuses.
@@ -48,7 +48,7 @@ pub fn missing_reactions(config: &MasterConfig, clock: &Clock) -> Vec<Finding> {
                 .is_none_or(|files| reactions::is_served(reference, files))
     };
     let reading = Reading::quietly(config);
-    let references = reading.references().take(MOST_REFERENCES);
+    let references = reading.references().take(MAX_REFERENCES);
     let missing = references.filter_map(|reference| match reactions::find(reference) {
         Err(error) => Some(error.to_string()),
         Ok(_) => (!is_served(reference)).then(|| format!("there is no file \"{reference}\"")),

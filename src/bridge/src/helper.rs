@@ -25,7 +25,7 @@ const BOOT: &str = include_str!("boot.py");
 const PROGRAM: &str = include_str!("bridge.py");
 
 /// Calls after which a helper is replaced, in whatever state it is.
-const MOST_CALLS: u32 = 1000;
+const MAX_CALLS: u32 = 1000;
 
 /// How long a helper may take to exit after it closed its pipes.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -152,7 +152,7 @@ impl Helper {
     pub(crate) fn is_worn(&self, lane: Lane, settings: &Settings) -> bool {
         let half = (settings.memory / 2) as u64;
         let is_large = !lane.forks() && half > 0 && self.pipes.memory > half;
-        is_large || self.calls >= MOST_CALLS
+        is_large || self.calls >= MAX_CALLS
     }
 
     /// Takes the number of lines that the rate limit dropped.

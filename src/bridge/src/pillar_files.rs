@@ -11,9 +11,9 @@ use saltern_config::yaml::Node;
 use saltern_config::{MasterConfig, is_built_in_renderer};
 
 /// Files and directories that are looked at.
-const MOST_ENTRIES: usize = 20_000;
+const MAX_ENTRIES: usize = 20_000;
 /// Files that are named.
-const MOST_NAMED: usize = 100;
+const MAX_NAMED: usize = 100;
 /// Bytes of a file that are read.
 const FIRST_LINE: u64 = 256;
 
@@ -25,13 +25,13 @@ pub fn python_pillar_files(config: &MasterConfig) -> Vec<(PathBuf, Vec<String>)>
     let roots = roots.flat_map(|(_, entry)| entry.value.as_seq().unwrap_or_default());
     let mut places: Vec<PathBuf> = roots.filter_map(Node::as_str).map(PathBuf::from).collect();
     let mut found = Vec::new();
-    let mut left = MOST_ENTRIES;
+    let mut left = MAX_ENTRIES;
     while let Some(place) = places.pop() {
         let Ok(entries) = fs::read_dir(place) else {
             continue;
         };
         for entry in entries.flatten() {
-            if left == 0 || found.len() >= MOST_NAMED {
+            if left == 0 || found.len() >= MAX_NAMED {
                 places.clear();
                 break;
             }

@@ -30,15 +30,15 @@ use crate::metrics::BridgeMetrics;
 use crate::{BridgeError, Work};
 
 /// Calls of a lane that may wait.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// Helpers of a lane that may die within [`WINDOW`].
-const MOST_DEATHS: usize = 20;
+const MAX_DEATHS: usize = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Back-off after a failed start of a helper; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// How long it counts that no installation was found.
 const NOT_FOUND: Duration = Duration::from_secs(30);
@@ -143,14 +143,14 @@ impl Bridge {
     /// # Errors
     /// [`BridgeError`], whose text says what was asked for.
     pub fn call(&self, work: &Work<'_>, within: Duration) -> Result<Value, BridgeError> {
-        self.call_and_tell(work, within, &mut |_, _| {})
+        self.call_with_progress(work, within, &mut |_, _| {})
     }
 
     /// Like [`Bridge::call`]; events of the work go to `on_event`, each with the end of its tag.
     ///
     /// # Errors
     /// As [`Bridge::call`].
-    pub fn call_and_tell(
+    pub fn call_with_progress(
         &self,
         work: &Work<'_>,
         within: Duration,
@@ -343,7 +343,7 @@ impl Calling<'_> {
     fn turn(&self) -> Result<Turn<'_>, BridgeError> {
         let pool = self.pool;
         let mut state = pool.state.lock();
-        if state.waiting.len() >= MOST_WAITING {
+        if state.waiting.len() >= MAX_WAITING {
             return Err(BridgeError::Busy {
                 what: self.work.what(),
             });
@@ -460,14 +460,14 @@ impl Calling<'_> {
             what: self.work.what(),
             reason,
         };
-        if state.deaths.len() >= MOST_DEATHS {
-            let reason = format!("died {MOST_DEATHS} times within a minute; see the master's log");
+        if state.deaths.len() >= MAX_DEATHS {
+            let reason = format!("died {MAX_DEATHS} times within a minute; see the master's log");
             return Err(no_helper(reason));
         }
         match &state.failures {
             Some((count, last, reason)) => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << count.saturating_sub(1).min(16));
-                if now.duration_since(*last) < pause.min(LONGEST_PAUSE) {
+                if now.duration_since(*last) < pause.min(MAX_PAUSE) {
                     return Err(no_helper(reason.clone()));
                 }
                 Ok(())

@@ -25,7 +25,7 @@ pub(crate) struct Relay {
     /// The last line that was an error.
     last_error: Option<String>,
     window: Instant,
-    told: u32,
+    relayed: u32,
     /// Lines dropped since the count was last taken.
     dropped: u64,
 }
@@ -38,7 +38,7 @@ impl Relay {
             line: Vec::new(),
             last_error: None,
             window: Instant::now(),
-            told: 0,
+            relayed: 0,
             dropped: 0,
         }
     }
@@ -101,13 +101,13 @@ impl Relay {
         let now = Instant::now();
         if now.duration_since(self.window) >= WINDOW {
             self.window = now;
-            self.told = 0;
+            self.relayed = 0;
         }
-        self.told = self.told.saturating_add(1);
-        if self.told > MAX_LINES {
+        self.relayed = self.relayed.saturating_add(1);
+        if self.relayed > MAX_LINES {
             self.dropped += 1;
         }
-        self.told <= MAX_LINES
+        self.relayed <= MAX_LINES
     }
 }
 

@@ -137,7 +137,7 @@ impl BatchFollower {
     }
 
     fn read(&self, event: &ReceivedEvent) -> Result<Option<BatchNews>, ClientError> {
-        let Some((of_batch, what)) = self.told(&event.tag) else {
+        let Some((of_batch, what)) = self.parse_tag(&event.tag) else {
             return Ok(None);
         };
         let data = event.value()?;
@@ -152,7 +152,7 @@ impl BatchFollower {
     }
 
     /// Whether a tag is one of the batch or of its job, and what follows the jid in it.
-    fn told<'t>(&self, tag: &'t str) -> Option<(bool, &'t str)> {
+    fn parse_tag<'t>(&self, tag: &'t str) -> Option<(bool, &'t str)> {
         let (rest, of_batch) = match tag.strip_prefix("salt/batch/") {
             Some(rest) => (rest, true),
             None => (tag.strip_prefix("salt/job/")?, false),

@@ -53,12 +53,12 @@ impl LocalClient {
     pub async fn call_and_tell(
         &self,
         request: &RunnerRequest,
-        tell: &mut dyn FnMut(&str, Value),
+        notify: &mut dyn FnMut(&str, Value),
     ) -> Result<RunnerReturn, ClientError> {
         let wait = async {
             let mut begun = self.begin(request).await?;
             loop {
-                if let Some(returned) = begun.end(tell).await? {
+                if let Some(returned) = begun.end(notify).await? {
                     return Ok(returned);
                 }
                 if let Some(returned) = self.kept(&begun.jid).await? {
@@ -152,7 +152,7 @@ impl Begun {
     /// Waits for the end; nothing when it may have been missed.
     async fn end(
         &mut self,
-        tell: &mut dyn FnMut(&str, Value),
+        notify: &mut dyn FnMut(&str, Value),
     ) -> Result<Option<RunnerReturn>, ClientError> {
         let silence = Instant::now() + SILENCE;
         while let Ok(event) = timeout_at(silence, self.events.next()).await {
@@ -163,7 +163,7 @@ impl Begun {
             match event.tag.strip_prefix(&self.tag) {
                 Some("ret") => return returned(&event.value()?).map(Some),
                 Some("new") | None => {}
-                Some(suffix) => tell(suffix, event.value()?),
+                Some(suffix) => notify(suffix, event.value()?),
             }
         }
         Ok(None)

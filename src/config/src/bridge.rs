@@ -48,7 +48,7 @@ impl BridgeOptions {
         let wanted = "a path, \"auto\" or false";
         let python = reader.read("python_bridge", wanted, python);
         let memory = reader.bytes("python_bridge_memory", 0);
-        if memory != 0 && memory < LEAST_MEMORY {
+        if memory != 0 && memory < MIN_MEMORY {
             let message = "is too little to load Salt in; 256 MiB is the least, 0 is no bound";
             reader.error("python_bridge_memory", message);
         }
@@ -64,7 +64,7 @@ impl BridgeOptions {
 }
 
 /// Salt itself takes half of it.
-const LEAST_MEMORY: usize = 256 << 20;
+const MIN_MEMORY: usize = 256 << 20;
 
 fn python(node: &Node) -> Option<PythonBridge> {
     match &node.value {

@@ -20,7 +20,7 @@ const SUN_PATH: usize = 107;
 
 /// The longest name of a socket in `sock_dir`, with the slash: each is bound under a name of its own
 /// and renamed when it can be used.
-const LONGEST_SOCKET: usize = "/master_event_pull.ipc-new".len();
+const MAX_SOCKET_LENGTH: usize = "/master_event_pull.ipc-new".len();
 
 /// Looks at every option that was written.
 pub(crate) fn options(reader: &mut Reader<'_>, compat: Compat) {
@@ -388,7 +388,7 @@ fn jobs(reader: &mut Reader<'_>, config: &MasterConfig) {
 
 /// Directories must be there, or there must be one above in which they can be made.
 fn site_paths(reader: &mut Reader<'_>, config: &MasterConfig) {
-    let socket = config.sock_dir.as_os_str().len() + LONGEST_SOCKET;
+    let socket = config.sock_dir.as_os_str().len() + MAX_SOCKET_LENGTH;
     if socket > SUN_PATH {
         let message = format!(
             "the sockets in \"{}\" would have paths of {socket} bytes, {SUN_PATH} are possible",

@@ -16,7 +16,7 @@ use crate::glob::glob;
 use crate::yaml::{self, Entry, Key, Limits, Mapping, Mark, Node, NodeValue};
 
 /// Includes within includes; stock would follow a circle until it crashes.
-const DEEPEST_INCLUDE: usize = 16;
+const MAX_INCLUDE_DEPTH: usize = 16;
 
 /// The file name that an empty `default_include` line means.
 const DEFAULT_INCLUDE: &str = "master.d/*.conf";
@@ -178,8 +178,8 @@ impl Files {
             NodeValue::Seq(items) => items.as_slice(),
             _ => single,
         };
-        if depth >= DEEPEST_INCLUDE {
-            let message = format!("more than {DEEPEST_INCLUDE} includes within each other");
+        if depth >= MAX_INCLUDE_DEPTH {
+            let message = format!("more than {MAX_INCLUDE_DEPTH} includes within each other");
             self.problem(Severity::Error, &include.mark, message);
             return merged;
         }

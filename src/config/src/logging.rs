@@ -68,7 +68,7 @@ const CRATES: [&str; 19] = [
 ];
 
 /// The most places with a level of their own: each is looked through for every line.
-const MOST_PLACES: usize = 64;
+const MAX_PLACES: usize = 64;
 
 /// Reads the levels; `file` is where the log file is.
 pub(crate) fn levels(reader: &mut Reader<'_>, file: &str) -> LevelOptions {
@@ -149,8 +149,8 @@ fn granular_levels(reader: &mut Reader<'_>) -> Vec<(String, LogLevel)> {
             reader.find(Severity::Warning, name, message);
         }
     }
-    if levels.len() > MOST_PLACES {
-        reader.error(name, format!("has more than {MOST_PLACES} places"));
+    if levels.len() > MAX_PLACES {
+        reader.error(name, format!("has more than {MAX_PLACES} places"));
         levels.clear();
     }
     levels

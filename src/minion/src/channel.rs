@@ -26,7 +26,7 @@ use crate::stats::Stats;
 /// libzmq's pause before it connects again, and the longest that stock lets it have
 /// (`RECONNECT_IVL` and `RECONNECT_IVL_MAX` in `salt/transport/zeromq.py`).
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// The identity of this minion.
 pub(crate) struct Identity {
@@ -242,7 +242,7 @@ impl Channel {
     /// a request until the time of that is up. So a request that is made while the master starts
     /// anew is not lost.
     async fn connect(&self) -> Result<ReqClient, ClientError> {
-        let mut pauses = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE, true);
+        let mut pauses = Backoff::new(FIRST_PAUSE, MAX_PAUSE, true);
         loop {
             match ReqClient::connect(self.route).await {
                 Err(error @ (ClientError::Io { .. } | ClientError::Closed(_))) => {

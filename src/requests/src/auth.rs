@@ -36,7 +36,7 @@ enum Negative {
 
 /// The longest public key that is considered, in bytes; one of 16,384 bits has 2,800. Keys of
 /// unknown peers are kept on disk, and stock has no bound: anyone could fill the disk.
-const LONGEST_KEY: usize = 4096;
+const MAX_KEY_LENGTH: usize = 4096;
 
 /// The load of a request. A field of another type counts as missing.
 #[derive(Deserialize)]
@@ -184,7 +184,7 @@ pub(crate) fn handle(request: ClearRequest<'_>, services: &Services) -> Outcome 
     let Some(presented) = load.key.map(|text| presented_key(text, services)) else {
         return Outcome::reply(reply::no_answer());
     };
-    if presented.len() > LONGEST_KEY || PublicKey::from_pem(&presented).is_err() {
+    if presented.len() > MAX_KEY_LENGTH || PublicKey::from_pem(&presented).is_err() {
         complain!(
             services,
             %minion,

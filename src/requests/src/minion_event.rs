@@ -47,7 +47,7 @@ fn single(sealed: &mut Sealed, services: &Services) -> Option<Event> {
         return None;
     }
     if tag.as_str() == "_salt_error" {
-        tell_of_error(sealed, services);
+        log_minion_error(sealed, services);
     }
     if services.site.order_masters {
         let starts_as = |what: &str| tag.as_str() == format!("salt/{what}/{}/start", sealed.minion);
@@ -195,7 +195,7 @@ fn usable_tag(text: &str, sealed: &Sealed, services: &Services) -> Option<Tag> {
 }
 
 /// Logs the error of a minion that could not read a publication; stock logs it on the master, too.
-fn tell_of_error(sealed: &Sealed, services: &Services) {
+fn log_minion_error(sealed: &Sealed, services: &Services) {
     let data = sealed.load.get("data").and_then(RawValue::as_map);
     let message = data.as_ref().and_then(|data| data.str("message"));
     complain!(

@@ -13,7 +13,7 @@ use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 
 use crate::envelope::{LOAD_LIMITS, Sealed};
 use crate::outcome::{PeerCall, PeerCallWork, PeerRun};
-use crate::peer_publish::{LONGEST_WAIT, verbatim};
+use crate::peer_publish::{MAX_WAIT, verbatim};
 use crate::{Effect, Outcome, Services, runner, typed_arguments};
 
 /// Runs the function, or answers with a refusal.
@@ -49,7 +49,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         work: Box::new(move |fire| {
             let mut reply = None;
             let ran = runner::carry_out(&call, None, &services, fire, |ran, has_begun| {
-                let value = told(&ran.value, has_begun, &call);
+                let value = answer_value(&ran.value, has_begun, &call);
                 reply = Some(sealed.answer.seal(&encode(&value, Dialect::Raw)));
             });
             (ran, reply.unwrap_or_default())
@@ -57,7 +57,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     };
     let call = PeerCall {
         minion,
-        wait: LONGEST_WAIT,
+        wait: MAX_WAIT,
         work: PeerCallWork::Run(run),
     };
     Outcome {
@@ -94,7 +94,7 @@ fn call(sealed: &Sealed, services: &Services) -> Result<Call, (&'static str, Val
 
 /// The minion's answer; for an unknown function, only stock's sentence about it (`Runner.run` in
 /// `salt/runner.py`).
-fn told<'v>(value: &'v Value, has_begun: bool, call: &Call) -> Cow<'v, Value> {
+fn answer_value<'v>(value: &'v Value, has_begun: bool, call: &Call) -> Cow<'v, Value> {
     match has_begun {
         true => Cow::Borrowed(value),
         false => Cow::Owned(format!("'{}' is not available.", call.fun).as_str().into()),

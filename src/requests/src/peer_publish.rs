@@ -25,7 +25,7 @@ use crate::{Effect, Finished, Later, Outcome, Services, pub_ret, targets, typed_
 
 /// The longest wait of a minion. Stock's minion repeats the request after a minute
 /// (`salt/channel/client.py`), which would start the job, or run the function, a second time.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(55);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(55);
 
 /// The commands, named as on the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -379,13 +379,13 @@ fn patience(load: &Value, services: &Services) -> Result<Duration, Refused> {
     const NO_NUMBER: &str = "the timeout is no number";
     let given = load.get("timeout").or_else(|| load.get("tmo"));
     let seconds = match given {
-        None => return Ok(services.site.client_timeout.min(LONGEST_WAIT)),
+        None => return Ok(services.site.client_timeout.min(MAX_WAIT)),
         Some(Value::Str(text)) => {
             let number: Option<f64> = text.trim().parse::<i64>().ok().map(|number| number as f64);
             number.ok_or(Refused::NotAllowed(NO_NUMBER))?
         }
         Some(number) => number.as_f64().ok_or(Refused::Failed(NO_NUMBER))?,
     };
-    let wait = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(LONGEST_WAIT);
-    Ok(wait.min(LONGEST_WAIT))
+    let wait = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(MAX_WAIT);
+    Ok(wait.min(MAX_WAIT))
 }

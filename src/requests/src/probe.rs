@@ -17,12 +17,12 @@ const FUN: &str = "saltutil.running";
 const MARK: &str = "saltern_probe";
 
 /// Jobs that one answer may name; stock minions run a hundred at a time by default.
-const MOST_JOBS: usize = 10_000;
+const MAX_JOBS: usize = 10_000;
 
 /// Longer descriptions of a running job, in bytes, are cut down to the entries that identify it: a
 /// description bears the whole load, with a list target of all minions and all arguments, and is
 /// kept for each of the minions while they run it.
-const MOST_DESCRIBED: usize = 512;
+const MAX_DESCRIBED: usize = 512;
 
 /// The probe, for these minions only.
 pub fn publication(probe: &Jid, minions: Vec<MinionId>, user: &str) -> Publication {
@@ -71,7 +71,7 @@ pub fn answer(load: &MapView, minion: MinionId) -> Option<ProbeAnswer> {
     // A text is an error: the function does not exist, or failed.
     let jobs = load.get("return").and_then(RawValue::as_array);
     let running = jobs.map(|jobs| {
-        let jobs = jobs.iter().take(MOST_JOBS);
+        let jobs = jobs.iter().take(MAX_JOBS);
         jobs.filter_map(running_job).collect()
     });
     Some(ProbeAnswer {
@@ -85,7 +85,7 @@ fn running_job(job: &RawValue) -> Option<(Jid, Packed)> {
     let fields = job.as_map()?;
     let jid = Jid::parse(fields.str("jid")?).ok()?;
     let whole = job.to_bin_dialect();
-    let described = if whole.len() <= MOST_DESCRIBED {
+    let described = if whole.len() <= MAX_DESCRIBED {
         whole.to_vec()
     } else {
         essence(&fields, &jid)
@@ -99,7 +99,7 @@ fn essence(fields: &MapView, jid: &Jid) -> Vec<u8> {
     let mut entries = vec![("jid", Value::from(jid.as_str()))];
     let fun = fields
         .str("fun")
-        .filter(|fun| fun.len() <= MOST_DESCRIBED / 2);
+        .filter(|fun| fun.len() <= MAX_DESCRIBED / 2);
     entries.extend(fun.map(|fun| ("fun", fun.into())));
     let pid = fields.get("pid").and_then(RawValue::as_i64);
     entries.extend(pid.map(|pid| ("pid", pid.into())));
@@ -133,7 +133,7 @@ mod tests {
             let load = load(FUN, Value::map([(MARK, true)]), Value::Array(vec![job]));
             let read = answer(&load, MinionId::parse("m1").unwrap()).unwrap();
             let (_, described) = read.running.unwrap().remove(0);
-            assert!(described.as_ref().len() <= MOST_DESCRIBED);
+            assert!(described.as_ref().len() <= MAX_DESCRIBED);
             decode_exact(described.as_ref(), &Limits::WIRE).unwrap()
         };
         let whole = described("sleep 1");

@@ -11,7 +11,7 @@ use crate::handle::value_of;
 use crate::{Finished, Outcome, Services, python_text};
 
 /// The most bytes of returns in one answer; larger ones are refused and logged.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// Form of each return in an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub(crate) fn returned(jid: &Jid, form: Form, services: &Services) -> Option<Val
     let page = services
         .jobs
         .reader
-        .returns_page(jid, None, usize::MAX, MOST_BYTES);
+        .returns_page(jid, None, usize::MAX, MAX_BYTES);
     let page = page
         .inspect_err(|error| tracing::error!(%error, %jid, "returns cannot be read"))
         .ok()?;

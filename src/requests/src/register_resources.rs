@@ -21,7 +21,7 @@ use crate::{Finished, Outcome, Services, event_data};
 const MAX_RESOURCES: usize = 10_000;
 
 /// The longest type of a resource, in bytes; with the id it is a file name.
-const LONGEST_TYPE: usize = 64;
+const MAX_TYPE_LENGTH: usize = 64;
 
 /// Reason why a registration is refused.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     let services = Arc::clone(services);
     Outcome::later(move || {
         let (answer, events) = match register(&sealed, &services) {
-            Ok(()) => (true.into(), told(&sealed.minion, &services)),
+            Ok(()) => (true.into(), registered_event(&sealed.minion, &services)),
             Err(error) => {
                 services.metrics.refuse("resources");
                 complain!(
@@ -68,7 +68,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
     })
 }
 
-fn told(minion: &MinionId, services: &Services) -> Option<Event> {
+fn registered_event(minion: &MinionId, services: &Services) -> Option<Event> {
     if !(services.site.minion_data_cache && services.site.minion_data_cache_events) {
         return None;
     }
@@ -133,8 +133,8 @@ fn read(resources: &Value, grains: Value) -> Result<Vec<Registered>, Refused> {
     for (kind, names) in resources.as_map().ok_or(Refused::Malformed)? {
         let kind = kind.as_str().ok_or(Refused::Malformed)?;
         let is_bad = |c: char| c == '/' || c == ':' || c.is_control();
-        if kind.is_empty() || kind.len() > LONGEST_TYPE || kind.contains(is_bad) {
-            return Err(Refused::Type(kind.chars().take(LONGEST_TYPE).collect()));
+        if kind.is_empty() || kind.len() > MAX_TYPE_LENGTH || kind.contains(is_bad) {
+            return Err(Refused::Type(kind.chars().take(MAX_TYPE_LENGTH).collect()));
         }
         let names = match names {
             Value::Nil => &[],
@@ -145,7 +145,7 @@ fn read(resources: &Value, grains: Value) -> Result<Vec<Registered>, Refused> {
         }
         for name in names {
             let name = name.as_str().ok_or(Refused::Malformed)?;
-            let shown = || name.chars().take(LONGEST_TYPE).collect();
+            let shown = || name.chars().take(MAX_TYPE_LENGTH).collect();
             let id = MinionId::parse(name).map_err(|_| Refused::Name(shown()))?;
             let whole = format!("{kind}:{name}");
             // Each value of the grains goes to one resource, so they are moved and never copied.

@@ -190,7 +190,7 @@ fn carry_out_of(
     if has_begun {
         fire(event("new", new.clone()));
     }
-    let mut tell = |notice: Notice| match notice {
+    let mut notify = |notice: Notice| match notice {
         Notice::Began => {
             has_begun = true;
             fire(event("new", new.clone()));
@@ -208,7 +208,7 @@ fn carry_out_of(
         let token = known.and_then(|known| mk_token::make(load, known, services, &services.users));
         token.map_or_else(|| "".into(), |token| token.to_value().clone())
     };
-    let mut notices = Notices::new(&mut tell);
+    let mut notices = Notices::new(&mut notify);
     if logs_in {
         notices = notices.with_log_in(&log_in);
     }

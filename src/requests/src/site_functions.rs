@@ -53,17 +53,17 @@ impl MasterSite {
             .targeting
             .resolve_with(target, &Accepted(&accepted), options);
         // Minions choose the targets of their mines, as many as they like: no lines in the log.
-        let is_told = !options.is_brief;
+        let is_logged = !options.is_brief;
         match found {
             Ok(resolved) => {
                 let problems = &resolved.problems;
-                if is_told && !problems.is_empty() {
+                if is_logged && !problems.is_empty() {
                     tracing::warn!(%problems, "parts of a target in a template match no minion");
                 }
                 resolved.minions
             }
             Err(error) => {
-                if is_told {
+                if is_logged {
                     tracing::warn!(%error, "a target in a template matches no minion");
                 }
                 Vec::new()

@@ -12,16 +12,16 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 use crate::envelope::Sealed;
 use crate::outcome::StoreReturn;
 use crate::return_::Reporter;
-use crate::syndics::{MOST_LEAVES, SyndicIdentity};
+use crate::syndics::{MAX_LEAVES, SyndicIdentity};
 use crate::{Effect, Outcome, Services, reply, return_, syndics, targets};
 
 /// The most jobs of one request, and the most returns over all of them. Stock's syndics send the
 /// returns of half a second (`syndic_event_forward_timeout`).
-const MOST_JOBS: usize = 10_000;
-const MOST_RETURNS: usize = 50_000;
+const MAX_JOBS: usize = 10_000;
+const MAX_RETURNS: usize = 50_000;
 
 /// The most bytes of the returns of one request: each gets a copy of the entries that they share.
-const MOST_BYTES: usize = 128 << 20;
+const MAX_BYTES: usize = 128 << 20;
 
 /// The entries of an aggregate that stand in each return, in stock's order.
 const COMMON: [&str; 5] = ["master_id", "fun", "fun_args", "out", "sig"];
@@ -41,8 +41,8 @@ pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
     let voice = SyndicIdentity::of(&sealed.minion, services);
     let mut taken = Taken::default();
     let aggregates = aggregates(&sealed.load);
-    let beyond = aggregates.len().saturating_sub(MOST_JOBS);
-    for aggregate in aggregates.iter().take(MOST_JOBS) {
+    let beyond = aggregates.len().saturating_sub(MAX_JOBS);
+    for aggregate in aggregates.iter().take(MAX_JOBS) {
         if let Err(reason) = take(aggregate, &voice, &mut taken, services) {
             services.metrics.refuse("return");
             complain!(services, minion = %sealed.minion, reason, "returns of a syndic dropped");
@@ -98,7 +98,7 @@ fn take(
         .filter(|load| !load.is_empty())
         .map(|load| job_of(load, &jid, voice, services));
     for (name, item) in returns.iter() {
-        if taken.returns.len() >= MOST_RETURNS || taken.bytes > MOST_BYTES {
+        if taken.returns.len() >= MAX_RETURNS || taken.bytes > MAX_BYTES {
             return Err("there are more in one request than are taken");
         }
         let one = of_minion(aggregate, (name, item), &jid, voice, services);
@@ -192,7 +192,7 @@ fn job_of(
 ) -> JobRecord {
     let minions = load.remove("Minions");
     let minions = minions.as_ref().and_then(RawValue::as_array);
-    let minions = minions.iter().flatten().take(MOST_LEAVES);
+    let minions = minions.iter().flatten().take(MAX_LEAVES);
     let minions = minions.filter_map(RawValue::as_str);
     let minions = minions.filter_map(|name| MinionId::parse(name).ok());
     let minions = minions.filter(|minion| voice.speaks_for(minion));

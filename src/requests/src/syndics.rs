@@ -18,7 +18,7 @@ use crate::Services;
 use crate::outcome::SyndicMinions;
 
 /// The most minions that one request may announce, over all its jobs.
-pub(crate) const MOST_LEAVES: usize = 100_000;
+pub(crate) const MAX_LEAVES: usize = 100_000;
 
 /// Records a syndic; in the files of stock's command line too.
 pub(crate) fn register(syndic: &MinionId, services: &Services) {
@@ -108,7 +108,7 @@ impl Default for Announced {
     fn default() -> Self {
         Self {
             jobs: BTreeMap::new(),
-            room: MOST_LEAVES,
+            room: MAX_LEAVES,
         }
     }
 }

@@ -75,10 +75,10 @@ pub(crate) fn entries() -> Vec<(&'static str, String)> {
     let Some(place) = trace::current() else {
         return Vec::new();
     };
-    told(&place)
+    trace_entries(&place)
 }
 
-fn told(place: &SpanParent) -> Vec<(&'static str, String)> {
+fn trace_entries(place: &SpanParent) -> Vec<(&'static str, String)> {
     let context = place.context();
     let mut entries = vec![(PARENT, context.to_string())];
     entries.extend(context.state().map(|state| (STATE, state.to_owned())));

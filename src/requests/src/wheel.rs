@@ -23,7 +23,7 @@ pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>)
         return Outcome::reply(reply::no_answer());
     };
     tracing::info!(jid = %call.jid, user = call.user, fun = call.fun, "a wheel function runs");
-    let identity = told_as(&call, load, services);
+    let identity = call_identity(&call, load, services);
     let services = Arc::clone(services);
     Outcome::later_for(call.user.clone(), move || {
         carry_out(call, identity, &services)
@@ -40,7 +40,7 @@ struct CallIdentity {
     user: String,
 }
 
-fn told_as(call: &Call, load: &Value, services: &Services) -> CallIdentity {
+fn call_identity(call: &Call, load: &Value, services: &Services) -> CallIdentity {
     let text = |name| load.get(name).and_then(Value::as_str);
     let asked_for = text("__jid__").and_then(|jid| Jid::parse(jid).ok());
     if services.config.salt_compat == Compat::V3008 {
@@ -70,7 +70,7 @@ fn carry_out(call: Call, identity: CallIdentity, services: &Services) -> Finishe
         events.push(event(services, &call.jid, "new", &answer));
     }
     let (ran, end_event) =
-        tell_and_run(&call, &identity, services, &mut |event| events.push(event));
+        run_with_events(&call, &identity, services, &mut |event| events.push(event));
     let end = fields([("return", ran.value), ("success", ran.success.into())]);
     events.push(end_event);
     answer.extend(end);
@@ -92,7 +92,7 @@ pub fn call_it(call: &Call, services: &Services, fire: EventSink<'_>) -> (Ran, E
         jid: call.jid.clone(),
         user: call.user.clone(),
     };
-    tell_and_run(call, &identity, services, fire)
+    run_with_events(call, &identity, services, fire)
 }
 
 /// Event for such a call that never ends.
@@ -112,7 +112,7 @@ pub fn lost(call: &Call, services: &Services) -> Event {
     event(services, &call.jid, "ret", &data)
 }
 
-fn tell_and_run(
+fn run_with_events(
     call: &Call,
     identity: &CallIdentity,
     services: &Services,
@@ -129,7 +129,7 @@ fn tell_and_run(
         entries.push(("fun_args".into(), call.arguments.to_value()));
         fire(event(services, &identity.jid, "new", &entries));
     }
-    let mut tell = |notice: Notice| match notice {
+    let mut notify = |notice: Notice| match notice {
         Notice::Began => {
             entries.push(("fun_args".into(), call.arguments.to_value()));
             fire(event(services, &identity.jid, "new", &entries));
@@ -141,7 +141,7 @@ fn tell_and_run(
         // A call that is answered with its value reports no progress.
         Notice::Progress(_) | Notice::Event(..) => {}
     };
-    let ran = wheels.run(call, &mut Notices::new(&mut tell));
+    let ran = wheels.run(call, &mut Notices::new(&mut notify));
     entries.push(("return".into(), ran.value.clone()));
     entries.push(("success".into(), ran.success.into()));
     if let Some(retcode) = ran.retcode {

@@ -39,7 +39,7 @@ pub(crate) fn run(
         Kind::Runner => (Work::Runner(&asked), Duration::MAX),
         Kind::Wheel => (Work::Wheel(&asked), patience),
     };
-    let mut tell = |suffix: &str, data: Value| match suffix {
+    let mut notify = |suffix: &str, data: Value| match suffix {
         "new" => notices.began(),
         "progress" => notices.progress(data),
         other => match Tag::parse(&format!("{tag}/{other}")) {
@@ -47,7 +47,7 @@ pub(crate) fn run(
             Err(error) => tracing::debug!(%error, fun = call.fun, "an event without a usable tag"),
         },
     };
-    match bridge.call_and_tell(&work, within, &mut tell) {
+    match bridge.call_with_progress(&work, within, &mut notify) {
         Ok(data) => Ran {
             success: data.get("success").is_some_and(Value::is_truthy),
             retcode: data.get("retcode").and_then(Value::as_i64),

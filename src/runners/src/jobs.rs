@@ -117,7 +117,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 
 /// The most packed bytes of loads or returns in one answer; larger answers are paged.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 
 /// Stands for an outstanding minion in an answer of `lookup_jid`.
 const MISSING: &str = "Minion did not return";
@@ -170,7 +170,7 @@ struct WholeJob {
 
 impl WholeJob {
     /// # Errors
-    /// [`RunnerError::Refused`] when the returns have more than [`MOST_BYTES`] and were not asked
+    /// [`RunnerError::Refused`] when the returns have more than [`MAX_BYTES`] and were not asked
     /// for in pages.
     fn read(context: &RunnerContext, call: &Bound<'_>, jid: String) -> Result<Self, RunnerError> {
         let limit = call.count("limit")?;
@@ -188,13 +188,13 @@ impl WholeJob {
             &known,
             after.as_deref(),
             limit.unwrap_or(usize::MAX),
-            MOST_BYTES,
+            MAX_BYTES,
         )?;
         if page.is_cut && limit.is_none() {
             return Err(RunnerError::Refused(format!(
                 "the returns of job {known} have more than {} MiB: ask for some of them with \
                  limit=NUMBER, and for the next ones with after=MINION as well",
-                MOST_BYTES >> 20
+                MAX_BYTES >> 20
             )));
         }
         let job = context.jobs.load(&known)?.map(|job| job.record);
@@ -245,7 +245,7 @@ fn only_own_cache(call: &Bound<'_>) -> Result<(), RunnerError> {
     }
 }
 
-fn tell(call: &Bound<'_>, progress: &mut Notices<'_>, text: &str) {
+fn show_progress(call: &Bound<'_>, progress: &mut Notices<'_>, text: &str) {
     if call.flag("display_progress", false) {
         progress.say(text);
     }
@@ -253,7 +253,7 @@ fn tell(call: &Bound<'_>, progress: &mut Notices<'_>, text: &str) {
 
 fn list_job(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>) -> CallResult {
     only_own_cache(call)?;
-    tell(call, progress, "Querying returner: local_cache");
+    show_progress(call, progress, "Querying returner: local_cache");
     let job = WholeJob::read(context, call, wanted(call)?)?;
     let mut entries = vec![("jid".into(), Value::from(job.jid.as_str()))];
     entries.extend(job.into_entries());
@@ -272,11 +272,11 @@ fn print(context: &RunnerContext, call: &Bound<'_>, jid: String) -> CallResult {
 
 fn lookup_jid(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>) -> CallResult {
     only_own_cache(call)?;
-    tell(call, progress, "Querying returner: local_cache");
+    show_progress(call, progress, "Querying returner: local_cache");
     let job = WholeJob::read(context, call, wanted(call)?)?;
     let mut found = Vec::new();
     for one in &job.returned {
-        tell(call, progress, one.minion.as_str());
+        show_progress(call, progress, one.minion.as_str());
         if call.flag("returned", true) {
             let value = one.part("return").cloned().unwrap_or(Value::Nil);
             found.push((Value::from(one.minion.as_str()), value));
@@ -326,7 +326,7 @@ fn last_run(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_
     if metadata.is_some_and(|metadata| metadata.as_map().is_none()) {
         return Ok(false.into());
     }
-    tell(call, progress, "Querying returner local_cache for jobs.");
+    show_progress(call, progress, "Querying returner local_cache for jobs.");
     let filter = list::Filter::new(metadata, call.truthy("function"), call.truthy("target"))?;
     match filter.newest(context)? {
         Some(jid) => print(context, call, jid.to_string()),
@@ -335,11 +335,11 @@ fn last_run(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_
 }
 
 /// Jobs of one answer of `jobs.active`, unless the call says how many.
-const MOST_ACTIVE: usize = 1_000;
+const MAX_ACTIVE: usize = 1_000;
 
 fn active(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>) -> CallResult {
     let before = call.text("before")?;
-    let limit = call.count("limit")?.unwrap_or(MOST_ACTIVE);
+    let limit = call.count("limit")?.unwrap_or(MAX_ACTIVE);
     let open = context.jobs.open_page(before.as_deref(), limit)?;
     let mut jobs = Vec::with_capacity(open.len());
     for job in open {
@@ -348,7 +348,7 @@ fn active(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>)
             continue;
         }
         let jid = job.job.record.jid.to_string();
-        tell(call, progress, &format!("Job {jid} is open"));
+        show_progress(call, progress, &format!("Job {jid} is open"));
         // Stock has the number of the minion's process here, which the master does not know.
         let running = outstanding.map(|id| Value::map([(id.as_str(), Value::Nil)]));
         let running = Value::Array(running.collect());

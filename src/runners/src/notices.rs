@@ -21,7 +21,7 @@ pub enum Notice {
 
 /// Takes a function's notices while it runs, and serves its log-ins.
 pub struct Notices<'a> {
-    tell: &'a mut dyn FnMut(Notice),
+    sink: &'a mut dyn FnMut(Notice),
     left: usize,
     log_in: Option<&'a dyn Fn(&Value) -> Value>,
 }
@@ -31,9 +31,9 @@ impl<'a> Notices<'a> {
     const MAX_NOTICES: usize = 1_000;
 
     /// Passes every notice to `tell`.
-    pub fn new(tell: &'a mut dyn FnMut(Notice)) -> Self {
+    pub fn new(sink: &'a mut dyn FnMut(Notice)) -> Self {
         Self {
-            tell,
+            sink,
             left: Self::MAX_NOTICES,
             log_in: None,
         }
@@ -49,7 +49,7 @@ impl<'a> Notices<'a> {
 
     /// Sends [`Notice::Began`].
     pub(crate) fn began(&mut self) {
-        (self.tell)(Notice::Began);
+        (self.sink)(Notice::Began);
     }
 
     /// Sends a text as progress, up to `MAX_NOTICES`.
@@ -61,7 +61,7 @@ impl<'a> Notices<'a> {
     pub(crate) fn progress(&mut self, data: Value) {
         if let Some(left) = self.left.checked_sub(1) {
             self.left = left;
-            (self.tell)(Notice::Progress(data));
+            (self.sink)(Notice::Progress(data));
         }
     }
 
@@ -75,11 +75,11 @@ impl<'a> Notices<'a> {
 
     /// Sends an event of the function's own.
     pub(crate) fn fire(&mut self, tag: Tag, data: Value) {
-        (self.tell)(Notice::Event(tag, data));
+        (self.sink)(Notice::Event(tag, data));
     }
 
     /// Sends [`Notice::KeyGone`].
     pub(crate) fn key_gone(&mut self, minion: MinionId) {
-        (self.tell)(Notice::KeyGone(minion));
+        (self.sink)(Notice::KeyGone(minion));
     }
 }

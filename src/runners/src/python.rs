@@ -27,11 +27,11 @@ pub(crate) fn split_input(value: &Value) -> Vec<String> {
 /// Whether states went well (`check_result` in `salt/utils/state.py`, without the requisites that
 /// only a running state knows).
 pub(crate) fn check_result(running: &Value) -> bool {
-    states_are_well(running, false, MOST_NESTED)
+    states_are_well(running, false, MAX_NESTED)
 }
 
 /// Deeper than any state tree nests.
-const MOST_NESTED: usize = 32;
+const MAX_NESTED: usize = 32;
 
 fn states_are_well(running: &Value, is_inner: bool, depth: usize) -> bool {
     let Some(states) = running.as_map().filter(|states| !states.is_empty()) else {

@@ -108,7 +108,7 @@ const WRAPPER: &str = "wrapper";
 const ENDINGS: [&str; 4] = [".py", ".pyx", ".so", ".zip"];
 
 /// The largest file that is copied, in bytes.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 
 fn sync_all(context: &RunnerContext, bound: &Bound<'_>) -> CallResult {
     let is_old = context.config.salt_compat == Compat::V3006;
@@ -147,7 +147,7 @@ fn sync(context: &RunnerContext, bound: &Bound<'_>, form: &str) -> CallResult {
             if !is_module || !wanted.has(&name) {
                 continue;
             }
-            let Some(content) = master.files.read(path, &saltenv, MOST_BYTES)? else {
+            let Some(content) = master.files.read(path, &saltenv, MAX_BYTES)? else {
                 continue;
             };
             present.insert(relative.as_str().to_owned());
@@ -229,7 +229,7 @@ impl Target {
     /// Writes a module unless the same content is there; returns whether it wrote.
     fn write(&self, path: &Relative, content: &[u8]) -> Result<bool, RunnerError> {
         let path = self.0.join(path.as_str());
-        if path.is_file() && files::read(&path, MOST_BYTES)?.as_deref() == Some(content) {
+        if path.is_file() && files::read(&path, MAX_BYTES)?.as_deref() == Some(content) {
             return Ok(false);
         }
         if let Some(directory) = path.parent() {

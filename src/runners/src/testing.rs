@@ -125,11 +125,11 @@ impl TestSite {
     pub(crate) fn wheel(&self, fun: &str, named: Named<'_>) -> Outcome {
         let call = call(fun, &[], named);
         let mut notices = Vec::new();
-        let mut tell = |notice| notices.push(notice);
+        let mut collect = |notice| notices.push(notice);
         let ran = self
             .runners
             .wheels()
-            .run(&call, &mut Notices::new(&mut tell));
+            .run(&call, &mut Notices::new(&mut collect));
         (ran, notices)
     }
 
@@ -137,8 +137,8 @@ impl TestSite {
     pub(crate) fn runner(&self, fun: &str, positional: &[Value], named: Named<'_>) -> Outcome {
         let call = call(fun, positional, named);
         let mut notices = Vec::new();
-        let mut tell = |notice| notices.push(notice);
-        let ran = self.runners.run(&call, &mut Notices::new(&mut tell));
+        let mut collect = |notice| notices.push(notice);
+        let ran = self.runners.run(&call, &mut Notices::new(&mut collect));
         (ran, notices)
     }
 

@@ -64,8 +64,8 @@ pub(crate) fn python(config: &MasterConfig, findings: &mut Vec<Finding>) {
     };
     for finding in findings.iter_mut().filter(|finding| finding.needs_python) {
         finding.severity = Severity::Error;
-        let is_told = finding.message.contains("python_bridge is off");
-        if !is_told && !finding.message.contains(&reason) {
+        let is_reported = finding.message.contains("python_bridge is off");
+        if !is_reported && !finding.message.contains(&reason) {
             finding
                 .message
                 .push_str(&format!("; nothing runs it: {reason}"));

@@ -18,7 +18,7 @@ use crate::error::{Result, StoreError};
 use crate::files::{self, Create};
 
 /// Maximum number of letters.
-pub const MOST_LETTERS: usize = 1_000;
+pub const MAX_DEAD_LETTERS: usize = 1_000;
 
 /// Maximum size of a letter, in bytes.
 const LETTER_BYTES: usize = 2 << 20;
@@ -119,7 +119,7 @@ impl DeadLetters {
         )?;
         names.push_back(name.clone());
         let mut evicted = 0;
-        while names.len() > MOST_LETTERS {
+        while names.len() > MAX_DEAD_LETTERS {
             if let Some(oldest) = names.pop_front() {
                 files::remove(&files::child(&self.dir, &oldest)?)?;
                 evicted += 1;
@@ -251,7 +251,7 @@ mod tests {
             };
             letters.put(&letter).unwrap()
         };
-        let written: Vec<Kept> = (0..MOST_LETTERS + 2).map(put).collect();
+        let written: Vec<Kept> = (0..MAX_DEAD_LETTERS + 2).map(put).collect();
         assert_eq!(written.iter().map(|kept| kept.evicted).sum::<u64>(), 2);
         let written: Vec<String> = written.into_iter().map(|kept| kept.name).collect();
         let kept = names(dir.path()).unwrap();

@@ -27,7 +27,7 @@ const MODE: u32 = 0o644;
 
 /// Maximum number of minions that one syndic may claim, and all of them together: about 100 bytes
 /// each.
-const MOST_LEAVES: (usize, usize) = (100_000, 500_000);
+const MAX_LEAVES: (usize, usize) = (100_000, 500_000);
 
 /// Syndics below this master and the minions that each of them has claimed.
 pub struct SyndicStore {
@@ -119,7 +119,7 @@ impl SyndicStore {
         if let Some(first) = self.leaves.read().syndic_of.get(leaf) {
             return first == syndic;
         }
-        self.leaves.write().claim(leaf, syndic, MOST_LEAVES)
+        self.leaves.write().claim(leaf, syndic, MAX_LEAVES)
     }
 
     /// Removes a syndic and its claims; whether it was one.

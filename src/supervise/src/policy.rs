@@ -138,7 +138,7 @@ impl ChildSpec {
 /// The delay before the second restart in a row; it doubles from there.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 /// The longest delay.
-const LONGEST_DELAY: Duration = Duration::from_secs(5);
+const MAX_DELAY: Duration = Duration::from_secs(5);
 
 /// Budget used by one child or supervisor, and its back-off.
 ///
@@ -160,7 +160,7 @@ impl Record {
     pub fn new(budget: Budget) -> Self {
         Self {
             budget,
-            longest_delay: LONGEST_DELAY,
+            longest_delay: MAX_DELAY,
             recent: VecDeque::new(),
             streak: 0,
             last: None,

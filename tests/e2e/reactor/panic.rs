@@ -78,7 +78,7 @@ fn scenario(site: &mut Site) -> Result<()> {
     let tags: Vec<String> = tags.map(|name| format!("flood/{name}")).collect();
     wait_until("every event to have led to something", SOON * 2, || {
         seen.look(site);
-        tags.iter().all(|tag| seen.is_told_of(tag)).then_some(())
+        tags.iter().all(|tag| seen.has_received(tag)).then_some(())
     })?;
     for (tag, times) in seen.called.iter().chain(&seen.published) {
         ensure!(*times == 1, "{tag} was reacted to {times} times");
@@ -121,7 +121,7 @@ impl Outcomes {
     }
 
     /// Whether both reactions to an event are there, or one is reported lost.
-    fn is_told_of(&self, tag: &str) -> bool {
+    fn has_received(&self, tag: &str) -> bool {
         let is_done = self.called.contains_key(tag) && self.published.contains_key(tag);
         is_done || self.lost.contains_key(tag)
     }

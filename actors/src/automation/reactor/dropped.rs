@@ -8,7 +8,7 @@ use saltern_wire::msgpack::Value;
 #[derive(Default)]
 struct Count {
     total: AtomicU64,
-    told: AtomicU64,
+    reported: AtomicU64,
 }
 
 /// Counts of drops by reason.
@@ -67,7 +67,7 @@ impl Dropped {
         let news = Reason::ALL.into_iter().filter_map(|reason| {
             let count = self.of(reason);
             let total = count.total.load(Ordering::Relaxed);
-            let reported = count.told.swap(total, Ordering::Relaxed);
+            let reported = count.reported.swap(total, Ordering::Relaxed);
             let new = total.saturating_sub(reported);
             let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
             let counts = Value::map([("dropped", number(new)), ("total", number(total))]);

@@ -18,7 +18,7 @@ use super::dead_letter::ReplaySelection;
 use super::reaction_queue::ReactionQueue;
 
 /// Bytes of waiting data at most.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 
 /// Kind of a queued event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,7 +142,7 @@ impl EventQueues {
             .event_queues
             .iter()
             .position(|line| kind == Kind::Event && holds(line));
-        let fits = self.count == 0 || self.bytes.saturating_add(size) <= MOST_BYTES;
+        let fits = self.count == 0 || self.bytes.saturating_add(size) <= MAX_BYTES;
         let Some(line) = self.event_queues.get_mut(at.unwrap_or(0)) else {
             return Taken::Dropped(Why::Queue);
         };

@@ -30,7 +30,7 @@ use crate::content::renderer::Look;
 use crate::events::bus::Tap;
 
 /// Total bytes of the events and arguments of calls, besides the queue.
-const MOST_HELD: usize = 64 << 20;
+const MAX_HELD_BYTES: usize = 64 << 20;
 
 /// Why the queue cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -127,8 +127,8 @@ impl ReactionQueue {
 
     /// The reactions of an event of this queue have ended.
     pub(super) fn ended(&self, line: usize) {
-        let must_tell = self.event_queues.lock().ended(line);
-        if must_tell {
+        let must_notify = self.event_queues.lock().ended(line);
+        if must_notify {
             self.wake();
         }
     }
@@ -162,7 +162,7 @@ impl ReactionQueue {
     }
 
     /// `saltern/reactor/dropped`, when the counts have changed.
-    pub(super) fn tell_dropped(&self) -> Option<Event> {
+    pub(super) fn dropped_event(&self) -> Option<Event> {
         let news = self.dropped.news()?;
         tracing::warn!(dropped = ?news, "the reactor could not follow");
         Some(self.event("dropped", vec![("reasons", news)]))
@@ -179,7 +179,7 @@ impl ReactionQueue {
     pub(super) fn hold(self: &Arc<Self>, bytes: usize) -> Option<Held> {
         let more = |held: usize| {
             let sum = held.checked_add(bytes)?;
-            (held == 0 || sum <= MOST_HELD).then_some(sum)
+            (held == 0 || sum <= MAX_HELD_BYTES).then_some(sum)
         };
         let held = self
             .held
@@ -212,7 +212,7 @@ impl ReactionQueue {
                 "the reactor stops; these events lead to nothing"
             );
         }
-        let dropped = self.tell_dropped();
+        let dropped = self.dropped_event();
         self.news.lock().extend(dropped);
     }
 
@@ -220,7 +220,7 @@ impl ReactionQueue {
     pub(super) fn failed(&self, subject: &Subject, reason: String) {
         self.metrics.ended(subject.kind(), "failed");
         if let Some(times) = self.failures.record() {
-            self.tell("failed", subject, reason, times);
+            self.report("failed", subject, reason, times);
         }
     }
 
@@ -229,11 +229,11 @@ impl ReactionQueue {
         self.metrics.ended(subject.kind(), "lost");
         let reason = "it was lost on the way, and was not tried again".to_owned();
         // Each one: bounded by the reactions in progress.
-        self.tell("lost", subject, reason, 1);
+        self.report("lost", subject, reason, 1);
     }
 
     /// `saltern/reactor/failed` for failures that were too many to be reported one by one.
-    pub(super) fn tell_untold(&self) -> Option<Event> {
+    pub(super) fn unreported_event(&self) -> Option<Event> {
         let times = self.failures.rest()?;
         tracing::error!(times, "reactions failed that are not named");
         let times = i64::try_from(times).unwrap_or(i64::MAX);
@@ -242,7 +242,7 @@ impl ReactionQueue {
         Some(self.event("failed", fields))
     }
 
-    fn tell(&self, what: &'static str, subject: &Subject, reason: String, times: u64) {
+    fn report(&self, what: &'static str, subject: &Subject, reason: String, times: u64) {
         let (tag, sls, id) = (&subject.event.tag, &subject.sls, &subject.id);
         tracing::error!(%tag, sls, id, times, reason, "a reaction {what}");
         let dead_letter =
@@ -286,8 +286,8 @@ impl ReactionQueue {
         let kind = Kind::ReplaySelection(again);
         let taken = self.event_queues.lock().push(&event, kind, Some(asker));
         match taken {
-            Taken::Waits(must_tell) => {
-                if must_tell {
+            Taken::Waits(must_notify) => {
+                if must_notify {
                     self.wake();
                 }
                 Ok(answer)

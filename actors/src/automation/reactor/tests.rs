@@ -40,7 +40,7 @@ fn tags(taken: &[(String, InFlightEvent)]) -> Vec<&str> {
 }
 
 fn dropped(queue: &ReactionQueue) -> Option<Value> {
-    Some(reasons(&queue.tell_dropped()?))
+    Some(reasons(&queue.dropped_event()?))
 }
 
 fn reasons(event: &saltern_model::Event) -> Value {
@@ -355,8 +355,8 @@ async fn after_a_burst_losses_are_named_and_failures_counted() {
     assert_eq!(reports.len(), 1_001);
     assert_eq!(reports[1_000].0, "saltern/reactor/lost");
     assert!(reports[1_000].1.get("letter").is_some());
-    let rest = queue.tell_untold().unwrap();
+    let rest = queue.unreported_event().unwrap();
     let rest = decode(rest.data.as_ref(), &Limits::WIRE).unwrap();
     assert_eq!(rest.get("times"), Some(&3.into()));
-    assert!(queue.tell_untold().is_none());
+    assert!(queue.unreported_event().is_none());
 }

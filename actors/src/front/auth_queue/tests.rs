@@ -95,10 +95,12 @@ fn full_queue_is_shared_evenly_and_some_may_retry_later() {
             *served.entry(machine).or_default() += usize::from(treatment == Treatment::Handle);
             maintenance_tasks.push(treatment);
         }
-        let (handle, tell) = (Treatment::Handle, Treatment::RetryLater);
+        let (handle, retry) = (Treatment::Handle, Treatment::RetryLater);
         assert_eq!(
             maintenance_tasks,
-            [handle, tell, handle, tell, handle, tell, handle, tell, tell]
+            [
+                handle, retry, handle, retry, handle, retry, handle, retry, retry
+            ]
         );
         assert_eq!(served[&4], 1);
         assert!((1..=2).contains(&served[&2]), "{served:?}");

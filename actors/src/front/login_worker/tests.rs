@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::content::render_queue::RenderQueue;
 use crate::front::logins::Login;
-use crate::functions::runner::{MOST_WAITING, RunMetrics, RunQueue};
+use crate::functions::runner::{MAX_WAITING, RunMetrics, RunQueue};
 use crate::shared::answer::PendingReply;
 use crate::shared::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 
@@ -54,7 +54,7 @@ impl Place {
             bus,
             renderings: RenderQueue::new(10, Vec::new(), &registry),
             wheels: RenderQueue::of_wheels(Vec::new(), &registry),
-            runs: RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&registry)),
+            runs: RunQueue::new("users", MAX_WAITING, &RunMetrics::new(&registry)),
             logins: logins.clone(),
         };
         Self {
@@ -237,7 +237,7 @@ fn oldest_refusal_beyond_the_bound_is_answered_early() {
         };
         place.start(None);
         let mut refused = Vec::new();
-        for number in 0..=MOST_HELD_BACK {
+        for number in 0..=MAX_HELD_BACK {
             refused.push(ask(&number.to_string(), true));
             // One after the other, so that each is served.
             assert!(ask("guest", false).await);

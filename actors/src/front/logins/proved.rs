@@ -14,10 +14,10 @@ use saltern_store::{StoreError, files};
 use super::Who;
 
 /// Most names of one generation.
-const MOST_NAMES: usize = 4_096;
+const MAX_NAMES: usize = 4_096;
 
 /// Largest file that is read: a line has 64 bytes at most.
-const MAX_FILE_BYTES: usize = 2 * MOST_NAMES * 64 + 64;
+const MAX_FILE_BYTES: usize = 2 * MAX_NAMES * 64 + 64;
 
 /// Keyed digest of names.
 pub(super) struct NameDigest {
@@ -59,7 +59,7 @@ impl ProvedNames {
         if self.current.contains(&who) {
             return false;
         }
-        if self.current.len() >= MOST_NAMES {
+        if self.current.len() >= MAX_NAMES {
             self.previous = std::mem::take(&mut self.current);
         }
         self.current.insert(who)
@@ -95,7 +95,7 @@ pub(super) fn read(path: &Path) -> Result<(NameDigest, ProvedNames), StoreError>
         key: key.to_owned(),
     };
     let mut names = lines.filter_map(parse);
-    let mut generation = || names.by_ref().take(MOST_NAMES).collect();
+    let mut generation = || names.by_ref().take(MAX_NAMES).collect();
     let names = ProvedNames {
         current: generation(),
         previous: generation(),
@@ -138,13 +138,13 @@ mod tests {
     #[test]
     fn proved_names_are_bounded_and_the_latest_are_kept() {
         let mut proved = ProvedNames::default();
-        for name in 0..3 * MOST_NAMES as u64 {
+        for name in 0..3 * MAX_NAMES as u64 {
             assert!(proved.remember(who(name)));
-            assert!(proved.current.len() + proved.previous.len() <= 2 * MOST_NAMES);
+            assert!(proved.current.len() + proved.previous.len() <= 2 * MAX_NAMES);
         }
-        assert!(!proved.remember(who(3 * MOST_NAMES as u64 - 1)));
+        assert!(!proved.remember(who(3 * MAX_NAMES as u64 - 1)));
         assert!(!proved.contains(&who(0)));
-        assert!(proved.contains(&who(2 * MOST_NAMES as u64)));
+        assert!(proved.contains(&who(2 * MAX_NAMES as u64)));
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
             address: "2001:db8::".parse().unwrap(),
             name: digest.of("ana"),
         };
-        for number in 0..MOST_NAMES as u64 {
+        for number in 0..MAX_NAMES as u64 {
             names.remember(who(number << 40));
         }
         names.remember(far);
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(again.of("ana"), digest.of("ana"));
         assert_ne!(NameDigest::default().of("ana"), digest.of("ana"));
         assert!(read.contains(&far));
-        assert_eq!((read.current.len(), read.previous.len()), (MOST_NAMES, 1));
+        assert_eq!((read.current.len(), read.previous.len()), (MAX_NAMES, 1));
     }
 
     #[test]

@@ -101,10 +101,10 @@ fn refusals_count_against_their_own_client_only() {
         let mut port = Port::open();
         let mut replies = Vec::new();
         let mut held_back = Vec::new();
-        for _ in 0..=MOST_TRIES {
+        for _ in 0..=MAX_TRIES {
             replies.push(push_of(&logins, &mut port, (api(), "ana")).await);
         }
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_TRIES {
             let (_, turn) = logins.pop().unwrap();
             held_back.push(turn.refused());
         }
@@ -138,19 +138,19 @@ fn tries_under_way_count_like_delayed_refusals() {
         let logins = Logins::new(&Registry::new(), None);
         let mut port = Port::open();
         let mut replies = Vec::new();
-        for _ in 0..2 * MOST_TRIES {
+        for _ in 0..2 * MAX_TRIES {
             replies.push(push_of(&logins, &mut port, (api(), "ana")).await);
         }
         let pop = || Some(logins.pop()?.1);
         let mut turns: Vec<Turn> = std::iter::from_fn(pop).collect();
-        assert_eq!(turns.len(), MOST_TRIES);
+        assert_eq!(turns.len(), MAX_TRIES);
         let refused = turns.pop().map(Turn::refused);
         assert!(logins.pop().is_none(), "it counts once");
         drop(refused);
         // One that panics frees its slot, too.
         turns.truncate(2);
         turns.extend(std::iter::from_fn(pop));
-        assert_eq!(turns.len(), MOST_TRIES);
+        assert_eq!(turns.len(), MAX_TRIES);
         turns.clear();
         served(&logins);
         is_empty(&logins);
@@ -165,7 +165,7 @@ fn flooded_name_takes_the_latest_and_leaves_places_to_others_at_its_address() {
         let logins = Logins::new(&Registry::new(), None);
         let mut port = Port::open();
         let mut replies = VecDeque::new();
-        for _ in 0..MOST_OF_NAME {
+        for _ in 0..MAX_PER_NAME {
             replies.push_back(push_of(&logins, &mut port, (api(), "ana")).await);
         }
         replies.push_back(push_of(&logins, &mut port, (api(), "ana")).await);
@@ -173,18 +173,18 @@ fn flooded_name_takes_the_latest_and_leaves_places_to_others_at_its_address() {
         assert_eq!(oldest.await.unwrap(), BUSY);
         // Four such names fill the address; a new one has less.
         for name in ["bob", "cid", "dot"] {
-            for _ in 0..MOST_OF_NAME {
+            for _ in 0..MAX_PER_NAME {
                 replies.push_back(push_of(&logins, &mut port, (api(), name)).await);
             }
         }
-        assert_eq!(logins.lines.lock().waiting(), MOST_OF_ADDRESS);
+        assert_eq!(logins.lines.lock().waiting(), MAX_PER_ADDRESS);
         let guest = push_of(&logins, &mut port, (api(), "guest")).await;
         assert_eq!(
             (logins.shed.get(), logins.lines.lock().waiting()),
-            (2, MOST_OF_ADDRESS)
+            (2, MAX_PER_ADDRESS)
         );
         let served = served(&logins);
-        assert_eq!(served.len(), MOST_OF_ADDRESS);
+        assert_eq!(served.len(), MAX_PER_ADDRESS);
         assert!(
             served[..5].contains(&"guest".to_owned()),
             "{:?}",
@@ -203,7 +203,7 @@ fn invented_names_give_way_to_a_name_that_has_logged_in() {
         let mut port = Port::open();
         let mut replies = vec![push_of(&logins, &mut port, (api(), "ana")).await];
         assert_eq!(served(&logins), ["ana"]);
-        for number in 0..MOST_OF_ADDRESS {
+        for number in 0..MAX_PER_ADDRESS {
             let name = format!("invented{number}");
             replies.push(push_of(&logins, &mut port, (api(), &name)).await);
         }
@@ -225,18 +225,18 @@ fn invented_names_give_way_to_a_name_that_has_logged_in() {
             logins.lines.lock().names.remember(who);
         }
         for name in ["ana", "bob", "cid", "dot"] {
-            for _ in 0..MOST_OF_NAME {
+            for _ in 0..MAX_PER_NAME {
                 replies.push(push_of(&logins, &mut port, (api(), name)).await);
             }
         }
         let proved = |logins: &Logins| logins.lines.lock().proved.len_of(api());
-        assert_eq!(proved(&logins), MOST_OF_ADDRESS);
+        assert_eq!(proved(&logins), MAX_PER_ADDRESS);
         replies.push(push_of(&logins, &mut port, (api(), "newcomer")).await);
-        assert_eq!(proved(&logins), MOST_OF_ADDRESS - 1);
+        assert_eq!(proved(&logins), MAX_PER_ADDRESS - 1);
         for name in ["ana", "bob", "cid", "dot"] {
             replies.push(push_of(&logins, &mut port, (api(), name)).await);
         }
-        assert_eq!(proved(&logins), MOST_OF_ADDRESS - 1);
+        assert_eq!(proved(&logins), MAX_PER_ADDRESS - 1);
         assert!(served(&logins)[..2].contains(&"newcomer".to_owned()));
         is_empty(&logins);
     });
@@ -318,7 +318,7 @@ fn full_queue_has_room_for_an_address_that_has_less() {
         let mut port = Port::open();
         let mut replies = Vec::new();
         for number in 0..MAX_WAITING {
-            let last = u8::try_from(number / MOST_OF_ADDRESS).unwrap();
+            let last = u8::try_from(number / MAX_PER_ADDRESS).unwrap();
             replies.push(push(&logins, &mut port, last).await);
         }
         for last in [100, 101] {
@@ -331,7 +331,7 @@ fn full_queue_has_room_for_an_address_that_has_less() {
         while let Some((login, _)) = logins.pop() {
             heard.insert(login.log_in.from());
         }
-        assert_eq!(heard.len(), MAX_WAITING / MOST_OF_ADDRESS + 2);
+        assert_eq!(heard.len(), MAX_WAITING / MAX_PER_ADDRESS + 2);
         is_empty(&logins);
     });
 }

@@ -7,7 +7,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::functions::runner::{MOST_WAITING, RunMetrics};
+use crate::functions::runner::{MAX_WAITING, RunMetrics};
 use crate::shared::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
 
 struct Place {
@@ -26,7 +26,7 @@ const WAIT: Duration = Duration::from_secs(50);
 impl Place {
     fn new() -> Self {
         let registry = Registry::new();
-        let runs = RunQueue::new("minions", MOST_WAITING, &RunMetrics::new(&registry));
+        let runs = RunQueue::new("minions", MAX_WAITING, &RunMetrics::new(&registry));
         let renderings = RenderQueue::new(10, Vec::new(), &registry);
         let (begin_job, begun) = recorder();
         let reserved = Reserved::<PeerCalls>::new();
@@ -177,7 +177,7 @@ fn one_minion_cannot_take_all_slots() {
     in_system(async {
         let mut place = Place::new();
         let mut waiting = Vec::new();
-        for _ in 0..MOST_OF_ONE {
+        for _ in 0..MAX_PER_MINION {
             waiting.push(place.wants("greedy", function("done")).await);
         }
         let refused = place.wants("greedy", function("done")).await;
@@ -228,7 +228,7 @@ fn job_call_is_answered_at_the_end_of_its_job() {
         let mut place = Place::new();
         let reply = place.wants("a", job()).await;
         place.begun.recv().await.unwrap().answer.done();
-        place.ends.tell(&jid());
+        place.ends.notify(&jid());
         place.render_next().await;
         assert_eq!(reply.await.unwrap(), "returns");
         assert_eq!(place.unfinished("late"), 0);
@@ -246,7 +246,7 @@ fn timed_out_job_call_is_answered_with_the_returns_so_far() {
         assert_eq!(reply.await.unwrap(), "returns");
         assert_eq!(place.unfinished("late"), 1);
         // An end that no call waits for is not reported.
-        place.ends.tell(&jid());
+        place.ends.notify(&jid());
     });
 }
 

@@ -16,7 +16,7 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let registry = Registry::new();
-        let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&registry));
+        let queue = RunQueue::new("users", MAX_WAITING, &RunMetrics::new(&registry));
         let tree = tree(&registry);
         let (bus, fired) = recorder();
         let (take_return, stored) = recorder();
@@ -125,7 +125,7 @@ fn panicking_call_is_announced_as_lost_and_the_next_runs() {
 #[test]
 fn each_call_notifies_one_idle_runner() {
     in_system(async {
-        let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&Registry::new()));
+        let queue = RunQueue::new("users", MAX_WAITING, &RunMetrics::new(&Registry::new()));
         let ((one, mut looks_of_one), (other, mut looks_of_other)) = (recorder(), recorder());
         for runner in [&one, &other, &one] {
             assert!(queue.pop_or_rest(runner.clone()).is_none());
@@ -147,7 +147,7 @@ fn each_call_notifies_one_idle_runner() {
 #[test]
 fn dead_runners_call_goes_to_another_runner() {
     in_system(async {
-        let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&Registry::new()));
+        let queue = RunQueue::new("users", MAX_WAITING, &RunMetrics::new(&Registry::new()));
         let ((one, mut looks_of_one), (other, mut looks_of_other)) = (recorder(), recorder());
         for runner in [&one, &other] {
             assert!(queue.pop_or_rest(runner.clone()).is_none());
@@ -165,8 +165,8 @@ fn dead_runners_call_goes_to_another_runner() {
 
 #[test]
 fn queue_refuses_calls_beyond_its_bound() {
-    let queue = RunQueue::new("users", MOST_WAITING, &RunMetrics::new(&Registry::new()));
-    for _ in 0..MOST_WAITING {
+    let queue = RunQueue::new("users", MAX_WAITING, &RunMetrics::new(&Registry::new()));
+    for _ in 0..MAX_WAITING {
         queue.push(ends("end")).ok().unwrap();
     }
     assert!(queue.push(ends("end")).is_err());
@@ -178,9 +178,9 @@ fn queue_refuses_calls_beyond_its_bound() {
 #[test]
 fn python_functions_wait_in_their_own_queue() {
     let metrics = RunMetrics::new(&Registry::new());
-    let python = RunQueue::new("python", MOST_WAITING, &metrics);
-    let queue = RunQueue::before(&python, "users", MOST_WAITING, &metrics);
-    for _ in 0..MOST_WAITING {
+    let python = RunQueue::new("python", MAX_WAITING, &metrics);
+    let queue = RunQueue::before(&python, "users", MAX_WAITING, &metrics);
+    for _ in 0..MAX_WAITING {
         queue.push(ends("end").in_python()).ok().unwrap();
     }
     assert!(queue.push(ends("end").in_python()).is_err());

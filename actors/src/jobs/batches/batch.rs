@@ -13,7 +13,7 @@ use super::machine::{Fate, Machine, Moment, Past, Rules, reason};
 
 /// First retry delay; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// One instant by two clocks: the machine's, which is monotonic, and the time of day.
 #[derive(Clone, Copy, Debug)]
@@ -190,7 +190,7 @@ impl Batch {
     pub(super) fn pause(&mut self) -> Duration {
         let pause = FIRST_PAUSE * 2_u32.saturating_pow(self.failures.min(10));
         self.failures += 1;
-        pause.min(LONGEST_PAUSE)
+        pause.min(MAX_PAUSE)
     }
 
     /// Resets the retry delay.

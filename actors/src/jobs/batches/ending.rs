@@ -22,7 +22,7 @@ impl Batches {
     ) {
         let Some(batch) = self.batches.get_mut(jid) else {
             let is_stopped = self.stop_foreign(jid, reason, kills, context);
-            return self.tell_stopped(jid, is_stopped);
+            return self.report_stopped(jid, is_stopped);
         };
         batch.machine.halt(reason);
         if kills {
@@ -33,7 +33,7 @@ impl Batches {
     }
 
     /// Answers the callers that wait for the end of a batch.
-    fn tell_stopped(&mut self, jid: &Jid, is_stopped: bool) {
+    fn report_stopped(&mut self, jid: &Jid, is_stopped: bool) {
         for waiting in self.stopping.remove(jid).into_iter().flatten() {
             // A caller that has given up does not listen any more.
             let _ = waiting.try_send(is_stopped);
@@ -128,7 +128,7 @@ impl Batches {
         metrics.finished.with_label_values(&[verdict]).inc();
         let is_stopped = halted.is_some();
         self.set_listed(jid, false);
-        self.tell_stopped(jid, is_stopped);
+        self.report_stopped(jid, is_stopped);
         self.forget(jid);
     }
 }

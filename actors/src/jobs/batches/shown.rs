@@ -9,7 +9,7 @@ use saltern_requests::{BatchDriver, BatchPlan};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use super::batch::{Batch, Now};
-use super::{Batches, MOST_BATCHES, SHOW_INTERVAL, Sent, events};
+use super::{Batches, MAX_BATCHES, SHOW_INTERVAL, Sent, events};
 use crate::messages::{BatchCall, Fire};
 
 impl Batches {
@@ -135,7 +135,7 @@ impl Batches {
         if snapshot.halted.is_some() {
             return self.set_listed(jid, false);
         }
-        if self.batches.len() >= MOST_BATCHES {
+        if self.batches.len() >= MAX_BATCHES {
             tracing::debug!(%jid, "a batch waits: too many are open");
             return;
         }

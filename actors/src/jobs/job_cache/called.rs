@@ -5,7 +5,7 @@ use saltern_bridge::BridgeError;
 /// Result of a call.
 pub(super) struct Called {
     /// Results of the first rows: success, or a problem.
-    pub(super) told: Vec<Option<String>>,
+    pub(super) results: Vec<Option<String>>,
     /// Why the call did not finish.
     pub(super) end: Option<End>,
 }
@@ -49,7 +49,7 @@ impl Called {
     /// nothing works now. The last try includes the row at fault; for one that is too large every
     /// try is the last.
     pub(super) fn done(&self, is_last_try: bool) -> usize {
-        let last = self.told.iter().rposition(Option::is_none);
+        let last = self.results.iter().rposition(Option::is_none);
         let is_over = |end: &End| match end.fault {
             Fault::Row => is_last_try,
             Fault::Size => true,
@@ -57,7 +57,7 @@ impl Called {
         };
         match last {
             Some(last) => last + 1,
-            None if self.end.as_ref().is_some_and(is_over) => self.told.len() + 1,
+            None if self.end.as_ref().is_some_and(is_over) => self.results.len() + 1,
             None => 0,
         }
     }
@@ -70,7 +70,7 @@ impl Called {
 
     /// The last failure.
     pub(super) fn problem(&self) -> Option<&str> {
-        let last = || self.told.iter().flatten().last().map(String::as_str);
+        let last = || self.results.iter().flatten().last().map(String::as_str);
         let end = self.end.as_ref().map(|end| end.problem.as_str());
         end.or_else(last)
     }
@@ -85,7 +85,7 @@ mod tests {
 
     fn called(results: &[Option<&str>], end: Option<BridgeError>) -> Called {
         Called {
-            told: results.iter().map(|said| said.map(str::to_owned)).collect(),
+            results: results.iter().map(|said| said.map(str::to_owned)).collect(),
             end: end.map(|error| End::of(&error, results.is_empty())),
         }
     }

@@ -9,17 +9,17 @@ use tokio::time::Instant;
 /// Rows per call. The number doubles with each failed attempt, a few times: so a run of bad rows
 /// does not hide that the returner works.
 const ROWS: usize = 50;
-const MOST_DOUBLINGS: u32 = 4;
+const MAX_DOUBLINGS: u32 = 4;
 
 /// Failures in a row after which the rest of a call is not tried, at first.
 const FAILURES_BEFORE_BACKOFF: usize = 5;
 
 /// How often a row may kill Python, or use up its time, before the next try is the last.
-const MOST_KILLS: u32 = 3;
+const MAX_KILLS: u32 = 3;
 
 /// First and longest back-off.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Retry state of one job cache.
 #[derive(Default)]
@@ -104,7 +104,7 @@ impl Pace {
             self.failures = self.failures.saturating_add(1);
             self.kills += u32::from(landing == Landing::Killed);
             let doubled = self.failures.saturating_sub(1).min(8);
-            let pause = FIRST_PAUSE.saturating_mul(1 << doubled).min(LONGEST_PAUSE);
+            let pause = FIRST_PAUSE.saturating_mul(1 << doubled).min(MAX_PAUSE);
             self.paused_until = Some(now + pause);
         } else {
             (self.failures, self.kills, self.paused_until) = (0, 0, None);
@@ -112,8 +112,8 @@ impl Pace {
     }
 
     fn attempt(&self) -> Attempt {
-        let rows = ROWS << self.failures.min(MOST_DOUBLINGS);
-        let patience = if self.failures < MOST_DOUBLINGS {
+        let rows = ROWS << self.failures.min(MAX_DOUBLINGS);
+        let patience = if self.failures < MAX_DOUBLINGS {
             FAILURES_BEFORE_BACKOFF
         } else {
             rows
@@ -121,7 +121,7 @@ impl Pace {
         Attempt {
             rows,
             patience,
-            is_last_try: self.kills >= MOST_KILLS,
+            is_last_try: self.kills >= MAX_KILLS,
         }
     }
 }

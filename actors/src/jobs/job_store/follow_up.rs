@@ -129,7 +129,7 @@ impl JobStore {
             given,
         } = effects;
         // Before a minion can return what is published now.
-        self.tell_tracker(stored);
+        self.notify_tracker(stored);
         for (announcement, publish) in publishes {
             self.outbox
                 .push(context, &self.seed.bus, Fire(announcement));
@@ -194,7 +194,7 @@ impl JobStore {
         }
     }
 
-    pub(super) fn tell_tracker(&self, stored: Stored) {
+    pub(super) fn notify_tracker(&self, stored: Stored) {
         let nothing = stored.jobs.is_empty() && stored.leaves.is_empty();
         if nothing && stored.returns.is_empty() && stored.refused.is_empty() {
             return;

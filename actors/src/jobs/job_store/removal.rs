@@ -48,7 +48,7 @@ impl Handler<ExpireSlice> for JobStore {
         let Some(retention) = self.expiring else {
             return;
         };
-        if !self.tell_cleaner() {
+        if !self.notify_cleaner() {
             context.notify_later(ExpireSlice, PAUSE);
             return;
         }
@@ -106,7 +106,7 @@ impl JobStore {
     }
 
     /// Has the mirror remove the files of removed jobs; `false` while the mirror is busy.
-    fn tell_cleaner(&mut self) -> bool {
+    fn notify_cleaner(&mut self) -> bool {
         let gone = std::mem::take(&mut self.gone);
         let Some(cleaner) = self.seed.cleaner.as_ref().filter(|_| !gone.is_empty()) else {
             return true;

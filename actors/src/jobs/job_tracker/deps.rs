@@ -12,7 +12,7 @@ use super::machine::{JobEnvironment, Rules};
 use crate::events::batch_feed::BatchFeed;
 
 /// Weight of all open jobs, and of remembered ended ones: their minions, plus one for each job.
-const MOST_REMEMBERED: (usize, usize) = (2_000_000, 20_000);
+const MAX_REMEMBERED: (usize, usize) = (2_000_000, 20_000);
 
 /// What the tracker needs from the rest of the master.
 pub(crate) trait TrackerDeps: Send + Sync {
@@ -141,7 +141,7 @@ impl TrackerDeps for Services {
             patience: config.saltern_job_timeout,
             leaves_wait: self.site.leaves_wait,
             probe_rate: config.saltern_probe_rate,
-            most: MOST_REMEMBERED,
+            most: MAX_REMEMBERED,
         }
     }
 

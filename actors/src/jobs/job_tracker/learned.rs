@@ -7,7 +7,7 @@ use std::time::Duration;
 use indexmap::IndexMap;
 
 /// Functions that are remembered; beyond it the first one is evicted.
-const MOST_FUNCTIONS: usize = 1_000;
+const MAX_FUNCTIONS: usize = 1_000;
 
 /// Durations by function. Longer ones count at once and decay slowly.
 #[derive(Default)]
@@ -22,7 +22,7 @@ impl Learned {
             *known = took.max((*known * 7 + took) / 8);
             return;
         }
-        if self.times.len() >= MOST_FUNCTIONS {
+        if self.times.len() >= MAX_FUNCTIONS {
             self.times.shift_remove_index(0);
         }
         self.times.insert(fun.clone(), took);
@@ -48,10 +48,10 @@ mod tests {
         assert_eq!(learned.time_of(&fun), Some(seconds(16)));
         learned.learn(&fun, seconds(8));
         assert_eq!(learned.time_of(&fun), Some(seconds(15)));
-        for number in 0..MOST_FUNCTIONS {
+        for number in 0..MAX_FUNCTIONS {
             learned.learn(&format!("f.{number}").into(), seconds(1));
         }
-        assert_eq!(learned.times.len(), MOST_FUNCTIONS);
+        assert_eq!(learned.times.len(), MAX_FUNCTIONS);
         assert_eq!(learned.time_of(&fun), None);
     }
 }

@@ -68,7 +68,7 @@ const HELD: Duration = Duration::from_millis(500);
 const OPENED_AGAIN: Duration = Duration::from_secs(600);
 
 /// Jobs with signals to other jobs that are remembered at most.
-const MOST_SIGNALS: usize = 1_000;
+const MAX_SIGNALS: usize = 1_000;
 
 /// Parameters of the machine.
 #[derive(Clone, Debug)]
@@ -181,7 +181,7 @@ pub(super) enum TrackerEffect {
         notes: Notes,
     },
     /// Announce it on the bus.
-    Tell(JobNews),
+    Report(JobNews),
     /// Probe these minions.
     Probe { probe: Jid, minions: Vec<MinionId> },
     /// Answer a client in the name of a minion: the job as it describes it, or nothing.
@@ -350,7 +350,7 @@ impl Machine {
                 self.keep_is_set = false;
                 self.keep_all(turn);
             }
-            Timer::Progress(jid) => self.tell_progress(&jid, turn),
+            Timer::Progress(jid) => self.report_progress(&jid, turn),
             Timer::Flush => self.flush(turn),
             Timer::ProbeOver(probe) => self.missed(&probe, turn),
             Timer::ProbeForgotten(probe) => self.rounds.forget(&probe),
@@ -376,7 +376,7 @@ impl Machine {
     fn open(&mut self, begun: JobBegun, silence: Duration, now: Moment) {
         let jid = begun.jid;
         if let Some(victims) = begun.signals {
-            if self.signals.len() >= MOST_SIGNALS {
+            if self.signals.len() >= MAX_SIGNALS {
                 self.signals.shift_remove_index(0);
             }
             self.signals.insert(jid.clone(), victims);
@@ -592,13 +592,13 @@ impl Machine {
         self.end(jid, state, turn);
     }
 
-    fn tell_progress(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
+    fn report_progress(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
         if let Some(job) = self.jobs.get_mut(jid) {
             job.progress_is_due = false;
             if job.is_open() {
                 let overview = Overview::of(jid, job);
                 turn.effects
-                    .push(TrackerEffect::Tell(JobNews::Progress(overview)));
+                    .push(TrackerEffect::Report(JobNews::Progress(overview)));
             }
         }
     }
@@ -623,7 +623,7 @@ impl Machine {
         if has_changed {
             let jid = jid.clone();
             let verdict = JobNews::Verdict { jid, changes };
-            turn.effects.push(TrackerEffect::Tell(verdict));
+            turn.effects.push(TrackerEffect::Report(verdict));
         }
         let held_until = match turn.world.is_held(jid) {
             true => turn.now.after(HELD),
@@ -714,7 +714,7 @@ impl Machine {
         });
         let ending = Ending::of(jid, job, state, turn.now);
         turn.effects
-            .push(TrackerEffect::Tell(JobNews::Finished(ending)));
+            .push(TrackerEffect::Report(JobNews::Finished(ending)));
         self.jobs.end(jid, state);
     }
 }

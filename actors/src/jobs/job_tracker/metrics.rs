@@ -110,13 +110,13 @@ impl TrackerMetrics {
 
     pub(super) fn count(&self, effect: &TrackerEffect) {
         match effect {
-            TrackerEffect::Tell(JobNews::Verdict { changes, .. }) => {
+            TrackerEffect::Report(JobNews::Verdict { changes, .. }) => {
                 for change in changes {
                     let verdicts = &self.verdicts;
                     verdicts.with_label_values(&[change.verdict()]).inc();
                 }
             }
-            TrackerEffect::Tell(JobNews::Finished(ending)) => {
+            TrackerEffect::Report(JobNews::Finished(ending)) => {
                 let verdict = state_word(ending.state);
                 self.finished.with_label_values(&[verdict]).inc();
                 let seconds = self.seconds.with_label_values(&[verdict]);
@@ -133,7 +133,8 @@ impl TrackerMetrics {
             TrackerEffect::Count(Counted::LeavesRefused(count)) => {
                 self.leaves_refused.inc_by(*count as u64);
             }
-            TrackerEffect::Tell(_) | TrackerEffect::Keep { .. } | TrackerEffect::SendAgain(_) => {}
+            TrackerEffect::Report(_) | TrackerEffect::Keep { .. } | TrackerEffect::SendAgain(_) => {
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use super::moment::{Moment, Timer};
 use super::news::Change;
 
 /// Questions of clients that are answered at a time; further ones go out to the minions.
-const MOST_ASKS: usize = 10_000;
+const MAX_ASKS: usize = 10_000;
 
 /// How long a probe is remembered for late answers.
 const REMEMBERED: Duration = Duration::from_secs(60);
@@ -312,7 +312,7 @@ impl Machine {
 
     /// Whether a client's question about a job can be answered from here.
     pub(super) fn can_answer(&self, about: &Jid, minions: &[MinionId]) -> bool {
-        self.asks < MOST_ASKS
+        self.asks < MAX_ASKS
             && self.jobs.get(about).is_some_and(|job| {
                 let is_known = job.is_open() || job.state == JobState::Complete;
                 is_known && minions.iter().all(|minion| job.entry(minion).is_some())

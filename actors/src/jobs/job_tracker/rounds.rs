@@ -17,7 +17,7 @@ const MERGED: Duration = Duration::from_millis(100);
 
 /// Minions named in one probe at most: without a filter every minion receives it. With one probe a
 /// second, the default, 20,000 minions are asked within ten seconds.
-pub(super) const MOST_NAMED: usize = 2_000;
+pub(super) const MAX_NAMED: usize = 2_000;
 
 /// Scheduler of the probes.
 pub(super) struct Rounds {
@@ -78,7 +78,7 @@ impl Rounds {
     pub(super) fn take(&mut self, is_of_use: impl Fn(&MinionId) -> bool) -> Vec<MinionId> {
         self.flush_is_set = false;
         let mut named = Vec::new();
-        while named.len() < MOST_NAMED
+        while named.len() < MAX_NAMED
             && let Some(minion) = self.queue.pop_front()
         {
             self.wanted.remove(&minion);
@@ -156,7 +156,7 @@ mod tests {
     fn requests_are_merged_once_and_rate_limited() {
         let mut rounds = Rounds::new(2);
         let start = Moment::at(Duration::from_secs(100));
-        for number in 0..MOST_NAMED + 10 {
+        for number in 0..MAX_NAMED + 10 {
             assert!(rounds.want(&minion(number)));
         }
         assert!(!rounds.want(&minion(3)));
@@ -164,7 +164,7 @@ mod tests {
         assert!(!capped && first == start.after(MERGED));
         assert_eq!(rounds.next_flush(start), None);
         let named = rounds.take(|id| *id != minion(0));
-        assert_eq!((named.len(), &named[0]), (MOST_NAMED, &minion(1)));
+        assert_eq!((named.len(), &named[0]), (MAX_NAMED, &minion(1)));
         rounds.sent(&jid(1), &named, first);
         // The rest has to wait, and no minion is asked twice meanwhile.
         assert!(!rounds.want(&minion(7)));
@@ -173,18 +173,18 @@ mod tests {
         let rest = rounds.take(|_| true);
         assert_eq!(rest.len(), 9);
         rounds.sent(&jid(2), &rest, second);
-        assert_eq!(rounds.in_flight(), MOST_NAMED + 9);
+        assert_eq!(rounds.in_flight(), MAX_NAMED + 9);
     }
 
     #[test]
     fn oldest_request_is_probed_first() {
         let mut rounds = Rounds::new(1);
         rounds.want(&minion(9_999));
-        for number in 0..MOST_NAMED {
+        for number in 0..MAX_NAMED {
             rounds.want(&minion(number));
         }
         assert_eq!(rounds.take(|_| true)[0], minion(9_999));
-        assert_eq!(rounds.take(|_| true), [minion(MOST_NAMED - 1)]);
+        assert_eq!(rounds.take(|_| true), [minion(MAX_NAMED - 1)]);
         assert!(rounds.want(&minion(9_999)));
     }
 

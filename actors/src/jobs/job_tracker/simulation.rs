@@ -36,7 +36,7 @@ use crate::messages::{JobBegun, MinionReturned};
 const SEEDS: u64 = 5_000;
 
 /// Steps after which a run counts as endless.
-const MOST_STEPS: usize = 5_000;
+const MAX_STEPS: usize = 5_000;
 
 const SECOND: u64 = 1_000_000;
 
@@ -144,10 +144,10 @@ struct Simulation {
     machine: Machine,
     rules: Rules,
     /// Minions that were reported lost, by this machine or one before it.
-    told_lost: BTreeSet<(Jid, MinionId)>,
+    reported_lost: BTreeSet<(Jid, MinionId)>,
     probes: HashMap<Jid, (u64, BTreeSet<MinionId>)>,
     last_probe: Option<u64>,
-    tells_all: bool,
+    reports_all: bool,
 }
 
 impl Simulation {
@@ -173,14 +173,14 @@ impl Simulation {
             },
             minions: (0..count).map(|_| SimMinion::default()).collect(),
             machine: Machine::new(rules.clone(), seed),
-            tells_all: !small,
+            reports_all: !small,
             rules,
             chance,
             now: 0,
             queue: BinaryHeap::new(),
             queued: 0,
             jobs: Vec::new(),
-            told_lost: BTreeSet::new(),
+            reported_lost: BTreeSet::new(),
             probes: HashMap::new(),
             last_probe: None,
         };
@@ -249,7 +249,7 @@ impl Simulation {
     }
 
     fn run(&mut self) {
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let event_at = self.queue.peek().map(|Reverse((at, ..))| *at);
             let due = self.machine.next_due();
             let due = due.map(|due| u64::try_from(due.since_start().as_micros()).unwrap());
@@ -405,10 +405,10 @@ impl Simulation {
             forwarded,
         }));
         let late = effects.iter().any(|effect| {
-            matches!(effect, TrackerEffect::Tell(JobNews::Verdict { jid: of, changes })
+            matches!(effect, TrackerEffect::Report(JobNews::Verdict { jid: of, changes })
                 if *of == jid && changes.iter().any(|c| c.minion == id && c.verdict() == "late"))
         });
-        if is_new && is_known && self.told_lost.contains(&(jid, id)) {
+        if is_new && is_known && self.reported_lost.contains(&(jid, id)) {
             assert!(late, "a late return was not announced");
         }
         assert!(is_new || !late, "a doubled return was announced");
@@ -489,7 +489,7 @@ impl Simulation {
             Machine::new(self.rules.clone(), self.now),
         );
         // What was about to be written is lost.
-        self.told_lost
+        self.reported_lost
             .retain(|(jid, _)| !before.unkept.contains(jid));
         self.probes.clear();
         self.last_probe = None;
@@ -566,7 +566,7 @@ impl Simulation {
                     job.row.notes = notes.pack();
                 }
             }
-            TrackerEffect::Tell(news) => self.hear(news),
+            TrackerEffect::Report(news) => self.hear(news),
             TrackerEffect::Probe { probe, minions } => self.send_probe(&probe, &minions),
             TrackerEffect::SendAgain(jid) => {
                 let job = jid.as_str().parse().unwrap();
@@ -587,9 +587,9 @@ impl Simulation {
                 for change in changes {
                     let key = (jid.clone(), change.minion.clone());
                     if change.after.is_lost() {
-                        self.told_lost.insert(key);
+                        self.reported_lost.insert(key);
                     } else if change.before.is_lost() {
-                        self.told_lost.remove(&key);
+                        self.reported_lost.remove(&key);
                     }
                 }
             }
@@ -601,12 +601,12 @@ impl Simulation {
                 let expected = self.begun(number).minions.len();
                 let count = ending.returned.len() + ending.missing.len();
                 // Where there is little room, not all minions below syndics are awaited.
-                assert!(count == expected || !self.tells_all && count < expected);
+                assert!(count == expected || !self.reports_all && count < expected);
                 let is_complete = ending.state == JobState::Complete;
                 assert_eq!(is_complete, ending.missing.is_empty());
                 let returned = job.row.returned.len();
                 let listed = ending.returned.len();
-                assert!(listed == returned || !self.tells_all && listed < returned);
+                assert!(listed == returned || !self.reports_all && listed < returned);
             }
             JobNews::Progress(_) | JobNews::State(_) => {}
         }
@@ -703,7 +703,7 @@ impl Simulation {
             let expected = self.begun(number).minions.len();
             let all_returned = job.row.returned.len() == expected;
             // A job that was evicted cannot be amended.
-            if self.tells_all && self.machine.jobs.get(&self.jid(number)).is_some() {
+            if self.reports_all && self.machine.jobs.get(&self.jid(number)).is_some() {
                 assert_eq!(job.row.state == JobState::Complete, all_returned);
             }
         }

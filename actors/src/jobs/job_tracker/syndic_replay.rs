@@ -89,13 +89,13 @@ impl JobTracker {
             // Later events come over the bus.
             Ok((jobs, returns)) => {
                 let end = ReplayCursor { jobs, returns };
-                self.tell_on(newcomer, syndic_replay.from, end, context);
+                self.send_next(newcomer, syndic_replay.from, end, context);
             }
             Err(error) => tracing::error!(%error, "missed events cannot be replayed to a listener"),
         }
     }
 
-    fn tell_on(
+    fn send_next(
         &self,
         newcomer: Box<dyn NewSubscriber>,
         from: ReplayCursor,
@@ -120,7 +120,7 @@ impl JobTracker {
             }
         }
         context.run_later(SLICE_INTERVAL, move |tracker, context| {
-            tracker.tell_on(newcomer, next, end, context);
+            tracker.send_next(newcomer, next, end, context);
         });
     }
 
@@ -150,8 +150,8 @@ impl JobTracker {
         for returned in reader.returns_after(from.returns, PAGE)? {
             place.returns = returned.id;
             let record = returned.record;
-            let is_told = returned.id <= end.returns && record.received >= oldest;
-            if is_told && is_of_minions(&record.fun) {
+            let is_sent = returned.id <= end.returns && record.received >= oldest;
+            if is_sent && is_of_minions(&record.fun) {
                 events.push(Event {
                     tag: Tag::job_return(&record.jid, &record.minion),
                     data: record.load,

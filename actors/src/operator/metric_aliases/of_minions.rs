@@ -11,7 +11,7 @@ use saltern_model::Event;
 use saltern_wire::msgpack::{Limits, MapView};
 
 /// Minions with series of their own; further ones are not counted here.
-const MOST_MINIONS: usize = 10_000;
+const MAX_MINIONS: usize = 10_000;
 
 /// The function and the state whose result is exposed (salt-exporter's defaults).
 const STATUS_OF: (&str, &str) = ("state.highstate", "highstate");
@@ -129,7 +129,7 @@ impl OfMinions {
         }
         let mut known = self.known.lock();
         let is_known = known.contains(minion)
-            || (known.len() < MOST_MINIONS && known.insert(minion.to_owned()));
+            || (known.len() < MAX_MINIONS && known.insert(minion.to_owned()));
         is_known.then_some(Some(minion))
     }
 

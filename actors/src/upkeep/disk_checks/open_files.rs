@@ -57,15 +57,15 @@ impl Strain {
 #[derive(Default)]
 pub(super) struct OpenFiles {
     /// The level at the last look.
-    told: Strain,
+    reported: Strain,
 }
 
 impl OpenFiles {
     /// Logs when it has got worse; `configured` is `max_open_files`.
     pub(super) fn look(&mut self, accepted: u64, limit: Limit, configured: u64) -> Strain {
         let strain = Strain::of(accepted, limit.soft);
-        let is_worse = strain > self.told;
-        self.told = strain;
+        let is_worse = strain > self.reported;
+        self.reported = strain;
         if !is_worse {
             return strain;
         }
@@ -114,7 +114,7 @@ mod tests {
         let mut open_files = OpenFiles::default();
         assert_eq!(open_files.look(60, limit, 100), Strain::Severe);
         assert_eq!(open_files.look(10, limit, 100), Strain::None);
-        assert_eq!(open_files.told, Strain::None);
+        assert_eq!(open_files.reported, Strain::None);
         assert_eq!(open_files.look(30, limit, 100), Strain::Some);
     }
 }

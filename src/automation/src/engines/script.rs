@@ -10,7 +10,7 @@ use saltern_requests::event_data::event;
 use saltern_wire::msgpack::{Limits, Value, decode_exact};
 
 /// The most tags whose last data is remembered; a forgotten (oldest) tag fires once more.
-const MOST_TAGS: usize = 1024;
+const MAX_TAGS: usize = 1024;
 
 /// Error of a line that is no event. Stock's engine ends there.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ impl LastData {
             self.0.push((tag.clone(), data.clone()));
             return is_news;
         }
-        if self.0.len() >= MOST_TAGS {
+        if self.0.len() >= MAX_TAGS {
             self.0.remove(0);
         }
         self.0.push((tag.clone(), data.clone()));
@@ -188,12 +188,12 @@ mod tests {
         let mut last = LastData::default();
         let tag = |number: usize| Tag::parse(&format!("tag/{number}")).expect("a tag");
         let data = Value::map([("a", 1)]);
-        for number in 0..=MOST_TAGS {
+        for number in 0..=MAX_TAGS {
             assert!(last.is_news(&tag(number), &data));
         }
         assert!(!last.is_news(&tag(1), &data));
         assert!(last.is_news(&tag(1), &Value::Nil));
         assert!(last.is_news(&tag(0), &data), "the oldest is forgotten");
-        assert_eq!(last.0.len(), MOST_TAGS);
+        assert_eq!(last.0.len(), MAX_TAGS);
     }
 }

@@ -47,17 +47,17 @@ impl ReactorOptions {
         let threads = number("worker_threads", config.reactor_worker_threads(), 10);
         let hwm = number("worker_hwm", config.reactor_worker_hwm(), 10_000);
         Some(Self {
-            threads: u32::try_from(threads.min(MOST_THREADS)).unwrap_or(1),
-            most_waiting: usize::try_from(hwm.min(MOST_WAITING)).unwrap_or(1),
+            threads: u32::try_from(threads.min(MAX_THREADS)).unwrap_or(1),
+            most_waiting: usize::try_from(hwm.min(MAX_WAITING)).unwrap_or(1),
         })
     }
 }
 
 /// Threads beyond which more only cost memory.
-const MOST_THREADS: i64 = 256;
+const MAX_THREADS: i64 = 256;
 
 /// The most waiting events, whatever the options say.
-const MOST_WAITING: i64 = 1_000_000;
+const MAX_WAITING: i64 = 1_000_000;
 
 /// The reactor among the `engines`, with its options.
 fn engine(config: &MasterConfig) -> Option<&Node> {

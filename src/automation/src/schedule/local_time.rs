@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use super::timing::Timing;
 
 /// Changes of the clocks that a search goes past: two a year, for two centuries.
-const MOST_CHANGES: usize = 400;
+const MAX_CHANGES: usize = 400;
 
 /// Slot with its instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +49,7 @@ pub(super) fn shown_after(zone: &TimeZone, local: DateTime, after: Timestamp) ->
 fn slot_after(timing: &Timing, zone: &TimeZone, after: Timestamp) -> Option<Slot> {
     let mut from = after;
     let mut inclusive = false;
-    for _ in 0..MOST_CHANGES {
+    for _ in 0..MAX_CHANGES {
         let offset = zone.to_offset(from);
         let local = timing.slot_after(offset.to_datetime(from), inclusive)?;
         let at = offset.to_timestamp(local).ok()?;

@@ -131,7 +131,7 @@ fn carry_out(
 ) -> Ran {
     let progress = Tag::parse(&format!("salt/salt/scheduler//{}/progress", call.jid))
         .expect("invariant: a jid is short and has no line break");
-    let mut tell = |notice: Notice| match notice {
+    let mut notify = |notice: Notice| match notice {
         Notice::Progress(Value::Map(message)) => {
             fire(event_data::event(services, progress.clone(), message));
         }
@@ -140,7 +140,7 @@ fn carry_out(
         // The data of an event is a mapping; and the beginning has no event.
         Notice::Began | Notice::Progress(_) | Notice::Event(..) => {}
     };
-    let ran = services.runners.run(call, &mut Notices::new(&mut tell));
+    let ran = services.runners.run(call, &mut Notices::new(&mut notify));
     let retcode = ran.retcode.unwrap_or(0);
     let (end, code) = match problem(&ran.value, &call.fun) {
         None => {

@@ -14,7 +14,7 @@ pub struct TraceContext {
 }
 
 /// The longest `tracestate` that is passed on, in bytes: what every program has to pass on at least.
-const LONGEST_STATE: usize = 512;
+const MAX_STATE_LENGTH: usize = 512;
 
 impl TraceContext {
     /// Reads a `traceparent`, and a `tracestate` if there is one. `None` if the first is not
@@ -34,7 +34,7 @@ impl TraceContext {
         let is_plain = |state: &&str| {
             let mut letters = state.bytes();
             !state.is_empty()
-                && state.len() <= LONGEST_STATE
+                && state.len() <= MAX_STATE_LENGTH
                 && letters.all(|letter| matches!(letter, b' '..=b'~'))
         };
         Some(Self {
@@ -170,7 +170,7 @@ mod tests {
         ] {
             assert_eq!(TraceContext::parse(garbage, None), None, "{garbage}");
         }
-        let long = "x".repeat(LONGEST_STATE + 1);
+        let long = "x".repeat(MAX_STATE_LENGTH + 1);
         for garbage in ["", "a=\n", "ü=1", &long] {
             let context = TraceContext::parse(GOOD, Some(garbage)).unwrap();
             assert_eq!(context.state(), None, "{garbage}");

@@ -85,7 +85,7 @@ pub struct FinishedSpan {
 }
 
 /// Ended spans that wait; further ones are dropped and counted.
-const MOST_WAITING: usize = 8192;
+const MAX_WAITING: usize = 8192;
 
 /// Begins spans and buffers ended ones until they are exported.
 pub struct Tracer {
@@ -165,7 +165,7 @@ impl Tracer {
     fn push(&self, span: FinishedSpan) {
         self.recorded.inc();
         let mut ended = self.ended.lock();
-        if ended.len() < MOST_WAITING {
+        if ended.len() < MAX_WAITING {
             ended.push_back(span);
         } else {
             drop(ended);
@@ -315,12 +315,12 @@ mod tests {
     #[test]
     fn full_span_buffer_drops_and_counts() {
         let (tracer, _) = tracer(Sampler::AlwaysOn);
-        for _ in 0..MOST_WAITING + 3 {
+        for _ in 0..MAX_WAITING + 3 {
             drop(tracer.begin("x", Kind::Internal, None));
         }
         let dropped = tracer.dropped.with_label_values(&["full"]);
         assert_eq!(dropped.get(), 3);
-        assert_eq!(tracer.take(usize::MAX).len(), MOST_WAITING);
+        assert_eq!(tracer.take(usize::MAX).len(), MAX_WAITING);
     }
 
     #[test]

@@ -218,13 +218,13 @@ fn helper_that_fails_to_start_is_not_restarted_within_the_back_off() {
 fn helpers_that_die_often_open_the_circuit_breaker() {
     let script = format!("echo >>{{top}}/starts; {UP}; {READ}; exit 1");
     let (top, bridge) = bridge(&script, "");
-    for _ in 0..MOST_DEATHS {
+    for _ in 0..MAX_DEATHS {
         let error = ask(&bridge, LONG).expect_err("it dies");
         assert!(matches!(error, BridgeError::Died { .. }), "{error}");
     }
     let error = ask(&bridge, LONG).expect_err("it is given up");
     assert!(matches!(error, BridgeError::NoHelper { .. }), "{error}");
-    assert_eq!(lines(&top, "starts"), MOST_DEATHS);
+    assert_eq!(lines(&top, "starts"), MAX_DEATHS);
 }
 
 #[test]

@@ -93,7 +93,7 @@ impl KeyChanges<'_> {
                 }
                 // Stock passes over a key that is gone by now.
                 if let Ok(text) = self.files.move_key(list, to, key) {
-                    tell(&mut events, key, &self.moved(to), text);
+                    fire_key_event(&mut events, key, &self.moved(to), text);
                 }
             }
             moved.remove(list, &unusable);
@@ -109,7 +109,7 @@ impl KeyChanges<'_> {
         for (list, keys) in chosen.iter() {
             for key in keys {
                 if self.files.remove(list, key)? {
-                    tell(&mut events, key, "delete", None);
+                    fire_key_event(&mut events, key, "delete", None);
                 }
             }
         }
@@ -131,7 +131,7 @@ impl KeyChanges<'_> {
 }
 
 /// Fires the event of a key; without a master there is nobody to hear it.
-fn tell(events: &mut Option<EventSender>, key: &str, act: &str, text: Option<String>) {
+fn fire_key_event(events: &mut Option<EventSender>, key: &str, act: &str, text: Option<String>) {
     let mut data = vec![
         ("result", Value::from(true)),
         ("act", act.into()),

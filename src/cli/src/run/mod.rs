@@ -114,7 +114,7 @@ impl RunTool<'_> {
     /// By the running master, or here.
     async fn call(&self, request: &RunnerRequest) -> Result<RunnerReturn, Ending> {
         let shows = self.command.options.quiet != Some(true);
-        let mut tell = |suffix: &str, event: Value| {
+        let mut notify = |suffix: &str, event: Value| {
             let shown = Value::map([("suffix", Value::from(suffix)), ("event", event)]);
             let asked = shown.get("event").and_then(|event| event.get("outputter"));
             let asked = asked.and_then(Value::as_str).map(str::to_owned);
@@ -122,10 +122,10 @@ impl RunTool<'_> {
                 complain(&error.to_string());
             }
         };
-        match self.client.call_and_tell(request, &mut tell).await {
+        match self.client.call_and_tell(request, &mut notify).await {
             // Without a master nobody can say whether somebody else may.
             Err(ClientError::NotRunning(_)) if !self.is_logged_in() => {
-                offline::call(self.config, request, &mut tell)
+                offline::call(self.config, request, &mut notify)
             }
             called => called.map_err(|error| failed(&error)),
         }

@@ -19,7 +19,7 @@ use crate::options::Ending;
 pub(super) fn call(
     config: &MasterConfig,
     request: &RunnerRequest,
-    tell: &mut dyn FnMut(&str, Value),
+    notify: &mut dyn FnMut(&str, Value),
 ) -> Result<RunnerReturn, Ending> {
     let jobs = JobReader::open(&config.saltern_job_database, DatabaseLimits::default());
     let jobs = jobs.map_err(|error| {
@@ -45,7 +45,7 @@ pub(super) fn call(
     };
     let mut notice = |notice: Notice| {
         if let Notice::Progress(data) = notice {
-            tell("progress", data);
+            notify("progress", data);
         }
     };
     let ran = runners.run(&call, &mut Notices::new(&mut notice));

@@ -18,7 +18,7 @@ use super::error::GitError;
 use super::refs::Oid;
 
 /// The most bytes of all files of a clone.
-const MOST_BYTES: u64 = 2 << 30;
+const MAX_BYTES: u64 = 2 << 30;
 
 /// The files of one clone.
 pub(super) struct Blobs {
@@ -35,7 +35,7 @@ impl Blobs {
     pub(super) fn new(directory: PathBuf) -> Self {
         let blobs = Self {
             directory,
-            most: MOST_BYTES,
+            most: MAX_BYTES,
             bytes: AtomicU64::new(0),
             clearing: Mutex::default(),
         };

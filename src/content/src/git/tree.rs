@@ -11,7 +11,7 @@ use super::refs::Oid;
 pub(super) const MAX_ENTRIES: usize = 2_000_000;
 
 /// The longest target of a symlink; the system has none longer.
-pub(super) const LONGEST_TARGET: usize = 4096;
+pub(super) const MAX_TARGET_LENGTH: usize = 4096;
 
 /// What stands at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Tree {
             };
             let content = rest.get(1..=size).unwrap_or_default();
             printed = rest.get(size + 2..).unwrap_or_default();
-            if size <= LONGEST_TARGET
+            if size <= MAX_TARGET_LENGTH
                 && let Ok(target) = std::str::from_utf8(content)
             {
                 let target = target.to_owned();

@@ -6,7 +6,7 @@
 //! anew until it has none. The files hold secrets, so they are private.
 //!
 //! Bounds: a pillar in memory lives for `pillar_cache_ttl`, and all are dropped when they take
-//! more than [`MOST_BYTES`]; on disk a file of more than [`MOST_BYTES`] counts as absent.
+//! more than [`MAX_BYTES`]; on disk a file of more than [`MAX_BYTES`] counts as absent.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ use super::PillarError;
 use super::compile::weight;
 
 /// About the most bytes of kept pillars.
-const MOST_BYTES: usize = 128 << 20;
+const MAX_BYTES: usize = 128 << 20;
 
 /// The most environments of one minion.
-const MOST_ENVIRONMENTS: usize = 32;
+const MAX_ENVIRONMENTS: usize = 32;
 
 /// The pillars of one minion.
 #[derive(Clone, Default)]
@@ -175,7 +175,7 @@ impl PillarCache {
     fn with(&self, mut kept: Kept, pillarenv: Option<&str>, pillar: &Value) -> Kept {
         kept.pillars
             .retain(|(name, _)| name.as_deref() != pillarenv);
-        if kept.pillars.is_empty() || kept.pillars.len() >= MOST_ENVIRONMENTS {
+        if kept.pillars.is_empty() || kept.pillars.len() >= MAX_ENVIRONMENTS {
             kept.pillars.clear();
             kept.made = self.now();
         }
@@ -194,11 +194,11 @@ impl Memory {
 
     fn put(&mut self, minion: &MinionId, kept: Kept) {
         let bytes = kept.weight();
-        if self.bytes + bytes > MOST_BYTES {
+        if self.bytes + bytes > MAX_BYTES {
             self.kept.clear();
             self.bytes = 0;
         }
-        if bytes <= MOST_BYTES {
+        if bytes <= MAX_BYTES {
             self.bytes += bytes;
             self.kept.insert(minion.clone(), kept);
         }
@@ -217,9 +217,9 @@ const TIMES: &str = "CacheDisk_cachetime";
 /// The file of a minion; what cannot be read counts as absent, as in stock.
 fn read(directory: &Path, minion: &MinionId) -> Option<Kept> {
     let path = files::child(directory, minion.as_str()).ok()?;
-    let packed = files::read(&path, MOST_BYTES).ok()??;
+    let packed = files::read(&path, MAX_BYTES).ok()??;
     let limits = Limits {
-        bytes: MOST_BYTES,
+        bytes: MAX_BYTES,
         ..Limits::default()
     };
     let file = decode_exact(&packed, &limits).ok()?;

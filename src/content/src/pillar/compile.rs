@@ -40,7 +40,7 @@ pub(super) type Roots = Vec<(String, Vec<String>)>;
 /// How deep a pillar may be nested: walks over one recurse for each level.
 const MAX_PILLAR_DEPTH: usize = 300;
 /// How many lists the strategy `list` may put around one value: each merge adds one.
-const MOST_MERGES: usize = 100;
+const MAX_MERGES: usize = 100;
 /// About how many bytes of memory the override of a request may take.
 const OVERRIDE_BYTES: usize = 16 << 20;
 /// The most bytes that a program may print which a template starts.
@@ -526,7 +526,7 @@ fn has_many_lists(pillar: &Value) -> bool {
             value = first;
             lists += 1;
         }
-        lists >= MOST_MERGES
+        lists >= MAX_MERGES
     })
 }
 

@@ -19,7 +19,7 @@ use super::top::Matched;
 /// How deep includes may nest.
 const MAX_INCLUDE_DEPTH: usize = 100;
 /// The most parts of the `key` of an include: each is a mapping around what is included.
-const LONGEST_KEY: usize = 100;
+const MAX_KEY_LENGTH: usize = 100;
 
 /// The files of one environment that were rendered, by name: what they hold themselves, or
 /// nothing if they failed.
@@ -242,9 +242,9 @@ impl Compilation<'_> {
                 ));
                 continue;
             };
-            if parts_of(entry.key).count() > LONGEST_KEY {
+            if parts_of(entry.key).count() > MAX_KEY_LENGTH {
                 errors.push(format!(
-                    "Include Declaration in SLS '{}' has a key of more than {LONGEST_KEY} parts",
+                    "Include Declaration in SLS '{}' has a key of more than {MAX_KEY_LENGTH} parts",
                     parent.name
                 ));
                 continue;

@@ -5,7 +5,7 @@
 //! file is the same by its times, size and inode, lists of SLS names as long as no directory
 //! changed, so that a compile neither walks nor rereads what it knows. Nothing here renders.
 //!
-//! Bounds: a text has at most [`LARGEST_TEXT`] bytes; texts are kept up to [`KEPT_BYTES`], and all
+//! Bounds: a text has at most [`MAX_TEXT_BYTES`] bytes; texts are kept up to [`KEPT_BYTES`], and all
 //! are dropped when that is reached; lists are kept for [`KEPT_LISTS`] roots, likewise.
 
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ use crate::files::tree::{Tree, is_settled};
 use crate::render::jinja::Loader;
 
 /// The most bytes that a top file, an SLS file or a template may have.
-const LARGEST_TEXT: u64 = 16 << 20;
+const MAX_TEXT_BYTES: u64 = 16 << 20;
 
 /// The most bytes of texts in memory.
 const KEPT_BYTES: usize = 128 << 20;
@@ -107,11 +107,11 @@ impl Sources {
         let file = open().map_err(|error| cannot(&error))?;
         let stat = rustix::fs::fstat(&file).map_err(|error| cannot(&error))?;
         let mut bytes = Vec::new();
-        file.take(LARGEST_TEXT + 1)
+        file.take(MAX_TEXT_BYTES + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| cannot(&error))?;
-        if bytes.len() as u64 > LARGEST_TEXT {
-            return Err(cannot(&format!("it has more than {LARGEST_TEXT} bytes")));
+        if bytes.len() as u64 > MAX_TEXT_BYTES {
+            return Err(cannot(&format!("it has more than {MAX_TEXT_BYTES} bytes")));
         }
         let text = String::from_utf8(bytes).map_err(|_| cannot(&"it is not UTF-8"))?;
         let text: Arc<str> = text.into();

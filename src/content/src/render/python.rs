@@ -32,7 +32,7 @@ const OWN_NAMES: [&str; 13] = [
 ];
 
 /// How many names of functions are remembered to be there or not; templates can make them up.
-const MOST_NAMES: usize = 10_000;
+const MAX_NAMES: usize = 10_000;
 
 /// The bridge, for one compilation.
 #[derive(Clone)]
@@ -168,7 +168,7 @@ impl WithPython {
             Err(_) => return true,
         };
         let mut known = self.known.lock();
-        if known.len() < MOST_NAMES {
+        if known.len() < MAX_NAMES {
             known.insert(name.to_owned(), is_there);
         }
         is_there

@@ -85,7 +85,7 @@ impl Exchange {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.head_time)
-            .max_buf_size(self.limits.head_bytes.max(HttpLimits::LEAST_HEAD_BYTES))
+            .max_buf_size(self.limits.head_bytes.max(HttpLimits::MIN_HEAD_BYTES))
             .max_headers(self.limits.headers)
             .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service)

@@ -27,7 +27,7 @@ pub struct HttpLimits {
 
 impl HttpLimits {
     /// Minimum of `head_bytes`.
-    pub const LEAST_HEAD_BYTES: usize = 8 << 10;
+    pub const MIN_HEAD_BYTES: usize = 8 << 10;
 }
 
 impl Default for HttpLimits {
@@ -36,7 +36,7 @@ impl Default for HttpLimits {
         Self {
             connections: 64,
             per_address: 32,
-            head_bytes: Self::LEAST_HEAD_BYTES,
+            head_bytes: Self::MIN_HEAD_BYTES,
             headers: 64,
             body_bytes: 0,
             head_time: Duration::from_secs(5),

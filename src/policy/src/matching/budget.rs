@@ -166,7 +166,7 @@ impl<'a> Budget<'a> {
     }
 
     /// A pattern that cannot be held against anything, where one should be.
-    pub(super) fn cannot_tell(&self) -> bool {
+    pub(super) fn give_up(&self) -> bool {
         self.search.cut();
         false
     }

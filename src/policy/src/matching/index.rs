@@ -28,7 +28,7 @@ const COLUMNS: usize = 48;
 const ANSWERS: usize = 16 << 20;
 
 /// The longest expression, in bytes, whose answer is kept: minions choose them, too.
-const LONGEST_KEPT: usize = 1024;
+const MAX_KEPT_LENGTH: usize = 1024;
 
 /// How many changes are remembered one by one, in each of grains and pillars.
 const CHANGES: usize = 4096;
@@ -410,7 +410,7 @@ impl Facet {
     fn remember(&mut self, question: &QueryKey<'_>, answer: CachedMatch) {
         let key = question.key();
         let size = question.size(&answer);
-        let is_long = question.text.len() + question.delimiter.len() > LONGEST_KEPT;
+        let is_long = question.text.len() + question.delimiter.len() > MAX_KEPT_LENGTH;
         let known = self.answers.get(&key);
         if is_long || size > ANSWERS || known.is_some_and(|known| known.at > answer.at) {
             return;

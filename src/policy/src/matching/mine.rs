@@ -33,14 +33,14 @@ const ACL_MARK: &str = "__saltmine_acl__";
 const ACL_DATA: &str = "__data__";
 
 /// The largest answer, in bytes of memory as [`weight`] estimates them.
-const LARGEST_ANSWER: usize = 256 << 20;
+const MAX_ANSWER_BYTES: usize = 256 << 20;
 
 /// The most functions that one request asks for.
-const MOST_FUNCTIONS: usize = 256;
+const MAX_FUNCTIONS: usize = 256;
 
 /// The most different `allow_tgt` that one answer is held against: minions choose them, and each is
 /// a search.
-const MOST_PERMISSIONS: usize = 10_000;
+const MAX_PERMISSIONS: usize = 10_000;
 
 /// Why a request for mines is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -135,7 +135,7 @@ impl MineRequest {
     pub fn read(id: &MinionId, load: &Value) -> Result<Self, MineError> {
         let (functions, by_function) = match load.get("fun").ok_or(MineError::Incomplete)? {
             Value::Str(names) => {
-                let names = names.split(',').take(MOST_FUNCTIONS + 1);
+                let names = names.split(',').take(MAX_FUNCTIONS + 1);
                 let mut functions: Vec<String> = names.map(str::to_owned).collect();
                 check_count(&functions)?;
                 functions.sort_unstable();
@@ -145,7 +145,7 @@ impl MineRequest {
             }
             Value::Array(names) => {
                 let names = names.iter().filter_map(Value::as_str);
-                let names = names.take(MOST_FUNCTIONS + 1);
+                let names = names.take(MAX_FUNCTIONS + 1);
                 (names.map(str::to_owned).collect(), true)
             }
             _ => return Err(MineError::Incomplete),
@@ -198,7 +198,7 @@ impl MineRequest {
             return Ok(Value::Map(Vec::new()));
         }
         let allowance = Allowance::of_answer();
-        let mut room = LARGEST_ANSWER;
+        let mut room = MAX_ANSWER_BYTES;
         let options = MatchOptions {
             greedy: false,
             exact_pillar: self.exact_pillar,
@@ -232,7 +232,7 @@ impl MineRequest {
 }
 
 fn check_count(functions: &[String]) -> Result<(), MineError> {
-    match functions.len() > MOST_FUNCTIONS {
+    match functions.len() > MAX_FUNCTIONS {
         true => Err(MineError::TooManyFunctions),
         false => Ok(()),
     }
@@ -311,7 +311,7 @@ impl<'a, R: Fn(&Target, &MatchOptions<'_>) -> Vec<MinionId>> Permissions<'a, R> 
             return Ok(*is_allowed);
         }
         self.allowance.look();
-        if self.allowance.is_exhausted() || self.known.len() >= MOST_PERMISSIONS {
+        if self.allowance.is_exhausted() || self.known.len() >= MAX_PERMISSIONS {
             return Err(MineError::TooMuchWork);
         }
         let options = MatchOptions {

@@ -252,7 +252,7 @@ impl Rest {
             && match &self.test {
                 Test::Exactly(exactly) => text == *exactly,
                 Test::Pattern(pattern) => budget.matches(pattern, &text),
-                Test::Never => budget.cannot_tell(),
+                Test::Never => budget.give_up(),
             }
     }
 

@@ -19,15 +19,15 @@ use crate::notices::Notices;
 use crate::registry::RunnerContext;
 
 /// The largest file, in bytes.
-const MOST_BYTES: usize = 16 << 20;
+const MAX_BYTES: usize = 16 << 20;
 
 const LIMITS: Limits = Limits {
-    bytes: MOST_BYTES,
+    bytes: MAX_BYTES,
     ..Limits::WIRE
 };
 
 /// The most entries of one listing.
-const MOST_ENTRIES: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 
 /// Entries of `cachedir` that are no banks.
 const NO_BANKS: [&str; 17] = [
@@ -130,7 +130,7 @@ pub(super) fn fetch(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<
 
 fn read(path: &Path) -> Result<Option<Value>, RunnerError> {
     let is_file = fs::metadata(path).is_ok_and(|it| it.is_file());
-    let Some(packed) = is_file.then(|| files::read(path, MOST_BYTES)).transpose()? else {
+    let Some(packed) = is_file.then(|| files::read(path, MAX_BYTES)).transpose()? else {
         return Ok(None);
     };
     let Some(packed) = packed else {
@@ -148,13 +148,13 @@ pub(super) fn list(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'
     let mut names = Vec::new();
     if directory.is_dir() {
         files::each_entry(&directory, |name, _| {
-            if names.len() <= MOST_ENTRIES && !name.starts_with(".saltern-") {
+            if names.len() <= MAX_ENTRIES && !name.starts_with(".saltern-") {
                 names.push(name.strip_suffix(".p").unwrap_or(name).to_owned());
             }
         })?;
     }
-    if names.len() > MOST_ENTRIES {
-        let text = format!("the bank has more than {MOST_ENTRIES} entries");
+    if names.len() > MAX_ENTRIES {
+        let text = format!("the bank has more than {MAX_ENTRIES} entries");
         return Err(RunnerError::Refused(text));
     }
     names.sort_unstable();

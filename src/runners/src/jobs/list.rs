@@ -6,14 +6,14 @@ use saltern_policy::expression::Pattern;
 use saltern_store::jobs::{JobHead, JobsPage};
 use saltern_wire::msgpack::Value;
 
-use super::{CallResult, describe, moment, only_own_cache, tell};
+use super::{CallResult, describe, moment, only_own_cache, show_progress};
 use crate::call::{Bound, RunnerError};
 use crate::notices::Notices;
 use crate::python;
 use crate::registry::RunnerContext;
 
 /// Jobs of one answer, unless the call says how many.
-const MOST_LISTED: usize = 10_000;
+const MAX_LISTED: usize = 10_000;
 
 /// Jobs read in one query.
 const PAGE: usize = 512;
@@ -188,8 +188,8 @@ pub(super) fn list_jobs(
     progress: &mut Notices<'_>,
 ) -> CallResult {
     only_own_cache(call)?;
-    tell(call, progress, "Querying returner local_cache for jobs.");
-    let limit = call.count("limit")?.unwrap_or(MOST_LISTED);
+    show_progress(call, progress, "Querying returner local_cache for jobs.");
+    let limit = call.count("limit")?.unwrap_or(MAX_LISTED);
     let mut jobs = Vec::new();
     if limit > 0 {
         Filter::of_call(call)?.each(context, |head, job| {
@@ -213,7 +213,7 @@ pub(super) fn list_jobs_filter(
     progress: &mut Notices<'_>,
 ) -> CallResult {
     only_own_cache(call)?;
-    tell(call, progress, "Querying returner local_cache for jobs.");
+    show_progress(call, progress, "Querying returner local_cache for jobs.");
     let count = call.count("count")?.unwrap_or_default();
     let skips_probes = call.flag("filter_find_job", true);
     let filter = Filter {

@@ -80,15 +80,15 @@ impl Site {
     }
 
     fn run(&self, fun: &str, positional: &[Value], named: &[(&str, Value)]) -> Ran {
-        self.run_telling(fun, positional, named, &mut |_| {})
+        self.run_with_notices(fun, positional, named, &mut |_| {})
     }
 
-    fn run_telling(
+    fn run_with_notices(
         &self,
         fun: &str,
         positional: &[Value],
         named: &[(&str, Value)],
-        tell: &mut dyn FnMut(Notice),
+        notify: &mut dyn FnMut(Notice),
     ) -> Ran {
         let call = Call {
             jid: jid(4_000_000),
@@ -102,7 +102,7 @@ impl Site {
             },
             user: "me".to_owned(),
         };
-        self.runners.run(&call, &mut Notices::new(tell))
+        self.runners.run(&call, &mut Notices::new(notify))
     }
 
     fn value(&self, fun: &str, positional: &[Value], named: &[(&str, Value)]) -> Value {
@@ -267,7 +267,7 @@ fn lookup_has_returns_missing_and_outputter() {
     // A state of the minion failed.
     assert!(!states.success);
     let mut messages = Vec::new();
-    site.run_telling(
+    site.run_with_notices(
         "lookup_jid",
         &first,
         &[("display_progress", true.into())],

@@ -39,7 +39,7 @@ const APPLIED: &str = "zz-config-apply.conf";
 const MAX_FILE_BYTES: usize = 1 << 20;
 
 /// The longest name of a file, in bytes.
-const LONGEST_NAME: usize = 200;
+const MAX_NAME_LENGTH: usize = 200;
 
 /// Why options are not written. The caller gets the text.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +112,7 @@ fn directory(config: &MasterConfig) -> Option<PathBuf> {
 }
 
 fn is_plain_name(name: &str) -> bool {
-    name.len() <= LONGEST_NAME
+    name.len() <= MAX_NAME_LENGTH
         && !name.starts_with('.')
         && !name.contains(|c: char| c == '/' || c.is_control())
 }

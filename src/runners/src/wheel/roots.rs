@@ -51,13 +51,13 @@ pub(crate) const PILLAR_FUNCTIONS: &[Function] = &[
 type Roots = [(String, Vec<String>)];
 
 /// The largest file that is read as text.
-const MOST_BYTES: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// The bytes at the beginning of a file that decide whether it is text.
 const BLOCK: usize = 512;
 
 /// Entries of one listing.
-const MOST_ENTRIES: usize = 200_000;
+const MAX_ENTRIES: usize = 200_000;
 
 /// Directories within each other of one listing.
 const MAX_DIRECTORY_DEPTH: usize = 64;
@@ -135,8 +135,8 @@ fn text_of(mut file: std::fs::File) -> io::Result<String> {
     use std::io::Seek;
     file.rewind()?;
     let mut text = String::new();
-    file.take(MOST_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MOST_BYTES {
+    file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(text)
@@ -199,7 +199,7 @@ fn write(roots: &Roots, bound: &Bound<'_>, invalid: fn(&str) -> String) -> CallR
 }
 
 fn list_roots(roots: &Roots) -> CallResult {
-    let mut left = MOST_ENTRIES;
+    let mut left = MAX_ENTRIES;
     let mut environments = Vec::with_capacity(roots.len());
     for (name, roots) in roots {
         let listed = Value::Array(vec![trees(roots, &mut left)?]);
@@ -211,7 +211,7 @@ fn list_roots(roots: &Roots) -> CallResult {
 fn list_env(roots: &Roots, bound: &Bound<'_>) -> CallResult {
     let saltenv = saltenv(bound)?;
     let roots = of_environment(roots, &saltenv).unwrap_or_default();
-    trees(roots, &mut MOST_ENTRIES.clone())
+    trees(roots, &mut MAX_ENTRIES.clone())
 }
 
 /// Maps each root to its tree: of a directory a mapping, of a file `f`.
@@ -250,7 +250,7 @@ fn tree(
             continue;
         }
         *left = left.checked_sub(1).ok_or_else(|| {
-            let text = format!("there are more than {MOST_ENTRIES} files: ask for less");
+            let text = format!("there are more than {MAX_ENTRIES} files: ask for less");
             RunnerError::Refused(text)
         })?;
         let path = match at {

@@ -26,7 +26,7 @@ const KINDS: [&str; 11] = [
 ];
 
 /// The most modules of a directory that are named.
-const MOST_NAMES: usize = 100;
+const MAX_NAMES: usize = 100;
 
 /// What there is to say; nothing for a configuration that needs no Python. The options that need it
 /// are among the findings already.
@@ -83,7 +83,7 @@ fn names_in(directory: &Path) -> Vec<String> {
     let names = modules.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()));
     let mut names: Vec<String> = names
         .filter(|name| name != "__init__")
-        .take(MOST_NAMES)
+        .take(MAX_NAMES)
         .collect();
     names.sort();
     names

@@ -49,10 +49,10 @@ impl Journal {
 
 /// Whether `device:inode`, as in `JOURNAL_STREAM`, is this file.
 fn is_same(stream: &str, device: u64, inode: u64) -> bool {
-    let Some((told_device, told_inode)) = stream.split_once(':') else {
+    let Some((stream_device, stream_inode)) = stream.split_once(':') else {
         return false;
     };
-    told_device.parse() == Ok(device) && told_inode.parse() == Ok(inode)
+    stream_device.parse() == Ok(device) && stream_inode.parse() == Ok(inode)
 }
 
 fn datagram(line: &LogLine) -> Vec<u8> {

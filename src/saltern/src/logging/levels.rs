@@ -33,7 +33,7 @@ struct Wanted {
 }
 
 /// Maximum number of targets with a level of their own: each is compared for every line.
-const MOST_PLACES: usize = 64;
+const MAX_PLACES: usize = 64;
 
 impl Wanted {
     fn of(options: &LevelOptions, argument: Option<LogLevel>) -> Self {
@@ -163,9 +163,9 @@ impl LogLevels for Levels {
             }
             let places = &mut state.current.places;
             places.retain(|(known, _)| *known != place);
-            if places.len() >= MOST_PLACES {
+            if places.len() >= MAX_PLACES {
                 return Err(format!(
-                    "{MOST_PLACES} places have a level of their own already"
+                    "{MAX_PLACES} places have a level of their own already"
                 ));
             }
             places.push((place, level));

@@ -35,9 +35,9 @@ impl Value {
 
 /// The most of a field that is logged, in characters: peers that have proved nothing yet name users
 /// and ids of any length.
-const LONGEST_FIELD: usize = 1024;
+const MAX_FIELD_LENGTH: usize = 1024;
 /// Maximum length of a message, which may contain the text of a foreign error.
-const LONGEST_MESSAGE: usize = 4 * 1024;
+const MAX_MESSAGE_LENGTH: usize = 4 * 1024;
 
 impl LogLine {
     /// What an event says. `left_out` similar ones were not logged before it.
@@ -49,7 +49,7 @@ impl LogLine {
             fields: Vec::new(),
         };
         event.record(&mut line);
-        line.message = cut(&line.message, LONGEST_MESSAGE);
+        line.message = cut(&line.message, MAX_MESSAGE_LENGTH);
         if let Some(place) = trace::current() {
             let trace = format!("{:032x}", place.context().trace());
             line.fields.push(("trace_id", Value::Text(trace)));
@@ -98,7 +98,7 @@ impl Visit for LogLine {
         if field.name() == "message" {
             self.message.push_str(value);
         } else {
-            let value = Value::Text(cut(value, LONGEST_FIELD));
+            let value = Value::Text(cut(value, MAX_FIELD_LENGTH));
             self.fields.push((field.name(), value));
         }
     }
@@ -158,14 +158,14 @@ mod tests {
 
     #[test]
     fn field_from_outside_stays_on_one_line() {
-        let shown = |value: &str| plain(&cut(value, LONGEST_FIELD));
+        let shown = |value: &str| plain(&cut(value, MAX_FIELD_LENGTH));
         assert_eq!(shown("mü \"x\""), "mü \"x\"");
         assert_eq!(
             shown("evil\n[CRITICAL] \u{1b}[31m \u{202e}x\u{200b}"),
             "evil\\n[CRITICAL] \\u{1b}[31m \\u{202e}x\\u{200b}"
         );
-        let long = shown(&"ü".repeat(LONGEST_FIELD + 5));
+        let long = shown(&"ü".repeat(MAX_FIELD_LENGTH + 5));
         assert!(long.ends_with("ü… (10 bytes more)"));
-        assert_eq!(long.chars().filter(|c| *c == 'ü').count(), LONGEST_FIELD);
+        assert_eq!(long.chars().filter(|c| *c == 'ü').count(), MAX_FIELD_LENGTH);
     }
 }

@@ -27,7 +27,7 @@ use crate::options::StoreOptions;
 const RETRY: i64 = 2;
 
 /// Maximum delay between two attempts, in seconds.
-const LONGEST_PAUSE: i64 = 300;
+const MAX_PAUSE: i64 = 300;
 
 /// Free bytes to leave for the write-ahead log of the new file.
 const LOG_ROOM: u64 = 1 << 20;
@@ -49,7 +49,7 @@ impl Failed {
     /// A clock that was set back makes it due, too.
     fn is_over(self, now: i64) -> bool {
         let doublings = self.times.saturating_sub(1).min(16);
-        let pause = (RETRY << doublings).min(LONGEST_PAUSE);
+        let pause = (RETRY << doublings).min(MAX_PAUSE);
         !(0..pause).contains(&now.saturating_sub(self.at))
     }
 }
@@ -114,16 +114,16 @@ fn log_of(path: &Path) -> PathBuf {
 }
 
 /// Incidents that are kept for `saltern doctor`.
-const MOST_NOTES: usize = 8;
+const MAX_NOTES: usize = 8;
 
 /// Records an incident in a file beside the database, for `saltern doctor`; an operator who has
 /// read it removes the file. `stamp` makes the name, as a rule Unix seconds.
 pub fn note_incident(path: &Path, stamp: i64, what: &str) -> Result<()> {
-    if incidents(path)?.len() >= MOST_NOTES {
+    if incidents(path)?.len() >= MAX_NOTES {
         return Ok(());
     }
     // A later name where an incident of the same second has this one.
-    for later in 0..=i64::try_from(MOST_NOTES).unwrap_or(i64::MAX) {
+    for later in 0..=i64::try_from(MAX_NOTES).unwrap_or(i64::MAX) {
         let note = beside(path, &format!("{NOTE}{}", stamp.saturating_add(later)));
         if files::create_new(&note, what.as_bytes(), Create::PRIVATE)? {
             break;
@@ -385,7 +385,7 @@ mod tests {
             times: u32::MAX,
             at: now,
         };
-        assert!(forever.is_over(now + LONGEST_PAUSE));
+        assert!(forever.is_over(now + MAX_PAUSE));
     }
 
     #[test]

@@ -42,7 +42,7 @@ const MINIONS_BYTES: usize = 32 << 20;
 const ATTEMPTS: u32 = 5;
 
 /// Maximum number of minions read of one job.
-const MOST_MINIONS: usize = 1_000_000;
+const MAX_MINIONS: usize = 1_000_000;
 
 /// Begins the user of a job that a minion reported; its id follows. No user of a job that was
 /// published: a local user's name has no colon, and stock's files have none of the two words.
@@ -393,7 +393,7 @@ fn is_absent(error: &std::io::Error) -> bool {
 fn entries(fd: &OwnedFd) -> Result<Vec<String>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(fd)? {
-        if names.len() >= MOST_MINIONS {
+        if names.len() >= MAX_MINIONS {
             break;
         }
         if let Ok(name) = entry?.file_name().to_str() {

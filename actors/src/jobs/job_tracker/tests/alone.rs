@@ -85,7 +85,7 @@ fn refused(effects: &[TrackerEffect]) -> usize {
 
 fn ending(effects: Vec<TrackerEffect>) -> Option<Value> {
     let mut news = effects.into_iter().filter_map(|effect| match effect {
-        TrackerEffect::Tell(news @ JobNews::Finished(_)) => Some(news),
+        TrackerEffect::Report(news @ JobNews::Finished(_)) => Some(news),
         _ => None,
     });
     let event = news.next()?.event("");

@@ -97,7 +97,7 @@ fn store(bridge: &Bridge, jids: &[&'static str]) -> (Vec<Value>, Result<Value, B
         patience: 9,
     };
     let mut events = Vec::new();
-    let end = bridge.call_and_tell(&work, LONG, &mut |what, result| {
+    let end = bridge.call_with_progress(&work, LONG, &mut |what, result| {
         assert_eq!(what, "step");
         events.push(result);
     });

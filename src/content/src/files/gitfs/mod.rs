@@ -29,7 +29,7 @@ use crate::git::{Clones, Entry, Fetch, GitError, Kept, Oid, Refs, Tree};
 pub(crate) const NAME: &str = "gitfs";
 
 /// Maximum number of links in a chain.
-const MOST_LINKS: usize = 100;
+const MAX_LINKS: usize = 100;
 
 /// Cached lists of environments.
 const KEPT_LISTINGS: usize = 256;
@@ -354,7 +354,7 @@ fn commit(remote: &Remote, refs: &Refs, reference: &str) -> Result<Option<Oid>, 
 
 /// The file at a path, behind links in the place of its last part.
 fn file_at(tree: &Tree, mut path: String) -> Option<(Oid, u32)> {
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         match tree.get(&path)? {
             Entry::File { oid, mode } => return Some((oid.clone(), *mode)),
             Entry::Link { target } => {

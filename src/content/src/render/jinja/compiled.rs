@@ -2,7 +2,7 @@
 //!
 //! An entry depends on a text, a name and a syntax, and on nothing else: no value of a minion is in
 //! it. A template that it imports is kept beside it under a name with a digest of its text,
-//! so a file that changes is compiled anew. At most [`MOST_BYTES`] are kept, as estimated: there are
+//! so a file that changes is compiled anew. At most [`MAX_BYTES`] are kept, as estimated: there are
 //! two generations, and when the young one is half of that, the old one is dropped and the young
 //! one becomes old.
 
@@ -19,9 +19,9 @@ use super::{MAIN, PART, engine, translate};
 use crate::render::error::{ErrorClass, RenderError};
 
 /// The most bytes of all that is kept.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_BYTES: usize = 64 << 20;
 /// The most of one template with all that it imports; beyond, nothing more is kept beside it.
-const MOST_OF_ONE: usize = 8 << 20;
+const MAX_TEMPLATE_BYTES: usize = 8 << 20;
 /// About how many bytes of memory one byte of the translated text costs once it is compiled.
 const COST: usize = 12;
 
@@ -94,7 +94,7 @@ impl Compiled {
             .templates()
             .map(|(_, template)| template.source().len());
         let bytes = sources.sum::<usize>().saturating_mul(COST);
-        if bytes > MOST_OF_ONE {
+        if bytes > MAX_TEMPLATE_BYTES {
             return;
         }
         let engine = engine::without_run(engine);
@@ -119,7 +119,7 @@ impl Cache {
     }
 
     fn keep(&mut self, key: u64, compiled: Arc<Compiled>, bytes: usize) {
-        if bytes > MOST_BYTES / 2 {
+        if bytes > MAX_BYTES / 2 {
             return;
         }
         self.grow(bytes);
@@ -127,7 +127,7 @@ impl Cache {
     }
 
     fn grow(&mut self, bytes: usize) {
-        if self.bytes + bytes > MOST_BYTES / 2 {
+        if self.bytes + bytes > MAX_BYTES / 2 {
             self.old = std::mem::take(&mut self.young);
             self.bytes = 0;
         }
@@ -137,7 +137,7 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
-    use super::{Arc, Cache, MOST_BYTES, Syntax, of};
+    use super::{Arc, Cache, MAX_BYTES, Syntax, of};
 
     #[test]
     fn template_is_compiled_once_for_its_text_name_and_syntax() {
@@ -166,14 +166,14 @@ mod tests {
     fn template_cache_is_bounded_and_keeps_used_entries() {
         let mut cache = Cache::default();
         let one = of("x", "bounded.sls", &Syntax::default()).expect("it is a template");
-        let large = MOST_BYTES / 8;
+        let large = MAX_BYTES / 8;
         for key in 0..100 {
             cache.keep(key, one.clone(), large);
             assert!(cache.find(0).is_some(), "the first is used all the time");
             assert!(cache.young.len() + cache.old.len() <= 10);
         }
         assert!(cache.find(1).is_none());
-        cache.keep(1000, one, MOST_BYTES);
+        cache.keep(1000, one, MAX_BYTES);
         assert!(cache.find(1000).is_none(), "it is too large");
     }
 }

@@ -33,7 +33,7 @@ const GLOBALS: [&str; 10] = [
 const TRAVERSE: &str = "traverse";
 
 /// The longest `range`; stock's sandbox has the same bound.
-const LONGEST_RANGE: i128 = 100_000;
+const MAX_RANGE_LENGTH: i128 = 100_000;
 
 /// A global function by its name.
 pub(crate) fn find(name: &str) -> Option<Value> {
@@ -230,9 +230,9 @@ fn range(py: &mut Py<'_, '_, '_>, args: Args) -> Outcome<Value> {
     }
     let distance = if step > 0 { stop - start } else { start - stop };
     let count = (distance.max(0) + step.abs() - 1) / step.abs();
-    if count > LONGEST_RANGE {
+    if count > MAX_RANGE_LENGTH {
         return Err(Fault::other(format!(
-            "Range too big. The sandbox blocks ranges larger than MAX_RANGE ({LONGEST_RANGE})."
+            "Range too big. The sandbox blocks ranges larger than MAX_RANGE ({MAX_RANGE_LENGTH})."
         )));
     }
     py.run.round(usize::try_from(count).unwrap_or(0))?;

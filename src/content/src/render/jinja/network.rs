@@ -12,7 +12,7 @@ use super::value::{Kind, dict, int, list, none};
 use super::{ops, value};
 
 /// The most addresses that `network_hosts` lists.
-const MOST_HOSTS: u128 = 1 << 18;
+const MAX_HOSTS: u128 = 1 << 18;
 
 pub(super) const FILTERS: &[Row] = &[
     ("is_ip", &["ip_addr", "options"], |_, args| {
@@ -320,9 +320,9 @@ fn hosts(address: &Address) -> Outcome<Vec<Value>> {
         (IpAddr::V4(_), _) => (first + 1, last - 1),
         (IpAddr::V6(_), _) => (first + 1, last),
     };
-    if last - first >= MOST_HOSTS {
+    if last - first >= MAX_HOSTS {
         return Err(Fault::limit(format!(
-            "the network has more than {MOST_HOSTS} addresses"
+            "the network has more than {MAX_HOSTS} addresses"
         )));
     }
     let text = |bits: u128| match address.ip {

@@ -22,7 +22,7 @@ const MAX_RESULT_LENGTH: usize = 16 << 20;
 const MAX_COMPARE_DEPTH: usize = 150;
 /// How many values one comparison looks at: a list that holds another twice doubles it at each
 /// level.
-const MOST_COMPARED: usize = 1_000_000;
+const MAX_COMPARED: usize = 1_000_000;
 
 pub(crate) fn as_int(value: &Value) -> Option<i128> {
     match Kind::of(value) {
@@ -267,7 +267,7 @@ pub(crate) fn concatenated(values: &[Value]) -> Outcome<Value> {
 
 /// `left == right`; comparing something undefined is an error.
 pub(crate) fn equal(left: &Value, right: &Value) -> Outcome<bool> {
-    equal_at(left, right, 0, &Cell::new(MOST_COMPARED))
+    equal_at(left, right, 0, &Cell::new(MAX_COMPARED))
 }
 
 fn equal_at(left: &Value, right: &Value, depth: usize, steps: &Cell<usize>) -> Outcome<bool> {

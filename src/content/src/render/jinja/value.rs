@@ -19,7 +19,7 @@ use super::fault::{Fault, Outcome};
 use super::release::release;
 
 /// How deep tuples may be nested that are keys.
-const DEEPEST_KEY: usize = 20;
+const MAX_KEY_DEPTH: usize = 20;
 
 /// What makes two keys of a dict equal: `1`, `1.0` and `True` are one key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -43,7 +43,7 @@ impl Key {
     }
 
     fn at(value: &Value, depth: usize) -> Outcome<Key> {
-        if depth > DEEPEST_KEY {
+        if depth > MAX_KEY_DEPTH {
             return Err(Fault::limit("a key is nested too deeply"));
         }
         Ok(match Kind::of(value) {

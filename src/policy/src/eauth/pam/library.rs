@@ -21,7 +21,7 @@ const PROMPT_HIDDEN: c_int = 1;
 const PROMPT_SHOWN: c_int = 2;
 
 /// The most questions that PAM asks at a time (`PAM_MAX_NUM_MSG`).
-const MOST_QUESTIONS: c_int = 32;
+const MAX_QUESTIONS: c_int = 32;
 
 #[repr(C)]
 struct PamPrompt {
@@ -164,7 +164,7 @@ unsafe extern "C" fn converse(
     replies: *mut *mut Reply,
     data: *mut c_void,
 ) -> c_int {
-    let Some(count) = (1..=MOST_QUESTIONS)
+    let Some(count) = (1..=MAX_QUESTIONS)
         .contains(&count)
         .then(|| usize::try_from(count).unwrap_or_default())
     else {

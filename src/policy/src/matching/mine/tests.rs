@@ -107,15 +107,15 @@ fn mine_request_functions_are_bounded() {
         MineRequest::read(&id("m"), &load).map(|request| request.functions.len())
     };
     let list = |count: usize| Value::from(vec![Value::from("f"); count]);
-    assert_eq!(read(list(MOST_FUNCTIONS)), Ok(MOST_FUNCTIONS));
+    assert_eq!(read(list(MAX_FUNCTIONS)), Ok(MAX_FUNCTIONS));
     let too_many = Err(MineError::TooManyFunctions);
-    assert_eq!(read(list(MOST_FUNCTIONS + 1)), too_many);
+    assert_eq!(read(list(MAX_FUNCTIONS + 1)), too_many);
     assert_eq!(read("f,".repeat(900_000).as_str().into()), too_many);
 }
 
 #[test]
 fn repeated_mine_function_is_read_once() {
-    let names = vec![Value::from("open"); MOST_FUNCTIONS];
+    let names = vec![Value::from("open"); MAX_FUNCTIONS];
     let once = Value::map([("open", Value::map([("a", "a1"), ("b", "b1")]))]);
     assert_eq!(ask("x", names, &MineAccess::default()), once);
 }
@@ -143,7 +143,7 @@ fn mine_answer_needs_a_bounded_number_of_searches() {
         (answer.is_ok(), searches.get())
     };
     assert_eq!(answer(11_000, 10), (true, 10));
-    assert_eq!(answer(11_000, 11_000), (false, MOST_PERMISSIONS));
+    assert_eq!(answer(11_000, 11_000), (false, MAX_PERMISSIONS));
 }
 
 #[test]

@@ -196,7 +196,7 @@ fn accept_one(
     };
     if is_done {
         end_session_of_another(master, id, before.as_deref(), &pem, notices)?;
-        tell(context, KeyState::Accepted, id, &pem, notices);
+        fire_key_event(context, KeyState::Accepted, id, &pem, notices);
     }
     Ok(is_done)
 }
@@ -222,7 +222,7 @@ fn reject_one(
     };
     if is_done {
         master.sessions.remove(id)?;
-        tell(context, KeyState::Rejected, id, &pem, notices);
+        fire_key_event(context, KeyState::Rejected, id, &pem, notices);
     }
     Ok(is_done)
 }
@@ -325,7 +325,7 @@ fn end_session_of_another(
 }
 
 /// Fires the event of an accepted or rejected key; 3008 has other words, and shows the key.
-fn tell(
+fn fire_key_event(
     context: &RunnerContext,
     to: KeyState,
     id: &MinionId,

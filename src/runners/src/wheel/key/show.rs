@@ -89,7 +89,7 @@ pub(super) fn generate(
 }
 
 /// The most bits of a new key: a few seconds' work. Larger ones take minutes.
-const MOST_BITS: usize = 4096;
+const MAX_BITS: usize = 4096;
 
 /// A new key of `keysize` bits, 2048 if nothing is said; in 3006 and 3007 never less.
 pub(super) fn new_key(
@@ -97,9 +97,9 @@ pub(super) fn new_key(
     bound: &Bound<'_>,
 ) -> Result<PrivateKey, RunnerError> {
     let bits = bound.count("keysize")?.unwrap_or(2048);
-    if bits > MOST_BITS {
+    if bits > MAX_BITS {
         return Err(RunnerError::Refused(format!(
-            "\"keysize\" may be {MOST_BITS} at most"
+            "\"keysize\" may be {MAX_BITS} at most"
         )));
     }
     let bits = match context.config.salt_compat {

@@ -12,7 +12,7 @@ use super::{Diagnosis, Finding};
 const BEGINNING: i64 = 1_767_225_600;
 
 /// The most minions that are named.
-const MOST_NAMES: usize = 10;
+const MAX_NAMES: usize = 10;
 
 /// Tolerated skew of file servers' clocks, in seconds.
 const GRACE: i64 = 60;
@@ -55,7 +55,7 @@ fn of_minions(private_dir: &Path) -> Option<Finding> {
             ));
         }
     };
-    let shown = clocks.iter().take(MOST_NAMES);
+    let shown = clocks.iter().take(MAX_NAMES);
     let names: Vec<String> = shown.map(|(id, skew)| format!("{id} {skew:+} s")).collect();
     (!clocks.is_empty()).then(|| {
         let (count, names) = (clocks.len(), names.join(", "));

@@ -10,7 +10,7 @@ use super::{Diagnosis, Finding};
 const FORGOTTEN_AFTER_SECONDS: i64 = 24 * 60 * 60;
 
 /// The most names of a finding.
-const MOST_NAMES: usize = 10;
+const MAX_NAMES: usize = 10;
 
 pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
     let pki = &diagnosis.loaded.config.pki_dir;
@@ -51,7 +51,7 @@ fn waiting(directory: &Path, now: i64) -> Option<Finding> {
 
 /// The first names, and how many more there are.
 pub(super) fn listed(names: &[String]) -> String {
-    let shown = names.get(..MOST_NAMES).unwrap_or(names);
+    let shown = names.get(..MAX_NAMES).unwrap_or(names);
     let more = match names.len().saturating_sub(shown.len()) {
         0 => String::new(),
         more => format!(" and {more} more"),

@@ -8,7 +8,7 @@ use super::keys::listed;
 use super::{Diagnosis, Finding};
 
 /// A public key of 16,384 bits has less than this in bytes.
-const LONGEST_KEY: u64 = 64 << 10;
+const MAX_KEY_LENGTH: u64 = 64 << 10;
 
 pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
     let pki = &diagnosis.loaded.config.pki_dir;
@@ -72,7 +72,9 @@ fn files(directory: &Path) -> impl Iterator<Item = (String, Option<String>)> {
         if name.starts_with('.') {
             return None;
         }
-        let is_short = entry.metadata().is_ok_and(|file| file.len() <= LONGEST_KEY);
+        let is_short = entry
+            .metadata()
+            .is_ok_and(|file| file.len() <= MAX_KEY_LENGTH);
         let text = match is_short {
             true => match std::fs::read_to_string(entry.path()) {
                 // Not readable for this user.

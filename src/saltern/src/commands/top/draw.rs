@@ -15,7 +15,7 @@ use super::table::{Tone, columns, entries};
 use super::view::{KillPrompt, Panel, Tab, View};
 
 /// Most lines of figures above the list, where the terminal is narrow.
-const MOST_FIGURES: usize = 12;
+const MAX_FIGURES: usize = 12;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const CHOSEN: Style = Style::new().add_modifier(Modifier::REVERSED);
@@ -25,7 +25,7 @@ const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 pub(super) fn draw(frame: &mut Frame<'_>, state: &State, view: &View, now: i64) {
     let area = frame.area();
     let figures = head::wrapped(&head::lines(state, now), usize::from(area.width));
-    let room = MOST_FIGURES.min(usize::from(area.height / 2));
+    let room = MAX_FIGURES.min(usize::from(area.height / 2));
     let mut lines: Vec<Line<'_>> = figures.into_iter().take(room).map(Line::from).collect();
     if let Some(first) = lines.first_mut() {
         first.style = BOLD;

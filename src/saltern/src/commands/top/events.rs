@@ -18,11 +18,11 @@ pub(super) const MAX_EVENTS: usize = 1_000;
 pub(super) const MAX_DATA_BYTES: usize = 16 * 1024;
 
 /// Characters of a tag that are kept.
-const LONGEST_TAG: usize = 250;
+const MAX_TAG_LENGTH: usize = 250;
 
 /// Lines of an event's data that are shown, and characters of each.
-const MOST_LINES: usize = 2_000;
-const LONGEST_LINE: usize = 1_000;
+const MAX_LINES: usize = 2_000;
+const MAX_LINE_LENGTH: usize = 1_000;
 
 /// An event as it came.
 pub(super) struct Heard {
@@ -44,7 +44,7 @@ const GARBLED: &str = "(not msgpack)";
 impl Heard {
     /// The data as JSON, a line each.
     pub(super) fn lines(&self) -> Vec<String> {
-        plain_lines(&self.text(), MOST_LINES, LONGEST_LINE)
+        plain_lines(&self.text(), MAX_LINES, MAX_LINE_LENGTH)
     }
 
     /// The data as JSON in one line, cut to a number of characters.
@@ -119,7 +119,7 @@ impl Events {
         self.ring.push_back(Heard {
             number: self.count,
             at,
-            tag: plain(&event.tag, LONGEST_TAG),
+            tag: plain(&event.tag, MAX_TAG_LENGTH),
             size,
             // A copy: what came is a part of a much larger buffer.
             data: (size <= MAX_DATA_BYTES).then(|| Bytes::copy_from_slice(&event.data)),

@@ -86,7 +86,7 @@ async fn show(config: Arc<MasterConfig>) -> io::Result<()> {
     ];
     let mut screen = Screen::take()?;
     let mut keys = terminal::keys()?;
-    let mut pressed = Vec::with_capacity(terminal::MOST_KEYS);
+    let mut pressed = Vec::with_capacity(terminal::MAX_KEYS);
     let mut top = Top {
         sources: Sources::start(config.clone(), updates.clone())?,
         config,
@@ -105,7 +105,7 @@ async fn show(config: Arc<MasterConfig>) -> io::Result<()> {
                 top.state.apply(update, top.clock.unix_micros());
                 is_new = true;
             }
-            count = keys.recv_many(&mut pressed, terminal::MOST_KEYS) => {
+            count = keys.recv_many(&mut pressed, terminal::MAX_KEYS) => {
                 if count == 0 {
                     return Ok(());
                 }

@@ -17,7 +17,7 @@ pub(super) struct Sample {
 }
 
 /// More series are passed over; the master's own are a few hundred.
-const MOST_SERIES: usize = 10_000;
+const MAX_SERIES: usize = 10_000;
 
 impl Sample {
     pub(super) fn parse(text: &str, at: Instant) -> Self {
@@ -32,7 +32,7 @@ impl Sample {
         });
         Self {
             at,
-            values: values.take(MOST_SERIES).collect(),
+            values: values.take(MAX_SERIES).collect(),
         }
     }
 

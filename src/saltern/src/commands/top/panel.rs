@@ -13,7 +13,7 @@ pub(super) struct Text {
 
 /// Events of a job that are shown below it, and characters of their data.
 const EVENTS: usize = 50;
-const LONGEST_DATA: usize = 200;
+const MAX_DATA_LENGTH: usize = 200;
 
 const HELP: &str = "\
 1-5, Tab, ← →   the view: jobs, minions, workers, queues, events
@@ -87,7 +87,7 @@ fn events_of(jid: &str, state: &State) -> Vec<String> {
     let events = events.filter(|event| event.tag.contains(jid)).take(EVENTS);
     let mut lines: Vec<String> = events
         .map(|event| {
-            let data = event.line(LONGEST_DATA);
+            let data = event.line(MAX_DATA_LENGTH);
             format!("  {}  {}  {data}", time_of_day(event.at), event.tag)
         })
         .collect();

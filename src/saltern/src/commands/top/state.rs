@@ -34,11 +34,11 @@ pub(super) enum Update {
 }
 
 /// Minions that are kept, those that are away before the others.
-pub(super) const MOST_MINIONS: usize = 20_000;
+pub(super) const MAX_MINIONS: usize = 20_000;
 
 /// Lines of an explanation that are kept, and characters of each.
-const MOST_LINES: usize = 5_000;
-const LONGEST_LINE: usize = 500;
+const MAX_LINES: usize = 5_000;
+const MAX_LINE_LENGTH: usize = 500;
 
 /// Bounded model of the screen.
 #[derive(Default)]
@@ -64,7 +64,7 @@ impl State {
     pub(super) fn apply(&mut self, update: Update, now: i64) {
         match update {
             Update::BusThere => self.bus_away = None,
-            Update::BusAway(reason) => self.bus_away = Some(plain(&reason, LONGEST_LINE)),
+            Update::BusAway(reason) => self.bus_away = Some(plain(&reason, MAX_LINE_LENGTH)),
             Update::Event(event) => {
                 self.jobs.hear(&event.tag, || event.value().ok(), now);
                 self.events.add(&event, now);
@@ -74,16 +74,16 @@ impl State {
                 self.numbers.take(sample);
             }
             Update::NoNumbers(reason) => {
-                self.numbers_away = Some(plain(&reason, LONGEST_LINE));
+                self.numbers_away = Some(plain(&reason, MAX_LINE_LENGTH));
                 self.numbers.forget();
             }
             Update::Minions(minions) => self.see(minions),
             Update::Jobs(jobs) => self.jobs.recall(jobs),
             Update::Explained(jid, text) => {
-                let lines = plain_lines(&text, MOST_LINES, LONGEST_LINE);
+                let lines = plain_lines(&text, MAX_LINES, MAX_LINE_LENGTH);
                 self.explained = Some((jid, lines));
             }
-            Update::Said(text) => self.said = plain(&text, LONGEST_LINE),
+            Update::Said(text) => self.said = plain(&text, MAX_LINE_LENGTH),
         }
     }
 
@@ -95,10 +95,10 @@ impl State {
     fn see(&mut self, mut minions: Vec<SeenMinion>) {
         // Those that are away are looked for; each group stays in the order of the ids.
         minions.sort_by_key(|minion| minion.is_present);
-        self.minions_left_out = minions.len().saturating_sub(MOST_MINIONS);
-        minions.truncate(MOST_MINIONS);
+        self.minions_left_out = minions.len().saturating_sub(MAX_MINIONS);
+        minions.truncate(MAX_MINIONS);
         for minion in &mut minions {
-            minion.standing = plain(&minion.standing, LONGEST_LINE);
+            minion.standing = plain(&minion.standing, MAX_LINE_LENGTH);
         }
         self.minions = minions;
     }
@@ -129,10 +129,10 @@ mod tests {
         assert_eq!(ids, ["b", "a", "c"]);
         assert_eq!(state.minions[0].standing, "away:\\tgone");
         assert_eq!(state.minions_left_out, 0);
-        minions.resize(MOST_MINIONS + 1, minion("d", true));
+        minions.resize(MAX_MINIONS + 1, minion("d", true));
         minions.push(minion("e", false));
         state.apply(Update::Minions(minions), 0);
-        assert_eq!(state.minions.len(), MOST_MINIONS);
+        assert_eq!(state.minions.len(), MAX_MINIONS);
         assert_eq!(state.minions[1].id.as_str(), "e");
         assert_eq!(state.minions_left_out, 2);
     }

@@ -176,7 +176,7 @@ impl Entry<'_> {
                 job.target.clone(),
             ],
             Self::Minion(minion) => vec![
-                plain(minion.id.as_str(), LONGEST_ID),
+                plain(minion.id.as_str(), MAX_ID_LENGTH),
                 minion.address.map_or_else(String::new, |at| at.to_string()),
                 heard(minion.last_heard, now),
                 minion.standing.clone(),
@@ -209,7 +209,7 @@ impl Entry<'_> {
                 time_of_day(event.at),
                 amount(Some(event.size as f64)),
                 event.tag.clone(),
-                event.line(LONGEST_DATA),
+                event.line(MAX_DATA_LENGTH),
             ],
         }
     }
@@ -233,8 +233,8 @@ impl Entry<'_> {
     }
 }
 
-const LONGEST_ID: usize = 255;
-const LONGEST_DATA: usize = 300;
+const MAX_ID_LENGTH: usize = 255;
+const MAX_DATA_LENGTH: usize = 300;
 
 fn heard(at: Option<i64>, now: i64) -> String {
     match at {

@@ -96,11 +96,11 @@ fn give_back() {
 }
 
 /// Keys that wait; further ones wait in the terminal.
-pub(super) const MOST_KEYS: usize = 64;
+pub(super) const MAX_KEYS: usize = 64;
 
 /// Keys, and changes of the size; the thread that reads them ends with the program.
 pub(super) fn keys() -> io::Result<mpsc::Receiver<io::Result<Event>>> {
-    let (keys, pressed) = mpsc::channel(MOST_KEYS);
+    let (keys, pressed) = mpsc::channel(MAX_KEYS);
     std::thread::Builder::new()
         .name("top-keys".to_owned())
         .spawn(move || {

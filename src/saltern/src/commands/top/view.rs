@@ -122,7 +122,7 @@ impl Default for View {
 }
 
 /// Characters of the filter.
-const LONGEST_FILTER: usize = 100;
+const MAX_FILTER_LENGTH: usize = 100;
 
 impl View {
     pub(super) fn sight(&self) -> ViewedData {
@@ -206,7 +206,7 @@ impl View {
             KeyCode::Backspace => {
                 self.filter.pop();
             }
-            KeyCode::Char(c) if !c.is_control() && self.filter.len() < LONGEST_FILTER => {
+            KeyCode::Char(c) if !c.is_control() && self.filter.len() < MAX_FILTER_LENGTH => {
                 self.filter.push(c);
             }
             other => self.travel(other, state),

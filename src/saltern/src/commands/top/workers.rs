@@ -143,7 +143,7 @@ const QUEUES: &[(&str, &str, Option<&str>)] = &[
 ];
 
 /// Characters of a queue's name: some have the name of an option's value in it.
-const LONGEST_NAME: usize = 60;
+const MAX_NAME_LENGTH: usize = 60;
 
 /// The queues that this master has.
 pub(super) fn queues(numbers: &Numbers) -> impl Iterator<Item = Queue> {
@@ -161,7 +161,7 @@ pub(super) fn queues(numbers: &Numbers) -> impl Iterator<Item = Queue> {
             let (lost, lost_rate) = lost.map_or((None, None), lost_of);
             let name = match said(labels) {
                 labels if labels.is_empty() => (*title).to_owned(),
-                labels => plain(&format!("{title}: {labels}"), LONGEST_NAME),
+                labels => plain(&format!("{title}: {labels}"), MAX_NAME_LENGTH),
             };
             Queue {
                 name,

@@ -33,7 +33,7 @@ struct Registered {
     core: Arc<Core>,
     subscriber: Arc<Subscriber>,
     /// Whether the watch was notified of it.
-    told: bool,
+    is_announced: bool,
     /// Why it ends; a panic, unless set otherwise.
     reason: Close,
 }
@@ -50,21 +50,21 @@ impl Registered {
         let mut registered = Self {
             core,
             subscriber,
-            told: false,
+            is_announced: false,
             reason: Close::Panic,
         };
         if receives_all {
-            registered.tell(b"");
+            registered.announce(b"");
         }
         registered
     }
 
     /// Notifies the watch of a subscription.
-    fn tell(&mut self, topic: &[u8]) {
+    fn announce(&mut self, topic: &[u8]) {
         if let Some(watch) = self.core.watch() {
             let subscriber = &self.subscriber;
             watch.subscribed(subscriber.number, subscriber.address, topic);
-            self.told = true;
+            self.is_announced = true;
         }
     }
 }
@@ -73,7 +73,7 @@ impl Drop for Registered {
     fn drop(&mut self) {
         self.core.index.lock().remove(self.subscriber.number);
         self.subscriber.close();
-        if self.told
+        if self.is_announced
             && let Some(watch) = self.core.watch()
         {
             watch.left(self.subscriber.number, self.reason);
@@ -351,7 +351,7 @@ impl Delivery {
         core.index
             .lock()
             .subscribe(subscriber, topic, &core.limits)?;
-        self.registered.tell(topic);
+        self.registered.announce(topic);
         self.change()
     }
 

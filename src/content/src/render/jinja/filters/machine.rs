@@ -17,7 +17,7 @@ use crate::render::functions::CallError;
 use crate::render::modules::{file, users, which};
 
 /// The most files that `list_files` gives.
-const MOST_FILES: usize = 100_000;
+const MAX_FILES: usize = 100_000;
 
 pub(super) const FILTERS: &[Row] = &[
     (
@@ -119,8 +119,8 @@ fn below(start: &str) -> Outcome<Vec<String>> {
         {
             let path = entry.path();
             all.push(path.to_string_lossy().into_owned());
-            if all.len() > MOST_FILES {
-                return Err(Fault::limit(format!("more than {MOST_FILES} files")));
+            if all.len() > MAX_FILES {
+                return Err(Fault::limit(format!("more than {MAX_FILES} files")));
             }
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 waiting.push(path);

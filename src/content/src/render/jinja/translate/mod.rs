@@ -33,7 +33,7 @@ pub(crate) const COMMENT: (&str, &str) = ("\u{1}\u{6}", "\u{6}\u{1}");
 const MAX_NESTING: usize = 100;
 /// How many operators of one rank may follow each other: each makes a call around the ones before
 /// it, which the engine nests, and whose text is copied.
-const LONGEST_CHAIN: usize = 100;
+const MAX_CHAIN_LENGTH: usize = 100;
 
 /// A template that cannot be translated: the reason and the line.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl Parser<'_> {
     /// Counts one more operator of a chain.
     fn chained(&self, operators: &mut usize) -> Parsed<()> {
         *operators += 1;
-        if *operators > LONGEST_CHAIN {
+        if *operators > MAX_CHAIN_LENGTH {
             return self.fail("the expression is nested too deeply");
         }
         Ok(())

@@ -12,7 +12,7 @@ use saltern_python::expression::{Expression, ExpressionFlags};
 use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
-use super::{MOST_ENTRIES, path_of, refused};
+use super::{MAX_ENTRIES, path_of, refused};
 use crate::render::functions::{CallArgs, CallError, Registry};
 use crate::render::jinja::filters;
 use crate::render::modules::users;
@@ -25,7 +25,7 @@ pub(super) fn add(registry: &mut Registry) {
             Err(reason) => return Ok(Value::from(format!("error: {reason}"))),
         };
         let mut found = Vec::new();
-        let mut budget = MOST_ENTRIES;
+        let mut budget = MAX_ENTRIES;
         for start in globbed(&path.to_string_lossy())? {
             search.run(&start, &mut found, &mut budget)?;
         }
@@ -55,7 +55,7 @@ pub(super) fn globbed(path: &str) -> Result<Vec<String>, CallError> {
                 if (part.starts_with('.') || !name.starts_with('.')) && pattern.matches(&name) {
                     next.push(below(&base, &name));
                 }
-                if next.len() > MOST_ENTRIES {
+                if next.len() > MAX_ENTRIES {
                     return Err(refused(format!("\"{path}\" means too many files")));
                 }
             }
@@ -192,7 +192,7 @@ impl Search {
             for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
                 *budget = budget.checked_sub(1).ok_or_else(|| {
                     refused(format!(
-                        "there are more than {MOST_ENTRIES} entries below \"{start}\""
+                        "there are more than {MAX_ENTRIES} entries below \"{start}\""
                     ))
                 })?;
                 let path = entry.path();

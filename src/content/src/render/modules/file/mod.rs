@@ -22,9 +22,9 @@ pub(crate) use read::hash;
 /// The longest file that is read whole.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 /// The longest file that is hashed.
-const LONGEST_HASHED: u64 = 1 << 30;
+const MAX_HASHED_BYTES: u64 = 1 << 30;
 /// The most entries that a directory may list, or a search go through.
-const MOST_ENTRIES: usize = 100_000;
+const MAX_ENTRIES: usize = 100_000;
 
 /// Adds the functions.
 pub(super) fn file(registry: &mut Registry) {

@@ -9,7 +9,7 @@ use rustix::fs::Access;
 use saltern_python::path::{dirname, join, normpath};
 use saltern_wire::msgpack::Value;
 
-use super::{MOST_ENTRIES, io_error, path_of, refused};
+use super::{MAX_ENTRIES, io_error, path_of, refused};
 use crate::render::functions::{CallArgs, CallError, Registry};
 
 type Called = Result<Value, CallError>;
@@ -100,9 +100,9 @@ fn readdir(args: &CallArgs) -> Called {
     for entry in entries {
         let entry = entry.map_err(|error| io_error(&error, &path))?;
         names.push(entry.file_name().to_string_lossy().into_owned());
-        if names.len() > MOST_ENTRIES {
+        if names.len() > MAX_ENTRIES {
             return Err(refused(format!(
-                "the directory \"{}\" has more than {MOST_ENTRIES} entries",
+                "the directory \"{}\" has more than {MAX_ENTRIES} entries",
                 path.display()
             )));
         }

@@ -9,7 +9,7 @@ use saltern_python::expression::{Expression, ExpressionFlags};
 use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
-use super::{LONGEST_HASHED, MAX_FILE_BYTES, bytes_of, io_error, open, path_of, refused};
+use super::{MAX_FILE_BYTES, MAX_HASHED_BYTES, bytes_of, io_error, open, path_of, refused};
 use crate::render::functions::{CallArgs, CallError, Registry};
 use crate::render::jinja::filters;
 use crate::render::modules::hashutil::Hasher;
@@ -168,7 +168,7 @@ pub(crate) fn hash(path: &Path, form: &str) -> Result<String, CallError> {
     let mut hasher =
         Hasher::new(form).ok_or_else(|| CallError::Failed(format!("Invalid hash type: {form}")))?;
     let mut file = open(path).map_err(|error| io_error(&error, path))?;
-    let mut left = LONGEST_HASHED;
+    let mut left = MAX_HASHED_BYTES;
     let mut buffer = vec![0; 1 << 16];
     loop {
         let count = file
@@ -180,7 +180,7 @@ pub(crate) fn hash(path: &Path, form: &str) -> Result<String, CallError> {
         left = left.checked_sub(count as u64).ok_or_else(|| {
             let name = path.display();
             refused(format!(
-                "the file \"{name}\" has more than {LONGEST_HASHED} bytes"
+                "the file \"{name}\" has more than {MAX_HASHED_BYTES} bytes"
             ))
         })?;
         hasher.update(buffer.get(..count).unwrap_or_default());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use saltern_wire::msgpack::Value;
 
-use super::{MOST_ENTRIES, path_of, refused};
+use super::{MAX_ENTRIES, path_of, refused};
 use crate::render::functions::{CallArgs, CallError, Registry};
 use crate::render::modules::users;
 
@@ -174,9 +174,9 @@ fn disk_usage(path: &Path) -> Called {
     while let Some(directory) = waiting.pop() {
         for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
             count += 1;
-            if count > MOST_ENTRIES {
+            if count > MAX_ENTRIES {
                 return Err(refused(format!(
-                    "there are more than {MOST_ENTRIES} entries below \"{}\"",
+                    "there are more than {MAX_ENTRIES} entries below \"{}\"",
                     path.display()
                 )));
             }
