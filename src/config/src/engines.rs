@@ -83,13 +83,62 @@ pub struct WebhookEngine {
     pub tls: Option<(String, String)>,
 }
 
+/// Why an entry of `engines` is left out.
+#[derive(Debug, thiserror::Error)]
+enum EngineError {
+    /// An entry that is an empty mapping.
+    #[error("an engine without a name")]
+    Unnamed,
+    /// An entry that is neither text nor a mapping.
+    #[error("an entry is no name of an engine")]
+    Entry,
+    /// A name that no module can have.
+    #[error("an engine has a name that is none")]
+    Name,
+    /// Options that are no mapping.
+    #[error("the options of \"{0}\" are no mapping")]
+    Options(String),
+    /// An `engine_module` that is no text.
+    #[error("the engine_module of \"{0}\" is no name")]
+    Module(String),
+    /// An option that a built-in engine cannot use.
+    #[error("\"{name}\": {error}")]
+    Option {
+        /// The name of the entry.
+        name: String,
+        /// What is wrong with it.
+        error: OptionError,
+    },
+}
+
+/// What is wrong with an option of a built-in engine.
+#[derive(Debug, thiserror::Error)]
+enum OptionError {
+    /// It does not exist.
+    #[error("there is no option \"{0}\"")]
+    Unknown(String),
+    /// It is required.
+    #[error("the option \"{0}\" is missing")]
+    Missing(&'static str),
+    /// It has a value of another kind.
+    #[error("{name} is {shown}, not {wanted}")]
+    Value {
+        /// The option.
+        name: &'static str,
+        /// Its value, without secrets.
+        shown: String,
+        /// The kind of value that it takes.
+        wanted: &'static str,
+    },
+}
+
 /// Takes the engines out of the settings.
 pub(crate) fn read(reader: &mut Reader<'_>) -> Vec<EngineConfig> {
     reader.mark_read(OPTION);
     let Some(node) = reader.applies(OPTION).filter(|node| node.is_truthy()) else {
         return Vec::new();
     };
-    let entries: Vec<Result<(String, Option<&Node>), String>> = match &node.value {
+    let entries: Vec<Result<(String, Option<&Node>), EngineError>> = match &node.value {
         NodeValue::Seq(items) => items.iter().map(entry_of).collect(),
         NodeValue::Map(map) => map
             .iter()
@@ -113,8 +162,8 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Vec<EngineConfig> {
                 engines.push(engine);
             }
             Ok(None) => {}
-            Err(problem) => {
-                let message = format!("{problem}; it is not started");
+            Err(error) => {
+                let message = format!("{error}; it is not started");
                 reader.find(Severity::Warning, OPTION, message);
             }
         }
@@ -123,51 +172,54 @@ pub(crate) fn read(reader: &mut Reader<'_>) -> Vec<EngineConfig> {
 }
 
 /// An entry of the list: a name, or a mapping of which the first name counts.
-fn entry_of(node: &Node) -> Result<(String, Option<&Node>), String> {
+fn entry_of(node: &Node) -> Result<(String, Option<&Node>), EngineError> {
     if let Some(map) = node.as_map() {
-        let first = map.iter().next().ok_or("an engine without a name")?;
+        let first = map.iter().next().ok_or(EngineError::Unnamed)?;
         return Ok((first.0.to_string(), Some(&first.1.value)));
     }
-    let name = node.as_str().ok_or("an entry is no name of an engine")?;
+    let name = node.as_str().ok_or(EngineError::Entry)?;
     Ok((name.to_owned(), None))
 }
 
 /// `None` for the reactor, which runs anyway.
-fn engine(name: String, options: Option<&Node>) -> Result<Option<EngineConfig>, String> {
+fn engine(name: String, options: Option<&Node>) -> Result<Option<EngineConfig>, EngineError> {
     if name.is_empty() || name.contains(['\0', '\n']) {
-        return Err("an engine has a name that is none".to_owned());
+        return Err(EngineError::Name);
     }
     let mut options = match options.filter(|node| !node.is_null()) {
         None => Mapping::default(),
         Some(node) => node
             .as_map()
             .cloned()
-            .ok_or_else(|| format!("the options of \"{name}\" are no mapping"))?,
+            .ok_or_else(|| EngineError::Options(name.clone()))?,
     };
     let module = match options.remove("engine_module") {
         None => name.clone(),
         Some(entry) => entry
             .value
             .as_str()
-            .ok_or_else(|| format!("the engine_module of \"{name}\" is no name"))?
+            .ok_or_else(|| EngineError::Module(name.clone()))?
             .to_owned(),
     };
-    let problem = |problem: String| format!("\"{name}\": {problem}");
+    let of_entry = |error| EngineError::Option {
+        name: name.clone(),
+        error,
+    };
     let kind = match module.as_str() {
         "reactor" => return Ok(None),
-        "script" => script(options).map_err(problem)?,
+        "script" => script(options).map_err(of_entry)?,
         "test" => {
-            only(&options, &[]).map_err(problem)?;
+            only(&options, &[]).map_err(of_entry)?;
             EngineKind::Test
         }
-        "webhook" => EngineKind::Webhook(webhook(&options).map_err(problem)?),
+        "webhook" => EngineKind::Webhook(webhook(&options).map_err(of_entry)?),
         _ => EngineKind::Python { module, options },
     };
     Ok(Some(EngineConfig { name, kind }))
 }
 
 /// One whose lines only Python can read is Python's altogether.
-fn script(options: Mapping) -> Result<EngineKind, String> {
+fn script(options: Mapping) -> Result<EngineKind, OptionError> {
     only(&options, &["cmd", "output", "interval", "onchange"])?;
     let output = match options.get("output").map(|node| (node.as_str(), node)) {
         None | Some((Some("json"), _)) => ScriptOutput::Json,
@@ -179,7 +231,7 @@ fn script(options: Mapping) -> Result<EngineKind, String> {
         }
         Some((None, node)) => return Err(wrong("output", node, "the name of a serializer")),
     };
-    let cmd = options.get("cmd").ok_or("the option \"cmd\" is missing")?;
+    let cmd = options.get("cmd").ok_or(OptionError::Missing("cmd"))?;
     let interval = match options.get("interval") {
         None => Duration::from_secs(1),
         Some(node) => node
@@ -198,9 +250,9 @@ fn script(options: Mapping) -> Result<EngineKind, String> {
     }))
 }
 
-fn webhook(options: &Mapping) -> Result<WebhookEngine, String> {
+fn webhook(options: &Mapping) -> Result<WebhookEngine, OptionError> {
     only(options, &["address", "port", "ssl_crt", "ssl_key"])?;
-    let text = |name: &str| match options.get(name).filter(|node| node.is_truthy()) {
+    let text = |name: &'static str| match options.get(name).filter(|node| node.is_truthy()) {
         None => Ok(None),
         Some(node) => match node.as_str() {
             Some(text) => Ok(Some(text.to_owned())),
@@ -224,19 +276,23 @@ fn webhook(options: &Mapping) -> Result<WebhookEngine, String> {
 }
 
 /// Refuses options that there are not, as Python would.
-fn only(options: &Mapping, known: &[&str]) -> Result<(), String> {
+fn only(options: &Mapping, known: &[&str]) -> Result<(), OptionError> {
     let others = options.iter().map(|(key, _)| key.to_string());
     match others
         .into_iter()
         .find(|name| !known.contains(&name.as_str()))
     {
-        Some(name) => Err(format!("there is no option \"{name}\"")),
+        Some(name) => Err(OptionError::Unknown(name)),
         None => Ok(()),
     }
 }
 
-fn wrong(name: &str, node: &Node, wanted: &str) -> String {
-    format!("{name} is {}, not {wanted}", shown(name, node))
+fn wrong(name: &'static str, node: &Node, wanted: &'static str) -> OptionError {
+    OptionError::Value {
+        name,
+        shown: shown(name, node),
+        wanted,
+    }
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ impl Builder<'_> {
 
     fn scalar(&self, id: Id, text: &str) -> Result<NodeValue, YamlError> {
         let tag = self.scalar_tag(id)?;
-        resolve::scalar(tag, text).map_err(|message| self.error(id, message))
+        resolve::scalar(tag, text).map_err(|error| self.error(id, error.to_string()))
     }
 
     fn scalar_tag(&self, id: Id) -> Result<ScalarTag, YamlError> {

@@ -118,24 +118,53 @@ pub(super) fn explicit(tag: &str) -> Option<ScalarTag> {
     })
 }
 
-/// The value of a scalar of a given type; the error says what was wrong with the text.
-pub(super) fn scalar(tag: ScalarTag, text: &str) -> Result<NodeValue, String> {
+/// Why the text of a scalar is no value of its type.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ScalarError {
+    /// The text is no value of the type that its tag names.
+    #[error("\"{text}\" is not {wanted}")]
+    Type {
+        /// The text.
+        text: String,
+        /// The type, with its article.
+        wanted: &'static str,
+    },
+    /// The text of a `!!binary` is not base64.
+    #[error("the text after \"!!binary\" is not base64")]
+    Base64,
+    /// A merge key where a value is wanted.
+    #[error("\"<<\" is only allowed as a key; quote it to use the text")]
+    MergeAsValue,
+    /// A plain `=`, for which the safe loader has no constructor.
+    #[error("a lone \"=\" has no value; quote it to use the text")]
+    LoneEquals,
+}
+
+/// The value of a scalar of a given type.
+///
+/// # Errors
+/// [`ScalarError`], without the place.
+pub(super) fn scalar(tag: ScalarTag, text: &str) -> Result<NodeValue, ScalarError> {
+    let not = |wanted| ScalarError::Type {
+        text: text.to_owned(),
+        wanted,
+    };
     match tag {
         ScalarTag::Bool => boolean(text)
             .map(NodeValue::Bool)
-            .ok_or_else(|| format!("\"{text}\" is not a boolean")),
+            .ok_or_else(|| not("a boolean")),
         ScalarTag::Float => float(text)
             .map(NodeValue::Float)
-            .ok_or_else(|| format!("\"{text}\" is not a number")),
-        ScalarTag::Int => integer(text).ok_or_else(|| format!("\"{text}\" is not an integer")),
+            .ok_or_else(|| not("a number")),
+        ScalarTag::Int => integer(text).ok_or_else(|| not("an integer")),
         ScalarTag::Null => Ok(NodeValue::Null),
         ScalarTag::Timestamp => Ok(NodeValue::Timestamp(text.to_owned())),
         ScalarTag::Binary => base64(text)
             .map(NodeValue::Binary)
-            .ok_or_else(|| "the text after \"!!binary\" is not base64".to_owned()),
+            .ok_or(ScalarError::Base64),
         ScalarTag::Str => Ok(NodeValue::Str(text.to_owned())),
-        ScalarTag::Merge => Err("\"<<\" is only allowed as a key; quote it to use the text".into()),
-        ScalarTag::Value => Err("a lone \"=\" has no value; quote it to use the text".into()),
+        ScalarTag::Merge => Err(ScalarError::MergeAsValue),
+        ScalarTag::Value => Err(ScalarError::LoneEquals),
     }
 }
 
