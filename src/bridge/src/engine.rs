@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use crate::exchange::{self, HelperFailure, LENGTH};
 use crate::helper::{Helper, Problem};
-use crate::{Bridge, BridgeError};
+use crate::{Bridge, BridgeError, FrameTooLong};
 
 /// How long Python and Salt may take to load. Many engines start at once with the master, and
 /// share its cores.
@@ -96,7 +96,7 @@ impl EngineCall {
         }
     }
 
-    fn pack(&self) -> Result<Zeroizing<Vec<u8>>, String> {
+    fn pack(&self) -> Result<Zeroizing<Vec<u8>>, FrameTooLong> {
         let mut packed = Zeroizing::new(vec![0; LENGTH]);
         let mut out = Encoder::new(&mut packed, Dialect::Bin);
         out.map(3).str("do").str("engine");

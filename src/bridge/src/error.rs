@@ -1,4 +1,33 @@
-//! The error of a call into Python.
+//! The errors of a call into Python.
+
+use std::path::PathBuf;
+
+use crate::exchange::MAX_FRAME_BYTES;
+
+/// Why there is no Python to run anything, as the end of a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoPython {
+    /// The option `python_bridge` is off.
+    #[error("the option is off")]
+    Off,
+    /// The option names a path below which there is no interpreter.
+    #[error("there is no Python at \"{}\"", .0.display())]
+    NoInterpreter(PathBuf),
+    /// The interpreter of the option has no Salt.
+    #[error("Salt cannot be imported by \"{}\"", .0.display())]
+    NoSalt(PathBuf),
+    /// None of the usual places has a Python with Salt.
+    #[error("no Salt installation was found")]
+    NoInstallation,
+}
+
+/// A request that is longer than a frame may be, as the end of a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("its arguments have {bytes} bytes, {MAX_FRAME_BYTES} are allowed")]
+pub struct FrameTooLong {
+    /// The length of the request in bytes.
+    pub bytes: usize,
+}
 
 /// Why a piece of work was not done. The texts may be shown to the caller; they hold no traceback.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,7 +47,7 @@ pub enum BridgeError {
         /// The module or function that was asked for.
         what: String,
         /// Where was looked.
-        reason: String,
+        reason: NoPython,
     },
     /// No helper process can be started.
     #[error("{what} cannot be run: the Python helper (option \"python_bridge\") {reason}")]
@@ -50,13 +79,13 @@ pub enum BridgeError {
         /// How it ended.
         how: String,
     },
-    /// The request or the answer is too large, or not a value of MessagePack.
+    /// The request is too large.
     #[error("{what} cannot be run: {problem}")]
     Unfit {
         /// The module or function that was asked for.
         what: String,
-        /// In what way.
-        problem: String,
+        /// By how much.
+        problem: FrameTooLong,
     },
     /// The master stops.
     #[error("{what} was not run to its end, because the master stops")]

@@ -13,13 +13,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use saltern_wire::msgpack::{Limits, Value, decode_exact};
 use tokio::time::Instant;
 
+use crate::FrameTooLong;
 use crate::relay::Relay;
 
 /// The bytes of a frame's length.
 pub(crate) const LENGTH: usize = 4;
 
 /// The longest frame either way; `bridge.py` knows it too.
-const MAX_FRAME_BYTES: usize = 64 << 20;
+pub(crate) const MAX_FRAME_BYTES: usize = 64 << 20;
 
 /// Bytes of one read.
 const PIECE: usize = 64 << 10;
@@ -33,8 +34,8 @@ const LIMITS: Limits = Limits {
 /// Writes the length of what follows it into the first bytes of a frame.
 ///
 /// # Errors
-/// A text: it is too long.
-pub(crate) fn set_length(frame: &mut [u8]) -> Result<(), String> {
+/// [`FrameTooLong`]
+pub(crate) fn set_length(frame: &mut [u8]) -> Result<(), FrameTooLong> {
     let length = frame.len().saturating_sub(LENGTH);
     let fits = u32::try_from(length)
         .ok()
@@ -44,14 +45,12 @@ pub(crate) fn set_length(frame: &mut [u8]) -> Result<(), String> {
             *first = length.to_be_bytes();
             Ok(())
         }
-        _ => Err(format!(
-            "its arguments have {length} bytes, {MAX_FRAME_BYTES} are allowed"
-        )),
+        _ => Err(FrameTooLong { bytes: length }),
     }
 }
 
 /// Bytes as a frame.
-pub(crate) fn frame(bytes: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn frame(bytes: &[u8]) -> Result<Vec<u8>, FrameTooLong> {
     let mut frame = vec![0; LENGTH];
     frame.extend_from_slice(bytes);
     set_length(&mut frame)?;

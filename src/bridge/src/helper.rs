@@ -15,6 +15,7 @@ use saltern_wire::msgpack::Value;
 use serde_json::json;
 use tokio::time::Instant;
 
+use crate::FrameTooLong;
 use crate::exchange::{HelperFailure, HelperReply, Pipes, frame};
 use crate::lane::Lane;
 use crate::relay::Relay;
@@ -103,7 +104,8 @@ impl Helper {
         settings: &Settings,
         deadline: Instant,
     ) -> Result<(), HelperFailure> {
-        let first = opening(forks, settings).map_err(HelperFailure::HelperReply)?;
+        let first = opening(forks, settings)
+            .map_err(|error| HelperFailure::HelperReply(error.to_string()))?;
         let version = self
             .pipes
             .exchange(&first, deadline, &mut |answer| match answer {
@@ -196,7 +198,7 @@ impl Drop for Helper {
 }
 
 /// What every helper is given first: the program and its settings.
-pub(crate) fn opening(forks: bool, settings: &Settings) -> Result<Vec<u8>, String> {
+pub(crate) fn opening(forks: bool, settings: &Settings) -> Result<Vec<u8>, FrameTooLong> {
     let settings = json!({
         "conf_file": settings.conf_file,
         "memory": settings.memory,

@@ -11,6 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use saltern_config::PythonBridge;
 
+use crate::NoPython;
+
 /// The Python of Salt's own packages.
 const PACKAGED: &str = "/opt/saltstack/salt/bin/python3";
 /// The system's Python.
@@ -29,18 +31,17 @@ const QUESTION: &str =
 /// The Python of the option, or what stands in the usual places of a system with this `PATH`.
 ///
 /// # Errors
-/// The places that were searched, as the end of a sentence.
-pub(crate) fn find(option: &PythonBridge, path: Option<&OsStr>) -> Result<PathBuf, String> {
+/// [`NoPython`], which names the place that was searched.
+pub(crate) fn find(option: &PythonBridge, path: Option<&OsStr>) -> Result<PathBuf, NoPython> {
     match option {
-        PythonBridge::Off => Err("the option is off".to_owned()),
+        PythonBridge::Off => Err(NoPython::Off),
         PythonBridge::At(place) => {
-            let python = python_at(place)
-                .ok_or_else(|| format!("there is no Python at \"{}\"", place.display()))?;
+            let python =
+                python_at(place).ok_or_else(|| NoPython::NoInterpreter(place.to_owned()))?;
             if has_salt(&python) {
                 Ok(python)
             } else {
-                let python = python.display();
-                Err(format!("Salt cannot be imported by \"{python}\""))
+                Err(NoPython::NoSalt(python))
             }
         }
         PythonBridge::Auto => {
@@ -48,7 +49,7 @@ pub(crate) fn find(option: &PythonBridge, path: Option<&OsStr>) -> Result<PathBu
             places.extend(by_programs(path));
             places.push(PathBuf::from(SYSTEM));
             let found = places.into_iter().find(|place| has_salt(place));
-            found.ok_or_else(|| "no Salt installation was found".to_owned())
+            found.ok_or(NoPython::NoInstallation)
         }
     }
 }
@@ -140,8 +141,8 @@ mod tests {
         let python = top.path().join("python3");
         self::python(&python, "/bin/false");
         let error = find(&PythonBridge::At(python), None).expect_err("it has no Salt");
-        assert!(error.contains("cannot be imported"), "{error}");
+        assert!(error.to_string().contains("cannot be imported"), "{error}");
         let error = find(&PythonBridge::At(top.path().join("no")), None).expect_err("no such file");
-        assert!(error.contains("there is no Python"), "{error}");
+        assert!(error.to_string().contains("there is no Python"), "{error}");
     }
 }

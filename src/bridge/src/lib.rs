@@ -29,7 +29,7 @@ mod returner;
 mod work;
 
 pub use engine::{EngineCall, EngineHandle};
-pub use error::BridgeError;
+pub use error::{BridgeError, FrameTooLong, NoPython};
 pub use pillar_files::python_pillar_files;
 pub use pool::Bridge;
 pub use returner::{ReturnerCall, Step};

@@ -27,7 +27,7 @@ use crate::helper::{Helper, Problem, Settings};
 use crate::installation;
 use crate::lane::Lane;
 use crate::metrics::BridgeMetrics;
-use crate::{BridgeError, Work};
+use crate::{BridgeError, NoPython, Work};
 
 /// Calls of a lane that may wait.
 const MAX_WAITING: usize = 1024;
@@ -59,7 +59,7 @@ pub struct Bridge {
 enum Python {
     Unknown,
     Found(PathBuf),
-    Missing { reason: String, since: Instant },
+    Missing { reason: NoPython, since: Instant },
 }
 
 struct Pool {
@@ -117,8 +117,8 @@ impl Bridge {
     /// The Python that runs everything.
     ///
     /// # Errors
-    /// The end of a sentence about why there is none.
-    pub fn python(&self) -> Result<PathBuf, String> {
+    /// [`NoPython`]: why there is none.
+    pub fn python(&self) -> Result<PathBuf, NoPython> {
         let mut known = self.python.lock();
         match &*known {
             Python::Found(python) => return Ok(python.clone()),

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use saltern_wire::msgpack::{Dialect, Encoder, Value};
 use zeroize::Zeroizing;
 
+use crate::FrameTooLong;
 use crate::exchange::{self, LENGTH};
 use crate::lane::Lane;
 use crate::returner::Step;
@@ -211,8 +212,11 @@ impl Work<'_> {
         }
     }
 
-    /// The request as `bridge.py` reads it, as a frame; the problem with one that is too long.
-    pub(crate) fn pack(&self) -> Result<Zeroizing<Vec<u8>>, String> {
+    /// The request as `bridge.py` reads it, as a frame.
+    ///
+    /// # Errors
+    /// [`FrameTooLong`]
+    pub(crate) fn pack(&self) -> Result<Zeroizing<Vec<u8>>, FrameTooLong> {
         // Room for the length that the frame begins with.
         let mut packed = Zeroizing::new(vec![0; LENGTH]);
         let mut out = Encoder::new(&mut packed, Dialect::Bin);

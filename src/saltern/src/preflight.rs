@@ -62,6 +62,7 @@ pub(crate) fn python(config: &MasterConfig, findings: &mut Vec<Finding>) {
     let Err(reason) = Bridge::new(config).python() else {
         return;
     };
+    let reason = reason.to_string();
     for finding in findings.iter_mut().filter(|finding| finding.needs_python) {
         finding.severity = Severity::Error;
         let is_reported = finding.message.contains("python_bridge is off");

@@ -78,6 +78,8 @@ impl Called {
 
 #[cfg(test)]
 mod tests {
+    use saltern_bridge::FrameTooLong;
+
     use super::*;
 
     const KEPT: Option<&str> = None;
@@ -139,7 +141,7 @@ mod tests {
     fn oversized_row_is_skipped_at_once() {
         let unfit = BridgeError::Unfit {
             what: "it".to_owned(),
-            problem: "its arguments have too many bytes".to_owned(),
+            problem: FrameTooLong { bytes: 64 << 20 },
         };
         let called = called(&[], Some(unfit));
         assert!(called.is_too_large());
