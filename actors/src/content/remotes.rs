@@ -31,7 +31,7 @@ use crate::messages::MaintenanceTask;
 use crate::messages::{FetchRemotes, Fire};
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 use crate::upkeep::disk_checks::file_events;
-use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
+use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running, TaskError};
 use stock_clones::StockClones;
 
 /// Concurrent fetches.
@@ -72,7 +72,7 @@ pub(crate) struct Remotes {
     rounds: HashMap<u64, Round>,
     last_round: u64,
     /// The failure of the last round.
-    last_failure: Option<String>,
+    last_failure: Option<TaskError>,
     /// Running threads.
     running: usize,
     /// Kills the fetches; `None` if the system has no pipe for it, or when the master stops.
@@ -269,8 +269,7 @@ impl Remotes {
         let files_are_done = ended.purpose == Purpose::Files && round.files_left == 0;
         let (changed, failed, is_over) = (round.files_changed, round.failed, round.left == 0);
         if is_over && let Some(round) = self.rounds.remove(&ended.round) {
-            self.last_failure = (failed > 0)
-                .then(|| format!("remotes that cannot be fetched: {failed}; the log says why"));
+            self.last_failure = (failed > 0).then_some(TaskError::Remotes(failed));
             round
                 .running
                 .ended(self.last_failure.clone().map_or(Ok(()), Err));

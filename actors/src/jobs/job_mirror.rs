@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use actix::{Actor, ActorFutureExt, AsyncContext, Context, Handler, Message};
 use parking_lot::Mutex;
-use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_store::Mirror;
@@ -18,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::messages::{CleanJobFiles, MaintenanceTask, RemoveJobFiles, RowsCommitted};
 use crate::shared::priority::give_way;
-use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
+use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running, TaskError};
 
 /// What a mirror is built from.
 #[derive(Clone)]
@@ -90,7 +89,7 @@ pub(crate) struct JobMirror {
 struct Cleaning {
     running: Running,
     /// Its result so far.
-    result: Result<(), String>,
+    result: Result<(), TaskError>,
 }
 
 /// Take the next step.
@@ -237,22 +236,22 @@ impl JobMirror {
         count.saturating_sub(before) as f64 > BUSY * seconds
     }
 
-    fn clean(&self, part: u8) -> Result<(), String> {
+    fn clean(&self, part: u8) -> Result<(), TaskError> {
         let Some(keep) = self.seed.keep else {
             return Ok(());
         };
         let now = self.seed.clock.unix();
         let cleaned = self.seed.mirror.lock().files().clean_part(part, keep, now);
-        cleaned.map(|_| ()).map_err(|error| chain(&error))
+        cleaned.map(|_| ()).map_err(TaskError::of)
     }
 
-    fn clean_publishers(&self) -> Result<(), String> {
+    fn clean_publishers(&self) -> Result<(), TaskError> {
         let Some(keep) = self.seed.keep else {
             return Ok(());
         };
         let now = self.seed.clock.unix();
         let cleaned = self.seed.mirror.lock().files().clean_publishers(keep, now);
-        cleaned.map(|_| ()).map_err(|error| chain(&error))
+        cleaned.map(|_| ()).map_err(TaskError::of)
     }
 
     fn save(&self) {

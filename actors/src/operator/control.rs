@@ -139,13 +139,13 @@ fn reply<T: Serialize>(answer: T) -> Result<String, Refusal> {
 }
 
 fn status(task: MaintenanceTask, record: &Record) -> TaskStatus {
-    let failed = record.failed.as_deref();
+    let failed = record.failed.as_ref().map(ToString::to_string);
     TaskStatus {
         every: record.every.as_secs(),
         failures: record.failures,
         is_ok: failed.is_none(),
         last_run: record.began,
-        result: failed.unwrap_or("ok").replace(['\t', '\n'], " "),
+        result: failed.as_deref().unwrap_or("ok").replace(['\t', '\n'], " "),
         runs: record.runs,
         task: task.name().to_owned(),
         took: record.took.as_micros() as f64 / 1e6,

@@ -18,7 +18,6 @@ mod orphaned_data;
 use std::sync::Arc;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient};
-use saltern_base::chain;
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_requests::Services;
 use saltern_store::jobs::JobReader;
@@ -28,7 +27,7 @@ use crate::messages::MaintenanceTask;
 use crate::messages::{Fire, Look, LookOver};
 use crate::shared::priority::give_way;
 use crate::upkeep::maintenance::round;
-use crate::upkeep::maintenance_tasks::MaintenanceTasks;
+use crate::upkeep::maintenance_tasks::{MaintenanceTasks, TaskError};
 use database_check::DatabaseCheck;
 use file_events::FileEvents;
 use open_files::OpenFiles;
@@ -139,7 +138,7 @@ impl Handler<LookOver> for Upkeep {
         if is_meant(MaintenanceTask::Tokens) {
             self.simple(MaintenanceTask::Tokens, |services| {
                 let swept = services.users.tokens.sweep();
-                swept.map(|_| ()).map_err(|error| chain(&error))
+                swept.map(|_| ()).map_err(TaskError::of)
             });
         }
         if is_meant(MaintenanceTask::Nonces) {
@@ -151,13 +150,13 @@ impl Handler<LookOver> for Upkeep {
         if is_meant(MaintenanceTask::FileLists) {
             self.simple(MaintenanceTask::FileLists, |services| {
                 let listed = services.content.files.refresh_lists();
-                listed.map_err(|error| chain(&error))
+                listed.map_err(TaskError::of)
             });
         }
         if is_meant(MaintenanceTask::KeyCache) && writes_key_cache(&self.seed.services) {
             self.simple(MaintenanceTask::KeyCache, |services| {
                 let written = services.keys.pki.write_key_cache();
-                written.map(|_| ()).map_err(|error| chain(&error))
+                written.map(|_| ()).map_err(TaskError::of)
             });
         }
         if is_meant(MaintenanceTask::FileEvents) {
@@ -166,7 +165,7 @@ impl Handler<LookOver> for Upkeep {
         if is_meant(MaintenanceTask::MasterKey) {
             self.simple(MaintenanceTask::MasterKey, |services| {
                 let compared = services.keys.master.compare_with_disk(&services.config);
-                compared.map_err(|error| chain(&error))
+                compared.map_err(TaskError::of)
             });
         }
         if is_meant(MaintenanceTask::OpenFiles) {
@@ -210,7 +209,7 @@ impl Upkeep {
         }
     }
 
-    fn simple(&self, task: MaintenanceTask, work: impl FnOnce(&Services) -> Result<(), String>) {
+    fn simple(&self, task: MaintenanceTask, work: impl FnOnce(&Services) -> Result<(), TaskError>) {
         let services = &self.seed.services;
         self.seed.maintenance_tasks.run(task, || work(services));
     }
@@ -223,7 +222,7 @@ impl Upkeep {
             let looked = looked.and_then(|changed| Ok((changed, data.known()?)));
             // Also after a failure: what could be read is cached.
             services.targeting.refresh();
-            let (changed, known) = looked.map_err(|error| chain(&error))?;
+            let (changed, known) = looked.map_err(TaskError::of)?;
             metrics.changed.inc_by(changed as u64);
             metrics.known.set(known.len() as i64);
             Ok(())
@@ -240,7 +239,7 @@ impl Upkeep {
             .run(MaintenanceTask::OrphanedData, || {
                 let forgotten = orphaned_data.forget(services);
                 *kept = orphaned_data;
-                let forgotten = forgotten.map_err(|error| chain(&error))?;
+                let forgotten = forgotten.map_err(TaskError::of)?;
                 metrics.forgotten.inc_by(forgotten as u64);
                 Ok(())
             });
@@ -259,7 +258,7 @@ impl Upkeep {
             .run(MaintenanceTask::FileEvents, || {
                 let event = events.look(services)?;
                 let sent = event.map_or(Ok(()), |event| bus.try_send(Fire(vec![event])));
-                sent.map_err(|_| "the event bus has no room".to_owned())
+                sent.map_err(|_| TaskError::BusFull)
             });
     }
 
@@ -270,7 +269,7 @@ impl Upkeep {
             .maintenance_tasks
             .run(MaintenanceTask::OpenFiles, || {
                 let accepted = services.keys.pki.accepted();
-                let accepted = accepted.map_err(|error| chain(&error))?.len() as u64;
+                let accepted = accepted.map_err(TaskError::of)?.len() as u64;
                 let limit = open_files::limit();
                 gauge.set(i64::try_from(limit.soft).unwrap_or(i64::MAX));
                 open_files.look(accepted, limit, services.config.max_open_files);

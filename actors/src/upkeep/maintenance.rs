@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture};
-use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_crypto::public_random;
 use saltern_model::{Event, Jid, JidMinter, Tag};
@@ -29,7 +28,7 @@ use crate::messages::{
 };
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
-use crate::upkeep::maintenance_tasks::MaintenanceTasks;
+use crate::upkeep::maintenance_tasks::{MaintenanceTasks, TaskError};
 
 /// What maintenance is built from.
 #[derive(Clone)]
@@ -179,11 +178,9 @@ impl Maintenance {
             .maintenance_tasks
             .run(MaintenanceTask::SharedKey, || {
                 if !rotation.look(&services) {
-                    return Err("a new shared key is wanted and cannot be made".to_owned());
+                    return Err(TaskError::SharedKey);
                 }
-                rotation
-                    .look_at_age(&services)
-                    .map_err(|error| chain(&error))
+                rotation.look_at_age(&services).map_err(TaskError::of)
             });
         if !self.seed.rotation.take_news() {
             return;
@@ -235,11 +232,8 @@ impl Maintenance {
         let seed = &self.seed;
         seed.maintenance_tasks
             .run(MaintenanceTask::Subscribers, || {
-                let accepted = services
-                    .keys
-                    .pki
-                    .accepted()
-                    .map_err(|error| chain(&error))?;
+                let accepted = services.keys.pki.accepted();
+                let accepted = accepted.map_err(TaskError::of)?;
                 for connection in seed.presence.accept(&accepted) {
                     seed.subscribers.dismiss(connection);
                     tracing::info!(connection, "a subscriber has no accepted key any more");

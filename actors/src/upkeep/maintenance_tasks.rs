@@ -7,12 +7,14 @@
 //! next ones of its actor from running. Nothing is scheduled here: timers belong to the actors.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Recipient;
 use parking_lot::Mutex;
+use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::{
     HistogramVec, IntCounterVec, IntGaugeVec, Registry, SECONDS, counter_vec, gauge_vec,
@@ -22,6 +24,36 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::messages::{MaintenanceTask, RunMaintenanceTask};
+
+/// Why a run of a task failed. It is kept, and compared with that of the run before.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TaskError {
+    /// An error of the work itself, as one line with its causes.
+    #[error("{0}")]
+    Work(String),
+    /// The work panicked.
+    #[error("it panicked; the log says where")]
+    Panicked,
+    /// The actor panicked or was stopped before the end.
+    #[error("it was cut off")]
+    CutOff,
+    /// The dropfile asks for a new shared key, and the master has none to change to.
+    #[error("a new shared key is wanted and cannot be made")]
+    SharedKey,
+    /// The event of the task cannot be fired.
+    #[error("the event bus has no room")]
+    BusFull,
+    /// So many remotes failed; each is logged by itself.
+    #[error("remotes that cannot be fetched: {0}; the log says why")]
+    Remotes(usize),
+}
+
+impl TaskError {
+    /// An error of the work, with its causes.
+    pub(crate) fn of(error: impl Error) -> Self {
+        Self::Work(chain(&error))
+    }
+}
 
 /// What is known of the runs of one task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +69,7 @@ pub(crate) struct Record {
     /// How long the last run took.
     pub(crate) took: Duration,
     /// Why the last run failed; `None` if it did not.
-    pub(crate) failed: Option<String>,
+    pub(crate) failed: Option<TaskError>,
     /// Runs that have ended, and those of them that failed.
     pub(crate) runs: u64,
     pub(crate) failures: u64,
@@ -46,9 +78,6 @@ pub(crate) struct Record {
 /// Result label of a run that worked.
 const OK: &str = "ok";
 const FAILED: &str = "failed";
-
-/// Reason of a run whose actor panicked or was stopped.
-const CUT_OFF: &str = "it was cut off";
 
 /// Registry of the maintenance tasks; shared by all actors that have one.
 pub(crate) struct MaintenanceTasks {
@@ -146,13 +175,13 @@ impl MaintenanceTasks {
     pub(crate) fn run(
         self: &Arc<Self>,
         task: MaintenanceTask,
-        work: impl FnOnce() -> Result<(), String>,
+        work: impl FnOnce() -> Result<(), TaskError>,
     ) {
         let running = self.begin(task);
         // What `work` changes is rebuilt or looked at anew by its next run.
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(result) => running.ended(result),
-            Err(_) => running.ended(Err("it panicked; the log says where".to_owned())),
+            Err(_) => running.ended(Err(TaskError::Panicked)),
         }
     }
 
@@ -177,7 +206,7 @@ impl MaintenanceTasks {
         }
     }
 
-    fn end(&self, task: MaintenanceTask, took: Duration, result: Result<(), String>) {
+    fn end(&self, task: MaintenanceTask, took: Duration, result: Result<(), TaskError>) {
         let label = if result.is_ok() { OK } else { FAILED };
         let runs = &self.metrics.runs;
         runs.with_label_values(&[task.name(), label]).inc();
@@ -209,17 +238,21 @@ impl Record {
     }
 
     /// Logs each change of the result once, however often a task fails.
-    fn record(&self, task: MaintenanceTask, result: &Result<(), String>) {
+    fn record(&self, task: MaintenanceTask, result: &Result<(), TaskError>) {
         let task = task.name();
         match (&self.failed, result) {
-            (Some(before), Err(reason)) if before == reason => {
+            (Some(before), Err(error)) if before == error => {
+                let reason = error.to_string();
                 tracing::debug!(task, reason, "a maintenance task still fails");
             }
             // A panic is in the log, and a stop needs no line.
-            (_, Err(reason)) if reason == CUT_OFF => {
+            (_, Err(TaskError::CutOff)) => {
                 tracing::debug!(task, "a maintenance task was cut off");
             }
-            (_, Err(reason)) => tracing::error!(task, reason, "a maintenance task failed"),
+            (_, Err(error)) => {
+                let reason = error.to_string();
+                tracing::error!(task, reason, "a maintenance task failed");
+            }
             (Some(_), Ok(())) => tracing::info!(task, "a maintenance task works again"),
             (None, Ok(())) => {}
         }
@@ -236,11 +269,11 @@ pub(crate) struct Running {
 
 impl Running {
     /// Ends the run with its result.
-    pub(crate) fn ended(mut self, result: Result<(), String>) {
+    pub(crate) fn ended(mut self, result: Result<(), TaskError>) {
         self.record(result);
     }
 
-    fn record(&mut self, result: Result<(), String>) {
+    fn record(&mut self, result: Result<(), TaskError>) {
         self.has_ended = true;
         self.maintenance_tasks
             .end(self.task, self.began.elapsed(), result);
@@ -250,7 +283,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.record(Err(CUT_OFF.to_owned()));
+            self.record(Err(TaskError::CutOff));
         }
     }
 }
@@ -307,11 +340,13 @@ mod tests {
         assert_eq!((record.runs, record.failures, record.failed), (1, 0, None));
 
         clock.advance(Duration::from_secs(60));
-        maintenance_tasks.run(MaintenanceTask::Tokens, || Err("no disk".to_owned()));
+        let no_disk = TaskError::Work("no disk".to_owned());
+        let failed = no_disk.clone();
+        maintenance_tasks.run(MaintenanceTask::Tokens, || Err(failed));
         let record = only(&maintenance_tasks);
         assert_eq!(record.began, Some(1_795_000_063));
         assert_eq!((record.runs, record.failures), (2, 1));
-        assert_eq!(record.failed.as_deref(), Some("no disk"));
+        assert_eq!(record.failed, Some(no_disk));
 
         maintenance_tasks.run(MaintenanceTask::Tokens, || Ok(()));
         assert_eq!(only(&maintenance_tasks).failed, None);
@@ -321,14 +356,9 @@ mod tests {
     async fn panicking_or_dropped_run_has_failed() {
         let (maintenance_tasks, _) = maintenance_tasks();
         maintenance_tasks.run(MaintenanceTask::Tokens, || panic!("boom"));
-        assert!(
-            only(&maintenance_tasks)
-                .failed
-                .unwrap()
-                .contains("panicked")
-        );
+        assert_eq!(only(&maintenance_tasks).failed, Some(TaskError::Panicked));
         drop(maintenance_tasks.begin(MaintenanceTask::Tokens));
-        assert_eq!(only(&maintenance_tasks).failed.as_deref(), Some(CUT_OFF));
+        assert_eq!(only(&maintenance_tasks).failed, Some(TaskError::CutOff));
         assert_eq!(only(&maintenance_tasks).failures, 2);
     }
 

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use actix::dev::SendError;
 use actix::{AsyncContext, Handler, Message};
-use saltern_base::chain;
 use tokio::time::Instant;
 
 use super::JobStore;
 use crate::messages::MaintenanceTask;
 use crate::messages::{ExpireJobs, RemoveJobFiles};
+use crate::upkeep::maintenance_tasks::TaskError;
 
 /// Rows deleted in one transaction when old jobs expire: short, because returns wait meanwhile.
 const EXPIRY_SLICE: usize = 500;
@@ -79,7 +79,7 @@ impl Handler<ExpireSlice> for JobStore {
                 context.notify_later(ExpireSlice, began.elapsed());
             }
             Err(error) => {
-                self.expiry_ended(Err(chain(&error)));
+                self.expiry_ended(Err(TaskError::of(error)));
             }
         }
     }
@@ -98,7 +98,7 @@ impl JobStore {
         most_bytes.map(|most| most.min(share))
     }
 
-    fn expiry_ended(&mut self, result: Result<(), String>) {
+    fn expiry_ended(&mut self, result: Result<(), TaskError>) {
         self.expiring = None;
         if let Some(expiry) = self.expiry.take() {
             expiry.ended(result);

@@ -1,8 +1,9 @@
 //! Incremental integrity check of the job database: a slice in each round; damage is reported
 //! until a whole pass has found none.
 
-use saltern_base::chain;
 use saltern_store::jobs::{JobReader, Scrub, ScrubSlice};
+
+use crate::upkeep::maintenance_tasks::TaskError;
 
 /// Size of a slice: a tenth of a second of a slow disk.
 const SLICE: ScrubSlice = ScrubSlice {
@@ -15,18 +16,18 @@ const SLICE: ScrubSlice = ScrubSlice {
 pub(super) struct DatabaseCheck {
     scrub: Scrub,
     /// Damage found in this pass.
-    met: Option<String>,
+    met: Option<TaskError>,
     /// Damage found in the last whole pass.
-    before: Option<String>,
+    before: Option<TaskError>,
 }
 
 impl DatabaseCheck {
     /// Checks the next slice.
-    pub(super) fn look(&mut self, jobs: &JobReader) -> Result<(), String> {
+    pub(super) fn look(&mut self, jobs: &JobReader) -> Result<(), TaskError> {
         match jobs.scrub(&mut self.scrub, SLICE) {
             Ok(true) => self.before = self.met.take(),
             Ok(false) => {}
-            Err(error) => self.met = Some(chain(&error)),
+            Err(error) => self.met = Some(TaskError::of(error)),
         }
         let known = self.met.as_ref().or(self.before.as_ref());
         known.map_or(Ok(()), |damage| Err(damage.clone()))

@@ -5,12 +5,13 @@
 
 use std::time::Duration;
 
-use saltern_base::chain;
 use saltern_config::MasterConfig;
 use saltern_model::{Event, Tag};
 use saltern_requests::events::{ChangedFiles, FileUpdate};
 use saltern_requests::{Services, master_event};
 use tokio::time::Instant;
+
+use crate::upkeep::maintenance_tasks::TaskError;
 
 /// Stock's default (`DEFAULT_INTERVAL` in `salt/config/__init__.py`), also for an interval of zero.
 const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
@@ -56,14 +57,10 @@ impl FileEvents {
     }
 
     /// Checks, and gives the event to fire; `None` if `roots` is no backend.
-    pub(super) fn look(&mut self, services: &Services) -> Result<Option<Event>, String> {
+    pub(super) fn look(&mut self, services: &Services) -> Result<Option<Event>, TaskError> {
         self.last = Some(Instant::now());
-        let changes = services
-            .content
-            .files
-            .changes()
-            .map_err(|error| chain(&error))?;
-        let Some(changes) = changes else {
+        let changes = services.content.files.changes();
+        let Some(changes) = changes.map_err(TaskError::of)? else {
             return Ok(None);
         };
         let update = FileUpdate {
