@@ -30,6 +30,20 @@ use crate::automation::reactor::ReactionQueue;
 use crate::messages::{Explain, MaintenanceTask};
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Record};
 
+/// Why a log level is not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LogLevelError {
+    /// Nothing in this program has such a target.
+    #[error(
+        "\"{0}\" names no place in this program; their names begin with that of a crate, as \
+         \"saltern_actors::front::mworker\" does"
+    )]
+    UnknownPlace(String),
+    /// As many targets as are allowed have a level of their own.
+    #[error("{0} places have a level of their own already")]
+    TooManyPlaces(usize),
+}
+
 /// Log levels, shown and changed at run time.
 pub trait LogLevels: Send + Sync {
     /// What they are.
@@ -38,8 +52,8 @@ pub trait LogLevels: Send + Sync {
     /// Logs at this level from now on: everywhere, or the lines of one place of the program.
     ///
     /// # Errors
-    /// Why not, in one line.
-    fn set(&self, level: LogLevel, place: Option<&str>) -> Result<(), String>;
+    /// [`LogLevelError`], in one line.
+    fn set(&self, level: LogLevel, place: Option<&str>) -> Result<(), LogLevelError>;
 
     /// Goes back to what the configuration says.
     fn reset(&self);
@@ -242,7 +256,7 @@ impl Control {
         let level =
             known.ok_or_else(|| Refusal(format!("\"{level}\" is not {}", LogLevel::NAMES)))?;
         let levels = self.log_levels()?;
-        levels.set(level, target).map_err(Refusal)?;
+        levels.set(level, target).map_err(Refusal::of)?;
         tracing::info!(%level, place = target, "the log has another level");
         Ok(levels.current())
     }

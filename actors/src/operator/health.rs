@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_base::metrics::{Registry, gauge_on_scrape};
-use saltern_store::PkiTree;
+use saltern_store::{PkiTree, StoreError};
 use saltern_supervise::{ChildHealth, ChildState, Tree};
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +50,41 @@ pub(crate) fn register(registry: &Registry, health: &Arc<Health>) {
     );
 }
 
+/// Why a check fails.
+#[derive(Debug, thiserror::Error)]
+enum CheckError {
+    /// The master stops.
+    #[error("the master is stopping")]
+    Stopping,
+    /// Requests are no longer taken.
+    #[error("the request port is closed")]
+    PortClosed,
+    /// An actor without which nobody is served.
+    #[error("the actor \"{0}\" is not running")]
+    NotRunning(&'static str),
+    /// The directory of accepted keys cannot be read.
+    #[error("the accepted minions cannot be listed: {0}")]
+    Keys(StoreError),
+    /// The job database has become read-only.
+    #[error("the disk is full ({room} bytes are left): nothing is written")]
+    DiskFull {
+        /// Bytes that are left.
+        room: i64,
+    },
+    /// The job database does not take writes.
+    #[error("the last commit failed")]
+    CommitFailed,
+    /// No worker runs.
+    #[error("0 of {wanted} workers are running")]
+    NoWorkers {
+        /// How many there should be.
+        wanted: usize,
+    },
+    /// Actors that do not answer, each with its silence.
+    #[error("no answer of {}", .0.join(", "))]
+    NoAnswer(Vec<String>),
+}
+
 /// One check and what it found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Check {
@@ -60,11 +95,11 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    fn new(name: &'static str, found: Result<String, String>) -> Self {
+    fn new(name: &'static str, found: Result<String, CheckError>) -> Self {
         Self {
             name,
             passed: found.is_ok(),
-            reason: found.unwrap_or_else(|reason| reason),
+            reason: found.unwrap_or_else(|error| error.to_string()),
         }
     }
 }
@@ -88,41 +123,39 @@ impl Health {
         ]
     }
 
-    fn running(&self) -> Result<String, String> {
+    fn running(&self) -> Result<String, CheckError> {
         match self.stop.is_cancelled() {
-            true => Err("the master is stopping".to_owned()),
+            true => Err(CheckError::Stopping),
             false => Ok("the master has started".to_owned()),
         }
     }
 
-    fn ports(&self, children: &[ChildHealth]) -> Result<String, String> {
+    fn ports(&self, children: &[ChildHealth]) -> Result<String, CheckError> {
         if self.requests_closed.is_cancelled() {
-            return Err("the request port is closed".to_owned());
+            return Err(CheckError::PortClosed);
         }
         for name in ["req_router", "publisher"] {
             if running(children, name) == 0 {
-                return Err(format!("the actor \"{name}\" is not running"));
+                return Err(CheckError::NotRunning(name));
             }
         }
         Ok("requests and subscribers are taken".to_owned())
     }
 
-    fn keys(&self) -> Result<String, String> {
+    fn keys(&self) -> Result<String, CheckError> {
         match self.pki.accepted() {
             Ok(accepted) => Ok(format!("{} minions are accepted", accepted.len())),
-            Err(error) => Err(format!("the accepted minions cannot be listed: {error}")),
+            Err(error) => Err(CheckError::Keys(error)),
         }
     }
 }
 
-fn database(store: &StoreHealth) -> Result<String, String> {
+fn database(store: &StoreHealth) -> Result<String, CheckError> {
     let room = store.room.get();
     if store.read_only.get() != 0 {
-        Err(format!(
-            "the disk is full ({room} bytes are left): nothing is written"
-        ))
+        Err(CheckError::DiskFull { room })
     } else if store.failing.get() != 0 {
-        Err("the last commit failed".to_owned())
+        Err(CheckError::CommitFailed)
     } else {
         Ok(format!("{room} bytes can still be written"))
     }
@@ -133,19 +166,17 @@ fn running(children: &[ChildHealth], name: &str) -> usize {
     children.iter().filter(running).count()
 }
 
-fn workers(children: &[ChildHealth], wanted: usize) -> Result<String, String> {
+fn workers(children: &[ChildHealth], wanted: usize) -> Result<String, CheckError> {
     let running = running(children, "mworker");
-    let reason = format!("{running} of {wanted} workers are running");
-    if running == 0 {
-        Err(reason)
-    } else {
-        Ok(reason)
+    match running {
+        0 => Err(CheckError::NoWorkers { wanted }),
+        _ => Ok(format!("{running} of {wanted} workers are running")),
     }
 }
 
 /// Whether all actors answer that should, and if not, which do not. Actors that may block (on
 /// templates, Python, other machines, disks) are exempt: their queues show whether they work.
-fn answering(children: &[ChildHealth]) -> Result<String, String> {
+fn answering(children: &[ChildHealth]) -> Result<String, CheckError> {
     let is_stuck = |child: &&ChildHealth| {
         child.state == ChildState::Running && child.last_beat_age > STUCK_AFTER && !child.may_block
     };
@@ -159,7 +190,7 @@ fn answering(children: &[ChildHealth]) -> Result<String, String> {
         .collect();
     match stuck.is_empty() {
         true => Ok(format!("{} actors answer", children.len())),
-        false => Err(format!("no answer of {}", stuck.join(", "))),
+        false => Err(CheckError::NoAnswer(stuck)),
     }
 }
 
@@ -192,13 +223,13 @@ mod tests {
             },
             child("mworker", ChildState::Waiting, 60),
         ];
-        assert_eq!(answering(&well), Ok("3 actors answer".to_owned()));
+        assert_eq!(answering(&well).ok().as_deref(), Some("3 actors answer"));
         let stuck = [
             child("job_store", ChildState::Running, 16),
             child("mworker", ChildState::Running, 1),
         ];
-        let reason = "no answer of \"job_store\" 1 for 16 s".to_owned();
-        assert_eq!(answering(&stuck), Err(reason));
+        let reason = "no answer of \"job_store\" 1 for 16 s";
+        assert!(answering(&stuck).is_err_and(|error| error.to_string() == reason));
     }
 
     #[test]
@@ -207,8 +238,9 @@ mod tests {
             child("mworker", ChildState::Running, 0),
             child("mworker", ChildState::Waiting, 0),
         ];
-        let reason = "1 of 2 workers are running".to_owned();
-        assert_eq!(workers(&one, 2), Ok(reason));
+        let found = |children| workers(children, 2).unwrap_or_else(|error| error.to_string());
+        assert_eq!(found(&one), "1 of 2 workers are running");
+        assert_eq!(found(&one[1..]), "0 of 2 workers are running");
         assert!(workers(&one[1..], 2).is_err());
     }
 
@@ -223,8 +255,8 @@ mod tests {
         store.room.set(7);
         assert!(database(&store).is_ok_and(|reason| reason.starts_with("7 bytes")));
         store.failing.set(1);
-        assert!(database(&store).is_err_and(|reason| reason.contains("commit")));
+        assert!(database(&store).is_err_and(|error| error.to_string().contains("commit")));
         store.read_only.set(1);
-        assert!(database(&store).is_err_and(|reason| reason.contains("full")));
+        assert!(database(&store).is_err_and(|error| error.to_string().contains("full")));
     }
 }

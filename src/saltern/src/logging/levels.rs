@@ -2,7 +2,7 @@
 //! run time, by `saltern log-level` and by a reload of the configuration.
 
 use parking_lot::RwLock;
-use saltern_actors::control::LogLevels;
+use saltern_actors::control::{LogLevelError, LogLevels};
 use saltern_config::{LevelOptions, LogLevel, is_place};
 use saltern_model::control::CurrentLevels;
 use tracing::Metadata;
@@ -122,10 +122,10 @@ impl Levels {
         self.state.read().current.most()
     }
 
-    fn change(&self, change: impl FnOnce(&mut State) -> Result<(), String>) -> Result<(), String> {
-        change(&mut self.state.write())?;
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let changed = change(&mut self.state.write());
         tracing::callsite::rebuild_interest_cache();
-        Ok(())
+        changed
     }
 }
 
@@ -147,7 +147,7 @@ impl LogLevels for Levels {
         }
     }
 
-    fn set(&self, level: LogLevel, place: Option<&str>) -> Result<(), String> {
+    fn set(&self, level: LogLevel, place: Option<&str>) -> Result<(), LogLevelError> {
         self.change(|state| {
             let Some(place) = place else {
                 state.current.console = level;
@@ -156,17 +156,12 @@ impl LogLevels for Levels {
             };
             let place = place.replace('.', "::");
             if !is_place(&place) {
-                return Err(format!(
-                    "\"{place}\" names no place in this program; their names begin with that of \
-                     a crate, as \"saltern_actors::front::mworker\" does"
-                ));
+                return Err(LogLevelError::UnknownPlace(place));
             }
             let places = &mut state.current.places;
             places.retain(|(known, _)| *known != place);
             if places.len() >= MAX_PLACES {
-                return Err(format!(
-                    "{MAX_PLACES} places have a level of their own already"
-                ));
+                return Err(LogLevelError::TooManyPlaces(MAX_PLACES));
             }
             places.push((place, level));
             state.current.sort();
@@ -175,11 +170,7 @@ impl LogLevels for Levels {
     }
 
     fn reset(&self) {
-        // Nothing in it fails.
-        let _ = self.change(|state| {
-            state.current = state.configured.clone();
-            Ok(())
-        });
+        self.change(|state| state.current = state.configured.clone());
     }
 }
 
