@@ -28,7 +28,7 @@ use saltern_requests::Services;
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, Value, decode};
 
-use self::dead_letter::ReplaySelection;
+use self::dead_letter::{ReplayError, ReplaySelection};
 use self::event_queues::{InFlightEvent, Item, Kind};
 pub(crate) use self::reaction_queue::{OpenError, ReactionQueue};
 use self::watch::{Lost, Subject, Watch};
@@ -182,9 +182,8 @@ impl Reactor {
         again: &ReplaySelection,
         place: &Arc<InFlightEvent>,
         context: &mut Context<Self>,
-    ) -> Result<(), String> {
-        let data = decode(event.data.as_ref(), &Limits::WIRE);
-        let data = data.map_err(|error| format!("its event cannot be read: {error}"))?;
+    ) -> Result<(), ReplayError> {
+        let data = decode(event.data.as_ref(), &Limits::WIRE).map_err(ReplayError::Event)?;
         let Seed {
             queue, reactions, ..
         } = &self.seed;

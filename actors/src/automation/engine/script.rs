@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use saltern_automation::engines::{LastData, script_event};
+use saltern_automation::engines::{LastData, LineError, script_event};
 use saltern_base::log_throttle::LogThrottle;
 use saltern_config::ScriptEngine;
 use saltern_python::shlex;
@@ -70,7 +70,7 @@ impl Script<'_> {
             };
             let Some(line) = line else { break };
             let problem = match line {
-                Ok(line) => self.take(&line).await.err(),
+                Ok(line) => self.take(&line).await.err().map(|error| error.to_string()),
                 Err(error) => Some(error.to_string()),
             };
             if let Some(problem) = problem {
@@ -89,11 +89,11 @@ impl Script<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    async fn take(&mut self, line: &bytes::Bytes) -> Result<(), String> {
+    async fn take(&mut self, line: &bytes::Bytes) -> Result<(), LineError> {
         self.pace.wait().await;
         let services = &self.seed.services;
         let event = script_event(services, line, self.options.output, self.last.as_mut());
-        if let Some(event) = event.map_err(|error| error.to_string())? {
+        if let Some(event) = event? {
             self.seed.fire(event).await;
         }
         Ok(())

@@ -1,10 +1,40 @@
 //! Dead letter of a failed reaction: what happened, and what is needed to replay it.
 
-use saltern_automation::reactor::{Plan, ReactionKey};
+use saltern_automation::reactor::{Plan, Problem, ReactionKey};
 use saltern_model::{Event, Packed, Tag};
-use saltern_store::DeadLetter;
+use saltern_store::{DeadLetter, StoreError};
+use saltern_wire::msgpack::DecodeError;
 
 use super::watch::Subject;
+
+/// Why a dead letter is not replayed. It is kept, unless it is gone.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReplayError {
+    /// It cannot be read or removed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// There is none with this name.
+    #[error("there is no dead letter \"{0}\", or it cannot be understood")]
+    Missing(String),
+    /// It holds no event with a valid tag.
+    #[error("the letter cannot be understood")]
+    Malformed,
+    /// The queue of the reactor has no room.
+    #[error("too many events wait; the letter is kept")]
+    QueueFull,
+    /// The data of its event is malformed.
+    #[error("its event cannot be read: {0}")]
+    Event(DecodeError),
+    /// The file that it names has a problem now.
+    #[error(transparent)]
+    Problem(Problem),
+    /// The event leads to other reactions now, or to none.
+    #[error("the rules and files of the event lead to no such reaction any more")]
+    NoReaction,
+    /// It was removed or replayed by another meanwhile.
+    #[error("there is no dead letter \"{0}\" any more")]
+    Gone(String),
+}
 
 /// The part of an event to replay: its file, or all its files; its reaction, or all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,8 +50,8 @@ impl ReplaySelection {
     /// The selected part of a plan; `files` are those that the dead letter's file means now.
     ///
     /// # Errors
-    /// Why there is nothing to replay.
-    pub(super) fn of(&self, mut plan: Plan, files: &[String]) -> Result<Plan, String> {
+    /// [`ReplayError::Problem`] or [`ReplayError::NoReaction`]: there is nothing to replay.
+    pub(super) fn of(&self, mut plan: Plan, files: &[String]) -> Result<Plan, ReplayError> {
         let is_in = |sls: &String| {
             let own = self.sls.as_ref();
             own.is_none_or(|own| own == sls || files.contains(sls))
@@ -35,16 +65,14 @@ impl ReplaySelection {
         });
         plan.problems.retain(|problem| is_in(&problem.sls));
         if plan.reactions.is_empty() {
-            let problem = plan.problems.first().map(ToString::to_string);
-            return Err(problem.unwrap_or_else(|| NOTHING.to_owned()));
+            let problem = plan.problems.into_iter().next();
+            return Err(problem.map_or(ReplayError::NoReaction, ReplayError::Problem));
         }
         plan.problems
             .retain(|problem| is_it(problem.id.as_ref(), problem.key.as_deref()));
         Ok(plan)
     }
 }
-
-const NOTHING: &str = "the rules and files of the event lead to no such reaction any more";
 
 /// The dead letter of a failure at a time, in microseconds since 1970.
 pub(super) fn dead_letter(what: &str, subject: &Subject, reason: &str, time: i64) -> DeadLetter {

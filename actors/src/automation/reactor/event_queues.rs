@@ -14,7 +14,7 @@ use saltern_model::Event;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::dead_letter::ReplaySelection;
+use super::dead_letter::{ReplayError, ReplaySelection};
 use super::reaction_queue::ReactionQueue;
 
 /// Bytes of waiting data at most.
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 /// Receives whether a replay was begun. Dropped, it was not.
-pub(super) type Asker = oneshot::Sender<Result<(), String>>;
+pub(super) type Asker = oneshot::Sender<Result<(), ReplayError>>;
 
 /// A queued event.
 pub(super) struct Item {

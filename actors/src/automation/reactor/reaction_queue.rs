@@ -20,7 +20,7 @@ use saltern_store::{DeadLetters, StoreError};
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
 use tokio::sync::{Notify, oneshot};
 
-use super::dead_letter;
+use super::dead_letter::{self, ReplayError};
 use super::dropped::{Dropped, Reason};
 use super::event_queues::{EventQueues, InFlightEvent, Item, Kind, Taken, Why};
 use super::failures::Failures;
@@ -272,16 +272,17 @@ impl ReactionQueue {
 
     /// Replays a dead letter; the receiver gets whether it was begun. Then the dead letter is
     /// gone; if it fails again, there is a new one.
+    ///
+    /// # Errors
+    /// [`ReplayError`], when it cannot be queued.
     pub(crate) fn replay(
         &self,
         name: &str,
-    ) -> Result<oneshot::Receiver<Result<(), String>>, String> {
-        let dead_letter = self.letters.get(name).map_err(|error| error.to_string())?;
-        let dead_letter = dead_letter.ok_or_else(|| {
-            format!("there is no dead letter \"{name}\", or it cannot be understood")
-        })?;
+    ) -> Result<oneshot::Receiver<Result<(), ReplayError>>, ReplayError> {
+        let dead_letter = self.letters.get(name)?;
+        let dead_letter = dead_letter.ok_or_else(|| ReplayError::Missing(name.to_owned()))?;
         let read = dead_letter::read(name, dead_letter);
-        let (event, again) = read.ok_or("the letter cannot be understood")?;
+        let (event, again) = read.ok_or(ReplayError::Malformed)?;
         let (asker, answer) = oneshot::channel();
         let kind = Kind::ReplaySelection(again);
         let taken = self.event_queues.lock().push(&event, kind, Some(asker));
@@ -292,7 +293,7 @@ impl ReactionQueue {
                 }
                 Ok(answer)
             }
-            Taken::Dropped(_) => Err("too many events wait; the letter is kept".to_owned()),
+            Taken::Dropped(_) => Err(ReplayError::QueueFull),
         }
     }
 
@@ -300,11 +301,10 @@ impl ReactionQueue {
     ///
     /// # Errors
     /// When it is gone already, or cannot be removed: nothing must be begun then.
-    pub(super) fn remove_letter(&self, name: &str) -> Result<(), String> {
-        match self.letters.remove(name) {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(format!("there is no dead letter \"{name}\" any more")),
-            Err(error) => Err(error.to_string()),
+    pub(super) fn remove_letter(&self, name: &str) -> Result<(), ReplayError> {
+        match self.letters.remove(name)? {
+            true => Ok(()),
+            false => Err(ReplayError::Gone(name.to_owned())),
         }
     }
 

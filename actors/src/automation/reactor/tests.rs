@@ -313,7 +313,7 @@ fn dead_letter_selects_its_own_reaction_or_fails() {
     let left = |again: &ReplaySelection, files: &[String]| {
         let reactions = again.of(plan(), files)?.reactions.into_iter();
         let left = reactions.map(|reaction| (reaction.sls, reaction.key.number));
-        Ok::<Vec<_>, String>(left.collect())
+        Ok::<Vec<_>, ReplayError>(left.collect())
     };
     let one = left(&again("/a.sls", Some(key(2))), &[]).unwrap();
     assert_eq!(one, [("/a.sls".to_owned(), 2)]);

@@ -1,5 +1,7 @@
 //! Returner for the master's own job database (`event_return: saltern`).
 
+use std::io;
+
 use actix::Recipient;
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
@@ -11,6 +13,17 @@ use super::queue::PackedEvent;
 use super::{End, Sink};
 use crate::messages::{FollowUp, Persist};
 use crate::shared::answer::PendingReply;
+
+/// Why a batch is not stored.
+#[derive(Debug, thiserror::Error)]
+enum NotStored {
+    /// The thread cannot wait for the answer.
+    #[error(transparent)]
+    Runtime(#[from] io::Error),
+    /// The store refused the batch, or has ended.
+    #[error("the job database does not take them")]
+    Refused,
+}
 
 /// The job database as a returner. What cannot be stored now is retried: a full disk does not stay
 /// so.
@@ -38,18 +51,17 @@ impl EventTable {
         first
     }
 
-    fn store(&self, events: Vec<KeptEvent>) -> Result<(), String> {
+    fn store(&self, events: Vec<KeptEvent>) -> Result<(), NotStored> {
         let (answer, stored) = PendingReply::inside();
         // Bounded: there is one batch at a time.
         self.store.do_send(Persist {
             writes: vec![(Write::Events(events), FollowUp::Nothing)],
             answer: Some(answer),
         });
-        let waiting = tokio::runtime::Builder::new_current_thread().build();
-        let waiting = waiting.map_err(|error| error.to_string())?;
+        let waiting = tokio::runtime::Builder::new_current_thread().build()?;
         match waiting.block_on(stored) {
             true => Ok(()),
-            false => Err("the job database does not take them".to_owned()),
+            false => Err(NotStored::Refused),
         }
     }
 }
@@ -71,7 +83,7 @@ impl Sink for EventTable {
             });
         match self.store(events.collect()) {
             Ok(()) => End::Returned,
-            Err(error) => End::NotTried(error, batch),
+            Err(error) => End::NotTried(error.to_string(), batch),
         }
     }
 }
