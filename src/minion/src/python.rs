@@ -10,8 +10,22 @@ pub(crate) fn text(value: &Value) -> String {
     saltern_python::str(value).into_owned()
 }
 
+/// The exception that Python raises for `int(value)`. Its text is part of a return.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum IntError {
+    /// The text is no number.
+    #[error("invalid literal for int() with base 10: {}", of_text(.0))]
+    Literal(String),
+    /// The value is of a type without a number.
+    #[error("int() argument must be a string, a bytes-like object or a real number")]
+    Type,
+}
+
 /// `int(value)`, for arguments that stock converts so.
-pub(crate) fn int(value: &Value) -> Result<i64, String> {
+///
+/// # Errors
+/// [`IntError`]
+pub(crate) fn int(value: &Value) -> Result<i64, IntError> {
     match value {
         Value::Bool(flag) => Ok(i64::from(*flag)),
         Value::Float(number) if number.is_finite() => Ok(number.trunc() as i64),
@@ -19,12 +33,9 @@ pub(crate) fn int(value: &Value) -> Result<i64, String> {
             let number = parse_int(text, 10)
                 .ok()
                 .and_then(|number| number.try_into().ok());
-            number
-                .ok_or_else(|| format!("invalid literal for int() with base 10: {}", of_text(text)))
+            number.ok_or_else(|| IntError::Literal(text.clone()))
         }
-        other => other.as_i64().ok_or_else(|| {
-            "int() argument must be a string, a bytes-like object or a real number".to_owned()
-        }),
+        other => other.as_i64().ok_or(IntError::Type),
     }
 }
 
@@ -58,6 +69,9 @@ mod tests {
     fn integers_are_read_as_python_reads_them() {
         assert_eq!(int(&Value::from(" 1_0 ")), Ok(10));
         let error = int(&Value::from("it's")).unwrap_err();
-        assert_eq!(error, "invalid literal for int() with base 10: \"it's\"");
+        assert_eq!(
+            error.to_string(),
+            "invalid literal for int() with base 10: \"it's\""
+        );
     }
 }

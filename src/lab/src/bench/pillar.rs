@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use saltern_minion::swarm::PillarDifference;
 use saltern_wire::msgpack::Value;
 
 use super::server::{DOMAIN, KERNEL, Server, list};
@@ -39,26 +40,36 @@ const PORTS: [(&str, i64); 20] = [
     ("backup", 10050),
 ];
 
-/// Difference of a pillar from the expected one.
-pub(crate) fn check(number: usize, id: &str, pillar: &Value) -> Result<(), String> {
+/// Compares a pillar with the expected one.
+///
+/// # Errors
+/// The first difference.
+pub(crate) fn check(number: usize, id: &str, pillar: &Value) -> Result<(), PillarDifference> {
     let expected = expected(Server(number), id);
     let entries = pillar.as_map().unwrap_or_default();
     for (name, value) in &expected {
         match pillar.get(name) {
             Some(found) if found == value => {}
-            Some(found) => return Err(format!("\"{name}\" is {found:?} and not {value:?}")),
+            Some(found) => {
+                return Err(PillarDifference::Value {
+                    name: name.clone(),
+                    found: found.clone(),
+                    expected: value.clone(),
+                });
+            }
             None => {
-                let errors = pillar.get("_errors");
-                return Err(format!("\"{name}\" is missing; its errors are {errors:?}"));
+                return Err(PillarDifference::Missing {
+                    name: name.clone(),
+                    errors: pillar.get("_errors").cloned(),
+                });
             }
         }
     }
     if entries.len() != expected.len() {
-        return Err(format!(
-            "it has {} keys and not {}",
-            entries.len(),
-            expected.len()
-        ));
+        return Err(PillarDifference::Keys {
+            found: entries.len(),
+            expected: expected.len(),
+        });
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use futures_util::future::BoxFuture;
 use saltern_wire::msgpack::Value;
 
 use crate::jobs::{JobTable, RunningJob};
+use crate::python::IntError;
 use arguments::{Arguments, BindError, Signature};
 
 /// What functions may look at.
@@ -45,6 +46,12 @@ pub(crate) enum Failure {
     Execution(String),
     /// Any other exception.
     Exception(String),
+}
+
+impl From<IntError> for Failure {
+    fn from(error: IntError) -> Self {
+        Self::Exception(error.to_string())
+    }
 }
 
 /// What a function gave.

@@ -65,18 +65,20 @@ pub(crate) const FIB: Function = Function {
     },
     body: |call| {
         let num = python::int(call.arguments.get("num").unwrap_or(&Value::Nil));
-        std::future::ready(num.and_then(fib).map_err(Failure::Exception)).boxed()
+        std::future::ready(num.map_err(Failure::from).and_then(fib)).boxed()
     },
     quick: true,
     out: None,
 };
 
-fn fib(num: i64) -> Result<FunctionResult, String> {
+fn fib(num: i64) -> Result<FunctionResult, Failure> {
     if num < 0 {
-        return Err("Negative number is not allowed!".to_owned());
+        let text = "Negative number is not allowed!";
+        return Err(Failure::Exception(text.to_owned()));
     }
     if num > LAST_FIB {
-        return Err(format!("this minion counts to {LAST_FIB} only"));
+        let text = format!("this minion counts to {LAST_FIB} only");
+        return Err(Failure::Exception(text));
     }
     let start = Instant::now();
     let (mut previous, mut current) = (0_u64, 1_u64);
@@ -120,7 +122,7 @@ pub(crate) const RETCODE: Function = Function {
             value: Value::from(true),
             retcode,
         });
-        std::future::ready(answer.map_err(Failure::Exception)).boxed()
+        std::future::ready(answer.map_err(Failure::from)).boxed()
     },
     quick: true,
     out: None,
@@ -138,7 +140,7 @@ pub(crate) const SLEEP: Function = Function {
     body: |call| {
         let length = python::int(call.arguments.get("length").unwrap_or(&Value::Nil));
         async move {
-            let seconds = u64::try_from(length.map_err(Failure::Exception)?)
+            let seconds = u64::try_from(length?)
                 .map_err(|_| Failure::Exception("sleep length must be non-negative".to_owned()))?;
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             Ok(FunctionResult::ok(true))

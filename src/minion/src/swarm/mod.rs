@@ -41,7 +41,7 @@ pub use crate::acknowledged::Acknowledged;
 pub use crate::stats::{Latencies, Stats as SwarmStats};
 pub use fetch::{Fetch, FetchError, Fetched};
 pub use load::{AuthCheck, AuthStorm, LoadReport, ReturnFlood};
-pub use pillars::{PillarStorm, WrongPillar};
+pub use pillars::{PillarDifference, PillarStorm, WrongPillar};
 pub use steady::SteadyReturns;
 
 /// What a swarm is made of.

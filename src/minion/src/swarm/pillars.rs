@@ -31,7 +31,7 @@ pub struct PillarStorm<'a> {
     /// The grains of the minion with this number and id.
     pub grains: &'a dyn Fn(usize, &str) -> Value,
     /// What is wrong with the pillar of the minion with this number and id.
-    pub check: &'a dyn Fn(usize, &str, &Value) -> Result<(), String>,
+    pub check: &'a dyn Fn(usize, &str, &Value) -> Result<(), PillarDifference>,
     /// Number of first replies that are opened and checked.
     pub check_first: usize,
     /// Of the later ones every n-th is; of the rest only the envelope is checked, because
@@ -45,14 +45,45 @@ impl PillarStorm<'_> {
     }
 }
 
+/// How a pillar differs from the expected one.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum PillarDifference {
+    /// A key has another value.
+    #[error("\"{name}\" is {found:?} and not {expected:?}")]
+    Value {
+        /// The key.
+        name: String,
+        /// Its value.
+        found: Value,
+        /// The value that it should have.
+        expected: Value,
+    },
+    /// A key is missing.
+    #[error("\"{name}\" is missing; its errors are {errors:?}")]
+    Missing {
+        /// The key.
+        name: String,
+        /// `_errors` of the pillar.
+        errors: Option<Value>,
+    },
+    /// There are keys that should not be there.
+    #[error("it has {found} keys and not {expected}")]
+    Keys {
+        /// How many there are.
+        found: usize,
+        /// How many there should be.
+        expected: usize,
+    },
+}
+
 /// A pillar that is not the minion's.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("the pillar of \"{minion}\" is wrong: {reason}")]
 pub struct WrongPillar {
     /// The minion of the pillar.
     pub minion: String,
     /// What is wrong with it.
-    pub reason: String,
+    pub reason: PillarDifference,
 }
 
 /// One minion of the storm.
