@@ -17,7 +17,7 @@ use saltern_wire::msgpack::Value;
 use crate::files::{FileServer, FilesError};
 use crate::pillar::{self, PillarError};
 use crate::render::functions::{Functions, Registry};
-use crate::render::jinja::{Context, Limits, Loader};
+use crate::render::jinja::{Context, Limits, LoadError, Loader};
 use crate::render::modules::site::{SiteFunctions, add_site};
 use crate::render::modules::{Commands, Facts, add_all};
 use crate::render::python::WithPython;
@@ -245,13 +245,13 @@ const ENVIRONMENT: &str = "base";
 struct Served(Arc<FileServer>);
 
 impl Loader for Served {
-    fn load(&self, path: &str) -> Result<Option<String>, String> {
+    fn load(&self, path: &str) -> Result<Option<String>, LoadError> {
         let content = self.0.read(path, ENVIRONMENT, MAX_FILE_BYTES);
-        let Some(content) = content.map_err(|error| error.to_string())? else {
+        let Some(content) = content.map_err(LoadError::new)? else {
             return Ok(None);
         };
         String::from_utf8(content.to_vec())
             .map(Some)
-            .map_err(|_| format!("\"{path}\" is no UTF-8 text"))
+            .map_err(|_| LoadError::new(ReactionFileError::NoText(path.to_owned())))
     }
 }

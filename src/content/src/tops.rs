@@ -19,7 +19,7 @@ use saltern_wire::msgpack::Value;
 
 use crate::pillar::merge::{Strategy, merge};
 use crate::render::data::from_yaml;
-use crate::render::process;
+use crate::render::process::{self, ProcessError};
 
 /// The longest time of a classifier.
 const TIME: Duration = Duration::from_secs(60);
@@ -45,7 +45,7 @@ pub enum TopsError {
     Option(MinionId),
     /// It cannot be started, takes too long or prints too much.
     #[error("the classifier failed: {0}")]
-    Program(String),
+    Program(ProcessError),
     /// It says so itself.
     #[error("the classifier ended with code {0:?}")]
     Code(Option<i32>),

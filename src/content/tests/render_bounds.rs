@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use saltern_base::clock::Clock;
 use saltern_content::render::functions::Registry;
-use saltern_content::render::jinja::{self, Context, Limits, Loader};
+use saltern_content::render::jinja::{self, Context, Limits, LoadError, Loader};
 use saltern_content::render::{ErrorClass, RenderError, Renderers, render, set_sls_context};
 use saltern_wire::msgpack::Value;
 
@@ -14,7 +14,7 @@ use saltern_wire::msgpack::Value;
 struct Outside;
 
 impl Loader for Outside {
-    fn load(&self, path: &str) -> Result<Option<String>, String> {
+    fn load(&self, path: &str) -> Result<Option<String>, LoadError> {
         assert!(
             !path.starts_with('/') && path.split('/').all(|part| part != ".."),
             "a path that leaves the root was asked for: {path:?}"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use saltern_base::clock::Clock;
 use saltern_content::render::functions::{CallError, Registry};
-use saltern_content::render::jinja::{self, Context, Limits, Loader};
+use saltern_content::render::jinja::{self, Context, Limits, LoadError, Loader};
 use saltern_content::render::{ErrorClass, json};
 use saltern_wire::msgpack::Value;
 
@@ -19,7 +19,7 @@ const KNOWN: &[&str] = &[
 struct Files(Vec<(String, String)>);
 
 impl Loader for Files {
-    fn load(&self, path: &str) -> Result<Option<String>, String> {
+    fn load(&self, path: &str) -> Result<Option<String>, LoadError> {
         Ok(self
             .0
             .iter()

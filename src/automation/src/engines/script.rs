@@ -81,7 +81,7 @@ fn read(line: &Bytes, output: ScriptOutput) -> Result<Value, LineError> {
     let read = match output {
         ScriptOutput::Json => std::str::from_utf8(line)
             .map_err(|error| error.to_string())
-            .and_then(json::parse),
+            .and_then(|text| json::parse(text).map_err(|error| error.to_string())),
         ScriptOutput::Yaml => parse_bytes(line, "line", &YamlLimits::DEFAULT)
             .map(from_yaml)
             .map_err(|error| error.to_string()),

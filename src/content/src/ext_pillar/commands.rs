@@ -7,6 +7,7 @@
 //!
 //! Time and output of a program are bounded, which stock's are not.
 
+use std::error::Error;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -14,8 +15,10 @@ use saltern_python::shlex;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::Arguments;
+use super::error::{ArgumentError, SourceError};
 use super::{Call, Source, yaml};
-use crate::render::{json, process};
+use crate::render::json;
+use crate::render::process::{self, ProcessError};
 
 /// The parameters of both.
 pub(super) const PARAMETERS: &[&str] = &["command"];
@@ -32,19 +35,19 @@ pub(super) struct CmdYaml(String);
 pub(super) struct CmdJson(String);
 
 impl CmdYaml {
-    pub(super) fn new(arguments: Arguments) -> Result<Self, String> {
+    pub(super) fn new(arguments: Arguments) -> Result<Self, ArgumentError> {
         arguments.need_text("command").map(Self)
     }
 }
 
 impl CmdJson {
-    pub(super) fn new(arguments: Arguments) -> Result<Self, String> {
+    pub(super) fn new(arguments: Arguments) -> Result<Self, ArgumentError> {
         arguments.need_text("command").map(Self)
     }
 }
 
 impl Source for CmdYaml {
-    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, SourceError> {
         let text = command_for(&self.0, call)?;
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(&text).stderr(Stdio::null());
@@ -54,11 +57,11 @@ impl Source for CmdYaml {
 }
 
 impl Source for CmdJson {
-    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, SourceError> {
         let text = command_for(&self.0, call)?;
         let words = match shlex::split(&text) {
             Ok(words) => words,
-            Err(error) => return Ok(read(Err(error.to_string()), &text)),
+            Err(error) => return Ok(read(Err(error), &text)),
         };
         let mut command = Command::new("/bin/sh");
         // The shell only joins the two outputs, as `cmd.run` does; the words are its arguments and
@@ -70,12 +73,10 @@ impl Source for CmdJson {
 }
 
 /// The command for a minion.
-fn command_for(command: &str, call: &Call<'_>) -> Result<String, String> {
+fn command_for(command: &str, call: &Call<'_>) -> Result<String, SourceError> {
     let id = call.input.minion.as_str();
     if command.contains("%s") && !is_plain(id) {
-        return Err(format!(
-            "the minion id \"{id}\" may not be part of a command"
-        ));
+        return Err(SourceError::MinionId(id.to_owned()));
     }
     Ok(command.replace("%s", id))
 }
@@ -89,7 +90,7 @@ fn is_plain(id: &str) -> bool {
 }
 
 /// What a program prints, without the white space at its end. Its exit code does not matter.
-fn run(mut command: Command, call: &Call<'_>) -> Result<String, String> {
+fn run(mut command: Command, call: &Call<'_>) -> Result<String, ProcessError> {
     command.env("LC_ALL", "C");
     if let Some(home) = std::env::home_dir().filter(|home| home.is_dir()) {
         command.current_dir(home);
@@ -100,8 +101,9 @@ fn run(mut command: Command, call: &Call<'_>) -> Result<String, String> {
 }
 
 /// What stock does with output that it cannot read: it logs that, and the source gives nothing.
-fn read(parsed: Result<Value, String>, command: &str) -> Value {
-    parsed.unwrap_or_else(|problem| {
+fn read<E: Error>(parsed: Result<Value, E>, command: &str) -> Value {
+    parsed.unwrap_or_else(|error| {
+        let problem = error.to_string();
         tracing::error!(
             command,
             problem,

@@ -15,10 +15,11 @@ use saltern_policy::expression::Pattern;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::Arguments;
+use super::error::{ArgumentError, SourceError};
 use super::{Call, Source};
 use crate::render::modules::file::open;
 use crate::render::modules::merge;
-use crate::render::{self, Renderers};
+use crate::render::{self, RenderError, Renderers};
 
 /// The parameters of stock's function.
 pub(super) const PARAMETERS: &[&str] = &[
@@ -38,6 +39,26 @@ const DEPTH: usize = 64;
 const ENTRIES: usize = 100_000;
 /// The most bytes in all files of one pillar.
 const BYTES: u64 = 64 << 20;
+
+/// Why a tree is no pillar.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TreeError {
+    /// It has too many levels.
+    #[error("\"{}\" is nested too deep", .0.display())]
+    Depth(PathBuf),
+    /// It has too many entries.
+    #[error("there are more than {ENTRIES} files")]
+    Entries,
+    /// Its files are too large together.
+    #[error("the files have more than {BYTES} bytes")]
+    Bytes,
+    /// A file that is rendered is no text.
+    #[error("\"{0}\" is a template, but not UTF-8 text")]
+    Encoding(String),
+    /// A file does not render.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+}
 
 /// The source.
 pub(super) struct FileTree {
@@ -69,7 +90,7 @@ struct Budget {
 }
 
 impl FileTree {
-    pub(super) fn new(arguments: Arguments) -> Result<Self, String> {
+    pub(super) fn new(arguments: Arguments) -> Result<Self, ArgumentError> {
         let keep_newline = match arguments.get("keep_newline").map(|node| &node.value) {
             None | Some(NodeValue::Bool(false)) => Some(KeepNewline::None),
             Some(NodeValue::Bool(true)) => Some(KeepNewline::All),
@@ -134,7 +155,7 @@ impl FileTree {
     }
 
     /// The data of one root.
-    fn below(&self, root: &Path, call: &Call<'_>, budget: &mut Budget) -> Result<Value, String> {
+    fn below(&self, root: &Path, call: &Call<'_>, budget: &mut Budget) -> Result<Value, TreeError> {
         let mut pillar = Value::Map(Vec::new());
         if !root.is_dir() {
             tracing::error!(root = %root.display(), "file_tree: root_dir is no directory");
@@ -171,7 +192,7 @@ impl FileTree {
 }
 
 impl Source for FileTree {
-    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, SourceError> {
         let mut budget = Budget {
             entries: ENTRIES,
             bytes: BYTES,
@@ -201,9 +222,9 @@ impl Reader<'_> {
         prefix: &str,
         depth: usize,
         budget: &mut Budget,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, TreeError> {
         if depth > DEPTH {
-            return Err(format!("\"{}\" is nested too deep", directory.display()));
+            return Err(TreeError::Depth(directory.to_owned()));
         }
         let names = sorted_names(directory).unwrap_or_else(|error| {
             tracing::error!(path = %directory.display(), %error, "file_tree: not readable");
@@ -212,10 +233,7 @@ impl Reader<'_> {
         let mut directories = Vec::new();
         let mut files = Vec::new();
         for name in names {
-            budget.entries = budget
-                .entries
-                .checked_sub(1)
-                .ok_or_else(|| format!("there are more than {ENTRIES} files"))?;
+            budget.entries = budget.entries.checked_sub(1).ok_or(TreeError::Entries)?;
             let path = directory.join(&name);
             let below = if prefix == "." {
                 name.clone()
@@ -243,7 +261,12 @@ impl Reader<'_> {
     }
 
     /// The value of a file; nothing if it cannot be read.
-    fn file(&self, path: &Path, below: &str, budget: &mut Budget) -> Result<Option<Value>, String> {
+    fn file(
+        &self,
+        path: &Path,
+        below: &str,
+        budget: &mut Budget,
+    ) -> Result<Option<Value>, TreeError> {
         let mut content = Vec::new();
         let read =
             open(path).and_then(|file| file.take(budget.bytes + 1).read_to_end(&mut content));
@@ -254,7 +277,7 @@ impl Reader<'_> {
         budget.bytes = budget
             .bytes
             .checked_sub(content.len() as u64)
-            .ok_or_else(|| format!("the files have more than {BYTES} bytes"))?;
+            .ok_or(TreeError::Bytes)?;
         if content.ends_with(b"\n") && !self.keep_newline.keeps(below) {
             content.pop();
         }
@@ -269,10 +292,9 @@ impl Reader<'_> {
         templates: &Templates,
         path: &Path,
         content: Vec<u8>,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, TreeError> {
         let name = path.to_string_lossy();
-        let text = String::from_utf8(content)
-            .map_err(|_| format!("\"{name}\" is a template, but not UTF-8 text"))?;
+        let text = String::from_utf8(content).map_err(|_| TreeError::Encoding(name.to_string()))?;
         let input = self.call.input;
         let has_shebang = text.starts_with("#!") && !text.starts_with("#!/");
         // Without a default, stock's pipeline is empty and gives nothing.
@@ -289,7 +311,7 @@ impl Reader<'_> {
         context.set("sls", Value::from(""));
         context.set("saltenv", Value::from("base"));
         context.set("pillar", Value::Map(Vec::new()));
-        render::render(&text, &name, &renderers, &context).map_err(|error| error.to_string())
+        Ok(render::render(&text, &name, &renderers, &context)?)
     }
 }
 

@@ -16,6 +16,7 @@ use saltern_config::{MasterConfig, RemoteKind};
 use saltern_python::path::normpath;
 use saltern_wire::msgpack::Value;
 
+use super::error::SourceError;
 use super::{Call, GitRemote, Source};
 use crate::files::{path, without_scheme};
 use crate::git::{
@@ -251,7 +252,7 @@ impl Source for GitPillar {
         remotes.collect()
     }
 
-    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, SourceError> {
         let given = |name: Option<&'_ str>| name.filter(|name| !name.is_empty()).map(str::to_owned);
         let pillarenv = given(call.input.pillarenv);
         let environment = pillarenv.clone().or_else(|| given(call.input.saltenv));

@@ -14,7 +14,8 @@ use saltern_config::{MasterConfig, OptionValue};
 use saltern_http::client::{self, Credentials, Request};
 use saltern_wire::msgpack::Value;
 
-use super::arguments::Arguments;
+use super::arguments::{Arguments, wrong};
+use super::error::{ArgumentError, SourceError};
 use super::{Call, Source, yaml};
 use crate::render::data::to_template;
 use crate::render::jinja::text_of;
@@ -72,12 +73,12 @@ impl Http {
         arguments: &Arguments,
         form: Form,
         config: &MasterConfig,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, ArgumentError> {
         if config.proxy_host() {
-            return Err("the option \"proxy_host\" is not supported by this master".to_owned());
+            return Err(ArgumentError::Proxy);
         }
         if arguments.is_on("auth") {
-            return Err("the argument \"auth\" is not supported; use username and password".into());
+            return Err(ArgumentError::Auth);
         }
         let username = arguments.text("username")?.filter(|name| !name.is_empty());
         let password = arguments.text("password")?;
@@ -140,18 +141,18 @@ fn seconds(option: OptionValue<'_>) -> Option<Duration> {
         .map(|time| time.min(MAX_REQUEST_TIME))
 }
 
-fn headers(node: Option<&Node>) -> Result<Vec<(String, String)>, String> {
+fn headers(node: Option<&Node>) -> Result<Vec<(String, String)>, ArgumentError> {
     let Some(node) = node else {
         return Ok(Vec::new());
     };
     let map = node
         .as_map()
-        .ok_or_else(|| format!("\"header_dict\" is {}, not a mapping", node.kind()))?;
+        .ok_or_else(|| wrong("header_dict", node, "a mapping"))?;
     let headers = map.iter().map(|(name, entry)| {
         let value = match (entry.value.as_str(), entry.value.as_i64()) {
             (Some(text), _) => text.to_owned(),
             (None, Some(number)) => number.to_string(),
-            (None, None) => return Err(format!("the header \"{name}\" is no text")),
+            (None, None) => return Err(ArgumentError::Header(name.to_string())),
         };
         Ok((name.to_string(), value))
     });
@@ -159,7 +160,7 @@ fn headers(node: Option<&Node>) -> Result<Vec<(String, String)>, String> {
 }
 
 impl Source for Http {
-    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, SourceError> {
         let nothing = Ok(Value::Map(Vec::new()));
         let Some(url) = self.url_for(call) else {
             return nothing;
@@ -183,7 +184,7 @@ impl Source for Http {
                 return nothing;
             }
         };
-        let text = String::from_utf8(body).map_err(|_| "the answer is not UTF-8 text")?;
+        let text = String::from_utf8(body).map_err(|_| SourceError::Encoding)?;
         let data = match self.form {
             Form::Json => json::parse(&text)?,
             Form::Yaml => yaml(&text, "http_yaml")?,

@@ -10,6 +10,7 @@
 
 mod arguments;
 mod commands;
+mod error;
 mod file_tree;
 mod git_pillar;
 mod http;
@@ -23,7 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_config::MasterConfig;
-use saltern_config::yaml::{Key, Node};
+use saltern_config::yaml::{Key, Node, YamlError};
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
@@ -32,6 +33,7 @@ use crate::render::Renderers;
 use crate::render::jinja::Context;
 
 use arguments::Arguments;
+use error::{ArgumentError, SourceError};
 
 /// What compiles directories as `pillar_roots`, without external pillars: for each environment its
 /// directories in order. Gives the pillar and the texts of its failures.
@@ -87,9 +89,9 @@ impl Call<'_> {
     }
 }
 
-/// One module. What cannot be decided before it is called comes as a text for `_errors`.
+/// One module. What cannot be decided before it is called is an error for `_errors`.
 trait Source: Send + Sync {
-    fn pillar(&self, call: &Call<'_>) -> Result<Value, String>;
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, SourceError>;
 
     /// The git remotes that it has.
     fn remotes(&self) -> Vec<GitRemote<'_>> {
@@ -108,7 +110,7 @@ struct GitRemote<'a> {
 }
 
 /// An entry of the option: names with their sources, mostly one.
-type Entry = Vec<(String, Result<Box<dyn Source>, String>)>;
+type Entry = Vec<(String, Result<Box<dyn Source>, ArgumentError>)>;
 
 /// All external pillars of the configuration. Shared by all threads that compile.
 pub struct ExtPillars {
@@ -227,10 +229,10 @@ impl ExtPillars {
                 };
                 let result = match source {
                     Ok(_) if call.left_of(Duration::MAX).is_zero() => {
-                        Err("the pillar took too long to compile".to_owned())
+                        Err(SourceError::Time.to_string())
                     }
-                    Ok(source) => source.pillar(&call),
-                    Err(problem) => Err(problem.clone()),
+                    Ok(source) => source.pillar(&call).map_err(|error| error.to_string()),
+                    Err(error) => Err(error.to_string()),
                 };
                 let mut failures = failures.into_inner();
                 match result {
@@ -272,9 +274,9 @@ impl ExtPillars {
             return Entry::new();
         }
         let sources = on_demand.iter().map(|(name, arguments)| {
-            let source: Result<Box<dyn Source>, String> = match name.as_str() {
+            let source: Result<Box<dyn Source>, ArgumentError> = match name.as_str() {
                 // Its repositories would have to be cloned first.
-                "git" => Err("it is not available on demand".to_owned()),
+                "git" => Err(ArgumentError::OnDemand),
                 _ => Ok(Box::new(python::Other::asked_for(name, arguments))),
             };
             (name.clone(), source)
@@ -289,8 +291,10 @@ fn source(
     value: &Node,
     config: &MasterConfig,
     clones: &mut Option<Clones>,
-) -> Result<Result<Box<dyn Source>, String>, ExtPillarError> {
-    fn boxed<S: Source + 'static>(source: Result<S, String>) -> Result<Box<dyn Source>, String> {
+) -> Result<Result<Box<dyn Source>, ArgumentError>, ExtPillarError> {
+    fn boxed<S: Source + 'static>(
+        source: Result<S, ArgumentError>,
+    ) -> Result<Box<dyn Source>, ArgumentError> {
         source.map(|source| Box::new(source) as Box<dyn Source>)
     }
     let named = |names: &'static [&'static str]| Arguments::of(value, names);
@@ -299,9 +303,7 @@ fn source(
         "cmd_json" => boxed(named(commands::PARAMETERS).and_then(commands::CmdJson::new)),
         "file_tree" => boxed(named(file_tree::PARAMETERS).and_then(file_tree::FileTree::new)),
         // Stock's function takes no arguments by name.
-        "git" if value.as_map().is_some() => {
-            Err("ext_pillar() got an unexpected keyword argument".to_owned())
-        }
+        "git" if value.as_map().is_some() => Err(ArgumentError::Keywords),
         "git" => Ok(Box::new(git_pillar::GitPillar::new(value, config, clones)?)),
         "stack" => boxed(stack::Stack::new(value)),
         "nodegroups" => boxed(
@@ -321,9 +323,7 @@ fn source(
 }
 
 /// Reads a YAML document as `salt.utils.yaml.safe_load` does.
-fn yaml(text: &str, name: &str) -> Result<Value, String> {
+fn yaml(text: &str, name: &str) -> Result<Value, YamlError> {
     use saltern_config::yaml::{Limits, parse};
-    parse(text, name, &Limits::DEFAULT)
-        .map(crate::render::data::from_yaml)
-        .map_err(|error| error.to_string())
+    parse(text, name, &Limits::DEFAULT).map(crate::render::data::from_yaml)
 }

@@ -4,6 +4,7 @@ use saltern_config::MasterConfig;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::Arguments;
+use super::error::SourceError;
 use super::{Call, Source};
 use crate::render::data::from_yaml;
 
@@ -36,7 +37,7 @@ fn names(config: &MasterConfig) -> Vec<String> {
 }
 
 impl Source for Nodegroups {
-    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, SourceError> {
         let mine = self
             .names
             .iter()

@@ -3,6 +3,7 @@
 use saltern_config::yaml::Node;
 use saltern_wire::msgpack::Value;
 
+use super::error::SourceError;
 use super::{Call, Source};
 use crate::render::data::from_yaml;
 
@@ -31,17 +32,14 @@ impl Other {
 }
 
 impl Source for Other {
-    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, SourceError> {
         let name = &self.name;
         match &call.input.context.python {
             Some(python) => {
                 let limits = &call.input.context.limits;
-                python.ext_pillar(name, call.pillar, &self.arguments, limits)
+                Ok(python.ext_pillar(name, call.pillar, &self.arguments, limits)?)
             }
-            None => Err(format!(
-                "\"{name}\" is not available without Python: built in are cmd_json, cmd_yaml, file_tree, git, \
-                 http_json, http_yaml, nodegroups and stack"
-            )),
+            None => Err(SourceError::NoPython(name.clone())),
         }
     }
 }

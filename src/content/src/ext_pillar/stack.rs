@@ -12,22 +12,96 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use saltern_config::yaml::Node;
+use saltern_config::yaml::{Node, YamlError};
 use saltern_python::path::normpath;
 use saltern_wire::msgpack::Value;
 
+use super::arguments::wrong;
+use super::error::{ArgumentError, SourceError};
 use super::{Call, Source, yaml};
 use crate::files::expand_glob;
 use crate::files::path::is_plain_environment;
+use crate::render::RenderError;
 use crate::render::data::from_yaml;
-use crate::render::jinja::{self, Context, Loader};
+use crate::render::jinja::{self, Context, LoadError, Loader};
 use crate::render::modules::file::open;
 use crate::render::modules::traverse;
+use merge::MergeError;
 
 /// The largest template.
 const MAX_TEMPLATE_BYTES: u64 = 16 << 20;
 /// The most templates that one stack reads.
 const MAX_TEMPLATES: usize = 10_000;
+
+/// Why a stack is no pillar.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StackError {
+    /// A condition on a list or a mapping.
+    #[error("\"{0}\" is no single value")]
+    Value(String),
+    /// A file of a condition that is something else.
+    #[error("a file of \"{0}\" is no path")]
+    File(String),
+    /// An environment that may not stand in a path.
+    #[error("{0:?} cannot be the name of an environment")]
+    Environment(String),
+    /// There are too many templates.
+    #[error("there are more than {MAX_TEMPLATES} templates")]
+    Templates,
+    /// A configuration file does not render.
+    #[error(transparent)]
+    Configuration(#[from] TemplateError),
+    /// What a configuration file lists is no list of texts.
+    #[error("a stack configuration lists something other than text")]
+    Listed,
+    /// A template does not render, in stock's words.
+    #[error("Stack pillar template render error in {path}:\n\"{error}\"")]
+    Template {
+        /// The template.
+        path: String,
+        /// Why.
+        error: TemplateError,
+    },
+    /// A template renders to no YAML, in stock's words.
+    #[error("Stack pillar yaml parsing error in {path}:\n{error}")]
+    Yaml {
+        /// The template.
+        path: String,
+        /// Why.
+        error: YamlError,
+    },
+    /// The data of a template cannot be merged.
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+}
+
+/// Why one file does not render.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TemplateError {
+    /// A link leads out of the directory.
+    #[error("it lies outside of the directory")]
+    Outside,
+    /// It cannot be read.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// It does not exist.
+    #[error("\"{0}\" is no template")]
+    Missing(String),
+    /// The template is wrong.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+}
+
+/// Why [`Below`] cannot read a file.
+#[derive(Debug, thiserror::Error)]
+enum BelowError {
+    #[error("cannot open \"{}\": {error}", path.display())]
+    Open { path: PathBuf, error: io::Error },
+    #[error("cannot read \"{}\": {error}", path.display())]
+    Read { path: PathBuf, error: io::Error },
+    #[error("\"{}\" has more than {MAX_TEMPLATE_BYTES} bytes", .0.display())]
+    TooLarge(PathBuf),
+}
 
 /// The source.
 pub(super) struct Stack {
@@ -52,29 +126,27 @@ enum DataSource {
 }
 
 impl Stack {
-    pub(super) fn new(value: &Node) -> Result<Self, String> {
+    pub(super) fn new(value: &Node) -> Result<Self, ArgumentError> {
         let mut stack = Self {
             files: Vec::new(),
             conditions: Vec::new(),
         };
         if let Some(map) = value.as_map() {
             for (key, entry) in map.iter() {
-                let key = key.as_str().ok_or("keywords must be strings")?;
+                let key = key.as_str().ok_or(ArgumentError::KeywordType)?;
                 stack.conditions.push(Condition::new(key, &entry.value)?);
             }
             return Ok(stack);
         }
         for item in value.as_seq().unwrap_or(std::slice::from_ref(value)) {
-            let file = item
-                .as_str()
-                .ok_or_else(|| format!("{} is no path", item.kind()))?;
+            let file = item.as_str().ok_or(ArgumentError::Path(item.kind()))?;
             stack.files.push(file.to_owned());
         }
         Ok(stack)
     }
 
     /// The configuration files for this pillar.
-    fn configurations(&self, call: &Call<'_>) -> Result<Vec<String>, String> {
+    fn configurations(&self, call: &Call<'_>) -> Result<Vec<String>, StackError> {
         let input = call.input;
         let given = |name: Option<&'_ str>| name.filter(|name| !name.is_empty()).map(str::to_owned);
         let environment = given(input.pillarenv)
@@ -91,7 +163,7 @@ impl Stack {
                 continue;
             };
             if matches!(wanted, Value::Array(_) | Value::Map(_)) {
-                return Err(format!("\"{}\" is no single value", condition.path));
+                return Err(StackError::Value(condition.path.clone()));
             }
             // Of equal keys the last counts, and `__env__` may have become equal to one.
             let found = condition
@@ -105,12 +177,10 @@ impl Stack {
             for file in found.map(|(_, file)| file).into_iter().flat_map(items) {
                 let file = file
                     .as_str()
-                    .ok_or_else(|| format!("a file of \"{}\" is no path", condition.path))?;
+                    .ok_or_else(|| StackError::File(condition.path.clone()))?;
                 // The name comes from the minion, and the file is rendered.
                 if file.contains("__env__") && !is_plain_environment(&environment) {
-                    return Err(format!(
-                        "{environment:?} cannot be the name of an environment"
-                    ));
+                    return Err(StackError::Environment(environment));
                 }
                 files.push(file.replace("__env__", &environment));
             }
@@ -125,22 +195,18 @@ fn items(value: &Value) -> &[Value] {
 }
 
 impl Condition {
-    fn new(key: &str, files: &Node) -> Result<Self, String> {
+    fn new(key: &str, files: &Node) -> Result<Self, ArgumentError> {
         let (place, path) = key
             .split_once(':')
-            .ok_or_else(|| format!("\"{key}\" is not like \"grains:name\""))?;
+            .ok_or_else(|| ArgumentError::Condition(key.to_owned()))?;
         let place = match place {
             "pillar" => DataSource::Pillar,
             "grains" => DataSource::Grains,
             "opts" => DataSource::Opts,
-            other => {
-                return Err(format!(
-                    "Unknown traverse option \"{other}\", should be one of pillar, grains, opts"
-                ));
-            }
+            other => return Err(ArgumentError::Traverse(other.to_owned())),
         };
         let Value::Map(files) = from_yaml(files.clone()) else {
-            return Err(format!("\"{key}\" is {}, not a mapping", files.kind()));
+            return Err(wrong(key, files, "a mapping"));
         };
         Ok(Self {
             place,
@@ -151,7 +217,7 @@ impl Condition {
 }
 
 impl Source for Stack {
-    fn pillar(&self, call: &Call<'_>) -> Result<Value, String> {
+    fn pillar(&self, call: &Call<'_>) -> Result<Value, SourceError> {
         let mut stack = Value::Map(Vec::new());
         let mut left = MAX_TEMPLATES;
         for file in self.configurations(call)? {
@@ -206,7 +272,7 @@ impl Templates {
     }
 
     /// Merges what the configuration file lists over `stack`.
-    fn process(mut self, mut stack: Value, left: &mut usize) -> Result<Value, String> {
+    fn process(mut self, mut stack: Value, left: &mut usize) -> Result<Value, StackError> {
         let name = self
             .file
             .rsplit('/')
@@ -224,9 +290,7 @@ impl Templates {
                 tracing::info!(item, "stack: nothing matches");
             }
             for found in paths {
-                *left = left
-                    .checked_sub(1)
-                    .ok_or_else(|| format!("there are more than {MAX_TEMPLATES} templates"))?;
+                *left = left.checked_sub(1).ok_or(StackError::Templates)?;
                 stack = self.template(&found, stack)?;
             }
         }
@@ -234,7 +298,7 @@ impl Templates {
     }
 
     /// Merges one template over `stack`.
-    fn template(&mut self, found: &str, stack: Value) -> Result<Value, String> {
+    fn template(&mut self, found: &str, stack: Value) -> Result<Value, StackError> {
         let below = normpath(&self.directory.to_string_lossy());
         let relative = normpath(found);
         let relative = match below.as_str() {
@@ -244,35 +308,37 @@ impl Templates {
                 .strip_prefix(below)
                 .and_then(|rest| rest.strip_prefix('/')),
         };
-        let failed =
-            |error: &str| format!("Stack pillar template render error in {found}:\n\"{error}\"");
-        let relative = relative.ok_or_else(|| failed("it lies outside of the directory"))?;
+        let failed = |error| StackError::Template {
+            path: found.to_owned(),
+            error,
+        };
+        let relative = relative.ok_or_else(|| failed(TemplateError::Outside))?;
         self.context.set("ymlpath", Value::from(found));
-        let text = self
-            .render(relative, &stack)
-            .map_err(|error| failed(&error))?;
-        let data = yaml(&text, found)
-            .map_err(|error| format!("Stack pillar yaml parsing error in {found}:\n{error}"))?;
+        let text = self.render(relative, &stack).map_err(failed)?;
+        let data = yaml(&text, found).map_err(|error| StackError::Yaml {
+            path: found.to_owned(),
+            error,
+        })?;
         match data {
-            Value::Map(entries) => merge::mapping(stack, entries),
+            Value::Map(entries) => Ok(merge::mapping(stack, entries)?),
             _ => Ok(stack),
         }
     }
 
-    fn render(&mut self, name: &str, stack: &Value) -> Result<String, String> {
+    fn render(&mut self, name: &str, stack: &Value) -> Result<String, TemplateError> {
         let source = self.context.loader.load(name)?;
-        let source = source.ok_or_else(|| format!("\"{name}\" is no template"))?;
+        let source = source.ok_or_else(|| TemplateError::Missing(name.to_owned()))?;
         self.context.set("stack", stack.clone());
-        jinja::render_plain(&source, name, &self.context).map_err(|error| error.to_string())
+        Ok(jinja::render_plain(&source, name, &self.context)?)
     }
 }
 
 /// What a configuration file lists: a YAML list, else its lines.
-fn lines(text: &str) -> Result<Vec<String>, String> {
+fn lines(text: &str) -> Result<Vec<String>, StackError> {
     if let Ok(Value::Array(items)) = yaml(text, "stack") {
         let items = items.into_iter().map(|item| match item {
             Value::Str(text) => Ok(text),
-            _ => Err("a stack configuration lists something other than text".to_owned()),
+            _ => Err(StackError::Listed),
         });
         return items.collect();
     }
@@ -283,23 +349,25 @@ fn lines(text: &str) -> Result<Vec<String>, String> {
 struct Below(PathBuf);
 
 impl Loader for Below {
-    fn load(&self, path: &str) -> Result<Option<String>, String> {
-        let place = self.0.join(path);
-        let file = match open(&place) {
+    fn load(&self, path: &str) -> Result<Option<String>, LoadError> {
+        self.read(path).map_err(LoadError::new)
+    }
+}
+
+impl Below {
+    fn read(&self, path: &str) -> Result<Option<String>, BelowError> {
+        let path = self.0.join(path);
+        let file = match open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(format!("cannot open \"{}\": {error}", place.display())),
+            Err(error) => return Err(BelowError::Open { path, error }),
         };
         let mut text = String::new();
-        file.take(MAX_TEMPLATE_BYTES + 1)
-            .read_to_string(&mut text)
-            .map_err(|error| format!("cannot read \"{}\": {error}", place.display()))?;
-        if text.len() as u64 > MAX_TEMPLATE_BYTES {
-            return Err(format!(
-                "\"{}\" has more than {MAX_TEMPLATE_BYTES} bytes",
-                place.display()
-            ));
+        let read = file.take(MAX_TEMPLATE_BYTES + 1).read_to_string(&mut text);
+        match read {
+            Err(error) => Err(BelowError::Read { path, error }),
+            Ok(_) if text.len() as u64 > MAX_TEMPLATE_BYTES => Err(BelowError::TooLarge(path)),
+            Ok(_) => Ok(Some(text)),
         }
-        Ok(Some(text))
     }
 }

@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use sha2::{Digest as _, Sha256};
 
 use super::blobs::{Blobs, is_leftover};
-use super::command::{Git, LOCAL_TIME};
+use super::command::{CommandError, Git, LOCAL_TIME};
 use super::error::GitError;
 use super::fetch::{self, Schedule};
 use super::kept::Kept;
@@ -182,11 +182,11 @@ impl Clone {
         }
     }
 
-    pub(super) fn failed(&self, action: &'static str, problem: &str) -> GitError {
+    pub(super) fn failed(&self, action: &'static str, error: &CommandError) -> GitError {
         GitError::Failed {
             action,
             remote: self.origin.shown(),
-            problem: self.origin.redacted(problem),
+            problem: self.origin.redacted(&error.to_string()),
         }
     }
 
@@ -270,7 +270,7 @@ impl Clone {
                 "--end-of-options",
                 &wanted,
             ])
-            .gauge_on_scrape()
+            .lookup()
             .map_err(|problem| self.failed("rev-parse", &problem))?;
         let found = printed.and_then(|it| Oid::parse(String::from_utf8_lossy(&it).trim()));
         let mut commits = self.commits.lock();

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::error::GitError;
-use crate::render::process::{self, Cancel, Wait};
+use crate::render::process::{self, Cancel, ProcessError, Wait};
 
 /// The oldest git: it knows `GIT_CONFIG_COUNT`, by which secrets stay out of arguments and files.
 const OLDEST: (&str, u32, u32) = ("2.31", 2, 31);
@@ -53,6 +53,23 @@ const KEPT_VARIABLES: &[&str] = &[
     "GIT_SSL_CAINFO",
     "GIT_SSL_CAPATH",
 ];
+
+/// Why a call of git failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommandError {
+    /// Git gave no result.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// It ended with an exit code, and printed no reason.
+    #[error("it ended with {0}")]
+    Code(i32),
+    /// A signal ended it.
+    #[error("it was killed")]
+    Killed,
+    /// Its own error lines, as one. They may hold credentials: `Origin::redacted` removes them.
+    #[error("{0}")]
+    Said(String),
+}
 
 /// A call that is being put together.
 pub(super) struct Git {
@@ -146,8 +163,8 @@ impl Git {
     /// the object is not there.
     ///
     /// # Errors
-    /// A text.
-    pub(super) fn output(self, input: Vec<u8>) -> Result<Vec<u8>, String> {
+    /// [`CommandError`]
+    pub(super) fn output(self, input: Vec<u8>) -> Result<Vec<u8>, CommandError> {
         let mut command = self.command();
         command.stderr(Stdio::null());
         let done = process::run(command, input, LOCAL_TIME, OUTPUT)?;
@@ -160,8 +177,8 @@ impl Git {
     /// The same of a call that looks something up: `None` where git says that it is not there.
     ///
     /// # Errors
-    /// A text, where git could not look.
-    pub(super) fn gauge_on_scrape(self) -> Result<Option<Vec<u8>>, String> {
+    /// [`CommandError`], where git could not look.
+    pub(super) fn lookup(self) -> Result<Option<Vec<u8>>, CommandError> {
         let mut command = self.command();
         command.stderr(Stdio::null());
         let done = process::run(command, Vec::new(), LOCAL_TIME, OUTPUT)?;
@@ -175,8 +192,8 @@ impl Git {
     /// Runs the call; what it prints goes into `file`, or nowhere.
     ///
     /// # Errors
-    /// A text: what git said.
-    pub(super) fn run(self, file: Option<File>, time: Duration) -> Result<(), String> {
+    /// [`CommandError`]: what git said.
+    pub(super) fn run(self, file: Option<File>, time: Duration) -> Result<(), CommandError> {
         let wait = Wait {
             time,
             silence: None,
@@ -194,7 +211,7 @@ impl Git {
         held: File,
         time: Duration,
         cancel: Option<&Cancel>,
-    ) -> Result<(), String> {
+    ) -> Result<(), CommandError> {
         let wait = Wait {
             time,
             silence: None,
@@ -207,7 +224,11 @@ impl Git {
     ///
     /// # Errors
     /// As [`Git::run`], and that it makes no progress.
-    pub(super) fn run_fetching(self, held: File, cancel: Option<&Cancel>) -> Result<(), String> {
+    pub(super) fn run_fetching(
+        self,
+        held: File,
+        cancel: Option<&Cancel>,
+    ) -> Result<(), CommandError> {
         let wait = Wait {
             time: FETCH_TIME,
             silence: Some(FETCH_SILENCE),
@@ -221,7 +242,7 @@ impl Git {
         input: Option<File>,
         file: Option<File>,
         wait: Wait<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), CommandError> {
         let done = process::run_into(self.command(), input, file, wait)?;
         if done.code == Some(0) {
             return Ok(());
@@ -229,7 +250,7 @@ impl Git {
         let said = String::from_utf8_lossy(&done.errors);
         match without_progress(&said).as_str() {
             "" => Err(ended(done.code)),
-            said => Err(said.to_owned()),
+            said => Err(CommandError::Said(said.to_owned())),
         }
     }
 }
@@ -246,11 +267,8 @@ fn without_progress(said: &str) -> String {
     lines.join("; ")
 }
 
-fn ended(code: Option<i32>) -> String {
-    match code {
-        Some(code) => format!("it ended with {code}"),
-        None => "it was killed".to_owned(),
-    }
+fn ended(code: Option<i32>) -> CommandError {
+    code.map_or(CommandError::Killed, CommandError::Code)
 }
 
 /// Checks that there is a git that can be used.
@@ -263,7 +281,7 @@ pub(super) fn check() -> Result<(), GitError> {
     let said = Git::bare()
         .args(["version"])
         .output(Vec::new())
-        .map_err(missing)?;
+        .map_err(|error| missing(error.to_string()))?;
     let said = String::from_utf8_lossy(&said);
     let number = said.trim().strip_prefix("git version ").unwrap_or_default();
     let mut parts = number.split('.').map(|part| part.parse::<u32>().ok());

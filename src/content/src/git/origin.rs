@@ -38,6 +38,20 @@ enum Auth {
     Key(PathBuf),
 }
 
+/// Why nothing is fetched from a URL.
+#[derive(Debug, thiserror::Error)]
+enum UrlError {
+    /// It names no repository. Shown without name and password.
+    #[error("\"{0}\" is no URL of a repository")]
+    Malformed(String),
+    /// Its transport is not one of those that only fetch.
+    #[error("the transport \"{0}\" is not allowed")]
+    Transport(String),
+    /// Its host would be an option of ssh.
+    #[error("the host of a URL cannot start with \"-\"")]
+    Host,
+}
+
 /// How git reaches a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Transport {
@@ -55,8 +69,7 @@ impl Origin {
     /// [`GitError::Option`]: a URL of a kind that is not fetched from, or credentials that system
     /// git cannot use.
     pub(crate) fn new(url: &str, parameters: &Parameters<'_>) -> Result<Self, GitError> {
-        let transport =
-            Transport::of(url).map_err(|problem| parameters.wrong("remotes", problem))?;
+        let transport = Transport::of(url).map_err(|error| parameters.wrong("remotes", error))?;
         let refspecs = parameters.list("refspecs")?;
         if let Some(refspec) = refspecs.iter().find(|refspec| !is_refspec(refspec)) {
             let problem = format!("\"{refspec}\" does not go to refs/remotes/origin or refs/tags");
@@ -137,9 +150,9 @@ impl Origin {
 }
 
 impl Transport {
-    fn of(url: &str) -> Result<Self, String> {
+    fn of(url: &str) -> Result<Self, UrlError> {
         if url.is_empty() || url.starts_with('-') || url.contains(char::is_control) {
-            return Err(format!("\"{}\" is no URL of a repository", shown(url)));
+            return Err(UrlError::Malformed(shown(url)));
         }
         if url.starts_with('/') {
             return Ok(Self::File);
@@ -149,18 +162,17 @@ impl Transport {
         if let Some((helper, _)) = url.split_once("::")
             && helper.chars().all(name)
         {
-            return Err(format!("the transport \"{helper}::\" is not allowed"));
+            return Err(UrlError::Transport(format!("{helper}::")));
         }
         let Some((scheme, rest)) = url.split_once("://") else {
             return match url.split_once(':') {
                 Some((host, path)) if is_scp_host(host) && !path.is_empty() => Ok(Self::Ssh),
-                _ => Err(format!("\"{}\" is no URL of a repository", shown(url))),
+                _ => Err(UrlError::Malformed(shown(url))),
             };
         };
-        // A host that starts so would be an option of ssh.
         let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
         if rest.starts_with('-') || host.starts_with('-') {
-            return Err("the host of a URL cannot start with \"-\"".to_owned());
+            return Err(UrlError::Host);
         }
         match scheme.to_ascii_lowercase().as_str() {
             "file" => Ok(Self::File),
@@ -168,7 +180,7 @@ impl Transport {
             "http" => Ok(Self::Http),
             "https" => Ok(Self::Https),
             "ssh" | "git+ssh" | "ssh+git" => Ok(Self::Ssh),
-            other => Err(format!("the transport \"{other}\" is not allowed")),
+            other => Err(UrlError::Transport(other.to_owned())),
         }
     }
 }

@@ -18,6 +18,7 @@ use saltern_policy::matching::single::Single;
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
+use super::error::{RequestError, SlsError};
 use super::merge::{Strategy, merge, without_doubles};
 use super::options::{ANY_ENVIRONMENT, Options};
 use super::opts::{self, OfMinion};
@@ -42,7 +43,7 @@ const MAX_PILLAR_DEPTH: usize = 300;
 /// How many lists the strategy `list` may put around one value: each merge adds one.
 const MAX_MERGES: usize = 100;
 /// About how many bytes of memory the override of a request may take.
-const OVERRIDE_BYTES: usize = 16 << 20;
+pub(super) const OVERRIDE_BYTES: usize = 16 << 20;
 /// The most bytes that a program may print which a template starts.
 const PROGRAM_OUTPUT: u64 = 16 << 20;
 
@@ -84,7 +85,7 @@ pub(super) struct Compilation<'a> {
     pub(super) context: Context,
     override_data: Value,
     /// What is wrong with the request itself; then nothing is compiled.
-    refused: Option<String>,
+    refused: Option<RequestError>,
     /// Whether a merge was left out, because its result would be nested too deeply.
     too_deep: Cell<bool>,
     /// Errors that are in the log already, with their reasons.
@@ -126,7 +127,7 @@ impl<'a> Compilation<'a> {
         let seen = Arc::new(Value::Map(Vec::new()));
         let (override_data, refused) = match checked(request) {
             Ok(update) => (update, None),
-            Err(problem) => (empty(), Some(problem)),
+            Err(refused) => (empty(), Some(refused)),
         };
         let mut compilation = Self {
             pillars,
@@ -226,7 +227,8 @@ impl<'a> Compilation<'a> {
         let mut top_errors = Vec::new();
         let mut pillar = empty();
         let halted = match self.refused.take() {
-            Some(reason) => {
+            Some(refused) => {
+                let reason = refused.to_string();
                 // What a minion asks for is no error of the site's, and must not fill its log.
                 self.logged.push(reason.clone());
                 Err(Halt(reason))
@@ -366,7 +368,7 @@ impl<'a> Compilation<'a> {
         saltenv: &str,
         sls: &str,
         defaults: &[(Value, Value)],
-    ) -> Result<Result<Value, String>, Halt> {
+    ) -> Result<Result<Value, SlsError>, Halt> {
         self.files_left = self
             .files_left
             .checked_sub(1)
@@ -374,15 +376,15 @@ impl<'a> Compilation<'a> {
         let limits = self.rendering_limits()?;
         let text = match environment.text(place) {
             Ok(text) => text,
-            Err(problem) => return Ok(Err(problem)),
+            Err(error) => return Ok(Err(error.into())),
         };
         let mut context = self.context.clone();
         context.loader = Arc::clone(environment) as Arc<dyn jinja::Loader>;
         context.limits = limits;
         context.set("saltenv", Value::from(saltenv));
         context.set("sls", Value::from(sls));
-        if let Err(problem) = add_defaults(&mut context, defaults) {
-            return Ok(Err(problem));
+        if let Err(error) = add_defaults(&mut context, defaults) {
+            return Ok(Err(error));
         }
         set_sls_context(&mut context, &place.path, sls);
         let renderers = &self.pillars.options.renderers;
@@ -397,7 +399,7 @@ impl<'a> Compilation<'a> {
         if let Ok(value) = &rendered {
             self.charge(value)?;
         }
-        Ok(rendered.map_err(|error| error.to_string()))
+        Ok(rendered.map_err(SlsError::Render))
     }
 
     fn rendering_limits(&self) -> Result<jinja::Limits, Halt> {
@@ -475,7 +477,7 @@ fn roots_for(configured: &[(String, Vec<String>)], environment: &str) -> Roots {
 /// The override of a request whose parts can be used; else what is wrong with it. Environments
 /// come from the minion and stand in paths of templates, so one that is no plain name compiles
 /// nothing, whatever the site's paths are like.
-fn checked(request: &PillarRequest) -> Result<Value, String> {
+fn checked(request: &PillarRequest) -> Result<Value, RequestError> {
     let names = [
         ("saltenv", &request.saltenv),
         ("pillarenv", &request.pillarenv),
@@ -483,9 +485,10 @@ fn checked(request: &PillarRequest) -> Result<Value, String> {
     for (what, name) in names {
         let name = name.as_deref().filter(|name| !name.is_empty());
         if let Some(name) = name.filter(|name| !is_plain_environment(name)) {
-            return Err(format!(
-                "the {what} {name:?} cannot be the name of an environment"
-            ));
+            return Err(RequestError::Environment {
+                what,
+                name: name.to_owned(),
+            });
         }
     }
     override_of(request)
@@ -494,18 +497,16 @@ fn checked(request: &PillarRequest) -> Result<Value, String> {
 /// The override of the request; of equal keys the last counts. What is no mapping is nothing.
 ///
 /// # Errors
-/// If it is larger or deeper than is allowed.
-pub(super) fn override_of(request: &PillarRequest) -> Result<Value, String> {
+/// [`RequestError`]: it is larger or deeper than is allowed.
+pub(super) fn override_of(request: &PillarRequest) -> Result<Value, RequestError> {
     match &request.pillar_override {
         Some(given @ Value::Map(_)) => {
             let (bytes, depth) = measured(given);
             if bytes > OVERRIDE_BYTES {
-                return Err(format!(
-                    "the pillar override takes more than {OVERRIDE_BYTES} bytes"
-                ));
+                return Err(RequestError::OverrideSize);
             }
             if depth > MAX_PILLAR_DEPTH {
-                return Err("the pillar override is nested too deeply".to_owned());
+                return Err(RequestError::OverrideDepth);
             }
             Ok(without_doubles(given.clone()))
         }
@@ -530,15 +531,13 @@ fn has_many_lists(pillar: &Value) -> bool {
     })
 }
 
-fn add_defaults(context: &mut Context, defaults: &[(Value, Value)]) -> Result<(), String> {
+fn add_defaults(context: &mut Context, defaults: &[(Value, Value)]) -> Result<(), SlsError> {
     for (name, value) in defaults {
         match name.as_str() {
-            None => return Err("keywords must be strings".to_owned()),
+            None => return Err(SlsError::Keyword),
             Some("env") => {}
             Some(name) if RESERVED.contains(&name) => {
-                return Err(format!(
-                    "\"{name}\" cannot be among the defaults of an include"
-                ));
+                return Err(SlsError::Reserved(name.to_owned()));
             }
             Some(name) => context.set(name, value.clone()),
         }

@@ -8,6 +8,7 @@
 
 mod cache;
 mod compile;
+mod error;
 mod external;
 pub mod merge;
 mod options;
@@ -241,7 +242,7 @@ impl Pillars {
                 let (strategy, lists) = (self.options.strategy, self.options.merge_lists);
                 merge(pillar, update, strategy, lists)
             }
-            Err(problem) => add_error(pillar, &problem),
+            Err(error) => add_error(pillar, &error.to_string()),
         }
     }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use saltern_wire::msgpack::Value;
 
 use super::compile::{Compilation, Halt};
+use super::error::SlsError;
 use super::merge::Strategy;
 use super::sources::Environment;
 use super::top::Matched;
@@ -140,13 +141,13 @@ impl Compilation<'_> {
         let no_defaults = Value::Map(Vec::new());
         let outcome = match defaults.unwrap_or(&no_defaults) {
             Value::Map(defaults) => self.render(environment, &place, at.saltenv, name, defaults)?,
-            _ => Err("the defaults of an include must be a mapping".to_owned()),
+            _ => Err(SlsError::Defaults),
         };
         let state = match outcome {
             Ok(Value::Nil) => None,
             Ok(state) => Some(state),
-            Err(problem) => {
-                errors.push(self.failure(name, &problem));
+            Err(error) => {
+                errors.push(self.failure(name, &error.to_string()));
                 None
             }
         };

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -19,14 +19,15 @@ use rustix::fs::Stat;
 use saltern_base::clock::Clock;
 use saltern_python::path::join;
 
+use super::error::ReadError;
 use crate::files::path::Relative;
 use crate::files::root::{Links, Root, is_regular};
 use crate::files::state::FileState;
 use crate::files::tree::{Tree, is_settled};
-use crate::render::jinja::Loader;
+use crate::render::jinja::{LoadError, Loader};
 
 /// The most bytes that a top file, an SLS file or a template may have.
-const MAX_TEXT_BYTES: u64 = 16 << 20;
+pub(super) const MAX_TEXT_BYTES: u64 = 16 << 20;
 
 /// The most bytes of texts in memory.
 const KEPT_BYTES: usize = 128 << 20;
@@ -95,25 +96,28 @@ impl Sources {
         &self,
         path: &str,
         stat: &Stat,
-        open: impl FnOnce() -> std::io::Result<File>,
-    ) -> Result<Arc<str>, String> {
+        open: impl FnOnce() -> io::Result<File>,
+    ) -> Result<Arc<str>, ReadError> {
         let mark = FileState::of(stat);
         if let Some((known, text)) = self.texts.lock().known.get(path)
             && *known == mark
         {
             return Ok(Arc::clone(text));
         }
-        let cannot = |error: &dyn std::fmt::Display| format!("cannot read \"{path}\": {error}");
-        let file = open().map_err(|error| cannot(&error))?;
-        let stat = rustix::fs::fstat(&file).map_err(|error| cannot(&error))?;
+        let failed = |error| ReadError::Io {
+            path: path.to_owned(),
+            error,
+        };
+        let file = open().map_err(failed)?;
+        let stat = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?;
         let mut bytes = Vec::new();
         file.take(MAX_TEXT_BYTES + 1)
             .read_to_end(&mut bytes)
-            .map_err(|error| cannot(&error))?;
+            .map_err(failed)?;
         if bytes.len() as u64 > MAX_TEXT_BYTES {
-            return Err(cannot(&format!("it has more than {MAX_TEXT_BYTES} bytes")));
+            return Err(ReadError::TooLarge(path.to_owned()));
         }
-        let text = String::from_utf8(bytes).map_err(|_| cannot(&"it is not UTF-8"))?;
+        let text = String::from_utf8(bytes).map_err(|_| ReadError::Encoding(path.to_owned()))?;
         let text: Arc<str> = text.into();
         let now = self.clock.now();
         // A file that was just written may change again without other times.
@@ -225,8 +229,8 @@ impl Environment {
     /// The text of a file that was found.
     ///
     /// # Errors
-    /// A text that says why it cannot be read.
-    pub(super) fn text(&self, place: &SourceFile<'_>) -> Result<Arc<str>, String> {
+    /// [`ReadError`]
+    pub(super) fn text(&self, place: &SourceFile<'_>) -> Result<Arc<str>, ReadError> {
         let open = || place.root.file(&place.relative, Links::Follow);
         self.sources.text(&place.path, &place.stat, open)
     }
@@ -248,9 +252,12 @@ impl Environment {
 }
 
 impl Loader for Environment {
-    fn load(&self, path: &str) -> Result<Option<String>, String> {
+    fn load(&self, path: &str) -> Result<Option<String>, LoadError> {
         match self.find(path) {
-            Some(place) => self.text(&place).map(|text| Some(text.as_ref().to_owned())),
+            Some(place) => match self.text(&place) {
+                Ok(text) => Ok(Some(text.as_ref().to_owned())),
+                Err(error) => Err(LoadError::new(error)),
+            },
             None => Ok(None),
         }
     }

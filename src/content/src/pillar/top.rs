@@ -8,6 +8,7 @@ use saltern_policy::matching::single::Single;
 use saltern_wire::msgpack::Value;
 
 use super::compile::{Compilation, Halt};
+use super::error::{SlsError, TargetError};
 
 /// The merged top files: environments with their targets, in order.
 pub(super) type Top = Vec<(String, Vec<Target>)>;
@@ -94,7 +95,7 @@ impl Compilation<'_> {
     }
 
     /// The top file of an environment; `None` if it has none.
-    fn top_file(&mut self, saltenv: &str) -> Result<Result<Option<Value>, String>, Halt> {
+    fn top_file(&mut self, saltenv: &str) -> Result<Result<Option<Value>, SlsError>, Halt> {
         let Some(environment) = self.environment(saltenv) else {
             return Ok(Ok(None));
         };
@@ -206,14 +207,13 @@ impl Compilation<'_> {
 }
 
 impl Target {
-    fn means(&self, minion: &Single<'_>) -> Result<bool, String> {
+    fn means(&self, minion: &Single<'_>) -> Result<bool, TargetError> {
         let matcher = match self.matches.last().and_then(|part| part.get("match")) {
             None => "compound",
             Some(Value::Str(name)) => name,
-            Some(_) => return Err("the name of its matcher is no text".to_owned()),
+            Some(_) => return Err(TargetError::Matcher),
         };
-        let found = minion.matches(matcher, &self.expression);
-        found.map_err(|error| error.to_string())
+        Ok(minion.matches(matcher, &self.expression)?)
     }
 }
 

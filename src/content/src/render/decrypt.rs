@@ -163,30 +163,48 @@ fn find<'a>(pillar: &'a mut Value, path: &str, delimiter: &str) -> Option<&'a mu
     })
 }
 
+/// Why a value is not decrypted, in stock's words: they are sent as part of `_errors`.
+#[derive(Debug, thiserror::Error)]
+enum DecryptError {
+    /// The renderer is not among `decrypt_pillar_renderers`.
+    #[error(
+        "'{renderer}' is not a valid decryption renderer. Valid choices are: {}",
+        valid.join(", ")
+    )]
+    Renderer {
+        /// The renderer.
+        renderer: String,
+        /// Those that are allowed.
+        valid: Vec<String>,
+    },
+    /// The renderer failed.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+}
+
 fn decrypt_value(
     value: &mut Value,
     renderer: &str,
     rules: &DecryptRules,
     renderers: &Renderers,
     context: &Context,
-) -> Result<(), String> {
+) -> Result<(), DecryptError> {
     if !rules.renderers.is_empty() && !rules.renderers.iter().any(|name| name == renderer) {
-        return Err(format!(
-            "'{renderer}' is not a valid decryption renderer. Valid choices are: {}",
-            rules.renderers.join(", ")
-        ));
+        return Err(DecryptError::Renderer {
+            renderer: renderer.to_owned(),
+            valid: rules.renderers.clone(),
+        });
     }
     if renderer == "gpg" {
-        return gpg::decrypt(value, &renderers.gpg, "", &context.limits).map_err(|e| e.to_string());
+        return Ok(gpg::decrypt(value, &renderers.gpg, "", &context.limits)?);
     }
     let flow = match &*value {
         Value::Str(text) => Flow::Text(text.clone()),
         data => Flow::Data(data.clone()),
     };
-    *value = match stage(renderer, "", flow, "", renderers, context) {
-        Ok(Flow::Text(text)) => Value::Str(text),
-        Ok(Flow::Data(data)) => data,
-        Err(error) => return Err(error.to_string()),
+    *value = match stage(renderer, "", flow, "", renderers, context)? {
+        Flow::Text(text) => Value::Str(text),
+        Flow::Data(data) => data,
     };
     Ok(())
 }

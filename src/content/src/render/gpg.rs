@@ -12,7 +12,7 @@ use saltern_wire::msgpack::Value;
 
 use super::error::{ErrorClass, RenderError};
 use super::jinja::Limits;
-use super::process;
+use super::process::{self, ProcessError};
 
 const START: &str = "-----BEGIN PGP MESSAGE-----";
 const END: &str = "-----END PGP MESSAGE-----";
@@ -20,6 +20,17 @@ const END: &str = "-----END PGP MESSAGE-----";
 const MAX_PLAINTEXT_BYTES: u64 = 16 << 20;
 /// How deep data is searched.
 const MAX_DEPTH: usize = 200;
+
+/// Why a message is not decrypted.
+#[derive(Debug, thiserror::Error)]
+enum GpgError {
+    /// The program gave no result.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// The program printed no plain text.
+    #[error("gpg refused the message")]
+    Refused,
+}
 
 /// How messages are decrypted.
 #[derive(Debug, Clone)]
@@ -125,7 +136,8 @@ fn decrypt_text(text: &str, job: &Job<'_>) -> Result<Option<Value>, RenderError>
                     format!("Could not decrypt cipher: {reason}"),
                 ));
             }
-            Err(reason) => {
+            Err(error) => {
+                let reason = error.to_string();
                 tracing::warn!(template = *name, reason, "could not decrypt a PGP message");
                 out.extend_from_slice(message.replace("\\n", "\n").as_bytes());
             }
@@ -147,7 +159,7 @@ fn decrypt_text(text: &str, job: &Job<'_>) -> Result<Option<Value>, RenderError>
 
 /// The plain text of one message. As in stock a plain text is accepted whatever the exit code,
 /// because that also reports signatures that cannot be verified.
-fn run(message: &str, gpg: &Gpg, time: Duration) -> Result<Vec<u8>, String> {
+fn run(message: &str, gpg: &Gpg, time: Duration) -> Result<Vec<u8>, GpgError> {
     let mut command = Command::new(&gpg.program);
     command
         .arg("--homedir")
@@ -158,7 +170,7 @@ fn run(message: &str, gpg: &Gpg, time: Duration) -> Result<Vec<u8>, String> {
     let message = message.replace("\\n", "\n").into_bytes();
     let done = process::run(command, message, time, MAX_PLAINTEXT_BYTES)?;
     if done.output.is_empty() {
-        return Err("gpg refused the message".to_owned());
+        return Err(GpgError::Refused);
     }
     Ok(done.output)
 }

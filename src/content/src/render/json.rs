@@ -17,11 +17,31 @@ const LIMITS: Limits = Limits {
     bytes: 16 << 20,
 };
 
+/// Why a text is no document, in the words of Python where it has short ones: templates show them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    /// The text breaks the grammar.
+    #[error("{what}: line {line} column {column} (char {at})")]
+    Syntax {
+        /// What is wrong.
+        what: &'static str,
+        /// The line, from 1.
+        line: usize,
+        /// The character in the line, from 1.
+        column: usize,
+        /// The character in the text, from 0.
+        at: usize,
+    },
+    /// The document is nested too deep.
+    #[error("maximum recursion depth exceeded")]
+    Depth,
+}
+
 /// Reads a document.
 ///
 /// # Errors
-/// A text that says what is wrong, in the words of Python where it has short ones.
-pub fn parse(text: &str) -> Result<Data, String> {
+/// [`JsonError`]
+pub fn parse(text: &str) -> Result<Data, JsonError> {
     let mut reader = Reader { text, at: 0 };
     reader.space();
     let value = reader.value(0)?;
@@ -43,7 +63,7 @@ impl<'a> Reader<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    fn error(&self, what: &str) -> String {
+    fn error(&self, what: &'static str) -> JsonError {
         let before = self.text.get(..self.at).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let column = before
@@ -51,10 +71,12 @@ impl<'a> Reader<'a> {
             .next()
             .map_or(0, |last| last.chars().count())
             + 1;
-        format!(
-            "{what}: line {line} column {column} (char {})",
-            before.chars().count()
-        )
+        JsonError::Syntax {
+            what,
+            line,
+            column,
+            at: before.chars().count(),
+        }
     }
 
     fn space(&mut self) {
@@ -70,9 +92,9 @@ impl<'a> Reader<'a> {
         found
     }
 
-    fn value(&mut self, depth: usize) -> Result<Data, String> {
+    fn value(&mut self, depth: usize) -> Result<Data, JsonError> {
         if depth > MAX_DEPTH {
-            return Err("maximum recursion depth exceeded".to_owned());
+            return Err(JsonError::Depth);
         }
         for (word, value) in [
             ("null", Data::Nil),
@@ -113,7 +135,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Data, String> {
+    fn object(&mut self, depth: usize) -> Result<Data, JsonError> {
         self.at += 1;
         let mut entries: indexmap::IndexMap<String, Data> = indexmap::IndexMap::new();
         self.space();
@@ -148,7 +170,7 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    fn number(&mut self) -> Result<Data, String> {
+    fn number(&mut self) -> Result<Data, JsonError> {
         let rest = self.rest();
         let end = rest
             .find(|letter: char| !matches!(letter, '0'..='9' | '-' | '+' | '.' | 'e' | 'E'))
@@ -176,7 +198,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    fn text(&mut self) -> Result<String, String> {
+    fn text(&mut self) -> Result<String, JsonError> {
         let start = self.at;
         let unterminated = |reader: &mut Reader<'_>| {
             reader.at = start;
@@ -233,7 +255,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn code(&mut self) -> Result<u32, String> {
+    fn code(&mut self) -> Result<u32, JsonError> {
         let digits = self.rest().get(..4).unwrap_or_default();
         let code =
             u32::from_str_radix(digits, 16).map_err(|_| self.error("Invalid \\uXXXX escape"))?;

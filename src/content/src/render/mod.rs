@@ -221,7 +221,7 @@ fn read_json(text: &str, name: &str) -> Result<Value, RenderError> {
     if text.trim().is_empty() {
         return Ok(Value::Map(Vec::new()));
     }
-    json::parse(text).map_err(|message| RenderError::new(ErrorClass::Data, name, message))
+    json::parse(text).map_err(|error| RenderError::new(ErrorClass::Data, name, error.to_string()))
 }
 
 #[cfg(test)]

@@ -18,6 +18,60 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 pub use cancel::Cancel;
 use pipes::{Deadline, Failure, Input, Output, Pipes};
 
+/// Why a program has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// Its pipes cannot be made.
+    #[error(transparent)]
+    Pipe(#[from] io::Error),
+    /// It cannot be started.
+    #[error("cannot start \"{program}\": {error}")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It was killed at the end of its time.
+    #[error("\"{program}\" took longer than {} ms", time.as_millis())]
+    Time {
+        /// The program.
+        program: String,
+        /// The time it had.
+        time: Duration,
+    },
+    /// It was killed because it printed no progress.
+    #[error("\"{program}\" made no progress for {} ms", time.as_millis())]
+    Silence {
+        /// The program.
+        program: String,
+        /// How long it was silent.
+        time: Duration,
+    },
+    /// It was killed because of the length of its output.
+    #[error("\"{program}\" printed more than {limit} bytes")]
+    Output {
+        /// The program.
+        program: String,
+        /// The bound in bytes.
+        limit: u64,
+    },
+    /// It was killed because the master stops.
+    #[error("\"{program}\" was stopped, because the master stops")]
+    Cancelled {
+        /// The program.
+        program: String,
+    },
+    /// A system call about it failed.
+    #[error("\"{program}\" cannot be run: {error}")]
+    System {
+        /// The program.
+        program: String,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
 /// Result of a program.
 pub(crate) struct Finished {
     /// Its id while it ran.
@@ -44,13 +98,13 @@ pub(crate) enum Errors {
 /// Runs a program to its end.
 ///
 /// # Errors
-/// A text: it cannot be started, takes too long or prints too much.
+/// [`ProcessError`]: it cannot be started, takes too long or prints too much.
 pub(crate) fn run(
     command: Command,
     input: Vec<u8>,
     time: Duration,
     longest: u64,
-) -> Result<Finished, String> {
+) -> Result<Finished, ProcessError> {
     run_with(command, input, time, longest, Errors::AsSet)
 }
 
@@ -65,17 +119,17 @@ pub(crate) fn run_with(
     time: Duration,
     longest: u64,
     errors: Errors,
-) -> Result<Finished, String> {
+) -> Result<Finished, ProcessError> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let (stdout, writer) = io::pipe().map_err(|error| error.to_string())?;
+    let (stdout, writer) = io::pipe()?;
     let stderr = match errors {
         Errors::AsSet => None,
         Errors::Mixed => {
-            command.stderr(writer.try_clone().map_err(|error| error.to_string())?);
+            command.stderr(writer.try_clone()?);
             None
         }
         Errors::Apart => {
-            let (stderr, writer) = io::pipe().map_err(|error| error.to_string())?;
+            let (stderr, writer) = io::pipe()?;
             command.stderr(writer);
             Some(stderr)
         }
@@ -113,15 +167,15 @@ pub(crate) struct Wait<'a> {
 /// as long as it likes, as the master of a shared connection of ssh does.
 ///
 /// # Errors
-/// A text: it cannot be started, takes too long, or was cancelled.
+/// [`ProcessError`]: it cannot be started, takes too long, or was cancelled.
 pub(crate) fn run_into(
     mut command: Command,
     input: Option<File>,
     file: Option<File>,
     wait: Wait<'_>,
-) -> Result<Finished, String> {
+) -> Result<Finished, ProcessError> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let (stderr, writer) = io::pipe().map_err(|error| error.to_string())?;
+    let (stderr, writer) = io::pipe()?;
     let stdin = input.map_or_else(Stdio::null, Stdio::from);
     let stdout = file.map_or_else(Stdio::null, Stdio::from);
     let child = start(command.stdin(stdin).stdout(stdout).stderr(writer))?;
@@ -140,10 +194,11 @@ pub(crate) fn run_into(
 }
 
 /// Starts a program as the leader of a group.
-fn start(command: &mut Command) -> Result<Child, String> {
-    command.process_group(0).spawn().map_err(|error| {
-        let name = command.get_program().to_string_lossy().into_owned();
-        format!("cannot start \"{name}\": {error}")
+fn start(command: &mut Command) -> Result<Child, ProcessError> {
+    let child = command.process_group(0).spawn();
+    child.map_err(|error| ProcessError::Start {
+        program: command.get_program().to_string_lossy().into_owned(),
+        error,
     })
 }
 
@@ -153,23 +208,21 @@ fn finish(
     mut pipes: Pipes,
     name: &str,
     patience: &Deadline<'_>,
-) -> Result<Finished, String> {
+) -> Result<Finished, ProcessError> {
     let status = serve(&mut child, &mut pipes, patience).map_err(|failure| {
         kill(&child);
         // It has been killed, and only has to be reaped.
         let _ = child.wait();
+        let program = name.to_owned();
         match failure {
-            Failure::Time => {
-                let time = patience.time.as_millis();
-                format!("\"{name}\" took longer than {time} ms")
-            }
-            Failure::Silence(time) => {
-                let time = time.as_millis();
-                format!("\"{name}\" made no progress for {time} ms")
-            }
-            Failure::Output(longest) => format!("\"{name}\" printed more than {longest} bytes"),
-            Failure::Cancelled => format!("\"{name}\" was stopped, because the master stops"),
-            Failure::System(error) => format!("\"{name}\" cannot be run: {error}"),
+            Failure::Time => ProcessError::Time {
+                program,
+                time: patience.time,
+            },
+            Failure::Silence(time) => ProcessError::Silence { program, time },
+            Failure::Output(limit) => ProcessError::Output { program, limit },
+            Failure::Cancelled => ProcessError::Cancelled { program },
+            Failure::System(error) => ProcessError::System { program, error },
         }
     })?;
     let [output, errors] = pipes.outputs;
@@ -309,7 +362,7 @@ mod tests {
         };
         let error = run_into(shell("sleep 600"), None, None, wait).err();
         assert_eq!(
-            error.as_deref(),
+            error.map(|error| error.to_string()).as_deref(),
             Some("\"/bin/sh\" made no progress for 50 ms")
         );
     }
@@ -354,7 +407,7 @@ mod tests {
         std::fs::read(&started).expect("the child has started");
         cancel.cancel();
         let error = running.join().expect("no panic").expect("it was ended");
-        assert!(error.contains("was stopped"), "{error}");
+        assert!(error.to_string().contains("was stopped"), "{error}");
         let mut rest = Vec::new();
         std::io::Read::read_to_end(&mut reader, &mut rest).expect("it ends with the child");
         // And nothing is started under it again.

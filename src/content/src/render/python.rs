@@ -34,6 +34,18 @@ const OWN_NAMES: [&str; 13] = [
 /// How many names of functions are remembered to be there or not; templates can make them up.
 const MAX_NAMES: usize = 10_000;
 
+/// Why an external pillar in Python gives nothing. Where its module raised an exception, the text is
+/// that of the exception alone, verbatim: it is data for the minion, as in stock.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", raised(.0))]
+pub(crate) struct ExtPillarFailure(BridgeError);
+
+fn raised(error: &BridgeError) -> String {
+    error
+        .problem()
+        .map_or_else(|| error.to_string(), str::to_owned)
+}
+
 /// The bridge, for one compilation.
 #[derive(Clone)]
 pub struct Python {
@@ -106,14 +118,14 @@ impl Python {
     /// What an external pillar returns.
     ///
     /// # Errors
-    /// The text of its exception, or why it cannot be asked.
+    /// [`ExtPillarFailure`]: its exception, or why it cannot be asked.
     pub(crate) fn ext_pillar(
         &self,
         name: &str,
         pillar: &Value,
         arguments: &Value,
         limits: &Limits,
-    ) -> Result<Value, String> {
+    ) -> Result<Value, ExtPillarFailure> {
         let work = Work::ExtPillar {
             subject: &self.subject,
             name,
@@ -125,11 +137,7 @@ impl Python {
             time: std::time::Duration::MAX,
             ..*limits
         };
-        self.call(&work, &limits).map_err(|error| {
-            error
-                .problem()
-                .map_or_else(|| error.to_string(), str::to_owned)
-        })
+        self.call(&work, &limits).map_err(ExtPillarFailure)
     }
 }
 

@@ -45,9 +45,9 @@ impl Twister {
     ///
     /// # Errors
     /// If the system gives no random numbers.
-    pub(crate) fn unseen() -> Result<Twister, String> {
+    pub(crate) fn unseen() -> Result<Twister, getrandom::Error> {
         let mut key = [0; 16];
-        getrandom::fill(&mut key).map_err(|error| error.to_string())?;
+        getrandom::fill(&mut key)?;
         let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Twister::of_text(&key))
     }

@@ -12,6 +12,19 @@ const MAX_MERGE_DEPTH: usize = 200;
 
 const MARK: &str = "__";
 
+/// Why a mapping cannot be merged.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::ext_pillar) enum MergeError {
+    /// A strategy that there is not, in stock's words.
+    #[error(
+        "Unknown strategy \"{0}\", should be one of overwrite, merge-first, merge-last, remove"
+    )]
+    Strategy(String),
+    /// The stack has too many levels.
+    #[error("the stack is nested too deep")]
+    Depth,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Strategy {
     Overwrite,
@@ -21,17 +34,13 @@ enum Strategy {
 }
 
 impl Strategy {
-    fn of(value: Option<&Value>) -> Result<Self, String> {
+    fn of(value: Option<&Value>) -> Result<Self, MergeError> {
         match value.map(Value::as_str) {
             None | Some(Some("merge-last")) => Ok(Self::MergeLast),
             Some(Some("merge-first")) => Ok(Self::MergeFirst),
             Some(Some("overwrite")) => Ok(Self::Overwrite),
             Some(Some("remove")) => Ok(Self::Remove),
-            Some(other) => Err(format!(
-                "Unknown strategy \"{}\", should be one of overwrite, merge-first, merge-last, \
-                 remove",
-                other.unwrap_or_default()
-            )),
+            Some(other) => Err(MergeError::Strategy(other.unwrap_or_default().to_owned())),
         }
     }
 }
@@ -39,14 +48,18 @@ impl Strategy {
 /// Merges a mapping over the stack.
 ///
 /// # Errors
-/// A text, for a strategy that there is not.
-pub(super) fn mapping(stack: Value, entries: Vec<(Value, Value)>) -> Result<Value, String> {
+/// [`MergeError`]
+pub(super) fn mapping(stack: Value, entries: Vec<(Value, Value)>) -> Result<Value, MergeError> {
     merged(stack, entries, 0)
 }
 
-fn merged(stack: Value, mut entries: Vec<(Value, Value)>, depth: usize) -> Result<Value, String> {
+fn merged(
+    stack: Value,
+    mut entries: Vec<(Value, Value)>,
+    depth: usize,
+) -> Result<Value, MergeError> {
     if depth > MAX_MERGE_DEPTH {
-        return Err("the stack is nested too deep".to_owned());
+        return Err(MergeError::Depth);
     }
     let strategy = Strategy::of(take_mark(&mut entries).as_ref())?;
     let Value::Map(mut stack) = stack else {
@@ -81,7 +94,7 @@ fn merged(stack: Value, mut entries: Vec<(Value, Value)>, depth: usize) -> Resul
     Ok(Value::Map(stack))
 }
 
-fn list(mut stack: Vec<Value>, mut items: Vec<Value>) -> Result<Value, String> {
+fn list(mut stack: Vec<Value>, mut items: Vec<Value>) -> Result<Value, MergeError> {
     let mark = items.first().and_then(|first| first.get(MARK)).cloned();
     if mark.is_some() {
         items.remove(0);

@@ -395,7 +395,8 @@ impl<'a> Lexer<'a> {
             if letter.is_ascii_digit() {
                 // After a dot, `0.1` is two indexes.
                 let index = matches!(self.tokens.last(), Some((Token::Sign("."), _)));
-                let (token, length) = number(rest, index).map_err(|text| (text, line))?;
+                let (token, length) =
+                    number(rest, index).map_err(|error| (error.to_string(), line))?;
                 self.tokens.push((token, line));
                 self.advance(length);
             } else if letter == '\'' || letter == '"' {
@@ -441,7 +442,18 @@ impl<'a> Lexer<'a> {
     }
 }
 
-fn number(text: &str, index: bool) -> Result<(Token, usize), String> {
+/// Why the digits of a number have no value.
+#[derive(Debug, thiserror::Error)]
+enum NumberError {
+    /// They are no floating-point number.
+    #[error("'{0}' is not a number")]
+    Float(String),
+    /// The integer has more than 128 bits.
+    #[error("the number '{0}' is too large")]
+    TooLarge(String),
+}
+
+fn number(text: &str, index: bool) -> Result<(Token, usize), NumberError> {
     let digits = |text: &str, radix: u32| {
         let mut end = 0;
         for (at, letter) in text.char_indices() {
@@ -487,14 +499,10 @@ fn number(text: &str, index: bool) -> Result<(Token, usize), String> {
     }
     let clean = text.get(..end).unwrap_or_default().replace('_', "");
     if float {
-        let number = clean
-            .parse()
-            .map_err(|_| format!("'{clean}' is not a number"))?;
+        let number = clean.parse().map_err(|_| NumberError::Float(clean))?;
         return Ok((Token::Float(number), end));
     }
-    let number = clean
-        .parse()
-        .map_err(|_| format!("the number '{clean}' is too large"))?;
+    let number = clean.parse().map_err(|_| NumberError::TooLarge(clean))?;
     Ok((Token::Int(number), end))
 }
 

@@ -63,21 +63,33 @@ const MAIN: &str = "v_";
 /// Parts the name of a template from the prefix of its variables.
 const PART: char = '\u{1}';
 
+/// Why a template cannot be read: an error of the loader's own. Its text is shown by the template.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct LoadError(Box<dyn std::error::Error + Send + Sync>);
+
+impl LoadError {
+    /// The error of a loader.
+    pub fn new(error: impl std::error::Error + Send + Sync + 'static) -> LoadError {
+        LoadError(Box::new(error))
+    }
+}
+
 /// Finds the templates that `include` and `import` name.
 pub trait Loader: Send + Sync {
     /// The text of a template by its path below the root of the environment; `None` if there is
     /// no such file. The path is normal: it has no `.` or `..` parts.
     ///
     /// # Errors
-    /// A text that says why the file could not be read.
-    fn load(&self, path: &str) -> Result<Option<String>, String>;
+    /// [`LoadError`]: the file could not be read.
+    fn load(&self, path: &str) -> Result<Option<String>, LoadError>;
 }
 
 /// A loader without templates.
 pub struct NoTemplates;
 
 impl Loader for NoTemplates {
-    fn load(&self, _path: &str) -> Result<Option<String>, String> {
+    fn load(&self, _path: &str) -> Result<Option<String>, LoadError> {
         Ok(None)
     }
 }
@@ -266,7 +278,8 @@ impl Run {
         let text = match known {
             Some(text) => text,
             None => {
-                let Some(text) = self.loader.load(&path).map_err(Fault::other)? else {
+                let text = self.loader.load(&path);
+                let Some(text) = text.map_err(|error| Fault::other(error.to_string()))? else {
                     return Ok(None);
                 };
                 // As stock, every load changes these, also for templates that come later.

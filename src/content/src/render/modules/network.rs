@@ -2,6 +2,7 @@
 //! interfaces, as the program `ip` prints them, and the addresses on them.
 
 use std::collections::BTreeSet;
+use std::error::Error;
 use std::process::Command;
 use std::time::Duration;
 
@@ -112,7 +113,7 @@ type Interfaces = Vec<(Value, Value)>;
 
 /// All interfaces, each with the fields of stock.
 fn interfaces() -> Result<Interfaces, CallError> {
-    let failed = |reason: String| {
+    let failed = |reason: &dyn Error| {
         CallError::Refused(format!(
             "the interfaces of the master are not known: {reason}"
         ))
@@ -120,8 +121,10 @@ fn interfaces() -> Result<Interfaces, CallError> {
     let mut command = Command::new("ip");
     command.args(["-json", "addr", "show"]);
     command.stderr(std::process::Stdio::null());
-    let done = process::run(command, Vec::new(), IP_TIME, IP_OUTPUT).map_err(failed)?;
-    let parsed = json::parse(&String::from_utf8_lossy(&done.output)).map_err(failed)?;
+    let done = process::run(command, Vec::new(), IP_TIME, IP_OUTPUT);
+    let done = done.map_err(|error| failed(&error))?;
+    let parsed = json::parse(&String::from_utf8_lossy(&done.output));
+    let parsed = parsed.map_err(|error| failed(&error))?;
     let parsed = parsed.as_array().unwrap_or_default();
     let named = |it: &Value| Some((it.get("ifname")?.clone(), interface(it)));
     Ok(parsed.iter().filter_map(named).collect())

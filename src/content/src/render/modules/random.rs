@@ -81,7 +81,7 @@ fn sample(args: &CallArgs, size: Option<usize>, seed_at: usize) -> Called {
         CallError::Failed("Sample larger than population or is negative".to_owned())
     })?;
     let mut twister = match args.get(seed_at, "seed") {
-        None | Some(Value::Nil) => Twister::unseen().map_err(CallError::Failed)?,
+        None | Some(Value::Nil) => unseen()?,
         Some(Value::Str(seed)) => Twister::of_digest(seed),
         Some(_) => {
             let message = "object supporting the buffer API required";
@@ -91,12 +91,16 @@ fn sample(args: &CallArgs, size: Option<usize>, seed_at: usize) -> Called {
     Ok(Value::Array(twister.sample(items, size)))
 }
 
+fn unseen() -> Result<Twister, CallError> {
+    Twister::unseen().map_err(|error| CallError::Failed(error.to_string()))
+}
+
 fn seeded(seed: &Value) -> Result<Twister, CallError> {
     match seed {
         Value::Str(text) => Ok(Twister::of_text(text)),
         Value::Int(number) => Ok(Twister::of_int(*number)),
         Value::Bool(flag) => Ok(Twister::of_int(i64::from(*flag))),
-        Value::Nil => Twister::unseen().map_err(CallError::Failed),
+        Value::Nil => unseen(),
         _ => Err(CallError::Failed(
             "The only supported seed types are: None, int, float, str, bytes, and bytearray."
                 .to_owned(),

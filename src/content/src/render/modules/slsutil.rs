@@ -89,7 +89,7 @@ pub(super) fn slsutil(registry: &mut Registry) {
     registry.add("slsutil.deserialize", |args| {
         let text = args.need_text(1, "stream_or_string")?;
         match args.need_text(0, "serializer")?.as_str() {
-            "json" => json::parse(&text).map_err(CallError::Failed),
+            "json" => json::parse(&text).map_err(|error| CallError::Failed(error.to_string())),
             "yaml" => yaml::parse(&text, "text", &yaml::Limits::DEFAULT)
                 .map(from_yaml)
                 .map_err(|error| CallError::Failed(error.to_string())),
@@ -208,7 +208,7 @@ fn defaults(files: &FileServer, saltenv: &str, args: &CallArgs) -> Called {
         let node = yaml::parse(&text, "defaults.yaml", &yaml::Limits::DEFAULT);
         from_yaml(node.map_err(|error| CallError::Failed(error.to_string()))?)
     } else if let Some(text) = read("defaults.json")? {
-        json::parse(&text).map_err(CallError::Failed)?
+        json::parse(&text).map_err(|error| CallError::Failed(error.to_string()))?
     } else {
         Value::Nil
     };

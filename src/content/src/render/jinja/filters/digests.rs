@@ -168,7 +168,9 @@ fn sample(items: &[Value], size: usize, seed: Option<&Value>) -> Outcome<Value> 
         return Err(Fault::other("Sample larger than population or is negative"));
     }
     let mut twister = match seed.map(Kind::of) {
-        None | Some(Kind::None) => Twister::unseen().map_err(Fault::other)?,
+        None | Some(Kind::None) => {
+            Twister::unseen().map_err(|error| Fault::other(error.to_string()))?
+        }
         Some(Kind::Str(seed)) => Twister::of_digest(seed),
         Some(_) => return Err(Fault::other("object supporting the buffer API required")),
     };

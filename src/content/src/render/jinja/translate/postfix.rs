@@ -6,6 +6,13 @@ use super::super::lexer::Token;
 use super::super::{filters, is_tests};
 use super::{Parsed, Parser, literal};
 
+/// What stands between brackets.
+enum Subscript {
+    Index(String),
+    /// The three bounds of a slice.
+    Slice(String),
+}
+
 impl Parser<'_> {
     pub(super) fn postfix(&mut self, mut value: String) -> Parsed<String> {
         let mut operators = 0;
@@ -53,14 +60,16 @@ impl Parser<'_> {
         }
         match parts.as_slice() {
             [] => self.fail("expected subscript expression"),
-            [Ok(index)] => Ok(format!("__item({value}, {index})")),
-            [Err(bounds)] => Ok(format!("__slice({value}, {bounds})")),
+            [Subscript::Index(index)] => Ok(format!("__item({value}, {index})")),
+            [Subscript::Slice(bounds)] => Ok(format!("__slice({value}, {bounds})")),
             several => {
                 let mut indexes = Vec::new();
                 for part in several {
                     match part {
-                        Ok(index) => indexes.push(index.clone()),
-                        Err(_) => return self.fail("a slice cannot stand beside other indexes"),
+                        Subscript::Index(index) => indexes.push(index.clone()),
+                        Subscript::Slice(_) => {
+                            return self.fail("a slice cannot stand beside other indexes");
+                        }
                     }
                 }
                 Ok(format!("__item({value}, __tuple({}))", indexes.join(", ")))
@@ -68,8 +77,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An index, or as `Err` the three bounds of a slice.
-    pub(super) fn slice_or_index(&mut self) -> Parsed<Result<String, String>> {
+    fn slice_or_index(&mut self) -> Parsed<Subscript> {
         let first = if self.is_sign(":") {
             None
         } else {
@@ -77,7 +85,7 @@ impl Parser<'_> {
         };
         if !self.skip_sign(":") {
             return match first {
-                Some(index) => Ok(Ok(index)),
+                Some(index) => Ok(Subscript::Index(index)),
                 None => self.fail("expected subscript expression"),
             };
         }
@@ -94,7 +102,7 @@ impl Parser<'_> {
             }
         }
         let bounds = bounds.map(|bound| bound.unwrap_or_else(|| "none".to_owned()));
-        Ok(Err(bounds.join(", ")))
+        Ok(Subscript::Slice(bounds.join(", ")))
     }
 
     /// Arguments after the `(`, each with a comma in front.

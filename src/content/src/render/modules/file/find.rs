@@ -75,6 +75,35 @@ fn below(base: &str, part: &str) -> String {
     }
 }
 
+/// Why the criteria of a search cannot be used, in the words of stock, which returns them as if they
+/// were a result.
+#[derive(Debug, thiserror::Error)]
+enum SearchError {
+    /// An option without a value.
+    #[error("missing value for \"{0}\" option")]
+    MissingValue(String),
+    /// An expression that Python would not compile.
+    #[error("invalid regular expression: \"{0}\"")]
+    Expression(String),
+    /// A letter that stands for no type of file.
+    #[error("invalid file type \"{0}\"")]
+    FileType(char),
+    /// A user or group that does not exist.
+    #[error("no such {kind} \"{name}\"")]
+    Unknown {
+        /// Which of the two.
+        kind: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A size that is no number with a unit.
+    #[error("invalid size: \"{0}\"")]
+    Size(String),
+    /// An option that does not exist.
+    #[error("invalid option \"{0}\"")]
+    Option(String),
+}
+
 /// A search, read from the arguments by name.
 struct Search {
     names: Vec<Expression>,
@@ -88,8 +117,7 @@ struct Search {
 }
 
 impl Search {
-    /// The inner error is a text that stock returns as if it were a result.
-    fn read(args: &CallArgs) -> Result<Result<Search, String>, CallError> {
+    fn read(args: &CallArgs) -> Result<Result<Search, SearchError>, CallError> {
         let mut search = Search {
             names: Vec::new(),
             kinds: None,
@@ -121,7 +149,7 @@ impl Search {
                     )));
                 }
                 _ if text.is_empty() => {
-                    return Ok(Err(format!("missing value for \"{key}\" option")));
+                    return Ok(Err(SearchError::MissingValue(key.clone())));
                 }
                 _ => match search.criterion(key, text) {
                     Ok(()) => {}
@@ -132,7 +160,7 @@ impl Search {
         Ok(Ok(search))
     }
 
-    fn criterion(&mut self, key: &str, text: &str) -> Result<(), String> {
+    fn criterion(&mut self, key: &str, text: &str) -> Result<(), SearchError> {
         match key {
             "name" | "iname" | "regex" | "iregex" => {
                 let flags = ExpressionFlags {
@@ -150,7 +178,7 @@ impl Search {
                     text.to_owned()
                 };
                 let pattern = filters::compile(&format!("\\A(?:{pattern})"), flags)
-                    .map_err(|_| format!("invalid regular expression: \"{text}\""))?;
+                    .map_err(|_| SearchError::Expression(text.to_owned()))?;
                 self.names.push(pattern);
             }
             "type" => {
@@ -159,7 +187,7 @@ impl Search {
                     .filter(|c| !c.is_whitespace() && *c != ',')
                     .collect();
                 if let Some(unknown) = kinds.chars().find(|kind| !"bcdflps".contains(*kind)) {
-                    return Err(format!("invalid file type \"{unknown}\""));
+                    return Err(SearchError::FileType(unknown));
                 }
                 self.kinds = Some(kinds);
             }
@@ -173,7 +201,7 @@ impl Search {
                     .map(str::to_owned)
                     .collect();
             }
-            _ => return Err(format!("invalid option \"{key}\"")),
+            _ => return Err(SearchError::Option(key.to_owned())),
         }
         Ok(())
     }
@@ -294,19 +322,26 @@ fn letter(it: &Metadata) -> char {
     }
 }
 
-fn ids(text: &str, id: fn(&str) -> Option<i64>, what: &str) -> Result<Vec<i64>, String> {
+fn ids(
+    text: &str,
+    id: fn(&str) -> Option<i64>,
+    kind: &'static str,
+) -> Result<Vec<i64>, SearchError> {
     text.split([',', ' '])
         .filter(|name| !name.is_empty())
         .map(|name| {
             let id = name.parse().ok().or_else(|| id(name));
-            id.ok_or_else(|| format!("no such {what} \"{name}\""))
+            id.ok_or_else(|| SearchError::Unknown {
+                kind,
+                name: name.to_owned(),
+            })
         })
         .collect()
 }
 
 /// A size with its unit, and what the sign in front makes of it.
-fn sizes(text: &str) -> Result<(u64, u64), String> {
-    let invalid = || format!("invalid size: \"{text}\"");
+fn sizes(text: &str) -> Result<(u64, u64), SearchError> {
+    let invalid = || SearchError::Size(text.to_owned());
     let lower = text.trim().to_lowercase();
     let (sign, rest) = match lower.strip_prefix(['+', '-']) {
         Some(rest) => (lower.chars().next(), rest),

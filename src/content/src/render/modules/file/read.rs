@@ -141,7 +141,7 @@ fn grep(args: &CallArgs) -> Called {
         MAX_FILE_BYTES,
         Errors::Apart,
     )
-    .map_err(CallError::Refused)?;
+    .map_err(|error| CallError::Refused(error.to_string()))?;
     Ok(crate::render::modules::commands::all_of(&done))
 }
 
