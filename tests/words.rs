@@ -41,8 +41,8 @@ const KINDS: [&str; 7] = ["rs", "md", "py", "sh", "yml", "toml", "json"];
 /// This file, and what keeps history.
 const LEFT_OUT: [&str; 2] = ["tests/words.rs", "CHANGELOG.md"];
 
-#[test]
-fn banned_words_stand_nowhere() {
+/// The files of these kinds that git knows, each with its text.
+pub(crate) fn sources(kinds: &[&str]) -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let listed = Command::new("git")
         .args(["ls-files", "-z"])
@@ -51,16 +51,21 @@ fn banned_words_stand_nowhere() {
         .expect("git lists the files");
     assert!(listed.status.success(), "git lists the files");
     let names = String::from_utf8(listed.stdout).expect("names of files are text");
-    let of_kind = |name: &&str| KINDS.iter().any(|kind| name.ends_with(&format!(".{kind}")));
+    let of_kind = |name: &&str| kinds.iter().any(|kind| name.ends_with(&format!(".{kind}")));
     let files = names.split('\0').filter(of_kind);
-    let files = files.filter(|name| !LEFT_OUT.contains(name));
+    // A file may be deleted and not yet committed so.
+    let text = |name: &str| fs::read_to_string(root.join(name)).ok();
+    files
+        .filter_map(|name| Some((name.to_owned(), text(name)?)))
+        .collect()
+}
+
+#[test]
+fn banned_words_stand_nowhere() {
     let mut found = Vec::new();
     let mut count = 0;
-    for name in files {
-        // A file may be deleted and not yet committed so.
-        let Ok(text) = fs::read_to_string(root.join(name)) else {
-            continue;
-        };
+    let files = sources(&KINDS).into_iter();
+    for (name, text) in files.filter(|(name, _)| !LEFT_OUT.contains(&name.as_str())) {
         count += 1;
         for (number, line) in text.lines().enumerate() {
             for (word, instead) in BANNED.iter().filter(|(word, _)| line.contains(word)) {

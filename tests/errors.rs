@@ -1,0 +1,97 @@
+//! Keeps errors typed: outside of tests no function may fail with a bare `String`.
+//!
+//! An error that is a text cannot be matched, and nothing says what it is about. One `thiserror` enum a
+//! crate or module, whose `Display` is the text that is shown.
+
+use super::words::sources;
+
+/// Files whose functions may: parsers that hand their text to `clap`, and a refusal of a command line in
+/// stock's words that goes to standard error at once.
+const ALLOWED: [&str; 4] = [
+    "src/cli/src/options/common.rs",
+    "src/saltern/src/commands/batch.rs",
+    "src/saltern/src/commands/log_level.rs",
+    "src/saltern/src/commands/master.rs",
+];
+
+const RESULT: &str = "Result<";
+
+#[test]
+fn errors_are_no_bare_texts() {
+    let mut found = Vec::new();
+    let mut allowed = Vec::new();
+    for (name, text) in sources(&["rs"]) {
+        let is_test = name.starts_with("tests/") || name.contains("/tests/");
+        if is_test || name.ends_with("tests.rs") {
+            continue;
+        }
+        let places = text_errors(without_tests(&text));
+        match ALLOWED.contains(&name.as_str()) {
+            true if !places.is_empty() => allowed.push(name),
+            true => {}
+            false => found.extend(places.iter().map(|line| format!("{name}:{line}"))),
+        }
+    }
+    assert!(
+        found.is_empty(),
+        "an error that is a text:\n{}",
+        found.join("\n")
+    );
+    assert_eq!(allowed, ALLOWED, "a file that is allowed has none any more");
+}
+
+#[test]
+fn text_errors_are_found_over_lines_and_in_other_types() {
+    let table = [
+        ("fn a() -> Result<(), String> {", vec![1]),
+        ("fn a() -> Result<Vec<(String, String)>, String>;", vec![1]),
+        (
+            "\nfn a()\n-> Result<\n    Option<Value>,\n    String,\n>",
+            vec![3],
+        ),
+        ("Box<dyn Fn(&str) -> Result<(), String>>", vec![1]),
+        ("Result<Result<(), String>, Halt>", vec![1]),
+        ("Result<HashMap<String, String>, Error>", vec![]),
+        ("Result<String>", vec![]),
+        ("Result<Fn() -> (), Error>", vec![]),
+    ];
+    for (text, lines) in table {
+        assert_eq!(text_errors(text), lines, "{text}");
+    }
+}
+
+/// A file without the module of its own tests, which stands last.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod ").next().unwrap_or_default()
+}
+
+/// The lines of types `Result<_, String>`.
+fn text_errors(text: &str) -> Vec<usize> {
+    text.match_indices(RESULT)
+        .filter(|(at, _)| second_argument(&text[at + RESULT.len()..]).trim() == "String")
+        .map(|(at, _)| text[..at].matches('\n').count() + 1)
+        .collect()
+}
+
+/// The second type in a list of types that an angle bracket ends; empty if there is none.
+fn second_argument(list: &str) -> &str {
+    let mut depth = 0;
+    let mut start = None;
+    let mut before = ' ';
+    for (at, letter) in list.char_indices() {
+        match letter {
+            ',' if depth == 0 => match start {
+                None => start = Some(at + 1),
+                Some(start) => return &list[start..at],
+            },
+            '<' | '(' | '[' => depth += 1,
+            // The arrow of a function ends no list.
+            '>' if before == '-' => {}
+            '>' if depth == 0 => return start.map_or("", |start| &list[start..at]),
+            '>' | ')' | ']' => depth -= 1,
+            _ => {}
+        }
+        before = letter;
+    }
+    ""
+}
