@@ -45,7 +45,7 @@ mod webhook;
 /// Longest back-off before a restart.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// What an engine is built from.
+/// Seed of an engine.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) engine: Arc<EngineConfig>,

@@ -45,7 +45,7 @@ const NICENESS: i32 = 5;
 /// Interval of the reports of dropped events and of the checks of rule files.
 const TICK: Duration = Duration::from_secs(1);
 
-/// What the reactor is built from.
+/// Seed of the reactor.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) queue: Arc<ReactionQueue>,

@@ -81,7 +81,7 @@ impl ScheduleMetrics {
     }
 }
 
-/// What the scheduler is built from.
+/// Seed of the scheduler.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,

@@ -37,7 +37,7 @@ use stock_clones::StockClones;
 /// Concurrent fetches.
 const THREADS: usize = 4;
 
-/// What the actor is built from.
+/// Seed of the actor.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,

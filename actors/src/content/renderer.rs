@@ -27,7 +27,7 @@ const NICENESS: i32 = 5;
 #[rtype(result = "()")]
 pub(crate) struct Look;
 
-/// What a renderer is built from.
+/// Seed of a renderer.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) queue: Arc<RenderQueue>,

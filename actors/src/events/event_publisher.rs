@@ -15,7 +15,7 @@ use crate::events::bus::Bus;
 use crate::events::event_sockets::{EventSocketHandle, EventSockets};
 use crate::messages::{Fire, Greet};
 
-/// What an event publisher is built from.
+/// Seed of an event publisher.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) bus: Arc<Bus>,

@@ -54,7 +54,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Persistent problems are logged at most once per `LOG_INTERVAL`.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What an event return is built from.
+/// Seed of an event return.
 #[derive(Clone)]
 pub(crate) struct Seed {
     returner: Arc<Returner>,

@@ -159,7 +159,7 @@ impl Presence {
         Change { present, new, lost }
     }
 
-    /// Those of these minions that have time left to reconnect; in the same order.
+    /// The minions among these that have time left to reconnect; in the same order.
     fn returning(&self, minions: &[MinionId]) -> Vec<MinionId> {
         if Instant::now() >= self.started + RECONNECT_GRACE {
             return Vec::new();

@@ -26,7 +26,7 @@ use crate::events::presence::Presence;
 use crate::events::rotation::Rotation;
 use crate::messages::{Ask, Departed, Publish};
 
-/// What a publisher is built from.
+/// Seed of a publisher.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,

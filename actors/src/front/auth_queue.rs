@@ -30,7 +30,7 @@ use crate::shared::fair_queue::FairQueue;
 /// Requests that may wait for the "retry later" answer: a fraction of a second of a worker's time.
 const TOLD: usize = 256;
 
-/// What the queue counts.
+/// Metrics of the queue.
 #[derive(Clone)]
 pub(crate) struct AuthMetrics {
     retry_later: IntCounter,

@@ -37,7 +37,7 @@ const MAX_REFUSAL_DELAY: Duration = Duration::from_secs(5);
 /// Delayed refusals of one login worker.
 const MAX_HELD_BACK: usize = 256;
 
-/// What a login worker is built from.
+/// Seed of a login worker.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) logins: Arc<Logins>,

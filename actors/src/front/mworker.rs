@@ -17,7 +17,7 @@ use crate::messages::{Treatment, Work};
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 
-/// What a worker is built from.
+/// Seed of a worker.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,

@@ -32,7 +32,7 @@ use self::lanes::Lanes;
 
 mod lanes;
 
-/// What a router is built from.
+/// Seed of a router.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) workers: Arc<Vec<Recipient<Work>>>,

@@ -37,7 +37,7 @@ const MAX_WAITING: usize = 1024;
 /// Calls of one minion. A real one has one, or a few when its states run in parallel.
 const MAX_PER_MINION: usize = 8;
 
-/// What the actor is built from.
+/// Seed of the actor.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) begin_job: Recipient<BeginJob>,

@@ -199,7 +199,7 @@ impl RunQueue {
     }
 }
 
-/// What a runner is built from.
+/// Seed of a runner.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) queue: Arc<RunQueue>,

@@ -47,7 +47,7 @@ use crate::shared::send::{Outbox, SendsThroughOutbox};
 use batch::{Batch, Now, Phase};
 use machine::{NOT_ACCEPTED, TIMEOUT};
 
-/// What Batches is built from.
+/// Seed of the batches.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
@@ -65,7 +65,7 @@ pub(crate) struct Seed {
     pub(crate) metrics: BatchMetrics,
 }
 
-/// What Batches counts.
+/// Metrics of the batches.
 #[derive(Clone)]
 pub(crate) struct BatchMetrics {
     open: IntGauge,

@@ -68,7 +68,7 @@ impl Purpose {
     }
 }
 
-/// What a job cache is built from.
+/// Seed of a job cache.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) purpose: Purpose,
@@ -208,7 +208,7 @@ impl From<StoreError> for Refused {
     }
 }
 
-/// What became of rows.
+/// Outcome of rows.
 #[derive(Default)]
 struct Given {
     /// Jobs that the returner has, or that were skipped.

@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_secs(30);
 /// After a slice it rests as long as the slice took, times this: returns come first.
 const REST: u32 = 1;
 
-/// What an import is built from.
+/// Seed of an import.
 #[derive(Clone)]
 pub(crate) struct Seed {
     /// Only this actor locks it.
@@ -118,7 +118,7 @@ impl Handler<Step> for JobImport {
     }
 }
 
-/// What is to be done next.
+/// The next step.
 enum Next {
     /// Hand this on; without jobs it says to the store that there is nothing more.
     Slice(Vec<CachedJob>),

@@ -19,7 +19,7 @@ use crate::messages::{CleanJobFiles, MaintenanceTask, RemoveJobFiles, RowsCommit
 use crate::shared::priority::give_way;
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running, TaskError};
 
-/// What a mirror is built from.
+/// Seed of a mirror.
 #[derive(Clone)]
 pub(crate) struct Seed {
     /// Only this actor locks it.

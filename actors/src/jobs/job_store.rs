@@ -46,7 +46,7 @@ use disk::{DiskWatch, LookAtDisk, State};
 use in_place::{Place, Restoring};
 pub(crate) use metrics::{StoreHealth, StoreMetrics};
 
-/// What a store is built from.
+/// Seed of a store.
 #[derive(Clone)]
 pub(crate) struct Seed {
     /// The one connection that writes; only this actor locks it, and the thread that writes a

@@ -63,7 +63,7 @@ pub(crate) use self::deps::TrackerDeps;
 pub(crate) use self::metrics::TrackerMetrics;
 pub(crate) use self::quota::QuotaLimits;
 
-/// What a tracker is built from.
+/// Seed of a tracker.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) store: Recipient<Persist>,

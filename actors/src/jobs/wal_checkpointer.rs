@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::messages::{Checkpoint, CheckpointDone};
 
-/// What a checkpointer is built from.
+/// Seed of a checkpointer.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) checkpointer: Arc<Checkpointer>,

@@ -23,7 +23,7 @@ pub use crate::shared::window::PlaceFree;
 pub struct Work {
     /// The request.
     pub request: Incoming,
-    /// What is to become of it.
+    /// The action.
     pub treatment: Treatment,
     /// Its place in the worker's window.
     pub ticket: Ticket,

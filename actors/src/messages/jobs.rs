@@ -22,7 +22,7 @@ use saltern_model::control::Account;
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct BeginJob {
-    /// What begins.
+    /// The job.
     pub start: Box<StartJob>,
     /// The reply to the client, when it has begun.
     pub answer: PendingReply,
@@ -32,7 +32,7 @@ pub struct BeginJob {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct TakeReturn {
-    /// What it returned.
+    /// The return.
     pub returned: Box<StoreReturn>,
     /// The reply to the minion, when it is stored.
     pub answer: PendingReply,
@@ -61,7 +61,7 @@ pub struct TakeAnswer(pub ProbeAnswer);
 pub struct Departed {
     /// The job.
     pub jid: Jid,
-    /// To whom it was to go.
+    /// The minions that it was sent to.
     pub minions: Vec<MinionId>,
     /// Whether it left.
     pub has_left: bool,
@@ -144,7 +144,7 @@ pub struct CloseOlderThan(pub i64);
 pub struct AwaitedMinions {
     /// The job.
     pub jid: Jid,
-    /// Those minions.
+    /// The minions.
     pub minions: Vec<MinionId>,
 }
 
@@ -203,7 +203,7 @@ pub struct Beginning {
     pub announce: Vec<Event>,
     /// The job's load, packed, for the files that stock's command line expects.
     pub load: Packed,
-    /// What goes out to the minions.
+    /// The load for the minions.
     pub publication: Publication,
 }
 
@@ -249,7 +249,7 @@ pub struct BatchReturns(pub Vec<MinionReturned>);
 pub struct BatchCalled {
     /// Which batch.
     pub jid: Jid,
-    /// What it says.
+    /// The message.
     pub call: BatchCall,
     /// The event's data.
     pub data: MapView,

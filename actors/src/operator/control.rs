@@ -46,7 +46,7 @@ pub enum LogLevelError {
 
 /// Log levels, shown and changed at run time.
 pub trait LogLevels: Send + Sync {
-    /// What they are.
+    /// The current levels.
     fn current(&self) -> CurrentLevels;
 
     /// Logs at this level from now on: everywhere, or the lines of one place of the program.
@@ -70,7 +70,7 @@ impl Refusal {
     }
 }
 
-/// What the control socket gives access to.
+/// Parts of the master that the control socket reaches.
 pub(crate) struct Control {
     pub(crate) reactor: Option<Arc<ReactionQueue>>,
     pub(crate) tree: Tree,
@@ -293,7 +293,7 @@ impl Control {
     }
 }
 
-/// What an actor is made to suffer.
+/// Fault to inject into an actor.
 #[derive(Clone, Copy)]
 enum Fault {
     Panic,

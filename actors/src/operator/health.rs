@@ -16,7 +16,7 @@ use crate::jobs::job_store::StoreHealth;
 /// Heartbeat timeout: an actor silent for longer counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_secs(15);
 
-/// What the checks look at.
+/// Inputs of the checks.
 pub(crate) struct Health {
     pub(crate) tree: Tree,
     pub(crate) pki: Arc<PkiTree>,
@@ -85,12 +85,12 @@ enum CheckError {
     NoAnswer(Vec<String>),
 }
 
-/// One check and what it found.
+/// One check and its finding.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) passed: bool,
-    /// What was found, passed or not.
+    /// The finding, passed or not.
     pub(crate) reason: String,
 }
 

@@ -232,7 +232,7 @@ fn tag_prefix(tag: &str) -> &str {
     if part.is_empty() { OTHER } else { part }
 }
 
-/// What a job of the state modules applies (`ExtractState` in salt-exporter).
+/// States that a job of the state modules applies (`ExtractState` in salt-exporter).
 fn state_of(fun: &str, data: &MapView) -> String {
     let key = match fun {
         "state.highstate" => return "highstate".to_owned(),

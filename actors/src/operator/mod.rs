@@ -1,4 +1,4 @@
-//! What those see and use who run the master: the control socket, health, the status port, metrics
+//! Interfaces for operators: the control socket, health, the status port, metrics
 //! of the process and under other exporters' names, exported traces.
 
 pub mod control;

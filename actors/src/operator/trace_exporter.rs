@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::destination::Destination;
 
-/// What an exporter is built from.
+/// Seed of an exporter.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) tracer: Arc<Tracer>,

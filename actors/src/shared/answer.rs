@@ -24,7 +24,7 @@ pub struct PendingReply {
     span: Option<Span>,
 }
 
-/// Who waits for the reply.
+/// Receiver of the reply.
 enum To {
     /// A peer of the request port.
     Peer(ReplyHandle),

@@ -36,7 +36,7 @@ use orphaned_data::OrphanedData;
 /// Below all others: nothing waits for it.
 const NICENESS: i32 = 10;
 
-/// What upkeep is built from.
+/// Seed of upkeep.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,

@@ -30,7 +30,7 @@ use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, TaskError};
 
-/// What maintenance is built from.
+/// Seed of maintenance.
 #[derive(Clone)]
 pub(crate) struct Seed {
     pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,

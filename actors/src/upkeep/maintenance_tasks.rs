@@ -55,7 +55,7 @@ impl TaskError {
     }
 }
 
-/// What is known of the runs of one task.
+/// Record of the runs of one task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The interval; zero when the options do not ask for it.
@@ -178,7 +178,7 @@ impl MaintenanceTasks {
         work: impl FnOnce() -> Result<(), TaskError>,
     ) {
         let running = self.begin(task);
-        // What `work` changes is rebuilt or looked at anew by its next run.
+        // The state that `work` changes is rebuilt or checked anew by its next run.
         match catch_unwind(AssertUnwindSafe(work)) {
             Ok(result) => running.ended(result),
             Err(_) => running.ended(Err(TaskError::Panicked)),

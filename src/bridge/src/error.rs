@@ -46,7 +46,7 @@ pub enum BridgeError {
     NotFound {
         /// The module or function that was asked for.
         what: String,
-        /// Where was looked.
+        /// The reason.
         reason: NoPython,
     },
     /// No helper process can be started.
@@ -54,7 +54,7 @@ pub enum BridgeError {
     NoHelper {
         /// The module or function that was asked for.
         what: String,
-        /// What the last one said, or what the system did.
+        /// Error line of the last helper, or the error of the system.
         reason: String,
     },
     /// Too many others wait.

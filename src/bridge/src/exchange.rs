@@ -25,7 +25,7 @@ pub(crate) const MAX_FRAME_BYTES: usize = 64 << 20;
 /// Bytes of one read.
 const PIECE: usize = 64 << 10;
 
-/// What a helper may send.
+/// Limits of a helper's frames.
 const LIMITS: Limits = Limits {
     bytes: MAX_FRAME_BYTES,
     ..Limits::WIRE
@@ -155,7 +155,7 @@ impl Pipes {
             let has_ended = self.wait(left, !rest.is_empty())?;
             let is_open = self.read()?;
             if !is_open || has_ended {
-                // What was said last still counts.
+                // Answers that are already buffered still count.
                 while let Some(answer) = self.answer()? {
                     if let Some(done) = take(answer) {
                         return Ok(done);

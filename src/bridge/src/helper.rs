@@ -20,7 +20,7 @@ use crate::exchange::{HelperFailure, HelperReply, Pipes, frame};
 use crate::lane::Lane;
 use crate::relay::Relay;
 
-/// What Python is given as its program, which reads the real one.
+/// Program of the command line, which reads the real one.
 const BOOT: &str = include_str!("boot.py");
 /// The real one.
 const PROGRAM: &str = include_str!("bridge.py");
@@ -130,7 +130,7 @@ impl Helper {
         on_event: &mut dyn FnMut(&str, Value),
     ) -> Result<Given, HelperFailure> {
         self.calls = self.calls.saturating_add(1);
-        // What it printed for others is no reason for its end now.
+        // Output of earlier calls is no reason for its end now.
         self.pipes.relay.last_error();
         self.pipes
             .exchange(request, deadline, &mut |answer| match answer {
@@ -165,7 +165,7 @@ impl Helper {
     /// Ends the helper; returns its exit status as the end of a sentence.
     pub(crate) fn epitaph(mut self, broken: &HelperFailure) -> String {
         if matches!(broken, HelperFailure::Ended) {
-            // One that only closed its pipes is on its way out, with a status that says more.
+            // A process that closed its pipes ends soon, with a status that says more.
             self.pipes.has_ended(LAST_WORDS);
         }
         let status = self.bury();
@@ -197,7 +197,7 @@ impl Drop for Helper {
     }
 }
 
-/// What every helper is given first: the program and its settings.
+/// First frames for every helper: the program and its settings.
 pub(crate) fn opening(forks: bool, settings: &Settings) -> Result<Vec<u8>, FrameTooLong> {
     let settings = json!({
         "conf_file": settings.conf_file,

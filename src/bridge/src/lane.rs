@@ -9,7 +9,7 @@ use saltern_config::MasterConfig;
 pub(crate) enum Lane {
     /// Log-ins.
     LogIn,
-    /// What pillars and top files wait for. A helper does one thing after the other itself.
+    /// Work that pillars and top files wait for. A helper does one thing after the other itself.
     Pillar,
     /// Returners. Each consumer has one call in flight, and so one helper.
     Returner,

@@ -58,7 +58,7 @@ impl BridgeMetrics {
                 &["lane"],
             ),
         };
-        // What has not happened yet is 0, not absent: a rate begins with the first time.
+        // Series start at 0: a rate would miss the first increase of an absent one.
         for lane in Lane::ALL {
             metrics.waiting(lane, 0);
             metrics.dropped(lane, 0);

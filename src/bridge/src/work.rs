@@ -84,9 +84,9 @@ pub enum Work<'a> {
         subject: &'a Subject,
         /// Its name.
         renderer: &'a str,
-        /// What stands behind it in the first line of the file.
+        /// The rest of the first line of the file.
         argument: &'a str,
-        /// What the renderer before it gave, or the text of the file.
+        /// Result of the renderer before it, or the text of the file.
         input: &'a Value,
         /// The environment of the file.
         saltenv: &'a Value,
@@ -148,7 +148,7 @@ pub enum Work<'a> {
     Returner {
         /// The module.
         name: &'a str,
-        /// What it must be able to do, or nothing is tried.
+        /// Function that the module must have, or nothing is tried.
         needs: &'a str,
         /// The calls.
         steps: &'a [Step<'a>],
@@ -165,7 +165,7 @@ pub enum Work<'a> {
 }
 
 impl Work<'_> {
-    /// What it is, for people.
+    /// Name for error texts.
     pub(crate) fn what(&self) -> String {
         match self {
             Self::Render { renderer, .. } => format!("the renderer \"{renderer}\""),
@@ -196,7 +196,7 @@ impl Work<'_> {
         }
     }
 
-    /// What helpers remember the compilation by.
+    /// Key under which helpers keep the loaders of the compilation.
     pub(crate) fn token(&self) -> Option<u64> {
         match self {
             Self::Render { subject, .. }

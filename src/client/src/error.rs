@@ -15,7 +15,7 @@ pub enum ClientError {
     EventSocket {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },
@@ -28,7 +28,7 @@ pub enum ClientError {
          return is there when the master is back: saltern run jobs.lookup_jid {0}"
     )]
     CallLost(String),
-    /// What came over the event socket is no event.
+    /// A frame on the event socket is no event.
     #[error("the event socket sent something that is no event: {0}")]
     BadEvent(String),
     /// No port has a transport of this client.
@@ -42,7 +42,7 @@ pub enum ClientError {
     Connect {
         /// The request port.
         address: std::net::SocketAddr,
-        /// What the transport said.
+        /// The error of the transport.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -57,7 +57,7 @@ pub enum ClientError {
     NoKey {
         /// The key file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },

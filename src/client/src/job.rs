@@ -12,7 +12,7 @@ use crate::event::ReceivedEvent;
 use crate::publish::{Published, strings};
 use crate::{ClientError, EventListener, LocalClient, PublishRequest};
 
-/// What a minion sent back.
+/// Return of a minion.
 #[derive(Debug, Clone)]
 pub struct MinionReturn {
     /// The minion, or the resource it answered for (3008's `resource_id`).
@@ -25,7 +25,7 @@ pub struct MinionReturn {
     pub retcode: i64,
 }
 
-/// What became of one targeted minion.
+/// Outcome of one targeted minion.
 #[derive(Debug, Clone)]
 pub enum MinionOutcome {
     /// It returned.
@@ -201,7 +201,7 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// What follows the jid in a tag of this job: of `salt/job/JID…`, of the bare `JID` (3006 and
+    /// Suffix behind the jid in a tag of this job: of `salt/job/JID…`, of the bare `JID` (3006 and
     /// 3007) and, below other masters, of `syndic/…/JID…`.
     fn of_job<'t>(&self, tag: &'t str, jid: &str) -> Option<&'t str> {
         let rest = match tag.strip_prefix("salt/job/") {

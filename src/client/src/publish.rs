@@ -14,7 +14,7 @@ use crate::{ClientConfig, ClientError, user};
 /// The socket by whose existence stock's clients recognize a running master.
 const PUBLISH_SOCKET: &str = "publish_pull.ipc";
 
-/// What to run where.
+/// Function, arguments and target of a job.
 #[derive(Debug, Clone)]
 pub struct PublishRequest {
     /// The target: a text, or an array of ids for the type `list`.
@@ -31,7 +31,7 @@ pub struct PublishRequest {
     pub kwargs: Vec<(String, Value)>,
     /// The wait before asking which minions still run the job; the configured one when absent.
     pub timeout: Option<Duration>,
-    /// What makes it a batch that the master drives: the entry `batch` of the command
+    /// Plan of a batch that the master drives: the entry `batch` of the command
     /// `saltern_batch`.
     pub batch: Option<Value>,
 }
@@ -302,7 +302,7 @@ fn wrapped(load: Vec<(Value, Value)>) -> Vec<u8> {
     msgpack::encode(&envelope, Dialect::Raw)
 }
 
-/// What Python calls false: `""`, `{}`, `[]`, `None`.
+/// Values that Python takes as false: `""`, `{}`, `[]`, `None`.
 fn is_empty(reply: &Value) -> bool {
     reply.is_nil()
         || reply.as_bool() == Some(false)

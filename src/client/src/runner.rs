@@ -26,7 +26,7 @@ pub struct RunnerRequest {
     pub timeout: Option<Duration>,
 }
 
-/// What a function of the master returned.
+/// Return of a function of the master.
 #[derive(Debug, Clone)]
 pub struct RunnerReturn {
     /// The value.
@@ -49,7 +49,7 @@ impl LocalClient {
     /// part of the tag.
     ///
     /// # Errors
-    /// Those of [`LocalClient::call`].
+    /// As [`LocalClient::call`].
     pub async fn call_and_tell(
         &self,
         request: &RunnerRequest,
@@ -74,7 +74,7 @@ impl LocalClient {
         }
     }
 
-    /// What the job cache has of a call; nothing while it is under way.
+    /// Return of a call in the job cache; nothing while it runs.
     async fn kept(&self, jid: &str) -> Result<Option<RunnerReturn>, ClientError> {
         let lookup = RunnerRequest {
             fun: "jobs.lookup_jid".to_owned(),
@@ -144,7 +144,7 @@ impl LocalClient {
 struct Begun {
     events: EventListener,
     jid: String,
-    /// What the tags of its events begin with.
+    /// Prefix of the tags of its events.
     tag: String,
 }
 

@@ -11,9 +11,9 @@ use crate::yaml::{Node, NodeValue};
 pub enum PythonBridge {
     /// No bridge.
     Off,
-    /// That of a Salt installation in the usual places.
+    /// The Python of a Salt installation in the usual places.
     Auto,
-    /// The one at this path, or of the installation there.
+    /// The Python at this path, or of the installation there.
     At(PathBuf),
 }
 

@@ -120,7 +120,7 @@ fn known(
         .push(Finding::new(severity, mark, option.name, message));
 }
 
-/// What happens where the type of an option is wrong.
+/// Consequences of an option of the wrong type.
 const LOST: &[(&str, &str)] = &[
     ("external_auth", "nobody can log in"),
     ("file_roots", "/srv/salt is served as base in its place"),

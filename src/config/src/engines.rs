@@ -26,18 +26,18 @@ const HOOK_PORT: u16 = 5000;
 pub struct EngineConfig {
     /// The name of the entry.
     pub name: String,
-    /// What runs.
+    /// Its kind, with its options.
     pub kind: EngineKind,
 }
 
 /// The kind of an engine, with its options.
 #[derive(Clone)]
 pub enum EngineKind {
-    /// Fires what a program prints.
+    /// Fires the lines that a program prints.
     Script(ScriptEngine),
     /// Writes every event into the log, for debugging.
     Test,
-    /// Fires what comes by HTTP.
+    /// Fires the requests that arrive by HTTP.
     Webhook(WebhookEngine),
     /// A module that Python runs.
     Python {
@@ -106,12 +106,12 @@ enum EngineError {
     Option {
         /// The name of the entry.
         name: String,
-        /// What is wrong with it.
+        /// The reason.
         error: OptionError,
     },
 }
 
-/// What is wrong with an option of a built-in engine.
+/// Why an option of a built-in engine is refused.
 #[derive(Debug, thiserror::Error)]
 enum OptionError {
     /// It does not exist.
@@ -218,7 +218,7 @@ fn engine(name: String, options: Option<&Node>) -> Result<Option<EngineConfig>, 
     Ok(Some(EngineConfig { name, kind }))
 }
 
-/// One whose lines only Python can read is Python's altogether.
+/// A script whose lines only Python can read is run by Python altogether.
 fn script(options: Mapping) -> Result<EngineKind, OptionError> {
     only(&options, &["cmd", "output", "interval", "onchange"])?;
     let output = match options.get("output").map(|node| (node.as_str(), node)) {

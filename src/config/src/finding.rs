@@ -29,9 +29,9 @@ pub struct Finding {
     pub line: u32,
     /// The name of the option; empty if none is meant.
     pub option: String,
-    /// What was found, in lower case and without a final period.
+    /// The finding, in lower case and without a final period.
     pub message: String,
-    /// What to do: for a misspelt name the nearest known one.
+    /// Remedy: for a misspelt name the nearest known one.
     pub suggestion: Option<String>,
     /// Whether it is about something that only Python can run.
     pub needs_python: bool,

@@ -77,7 +77,7 @@ fn followed(all: &Mapping) -> Mapping {
     followed
 }
 
-/// What holds now, for all that share a configuration.
+/// Current values, for all that share a configuration.
 #[derive(Clone)]
 pub(crate) struct Current(Arc<RwLock<Arc<Followed>>>);
 

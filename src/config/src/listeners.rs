@@ -44,7 +44,7 @@ pub struct TlsConfig {
     pub key: PathBuf,
     /// PEM files of the certificate authorities for peers (`ca_certs`, `verify_locations`).
     pub authorities: Vec<PathBuf>,
-    /// What peers have to show (`cert_reqs`).
+    /// Certificates required of peers (`cert_reqs`).
     pub peers: PeerCertificates,
     /// TLS 1.2 and nothing else (`ssl_version: PROTOCOL_TLSv1_2`).
     pub only_tls12: bool,

@@ -185,7 +185,7 @@ pub struct MasterConfig {
     pub drop_messages_signature_fail: bool,
 
     // Our own; `options::OURS` documents them.
-    /// What is mirrored to stock's job-cache files.
+    /// Jobs that are mirrored to stock's job-cache files.
     pub local_cache_mirror: LocalCacheMirror,
     /// The job database.
     pub saltern_job_database: PathBuf,

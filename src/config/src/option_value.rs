@@ -165,14 +165,14 @@ methods! {
 /// of [`RemoteKind::Gitfs`] that have none of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteKind {
-    /// Those of `gitfs_remotes`.
+    /// Remotes of `gitfs_remotes`.
     Gitfs,
-    /// Those of the external pillar `git`.
+    /// Remotes of the external pillar `git`.
     GitPillar,
 }
 
 impl RemoteKind {
-    /// What the names of their options begin with, without the underscore.
+    /// Prefix of the names of their options, without the underscore.
     pub fn name(self) -> &'static str {
         match self {
             RemoteKind::Gitfs => "gitfs",

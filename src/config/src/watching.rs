@@ -10,9 +10,9 @@ use crate::yaml::{Node, NodeValue};
 /// Further names under which metrics are exposed beside our own (`metrics_compat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetricsCompat {
-    /// Those of the program salt-exporter.
+    /// Names of the program salt-exporter.
     pub salt_exporter: bool,
-    /// Those that 3008 sends by OpenTelemetry.
+    /// Names that 3008 sends by OpenTelemetry.
     pub opentelemetry: bool,
     /// Whether salt-exporter's have its label `minion` (`saltern_metrics_minion_labels`).
     pub minion_labels: bool,

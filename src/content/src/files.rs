@@ -110,7 +110,7 @@ impl FileServer {
         })
     }
 
-    /// What of the options has no effect: each option with what is wrong, in lower case and without
+    /// Options without effect: each with the reason, in lower case and without
     /// a final period.
     pub fn problems(&self) -> &[(&'static str, String)] {
         &self.options.problems
@@ -267,7 +267,7 @@ impl FileServer {
         self.backends.iter().any(is_roots)
     }
 
-    /// What is different below `file_roots` since this was last asked, also by a master before this
+    /// Changes below `file_roots` since the last call, also of a master before this
     /// one; `None` if `roots` is no backend.
     ///
     /// # Errors
@@ -509,22 +509,22 @@ impl Form {
     }
 }
 
-/// What `_file_find` answers for no file, and for a load without a path.
+/// Answer of `_file_find` for no file, and for a load without a path.
 pub fn nothing_found() -> Value {
     Value::map([("path", ""), ("rel", "")])
 }
 
-/// What `_serve_file` answers for no file, and for a load without `path`, `loc` or `saltenv`.
+/// Answer of `_serve_file` for no file, and for a load without `path`, `loc` or `saltenv`.
 pub fn nothing_served() -> Value {
     Value::map([("data", ""), ("dest", "")])
 }
 
-/// What `_file_hash` answers for no file, and for a load without `path` or `saltenv`.
+/// Answer of `_file_hash` for no file, and for a load without `path` or `saltenv`.
 pub fn no_hash() -> Value {
     Value::from("")
 }
 
-/// What `_file_hash_and_stat` answers for no file, and for a load without `path` or `saltenv`.
+/// Answer of `_file_hash_and_stat` for no file, and for a load without `path` or `saltenv`.
 pub fn no_hash_and_stat() -> Value {
     Value::Array(vec![no_hash(), Value::Nil])
 }

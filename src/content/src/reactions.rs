@@ -67,15 +67,15 @@ pub enum ReactionFileError {
     },
 }
 
-/// What rendering needs of the rest of the master.
+/// Dependencies of rendering.
 pub struct ReactionParts {
     /// Wall-clock time.
     pub clock: Clock,
     /// The file server, for `salt://` and imports.
     pub files: Arc<FileServer>,
-    /// What templates ask the master: mines, caches, runners.
+    /// Functions of the master for templates: mines, caches, runners.
     pub site: Arc<dyn SiteFunctions>,
-    /// What runs modules that are not here; without it they are refused by name.
+    /// Bridge that runs modules that are not here; without it they are refused by name.
     pub bridge: Option<Arc<Bridge>>,
 }
 
@@ -204,7 +204,7 @@ pub fn is_served(reference: &str, files: &FileServer) -> bool {
         return true;
     };
     let (path, environment) = place_of(served);
-    // One that cannot be read is there.
+    // A file that cannot be read exists.
     files
         .read(path, environment, MAX_FILE_BYTES)
         .map_or(true, |content| content.is_some())
@@ -232,10 +232,10 @@ pub fn find(reference: &str) -> Result<Vec<String>, ReactionFileError> {
     }
 }
 
-/// What files of the file server begin with.
+/// Prefix of files of the file server.
 const SCHEME: &str = "salt://";
 
-/// What stands before the environment in such a name.
+/// Separator before the environment in such a name.
 const QUERY: &str = "?saltenv=";
 
 /// The environment of reactions (`saltenv` of stock's `MasterMinion`).

@@ -52,7 +52,7 @@ pub enum TopsError {
     /// A module in Python failed, or there is no Python to run it.
     #[error(transparent)]
     Python(#[from] BridgeError),
-    /// What it prints is no YAML.
+    /// Its output is no YAML.
     #[error("the classifier's output cannot be read: {0}")]
     Output(String),
 }

@@ -20,7 +20,7 @@ pub enum KeyError {
     Unreadable {
         /// `public` or `private`.
         kind: &'static str,
-        /// What OpenSSL says about it, where it was asked.
+        /// The error of OpenSSL, where it was used.
         #[source]
         cause: Option<ErrorStack>,
     },
@@ -44,7 +44,7 @@ pub enum KeyError {
     OpenSsl {
         /// `generate` or `write`.
         step: &'static str,
-        /// What OpenSSL says about it.
+        /// The error of OpenSSL.
         #[source]
         cause: ErrorStack,
     },

@@ -40,7 +40,7 @@ use progress::{Progress, millis};
 use server::Server;
 use targets::Targets;
 
-/// What can be measured, in the order in which it is.
+/// Phases, in the order in which they run.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Phase {
     Auth,
@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
     /// How long each phase lasts.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// What to measure; pillar, files and targets need the site of `make bench`.
+    /// Phases to run; pillar, files and targets need the site of `make bench`.
     #[arg(long, value_delimiter = ',', default_value = "auth,returns,jobs")]
     phases: Vec<Phase>,
     /// Write keys and cached data of this many minions for a master that is not running, and exit.

@@ -98,7 +98,7 @@ pub struct Finding {
     pub option: String,
     /// Where it stands, as `file:line:column`.
     pub place: String,
-    /// What about it.
+    /// The reason.
     pub message: String,
 }
 
@@ -110,7 +110,7 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         #[source]
         source: std::io::Error,
     },
@@ -124,17 +124,17 @@ pub enum ConfigError {
         place: String,
         /// The option.
         option: String,
-        /// What is expected.
+        /// The expected kind of value.
         expected: String,
     },
 }
 
-/// What [`MinionConfig::load`] returns.
+/// Result of [`MinionConfig::load`].
 #[derive(Debug, Clone)]
 pub struct LoadedMinion {
     /// The configuration.
     pub config: MinionConfig,
-    /// What in it has no effect.
+    /// Options without effect.
     pub findings: Vec<Finding>,
 }
 

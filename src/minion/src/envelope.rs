@@ -13,7 +13,7 @@ use crate::keys::MinionKeys;
 /// The version of the protocol: session keys, and the id in the envelope.
 pub(crate) const VERSION: i64 = 3;
 
-/// What a minion has after signing in.
+/// Session of a minion after signing in.
 pub(crate) struct Session {
     /// Opens publications; the same for every minion of a master.
     pub(crate) shared: Crypticle,
@@ -42,7 +42,7 @@ impl Session {
     }
 }
 
-/// What goes into every request besides its own fields.
+/// Fields of every request besides its own.
 pub(crate) struct Sealing<'a> {
     pub(crate) id: &'a str,
     pub(crate) keys: &'a MinionKeys,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use saltern_base::chain;
 
-/// What ends a minion.
+/// Error that ends a minion.
 #[derive(Debug, thiserror::Error)]
 pub enum MinionError {
     /// The configuration cannot be used.

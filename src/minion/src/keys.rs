@@ -25,7 +25,7 @@ pub enum KeyError {
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A key cannot be made or used.

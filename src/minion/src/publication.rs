@@ -12,7 +12,7 @@ use crate::envelope::{PublicationError, open_publication};
 use crate::functions::{self, FunctionReturn};
 use crate::matching::matches;
 
-/// What a publication asks for.
+/// Content of a publication.
 pub(crate) struct Publication {
     pub(crate) jid: String,
     /// One function, or several with an argument list each.
@@ -133,7 +133,7 @@ impl Publication {
     }
 }
 
-/// What came of a job: single values, or a map by function for each.
+/// Result of a job: single values, or a map by function for each.
 pub(crate) struct Outcome {
     pub(crate) value: Value,
     pub(crate) retcode: Value,

@@ -65,7 +65,7 @@ pub(crate) struct SignInRequest {
     token: Option<KeyString>,
 }
 
-/// What the master said.
+/// Verdict of the master.
 pub(crate) enum SignInAnswer {
     Accepted(Box<Session>),
     Pending,

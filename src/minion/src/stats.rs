@@ -87,7 +87,7 @@ fn upper_end(place: usize) -> u64 {
     ((STEPS + step + 1) as u64) << (power - 4)
 }
 
-/// What the minions of a swarm did.
+/// Counters of a swarm.
 #[derive(Default)]
 pub struct Stats {
     /// Sign-ins that were accepted.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What `--batch-size` says. The rules are those of stock 3008 (`get_batch_size` in
+/// Value of `--batch-size`. The rules are those of stock 3008 (`get_batch_size` in
 /// `salt/utils/batch_state.py`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BatchSize {

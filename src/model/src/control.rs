@@ -1,4 +1,4 @@
-//! What is asked and answered at the control socket (`saltern_control.ipc`): one JSON document each,
+//! Requests and replies of the control socket (`saltern_control.ipc`): one JSON document each,
 //! a line for the request. The master's side is an actor's, the client's is `saltern-client`'s.
 
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ pub enum ControlRequest {
     Actors,
     /// The accepted minions, sorted by id: `Vec<SeenMinion>`.
     Minions,
-    /// What the tracker knows of a job: `Option<Account>`, `None` when it is not open.
+    /// State of the tracker for a job: `Option<Account>`, `None` when it is not open.
     Job(Jid),
     /// The maintenance tasks: `Vec<TaskStatus>`.
     MaintenanceTasks,
@@ -126,7 +126,7 @@ pub struct CurrentLevels {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply<T> {
-    /// What was asked for.
+    /// The answer.
     Ok(T),
     /// Why not, in one line.
     Error(String),

@@ -38,7 +38,7 @@ pub struct ReturnRecord {
     pub fun: String,
     /// The return code, the highest one of several functions; 0 when the minion sent none.
     pub retcode: i64,
-    /// What the minion said of its success.
+    /// `success` of the minion's return.
     pub success: bool,
     /// The whole return load as it is fired on the bus, bin dialect.
     pub load: Packed,

@@ -73,7 +73,7 @@ pub struct AskedJob<'a> {
 pub enum Whom<'a> {
     /// These and no others.
     These(&'a [MinionId]),
-    /// Whoever this pattern matches, also those who come later: a rule must be one for all of them,
+    /// Every minion that this pattern matches, now or later: a rule must be one for all of them,
     /// as a look at both patterns shows.
     Matching(&'a PlainWildcard),
     /// It is not certain whom the target means: a rule must be one for all minions.
@@ -99,7 +99,7 @@ impl Form {
     }
 }
 
-/// What the rules say of a call of a function of the master.
+/// Verdict of the rules on a call of a function of the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It may be made.
@@ -113,9 +113,9 @@ pub enum Verdict {
 /// The arguments of one function, sorted.
 #[derive(Debug, Default, PartialEq)]
 pub struct CallArguments {
-    /// Those without a name.
+    /// Arguments without a name.
     pub positional: Vec<Value>,
-    /// Those with a name; of two with the same name the last counts.
+    /// Arguments with a name; of two with the same name the last counts.
     pub named: Vec<(String, Value)>,
 }
 

@@ -21,7 +21,7 @@ pub struct Situation<'a> {
     pub presented: &'a str,
 }
 
-/// What to do with the key.
+/// Verdict on the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Go on with the key that is on disk.

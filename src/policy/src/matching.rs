@@ -111,7 +111,7 @@ impl MinionData for NoData {
 pub struct Changes {
     /// The present generation. It never returns to a number that it had.
     pub generation: u64,
-    /// What has changed since the generation in the question.
+    /// Changes since the generation in the question.
     pub changed: Changed,
 }
 
@@ -162,7 +162,7 @@ impl Site {
 /// How a target is to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MatchOptions<'a> {
-    /// What separates the parts of a path in grain and pillar targets. Compound targets have their
+    /// Separator of the parts of a path in grain and pillar targets. Compound targets have their
     /// own.
     pub delimiter: &'a str,
     /// Whether a minion without cached data may be part of the answer. Only `ipcidr` and a master

@@ -24,7 +24,7 @@ pub enum ExpressionError {
     Syntax {
         /// The expression, shortened for the log.
         expression: String,
-        /// What the parser said.
+        /// The error of the parser.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What writers ask of a value, so that this crate needs no value type of its own.
+//! Interface of values for writers, so that this crate needs no value type of its own.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ pub enum TextError {
     /// Containers nested beyond the limit, which for Python means a container that holds itself.
     #[error("maximum recursion depth exceeded")]
     TooDeep,
-    /// The same, in the words of `json.dumps`.
+    /// The same, as `json.dumps` names it.
     #[error("Circular reference detected")]
     Circular,
     /// A text beyond the limit.
@@ -27,13 +27,13 @@ pub enum TextError {
 
 /// A value that Python has, too.
 pub trait Object {
-    /// What can go wrong while the value is read.
+    /// Error of reading the value.
     type Error: From<TextError>;
 
     /// Calls the one method of `visitor` that fits the value.
     ///
     /// # Errors
-    /// Those of the visitor, and what goes wrong while the value is read.
+    /// Errors of the visitor and of reading the value.
     fn accept<V: Visitor>(&self, visitor: &mut V) -> Result<(), Self::Error>;
 
     /// `str(value)`, where that is not its `repr`.

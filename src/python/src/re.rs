@@ -34,7 +34,7 @@ const LETTERS_I: [char; 4] = ['i', 'I', 'ı', 'İ'];
 /// Why an expression is refused.
 type Refused = &'static str;
 
-/// What follows the expression where it is used.
+/// Text that follows the expression where it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// Nothing, and how far the match reaches does not matter.
@@ -187,7 +187,7 @@ enum Member {
     Set(&'static str),
 }
 
-/// What stands behind a backslash.
+/// Escape behind a backslash.
 enum Escape {
     Literal(char),
     Set(&'static str),
@@ -428,7 +428,7 @@ impl Parser {
         }
     }
 
-    /// What stands behind a backslash, outside of a class.
+    /// Escape behind a backslash, outside of a class.
     fn escape(&mut self, flags: Flags) -> Result<(Kind, Width), Refused> {
         let word = flags.word();
         let place = match self.peek().ok_or("a backslash stands at the end")? {
@@ -495,7 +495,7 @@ impl Parser {
         Ok((Kind::Other, width))
     }
 
-    /// What stands behind a backslash in and outside of classes.
+    /// Escape behind a backslash, in and outside of classes.
     fn common_escape(&mut self, flags: Flags) -> Result<Escape, Refused> {
         let c = self.next().ok_or("a backslash stands at the end")?;
         let set = match (c, flags.is_ascii) {

@@ -39,7 +39,7 @@ pub enum YamlError {
 /// as Salt's dumper has it.
 ///
 /// # Errors
-/// What the emitter refuses.
+/// Values that the emitter refuses.
 pub fn safe_dump(value: &Node, style: Style) -> Result<String, YamlError> {
     let value = in_order(value);
     match Stand::for_letters_of(&value) {
@@ -190,7 +190,7 @@ impl Dumper<'_> {
     }
 }
 
-/// What stands for a letter beyond U+FFFF while the text is laid out.
+/// Placeholder of a letter beyond U+FFFF while the text is laid out.
 ///
 /// libyaml escapes these letters, and its translation does not. Two letters that both escape, and whose
 /// escapes are as wide as that of one beyond U+FFFF, stand for each of them, and are replaced in the text.

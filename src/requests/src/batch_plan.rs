@@ -134,7 +134,7 @@ struct State {
     backend: Option<String>,
 }
 
-/// What stock keeps of a return; only the code counts here.
+/// Return as stock keeps it; only the code counts here.
 #[derive(Serialize, Deserialize)]
 struct Done {
     #[serde(default, deserialize_with = "collapsed")]

@@ -22,7 +22,7 @@ use crate::{
     return_, revoke_auth, runner, saltern_batch, syndic_return, verify_minion, wheel,
 };
 
-/// What becomes of a sealed request whose bytes come a second time.
+/// Handling of a sealed request whose bytes arrive a second time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Repeated {
     /// It is refused: it would be carried out once more.
@@ -44,7 +44,7 @@ pub(crate) enum Repeated {
 pub(crate) struct MinionCommand {
     /// Its name on the wire, in logs and in metrics.
     pub(crate) name: &'static str,
-    /// What becomes of a copy of a request.
+    /// Handling of a copy of a request.
     pub(crate) repeated: Repeated,
     /// The handler.
     pub(crate) run: fn(Sealed, &Arc<Services>) -> Outcome,
@@ -161,7 +161,7 @@ pub(crate) struct ClearRequest<'a> {
 pub(crate) struct ClearCommand {
     /// Its name on the wire, in logs and in metrics.
     pub(crate) name: &'static str,
-    /// Who may send it, with the handler for that.
+    /// Senders that are admitted, with the handler for them.
     pub(crate) handler: ClearHandler,
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(crate) struct Auth<'a> {
     /// Whether it is accepted, or pending.
     pub(crate) result: bool,
-    /// What was done with the key: `accept`, `pend`, `reject`, `denied` or `full`.
+    /// Action on the key: `accept`, `pend`, `reject`, `denied` or `full`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) act: Option<&'a str>,
     pub(crate) id: &'a MinionId,

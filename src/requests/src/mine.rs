@@ -44,7 +44,7 @@ struct DeleteLoad {
     fun: Value,
 }
 
-/// What `_mine_get` needs; the rest is read by [`MineRequest`].
+/// Fields of `_mine_get`; the rest is read by [`MineRequest`].
 #[derive(Deserialize)]
 struct GetLoad {
     #[serde(rename = "tgt")]

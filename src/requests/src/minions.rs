@@ -1,4 +1,4 @@
-//! What is kept for each minion, and the one way to forget it.
+//! State of each minion, and the one way to forget it.
 //!
 //! Every field of [`Minions`] that is memory for each minion has its row in [`Minions::memories`],
 //! which takes the struct apart field by field: a new one does not compile without a decision. So
@@ -15,7 +15,7 @@ use saltern_store::{MinionDataStore, ResourceStore, Sessions, StoreError, Syndic
 use crate::register_resources::inventory;
 use crate::services::PresenceView;
 
-/// What is kept for each minion.
+/// State of each minion.
 pub struct Minions {
     /// Grains, pillars and mines.
     pub data: Arc<MinionDataStore>,
@@ -38,7 +38,7 @@ pub struct Minions {
 /// Memory of one kind for each minion. Forgetting gives whether there was something that operators
 /// know as the minion's cached data.
 trait Memory {
-    /// What it holds, for the log.
+    /// Its content, for the log.
     fn name(&self) -> &'static str;
 
     /// Forgets a minion.

@@ -53,7 +53,7 @@ struct Private<'a> {
     pillar: Bin<'a>,
 }
 
-/// What the master signs.
+/// Signed part of the answer.
 #[derive(Serialize)]
 struct Bound<'a> {
     key: Bin<'a>,

@@ -56,9 +56,9 @@ pub struct Services {
     pub keys: Keys,
     /// Users and what they may do.
     pub users: Users,
-    /// What is kept for each minion.
+    /// State of each minion.
     pub minions: Minions,
-    /// What minions fetch.
+    /// Content that minions fetch.
     pub content: Content,
     /// Jobs.
     pub jobs: Jobs,
@@ -70,7 +70,7 @@ pub struct Services {
     pub bridge: Arc<Bridge>,
 }
 
-/// What every request needs: options, time, and where it is counted, logged and traced. It changes
+/// Dependencies of every request: options, time, metrics, logs and traces. It changes
 /// nothing that lasts.
 pub struct Context {
     /// The configuration.
@@ -117,7 +117,7 @@ impl Users {
     }
 }
 
-/// What minions fetch.
+/// Content that minions fetch.
 pub struct Content {
     /// The file server.
     pub files: Arc<FileServer>,

@@ -133,7 +133,7 @@ fn of_each(
     Ok(Value::Map(kept))
 }
 
-/// What `clear_*` removes.
+/// Caches that `clear_*` removes.
 struct Cleared {
     grains: bool,
     pillar: bool,

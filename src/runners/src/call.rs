@@ -176,9 +176,9 @@ pub(crate) const fn function(
 
 /// Parameter of a function.
 pub(crate) enum Parameter {
-    /// One that has to be given.
+    /// A required parameter.
     Needed(&'static str),
-    /// One that has a default.
+    /// A parameter with a default.
     Optional(&'static str),
     /// Python's `*args`: the remaining arguments without a name.
     Rest,

@@ -93,7 +93,7 @@ fn install(subscriber: impl Subscriber + Send + Sync) {
 /// A log file that takes nothing is logged at most once in this time.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What a line looks like.
+/// Format of a line.
 enum Form {
     Text(PythonFormat),
     Json,

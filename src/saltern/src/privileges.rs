@@ -26,7 +26,7 @@ pub(crate) enum PrivilegeError {
     System {
         /// The option's value.
         user: String,
-        /// What the system said.
+        /// The error of the system call.
         #[source]
         source: nix::Error,
     },

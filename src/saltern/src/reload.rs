@@ -20,13 +20,13 @@ use crate::preflight;
 /// Reloads the configuration on SIGHUP and applies what can change at run time.
 pub(crate) struct Reloader {
     path: PathBuf,
-    /// What the master was started with: it holds for everything that cannot be followed.
+    /// Configuration at the start: it holds for everything that cannot be followed.
     started: Arc<MasterConfig>,
     /// Whether other users of this machine were admitted then.
     admitted_users: bool,
     /// Whether a log file is open, for which only a start looks.
     has_log_file: bool,
-    /// What was read last: it holds for everything else.
+    /// Configuration that was read last: it holds for everything else.
     current: Arc<MasterConfig>,
     levels: Arc<Levels>,
     /// The levels of the last reading.
@@ -52,7 +52,7 @@ impl Reloader {
         let path = self.path.clone();
         let read = move || {
             load_master(&path).map(|mut loaded| {
-                // What the next start would say of it; an error there refuses nothing here.
+                // Findings of a next start; an error there refuses nothing here.
                 loaded.findings.extend(preflight::parts(&loaded.config));
                 loaded
             })

@@ -43,7 +43,7 @@ pub struct DeadLetter {
     /// Its function, likewise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fun: Option<String>,
-    /// What became of it: `failed` or `lost`.
+    /// Its outcome: `failed` or `lost`.
     pub what: String,
     /// Why.
     pub reason: String,
@@ -63,7 +63,7 @@ pub struct DeadLetter {
     pub data: Bytes,
 }
 
-/// What became of a letter that was put.
+/// Result of storing a letter.
 #[derive(Debug)]
 pub struct Kept {
     /// Its name.

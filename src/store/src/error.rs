@@ -15,11 +15,11 @@ pub enum StoreError {
     /// The system refused.
     #[error("cannot {action} \"{}\"", path.display())]
     Io {
-        /// What was tried, as in "cannot *read* …".
+        /// The failed action, as in "cannot *read* …".
         action: &'static str,
         /// On which file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system call.
         source: io::Error,
     },
     /// No space, no quota, or the configured size is reached. Reads still work.
@@ -91,7 +91,7 @@ pub enum StoreError {
     /// A computation with a key failed.
     #[error("cannot {action} with a key of the master")]
     Crypto {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
         /// Why.
         source: saltern_crypto::RsaError,
@@ -135,7 +135,7 @@ pub enum StoreError {
     Corrupt {
         /// The database file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         detail: String,
     },
     /// The job database was written by a newer release.
@@ -154,11 +154,11 @@ pub enum StoreError {
     /// Any other answer of SQLite.
     #[error("the job database \"{}\" failed to {action}", path.display())]
     Database {
-        /// What was tried.
+        /// The failed action.
         action: &'static str,
         /// The database file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
 }

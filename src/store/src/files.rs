@@ -397,7 +397,7 @@ impl Version {
     }
 }
 
-/// What one `stat` says.
+/// Result of one `stat`.
 #[derive(Clone, Copy, Debug)]
 pub struct Stat {
     /// The version.

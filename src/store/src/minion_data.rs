@@ -283,7 +283,7 @@ impl MinionDataStore {
         Ok(self.known.write().all())
     }
 
-    /// What has changed in grains, pillars and the list of minions since a generation.
+    /// Changes in grains, pillars and the list of minions since a generation.
     pub fn changes(&self, since: Option<u64>) -> Result<Changes> {
         self.load_known()?;
         Ok(self.known.read().changes(since))

@@ -22,7 +22,7 @@ pub enum MirrorMode {
     Off,
 }
 
-/// What this crate needs of the master's configuration.
+/// Options of this crate.
 #[derive(Clone)]
 pub struct StoreOptions {
     /// Version of Salt whose file layouts are written (`salt_compat`).
@@ -70,7 +70,7 @@ pub struct StoreOptions {
     pub hash_type: String,
     /// Whether `endtime` is written (`job_cache_store_endtime`).
     pub store_endtime: bool,
-    /// What the mirror writes (`local_cache_mirror`).
+    /// Jobs that the mirror writes (`local_cache_mirror`).
     pub mirror: MirrorMode,
 }
 

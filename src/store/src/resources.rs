@@ -72,7 +72,7 @@ struct Known {
     owners: HashMap<String, usize>,
 }
 
-/// What a minion has registered, and the names alone.
+/// Registration of a minion, and its names alone.
 struct Owned {
     resources: Arc<[Registered]>,
     ids: HashSet<MinionId>,
@@ -167,7 +167,7 @@ impl ResourceStore {
         Ok(true)
     }
 
-    /// What a minion has registered.
+    /// Registration of a minion.
     pub fn of(&self, owner: &MinionId) -> Result<Arc<[Registered]>> {
         self.with_known(|known| match known.by_owner.get(owner) {
             Some(owned) => Arc::clone(&owned.resources),

@@ -37,7 +37,7 @@ pub struct Tokens {
     count: AtomicUsize,
 }
 
-/// What a new token says of its owner.
+/// Owner of a new token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claims {
     /// The user's name.
@@ -89,7 +89,7 @@ impl Token {
     }
 }
 
-/// What lies in a file.
+/// Content of a file.
 enum Found {
     /// A token, and when it ends, in seconds since 1970.
     Token(Value, f64),

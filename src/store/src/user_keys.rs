@@ -33,7 +33,7 @@ pub struct UserKeys {
     configured: String,
 }
 
-/// What a key proves.
+/// Identity that a key proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyProof {
     /// Nothing.
@@ -100,7 +100,7 @@ impl UserKeys {
         self.authenticate(Some(user), key) != KeyProof::Refused
     }
 
-    /// What `key` proves for the `user` of a load.
+    /// Identity that `key` proves for the `user` of a load.
     ///
     /// For the master's own user, for root, by `sudo` and for nobody in particular it must be a key
     /// of the master's own, which is what stock's clients send. Stock takes anybody's there

@@ -52,7 +52,7 @@ impl<A: Child> Inbox<A> {
         }
     }
 
-    /// What a context needs to hand out the actor's address.
+    /// Parts with which a context hands out the actor's address.
     pub(crate) fn context_parts(&self) -> Option<ContextParts<A>> {
         self.channel
             .as_ref()

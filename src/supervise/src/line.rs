@@ -17,7 +17,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::ActorId;
 
-/// What the tree asks of a runner.
+/// Order of the tree to a runner.
 pub(crate) enum Command {
     /// Throw the value away and build it anew (because of a sibling).
     Rebuild(Rebuild),
@@ -41,7 +41,7 @@ pub(crate) struct Rebuild {
     pub(crate) release: Option<oneshot::Sender<()>>,
 }
 
-/// What a child is doing.
+/// State of a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ChildState {

@@ -51,7 +51,7 @@ pub(crate) struct Runner<A: Child> {
     drained: Option<Rc<Cell<bool>>>,
     /// A panic was ordered for the next poll.
     fault: bool,
-    /// What this runner has added to the depth gauge, which it shares with its pool.
+    /// Share of this runner in the depth gauge of its pool.
     depth: i64,
 }
 

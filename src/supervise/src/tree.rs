@@ -56,7 +56,7 @@ pub struct Failure {
     pub supervisor: String,
     /// The last straw.
     pub actor: ActorId,
-    /// What happened to it.
+    /// The event.
     pub reason: ExitReason,
 }
 
@@ -69,7 +69,7 @@ pub struct ChildHealth {
     pub instance: u32,
     /// The supervisor's name.
     pub supervisor: String,
-    /// What it is doing.
+    /// Its state.
     pub state: ChildState,
     /// Times it was built again, for whatever reason.
     pub restarts: u64,

@@ -33,7 +33,7 @@ pub enum ClientError {
     Codec {
         /// The other end.
         address: SocketAddr,
-        /// What is wrong with them.
+        /// The reason.
         #[source]
         source: zmtp::codec::CodecError,
     },
@@ -42,7 +42,7 @@ pub enum ClientError {
     Tcp {
         /// The other end.
         address: SocketAddr,
-        /// What is wrong with it.
+        /// The reason.
         #[source]
         source: tcp::codec::CodecError,
     },

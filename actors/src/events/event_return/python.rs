@@ -9,7 +9,7 @@ use saltern_wire::msgpack::Value;
 use super::queue::PackedEvent;
 use super::{End, Sink};
 
-/// What a returner of events must be able to do.
+/// Function that a returner of events must have.
 const NEEDS: &str = "event_return";
 
 /// A returner of the site's Salt installation.

@@ -69,7 +69,7 @@ pub(crate) struct Machine {
     halted: Option<String>,
 }
 
-/// What the store has of a batch that began before.
+/// Record of a batch that began before a restart.
 #[derive(Debug, Default)]
 pub(crate) struct Past<'a> {
     /// Minions that were sent their part.

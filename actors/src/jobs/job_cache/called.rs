@@ -16,7 +16,7 @@ pub(super) struct End {
     pub(super) fault: Fault,
 }
 
-/// What was at fault.
+/// Cause of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The row behind those with a result: it killed Python.

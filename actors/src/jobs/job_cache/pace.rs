@@ -30,13 +30,13 @@ pub(super) struct Pace {
     is_behind: bool,
     /// Failed attempts in a row.
     failures: u32,
-    /// Those of them that killed Python.
+    /// Failed attempts in a row that killed Python.
     kills: u32,
     /// Back-off: no attempt before.
     paused_until: Option<Instant>,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nothing before [`Pace::wake`], or the end of the current call.
@@ -82,7 +82,7 @@ impl Pace {
         self.failures > 0
     }
 
-    /// What to do now.
+    /// The step that is due.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         if self.in_flight || !self.is_behind {
             return Next::Nothing;

@@ -95,7 +95,7 @@ impl DiskWatch {
     }
 }
 
-/// What is measured.
+/// Gauges of the disk.
 #[derive(Clone)]
 pub(crate) struct DiskMetrics {
     pub(super) room: IntGauge,

@@ -58,7 +58,7 @@ impl Handler<ImportJobs> for JobStore {
             database.finish_import()?;
             return Ok(Imported::default());
         }
-        // What is kept free is not for jobs of before.
+        // The reserve is not for imported jobs.
         if self.disk.state() != State::Roomy {
             return Err(StoreError::Full {
                 path: database.path().to_owned(),

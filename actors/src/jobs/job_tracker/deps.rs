@@ -14,7 +14,7 @@ use crate::events::batch_feed::BatchFeed;
 /// Weight of all open jobs, and of remembered ended ones: their minions, plus one for each job.
 const MAX_REMEMBERED: (usize, usize) = (2_000_000, 20_000);
 
-/// What the tracker needs from the rest of the master.
+/// Dependencies of the tracker.
 pub(crate) trait TrackerDeps: Send + Sync {
     /// Why a minion certainly receives nothing at this moment; `None` when it may.
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;

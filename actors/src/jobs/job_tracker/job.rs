@@ -133,7 +133,7 @@ pub(super) struct Said {
 pub(super) struct Entry {
     state: MinionState,
     pub(super) said: Option<Box<Said>>,
-    /// It is in the machine's list of whom to probe about what.
+    /// It is in the machine's list of probes.
     pub(super) is_listed: bool,
     /// The first probe since its last statement about the job.
     pub(super) asked_since: Option<Moment>,
@@ -163,7 +163,7 @@ impl Entry {
 pub(super) struct ClientQuestion {
     /// The question's jid.
     pub(super) question: Jid,
-    /// Those who have not answered.
+    /// Minions that have not answered.
     pub(super) pending: Vec<MinionId>,
 }
 

@@ -89,7 +89,7 @@ pub(crate) struct Rules {
     pub(super) most: (usize, usize),
 }
 
-/// What the machine reads from the rest of the master.
+/// Facts that the machine reads from the rest of the master.
 pub(crate) trait JobEnvironment {
     /// Why a minion certainly receives nothing at this moment; `None` when it may.
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
@@ -104,7 +104,7 @@ pub(crate) trait JobEnvironment {
     fn is_held(&self, jid: &Jid) -> bool;
 }
 
-/// What happens.
+/// Input of the machine.
 #[derive(Clone, Debug)]
 pub(super) enum JobEvent {
     /// A job, or a part of one, is in the store and about to leave.
@@ -138,7 +138,7 @@ pub(super) enum JobEvent {
 pub(super) struct Resumed {
     pub(super) job: JobBegun,
     pub(super) departure: Departure,
-    /// Who returned, with which code.
+    /// The minions that returned, each with its code.
     pub(super) returned: Vec<(MinionId, i64)>,
     pub(super) notes: Notes,
 }
@@ -171,7 +171,7 @@ pub(super) struct Asked {
     pub(super) minions: Vec<MinionId>,
 }
 
-/// What the shell has to carry out.
+/// Effect for the shell to carry out.
 #[derive(Clone, Debug)]
 pub(super) enum TrackerEffect {
     /// Write the state of a job.

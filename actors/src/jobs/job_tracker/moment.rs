@@ -39,7 +39,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What is due when a timer fires.
+/// Work that is due when a timer fires.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// Whether a job needs anything.

@@ -53,7 +53,7 @@ impl Job {
     }
 }
 
-/// What a look at a job finds to do for one of its minions.
+/// Action that a look at a job finds for one of its minions.
 enum Need {
     ClientQuestion,
     Put(MinionState),
@@ -420,7 +420,7 @@ fn presumed(jid: &Jid, fun: &str) -> Packed {
     Packed::new(encode(&description, Dialect::Bin))
 }
 
-/// What a look at a job finds to do for each of its missing minions.
+/// Actions that a look at a job finds for its missing minions.
 fn needs(job: &Job, is_round: bool, rules: &Rules, turn: &Turn<'_>) -> Vec<(MinionId, Need)> {
     let fresh = rules.fresh();
     let missing = job.missing().filter_map(|(minion, entry)| {

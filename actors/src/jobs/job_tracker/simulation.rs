@@ -71,14 +71,14 @@ enum Event {
 
 struct SimJob {
     minions: Vec<usize>,
-    /// Those of them that are below a syndic: not expected when the job begins.
+    /// Minions below a syndic: not expected when the job begins.
     leaves: BTreeSet<usize>,
     created: i64,
     is_stored: bool,
     row: Row,
 }
 
-/// What the store holds of a job.
+/// Row of a job in the store.
 #[derive(Clone)]
 struct Row {
     state: JobState,
@@ -93,9 +93,9 @@ struct Row {
 struct SimMinion {
     is_frozen: bool,
     running: BTreeSet<usize>,
-    /// Those that it had, which it does not run again (`minion_jid_queue_hwm`).
+    /// Jids that it had, which it does not run again (`minion_jid_queue_hwm`).
     had: BTreeSet<usize>,
-    /// What it missed while it was frozen, and gets then.
+    /// Messages that it missed while it was frozen, and gets then.
     waiting: Vec<Event>,
 }
 
@@ -481,14 +481,14 @@ impl Simulation {
 
     /// The master dies and comes back with what its store holds.
     fn crash(&mut self) {
-        // What was on its way inside of it is lost.
+        // Messages between its actors are lost.
         self.queue
             .retain(|Reverse((_, _, event))| !matches!(event, Event::Leave(_) | Event::Probe(..)));
         let before = std::mem::replace(
             &mut self.machine,
             Machine::new(self.rules.clone(), self.now),
         );
-        // What was about to be written is lost.
+        // Writes that were queued are lost.
         self.reported_lost
             .retain(|(jid, _)| !before.unkept.contains(jid));
         self.probes.clear();

@@ -24,7 +24,7 @@ pub(super) struct OfMinions {
     status: GaugeVec,
     heartbeat: GaugeVec,
     last_response: GaugeVec,
-    /// Those with series.
+    /// Minions with series.
     known: Mutex<HashSet<String>>,
 }
 

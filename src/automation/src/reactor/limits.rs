@@ -32,7 +32,7 @@ impl Limit {
 #[error("option \"saltern_reactor_limits\": {0}")]
 pub struct LimitError(Fault);
 
-/// What is wrong with the option.
+/// Why the option is refused.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
     #[error("it is no mapping")]
@@ -45,7 +45,7 @@ enum Fault {
     Entry { pattern: String, source: EntryFault },
 }
 
-/// What is wrong with the limit of one pattern.
+/// Why the limit of one pattern is refused.
 #[derive(Debug, thiserror::Error)]
 enum EntryFault {
     #[error("it is no mapping")]

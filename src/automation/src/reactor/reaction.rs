@@ -138,7 +138,7 @@ impl Reaction {
     }
 }
 
-/// What is wrong with the call of a reaction.
+/// Why the call of a reaction is refused.
 #[derive(Debug, thiserror::Error)]
 enum CallError {
     #[error("\"{0}\" is no type of reaction; there are local, runner, wheel and caller")]

@@ -332,7 +332,7 @@ impl Rule {
     }
 }
 
-/// What is wrong with an entry of the option.
+/// Why an entry of the option is refused.
 #[derive(Debug, thiserror::Error)]
 enum RuleError {
     #[error("it is no mapping of one pattern to its files")]

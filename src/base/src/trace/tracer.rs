@@ -10,7 +10,7 @@ use super::context::{Ids, TraceContext};
 use crate::clock::Clock;
 use crate::metrics::{IntCounter, IntCounterVec, Registry, counter, counter_vec};
 
-/// What a span is in the conversation of two processes, by OTLP's numbers.
+/// Kind of a span, by OTLP's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Work within this process.
@@ -68,7 +68,7 @@ impl Sampler {
 /// A span that has ended.
 #[derive(Clone, Debug)]
 pub struct FinishedSpan {
-    /// What was done.
+    /// Name of the operation.
     pub name: String,
     /// See [`Kind`].
     pub kind: Kind,

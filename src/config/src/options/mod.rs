@@ -70,7 +70,7 @@ pub enum Origin {
     Ours,
 }
 
-/// What becomes of a changed option when the configuration is read again.
+/// Effect of a changed option when the configuration is read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
     /// It holds from now on.
@@ -92,9 +92,9 @@ pub struct ConfigOption {
     pub known: [bool; 3],
     /// The types of stock's `VALID_OPTS`; empty if stock declares none.
     pub types: &'static [Kind],
-    /// What this program does with it.
+    /// Support by this program.
     pub status: Status,
-    /// What becomes of a change when the configuration is read again.
+    /// Effect of a change when the configuration is read again.
     pub reload: Reload,
     /// Its meaning with its unit; empty where it has no effect, which gives its reason.
     pub doc: &'static str,
@@ -266,7 +266,7 @@ pub fn find(name: &str) -> Option<&'static ConfigOption> {
     stock(name).or_else(|| ours(name))
 }
 
-/// What becomes of a change of an option; one that nobody knows may be read by a template or a module.
+/// Effect of a change of an option. A template or a module may read an unknown option.
 pub fn reload_of(name: &str) -> Reload {
     find(name).map_or(Reload::NeedsRestart, |option| option.reload)
 }

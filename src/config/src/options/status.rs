@@ -1,6 +1,6 @@
-//! What this program does with an option.
+//! Support of an option by this program.
 
-/// What happens to a value that differs from the default.
+/// Effect of a value that differs from the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// It is done as asked.

@@ -12,13 +12,13 @@ use libyaml_safer::{Encoding, Event, EventData, Parser, ScalarStyle};
 
 use super::{Limits, Mark, YamlError};
 
-/// What ends a line in YAML 1.1.
+/// Line ends of YAML 1.1.
 const LINE_ENDS: [char; 5] = ['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// Index of a node in [`Graph::nodes`].
 pub(super) type Id = usize;
 
-/// What was written at one place.
+/// Node of the document, before types are resolved.
 pub(super) enum Shape {
     /// `plain` if the text decides the type: it has no quotes, and no tag or only `!`.
     Scalar {

@@ -67,13 +67,13 @@ impl fmt::Debug for Mark {
 /// A value and the place it was written. Equality looks at the value only.
 #[derive(Clone)]
 pub struct Node {
-    /// What was written.
+    /// The value.
     pub value: NodeValue,
     /// Where it was written.
     pub mark: Mark,
 }
 
-/// What a node can be.
+/// Value of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NodeValue {
     /// Nothing, `~` or `null`.
@@ -117,7 +117,7 @@ pub enum Key {
     Binary(Vec<u8>),
 }
 
-/// What two equal keys have in common.
+/// Identity of a key: equal keys have the same.
 #[derive(PartialEq, Eq, Hash)]
 enum Identity<'a> {
     Null,
@@ -425,7 +425,7 @@ impl Limits {
 pub struct YamlError {
     /// Where reading stopped.
     pub mark: Mark,
-    /// What was wrong, without the place.
+    /// The reason, without the place.
     pub message: String,
 }
 

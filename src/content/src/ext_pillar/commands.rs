@@ -89,7 +89,7 @@ fn is_plain(id: &str) -> bool {
         })
 }
 
-/// What a program prints, without the white space at its end. Its exit code does not matter.
+/// Output of a program, without the white space at its end. Its exit code does not matter.
 fn run(mut command: Command, call: &Call<'_>) -> Result<String, ProcessError> {
     command.env("LC_ALL", "C");
     if let Some(home) = std::env::home_dir().filter(|home| home.is_dir()) {

@@ -1,5 +1,5 @@
 //! Why a source cannot be used, or gives nothing. The texts go to the minion, in `_errors`; those about
-//! arguments are in the words of Python, which binds them in stock.
+//! arguments are Python's, which binds them in stock.
 
 use saltern_config::yaml::YamlError;
 
@@ -9,7 +9,7 @@ use crate::render::json::JsonError;
 use crate::render::process::ProcessError;
 use crate::render::python::ExtPillarFailure;
 
-/// What is wrong with the arguments of a source.
+/// Why the arguments of a source are refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ArgumentError {
     /// An argument by a name that no parameter has.

@@ -72,7 +72,7 @@ pub(super) struct FileTree {
 enum KeepNewline {
     All,
     None,
-    /// Those with a path that one of these matches.
+    /// Files whose path one of these matches.
     Matching(Vec<Pattern>),
 }
 

@@ -35,7 +35,7 @@ use crate::render::jinja::Context;
 use arguments::Arguments;
 use error::{ArgumentError, SourceError};
 
-/// What compiles directories as `pillar_roots`, without external pillars: for each environment its
+/// Compiler of directories as `pillar_roots`, without external pillars: for each environment its
 /// directories in order. Gives the pillar and the texts of its failures.
 pub type CompileRoots<'a> = dyn Fn(&[(String, Vec<PathBuf>)]) -> (Value, Vec<String>) + 'a;
 
@@ -119,7 +119,7 @@ pub struct ExtPillars {
     excluded: Vec<String>,
     /// The option is malformed; no source after it runs.
     malformed: bool,
-    /// Those of all `git` entries.
+    /// Clones of all `git` entries.
     clones: Option<Clones>,
 }
 

@@ -21,7 +21,7 @@ impl Other {
         }
     }
 
-    /// One that a minion asks for. Python runs also those that are built in: their arguments come
+    /// A source that a minion asks for. Python runs the built-in ones too: their arguments come
     /// over the wire, not from the configuration.
     pub(super) fn asked_for(name: &str, arguments: &Value) -> Self {
         Self {

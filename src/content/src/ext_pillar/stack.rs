@@ -51,7 +51,7 @@ pub(super) enum StackError {
     /// A configuration file does not render.
     #[error(transparent)]
     Configuration(#[from] TemplateError),
-    /// What a configuration file lists is no list of texts.
+    /// A configuration file lists something other than text.
     #[error("a stack configuration lists something other than text")]
     Listed,
     /// A template does not render, in stock's words.
@@ -111,7 +111,7 @@ pub(super) struct Stack {
     conditions: Vec<Condition>,
 }
 
-/// What to look at, where, and the files for each value.
+/// A value of the pillar, grains or options, and the files for each value it may have.
 struct Condition {
     place: DataSource,
     path: String,
@@ -333,7 +333,7 @@ impl Templates {
     }
 }
 
-/// What a configuration file lists: a YAML list, else its lines.
+/// Entries of a configuration file: a YAML list, else its lines.
 fn lines(text: &str) -> Result<Vec<String>, StackError> {
     if let Ok(Value::Array(items)) = yaml(text, "stack") {
         let items = items.into_iter().map(|item| match item {

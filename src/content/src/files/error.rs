@@ -18,7 +18,7 @@ pub enum FilesError {
     Option {
         /// The option as it is written in the configuration.
         name: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
     /// The offset of a chunk is negative.
@@ -30,11 +30,11 @@ pub enum FilesError {
     /// A file or directory that is there cannot be read or written.
     #[error("cannot {action} \"{path}\"")]
     Io {
-        /// What was tried, as a verb.
+        /// The failed action, as a verb.
         action: &'static str,
         /// The path, for the log; never sent to a minion.
         path: String,
-        /// What the system said.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },

@@ -29,7 +29,7 @@ pub(crate) const NAME: &str = "minionfs";
 
 pub(crate) struct MinionFs {
     options: Arc<Options>,
-    /// What the last walk found, by minion.
+    /// Files of the last walk, by minion.
     trees: Mutex<HashMap<String, Tree>>,
 }
 

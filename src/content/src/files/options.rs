@@ -45,7 +45,7 @@ pub(crate) struct Options {
     pub(crate) receive_limit: u64,
     pub(crate) cachedir: PathBuf,
     pub(crate) minionfs: MinionFsOptions,
-    /// What of the options has no effect: the option with what is wrong.
+    /// Options without effect, each with the reason.
     pub(crate) problems: Vec<(&'static str, String)>,
 }
 

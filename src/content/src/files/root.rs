@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::path::Relative;
 
-/// What to do with symlinks on the way to a file.
+/// Handling of symlinks on the way to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
     /// Follow them wherever they lead: users with write access below the root decide. The links of
@@ -66,7 +66,7 @@ impl Root {
         Ok(File::from(file))
     }
 
-    /// What the system says about a file or directory, links followed as `links` has it.
+    /// `stat` of a file or directory, links followed as `links` has it.
     ///
     /// # Errors
     /// The system's; `EXDEV` for what lies outside.

@@ -61,7 +61,7 @@ pub(crate) enum Kind {
     Directory,
     /// A link.
     Link {
-        /// What is written in it.
+        /// Its target.
         target: String,
         /// Whether it leads to a directory.
         directory: bool,

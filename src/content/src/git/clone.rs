@@ -64,9 +64,9 @@ struct Trees {
 
 /// Names of commits that were asked for.
 struct Commits {
-    /// Those of commits, since the refs have changed.
+    /// Names of commits, since the refs have changed.
     known: Kept<String, Oid>,
-    /// Those that name nothing, since the last fetch.
+    /// Names without a commit, since the last fetch.
     unknown: Kept<String, ()>,
     /// How many have been looked up since the last fetch.
     lookups: usize,

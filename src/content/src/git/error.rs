@@ -8,7 +8,7 @@ pub enum GitError {
     Option {
         /// The option, as `gitfs_remotes`.
         option: String,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
     /// The system's git is missing or too old.
@@ -17,11 +17,11 @@ pub enum GitError {
     /// A call of git failed.
     #[error("git {action} failed for \"{remote}\": {problem}")]
     Failed {
-        /// What was called, as `fetch`.
+        /// The subcommand, as `fetch`.
         action: &'static str,
         /// The remote.
         remote: String,
-        /// What git said, or what happened to it.
+        /// The error text of git, or how its process ended.
         problem: String,
     },
     /// A directory of the clone cannot be used.
@@ -29,7 +29,7 @@ pub enum GitError {
     Io {
         /// The path.
         path: String,
-        /// What the system said.
+        /// The error of the system call.
         problem: String,
     },
     /// A tree is larger than one that is served.

@@ -49,7 +49,7 @@ impl Schedule {
     }
 }
 
-/// What came of a fetch.
+/// Outcome of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fetched {
     /// Something is different now.

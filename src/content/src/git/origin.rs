@@ -30,7 +30,7 @@ const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInter
 
 #[derive(Clone, PartialEq, Eq)]
 enum Auth {
-    /// What the URL and the user's own configuration of git and ssh say.
+    /// The URL and the user's own configuration of git and ssh decide.
     None,
     /// A header with name and password, for this scheme and host.
     Header { host: String, value: String },

@@ -13,7 +13,7 @@ pub(super) const MAX_ENTRIES: usize = 2_000_000;
 /// The longest target of a symlink; the system has none longer.
 pub(super) const MAX_TARGET_LENGTH: usize = 4096;
 
-/// What stands at a path.
+/// Entry at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Directory,
@@ -40,7 +40,7 @@ pub(super) struct Unread {
 }
 
 impl Tree {
-    /// What stands at a path, which must be written as git writes it.
+    /// Entry at a path, which must be written as git writes it.
     pub(crate) fn get(&self, path: &str) -> Option<&Entry> {
         self.entries.get(path)
     }

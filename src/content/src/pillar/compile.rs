@@ -81,10 +81,10 @@ pub(super) struct Compilation<'a> {
     pub(super) ignored: HashMap<String, Vec<String>>,
     pub(super) opts: Arc<Value>,
     environments: HashMap<String, Option<Arc<Environment>>>,
-    /// What every rendering starts from.
+    /// Context that every rendering starts from.
     pub(super) context: Context,
     override_data: Value,
-    /// What is wrong with the request itself; then nothing is compiled.
+    /// Error of the request itself; then nothing is compiled.
     refused: Option<RequestError>,
     /// Whether a merge was left out, because its result would be nested too deeply.
     too_deep: Cell<bool>,
@@ -314,7 +314,7 @@ impl<'a> Compilation<'a> {
         merge(base, update, options.strategy, options.merge_lists)
     }
 
-    /// What `pillar_opts` shows.
+    /// Value of `master` for `pillar_opts`.
     fn shown_opts(&self) -> Value {
         let mut shown = self.opts.as_ref().clone();
         if let (Value::Map(entries), false) = (&mut shown, self.is_3008()) {

@@ -1,4 +1,4 @@
-//! What is wrong with the files and the request of a pillar.
+//! Errors of the files and of the request of a pillar.
 //!
 //! A pillar is compiled whatever is wrong: these texts go to the minion, in its `_errors`.
 
@@ -18,7 +18,7 @@ pub(super) enum ReadError {
     Io {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the system call.
         error: io::Error,
     },
     /// It is larger than a text may be.

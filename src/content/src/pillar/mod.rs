@@ -51,7 +51,7 @@ pub enum PillarError {
     Option {
         /// The option as it is written in the configuration.
         name: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
     /// An option that the file server shares.
@@ -59,7 +59,7 @@ pub enum PillarError {
     Files(#[from] FilesError),
 }
 
-/// What pillars need of the rest of the master.
+/// Dependencies of pillars.
 pub struct Parts {
     /// Wall-clock time.
     pub clock: Clock,
@@ -67,9 +67,9 @@ pub struct Parts {
     pub files: Arc<FileServer>,
     /// The external pillars.
     pub ext: ExtPillars,
-    /// What templates ask the master: mines, caches, runners.
+    /// Functions of the master for templates: mines, caches, runners.
     pub site: Arc<dyn SiteFunctions>,
-    /// What runs modules that are not here; without it they are refused by name.
+    /// Bridge that runs modules that are not here; without it they are refused by name.
     pub bridge: Option<Arc<Bridge>>,
 }
 

@@ -18,7 +18,7 @@ use crate::render::{Gpg, Renderers};
 /// The roots of an environment that stand for every environment without roots of its own.
 pub(super) const ANY_ENVIRONMENT: &str = "__env__";
 
-/// What stock reads if `pillar_roots` is no mapping.
+/// Root that stock reads if `pillar_roots` is no mapping.
 const DEFAULT_ROOT: &str = "/srv/pillar";
 
 /// Everything that pillars are configured by.

@@ -71,7 +71,7 @@ fn without_secrets(value: Value) -> Value {
     }
 }
 
-/// What belongs to one minion.
+/// Entries of one minion.
 pub(super) struct OfMinion<'a> {
     pub(super) id: &'a str,
     pub(super) grains: &'a Value,

@@ -23,9 +23,9 @@ pub enum ErrorClass {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}{}", prefix(*class), place(template, *line))]
 pub struct RenderError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub class: ErrorClass,
-    /// What went wrong.
+    /// The reason.
     pub message: String,
     /// The template, as it is named in `include`.
     pub template: String,

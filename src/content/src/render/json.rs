@@ -17,7 +17,7 @@ const LIMITS: Limits = Limits {
     bytes: 16 << 20,
 };
 
-/// Why a text is no document, in the words of Python where it has short ones: templates show them.
+/// Why a text is no document. The texts are Python's where it has short ones: templates show them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JsonError {
     /// The text breaks the grammar.

@@ -29,7 +29,7 @@ pub enum ProcessError {
     Start {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The error of the system call.
         error: io::Error,
     },
     /// It was killed at the end of its time.
@@ -67,7 +67,7 @@ pub enum ProcessError {
     System {
         /// The program.
         program: String,
-        /// What the system said.
+        /// The error of the system call.
         error: io::Error,
     },
 }

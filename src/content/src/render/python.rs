@@ -115,7 +115,7 @@ impl Python {
         })
     }
 
-    /// What an external pillar returns.
+    /// Runs an external pillar.
     ///
     /// # Errors
     /// [`ExtPillarFailure`]: its exception, or why it cannot be asked.

@@ -13,7 +13,7 @@ use super::progress::Progress;
 /// A minion that fetches alone gets everything once, however long it takes up to this.
 const ALONE: Duration = Duration::from_secs(120);
 
-/// What is fetched: the name of the phase, the directory in the first file root, and how many
+/// Files to fetch: the name of the phase, the directory in the first file root, and how many
 /// minions fetch it when it is several.
 const LOADS: [(&str, &str, usize); 2] = [
     ("files_small", "bench/small", 8),

@@ -35,7 +35,7 @@ pub(super) enum OpenJobsError {
     Silent { missing: usize },
 }
 
-/// What was measured.
+/// Measured values.
 pub(super) struct Figures {
     pub(super) returns: usize,
     pub(super) jobs: usize,

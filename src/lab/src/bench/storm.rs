@@ -103,7 +103,7 @@ struct Observer {
     seen: RefCell<Seen>,
 }
 
-/// What the client saw.
+/// Observations of the client.
 #[derive(Default)]
 struct Seen {
     /// Minions with any return since the master was killed.

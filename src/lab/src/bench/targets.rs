@@ -46,7 +46,7 @@ pub(crate) struct Targets<'a> {
     pub(crate) progress: &'a Progress,
 }
 
-/// What asking came to.
+/// Result of the requests.
 struct QueryTotals {
     latencies: Latencies,
     /// The answer that was given up waiting for.

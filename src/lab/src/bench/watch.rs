@@ -56,7 +56,7 @@ pub(super) async fn run(bench: &Bench<'_>, swarm: &Arc<Swarm>) -> Result<(), Ben
     Ok(())
 }
 
-/// What clients saw of their jobs.
+/// Observations of clients about their jobs.
 #[derive(Default)]
 struct Followed {
     returned: usize,

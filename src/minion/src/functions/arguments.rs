@@ -21,7 +21,7 @@ impl Parameter {
     }
 }
 
-/// What a function takes.
+/// Signature of a function.
 pub(crate) struct Signature {
     /// The name in Python's messages.
     pub(crate) function: &'static str,
@@ -36,9 +36,9 @@ pub(crate) struct Signature {
 #[derive(Debug, Default)]
 pub(crate) struct Arguments {
     named: Vec<(String, Value)>,
-    /// What `*args` took.
+    /// Arguments of `*args`.
     pub(crate) rest: Vec<Value>,
-    /// What `**kwargs` took.
+    /// Arguments of `**kwargs`.
     pub(crate) keywords: Vec<(String, Value)>,
 }
 

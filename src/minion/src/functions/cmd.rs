@@ -31,7 +31,7 @@ use crate::python;
 /// Stock's `DEFAULT_SHELL` on Linux.
 const DEFAULT_SHELL: &str = "/bin/sh";
 
-/// What a command may write; more is cut off, and said to be.
+/// Maximum output of a command in bytes; the return says that the rest is cut off.
 const MAX_OUTPUT: usize = 64 << 20;
 
 pub(crate) const RUN: Function = Function {

@@ -21,7 +21,7 @@ use crate::jobs::{JobTable, RunningJob};
 use crate::python::IntError;
 use arguments::{Arguments, BindError, Signature};
 
-/// What functions may look at.
+/// Context of a function call.
 pub(crate) struct Context {
     /// The minion's grains.
     pub(crate) grains: Arc<Value>,
@@ -54,7 +54,7 @@ impl From<IntError> for Failure {
     }
 }
 
-/// What a function gave.
+/// Result of a function.
 pub(crate) struct FunctionResult {
     pub(crate) value: Value,
     pub(crate) retcode: i64,
@@ -76,7 +76,7 @@ type Body = fn(Call) -> BoxFuture<'static, Outcome>;
 pub(crate) struct Function {
     /// Its whole name, `module.function`.
     pub(crate) name: &'static str,
-    /// What it does, for `sys.doc` and wrong calls.
+    /// Documentation text, for `sys.doc` and wrong calls.
     pub(crate) doc: &'static str,
     pub(crate) signature: Signature,
     pub(crate) body: Body,
@@ -114,7 +114,7 @@ pub(crate) fn find(name: &str) -> Option<&'static Function> {
     place.ok().and_then(|place| FUNCTIONS.get(place))
 }
 
-/// What a job's function sends back.
+/// Return of a job's function.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FunctionReturn {
     pub(crate) value: Value,

@@ -33,7 +33,7 @@ pub struct Fetch {
     pub limit: Duration,
 }
 
-/// What a fetch came to, of all minions together.
+/// Totals of a fetch over all minions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Fetched {
     /// Files that were fetched whole.
@@ -64,7 +64,7 @@ pub enum FetchError {
     Malformed {
         /// The file.
         path: String,
-        /// What is missing.
+        /// The missing part.
         missing: &'static str,
     },
     /// What came has another hash than the master said, or than what another minion got.
@@ -78,7 +78,7 @@ pub enum FetchError {
     Unreadable {
         /// Below the file root.
         path: String,
-        /// What the system said.
+        /// The error of the system call.
         #[source]
         source: io::Error,
     },

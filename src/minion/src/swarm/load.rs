@@ -59,13 +59,13 @@ pub struct ReturnFlood {
     pub jid: Option<String>,
     /// The function they are of.
     pub fun: String,
-    /// What they return.
+    /// Value of their returns.
     pub value: Value,
     /// When it is over at the latest.
     pub limit: Duration,
 }
 
-/// What a load came to.
+/// Totals of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadReport {
     /// How many succeeded.

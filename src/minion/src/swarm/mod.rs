@@ -44,7 +44,7 @@ pub use load::{AuthCheck, AuthStorm, LoadReport, ReturnFlood};
 pub use pillars::{PillarDifference, PillarStorm, WrongPillar};
 pub use steady::SteadyReturns;
 
-/// What a swarm is made of.
+/// Settings of a swarm.
 #[derive(Debug, Clone)]
 pub struct SwarmConfig {
     /// How many minions.
@@ -244,7 +244,7 @@ impl Swarm {
         Ok(())
     }
 
-    /// What the minions did so far.
+    /// Counts of the minions so far.
     #[must_use]
     pub const fn stats(&self) -> &Arc<Stats> {
         &self.stats

@@ -30,7 +30,7 @@ pub struct PillarStorm<'a> {
     pub limit: Duration,
     /// The grains of the minion with this number and id.
     pub grains: &'a dyn Fn(usize, &str) -> Value,
-    /// What is wrong with the pillar of the minion with this number and id.
+    /// Compares the pillar of the minion with this number and id.
     pub check: &'a dyn Fn(usize, &str, &Value) -> Result<(), PillarDifference>,
     /// Number of first replies that are opened and checked.
     pub check_first: usize,
@@ -82,7 +82,7 @@ pub enum PillarDifference {
 pub struct WrongPillar {
     /// The minion of the pillar.
     pub minion: String,
-    /// What is wrong with it.
+    /// The first difference.
     pub reason: PillarDifference,
 }
 

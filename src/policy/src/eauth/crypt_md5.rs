@@ -5,7 +5,7 @@
 
 use md5::{Digest, Md5};
 
-/// What such a hash begins with.
+/// Prefix of such a hash.
 pub(super) const APACHE: &str = "$apr1$";
 
 /// The most bytes of the salt that count.

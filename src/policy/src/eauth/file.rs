@@ -53,7 +53,7 @@ pub enum FileError {
     Hash(String),
 }
 
-/// What is wrong with an option of the backend.
+/// Why an option of the backend is refused.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum OptionError {
     /// It has to be there.
@@ -83,7 +83,7 @@ struct Known {
     form: Form,
 }
 
-/// What a line is.
+/// Format of a line.
 enum Form {
     Text {
         separator: String,

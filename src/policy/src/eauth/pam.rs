@@ -52,7 +52,7 @@ pub enum PamError {
     /// It took longer than `PAM_TIMEOUT`.
     #[error("pam gave no answer within {} seconds", PAM_TIMEOUT.as_secs())]
     Late,
-    /// What the process printed instead of an answer.
+    /// Output of the process instead of an answer.
     #[error("pam gave no answer: {0}")]
     Failed(String),
 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use saltern_wire::msgpack::Value;
 
-/// What an `ipcidr` target asks for.
+/// Parsed `ipcidr` target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Network {
     /// One address, in the form that grains have it in.

@@ -112,7 +112,7 @@ impl MineAccess {
     }
 }
 
-/// What a minion asks for.
+/// Request of a minion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MineRequest {
     /// The minion that asks; authenticated by the caller.
@@ -172,7 +172,7 @@ impl MineRequest {
         })
     }
 
-    /// What the minion gets: minions and their data, or functions, minions and their data.
+    /// Answer for the minion: minions and their data, or functions, minions and their data.
     ///
     /// `resolve` finds the minions of a target, nobody for a target in error; `mine` reads a
     /// minion's mine.

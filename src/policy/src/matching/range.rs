@@ -13,7 +13,7 @@ const MAX_NAMES: usize = 100_000;
 /// How many bytes the names may take that are made on the way, each with [`NAME`].
 const MAX_BYTES: usize = 64 << 20;
 
-/// What a name takes beside its text.
+/// Bytes that a name takes beside its text.
 const NAME: usize = 24;
 
 /// The most digits of a number.

@@ -43,7 +43,7 @@ impl Inventory {
 
 /// Minions and resources in one sorted list, as one search sees them.
 pub(super) struct Universe<'a> {
-    /// Those whose minions are among the candidates.
+    /// Resources whose minions are among the candidates.
     resources: Vec<&'a Resource>,
     pub(super) ids: Vec<MinionId>,
     /// Which of them are minions.
@@ -111,12 +111,12 @@ impl<'a> Universe<'a> {
         })
     }
 
-    /// Those whose grains match.
+    /// Resources whose grains match.
     pub(super) fn with_grains(&self, matches: impl Fn(&Value) -> bool) -> Bits {
         self.those(|resource| resource.grains.as_ref().is_some_and(&matches))
     }
 
-    /// Those that the minions in `set` manage.
+    /// Resources that the minions in `set` manage.
     pub(super) fn managed_by(&self, set: &Bits) -> Bits {
         self.those(|resource| {
             self.position(&resource.owner)

@@ -29,7 +29,7 @@ pub(super) struct Search<'a> {
     /// With resources among the ids.
     universe: Option<&'a Universe<'a>>,
     options: MatchOptions<'a>,
-    /// What all words together may still cost.
+    /// Remaining budget for all words together.
     allowance: Allowance,
     /// Whether the index knows what had changed before the search began. Each word then sees the
     /// index of its own moment, as in stock each word reads the cache.

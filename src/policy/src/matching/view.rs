@@ -11,7 +11,7 @@ use super::ipcidr::Network;
 use super::pool::{NONE, Pages, Values};
 use super::subdict::{Part, Rest, Subdict};
 
-/// What a minion's data is held against.
+/// Test for a minion's data.
 pub(super) enum Test {
     /// A path and a pattern.
     Subdict(Subdict),

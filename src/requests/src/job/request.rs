@@ -1,4 +1,4 @@
-//! What the master itself reads of a load that asks for a job.
+//! Fields of a load that asks for a job, as far as the master itself reads them.
 
 use saltern_model::{Compat, Jid, Target};
 use saltern_wire::msgpack::Value;

@@ -18,9 +18,9 @@ pub(crate) struct Levels {
 }
 
 struct State {
-    /// What the configuration says.
+    /// Levels of the configuration.
     configured: Wanted,
-    /// What holds.
+    /// Current levels.
     current: Wanted,
 }
 
@@ -93,7 +93,7 @@ impl Levels {
         }
     }
 
-    /// Takes over what the configuration says now; what was set while the master ran is forgotten.
+    /// Takes over the levels of the configuration; changes made at run time are reset.
     pub(crate) fn follow(&self, options: &LevelOptions) {
         let configured = Wanted::of(options, self.argument);
         *self.state.write() = State {

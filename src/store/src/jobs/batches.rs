@@ -37,7 +37,7 @@ CREATE INDEX batch_failed_jid ON batch_failed (jid);
 pub struct StoredBatch {
     /// The jid that all its parts bear.
     pub jid: Jid,
-    /// What it is to do, opaque here.
+    /// Its plan, opaque here.
     pub plan: Packed,
     /// It is not over.
     pub is_open: bool,

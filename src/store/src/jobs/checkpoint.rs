@@ -20,7 +20,7 @@ use crate::error::Result;
 pub struct CheckpointPass {
     /// Pages in the write-ahead log.
     pub log: u64,
-    /// Those of them that the main file has too.
+    /// Pages of it that the main file has too.
     pub folded: u64,
 }
 

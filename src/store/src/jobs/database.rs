@@ -23,7 +23,7 @@ pub struct JobDatabase {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
     pub(super) limits: DatabaseLimits,
-    /// What `connection` has open.
+    /// Identity of the file that `connection` has open.
     pub(super) files: OpenFiles,
     pub(super) next: NextIds,
     /// Jobs above the bound that is kept, as counted last, without those removed since.
@@ -67,7 +67,7 @@ impl JobDatabase {
             limits,
             next,
             excess: 0,
-            // What an earlier process left in the write-ahead log is checkpointed before long.
+            // The write-ahead log of an earlier process is checkpointed before long.
             unfolded: limits.checkpoint_changes / 2,
             failures: LogThrottle::new(LOG_INTERVAL),
         })

@@ -170,7 +170,7 @@ const NOTE: &str = ".incident-";
 /// The longest note that is read, in bytes.
 const NOTE_BYTES: usize = 4 << 10;
 
-/// What was done about a displaced database.
+/// Recovery of a displaced database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// Another file had its place, and is here now.

@@ -15,7 +15,7 @@ use crate::mirror::CachedJob;
 /// The row of `meta` that says that the job cache has been read.
 const DONE: &str = "job_cache_imported";
 
-/// What was new in one slice.
+/// Counts of one slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
     /// Jobs.

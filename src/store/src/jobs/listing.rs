@@ -29,7 +29,7 @@ pub struct JobsPage<'a> {
     pub limit: usize,
 }
 
-/// What decides whether a listing means a job.
+/// Properties by which a listing selects a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobHead {
     /// Its id.

@@ -70,7 +70,7 @@ impl Default for DatabaseLimits {
     }
 }
 
-/// What became of a job.
+/// Outcome of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     /// Returns are awaited; a restart takes the job up again.
@@ -125,17 +125,17 @@ pub enum Write {
     Expected {
         /// The job.
         jid: Jid,
-        /// Those minions; ones that are expected already do no harm.
+        /// The minions; some may be expected already.
         minions: Vec<MinionId>,
     },
     /// One minion's return; [`Written::Duplicate`] or [`Written::Repeated`], and nothing changes,
     /// when it returned before. The job need not be known: stock stores such returns too.
     Return(ReturnRecord),
-    /// What the tracker knows of a job.
+    /// State of the tracker for a job.
     JobState {
         /// The job.
         jid: Jid,
-        /// What became of it.
+        /// Its outcome.
         state: JobState,
         /// When, in microseconds since 1970; of an open job it is not kept.
         at: i64,
@@ -161,14 +161,14 @@ pub enum Write {
     Batch {
         /// The jid of all its parts.
         jid: Jid,
-        /// What it is to do, opaque here.
+        /// Its plan, opaque here.
         plan: Packed,
     },
     /// Minions of a batch are given up.
     BatchFailed {
         /// The batch.
         jid: Jid,
-        /// Those minions.
+        /// The minions.
         minions: Vec<MinionId>,
         /// Why, for people.
         reason: &'static str,
@@ -189,7 +189,7 @@ pub enum Write {
     },
 }
 
-/// What became of one [`Write`].
+/// Outcome of one [`Write`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// A row that was not there before.

@@ -29,7 +29,7 @@ pub struct StoredJob {
     pub id: i64,
     /// The job; its `minions` are all that are expected, sorted, each once.
     pub record: JobRecord,
-    /// What became of it.
+    /// Its outcome.
     pub state: JobState,
     /// When its load went to the publish port, in microseconds since 1970; `None` when that is not
     /// known.

@@ -26,7 +26,7 @@ use crate::files::{self, Create, beside};
 /// Result of recovering a damaged database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// What was wrong with it.
+    /// The damage.
     pub damage: String,
     /// Where it is now.
     pub set_aside: PathBuf,
@@ -161,7 +161,7 @@ fn rename(from: &Path, to: &Path) -> Result<()> {
     files::sync_dir(to.parent().unwrap_or(Path::new(".")))
 }
 
-/// What an attempt that came to no end has left.
+/// Files that an interrupted attempt has left.
 fn remove_database(path: &Path) -> Result<()> {
     for suffix in ["", "-wal", "-shm"] {
         files::remove(&beside(path, suffix))?;

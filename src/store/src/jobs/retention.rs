@@ -64,12 +64,12 @@ pub struct Removed {
     pub jobs: Vec<Jid>,
 }
 
-/// What the database takes on the disk.
+/// Size of the database on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// Bytes of the main file.
     pub file: u64,
-    /// Those of them that hold nothing and are used before the file grows.
+    /// Bytes of free pages, which are used before the file grows.
     pub free: u64,
 }
 
@@ -143,7 +143,7 @@ impl JobDatabase {
         Ok((rows > 0).then_some(Removed { reason, rows, jobs }))
     }
 
-    /// What the database takes on the disk, without its write-ahead log.
+    /// Size of the database on the disk, without its write-ahead log.
     pub fn size(&self) -> Result<Size> {
         let pages = |name: &str| -> rusqlite::Result<u64> {
             let pages: i64 = self

@@ -100,7 +100,7 @@ fn read_rows(
 fn read_row(row: &Row<'_>, columns: usize) -> rusqlite::Result<usize> {
     let mut bytes = 0_usize;
     for column in 0..columns {
-        // What lies on pages of its own is only read when it is asked for.
+        // Overflow pages are only read when their column is.
         let value = row.get_ref(column)?;
         let length = value.as_bytes().map_or(0, <[u8]>::len);
         bytes = bytes.saturating_add(length);

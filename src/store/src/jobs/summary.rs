@@ -23,7 +23,7 @@ pub struct JobSummary {
     pub fun: String,
     /// The target as text.
     pub tgt: String,
-    /// What became of it.
+    /// Its outcome.
     pub state: JobState,
     /// How many minions are expected.
     pub expected: usize,

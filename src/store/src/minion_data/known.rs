@@ -15,7 +15,7 @@ const REMEMBERED: usize = 1 << 16;
 pub struct Changes {
     /// The present generation; it only grows.
     pub generation: u64,
-    /// What has changed since the generation in the question.
+    /// Changes since the generation in the question.
     pub changed: Changed,
 }
 

@@ -105,7 +105,7 @@ fn bounded(grains: Value) -> Value {
     bound::cut(&grains).unwrap_or(grains)
 }
 
-/// What one file holds.
+/// Content of one file.
 #[derive(Default)]
 pub(super) struct Parts {
     pub(super) grains: Option<Arc<Value>>,

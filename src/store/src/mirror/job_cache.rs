@@ -73,7 +73,7 @@ pub struct JobCacheReader {
     since: i64,
     /// The parts to come, the next one last.
     parts: Vec<u8>,
-    /// Those that could not be listed in this pass.
+    /// Parts that could not be listed in this pass.
     unlisted: Vec<u8>,
     /// The number of this pass.
     attempt: u32,

@@ -44,7 +44,7 @@ struct Writer<'a> {
     bytes: Meaning,
 }
 
-/// What the next bytes are.
+/// Kind of the next bytes.
 #[derive(Clone, Copy)]
 enum Meaning {
     Bytes,

@@ -20,7 +20,7 @@ impl Inherited {
     /// Takes the sockets.
     ///
     /// # Errors
-    /// One of them has no address, so it is no TCP socket.
+    /// An inherited descriptor has no address, so it is no TCP socket.
     pub fn new(listeners: impl IntoIterator<Item = TcpListener>) -> io::Result<Self> {
         let with_address = |listener: TcpListener| Ok((listener.local_addr()?, listener));
         let listeners = listeners.into_iter().map(with_address);

@@ -23,7 +23,7 @@ pub struct KeepAlive {
 }
 
 impl Default for KeepAlive {
-    /// What stock sets on its ports: 60 s, 15 s, 3 probes.
+    /// Keepalive of stock's ports: 60 s, 15 s, 3 probes.
     fn default() -> Self {
         Self {
             enabled: true,

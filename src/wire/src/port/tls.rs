@@ -61,9 +61,9 @@ pub enum TlsError {
     Pem {
         /// Which one.
         path: PathBuf,
-        /// What was looked for.
+        /// The kind of item that is missing.
         wanted: &'static str,
-        /// What was found.
+        /// The error of reading the file.
         #[source]
         source: pem::Error,
     },

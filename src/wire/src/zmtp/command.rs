@@ -101,7 +101,7 @@ pub enum Command {
     Unknown {
         /// The name as received.
         name: Bytes,
-        /// What follows the name.
+        /// Bytes that follow the name.
         body: Bytes,
     },
 }

@@ -44,7 +44,7 @@ pub(crate) struct GitFs {
     cache: Mutex<Cache>,
 }
 
-/// What holds until the refs change.
+/// Cache that is valid until the refs change.
 struct Cache {
     /// One number of each remote.
     generations: Vec<u64>,

@@ -34,7 +34,7 @@ const PARAMETERS: &[&str] = &[
     "update_interval",
 ];
 
-/// What an environment can be.
+/// Kind of an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RefType {
     Branch,
@@ -42,7 +42,7 @@ pub(crate) enum RefType {
     Sha,
 }
 
-/// What differs in one environment.
+/// Options of one environment.
 #[derive(Clone, Default)]
 struct InEnvironment {
     root: Option<String>,

@@ -47,7 +47,7 @@ struct Cache {
     bytes: usize,
 }
 
-/// What stands for the text of an imported template.
+/// Hash of the text of an imported template.
 pub(super) fn mark(path: &str, text: &str) -> u64 {
     HASHER.hash_one((path, text))
 }
@@ -107,7 +107,7 @@ impl Compiled {
 }
 
 impl Cache {
-    /// What is asked for is young again.
+    /// Moves a used template to the young end.
     fn find(&mut self, key: u64) -> Option<Arc<Compiled>> {
         if let Some(found) = self.young.get(&key) {
             return Some(found.clone());

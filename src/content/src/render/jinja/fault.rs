@@ -36,12 +36,12 @@ impl Fault {
         })
     }
 
-    /// What stock calls `Jinja variable …`.
+    /// Error that stock reports as `Jinja variable …`.
     pub(crate) fn undefined(text: impl Into<String>) -> Fault {
         Fault::new(ErrorClass::Undefined, text)
     }
 
-    /// What stock calls `Jinja syntax error: …`, which includes errors while rendering.
+    /// Error that stock reports as `Jinja syntax error: …`, which includes errors while rendering.
     pub(crate) fn runtime(text: impl Into<String>) -> Fault {
         Fault::new(ErrorClass::Syntax, text)
     }

@@ -100,7 +100,7 @@ pub struct Context {
     /// Names and values: `grains`, `pillar`, `opts`, `saltenv`, `sls`, and what else the caller
     /// gives. They are converted when a template first uses them.
     pub values: Vec<(String, Arc<Data>)>,
-    /// What `salt` reaches.
+    /// Functions of `salt`.
     pub functions: Arc<dyn Functions>,
     /// Where `include` and `import` find templates.
     pub loader: Arc<dyn Loader>,
@@ -108,7 +108,7 @@ pub struct Context {
     pub clock: Clock,
     /// Bounds.
     pub limits: Limits,
-    /// What runs the renderers that are not here.
+    /// Python, for the renderers that are not here.
     pub python: Option<Python>,
 }
 
@@ -407,7 +407,7 @@ pub(crate) fn render_plain(
     render_by(source, name, context, rules)
 }
 
-/// What differs between the templates of Salt and those of `stack`.
+/// Differences between the templates of Salt and those of `stack`.
 struct Rules {
     syntax: Syntax,
     /// Without `allow_undefined`, using what is undefined is an error.

@@ -75,8 +75,7 @@ fn below(base: &str, part: &str) -> String {
     }
 }
 
-/// Why the criteria of a search cannot be used, in the words of stock, which returns them as if they
-/// were a result.
+/// Why the criteria of a search cannot be used. Stock returns these texts as if they were a result.
 #[derive(Debug, thiserror::Error)]
 enum SearchError {
     /// An option without a value.
