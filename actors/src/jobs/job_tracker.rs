@@ -34,7 +34,7 @@ use bytes::Bytes;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_model::control::Account;
 use saltern_model::{Event, Jid, MinionId, ReturnRecord};
-use saltern_requests::{JobRelation, ProbeAnswer, StartJob, StoreReturn, SyndicMinions, probe};
+use saltern_requests::{JobRelation, ProbeAnswer, ReceivedReturn, StartJob, SyndicMinions, probe};
 use saltern_store::jobs::{JobReader, JobState, OpenJob, Write};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, MapView, RawValue};
@@ -433,14 +433,19 @@ impl JobTracker {
         self.persist(writes, Some(answer), context);
     }
 
-    fn keep(&mut self, returned: StoreReturn, answer: PendingReply, context: &mut Context<Self>) {
+    fn keep(
+        &mut self,
+        returned: ReceivedReturn,
+        answer: PendingReply,
+        context: &mut Context<Self>,
+    ) {
         if !self.has_room_for(&returned) {
             self.seed.metrics.over_quota.inc();
             // Not acknowledged: its minion retries, and gives up in the end.
             return answer.failed();
         }
         let event = self.event_of(&returned);
-        let StoreReturn {
+        let ReceivedReturn {
             record,
             job,
             reporter,
@@ -474,7 +479,7 @@ impl JobTracker {
     }
 
     /// Whether a job expects this return, or the quota of its minion has room for it.
-    fn has_room_for(&mut self, returned: &StoreReturn) -> bool {
+    fn has_room_for(&mut self, returned: &ReceivedReturn) -> bool {
         let record = &returned.record;
         let Some(reporter) = returned.reporter.as_ref().filter(|_| !returned.forwarded) else {
             return true;
@@ -512,7 +517,7 @@ impl JobTracker {
         )
     }
 
-    fn event_of(&self, returned: &StoreReturn) -> MinionReturned {
+    fn event_of(&self, returned: &ReceivedReturn) -> MinionReturned {
         let record = &returned.record;
         MinionReturned {
             jid: record.jid.clone(),
@@ -525,7 +530,7 @@ impl JobTracker {
 
     /// Handles a probe answer of a minion below a syndic. On its way the probe loses the mark by
     /// which answers are known (`syndic_cmd` in `salt/minion.py`), so it is known by its jid.
-    fn take_forwarded_answer(&mut self, returned: &StoreReturn, context: &mut Context<Self>) {
+    fn take_forwarded_answer(&mut self, returned: &ReceivedReturn, context: &mut Context<Self>) {
         let record = &returned.record;
         let load = MapView::parse(record.load.bytes().clone(), &Limits::WIRE).ok();
         let answer = load.and_then(|load| probe::answer(&load, record.minion.clone()));
@@ -536,7 +541,7 @@ impl JobTracker {
 
     /// Whether this is an answer, through a syndic, to a probe that is forgotten: it came late, or
     /// the master has started since. The load of a probe is never stored, that of a job always is.
-    fn is_stray_answer(&self, returned: &StoreReturn) -> bool {
+    fn is_stray_answer(&self, returned: &ReceivedReturn) -> bool {
         let (jid, fun) = (&returned.record.jid, &returned.record.fun);
         probe::may_answer(fun)
             && !self.known.contains(jid)
@@ -567,7 +572,7 @@ impl JobTracker {
 
 /// Whether `saltutil.signal_job` reports a process that got the signal; for all jobs, a list of
 /// such reports.
-fn says_signalled(returned: &StoreReturn) -> bool {
+fn says_signalled(returned: &ReceivedReturn) -> bool {
     let load = returned.record.load.bytes().clone();
     MapView::parse(load, &Limits::WIRE).is_ok_and(|load| {
         let Some(said) = load.get("return") else {

@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 use actix::Message;
 use saltern_model::{Event, Jid, MinionId, Packed};
 use saltern_requests::{
-    BatchPlan, ProbeAnswer, Publication, SignalTargets, StartJob, StoreReturn, SyndicMinions,
+    BatchPlan, ProbeAnswer, Publication, ReceivedReturn, SignalTargets, StartJob, SyndicMinions,
 };
 use saltern_store::jobs::{Retention, Write};
 use saltern_store::{CachedJob, Imported, StoreError};
@@ -33,7 +33,7 @@ pub struct BeginJob {
 #[rtype(result = "()")]
 pub struct TakeReturn {
     /// The return.
-    pub returned: Box<StoreReturn>,
+    pub returned: Box<ReceivedReturn>,
     /// The reply to the minion, when it is stored.
     pub answer: PendingReply,
 }

@@ -90,8 +90,8 @@ pub use minions::Minions;
 pub use origin::Origin;
 pub use outcome::{
     Effect, EventSink, Finished, JobRelation, Later, LogIn, LoginEnd, Outcome, PeerCall,
-    PeerCallWork, PeerRun, PeerRunWork, ProbeAnswer, Publication, Ran, Run, RunWork, SignalTargets,
-    StartJob, StoreReturn, SyndicMinions, Topics,
+    PeerCallWork, PeerRun, PeerRunWork, ProbeAnswer, Publication, Ran, ReceivedReturn, Run,
+    RunWork, SignalTargets, StartJob, SyndicMinions, Topics,
 };
 pub use refusal_log::RefusalLog;
 pub use registration::registered_minion;

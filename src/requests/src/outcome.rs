@@ -159,7 +159,7 @@ pub enum Effect {
     /// Store a new batch; then begin it.
     StartBatch(Box<BatchPlan>),
     /// Store a return; then fire its events.
-    StoreReturn(Box<StoreReturn>),
+    StoreReturn(Box<ReceivedReturn>),
     /// Store that jobs expect minions below a syndic too.
     ExpectSyndicMinions(Vec<SyndicMinions>),
     /// Record the jobs that a minion runs.
@@ -256,7 +256,7 @@ impl Run {
 /// Result of a [`Run`].
 pub struct Ran {
     /// The return to store.
-    pub store: Option<StoreReturn>,
+    pub store: Option<ReceivedReturn>,
     /// The event to fire after it was stored, or could not be; `None` for a silent run.
     pub end: Option<Event>,
 }
@@ -315,8 +315,8 @@ pub struct SyndicMinions {
     pub minions: Vec<MinionId>,
 }
 
-/// Return to store.
-pub struct StoreReturn {
+/// Return as a handler read it: what is to be stored, and what follows once it is.
+pub struct ReceivedReturn {
     /// The record to store.
     pub record: ReturnRecord,
     /// The job that the return brings with it: always for `salt-call` (jid `req`); otherwise the

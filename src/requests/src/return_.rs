@@ -9,7 +9,7 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
 use crate::{
-    Effect, Outcome, Services, StoreReturn, batch_plan, event_data, probe, reply, signed_load,
+    Effect, Outcome, ReceivedReturn, Services, batch_plan, event_data, probe, reply, signed_load,
     sub_events, syndics,
 };
 
@@ -55,7 +55,7 @@ pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
     }
 }
 
-fn stored(sealed: &mut Sealed, services: &Services) -> Result<StoreReturn, &'static str> {
+fn stored(sealed: &mut Sealed, services: &Services) -> Result<ReceivedReturn, &'static str> {
     if !sealed.load.contains("return") {
         return Err("it has no \"return\"");
     }
@@ -121,7 +121,7 @@ pub(crate) fn kept(
     (jid, event_jid): (Jid, &str),
     reporter: Reporter<'_>,
     services: &Services,
-) -> Result<StoreReturn, &'static str> {
+) -> Result<ReceivedReturn, &'static str> {
     let fun = fun_text(load);
     let mut events = sub_events::of_return(services, load, event_jid, &sender);
     let tag = Tag::parse(&format!("salt/job/{event_jid}/ret/{sender}"));
@@ -139,7 +139,7 @@ pub(crate) fn kept(
     };
     events.insert(0, event);
     let job = reported_job(load, &record, reporter);
-    Ok(StoreReturn {
+    Ok(ReceivedReturn {
         record,
         job,
         reporter: Some(reporter.id()),

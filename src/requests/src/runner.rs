@@ -24,7 +24,7 @@ use crate::master_gate::{Admitted, FunctionKind};
 use crate::outcome::{EventSink, Ran, Run};
 use crate::proved::{NO_TIME, TOKEN_LIMITS};
 use crate::{
-    Effect, LogIn, LoginEnd, Outcome, Services, StoreReturn, credentials, event_data, mk_token,
+    Effect, LogIn, LoginEnd, Outcome, ReceivedReturn, Services, credentials, event_data, mk_token,
     reply,
 };
 
@@ -246,7 +246,7 @@ fn kept(
     mut data: Fields,
     (retcode, success): (i64, bool),
     services: &Services,
-) -> Option<StoreReturn> {
+) -> Option<ReceivedReturn> {
     let id = services.config.id.as_str();
     let fun = format!("runner.{}", call.fun);
     data.push(("_stamp".into(), event_data::now(services).into()));
@@ -270,13 +270,13 @@ pub fn of_the_master(
     load: Packed,
     (retcode, success): (i64, bool),
     services: &Services,
-) -> Option<StoreReturn> {
+) -> Option<ReceivedReturn> {
     let id = services.config.id.as_str();
     let minion = MinionId::parse(id)
         .inspect_err(|error| tracing::error!(%error, jid = %call.jid, "a call is not kept"))
         .ok()?;
     let received = services.clock.unix_micros();
-    Some(StoreReturn {
+    Some(ReceivedReturn {
         record: ReturnRecord {
             jid: call.jid.clone(),
             minion,

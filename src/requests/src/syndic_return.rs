@@ -10,7 +10,7 @@ use saltern_model::{Jid, JobRecord, MinionId, Packed};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
-use crate::outcome::StoreReturn;
+use crate::outcome::ReceivedReturn;
 use crate::return_::Reporter;
 use crate::syndics::{MAX_LEAVES, SyndicIdentity};
 use crate::{Effect, Outcome, Services, reply, return_, syndics, targets};
@@ -77,7 +77,7 @@ fn aggregates(load: &MapView) -> Vec<MapView> {
 /// Returns taken from one request.
 #[derive(Default)]
 struct Taken {
-    returns: Vec<StoreReturn>,
+    returns: Vec<ReceivedReturn>,
     bytes: usize,
 }
 
@@ -126,7 +126,7 @@ fn of_minion(
     jid: &Jid,
     voice: &SyndicIdentity<'_>,
     services: &Services,
-) -> Result<StoreReturn, &'static str> {
+) -> Result<ReceivedReturn, &'static str> {
     let minion = name.as_str().and_then(|name| MinionId::parse(name).ok());
     let minion = minion.ok_or("it names no minion")?;
     if !voice.speaks_for(&minion) {

@@ -1,5 +1,5 @@
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
-use saltern_requests::{Ran, StoreReturn};
+use saltern_requests::{Ran, ReceivedReturn};
 use saltern_supervise::{ChildSpec, Placement, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -51,10 +51,10 @@ fn ends(tag: &'static str) -> Run {
     })
 }
 
-fn kept() -> StoreReturn {
+fn kept() -> ReceivedReturn {
     let jid = Jid::parse("20261121070622637714").unwrap();
     let load = Packed::new(&b"\x80"[..]);
-    StoreReturn {
+    ReceivedReturn {
         record: ReturnRecord {
             jid: jid.clone(),
             minion: MinionId::parse("m").unwrap(),

@@ -289,7 +289,7 @@ impl Rig {
     /// Delivers a return; gives the message to the store.
     async fn take(&mut self, number: u32, minion: &str) -> Persist {
         let (answer, _) = self.answer().await;
-        let returned = Box::new(StoreReturn {
+        let returned = Box::new(ReceivedReturn {
             record: record(number, minion),
             job: job(number, &[minion]),
             reporter: Some(id(minion)),
@@ -639,7 +639,7 @@ fn unstored_return_counts_and_is_answered_after_its_event() {
         let mut rig = rig(&[]);
         rig.tracker.send(begun(1, &["a"])).await.unwrap();
         let (answer, reply) = rig.answer().await;
-        let returned = Box::new(StoreReturn {
+        let returned = Box::new(ReceivedReturn {
             record: record(1, "a"),
             job: job(1, &["a"]),
             reporter: Some(id("a")),
@@ -833,7 +833,7 @@ fn report_over_quota_is_refused_and_an_expected_return_is_not() {
         }
         let (answer, reply) = rig.answer().await;
         let returned = |number: u32, minion: &str| {
-            Box::new(StoreReturn {
+            Box::new(ReceivedReturn {
                 record: record(number, minion),
                 job: job(number, &[minion]),
                 reporter: Some(id(minion)),

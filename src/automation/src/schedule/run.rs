@@ -13,7 +13,7 @@ use jiff::tz::TimeZone;
 use saltern_model::{Event, Packed, Tag};
 use saltern_requests::event_data::{self, Fields, fields};
 use saltern_requests::runner::of_the_master;
-use saltern_requests::{Ran, Run, Services, StoreReturn};
+use saltern_requests::{Ran, ReceivedReturn, Run, Services};
 use saltern_runners::{Call, Notice, Notices};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -188,7 +188,7 @@ fn kept(
     end: &Fields,
     ended: (i64, bool),
     services: &Services,
-) -> Option<StoreReturn> {
+) -> Option<ReceivedReturn> {
     let id = services.config.id.as_str();
     let is_load = |entry: &&(Value, Value)| entry.0.as_str() != Some("cmd");
     let load = beginning.iter().filter(is_load).chain(end).cloned();

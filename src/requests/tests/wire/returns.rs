@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use saltern_crypto::SigAlgo;
-use saltern_requests::{Effect, NO_ANSWER, Outcome, StoreReturn};
+use saltern_requests::{Effect, NO_ANSWER, Outcome, ReceivedReturn};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::wire::client::{JID, Load, Minion};
@@ -20,7 +20,7 @@ fn load(minion: &Minion) -> Load {
         .set("user", "root")
 }
 
-fn stored(outcome: &Outcome) -> &StoreReturn {
+fn stored(outcome: &Outcome) -> &ReceivedReturn {
     match outcome.effects.as_slice() {
         [Effect::StoreReturn(stored)] => stored,
         _ => panic!("one return is stored"),

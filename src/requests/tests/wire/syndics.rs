@@ -1,7 +1,7 @@
 //! Syndics: `_syndic_return`, their events, and publications that go through them.
 
 use saltern_model::MinionId;
-use saltern_requests::{Effect, JobRelation, NO_ANSWER, Outcome, StoreReturn, SyndicMinions};
+use saltern_requests::{Effect, JobRelation, NO_ANSWER, Outcome, ReceivedReturn, SyndicMinions};
 use saltern_wire::msgpack::Value;
 
 use crate::wire::client::{JID, Load, Minion, clear, published_by_root};
@@ -63,7 +63,7 @@ fn ask(site: &Site, syndic: &Minion, load: Load) -> Outcome {
     outcome
 }
 
-fn stored(outcome: &Outcome) -> Vec<&StoreReturn> {
+fn stored(outcome: &Outcome) -> Vec<&ReceivedReturn> {
     let effects = outcome.effects.iter();
     let stored = effects.map(|effect| match effect {
         Effect::StoreReturn(stored) => &**stored,

@@ -17,8 +17,8 @@ fn leaves(number: u32, minions: &[&str]) -> Vec<SyndicMinions> {
     }]
 }
 
-fn forwarded(record: ReturnRecord) -> Box<StoreReturn> {
-    Box::new(StoreReturn {
+fn forwarded(record: ReturnRecord) -> Box<ReceivedReturn> {
+    Box::new(ReceivedReturn {
         job: job(1, &[record.minion.as_str()]),
         record,
         reporter: Some(id("relay")),
