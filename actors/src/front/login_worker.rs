@@ -26,7 +26,7 @@ use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 
 /// Backends called at a time.
-pub(crate) const THREADS: u32 = 4;
+pub(crate) const THREADS: usize = 4;
 
 /// Minimum time of a refusal, about.
 const REFUSAL: Duration = Duration::from_secs(1);

@@ -69,7 +69,7 @@ pub(crate) struct Logins {
     lines: Mutex<Lines>,
     digest: NameDigest,
     saved: Mutex<Saved>,
-    login_workers: Mutex<Vec<Recipient<Look>>>,
+    login_workers: Vec<Recipient<Look>>,
     waiting: IntGauge,
     shed: IntCounter,
     /// Refusals that were answered early because too many were held back.
@@ -310,8 +310,13 @@ impl Drop for Try {
 }
 
 impl Logins {
-    /// Queue that knows the names which an earlier process saved at `memory`.
-    pub(crate) fn new(registry: &Registry, memory: Option<PathBuf>) -> Arc<Self> {
+    /// Queue that knows the names which an earlier process saved at `memory`, and notifies these
+    /// login workers of new log-ins.
+    pub(crate) fn new(
+        login_workers: Vec<Recipient<Look>>,
+        memory: Option<PathBuf>,
+        registry: &Registry,
+    ) -> Arc<Self> {
         let read = memory.as_deref().map(proved::read).transpose();
         let read = read.unwrap_or_else(|error| {
             tracing::warn!(%error, "the names that have logged in cannot be read");
@@ -326,7 +331,7 @@ impl Logins {
             lines: Mutex::new(lines),
             digest,
             saved: Mutex::new(Saved { memory, at: None }),
-            login_workers: Mutex::default(),
+            login_workers,
             waiting: gauge(
                 registry,
                 "saltern_logins_waiting",
@@ -350,11 +355,6 @@ impl Logins {
                 SECONDS,
             ),
         })
-    }
-
-    /// Sets the login workers to notify of new log-ins.
-    pub(crate) fn set_login_workers(&self, login_workers: Vec<Recipient<Look>>) {
-        *self.login_workers.lock() = login_workers;
     }
 
     /// Adds a log-in; one that is shed for it is answered at once.
@@ -426,7 +426,7 @@ impl Logins {
     }
 
     fn wake_login_workers(&self) {
-        for login_worker in self.login_workers.lock().iter() {
+        for login_worker in &self.login_workers {
             // A full mailbox holds a look that is still to come, which sees this one too.
             let _ = login_worker.try_send(Look);
         }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use saltern_base::metrics::Registry;
 use saltern_model::{Event, Packed, Tag};
-use saltern_supervise::{Budget, Strategy, Tree};
+use saltern_supervise::{Budget, Tree};
 use saltern_wire::client::Route;
 use saltern_wire::port::{Incoming, ListenOptions, ReqLimits, ReqListener, RequestSink, bind};
 use saltern_wire::zmtp::ReqClient;
@@ -32,7 +32,7 @@ pub(crate) fn in_system(test: impl Future<Output = ()>) {
 /// A tree for the actor that is tested.
 pub(crate) fn tree(registry: &Registry) -> Tree {
     let budget = Budget::new(10, Duration::from_secs(60));
-    Tree::new("test", Strategy::OneForOne, budget, registry)
+    Tree::new("test", budget, registry)
 }
 
 struct Recorder<M>(UnboundedSender<M>);

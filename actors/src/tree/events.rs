@@ -8,7 +8,7 @@ use actix::{Addr, Recipient};
 use parking_lot::Mutex;
 use saltern_config::{OWN_EVENTS, PythonBridge};
 use saltern_requests::Services;
-use saltern_supervise::{Budget, Strategy};
+use saltern_supervise::Budget;
 use tokio_util::sync::CancellationToken;
 
 use super::Plan;
@@ -134,7 +134,7 @@ impl Plan {
             return;
         }
         let budget = Budget::new(100, Duration::from_secs(60));
-        let pool = self.root.supervisor("engines", Strategy::OneForOne, budget);
+        let pool = self.root.supervisor("engines", budget);
         let metrics = EngineMetrics::new(&self.registry);
         let http = self.http.of("webhook");
         for (instance, engine) in (1_u32..).zip(&self.config.engines) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use actix::Addr;
 use parking_lot::Mutex;
-use saltern_supervise::{Budget, ChildSpec, Reserved, Strategy, Supervisor};
+use saltern_supervise::{Budget, Child, ChildSpec, Reserved, Supervisor};
 use saltern_wire::port::ReqListener;
 
 use super::{CoreActors, Plan};
@@ -41,6 +41,7 @@ impl Plan {
         let (renderings, wheels) = self.start_renderers(core, budget);
         let (runs, peer_runs) = self.start_runners(reactor, core, budget);
         let peer_calls = self.start_peer_calls(peer_calls, core, peer_runs, renderings.clone());
+        let login_workers = reserve::<LoginWorker>(login_worker::THREADS);
         let sinks = Sinks {
             begin_job: core.tracker.clone().recipient(),
             begin_batch: core.batches.clone().recipient(),
@@ -52,11 +53,15 @@ impl Plan {
             renderings,
             wheels,
             runs,
-            logins: Logins::new(&self.registry, Some(proved::path(&self.config.cachedir))),
+            logins: Logins::new(
+                login_workers.iter().map(Reserved::recipient).collect(),
+                Some(proved::path(&self.config.cachedir)),
+                &self.registry,
+            ),
         };
-        self.start_login_workers(&sinks, budget);
+        self.start_login_workers(login_workers, &sinks, budget);
         let runs = sinks.runs.clone();
-        let pool = self.root.supervisor("workers", Strategy::OneForOne, budget);
+        let pool = self.root.supervisor("workers", budget);
         let seed = mworker::Seed {
             services: core.services.clone(),
             sinks,
@@ -104,12 +109,7 @@ impl Plan {
         core: &CoreActors,
         budget: Budget,
     ) -> (Arc<RenderQueue>, Arc<RenderQueue>) {
-        let pool = self
-            .root
-            .supervisor("renderers", Strategy::OneForOne, budget);
-        let reserve = |count: usize| -> Vec<Reserved<Renderer>> {
-            (0..count).map(|_| Reserved::new()).collect()
-        };
+        let pool = self.root.supervisor("renderers", budget);
         let addresses =
             |reserved: &[Reserved<Renderer>]| reserved.iter().map(Reserved::recipient).collect();
         let of_minions = reserve(self.config.saltern_render_threads);
@@ -176,7 +176,7 @@ impl Plan {
     }
 
     pub(super) fn supervisor_of_runners(&self, name: &'static str, budget: Budget) -> Supervisor {
-        self.root.supervisor(name, Strategy::OneForOne, budget)
+        self.root.supervisor(name, budget)
     }
 
     /// Starts the runners of one queue, with these numbers.
@@ -220,23 +220,25 @@ impl Plan {
 
     /// Starts the login workers, with a budget like the workers': they handle unauthenticated
     /// input.
-    pub(super) fn start_login_workers(&self, sinks: &Sinks, budget: Budget) {
-        let pool = self
-            .root
-            .supervisor("login_workers", Strategy::OneForOne, budget);
+    fn start_login_workers(
+        &self,
+        login_workers: Vec<Reserved<LoginWorker>>,
+        sinks: &Sinks,
+        budget: Budget,
+    ) {
+        let pool = self.root.supervisor("login_workers", budget);
         let seed = login_worker::Seed {
             logins: sinks.logins.clone(),
             sinks: sinks.clone(),
         };
-        let login_workers = (1..=login_worker::THREADS)
-            .map(|instance| {
-                let spec = self.on_patient_thread(&format!("door-{instance}"));
-                let spec = spec.with_budget(budget);
-                let login_worker: Addr<LoginWorker> =
-                    pool.start_child(spec, seed.clone(), instance);
-                login_worker.recipient()
-            })
-            .collect();
-        sinks.logins.set_login_workers(login_workers);
+        for (instance, reserved) in (1_u32..).zip(login_workers) {
+            let spec = self.on_patient_thread(&format!("door-{instance}"));
+            pool.start_reserved(reserved, spec.with_budget(budget), seed.clone(), instance);
+        }
     }
+}
+
+/// Addresses of the members of a pool that is started later.
+fn reserve<A: Child>(count: usize) -> Vec<Reserved<A>> {
+    (0..count).map(|_| Reserved::new()).collect()
 }

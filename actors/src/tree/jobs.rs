@@ -11,12 +11,13 @@ use saltern_store::jobs::{JobDatabase, JobReader};
 use saltern_store::{
     BatchFiles, Checkpointer, JobCacheReader, JobFiles, JobFollower, Mirror, StoreError,
 };
-
 use saltern_supervise::{Reserved, Restart};
+use tokio::time::Instant;
 
 use super::{MasterParts, Plan};
 use crate::events::event_publisher::EventPublisher;
 use crate::events::publisher::Publisher;
+use crate::jobs::batches::{self, BatchMetrics, Batches};
 use crate::jobs::job_cache::{self, JobCache, JobCacheMetrics, Purpose};
 use crate::jobs::job_import::{self, JobImport};
 use crate::jobs::job_mirror::{self, JobMirror};
@@ -193,8 +194,32 @@ impl Plan {
         (mirror, store, tracker)
     }
 
+    pub(super) fn start_batches(
+        &self,
+        reserved: Reserved<Batches>,
+        (reader, files): (JobReader, BatchFiles),
+        services: &Arc<Services>,
+        (bus, store, tracker): (&Addr<EventPublisher>, &Addr<JobStore>, &Addr<JobTracker>),
+    ) -> Addr<Batches> {
+        let seed = batches::Seed {
+            services: services.clone(),
+            begin_job: tracker.clone().recipient(),
+            tracker: tracker.clone().recipient(),
+            store: store.clone().recipient(),
+            bus: bus.clone().recipient(),
+            reader: Arc::new(reader),
+            files,
+            gathered: Instant::now() + self.config.saltern_batch_resume_delay,
+            shows_states: self.config.local_cache_mirror != LocalCacheMirror::Off,
+            feed: self.batches.clone(),
+            metrics: BatchMetrics::new(&self.registry),
+        };
+        let spec = self.on_thread("batches");
+        self.root.start_reserved(reserved, spec, seed, 0)
+    }
+
     /// Actors that feed jobs to returners, as far as there is a Python for them.
-    pub(super) fn start_job_caches(
+    fn start_job_caches(
         &self,
         followers: Vec<(Purpose, String, JobFollower)>,
         services: &Services,

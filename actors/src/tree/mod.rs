@@ -37,13 +37,14 @@
 //! Python are ended first of all; the other helpers of the bridge, when no actor needs them any
 //! more.
 //!
-//! Longer than 500 lines because the order of all children is the point.
+//! `Plan::start` is the order; how each child is made stands in the file of its branch.
 
 mod events;
 mod front;
 mod jobs;
 pub(crate) mod listeners;
 mod reactor;
+mod upkeep;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -57,24 +58,21 @@ use saltern_automation::schedule::Schedule;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_bridge::Bridge;
-use saltern_config::{LocalCacheMirror, MasterConfig};
+use saltern_config::MasterConfig;
 use saltern_http::HttpMetrics;
 use saltern_requests::{MasterFleet, Services, Stores};
 use saltern_runners::{RunnerContext, Runners};
 use saltern_store::StoreError;
-use saltern_store::jobs::JobDatabase;
-use saltern_supervise::{
-    Budget, ChildSpec, Failure, Placement, Reserved, Strategy, Supervisor, Tree,
-};
+use saltern_store::jobs::{JobDatabase, JobReader};
+use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Reserved, Supervisor, Tree};
 use saltern_wire::port::{
-    Inherited, ListenError, PubListener, ReqListener, SubscriberWatch, TlsError,
+    Inherited, KnownNetworks, ListenError, PubHandle, PubListener, ReqListener, SubscriberWatch,
+    TlsError,
 };
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use self::jobs::Stored;
 use crate::automation::reactor::{OpenError, ReactionQueue, Reactor};
-use crate::content::remotes::{self, Remotes, RemotesMetrics};
 use crate::events::batch_feed::BatchFeed;
 use crate::events::event_publisher::EventPublisher;
 use crate::events::event_return::EventReturnMetrics;
@@ -85,7 +83,7 @@ use crate::events::registrar::Registrar;
 use crate::events::rotation::Rotation;
 use crate::front::req_router::ReqRouter;
 use crate::functions::peer_calls::PeerCalls;
-use crate::jobs::batches::{self, BatchMetrics, Batches};
+use crate::jobs::batches::Batches;
 use crate::jobs::job_completions::JobCompletions;
 use crate::jobs::job_mirror::JobMirror;
 use crate::jobs::job_store::{self, JobStore};
@@ -96,8 +94,7 @@ use crate::operator::health::{self, Health};
 use crate::operator::key_metrics;
 use crate::operator::process_metrics;
 use crate::tree::listeners::{Listeners, remove_sockets};
-use crate::upkeep::disk_checks::{self, Upkeep, UpkeepMetrics};
-use crate::upkeep::maintenance::{self, Maintenance};
+use crate::upkeep::maintenance::Maintenance;
 use crate::upkeep::maintenance_tasks::MaintenanceTasks;
 
 /// Parts of a master, opened and checked by the binary.
@@ -225,7 +222,7 @@ impl Master {
             move |jid, kill| feed.stop(jid, kill),
         ));
         let budget = Budget::new(20, Duration::from_secs(60));
-        let tree = Tree::new("master", Strategy::OneForOne, budget, &parts.registry);
+        let tree = Tree::new("master", budget, &parts.registry);
         let maintenance_tasks = MaintenanceTasks::new(
             parts.clock.clone(),
             reserved.maintenance.recipient(),
@@ -452,6 +449,46 @@ struct CoreActors {
     batches: Addr<Batches>,
 }
 
+/// What is known of the minions that are connected.
+struct Connections {
+    presence: Arc<Presence>,
+    subscribers: PubHandle,
+    known_networks: KnownNetworks,
+    rotation: Rotation,
+}
+
+/// Joins presence with both ports; the watch of the subscribers lasts as long as the Publisher.
+fn connections(
+    services: &Arc<Services>,
+    presence: Arc<Presence>,
+    publish: &PubListener,
+    requests: &ReqListener,
+) -> (Connections, Arc<dyn SubscriberWatch>) {
+    let subscribers = publish.handle();
+    let known_networks = requests.known_networks();
+    let watch: Arc<dyn SubscriberWatch> = Arc::new(Registrar {
+        presence: presence.clone(),
+        services: services.clone(),
+    });
+    subscribers.set_watch(Arc::downgrade(&watch));
+    match services.keys.pki.accepted() {
+        Ok(accepted) => known_networks.restore(presence.begin(&accepted)),
+        Err(error) => tracing::error!(%error, "the accepted minions cannot be listed"),
+    }
+    let rotation = Rotation::default();
+    // The shared key survived the last stop; one that was revoked meanwhile must not be used.
+    // There is no subscriber yet to notify.
+    rotation.look(services);
+    rotation.take_news();
+    let connections = Connections {
+        presence,
+        subscribers,
+        known_networks,
+        rotation,
+    };
+    (connections, watch)
+}
+
 impl Plan {
     /// A permanent child on a thread of this name, which must never block: the watchdog would end
     /// the process.
@@ -466,156 +503,92 @@ impl Plan {
         self.on_thread(name).may_block()
     }
 
-    /// Starts the children, sink first.
+    /// Starts the children, sink first: a row for each of the table above.
     fn start(
         &self,
         reserved: ReservedAddresses,
         (parts, known, stored): (MasterParts, RunnerContext, Stored),
         (requests, publish, events): (ReqListener, PubListener, EventSockets),
     ) -> (Arc<Services>, Arc<MasterFleet>) {
-        let subscribers = publish.handle();
-        let known_networks = requests.known_networks();
-        let presence = Presence::new(&parts.config, parts.clock.clone(), &parts.registry);
-        let fleet = Arc::new(MasterFleet::new(&parts.stores, presence.clone()));
-        let known = known.with_fleet(fleet.clone());
-        let known = known
-            .with_master(parts.stores.for_functions())
-            .with_bridge(parts.stores.bridge.clone());
-        let runners = Runners::new(known);
-        let services = Arc::new(Services::new(
-            parts.config,
-            parts.clock,
-            parts.stores,
-            (runners, stored.requests),
-            presence.clone(),
-            &parts.registry,
-        ));
-        let watch: Arc<dyn SubscriberWatch> = Arc::new(Registrar {
-            presence: presence.clone(),
-            services: services.clone(),
-        });
-        subscribers.set_watch(Arc::downgrade(&watch));
-        match services.keys.pki.accepted() {
-            Ok(accepted) => {
-                let lately = presence.begin(&accepted);
-                known_networks.restore(lately);
-            }
-            Err(error) => tracing::error!(%error, "the accepted minions cannot be listed"),
-        }
-        let rotation = Rotation::default();
-        // The shared key survived the last stop; one that was revoked meanwhile must not be used.
-        // There is no subscriber yet to notify.
-        rotation.look(&services);
-        rotation.take_news();
+        let presence = Presence::new(&self.config, self.clock.clone(), &self.registry);
+        let (services, fleet) = self.services(parts.stores, known, stored.requests, &presence);
+        let (connections, watch) = connections(&services, presence, &publish, &requests);
+        let tracker = &reserved.tracker;
+
         self.start_trace_exporter(&services);
-        let (bus, heard) = self.start_bus(&services, events, reserved.tracker.recipient());
+        let (bus, heard) = self.start_bus(&services, events, tracker.recipient());
         let event_returns = EventReturnMetrics::new(&self.registry);
         self.start_event_returns(&services, (&bus, &heard), &event_returns);
         let publisher = self.start_publisher(
             &services,
-            (&rotation, &presence, watch),
+            (&connections, watch),
             publish,
-            reserved.tracker.recipient(),
+            tracker.recipient(),
         );
-        let (batch_reader, batch_files) = stored.batches;
-        let ends = (&bus, &publisher);
         let (mirror, store, tracker) = self.start_store(
             (reserved.store, reserved.tracker),
             (parts.database, stored.jobs),
             &services,
-            ends,
+            (&bus, &publisher),
         );
         self.start_event_table((&bus, &heard), &store, event_returns);
-        let seed = batches::Seed {
-            services: services.clone(),
-            begin_job: tracker.clone().recipient(),
-            tracker: tracker.clone().recipient(),
-            store: store.clone().recipient(),
-            bus: bus.clone().recipient(),
-            reader: Arc::new(batch_reader),
-            files: batch_files,
-            gathered: Instant::now() + self.config.saltern_batch_resume_delay,
-            shows_states: self.config.local_cache_mirror != LocalCacheMirror::Off,
-            feed: self.batches.clone(),
-            metrics: BatchMetrics::new(&self.registry),
-        };
-        let spec = self.on_thread("batches");
-        let batches = self.root.start_reserved(reserved.batches, spec, seed, 0);
+        let ends = (&bus, &store, &tracker);
+        let batches = self.start_batches(reserved.batches, stored.batches, &services, ends);
         let core = CoreActors {
-            services,
-            bus,
+            services: services.clone(),
+            bus: bus.clone(),
             publisher,
             mirror,
             store,
             tracker,
             batches,
         };
-        let upkeep: Addr<Upkeep> = self.root.start_child(
-            self.on_patient_thread("upkeep"),
-            disk_checks::Seed {
-                services: core.services.clone(),
-                maintenance_tasks: self.maintenance_tasks.clone(),
-                bus: core.bus.clone().recipient(),
-                jobs: Arc::new(stored.upkeep),
-                metrics: UpkeepMetrics::new(&self.registry),
-            },
-            0,
-        );
-        let remotes: Addr<Remotes> = self.root.start_child(
-            self.on_patient_thread("remotes"),
-            remotes::Seed {
-                services: core.services.clone(),
-                maintenance_tasks: self.maintenance_tasks.clone(),
-                bus: core.bus.clone().recipient(),
-                metrics: RemotesMetrics::new(&self.registry),
-            },
-            0,
-        );
-        let runs = self.start_front(
-            (reserved.router, reserved.peer_calls, reserved.reactor),
-            requests,
-            &core,
-        );
+        let upkeep = self.start_upkeep(&core, stored.upkeep);
+        let remotes = self.start_remotes(&core);
+        let front = (reserved.router, reserved.peer_calls, reserved.reactor);
+        let runs = self.start_front(front, requests, &core);
         self.start_scheduler(&core, runs);
-        let (engine_bus, engine_services) = (core.bus.clone(), core.services.clone());
-        self.root.start_reserved(
-            reserved.maintenance,
-            ChildSpec::permanent(),
-            maintenance::Seed {
-                maintenance_tasks: self.maintenance_tasks.clone(),
-                services: core.services.clone(),
-                bus: core.bus.recipient(),
-                begin_job: core.tracker.clone().recipient(),
-                questions: core.publisher.recipient(),
-                subscribers,
-                feeds_syndics: self.config.order_masters(),
-                tracker: core.tracker.recipient(),
-                store: core.store.recipient(),
-                mirror: core.mirror.map(Addr::recipient),
-                upkeep: upkeep.recipient(),
-                remotes: remotes.recipient(),
-                presence,
-                known_networks,
-                rotation,
-            },
-            0,
+        self.start_maintenance(reserved.maintenance, core, (upkeep, remotes), connections);
+        self.start_engines(services.clone(), &bus, &heard);
+        (services, fleet)
+    }
+
+    /// What the workers work with.
+    fn services(
+        &self,
+        stores: Stores,
+        known: RunnerContext,
+        reader: JobReader,
+        presence: &Arc<Presence>,
+    ) -> (Arc<Services>, Arc<MasterFleet>) {
+        let fleet = Arc::new(MasterFleet::new(&stores, presence.clone()));
+        let known = known
+            .with_fleet(fleet.clone())
+            .with_master(stores.for_functions())
+            .with_bridge(stores.bridge.clone());
+        let services = Services::new(
+            self.config.clone(),
+            self.clock.clone(),
+            stores,
+            (Runners::new(known), reader),
+            presence.clone(),
+            &self.registry,
         );
-        self.start_engines(engine_services, &engine_bus, &heard);
-        (core.services, fleet)
+        (Arc::new(services), fleet)
     }
 
     fn start_publisher(
         &self,
         services: &Arc<Services>,
-        (rotation, presence, watch): (&Rotation, &Arc<Presence>, Arc<dyn SubscriberWatch>),
+        (connections, watch): (&Connections, Arc<dyn SubscriberWatch>),
         publish: PubListener,
         tracker: Recipient<Departed>,
     ) -> Addr<Publisher> {
         let seed = publisher::Seed {
             services: services.clone(),
-            rotation: rotation.clone(),
-            presence: presence.clone(),
-            subscribers: publish.handle(),
+            rotation: connections.rotation.clone(),
+            presence: connections.presence.clone(),
+            subscribers: connections.subscribers.clone(),
             _watch: watch,
             metrics: publisher::PublisherMetrics::new(&self.registry),
             listener: Arc::new(Mutex::new(Some(publish))),

@@ -1,4 +1,5 @@
-//! The tree of supervisors and children as data, and the restart strategies over it.
+//! The tree of supervisors and children as data, and what restarts with a child that fails: nobody, or its whole
+//! supervisor.
 //!
 //! Plain data under the lock of `tree.rs`. Charges budgets and hands out [`Rebuild`]s; starts,
 //! stops and logs nothing.
@@ -8,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
-    Budget, Restart, Strategy,
+    Budget, Restart,
     line::{Command, Line, Rebuild},
     policy::Record,
 };
@@ -28,7 +29,6 @@ pub(crate) struct Family {
 
 pub(crate) struct Node {
     pub(crate) name: String,
-    pub(crate) strategy: Strategy,
     pub(crate) record: Record,
     pub(crate) parent: Option<usize>,
     /// In the order of starting.
@@ -58,9 +58,9 @@ pub(crate) struct Plan {
 }
 
 impl Family {
-    pub(crate) fn new(name: &str, strategy: Strategy, budget: Budget) -> Self {
+    pub(crate) fn new(name: &str, budget: Budget) -> Self {
         Self {
-            supervisors: vec![Node::new(name, strategy, budget, None)],
+            supervisors: vec![Node::new(name, budget, None)],
             children: BTreeMap::new(),
             next_key: 0,
             given_up: false,
@@ -115,16 +115,7 @@ impl Family {
     /// Returns the part of `failed`; the others are sent theirs.
     pub(crate) fn rebuild(&self, failed: u64, plan: &Plan) -> Option<Rebuild> {
         let mut group = Vec::new();
-        let node = &self.supervisors[plan.supervisor];
-        match node.strategy {
-            Strategy::OneForOne => self.leaves(plan.scope, &mut group),
-            Strategy::RestForOne => {
-                let from = node.members.iter().position(|member| *member == plan.scope);
-                for member in node.members.iter().skip(from.unwrap_or(0)) {
-                    self.leaves(*member, &mut group);
-                }
-            }
-        }
+        self.leaves(plan.scope, &mut group);
         let mut own = None;
         let mut gate = None;
         for (place, key) in group.iter().enumerate() {
@@ -161,16 +152,10 @@ impl Family {
 }
 
 impl Node {
-    pub(crate) fn new(
-        name: &str,
-        strategy: Strategy,
-        budget: Budget,
-        parent: Option<usize>,
-    ) -> Self {
+    pub(crate) fn new(name: &str, budget: Budget, parent: Option<usize>) -> Self {
         let record = Record::new(budget);
         Self {
             name: name.to_owned(),
-            strategy,
             record,
             parent,
             members: Vec::new(),

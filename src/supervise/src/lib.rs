@@ -18,7 +18,7 @@
 //! long it may drain, and on which thread it lives ([`Placement`]). The delay before a restart
 //! is 0, then 100 ms, doubling up to 5 s, and 0 again after a quiet window.
 //!
-//! A restart must be allowed by the child's budget and by its supervisor's. If it is not, the
+//! A child that fails is restarted alone. A restart must be allowed by the child's budget and by its supervisor's. If it is not, the
 //! supervisor itself has failed, and the one above restarts it: all its children, in the order
 //! of their start, with full budgets again. When the root has nothing left, the tree stops
 //! itself, [`Tree::failed`] resolves, and the process should end with exit code 70 and let the
@@ -49,7 +49,7 @@
 //!
 //! use actix::{Actor, Context, Handler, MailboxError, Message};
 //! use saltern_base::metrics::Registry;
-//! use saltern_supervise::{Budget, Child, ChildSpec, Placement, Strategy, Tree};
+//! use saltern_supervise::{Budget, Child, ChildSpec, Placement, Tree};
 //!
 //! struct Divider {
 //!     dividend: u32,
@@ -85,7 +85,7 @@
 //!
 //! actix::System::new().block_on(async {
 //!     let budget = Budget::new(3, Duration::from_secs(60));
-//!     let tree = Tree::new("root", Strategy::OneForOne, budget, &Registry::new());
+//!     let tree = Tree::new("root", budget, &Registry::new());
 //!     let spec = ChildSpec::permanent().on(Placement::thread("divider"));
 //!     let divider = tree.root().start_child::<Divider>(spec, 84, 0);
 //!
@@ -124,7 +124,7 @@ mod tree;
 pub use child::Child;
 pub use current::{ActorId, current_actor};
 pub use line::ChildState;
-pub use policy::{Budget, ChildSpec, Placement, Record, Restart, Strategy};
+pub use policy::{Budget, ChildSpec, Placement, Record, Restart};
 pub use reserved::Reserved;
 pub use stop::Stopped;
 pub use tree::{ChildHealth, ExitReason, Failure, HEARTBEAT, Supervisor, Tree};

@@ -12,21 +12,8 @@ use tokio::time::Instant;
 pub enum Restart {
     /// Always: it must never end by itself, so `ctx.stop()` counts as a failure too.
     Permanent,
-    /// After a panic, but not after `ctx.stop()`.
+    /// After a panic; after `ctx.stop()` it has ended, and its address closes.
     Transient,
-    /// Never; its address closes.
-    Temporary,
-}
-
-/// Restart strategy: the siblings that restart with a failed child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strategy {
-    /// Restarts only the failed child.
-    OneForOne,
-    /// Also restarts the children started after it under the same supervisor: their values are
-    /// dropped at once and rebuilt after it has started, in the order in which they were started.
-    /// Unlike in Erlang it does not wait for the others to be gone: one of them might be stuck.
-    RestForOne,
 }
 
 /// Restart intensity: restarts tolerated in a sliding window before the supervisor escalates.

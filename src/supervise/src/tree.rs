@@ -17,7 +17,7 @@ use saltern_base::metrics::Registry;
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
-    ActorId, Budget, Child, ChildSpec, ChildState, Placement, Reserved, Restart, Strategy,
+    ActorId, Budget, Child, ChildSpec, ChildState, Placement, Reserved, Restart,
     family::{ChildNode, Family, Member, Node, ROOT},
     line::{Command, Line, Rebuild},
     metrics::Metrics,
@@ -94,12 +94,12 @@ impl Tree {
     /// # Panics
     /// Outside an actix system, or when the registry already has the metrics of a tree.
     #[must_use]
-    pub fn new(name: &str, strategy: Strategy, budget: Budget, registry: &Registry) -> Self {
+    pub fn new(name: &str, budget: Budget, registry: &Registry) -> Self {
         let shared = Arc::new(Shared {
             metrics: Metrics::new(registry),
             home: Arbiter::current(),
             epoch: Instant::now(),
-            family: Mutex::new(Family::new(name, strategy, budget)),
+            family: Mutex::new(Family::new(name, budget)),
             threads: Mutex::default(),
             level: watch::Sender::new(Level::Running),
             failure: watch::Sender::new(None),
@@ -211,12 +211,12 @@ impl Supervisor {
     /// A supervisor under this one. When it has used up its budget this one restarts it, which
     /// is to restart all its children in the order of their start; their addresses stay good.
     #[must_use]
-    pub fn supervisor(&self, name: &str, strategy: Strategy, budget: Budget) -> Self {
+    pub fn supervisor(&self, name: &str, budget: Budget) -> Self {
         let mut family = self.shared.family.lock();
         let number = family.supervisors.len();
         family
             .supervisors
-            .push(Node::new(name, strategy, budget, Some(self.number)));
+            .push(Node::new(name, budget, Some(self.number)));
         family.supervisors[self.number]
             .members
             .push(Member::Supervisor(number));
@@ -377,7 +377,6 @@ impl Shared {
         let again = match child.restart {
             Restart::Permanent => true,
             Restart::Transient => matches!(reason, ExitReason::Panicked(_)),
-            Restart::Temporary => false,
         };
         if !again {
             match reason {

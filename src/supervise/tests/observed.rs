@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::common::*;
 use parking_lot::Mutex;
 use prometheus::{Registry, TextEncoder};
-use saltern_supervise::{Budget, Strategy, Tree, current_actor};
+use saltern_supervise::{Budget, Tree, current_actor};
 
 #[test]
 fn panic_hook_names_the_actor_and_metrics_count_the_panic() {
@@ -20,7 +20,7 @@ fn panic_hook_names_the_actor_and_metrics_count_the_panic() {
     let registry = Registry::new();
     paused(async {
         let budget = Budget::new(10, SECOND * 60);
-        let tree = Tree::new("root", Strategy::OneForOne, budget, &registry);
+        let tree = Tree::new("root", budget, &registry);
         let log = Log::default();
         let one = Script::new(1, &log).start(&tree.root());
         let two = Script::new(2, &log).start(&tree.root());

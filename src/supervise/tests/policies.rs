@@ -9,12 +9,12 @@ use std::{
 };
 
 use crate::common::*;
-use saltern_supervise::{Budget, ChildState, ExitReason, Restart, Strategy};
+use saltern_supervise::{Budget, ChildState, ExitReason, Restart};
 
 #[test]
 fn back_off_is_served_and_starts_over_after_a_quiet_window() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 1000);
+        let (_tree, root) = tree(1000);
         let log = Log::default();
         let broken = Arc::new(AtomicBool::new(true));
         let state = Arc::clone(&broken);
@@ -45,7 +45,7 @@ fn back_off_is_served_and_starts_over_after_a_quiet_window() {
 #[test]
 fn a_transient_child_may_end_by_itself_but_not_by_a_panic() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let spec = generous().with_restart(Restart::Transient);
         let probe = Script::new(0, &log).start_with(&root, spec);
@@ -60,24 +60,9 @@ fn a_transient_child_may_end_by_itself_but_not_by_a_panic() {
 }
 
 #[test]
-fn temporary_child_is_not_restarted_and_waiting_messages_fail() {
-    paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 0);
-        let log = Log::default();
-        let spec = generous().with_restart(Restart::Temporary);
-        let probe = Script::new(0, &log).start_with(&root, spec);
-        let (fatal, behind) = tokio::join!(probe.send(boom()), probe.send(Bump));
-        assert!(fatal.is_err() && behind.is_err());
-        assert!(!probe.connected());
-        assert!(tree.liveness().is_empty());
-        assert_eq!(log.take(), ["build 0", "started 0", "drop 0"]);
-    });
-}
-
-#[test]
 fn permanent_child_that_stops_itself_is_restarted() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let probe = Script::new(0, &log).start(&root);
         assert_eq!(probe.send(Bump).await, Ok(1));
@@ -99,57 +84,18 @@ fn permanent_child_that_stops_itself_is_restarted() {
 }
 
 #[test]
-fn one_for_one_leaves_the_others_alone_rest_for_one_takes_the_later_ones_along() {
+fn later_children_of_a_branch_wait_until_the_failed_one_has_really_started() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
-        let rest = root.supervisor("rest", Strategy::RestForOne, Budget::new(10, SECOND * 60));
-        let log = Log::default();
-        let one = Script::new(1, &log).start(&rest);
-        let two = Script::new(2, &log).start(&rest);
-        let below = rest.supervisor("below", Strategy::OneForOne, Budget::new(10, SECOND));
-        let three = Script::new(3, &log).start(&below);
-        let outside = Script::new(4, &log).start(&root);
-        for probe in [&one, &two, &three, &outside] {
-            assert_eq!(probe.send(Bump).await, Ok(1));
-        }
-        log.take();
-
-        let owed = three.send(Later(SECOND * 60, Outcome::Count));
-        let (owed, fatal) = tokio::join!(owed, two.send(boom()));
-        assert!(fatal.is_err());
-        assert!(
-            owed.is_err(),
-            "the sibling's value is gone, and with it what it owed"
-        );
-        assert_eq!(three.send(Bump).await, Ok(1));
-        assert_eq!(two.send(Bump).await, Ok(1));
-        assert_eq!(one.send(Bump).await, Ok(2));
-        assert_eq!(outside.send(Bump).await, Ok(2));
-        assert_eq!(
-            log.take(),
-            [
-                "drop 2",
-                "build 2",
-                "started 2",
-                "drop 3",
-                "build 3",
-                "started 3"
-            ]
-        );
-    });
-}
-
-#[test]
-fn later_siblings_wait_until_the_failed_one_has_really_started() {
-    paused(async {
-        let (_tree, root) = tree(Strategy::RestForOne, 100);
+        let (_tree, root) = tree(100);
+        // Each failure is one of the branch.
+        let branch = root.supervisor("branch", Budget::new(0, SECOND));
         let log = Log::default();
         let broken = Arc::new(AtomicBool::new(false));
         let state = Arc::clone(&broken);
         let one = Script::new(1, &log)
             .starting(move |_, _| assert!(!state.load(Ordering::SeqCst), "broken"))
-            .start(&root);
-        let two = Script::new(2, &log).start(&root);
+            .start(&branch);
+        let two = Script::new(2, &log).start(&branch);
         assert_eq!(two.send(Bump).await, Ok(1));
         broken.store(true, Ordering::SeqCst);
         assert!(one.send(boom()).await.is_err());
@@ -165,8 +111,8 @@ fn later_siblings_wait_until_the_failed_one_has_really_started() {
 fn exhausted_budget_restarts_the_branch_then_stops_the_tree() {
     paused(async {
         // The root allows one restart, the branch two.
-        let (tree, root) = tree(Strategy::OneForOne, 1);
-        let branch = root.supervisor("branch", Strategy::OneForOne, Budget::new(2, SECOND * 60));
+        let (tree, root) = tree(1);
+        let branch = root.supervisor("branch", Budget::new(2, SECOND * 60));
         let log = Log::default();
         let outside = Script::new(1, &log).draining_for(SECOND).start(&root);
         let weak = Script::new(2, &log).start(&branch);
@@ -220,7 +166,7 @@ fn exhausted_budget_restarts_the_branch_then_stops_the_tree() {
 #[test]
 fn a_child_may_use_up_its_own_budget_before_its_supervisors() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 1000);
+        let (tree, root) = tree(1000);
         let spec = generous().with_budget(Budget::new(1, SECOND));
         let probe = Script::new(0, &Log::default()).start_with(&root, spec);
         assert!(probe.send(boom()).await.is_err());
@@ -235,7 +181,7 @@ fn a_child_may_use_up_its_own_budget_before_its_supervisors() {
 #[test]
 fn restarts_outside_the_window_are_forgiven() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 1);
+        let (tree, root) = tree(1);
         let probe = Script::new(0, &Log::default()).start(&root);
         for _ in 0..5 {
             assert!(probe.send(boom()).await.is_err());
@@ -249,7 +195,7 @@ fn restarts_outside_the_window_are_forgiven() {
 #[test]
 fn a_panic_can_be_injected_by_name() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let one = Script::new(1, &log).start(&root);
         let two = Script::new(2, &log).start(&root);
@@ -267,7 +213,7 @@ fn a_panic_can_be_injected_by_name() {
 #[test]
 fn two_exhausted_budgets_at_once_stop_the_tree_once() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 0);
+        let (tree, root) = tree(0);
         let log = Log::default();
         let sink = Script::new(1, &log).draining_for(SECOND).start(&root);
         let two = Script::new(2, &log).start(&root);

@@ -1,14 +1,14 @@
 //! Addresses that are handed out before their actor is started.
 
 use actix::MailboxError;
-use saltern_supervise::{Reserved, Strategy};
+use saltern_supervise::Reserved;
 
 use crate::common::*;
 
 #[test]
 fn message_to_a_reserved_address_waits_for_its_actor() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let reserved = Reserved::<Probe>::new();
         let early = reserved.address();
@@ -37,7 +37,7 @@ fn reserved_address_without_an_actor_is_closed() {
 #[test]
 fn reserved_address_stays_good_over_restarts() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let reserved = Reserved::<Probe>::new();
         let recipient = reserved.recipient::<Bump>();

@@ -12,13 +12,13 @@ use crate::common::*;
 use actix::{ActorFutureExt, AsyncContext, MailboxError, StreamHandler, WrapFuture};
 use futures_util::stream;
 use parking_lot::Mutex;
-use saltern_supervise::{ChildState, Strategy};
+use saltern_supervise::ChildState;
 use tokio::sync::mpsc;
 
 #[test]
 fn a_panic_in_a_handler_loses_one_message_and_all_state() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let probe = Script::new(0, &log).start(&root);
         assert_eq!(probe.send(Bump).await, Ok(1));
@@ -41,7 +41,7 @@ fn a_panic_in_a_handler_loses_one_message_and_all_state() {
 #[test]
 fn the_address_given_out_by_the_context_is_the_surviving_one() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let given = Arc::new(Mutex::new(Vec::new()));
         let keep = Arc::clone(&given);
         let probe = Script::new(0, &Log::default())
@@ -58,7 +58,7 @@ fn the_address_given_out_by_the_context_is_the_surviving_one() {
 #[test]
 fn a_panic_in_a_timer_restarts_and_old_timers_are_gone() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let probe = Script::new(0, &log).start(&root);
         let ticks = log.clone();
@@ -77,7 +77,7 @@ fn a_panic_in_a_timer_restarts_and_old_timers_are_gone() {
 #[test]
 fn a_panic_in_a_spawned_future_restarts_and_drops_the_other_futures() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let probe = Script::new(0, &log).start(&root);
         let (held, mut dropped) = mpsc::channel::<()>(1);
@@ -99,7 +99,7 @@ fn a_panic_in_a_spawned_future_restarts_and_drops_the_other_futures() {
 #[test]
 fn a_panic_in_started_or_build_is_retried() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let tries = Arc::new(AtomicU32::new(0));
         let (in_build, in_started) = (Arc::clone(&tries), Arc::clone(&tries));
@@ -117,7 +117,7 @@ fn a_panic_in_started_or_build_is_retried() {
 #[test]
 fn panic_in_a_response_future_fails_all_waiting_callers() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let probe = Script::new(0, &Log::default()).start(&root);
         let start = tokio::time::Instant::now();
         let (fatal, other) = tokio::join!(
@@ -135,7 +135,7 @@ fn panic_in_a_response_future_fails_all_waiting_callers() {
 #[test]
 fn callers_get_an_error_at_once_also_during_back_off() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 100);
+        let (_tree, root) = tree(100);
         let probe = Script::new(0, &Log::default()).start(&root);
         for _ in 0..6 {
             assert!(probe.send(boom()).await.is_err());
@@ -156,7 +156,7 @@ fn callers_get_an_error_at_once_also_during_back_off() {
 #[test]
 fn an_atomic_response_holds_messages_back_and_its_panic_loses_only_itself() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let probe = Script::new(0, &log).start(&root);
         let start = tokio::time::Instant::now();
@@ -179,7 +179,7 @@ fn timers_wait_for_an_atomic_response_too() {
     // A wait stops the mailbox *and* the other futures of the context in actix: a timer that
     // falls due meanwhile fires afterwards. Written down here because it is easy to get wrong.
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let probe = Script::new(0, &log).start(&root);
         let ticks = log.clone();
@@ -196,7 +196,7 @@ fn timers_wait_for_an_atomic_response_too() {
 #[test]
 fn detached_response_outlives_the_value_and_its_panic_is_isolated() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let probe = Script::new(0, &log).start(&root);
         let (answer, fatal) = tokio::join!(
@@ -229,7 +229,7 @@ impl StreamHandler<Item> for Probe {
 #[test]
 fn a_stream_dies_with_the_value_that_added_it() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let probe = Script::new(0, &log).start(&root);
         let (items, mut source) = mpsc::unbounded_channel();
@@ -254,7 +254,7 @@ fn a_stream_dies_with_the_value_that_added_it() {
 #[test]
 fn the_end_of_a_stream_stops_the_actor_and_a_permanent_one_comes_back() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let probe = Script::new(0, &log).start(&root);
         let add = act(|_, ctx| {
@@ -272,7 +272,7 @@ fn the_end_of_a_stream_stops_the_actor_and_a_permanent_one_comes_back() {
 #[test]
 fn started_may_hold_the_mailbox_until_it_has_loaded() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let probe = Script::new(0, &Log::default())
             .starting(|probe, ctx| {
                 let load = tokio::time::sleep(SECOND).into_actor(probe);
@@ -288,7 +288,7 @@ fn started_may_hold_the_mailbox_until_it_has_loaded() {
 #[test]
 fn a_value_that_panics_in_drop_is_survived() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let mut script = Script::new(0, &Log::default());
         script.drop = Arc::new(|| panic!("boom in drop"));
         let probe = script.start(&root);
@@ -300,7 +300,7 @@ fn a_value_that_panics_in_drop_is_survived() {
 #[test]
 fn restart_leaves_other_actors_on_the_thread_alone() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let one = Script::new(1, &log).start(&root);
         let two = Script::new(2, &log).start(&root);
@@ -328,7 +328,7 @@ fn self_sending_actor_does_not_starve_its_thread() {
         })
     }
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let busy = Script::new(1, &log).start(&root);
         let neighbour = Script::new(2, &Log::default()).start(&root);
@@ -343,7 +343,7 @@ fn self_sending_actor_does_not_starve_its_thread() {
 #[test]
 fn child_without_addresses_is_not_stopped() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let ticks = log.clone();
         let script = Script::new(0, &log).starting(move |_, ctx| {
@@ -361,7 +361,7 @@ fn child_without_addresses_is_not_stopped() {
 #[test]
 fn full_mailbox_refuses_and_keeps_accepted_messages() {
     paused(async {
-        let (_tree, root) = tree(Strategy::OneForOne, 10);
+        let (_tree, root) = tree(10);
         let log = Log::default();
         let probe = Script::new(0, &log).start(&root);
         let slow = probe.send(Atomic(SECOND, Outcome::Count));

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::common::*;
 use actix::{ActorFutureExt, Running, WrapFuture};
-use saltern_supervise::{ChildState, Strategy};
+use saltern_supervise::ChildState;
 use tokio::time::Instant;
 
 #[test]
 fn children_drain_in_reverse_order_one_after_the_other() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let sink = Script::new(1, &log).draining_for(SECOND).start(&root);
         let source = Script::new(2, &log).draining_for(SECOND).start(&root);
@@ -43,7 +43,7 @@ fn children_drain_in_reverse_order_one_after_the_other() {
 #[test]
 fn stop_drains_mailboxes_while_the_sink_still_answers() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let sink = Script::new(1, &log).start(&root);
         let target = sink.clone();
@@ -70,7 +70,7 @@ fn stop_drains_mailboxes_while_the_sink_still_answers() {
 #[test]
 fn drain_beyond_the_shutdown_budget_is_cut_short() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let spec = generous().with_shutdown(SECOND * 3);
         Script::new(1, &log)
@@ -92,7 +92,7 @@ fn drain_beyond_the_shutdown_budget_is_cut_short() {
 #[test]
 fn zero_shutdown_budget_skips_draining() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let spec = generous().with_shutdown(std::time::Duration::ZERO);
         let probe = Script::new(1, &log)
@@ -108,7 +108,7 @@ fn zero_shutdown_budget_skips_draining() {
 #[test]
 fn second_shutdown_call_stops_at_once() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let spec = generous().with_shutdown(SECOND * 600);
         for number in 1..=3 {
@@ -135,7 +135,7 @@ fn second_shutdown_call_stops_at_once() {
 #[test]
 fn a_panic_while_draining_ends_the_child_and_the_stop_goes_on() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let sink = Script::new(1, &log).draining_for(SECOND).start(&root);
         let mut script = Script::new(2, &log);
@@ -152,7 +152,7 @@ fn a_panic_while_draining_ends_the_child_and_the_stop_goes_on() {
 #[test]
 fn an_actor_that_refuses_to_stop_is_stopped() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let mut script = Script::new(1, &log);
         script.stopping = Running::Continue;
@@ -167,7 +167,7 @@ fn an_actor_that_refuses_to_stop_is_stopped() {
 #[test]
 fn a_child_in_back_off_ends_without_being_built_again() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 100);
+        let (tree, root) = tree(100);
         let log = Log::default();
         let probe = Script::new(1, &log)
             .starting(|_, _| panic!("broken"))
@@ -184,7 +184,7 @@ fn a_child_in_back_off_ends_without_being_built_again() {
 #[test]
 fn nothing_starts_after_the_stop() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         assert!(tree.shutdown().await.is_clean());
         let log = Log::default();
         let probe = Script::new(1, &log).start(&root);
@@ -197,7 +197,7 @@ fn nothing_starts_after_the_stop() {
 #[test]
 fn an_atomic_response_under_way_is_not_cut_off_by_draining() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         // The drain is done long before the message that arrives while it runs.
         let probe = Script::new(1, &log).draining_for(SECOND).start(&root);

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::mpsc, thread::ThreadId};
 
 use crate::common::*;
 use futures_util::{StreamExt, stream};
-use saltern_supervise::{HEARTBEAT, Placement, Strategy};
+use saltern_supervise::{Budget, HEARTBEAT, Placement};
 
 const MESSAGES: u32 = 100_000;
 
@@ -18,7 +18,7 @@ fn thread_of(into: mpsc::Sender<(ThreadId, String)>) -> Do {
 #[test]
 fn threads_are_named_and_shared_by_name_and_an_actor_stays_on_its_own() {
     real_time(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let on = |name| generous().on(Placement::thread(name));
         let one = Script::new(1, &log).start_with(&root, on("first"));
@@ -52,7 +52,7 @@ fn threads_are_named_and_shared_by_name_and_an_actor_stays_on_its_own() {
 #[test]
 fn of_100_000_messages_to_another_thread_only_the_fatal_ones_are_lost() {
     real_time(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let spec = generous().on(Placement::thread("worker"));
         let probe = Script::new(0, &Log::default()).start_with(&root, spec);
         let answers: Vec<bool> = stream::iter(1..=MESSAGES)
@@ -82,17 +82,18 @@ fn of_100_000_messages_to_another_thread_only_the_fatal_ones_are_lost() {
 }
 
 #[test]
-fn rest_for_one_keeps_its_order_across_threads() {
+fn branch_keeps_its_order_across_threads() {
     real_time(async {
-        let (tree, root) = tree(Strategy::RestForOne, 10);
+        let (tree, root) = tree(10);
+        let branch = root.supervisor("branch", Budget::new(0, SECOND));
         let log = Log::default();
         let on = |name| generous().on(Placement::thread(name));
-        let one = Script::new(1, &log).start_with(&root, on("one"));
-        let two = Script::new(2, &log).start_with(&root, on("two"));
+        let one = Script::new(1, &log).start_with(&branch, on("one"));
+        let two = Script::new(2, &log).start_with(&branch, on("two"));
         let (started, mut last) = tokio::sync::mpsc::unbounded_channel();
         let three = Script::new(3, &log)
             .starting(move |_, _| started.send(()).unwrap_or_default())
-            .start_with(&root, on("three"));
+            .start_with(&branch, on("three"));
         for probe in [&one, &two, &three] {
             assert_eq!(probe.send(Bump).await, Ok(1));
         }
@@ -128,7 +129,7 @@ fn rest_for_one_keeps_its_order_across_threads() {
 #[test]
 fn heartbeat_distinguishes_a_stuck_thread_from_a_full_mailbox() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let on = |name| generous().on(Placement::thread(name));
         let stuck = Script::new(1, &log).start_with(&root, on("stuck"));
@@ -193,7 +194,7 @@ async fn beats(tree: &saltern_supervise::Tree) -> bool {
 #[test]
 fn heartbeat_stops_while_a_thread_is_stuck_unless_it_may_block() {
     paused(async {
-        let (tree, root) = tree(Strategy::OneForOne, 10);
+        let (tree, root) = tree(10);
         let log = Log::default();
         let on = |name| generous().on(Placement::thread(name));
         let blocked = Script::new(1, &log).start_with(&root, on("blocked").may_block());

@@ -3,7 +3,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use bytes::Bytes;
 use saltern_base::metrics::Registry;
 use saltern_requests::{Handled, LogIn, LoginEnd, Outcome};
-use saltern_supervise::{ChildSpec, Placement, Tree};
+use saltern_supervise::{ChildSpec, Placement, Reserved, Tree};
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -18,6 +18,7 @@ const BUSY: &[u8] = b"too many";
 struct Place {
     logins: Arc<Logins>,
     sinks: Sinks,
+    reserved: Option<Reserved<LoginWorker>>,
     tree: Tree,
     port: Port,
     fired: tokio::sync::mpsc::UnboundedReceiver<crate::messages::Fire>,
@@ -42,7 +43,8 @@ fn end(reply: &'static str, is_refused: bool) -> LoginEnd {
 impl Place {
     fn new() -> Self {
         let registry = Registry::new();
-        let logins = Logins::new(&registry, None);
+        let reserved = Reserved::new();
+        let logins = Logins::new(vec![reserved.recipient()], None, &registry);
         let (bus, fired) = recorder();
         let sinks = Sinks {
             begin_job: recorder().0,
@@ -60,6 +62,7 @@ impl Place {
         Self {
             logins,
             sinks,
+            reserved: Some(reserved),
             tree: tree(&registry),
             port: Port::open(),
             fired,
@@ -67,7 +70,7 @@ impl Place {
     }
 
     /// Starts a login worker, on a thread of its own or here, where the test's clock is.
-    fn start(&self, placement: Option<Placement>) {
+    fn start(&mut self, placement: Option<Placement>) {
         let seed = Seed {
             logins: self.logins.clone(),
             sinks: self.sinks.clone(),
@@ -77,9 +80,8 @@ impl Place {
             Some(placement) => spec.on(placement),
             None => spec,
         };
-        let login_worker = self.tree.root().start_child::<LoginWorker>(spec, seed, 0);
-        self.logins
-            .set_login_workers(vec![login_worker.recipient()]);
+        let reserved = self.reserved.take().expect("it is started once");
+        self.tree.root().start_reserved(reserved, spec, seed, 0);
     }
 
     /// A log-in of one user at one address; resolves when it is answered. Needs no socket, so that
@@ -139,7 +141,7 @@ fn panicking_backend_fails_its_own_log_in_only() {
 #[test]
 fn delayed_refusal_blocks_no_other_log_in() {
     in_system(async {
-        let place = Place::new();
+        let mut place = Place::new();
         // No socket is waited for here: time stands still until all tasks wait for a timer.
         tokio::time::pause();
         let began = Instant::now();
@@ -175,7 +177,7 @@ fn waiting_log_ins_are_answered_at_the_stop() {
 #[test]
 fn right_password_behind_wrong_ones_is_late() {
     in_system(async {
-        let place = Place::new();
+        let mut place = Place::new();
         tokio::time::pause();
         let began = Instant::now();
         let ask = |is_refused| place.ask(is_refused);
@@ -200,7 +202,7 @@ fn right_password_behind_wrong_ones_is_late() {
 #[test]
 fn right_password_behind_too_many_wrong_ones_is_late_and_not_refused() {
     in_system(async {
-        let place = Place::new();
+        let mut place = Place::new();
         tokio::time::pause();
         let began = Instant::now();
         let ask = |is_refused| place.ask(is_refused);
@@ -226,13 +228,14 @@ fn right_password_behind_too_many_wrong_ones_is_late_and_not_refused() {
 #[test]
 fn oldest_refusal_beyond_the_bound_is_answered_early() {
     in_system(async {
-        let place = Place::new();
+        let mut place = Place::new();
         tokio::time::pause();
         let began = Instant::now();
+        let logins = place.logins.clone();
         let ask = |user: &str, is_refused| {
             let (answer, answered) = PendingReply::inside();
             let log_in = LogIn::new(address(1), user, move || end("done", is_refused));
-            place.logins.push(Login { log_in, answer });
+            logins.push(Login { log_in, answer });
             answered
         };
         place.start(None);

@@ -38,7 +38,7 @@ async fn push_of(
 #[test]
 fn addresses_take_turns() {
     in_system(async {
-        let logins = Logins::new(&Registry::new(), None);
+        let logins = Logins::new(Vec::new(), None, &Registry::new());
         let mut port = Port::open();
         let mut replies = Vec::new();
         for last in [1, 1, 1, 2, 3, 2] {
@@ -82,7 +82,7 @@ fn served(logins: &Arc<Logins>) -> Vec<String> {
 #[test]
 fn names_of_an_address_take_turns() {
     in_system(async {
-        let logins = Logins::new(&Registry::new(), None);
+        let logins = Logins::new(Vec::new(), None, &Registry::new());
         let mut port = Port::open();
         let mut replies = Vec::new();
         for name in ["ana", "ana", "ana", "bob", "eve", "bob"] {
@@ -97,7 +97,7 @@ fn names_of_an_address_take_turns() {
 #[test]
 fn refusals_count_against_their_own_client_only() {
     in_system(async {
-        let logins = Logins::new(&Registry::new(), None);
+        let logins = Logins::new(Vec::new(), None, &Registry::new());
         let mut port = Port::open();
         let mut replies = Vec::new();
         let mut held_back = Vec::new();
@@ -135,7 +135,7 @@ fn refusals_count_against_their_own_client_only() {
 #[test]
 fn tries_under_way_count_like_delayed_refusals() {
     in_system(async {
-        let logins = Logins::new(&Registry::new(), None);
+        let logins = Logins::new(Vec::new(), None, &Registry::new());
         let mut port = Port::open();
         let mut replies = Vec::new();
         for _ in 0..2 * MAX_TRIES {
@@ -162,7 +162,7 @@ fn tries_under_way_count_like_delayed_refusals() {
 #[test]
 fn flooded_name_takes_the_latest_and_leaves_places_to_others_at_its_address() {
     in_system(async {
-        let logins = Logins::new(&Registry::new(), None);
+        let logins = Logins::new(Vec::new(), None, &Registry::new());
         let mut port = Port::open();
         let mut replies = VecDeque::new();
         for _ in 0..MAX_PER_NAME {
@@ -199,7 +199,7 @@ fn flooded_name_takes_the_latest_and_leaves_places_to_others_at_its_address() {
 #[test]
 fn invented_names_give_way_to_a_name_that_has_logged_in() {
     in_system(async {
-        let logins = Logins::new(&Registry::new(), None);
+        let logins = Logins::new(Vec::new(), None, &Registry::new());
         let mut port = Port::open();
         let mut replies = vec![push_of(&logins, &mut port, (api(), "ana")).await];
         assert_eq!(served(&logins), ["ana"]);
@@ -257,11 +257,11 @@ fn one_login_each_of_many_addresses_neither_sheds_nor_delays_a_name_that_has_log
         let dir = tempfile::tempdir().unwrap();
         let memory = || Some(proved::path(dir.path()));
         let mut port = Port::open();
-        let logins = Logins::new(&Registry::new(), memory());
+        let logins = Logins::new(Vec::new(), memory(), &Registry::new());
         let mut replies = vec![push_of(&logins, &mut port, (api(), "ana")).await];
         assert_eq!(served(&logins), ["ana"]);
         // Also behind a restart.
-        for logins in [Logins::new(&Registry::new(), memory()), logins] {
+        for logins in [Logins::new(Vec::new(), memory(), &Registry::new()), logins] {
             for number in 0..MAX_WAITING {
                 replies.push(push_of(&logins, &mut port, (far(number), "ana")).await);
             }
@@ -294,7 +294,7 @@ fn one_login_each_of_many_addresses_neither_sheds_nor_delays_a_name_that_has_log
 #[test]
 fn full_queue_of_proved_names_leaves_slots_to_others() {
     in_system(async {
-        let logins = Logins::new(&Registry::new(), None);
+        let logins = Logins::new(Vec::new(), None, &Registry::new());
         let mut port = Port::open();
         let mut replies = Vec::new();
         for number in 0..MAX_WAITING {
@@ -314,7 +314,7 @@ fn full_queue_of_proved_names_leaves_slots_to_others() {
 #[test]
 fn full_queue_has_room_for_an_address_that_has_less() {
     in_system(async {
-        let logins = Logins::new(&Registry::new(), None);
+        let logins = Logins::new(Vec::new(), None, &Registry::new());
         let mut port = Port::open();
         let mut replies = Vec::new();
         for number in 0..MAX_WAITING {

@@ -8,7 +8,7 @@ use actix::{
 };
 use parking_lot::Mutex;
 use prometheus::Registry;
-use saltern_supervise::{Budget, Child, ChildSpec, Strategy, Supervisor, Tree, current_actor};
+use saltern_supervise::{Budget, Child, ChildSpec, Supervisor, Tree, current_actor};
 use tokio::time::Instant;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
@@ -34,9 +34,9 @@ fn in_system(paused: bool, test: impl Future<Output = ()>) {
     system.block_on(test);
 }
 
-pub(crate) fn tree(strategy: Strategy, max_restarts: u32) -> (Tree, Supervisor) {
+pub(crate) fn tree(max_restarts: u32) -> (Tree, Supervisor) {
     let budget = Budget::new(max_restarts, SECOND * 60);
-    let tree = Tree::new("root", strategy, budget, &Registry::new());
+    let tree = Tree::new("root", budget, &Registry::new());
     let root = tree.root();
     (tree, root)
 }
