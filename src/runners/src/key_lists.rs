@@ -1,4 +1,5 @@
-//! Names of keys in lists, one for each state, and which of them a pattern selects.
+//! Names of keys in lists, one for each state, and which of them a pattern selects: for the wheels and
+//! for `salt-key`.
 
 use std::collections::HashSet;
 
@@ -8,23 +9,25 @@ use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
 /// Where the master's own keys stand in a listing.
-pub(super) const LOCAL: &str = "local";
+pub const LOCAL: &str = "local";
 
 /// Names up to which a list is searched by comparing.
 const MAX_COMPARED: usize = 1_000;
 
 /// Names of keys below the names of their directories, in stock's order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct KeyLists(Vec<(String, Vec<String>)>);
+pub struct KeyLists(Vec<(String, Vec<String>)>);
 
 impl KeyLists {
     /// Lists that are already in order.
-    pub(super) const fn new(lists: Vec<(String, Vec<String>)>) -> Self {
+    #[must_use]
+    pub const fn new(lists: Vec<(String, Vec<String>)>) -> Self {
         Self(lists)
     }
 
     /// The lists of a mapping, as the master gives them.
-    pub(super) fn from_value(value: &Value) -> Option<Self> {
+    #[must_use]
+    pub fn from_value(value: &Value) -> Option<Self> {
         let lists = value.as_map()?.iter().map(|(name, keys)| {
             let keys = keys.as_array()?.iter();
             let keys = keys.filter_map(|key| key.as_str().map(str::to_owned));
@@ -34,18 +37,20 @@ impl KeyLists {
     }
 
     /// Leaves out the list of this name.
-    pub(super) fn without(mut self, name: &str) -> Self {
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
         self.0.retain(|(known, _)| known != name);
         self
     }
 
     /// Adds a list at the end.
-    pub(super) fn push(&mut self, name: &str, keys: Vec<String>) {
+    pub fn push(&mut self, name: &str, keys: Vec<String>) {
         self.0.push((name.to_owned(), keys));
     }
 
     /// Keeps the lists of these names, in this order; a missing one stays out.
-    pub(super) fn only(&self, names: &[&str]) -> Self {
+    #[must_use]
+    pub fn only(&self, names: &[&str]) -> Self {
         let lists = names.iter().filter_map(|name| {
             let list = self.0.iter().find(|(known, _)| known == name)?;
             Some(list.clone())
@@ -54,29 +59,32 @@ impl KeyLists {
     }
 
     /// Leaves out empty lists.
-    pub(super) fn without_empty(mut self) -> Self {
+    #[must_use]
+    pub fn without_empty(mut self) -> Self {
         self.0.retain(|(_, keys)| !keys.is_empty());
         self
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether there is no list.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
+    /// The lists, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.0
             .iter()
             .map(|(name, keys)| (name.as_str(), keys.as_slice()))
     }
 
     /// The keys of one list.
-    pub(super) fn keys(&self, name: &str) -> &[String] {
+    pub fn keys(&self, name: &str) -> &[String] {
         let list = self.0.iter().find(|(known, _)| known == name);
         list.map_or(&[], |(_, keys)| keys)
     }
 
     /// Takes keys out of a list.
-    pub(super) fn remove(&mut self, name: &str, unwanted: &HashSet<String>) {
+    pub fn remove(&mut self, name: &str, unwanted: &HashSet<String>) {
         let list = self.0.iter_mut().find(|(known, _)| known == name);
         if let Some((_, keys)) = list {
             keys.retain(|key| !unwanted.contains(key));
@@ -85,7 +93,7 @@ impl KeyLists {
 
     /// The same for sorted names. A few of them are found sooner by comparing than by hashing a hundred
     /// thousand keys.
-    pub(super) fn remove_sorted(&mut self, name: &str, unwanted: &[String]) {
+    fn remove_sorted(&mut self, name: &str, unwanted: &[String]) {
         if unwanted.len() > MAX_COMPARED {
             return self.remove(name, &unwanted.iter().cloned().collect());
         }
@@ -95,26 +103,47 @@ impl KeyLists {
         }
     }
 
-    /// The keys that a pattern selects; with commas it is several, and a key that two of them match
-    /// is there twice, as in stock. Empty lists are left out.
-    pub(super) fn matching(mut self, pattern: &str) -> Self {
+    /// Each key as often as `times` says: one that two patterns match is there twice, as in stock.
+    /// Empty lists are left out.
+    #[must_use]
+    pub fn repeated(mut self, times: impl Fn(&str) -> usize) -> Self {
+        for (_, keys) in &mut self.0 {
+            let repeat = |key: String| {
+                let count = times(&key);
+                std::iter::repeat_n(key, count)
+            };
+            *keys = std::mem::take(keys).into_iter().flat_map(repeat).collect();
+        }
+        self.without_empty()
+    }
+
+    /// The keys that a pattern selects; with commas it is several. Empty lists are left out.
+    #[must_use]
+    pub fn matching(self, pattern: &str) -> Self {
         let globs: Vec<Glob> = match pattern {
             // 3008 knows this one by itself; for the others it selects the same.
             "*" => return self.without_empty(),
             _ => pattern.split(',').map(Glob::new).collect(),
         };
-        for (_, keys) in &mut self.0 {
-            let times = |key: String| {
-                let count = globs.iter().filter(|glob| glob.matches(&key)).count();
-                std::iter::repeat_n(key, count)
-            };
-            *keys = std::mem::take(keys).into_iter().flat_map(times).collect();
+        self.repeated(|key| globs.iter().filter(|glob| glob.matches(key)).count())
+    }
+
+    /// In 3008 a minion is in one state only: rejected before pending before accepted.
+    pub fn leave_one_state_each(&mut self) {
+        let order = [KeyState::Rejected, KeyState::Pending, KeyState::Accepted];
+        let mut seen: Vec<String> = Vec::new();
+        for state in order.map(KeyState::directory) {
+            self.remove_sorted(state, &seen);
+            if state != KeyState::Accepted.directory() {
+                seen.extend(self.keys(state).iter().cloned());
+                seen.sort_unstable();
+            }
         }
-        self.without_empty()
     }
 
     /// Where the keys of `changed` are now (`Key.dict_match`); each name counts as a pattern.
-    pub(super) fn of_changed(&self, changed: &Self) -> Self {
+    #[must_use]
+    pub fn of_changed(&self, changed: &Self) -> Self {
         let states = KeyState::ALL.map(KeyState::directory);
         let known = states.map(|state| {
             let keys: HashSet<&str> = self.keys(state).iter().map(String::as_str).collect();
@@ -130,7 +159,7 @@ impl KeyLists {
                         Some(glob) => known.iter().any(|one| glob.matches(one)),
                     };
                     if is_there {
-                        found.entry(state).push(key.clone());
+                        found.add(state, key.clone());
                     }
                 }
             }
@@ -138,17 +167,16 @@ impl KeyLists {
         found
     }
 
-    fn entry(&mut self, name: &str) -> &mut Vec<String> {
-        let at = self.0.iter().position(|(known, _)| known == name);
-        let at = at.unwrap_or_else(|| {
-            self.push(name, Vec::new());
-            self.0.len() - 1
-        });
-        &mut self.0[at].1
+    fn add(&mut self, name: &str, key: String) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, keys)) => keys.push(key),
+            None => self.push(name, vec![key]),
+        }
     }
 
     /// The lists as a mapping.
-    pub(super) fn into_value(self) -> Value {
+    #[must_use]
+    pub fn into_value(self) -> Value {
         let lists = self.0.into_iter().map(|(name, keys)| {
             let keys = keys.into_iter().map(Value::from).collect();
             (Value::from(name), Value::Array(keys))

@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use saltern_client::EventSender;
 use saltern_config::MasterConfig;
 use saltern_model::{Compat, KeyState};
+use saltern_runners::KeyLists;
 use saltern_wire::msgpack::Value;
 
 use super::action::Change;
 use super::caches;
 use super::error::KeyError;
 use super::files::KeyFiles;
-use super::lists::KeyLists;
 use crate::console::complain;
 use crate::options::{KeyCommand, KeyOptions};
 

@@ -15,10 +15,10 @@ use saltern_config::MasterConfig;
 use saltern_crypto::{HashType, PublicKey, pem_finger, text_finger};
 use saltern_model::key_state::sorted_ignoring_case;
 use saltern_model::{Compat, KeyState};
+use saltern_runners::{KeyLists, LOCAL};
 use saltern_store::files::{self, Create};
 
 use super::error::KeyError;
-use super::lists::{KeyLists, LOCAL};
 
 /// A key of 16384 bits has less than 14 KiB of PEM.
 const MAX_KEY_BYTES: usize = 64 << 10;
@@ -64,7 +64,7 @@ impl KeyFiles {
         }
         let mut lists = KeyLists::new(lists);
         if self.compat == Compat::V3008 {
-            leave_one_state_each(&mut lists);
+            lists.leave_one_state_each();
         }
         Ok(lists)
     }
@@ -245,19 +245,6 @@ fn is_file(path: &Path, follows: bool) -> bool {
         false => fs::symlink_metadata(path),
     };
     found.is_ok_and(|found| found.is_file())
-}
-
-/// In 3008 a minion is in one state only: rejected before pending before accepted.
-fn leave_one_state_each(lists: &mut KeyLists) {
-    let order = [KeyState::Rejected, KeyState::Pending, KeyState::Accepted];
-    let mut seen: Vec<String> = Vec::new();
-    for state in order.map(KeyState::directory) {
-        lists.remove_sorted(state, &seen);
-        if state != KeyState::Accepted.directory() {
-            seen.extend(lists.keys(state).iter().cloned());
-            seen.sort_unstable();
-        }
-    }
 }
 
 #[cfg(test)]

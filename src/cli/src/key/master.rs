@@ -1,13 +1,13 @@
 //! The keys as the master gives and changes them (wheel functions `key.*`), for users who log in.
 
 use saltern_client::LocalClient;
+use saltern_runners::{KeyLists, LOCAL};
 use saltern_wire::msgpack::Value;
 use tokio::runtime::Runtime;
 
 use super::ShownKeys;
 use super::action::Change;
 use super::error::KeyError;
-use super::lists::{KeyLists, LOCAL};
 use crate::login::Credentials;
 use crate::options::KeyOptions;
 

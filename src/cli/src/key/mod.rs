@@ -10,7 +10,6 @@ mod change;
 mod error;
 mod files;
 mod generate;
-mod lists;
 mod master;
 mod render;
 
@@ -22,6 +21,7 @@ use saltern_config::MasterConfig;
 use saltern_crypto::HashType;
 use saltern_model::{Compat, KeyState};
 use saltern_output::Outputter;
+use saltern_runners::KeyLists;
 use saltern_wire::msgpack::Value;
 use tokio::runtime;
 
@@ -34,7 +34,6 @@ use action::{Action, Change};
 use change::{KeyChanges, sources};
 use error::KeyError;
 use files::KeyFiles;
-use lists::KeyLists;
 use master::MasterKeys;
 
 /// The outputter of keys.

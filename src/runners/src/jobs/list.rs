@@ -2,7 +2,7 @@
 //! over a million of them takes time but no memory.
 
 use saltern_model::Jid;
-use saltern_policy::expression::Pattern;
+use saltern_python::expression::Pattern;
 use saltern_store::jobs::{JobHead, JobsPage};
 use saltern_wire::msgpack::Value;
 

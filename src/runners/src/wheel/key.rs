@@ -15,7 +15,6 @@ use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function}
 use crate::notices::Notices;
 use crate::registry::RunnerContext;
 use Parameter::{Needed, Optional};
-use listing::KeyLists;
 
 const MATCH: &[Parameter] = &[Needed("match")];
 
@@ -68,12 +67,12 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 
 fn list_all(context: &RunnerContext, _: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
-    Ok(KeyLists::all(context)?.into_value())
+    Ok(listing::all(context)?.into_value())
 }
 
 fn list(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let kind = bound.text("match")?.unwrap_or_default();
-    let lists = KeyLists::all(context)?;
+    let lists = listing::all(context)?;
     // Stock looks at the first letters.
     let names = [
         ("acc", "minions"),
@@ -83,7 +82,7 @@ fn list(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> Call
         ("den", "minions_denied"),
     ];
     if let Some((_, name)) = names.iter().find(|(start, _)| kind.starts_with(start)) {
-        return Ok(lists.only(name).into_value());
+        return Ok(lists.only(&[name]).into_value());
     }
     Ok(match kind.starts_with("all") {
         true => lists.into_value(),
@@ -93,7 +92,9 @@ fn list(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> Call
 
 fn name_match(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
     let patterns = patterns(bound)?;
-    Ok(KeyLists::managed(context)?.matching(&patterns).into_value())
+    Ok(patterns
+        .choose_from(listing::managed(context)?)
+        .into_value())
 }
 
 /// 3008's name; the other versions do not know it.

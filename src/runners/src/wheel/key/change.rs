@@ -8,7 +8,7 @@ use saltern_model::{Compat, KeyState, MinionId, Tag};
 use saltern_store::dropfile;
 use saltern_wire::msgpack::Value;
 
-use super::listing::{KeyLists, of_mapping};
+use super::listing::{lists_of, managed, of_mapping, selected};
 use super::{patterns, show};
 use crate::call::{Bound, CallResult, RunnerError};
 use crate::master::Master;
@@ -80,8 +80,8 @@ fn by_pattern(
     change: impl FnOnce(&Keys) -> Result<(), RunnerError>,
 ) -> CallResult {
     let patterns = patterns(bound)?;
-    let matching = || Ok::<_, RunnerError>(KeyLists::managed(context)?.matching(&patterns));
-    change(&matching()?.selected())?;
+    let matching = || Ok::<_, RunnerError>(patterns.choose_from(managed(context)?));
+    change(&selected(&matching()?))?;
     Ok(matching()?.into_value())
 }
 
@@ -96,8 +96,8 @@ fn by_mapping(
         return Ok(Value::Map(Vec::new()));
     }
     change(&of_mapping(mapping))?;
-    let now = KeyLists::managed(context)?;
-    Ok(now.of_mapping(mapping)?.into_value())
+    let now = managed(context)?;
+    Ok(now.of_changed(&lists_of(mapping)?).into_value())
 }
 
 /// Source states and destination of a change.

@@ -5,9 +5,10 @@ use saltern_model::{Compat, KeyState, MinionId};
 use saltern_store::files;
 use saltern_wire::msgpack::Value;
 
-use super::listing::{KeyLists, LOCAL};
+use super::listing::{all, managed};
 use super::patterns;
 use crate::call::{Bound, CallResult, RunnerError};
+use crate::key_lists::{KeyLists, LOCAL};
 use crate::notices::Notices;
 use crate::registry::RunnerContext;
 
@@ -15,7 +16,7 @@ use crate::registry::RunnerContext;
 const KEY_BYTES: usize = 64 << 10;
 
 pub(super) fn print(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
-    let lists = KeyLists::managed(context)?.matching(&patterns(bound)?);
+    let lists = patterns(bound)?.choose_from(managed(context)?);
     of_each(&lists, |name, key| {
         let pem = stored(context, name, key)?;
         Ok(pem.map(|pem| pem.expose().into()))
@@ -28,7 +29,7 @@ pub(super) fn finger(
     _: &mut Notices<'_>,
 ) -> CallResult {
     let hash_type = hash_type(context, bound)?;
-    let lists = KeyLists::all(context)?.matching(&patterns(bound)?);
+    let lists = patterns(bound)?.choose_from(all(context)?);
     of_each(&lists, |name, key| {
         let Some(pem) = stored(context, name, key)? else {
             return Ok(None);
@@ -126,7 +127,7 @@ pub(super) fn pair(key: &PrivateKey) -> CallResult {
 /// Maps the lists to mappings from their keys to the output of `show`.
 fn of_each(
     lists: &KeyLists,
-    mut show: impl FnMut(&'static str, &str) -> Result<Option<Value>, RunnerError>,
+    mut show: impl FnMut(&str, &str) -> Result<Option<Value>, RunnerError>,
 ) -> CallResult {
     let mut shown = Vec::new();
     for (name, keys) in lists.iter() {
