@@ -17,9 +17,10 @@
 //!   at the last argument only, so a name in the middle walks around a rule.
 
 use saltern_model::MinionId;
+use saltern_python::expression::AnyOf;
 use saltern_wire::msgpack::Value;
 
-use crate::expression::{AnyOf, PatternCache, PlainWildcard};
+use crate::expression::{PatternCache, PlainWildcard};
 
 /// The function that every authenticated user may call (`ClearFuncs.publish` in `salt/master.py`):
 /// clients ask with it whether their job still runs.

@@ -12,8 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dashmap::DashMap;
-
-use crate::expression::AnyOf;
+use saltern_python::expression::AnyOf;
 
 /// Rule files longer than this are ignored.
 const MAX_FILE_BYTES: u64 = 16 << 20;

@@ -1,7 +1,7 @@
 //! `publisher_acl_blacklist`: users that may publish nothing, and functions that nobody may
 //! publish.
 
-use crate::expression::AnyOf;
+use saltern_python::expression::AnyOf;
 
 /// The compiled option.
 #[derive(Default)]

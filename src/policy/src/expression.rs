@@ -1,11 +1,12 @@
-//! Compiled patterns, kept for those who match the same few again and again.
+//! Cache of compiled patterns, and wildcards that everybody reads alike. The patterns themselves are in
+//! `saltern_python::expression`.
 
 mod plain;
 
 pub use plain::PlainWildcard;
-pub use saltern_python::expression::{AnyOf, ExpressionError, MAX_BYTES, Pattern};
 
 use dashmap::DashMap;
+use saltern_python::expression::{ExpressionError, Pattern};
 
 /// Cache of compiled patterns, because the same few targets recur.
 #[derive(Default)]

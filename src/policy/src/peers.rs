@@ -6,10 +6,10 @@
 //! does not parse matches nothing and is logged once, at the start.
 
 use saltern_model::MinionId;
+use saltern_python::expression::Pattern;
 use saltern_wire::msgpack::Value;
 
 use crate::acl::Rules;
-use crate::expression::Pattern;
 
 /// The option `peer`, ready for use.
 #[derive(Default)]

@@ -7,8 +7,9 @@
 use std::fmt;
 
 use saltern_model::{MinionId, Target, TargetType};
+use saltern_python::expression::ExpressionError;
 
-use crate::expression::{ExpressionError, PatternCache};
+use crate::expression::PatternCache;
 use crate::matching::{MatchOptions, RangeError, Site};
 
 /// The accepted minions, sorted by id.

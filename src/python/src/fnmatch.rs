@@ -9,10 +9,10 @@ const COMPARISONS_OF_STEP: usize = 64;
 
 /// A compiled wildcard pattern: `*`, `?`, `[seq]` and `[!seq]`. A `[` that is never closed stands
 /// for itself; only `!` negates.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glob(Kind);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     /// A pattern of stars alone.
     Everything,
@@ -22,7 +22,7 @@ enum Kind {
     Tokens(Box<[Token]>),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     /// `*`.
     Any,
@@ -33,14 +33,14 @@ enum Token {
 }
 
 /// A class of characters: the ranges of its members.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Class {
     is_negated: bool,
     members: Vec<(char, char)>,
 }
 
 /// Texts that must follow each other, with anything between them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Stars {
     start: String,
     middle: Vec<String>,

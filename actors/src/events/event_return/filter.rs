@@ -1,7 +1,7 @@
 //! Which events are returned: `event_return_whitelist` and `event_return_blacklist`.
 
 use saltern_config::ReturnerOptions;
-use saltern_policy::expression::Pattern;
+use saltern_python::expression::Pattern;
 
 /// Allow list and deny list of event tags.
 pub(super) struct Filter {

@@ -3,7 +3,7 @@
 
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
-use saltern_policy::expression::{ExpressionError, Pattern};
+use saltern_python::expression::{ExpressionError, Pattern};
 
 /// The most limits: each has a queue of its own.
 const MAX_LIMITS: usize = 1_000;

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 use saltern_model::Compat;
-use saltern_policy::expression::Pattern;
+use saltern_python::expression::Pattern;
 use saltern_wire::msgpack::Value;
 
 use super::Problem;

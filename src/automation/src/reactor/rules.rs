@@ -10,7 +10,7 @@ use saltern_base::chain;
 use saltern_config::yaml::{self, Limits, Node};
 use saltern_config::{MasterConfig, OptionValue};
 use saltern_content::render::data::from_yaml;
-use saltern_policy::expression::{ExpressionError, Pattern};
+use saltern_python::expression::{ExpressionError, Pattern};
 use saltern_store::files::{self, Stat, Version};
 use saltern_wire::msgpack::Value;
 

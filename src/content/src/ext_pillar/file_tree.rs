@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use saltern_config::yaml::{Node, NodeValue};
-use saltern_policy::expression::Pattern;
+use saltern_python::expression::Pattern;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::Arguments;

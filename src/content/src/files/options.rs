@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use saltern_config::yaml::Key;
 use saltern_config::{HashType, MasterConfig, OptionValue};
-use saltern_policy::expression::{AnyOf, Pattern};
+use saltern_python::expression::{AnyOf, Pattern};
 
 use super::error::FilesError;
 use super::ignore::{IgnoreRules, texts};

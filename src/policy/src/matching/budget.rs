@@ -11,8 +11,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-
-use crate::expression::Pattern;
+use saltern_python::expression::Pattern;
 
 /// How many steps one search may cost. A step is a short comparison, or a thousand places that a
 /// regular expression came back to.

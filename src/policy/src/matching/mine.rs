@@ -20,11 +20,11 @@ use std::sync::Arc;
 
 use saltern_config::yaml::Node;
 use saltern_model::{MinionId, Target, TargetType};
+use saltern_python::expression::Pattern;
 use saltern_wire::msgpack::Value;
 
 use super::MatchOptions;
 use super::budget::Allowance;
-use crate::expression::Pattern;
 
 /// Marks an entry of a mine that has an `allow_tgt`.
 const ACL_MARK: &str = "__saltmine_acl__";

@@ -10,6 +10,7 @@
 //! - A grain that holds no address does not match `ipcidr`; in stock it is an error.
 
 use saltern_model::Compat;
+use saltern_python::expression::ExpressionError;
 use saltern_wire::msgpack::Value;
 
 use super::budget::{Allowance, Budget};
@@ -17,7 +18,7 @@ use super::compound::{EngineWord, MAX_DEPTH};
 use super::ipcidr::{self, Network};
 use super::nodegroups::{MAX_WORDS, Nodegroups, OPERATORS};
 use super::subdict::{MatchKind, Subdict};
-use crate::expression::{ExpressionError, PatternCache};
+use crate::expression::PatternCache;
 use crate::target::Problems;
 
 /// Why there is no answer. Stock raises an exception for these.

@@ -8,11 +8,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use saltern_python::expression::Pattern;
 use saltern_wire::msgpack::Value;
 
 use super::budget::Budget;
 use super::python::{self, Index, Loaded};
-use crate::expression::{Pattern, PatternCache};
+use crate::expression::PatternCache;
 
 /// How a pattern is held against a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

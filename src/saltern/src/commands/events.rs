@@ -12,7 +12,7 @@ use saltern_base::exit::Exit;
 use saltern_client::{ClientError, EventListener, ReceivedEvent};
 use saltern_config::{MasterConfig, OWN_EVENTS};
 use saltern_output::json;
-use saltern_policy::expression::Pattern;
+use saltern_python::expression::Pattern;
 use saltern_store::{DatabaseLimits, EventsPage, JobReader, KeptEvent};
 use saltern_wire::msgpack::{Limits, Value, decode};
 use tracing_subscriber::filter::LevelFilter;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use saltern_config::yaml::Node;
 use saltern_config::{MasterConfig, RemoteKind};
-use saltern_policy::expression::AnyOf;
+use saltern_python::expression::AnyOf;
 
 use crate::files::options::without_scheme;
 use crate::git::{
