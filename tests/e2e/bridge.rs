@@ -1,6 +1,7 @@
 //! What only Python can run, by our master beside stock's: pillars, functions of the master, and
 //! what becomes of both when the Python helper is killed or there is none.
 
+use std::fmt::Debug;
 use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -136,6 +137,31 @@ fn configure(server: Server) -> impl FnOnce(&mut Config) {
     }
 }
 
+/// Asks a site of stock's master and one of ours the same; the answers have to be equal.
+fn stock_and_ours_agree<T: PartialEq + Debug>(
+    release: Release,
+    ask: impl Fn(&mut Site) -> Result<T>,
+) -> TestResult {
+    let mut answers = Vec::new();
+    for server in [Server::Stock(release), Server::Saltern(release)] {
+        Site::run(server, configure(server), |site| {
+            write_tree(site)?;
+            answers.push(ask(site)?);
+            Ok(())
+        })
+        .map_err(Failure::into_error)?;
+    }
+    let [stock, ours] =
+        <[_; 2]>::try_from(answers).map_err(|_| anyhow::anyhow!("two masters were asked"))?;
+    if stock != ours {
+        let version = release.version();
+        Err(anyhow::anyhow!(
+            "{version}\n--- stock\n{stock:#?}\n--- ours\n{ours:#?}"
+        ))?;
+    }
+    Ok(())
+}
+
 #[test]
 fn pillars_that_need_python_are_those_of_stock_3006() -> TestResult {
     pillars_that_need_python_are_those_of_stock(Release::V3006)
@@ -152,32 +178,17 @@ fn pillars_that_need_python_are_those_of_stock_3008() -> TestResult {
 }
 
 fn pillars_that_need_python_are_those_of_stock(release: Release) -> TestResult {
-    let mut answers = Vec::new();
-    for server in [Server::Stock(release), Server::Saltern(release)] {
-        Site::run(server, configure(server), |site| {
-            write_tree(site)?;
-            site.bring_up(&[("m1", MinionKind::Stock(release))])?;
-            let pillar = pillar_of(site, "m1")?;
-            // What the test is about is there at all.
-            for name in ["by_py", "by_mako", "custom", "from_ext"] {
-                ensure!(pillar.get(name).is_some(), "{name} is missing: {pillar:#}");
-            }
-            let top = site.salt(&["m1", "state.show_top", "--static", "--out=json"])?;
-            ensure!(top.stdout.contains("m1_m1"), "no states by Python: {top}");
-            answers.push((pillar, top.stdout));
-            Ok(())
-        })
-        .map_err(Failure::into_error)?;
-    }
-    let [stock, ours] =
-        <[_; 2]>::try_from(answers).map_err(|_| anyhow::anyhow!("two masters were asked"))?;
-    if stock != ours {
-        let version = release.version();
-        Err(anyhow::anyhow!(
-            "{version}\n--- stock\n{stock:#?}\n--- ours\n{ours:#?}"
-        ))?;
-    }
-    Ok(())
+    stock_and_ours_agree(release, |site| {
+        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        let pillar = pillar_of(site, "m1")?;
+        // What the test is about is there at all.
+        for name in ["by_py", "by_mako", "custom", "from_ext"] {
+            ensure!(pillar.get(name).is_some(), "{name} is missing: {pillar:#}");
+        }
+        let top = site.salt(&["m1", "state.show_top", "--static", "--out=json"])?;
+        ensure!(top.stdout.contains("m1_m1"), "no states by Python: {top}");
+        Ok((pillar, top.stdout))
+    })
 }
 
 /// The pillar, as it is: 3008 hides values from the command line unless it is asked not to.
@@ -214,44 +225,33 @@ fn module_by_attribute_loads_itself_and_not_all_of_salts_3008() -> TestResult {
 }
 
 fn module_by_attribute_loads_itself_and_not_all_of_salts(release: Release) -> TestResult {
-    let mut answers = Vec::new();
-    for server in [Server::Stock(release), Server::Saltern(release)] {
-        Site::run(server, configure(server), |site| {
-            write_tree(site)?;
-            let by_template = if server.is_ours() {
-                format!("{BY_ATTRIBUTE}loaded: {{{{ salt.custom.loaded() | length }}}}\n")
-            } else {
-                BY_ATTRIBUTE.to_owned()
-            };
-            // Other renderers load all modules.
-            fs::write(
-                site.path("pillar/top.sls"),
-                "base:\n  '*':\n    - by_template\n",
-            )?;
-            fs::write(site.path("pillar/by_template.sls"), by_template)?;
-            site.bring_up(&[("m1", MinionKind::Stock(release))])?;
-            let mut pillar = pillar_of(site, "m1")?;
-            if server.is_ours() {
-                let all = pillar.as_object_mut().context("a pillar is a mapping")?;
-                let loaded = all.remove("loaded").and_then(|count| count.as_u64());
-                ensure!(
-                    loaded.is_some_and(|count| count < 60),
-                    "{loaded:?} of {all:#?}"
-                );
-            }
-            // It names what is in the pillar, and the count is there for ours alone.
-            pillar["from_ext"] = Value::Null;
-            ensure!(pillar["own"] == "hello dots of m1!", "{pillar:#}");
-            answers.push(pillar);
-            Ok(())
-        })
-        .map_err(Failure::into_error)?;
-    }
-    let differ = answers.first() != answers.last();
-    if differ {
-        Err(anyhow::anyhow!("{}: {answers:#?}", release.version()))?;
-    }
-    Ok(())
+    stock_and_ours_agree(release, |site| {
+        let by_template = if site.server().is_ours() {
+            format!("{BY_ATTRIBUTE}loaded: {{{{ salt.custom.loaded() | length }}}}\n")
+        } else {
+            BY_ATTRIBUTE.to_owned()
+        };
+        // Other renderers load all modules.
+        fs::write(
+            site.path("pillar/top.sls"),
+            "base:\n  '*':\n    - by_template\n",
+        )?;
+        fs::write(site.path("pillar/by_template.sls"), by_template)?;
+        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        let mut pillar = pillar_of(site, "m1")?;
+        if site.server().is_ours() {
+            let all = pillar.as_object_mut().context("a pillar is a mapping")?;
+            let loaded = all.remove("loaded").and_then(|count| count.as_u64());
+            ensure!(
+                loaded.is_some_and(|count| count < 60),
+                "{loaded:?} of {all:#?}"
+            );
+        }
+        // It names what is in the pillar, and the count is there for ours alone.
+        pillar["from_ext"] = Value::Null;
+        ensure!(pillar["own"] == "hello dots of m1!", "{pillar:#}");
+        Ok(pillar)
+    })
 }
 
 #[test]
@@ -361,41 +361,26 @@ fn python_runners_match_stock_3008() -> TestResult {
 }
 
 fn python_runners_match_stock(release: Release) -> TestResult {
-    let mut answers = Vec::new();
-    for server in [Server::Stock(release), Server::Saltern(release)] {
-        Site::run(server, configure(server), |site| {
-            write_tree(site)?;
-            site.bring_up(&[("m1", MinionKind::Stock(release))])?;
-            let run = run(site, &["site_runner.add", "40", "b=2"])?;
-            ensure!(run["sum"] == 42, "{run:#}");
-            let mut orchestrated = self::run(site, &["state.orchestrate", "orch"])?;
-            strip(&mut orchestrated);
-            let text = orchestrated.to_string();
-            ensure!(
-                text.contains("you_m1") && text.contains("42"),
-                "{orchestrated:#}"
-            );
-            answers.push((run, orchestrated));
-            if site.server().is_ours() {
-                events_are_told(site)?;
-                let failed = site.saltern(&["run", "--out", "json", "site_runner.fail"])?;
-                ensure!(failed.code == Some(1), "{failed}");
-                let expected = "runner site_runner.fail: ValueError: it cannot be done";
-                ensure!(failed.stdout.contains(expected), "{failed}");
-            }
-            Ok(())
-        })
-        .map_err(Failure::into_error)?;
-    }
-    let [stock, ours] =
-        <[_; 2]>::try_from(answers).map_err(|_| anyhow::anyhow!("two masters were asked"))?;
-    if stock != ours {
-        let version = release.version();
-        Err(anyhow::anyhow!(
-            "{version}\n--- stock\n{stock:#?}\n--- ours\n{ours:#?}"
-        ))?;
-    }
-    Ok(())
+    stock_and_ours_agree(release, |site| {
+        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        let run = run(site, &["site_runner.add", "40", "b=2"])?;
+        ensure!(run["sum"] == 42, "{run:#}");
+        let mut orchestrated = self::run(site, &["state.orchestrate", "orch"])?;
+        strip(&mut orchestrated);
+        let text = orchestrated.to_string();
+        ensure!(
+            text.contains("you_m1") && text.contains("42"),
+            "{orchestrated:#}"
+        );
+        if site.server().is_ours() {
+            events_are_told(site)?;
+            let failed = site.saltern(&["run", "--out", "json", "site_runner.fail"])?;
+            ensure!(failed.code == Some(1), "{failed}");
+            let expected = "runner site_runner.fail: ValueError: it cannot be done";
+            ensure!(failed.stdout.contains(expected), "{failed}");
+        }
+        Ok((run, orchestrated))
+    })
 }
 
 /// What a function of the master returns: by stock's `salt-run` of a stock master, which runs it

@@ -1,9 +1,11 @@
-//! Stock Salt for the tests of all crates: where it is installed, and what a script of a test makes
-//! of a question there. No test passes over a stock that is missing.
+//! What the tests of all crates share. Stock Salt: where it is installed, and what a script of a test
+//! makes of a question there; no test passes over a stock that is missing. And servers with TLS.
 //!
 //! `tests/install-stock.sh` installs each release into an environment of its own, below
 //! `~/.cache/saltern/stock` or the directory that `SALTERN_STOCK` names. `SALTERN_STOCK_PYTHON`
 //! names the interpreter of another environment with the newest of them.
+
+pub mod tls;
 
 use std::env;
 use std::io::Write;

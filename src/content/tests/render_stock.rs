@@ -48,7 +48,8 @@ fn functions(pillar: Value) -> Registry {
     registry
 }
 
-fn class(class: ErrorClass) -> &'static str {
+/// The name of a class of errors in the vectors.
+pub(crate) fn class(class: ErrorClass) -> &'static str {
     match class {
         ErrorClass::Undefined => "undefined",
         ErrorClass::Syntax => "syntax",

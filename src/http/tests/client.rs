@@ -10,17 +10,10 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::read::{GzEncoder, ZlibEncoder};
-use openssl::asn1::Asn1Time;
-use openssl::ec::{EcGroup, EcKey};
-use openssl::hash::MessageDigest;
-use openssl::nid::Nid;
-use openssl::pkey::{PKey, Private};
-use openssl::ssl::{SslAcceptor, SslMethod};
-use openssl::x509::extension::{BasicConstraints, SubjectAlternativeName};
-use openssl::x509::{X509, X509NameBuilder};
 use proptest::prelude::*;
 use saltern_base::chain;
 use saltern_http::client::{ClientError, Credentials, PostBody, Request, Tls, fetch};
+use saltern_stock::tls::Identity;
 
 /// Timeout of what should happen at once.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
@@ -358,58 +351,6 @@ fn proxy_of_the_environment_is_not_used() {
     assert!(text.contains("1 passed"), "{text}");
 }
 
-/// A self-signed certificate for 127.0.0.1, marked as an authority's as `openssl req -x509` does, or
-/// not.
-fn certificate(is_authority: bool, until: &Asn1Time) -> (PKey<Private>, X509) {
-    let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1).unwrap();
-    let key = PKey::from_ec_key(EcKey::generate(&group).unwrap()).unwrap();
-    let mut name = X509NameBuilder::new().unwrap();
-    name.append_entry_by_text("CN", "a test").unwrap();
-    let name = name.build();
-    let mut builder = X509::builder().unwrap();
-    builder.set_version(2).unwrap();
-    builder.set_subject_name(&name).unwrap();
-    builder.set_issuer_name(&name).unwrap();
-    builder.set_pubkey(&key).unwrap();
-    let from = Asn1Time::from_unix(0).unwrap();
-    builder.set_not_before(&from).unwrap();
-    builder.set_not_after(until).unwrap();
-    let address = SubjectAlternativeName::new()
-        .ip("127.0.0.1")
-        .build(&builder.x509v3_context(None, None))
-        .unwrap();
-    builder.append_extension(address).unwrap();
-    if is_authority {
-        let authority = BasicConstraints::new().critical().ca().build().unwrap();
-        builder.append_extension(authority).unwrap();
-    }
-    builder.sign(&key, MessageDigest::sha256()).unwrap();
-    (key, builder.build())
-}
-
-/// Answers whoever completes the handshake; gives the port.
-fn serve_tls((key, certificate): &(PKey<Private>, X509)) -> u16 {
-    let mut acceptor = SslAcceptor::mozilla_intermediate_v5(SslMethod::tls_server()).unwrap();
-    acceptor.set_private_key(key).unwrap();
-    acceptor.set_certificate(certificate).unwrap();
-    let acceptor = Arc::new(acceptor.build());
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            // A client that does not trust the certificate ends the handshake.
-            let Ok(mut stream) = acceptor.accept(stream.unwrap()) else {
-                continue;
-            };
-            let mut request = [0; 4096];
-            let _ = stream.read(&mut request);
-            let _ = stream.write_all(&ok("", b"sealed"));
-            let _ = stream.shutdown();
-        }
-    });
-    port
-}
-
 /// Whether TLS is why there is no response.
 fn is_of_tls(error: &ClientError) -> bool {
     let text = chain(error);
@@ -420,14 +361,17 @@ fn is_of_tls(error: &ClientError) -> bool {
 #[test]
 fn certificate_is_trusted_by_the_bundle_alone() {
     let top = tempfile::tempdir().unwrap();
-    let pem = |name: &str, (_, certificate): &(PKey<Private>, X509)| {
+    let pem = |name: &str, identity: &Identity| {
         let path = top.path().join(name);
-        std::fs::write(&path, certificate.to_pem().unwrap()).unwrap();
+        std::fs::write(&path, identity.certificate_pem()).unwrap();
         Some(path)
     };
-    let tomorrow = Asn1Time::days_from_now(1).unwrap();
-    let [leaf, authority, other] = [false, true, true].map(|it| certificate(it, &tomorrow));
-    let expired = certificate(true, &Asn1Time::from_unix(1).unwrap());
+    let (leaf, authority, other) = (
+        Identity::new(),
+        Identity::authority(),
+        Identity::authority(),
+    );
+    let expired = Identity::expired_authority();
     let bundles = [
         pem("leaf", &leaf),
         pem("authority", &authority),
@@ -435,7 +379,7 @@ fn certificate_is_trusted_by_the_bundle_alone() {
     ];
     let [of_leaf, of_authority, of_expired] = bundles;
     let of_other = pem("other", &other);
-    let [leaf, authority, expired] = [leaf, authority, expired].map(|it| serve_tls(&it));
+    let [leaf, authority, expired] = [leaf, authority, expired].map(|it| it.serve("sealed"));
     let missing = Some(top.path().join("missing"));
     let cases = [
         ("127.0.0.1", leaf, &of_leaf, true),

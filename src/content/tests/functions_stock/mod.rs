@@ -66,18 +66,6 @@ fn unpaired(value: &Value) -> Value {
     }
 }
 
-fn class(class: ErrorClass) -> &'static str {
-    match class {
-        ErrorClass::Undefined => "undefined",
-        ErrorClass::Syntax => "syntax",
-        ErrorClass::Function => "function",
-        ErrorClass::Other => "other",
-        ErrorClass::Data => "data",
-        ErrorClass::Renderer => "renderer",
-        ErrorClass::Limit => "limit",
-    }
-}
-
 fn context(document: &Value, root: &Path) -> Context {
     let part = |name: &str| document.get(name).expect("a part of the document");
     let facts = Facts {

@@ -1,10 +1,9 @@
 //! Values: `repr`, `str` and `json.dumps`.
 
-use std::borrow::Cow;
-
+pub(crate) use saltern_python::Node as Value;
 use saltern_python::json::Style;
 use saltern_python::repr::Limits;
-use saltern_python::{Object, Sequence, TextError, Visitor};
+use saltern_python::{Sequence, TextError};
 use serde_json::{Value as Json, json};
 
 use crate::oracle::{Random, asked_of_python, number as setting};
@@ -42,42 +41,6 @@ const LETTERS: &[&str] = &[
     "\u{c}",
     "\u{85}",
 ];
-
-#[derive(Clone, Debug)]
-pub(crate) enum Value {
-    None,
-    Bool(bool),
-    Int(i128),
-    Float(f64),
-    Text(String),
-    Bytes(Vec<u8>),
-    Sequence(Sequence, Vec<Value>),
-    Dict(Vec<(Value, Value)>),
-}
-
-impl Object for Value {
-    type Error = TextError;
-
-    fn accept<V: Visitor>(&self, visitor: &mut V) -> Result<(), TextError> {
-        match self {
-            Self::None => visitor.none(),
-            Self::Bool(flag) => visitor.bool(*flag),
-            Self::Int(number) => visitor.int(*number),
-            Self::Float(number) => visitor.float(*number),
-            Self::Text(text) => visitor.text(text),
-            Self::Bytes(bytes) => visitor.bytes(bytes),
-            Self::Sequence(kind, items) => visitor.sequence(*kind, items),
-            Self::Dict(entries) => visitor.dict(entries.iter().map(|(key, value)| (key, value))),
-        }
-    }
-
-    fn own_str(&self) -> Option<Cow<'_, str>> {
-        match self {
-            Self::Text(text) => Some(text.into()),
-            _ => None,
-        }
-    }
-}
 
 /// A float as `float.fromhex` reads it.
 pub(crate) fn hex(number: f64) -> String {
@@ -123,6 +86,7 @@ pub(crate) fn tagged(value: &Value) -> Json {
                 .map(|(key, item)| [tagged(key), tagged(item)]);
             json!(["dict", entries.collect::<Vec<_>>()])
         }
+        Value::Other { .. } => unreachable!("no such value is generated"),
     }
 }
 

@@ -5,12 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use openssl::asn1::Asn1Time;
-use openssl::hash::MessageDigest;
-use openssl::pkey::PKey;
-use openssl::rsa::Rsa;
-use openssl::x509::extension::SubjectAlternativeName;
-use openssl::x509::{X509, X509Name};
+use saltern_stock::tls::Identity;
 use saltern_wire::port::{
     PeerCertificate, PubLimits, PubMessage, ReqLimits, Tls, TlsError, TlsOptions, Transport,
 };
@@ -34,31 +29,10 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
-        let key = PKey::from_rsa(Rsa::generate(2048).expect("key")).expect("key");
-        let mut name = X509Name::builder().expect("name");
-        name.append_entry_by_text("CN", "127.0.0.1").expect("name");
-        let name = name.build();
-        let mut builder = X509::builder().expect("certificate");
-        builder.set_version(2).expect("version");
-        builder.set_subject_name(&name).expect("subject");
-        builder.set_issuer_name(&name).expect("issuer");
-        builder.set_pubkey(&key).expect("key");
-        let (now, later) = (Asn1Time::days_from_now(0), Asn1Time::days_from_now(2));
-        builder.set_not_before(&now.expect("time")).expect("time");
-        builder.set_not_after(&later.expect("time")).expect("time");
-        let context = builder.x509v3_context(None, None);
-        let address = SubjectAlternativeName::new()
-            .ip("127.0.0.1")
-            .build(&context);
-        builder
-            .append_extension(address.expect("name"))
-            .expect("extension");
-        builder.sign(&key, MessageDigest::sha256()).expect("signed");
-        let certificate = builder.build().to_pem().expect("PEM");
-        std::fs::write(dir.path().join("cert.pem"), certificate).expect("written");
+        let identity = Identity::new();
+        std::fs::write(dir.path().join("cert.pem"), identity.certificate_pem()).expect("written");
         let site = Self { dir };
-        let private = key.private_key_to_pem_pkcs8().expect("PEM");
-        std::fs::write(site.path("key.pem"), private).expect("written");
+        std::fs::write(site.path("key.pem"), identity.key_pem()).expect("written");
         site.key_mode(0o600);
         site
     }
