@@ -1,8 +1,8 @@
 //! Utilities that every other crate may need and that know nothing of Salt.
 //!
 //! The clock, byte sizes, the panic hook, stack frames, exit codes, the umask of children, fault
-//! injection, log throttles, traces, the limit of open files, error chains, percent encoding, characters unsafe for a terminal, and helpers that
-//! register metrics. Anything that knows a protocol or an option lives above.
+//! injection, log throttles, traces, the limit of open files, error chains, percent encoding, standard
+//! output, characters unsafe for a terminal, and helpers that register metrics. Anything that knows a protocol or an option lives above.
 
 pub mod bytesize;
 mod chain;
@@ -16,9 +16,10 @@ pub mod metrics;
 pub mod open_files;
 pub mod panic_hook;
 mod percent;
+pub mod stdio;
 pub mod trace;
 pub mod umask;
 
 pub use chain::chain;
 pub use is_unsafe_for_terminal::is_unsafe_for_terminal;
-pub use percent::percent_decoded;
+pub use percent::{percent_decoded, percent_encoded};

@@ -1,4 +1,18 @@
-//! Percent decoding, for URLs and for lists in environment variables.
+//! Percent encoding, for URLs, and decoding, for these and for lists in environment variables.
+
+/// The bytes as text, with a percent sign and two digits for whatever is neither a letter or digit of
+/// ASCII nor kept.
+pub fn percent_encoded(bytes: &[u8], kept: &str) -> String {
+    let mut encoded = String::with_capacity(bytes.len());
+    for byte in bytes {
+        if byte.is_ascii_alphanumeric() || kept.as_bytes().contains(byte) {
+            encoded.push(char::from(*byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
 
 /// The bytes that a text stands for, `%20` a space. What is no number after a percent sign stays as
 /// it is, as in Python.
@@ -23,6 +37,12 @@ pub fn percent_decoded(text: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percent_encoding_keeps_what_it_is_asked_to() {
+        assert_eq!(percent_encoded(b"a b/c~\xff", "/~"), "a%20b/c~%FF");
+        assert_eq!(percent_encoded(b"../..", ""), "%2E%2E%2F%2E%2E");
+    }
 
     #[test]
     fn percent_decoding_leaves_malformed_escapes() {

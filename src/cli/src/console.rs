@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
+pub(crate) use saltern_base::stdio::{complain, say};
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
 use saltern_model::Compat;
@@ -139,16 +140,4 @@ fn is_colored(options: &OutputOptions, config: &MasterConfig) -> bool {
     }
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|text| !text.is_empty());
     io::stdout().is_terminal() && !is_refused
-}
-
-/// Writes to standard output; a reader that has gone away is no error.
-pub(crate) fn say(text: &str) {
-    let mut output = io::stdout().lock();
-    let _ = output.write_all(text.as_bytes());
-    let _ = output.flush();
-}
-
-/// Writes a line to standard error.
-pub(crate) fn complain(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
 }

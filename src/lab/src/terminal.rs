@@ -1,21 +1,17 @@
 //! What the program prints: results, complaints, log lines.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 
+use saltern_base::stdio;
+pub(crate) use saltern_base::stdio::say;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Layer as _, fmt};
 
-/// Prints to standard output; a reader that has gone away is no error.
-pub(crate) fn say(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    let _ = std::io::stdout().flush();
-}
-
 /// Prints one line to standard error.
 pub(crate) fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "saltern-lab: {text}");
+    stdio::complain(&format!("saltern-lab: {text}"));
 }
 
 /// Starts logging to standard error, in colours on a terminal.

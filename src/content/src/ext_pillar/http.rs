@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use saltern_base::chain;
+use saltern_base::{chain, percent_encoded};
 use saltern_config::yaml::Node;
 use saltern_config::{MasterConfig, OptionValue};
 use saltern_http::client::{self, Credentials, Request};
@@ -204,15 +204,7 @@ fn has_dots(url: &str) -> bool {
 
 /// Python's `urllib.parse.quote` without its exception for slashes.
 fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte) {
-            quoted.push(char::from(byte));
-        } else {
-            quoted.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    quoted
+    percent_encoded(text.as_bytes(), "_.-~")
 }
 
 #[cfg(test)]

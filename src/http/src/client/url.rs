@@ -1,5 +1,6 @@
 //! URLs of requests: http and https, with a host, a port and a path, and nothing else.
 
+use saltern_base::percent_encoded;
 use ureq::http::Uri;
 use ureq::http::uri::Scheme;
 
@@ -30,15 +31,7 @@ pub(super) fn parse(text: &str) -> Option<Uri> {
 
 /// The path with percent signs for what a request line cannot have.
 fn encoded(path: &str) -> String {
-    let mut encoded = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        if byte.is_ascii_graphic() && !b"\"<>`".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
+    percent_encoded(path.as_bytes(), "!#$%&'()*+,-./:;=?@[\\]^_{|}~")
 }
 
 /// Whether it is TLS, the host without brackets, and the port. Who has these three alike is one

@@ -21,18 +21,13 @@ pub(crate) mod top;
 
 pub(crate) use saltern_base::chain;
 use saltern_base::exit::Exit;
+use saltern_base::stdio;
+pub(crate) use saltern_base::stdio::say;
 use saltern_config::{Loaded, Severity, is_of_process, load_for_tools, load_master};
 use saltern_requests::typed_arguments;
 use saltern_wire::msgpack::Value;
 
 use crate::ConfigArgument;
-
-/// Prints to standard output; a reader that has gone away is no error.
-pub(crate) fn say(text: &str) {
-    use std::io::Write;
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    let _ = std::io::stdout().flush();
-}
 
 /// Prints a record as one line of JSON.
 pub(crate) fn say_json<T: serde::Serialize + ?Sized>(record: &T) {
@@ -44,8 +39,7 @@ pub(crate) fn say_json<T: serde::Serialize + ?Sized>(record: &T) {
 
 /// Prints one line to standard error.
 pub(crate) fn complain(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "saltern: {text}");
+    stdio::complain(&format!("saltern: {text}"));
 }
 
 /// Arguments of a function as they were typed.

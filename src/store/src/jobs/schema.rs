@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
+use saltern_base::percent_encoded;
 
 use super::{DatabaseLimits, batches, events};
 use crate::error::{Result, StoreError};
@@ -212,20 +213,9 @@ fn immutable(path: &Path) -> Option<PathBuf> {
     if !is_read_only || has_log {
         return None;
     }
-    let mut name = String::from("file:");
-    for byte in std::path::absolute(path)
-        .ok()?
-        .as_os_str()
-        .as_encoded_bytes()
-    {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' => name.push(char::from(*byte)),
-            byte if byte.is_ascii_alphanumeric() => name.push(char::from(*byte)),
-            byte => name.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    name.push_str("?immutable=1");
-    Some(PathBuf::from(name))
+    let path = std::path::absolute(path).ok()?;
+    let path = percent_encoded(path.as_os_str().as_encoded_bytes(), "/.-_");
+    Some(PathBuf::from(format!("file:{path}?immutable=1")))
 }
 
 /// Opens an existing database for nothing but checkpoints.

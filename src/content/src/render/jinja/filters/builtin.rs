@@ -1,6 +1,7 @@
 //! Jinja2's own filters that work on one value.
 
 use minijinja::value::Value;
+use saltern_base::percent_encoded;
 use saltern_python::number::{parse_float, parse_int};
 
 use super::super::args::Bound;
@@ -349,23 +350,10 @@ fn round(args: &Bound) -> Outcome<Value> {
     Ok(Value::from(rounded))
 }
 
-fn percent_encoded(text: &str, safe: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        let letter = char::from(byte);
-        if letter.is_ascii_alphanumeric() || "_.-~".contains(letter) || safe.contains(letter) {
-            out.push(letter);
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
-}
-
 fn urlencode(args: &Bound) -> Outcome<Value> {
     let value = args.need(0)?;
     let quote = |value: &Value| -> Outcome<String> {
-        Ok(percent_encoded(&str_of(value)?, "").replace("%20", "+"))
+        Ok(percent_encoded(str_of(value)?.as_bytes(), "_.-~").replace("%20", "+"))
     };
     let pairs = match Kind::of(value) {
         Kind::Dict(entries) => entries.0.lock().values().cloned().collect(),
@@ -379,7 +367,12 @@ fn urlencode(args: &Bound) -> Outcome<Value> {
             }
             pairs
         }
-        _ => return Ok(Value::from(percent_encoded(&str_of(value)?, "/"))),
+        _ => {
+            return Ok(Value::from(percent_encoded(
+                str_of(value)?.as_bytes(),
+                "_.-~/",
+            )));
+        }
     };
     let parts = pairs
         .iter()
@@ -414,12 +407,11 @@ fn wrap(line: &str, width: usize, end: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{escaped, percent_encoded, wrap};
+    use super::{escaped, wrap};
 
     #[test]
-    fn texts_are_made_safe_for_html_and_addresses() {
+    fn texts_are_made_safe_for_html() {
         assert_eq!(escaped("<a href='x'>"), "&lt;a href=&#39;x&#39;&gt;");
-        assert_eq!(percent_encoded("a b/ä", "/"), "a%20b/%C3%A4");
     }
 
     #[test]
