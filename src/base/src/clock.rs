@@ -7,6 +7,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::Offset;
 use parking_lot::Mutex;
 
 /// A source of wall-clock time; cheap to clone.
@@ -75,59 +78,50 @@ pub fn unix_micros(time: SystemTime) -> i64 {
     }
 }
 
-/// A UTC date and time of day in the proleptic Gregorian calendar.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CivilTime {
-    /// Year, astronomical numbering.
-    pub year: i64,
-    /// Month, 1 to 12.
-    pub month: u8,
-    /// Day of the month, 1 to 31.
-    pub day: u8,
-    /// Hour, 0 to 23.
-    pub hour: u8,
-    /// Minute, 0 to 59.
-    pub minute: u8,
-    /// Second, 0 to 59 (UTC as Unix counts it, without leap seconds).
-    pub second: u8,
-    /// Microsecond, 0 to 999,999.
-    pub micros: u32,
+/// The date and time of day in UTC of microseconds since 1970-01-01. Moments beyond the years -9999
+/// and 9999 are held at these.
+pub fn civil(unix_micros: i64) -> DateTime {
+    let bound = match unix_micros {
+        ..0 => Timestamp::MIN,
+        _ => Timestamp::MAX,
+    };
+    let moment = Timestamp::from_microsecond(unix_micros).unwrap_or(bound);
+    Offset::UTC.to_datetime(moment)
 }
 
-/// Splits microseconds since 1970-01-01 UTC into a calendar date and a time of day.
-///
-/// The day arithmetic counts in 400-year cycles that begin on 1 March, so that the leap day is the
-/// last day of a counted year.
-pub fn civil(unix_micros: i64) -> CivilTime {
-    let seconds = unix_micros.div_euclid(1_000_000);
-    let micros = unix_micros.rem_euclid(1_000_000) as u32;
-    let days = seconds.div_euclid(86_400);
-    let second_of_day = seconds.rem_euclid(86_400);
+/// What `%z` and `%Z` of a time format write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoneName {
+    /// `+0000` and `UTC`.
+    Utc,
+    /// Nothing, as Python has it for a time without a zone.
+    Nothing,
+}
 
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u8;
-    let month = if month_from_march < 10 {
-        month_from_march + 3
-    } else {
-        month_from_march - 9
-    };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-
-    CivilTime {
-        year,
-        month: month as u8,
-        day,
-        hour: (second_of_day / 3_600) as u8,
-        minute: (second_of_day % 3_600 / 60) as u8,
-        second: (second_of_day % 60) as u8,
-        micros,
+/// The date and time of day in UTC in a format of C's `strftime`. Conversions that depend on a locale,
+/// and letters that are none, stand for themselves.
+pub fn strftime(format: &str, unix_micros: i64, zone: ZoneName) -> String {
+    let mut own = String::with_capacity(format.len() + 8);
+    let mut letters = format.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            own.push(letter);
+            continue;
+        }
+        match (letters.next(), zone) {
+            (Some('f'), _) => own.push_str("%6f"),
+            (Some('s'), _) => own.push_str(&unix_micros.div_euclid(1_000_000).to_string()),
+            (Some('z'), ZoneName::Utc) => own.push_str("+0000"),
+            (Some('Z'), ZoneName::Utc) => own.push_str("UTC"),
+            (Some('z' | 'Z'), ZoneName::Nothing) => {}
+            (Some(letter), _) if "AaBbDdeFHhIjMmnpRSTtuwYy%".contains(letter) => {
+                own.extend(['%', letter]);
+            }
+            (Some(letter), _) => own.extend(['%', '%', letter]),
+            (None, _) => own.push_str("%%"),
+        }
     }
+    civil(unix_micros).strftime(&own).to_string()
 }
 
 #[cfg(test)]
@@ -135,27 +129,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_dates() {
+    fn moments_are_dates_in_utc() {
         let table = [
-            (0, (1970, 1, 1, 0, 0, 0, 0)),
-            (-1, (1969, 12, 31, 23, 59, 59, 999_999)),
-            (951_782_400_000_000, (2000, 2, 29, 0, 0, 0, 0)),
-            (1_795_244_782_637_714, (2026, 11, 21, 7, 6, 22, 637_714)),
-            (4_107_542_399_000_000, (2100, 2, 28, 23, 59, 59, 0)),
-            (4_107_542_400_000_000, (2100, 3, 1, 0, 0, 0, 0)),
+            (0, "1970-01-01 00:00:00.000000"),
+            (-1, "1969-12-31 23:59:59.999999"),
+            (951_782_400_000_000, "2000-02-29 00:00:00.000000"),
+            (1_795_244_782_637_714, "2026-11-21 07:06:22.637714"),
+            (4_107_542_399_000_000, "2100-02-28 23:59:59.000000"),
+            (4_107_542_400_000_000, "2100-03-01 00:00:00.000000"),
+            (i64::MAX, "9999-12-30 22:00:00.999999"),
         ];
-        for (micros, (year, month, day, hour, minute, second, rest)) in table {
-            let expected = CivilTime {
-                year,
-                month,
-                day,
-                hour,
-                minute,
-                second,
-                micros: rest,
-            };
-            assert_eq!(civil(micros), expected, "{micros}");
+        for (micros, expected) in table {
+            let written = strftime("%F %T.%f", micros, ZoneName::Nothing);
+            assert_eq!(written, expected, "{micros}");
         }
+        assert!(civil(i64::MIN).year() < -9_990);
+    }
+
+    #[test]
+    fn formats_are_those_of_c_and_other_letters_stand_for_themselves() {
+        let micros = 1_795_244_782_637_714;
+        for (format, expected) in [
+            ("%Y-%m-%d %H:%M:%S", "2026-11-21 07:06:22"),
+            ("%T %q% ", "07:06:22 %q% "),
+            ("%T%", "07:06:22%"),
+            ("%a %b %e %I %p %j %u %w %y", "Sat Nov 21 07 AM 325 6 6 26"),
+            (
+                "%A %B %D %R %h%%%n%t",
+                "Saturday November 11/21/26 07:06 Nov%\n\t",
+            ),
+            ("%s %E %Q", "1795244782 %E %Q"),
+        ] {
+            assert_eq!(
+                strftime(format, micros, ZoneName::Utc),
+                expected,
+                "{format}"
+            );
+        }
+        assert_eq!(strftime("%z %Z", 0, ZoneName::Utc), "+0000 UTC");
+        assert_eq!(strftime("%z%Z", 0, ZoneName::Nothing), "");
     }
 
     #[test]

@@ -117,12 +117,9 @@ fn fill(path: &Path, arguments: &Arguments) -> Result<u32, StoreError> {
 }
 
 fn jid(number: u32) -> Jid {
-    let t = saltern_base::clock::civil(FIRST + i64::from(number) * 1_000_000);
-    let text = format!(
-        "{:04}{:02}{:02}{:02}{:02}{:02}000000",
-        t.year, t.month, t.day, t.hour, t.minute, t.second
-    );
-    Jid::parse(&text).expect("invariant: these are twenty digits")
+    let time = saltern_base::clock::civil(FIRST + i64::from(number) * 1_000_000);
+    Jid::parse(&time.strftime("%Y%m%d%H%M%S%6f").to_string())
+        .expect("invariant: these are twenty digits")
 }
 
 fn minion(number: u32) -> MinionId {

@@ -47,28 +47,7 @@ pub(crate) async fn fire(channel: &Channel, tag: &str, data: Value) {
 
 /// A time as C's `asctime` writes it, in UTC: `Sat Nov 21 07:06:22 2026`.
 fn asctime(unix_micros: i64) -> String {
-    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let t = civil(unix_micros);
-    let day = unix_micros.div_euclid(86_400_000_000).rem_euclid(7);
-    let weekday = usize::try_from(day)
-        .ok()
-        .and_then(|day| DAYS.get(day))
-        .unwrap_or(&"?");
-    let month = (t.month as usize)
-        .checked_sub(1)
-        .and_then(|month| MONTHS.get(month));
-    format!(
-        "{weekday} {} {:2} {:02}:{:02}:{:02} {}",
-        month.unwrap_or(&"?"),
-        t.day,
-        t.hour,
-        t.minute,
-        t.second,
-        t.year
-    )
+    civil(unix_micros).strftime("%a %b %e %T %Y").to_string()
 }
 
 #[cfg(test)]

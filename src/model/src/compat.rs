@@ -57,13 +57,11 @@ impl fmt::Display for Compat {
 /// Like Python's `isoformat`, which leaves the fraction out when it is zero.
 pub fn stamp(compat: Compat, unix_micros: i64) -> String {
     let t = civil(unix_micros);
-    let mut text = format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}",
-        t.year, t.month, t.day, t.hour, t.minute, t.second
-    );
-    if t.micros != 0 {
-        text.push_str(&format!(".{:06}", t.micros));
+    let mut text = match t.subsec_nanosecond() {
+        0 => t.strftime("%FT%T"),
+        _ => t.strftime("%FT%T.%6f"),
     }
+    .to_string();
     if compat == Compat::V3008 {
         text.push_str("+00:00");
     }

@@ -47,11 +47,7 @@ impl Jid {
     }
 
     fn from_micros(micros: i64, suffix: Option<u32>) -> Self {
-        let t = civil(micros);
-        let mut text = format!(
-            "{:04}{:02}{:02}{:02}{:02}{:02}{:06}",
-            t.year, t.month, t.day, t.hour, t.minute, t.second, t.micros
-        );
+        let mut text = civil(micros).strftime("%Y%m%d%H%M%S%6f").to_string();
         if let Some(number) = suffix {
             text.push('_');
             text.push_str(&number.to_string());

@@ -195,11 +195,7 @@ fn since(standing: Standing) -> Option<i64> {
 
 /// A moment in UTC, to the second.
 fn time_text(unix_micros: i64) -> String {
-    let at = civil(unix_micros);
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
-        at.year, at.month, at.day, at.hour, at.minute, at.second
-    )
+    civil(unix_micros).strftime("%FT%TZ").to_string()
 }
 
 /// Versions that the minions reported, against the one that the master is compatible with.

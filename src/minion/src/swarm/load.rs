@@ -275,11 +275,8 @@ impl Rounds {
     }
 
     pub(super) fn jid(&self, round: i64) -> String {
-        let t = civil(self.start + round);
-        format!(
-            "{:04}{:02}{:02}{:02}{:02}{:02}{:06}",
-            t.year, t.month, t.day, t.hour, t.minute, t.second, t.micros
-        )
+        let time = civil(self.start + round);
+        time.strftime("%Y%m%d%H%M%S%6f").to_string()
     }
 }
 

@@ -89,10 +89,5 @@ pub(super) fn end_time(context: &RunnerContext, jid: &Jid) -> Result<Option<i64>
 
 /// A moment as `jid_to_time` writes it.
 pub(super) fn time_text(unix_micros: i64) -> String {
-    let t = civil(unix_micros);
-    let digits = format!(
-        "{:04}{:02}{:02}{:02}{:02}{:02}{:06}",
-        t.year, t.month, t.day, t.hour, t.minute, t.second, t.micros
-    );
-    start_time(&digits)
+    start_time(&civil(unix_micros).strftime("%Y%m%d%H%M%S%6f").to_string())
 }

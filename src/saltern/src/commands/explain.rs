@@ -346,9 +346,5 @@ fn seconds(micros: i64) -> String {
 }
 
 fn moment(micros: i64) -> String {
-    let t = civil(micros);
-    format!(
-        "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:06} UTC",
-        t.year, t.month, t.day, t.hour, t.minute, t.second, t.micros
-    )
+    civil(micros).strftime("%F %T.%6f UTC").to_string()
 }

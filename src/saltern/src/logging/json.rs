@@ -13,11 +13,7 @@ const FIXED: [&str; 4] = ["time", "level", "target", "message"];
 
 /// The line as an object, with its end of line.
 pub(super) fn form(line: &LogLine) -> String {
-    let t = civil(line.micros);
-    let time = format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
-        t.year, t.month, t.day, t.hour, t.minute, t.second, t.micros
-    );
+    let time = civil(line.micros).strftime("%FT%T.%6fZ");
     let level = line.level();
     let target = line.metadata.target();
     let mut out = format!(

@@ -3,9 +3,7 @@
 //!
 //! Fields that only a Python process has (`thread`, `funcName`, …) print as `-`.
 
-use std::fmt::Write as _;
-
-use saltern_base::clock::{CivilTime, civil};
+use saltern_base::clock::{ZoneName, civil, strftime};
 
 use super::line::{LogLine, plain};
 
@@ -53,10 +51,9 @@ impl PythonFormat {
 
     fn value(&self, name: &str, line: &LogLine) -> String {
         let metadata = line.metadata;
-        let time = civil(line.micros);
         match name {
-            "asctime" => strftime(&self.date, &time),
-            "msecs" => format!("{:03}", time.micros / 1000),
+            "asctime" => strftime(&self.date, line.micros, ZoneName::Utc),
+            "msecs" => civil(line.micros).strftime("%3f").to_string(),
             "name" | "module" => metadata.target().to_owned(),
             "lineno" => metadata
                 .line()
@@ -131,46 +128,9 @@ fn aligned(value: &str, flags: &str, width: usize) -> String {
     }
 }
 
-/// The conversions that date formats use; others stand for themselves.
-fn strftime(format: &str, t: &CivilTime) -> String {
-    let mut out = String::new();
-    let mut chars = format.chars();
-    while let Some(c) = chars.next() {
-        if c != '%' {
-            out.push(c);
-            continue;
-        }
-        let _ = match chars.next() {
-            Some('Y') => write!(out, "{:04}", t.year),
-            Some('y') => write!(out, "{:02}", t.year.rem_euclid(100)),
-            Some('m') => write!(out, "{:02}", t.month),
-            Some('d') => write!(out, "{:02}", t.day),
-            Some('H') => write!(out, "{:02}", t.hour),
-            Some('M') => write!(out, "{:02}", t.minute),
-            Some('S') => write!(out, "{:02}", t.second),
-            Some('f') => write!(out, "{:06}", t.micros),
-            Some('F') => write!(out, "{:04}-{:02}-{:02}", t.year, t.month, t.day),
-            Some('T') => write!(out, "{:02}:{:02}:{:02}", t.hour, t.minute, t.second),
-            Some('z') => write!(out, "+0000"),
-            Some('Z') => write!(out, "UTC"),
-            Some('%') => write!(out, "%"),
-            Some(other) => write!(out, "%{other}"),
-            None => write!(out, "%"),
-        };
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates() {
-        let t = civil(1_795_244_782_637_714);
-        assert_eq!(strftime("%Y-%m-%d %H:%M:%S", &t), "2026-11-21 07:06:22");
-        assert_eq!(strftime("%T %q%", &t), "07:06:22 %q%");
-    }
 
     #[test]
     fn stock_formats_are_understood() {

@@ -351,21 +351,7 @@ impl JobFiles {
 
 /// `2026, Nov 21 07:06:22.637714`: stock's `jid_to_time`.
 pub fn endtime_text(unix_micros: i64) -> String {
-    const MONTHS: [&str; 12] = [
-        "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
-    ];
-    let t = civil(unix_micros);
-    let month = MONTHS.get(usize::from(t.month).wrapping_sub(1));
-    format!(
-        "{:04}, {} {:02} {:02}:{:02}:{:02}.{:06}",
-        t.year,
-        month.unwrap_or(&"?"),
-        t.day,
-        t.hour,
-        t.minute,
-        t.second,
-        t.micros
-    )
+    civil(unix_micros).strftime("%Y, %b %d %T.%6f").to_string()
 }
 
 /// Other users whom the master admits read the files of their jobs (stock's `salt` looks for the

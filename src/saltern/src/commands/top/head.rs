@@ -12,8 +12,7 @@ const MAX_LABEL_CHARS: usize = 40;
 
 /// Four lines; `now` in microseconds since 1970.
 pub(super) fn lines(state: &State, now: i64) -> [String; 4] {
-    let at = civil(now);
-    let clock = format!("{:02}:{:02}:{:02} UTC", at.hour, at.minute, at.second);
+    let clock = civil(now).strftime("%T UTC");
     let numbers = &state.numbers;
     if !state.has_master() {
         let why = state.numbers_away.as_deref().unwrap_or("it is asked");

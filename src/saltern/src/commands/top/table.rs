@@ -245,12 +245,5 @@ fn heard(at: Option<i64>, now: i64) -> String {
 
 /// Hours, minutes, seconds and milliseconds, in UTC.
 pub(super) fn time_of_day(at: i64) -> String {
-    let at = civil(at);
-    format!(
-        "{:02}:{:02}:{:02}.{:03}",
-        at.hour,
-        at.minute,
-        at.second,
-        at.micros / 1_000
-    )
+    civil(at).strftime("%T.%3f").to_string()
 }
