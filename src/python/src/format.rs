@@ -22,21 +22,118 @@ pub enum FormatError {
     /// `ValueError`.
     #[error("{0}")]
     Value(&'static str),
+    /// `ValueError`: a type of presentation that the value does not have.
+    #[error("Unknown format code '{0}' for object of type '{1}'")]
+    Code(char, &'static str),
 }
 
 /// The deepest a field may stand in the format of another.
 const DEPTH: usize = 2;
+
+/// What the fields of a template are filled from.
+pub trait Arguments {
+    /// A value.
+    type Value;
+    /// Why a field cannot be filled.
+    type Error: From<FormatError>;
+
+    /// The argument in this place.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn positional(&self, index: usize) -> Result<Self::Value, Self::Error>;
+
+    /// The argument of this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn named(&self, name: &str) -> Result<Self::Value, Self::Error>;
+
+    /// `value[key]`; a key of digits is a number.
+    ///
+    /// # Errors
+    /// When there is no such item.
+    fn item(&self, value: Self::Value, key: &str) -> Result<Self::Value, Self::Error>;
+
+    /// `value.name`.
+    ///
+    /// # Errors
+    /// When there is no such attribute.
+    fn attribute(&self, value: Self::Value, name: &str) -> Result<Self::Value, Self::Error>;
+
+    /// `format(value, spec)`.
+    ///
+    /// # Errors
+    /// A format that the value does not know.
+    fn formatted(&self, value: &Self::Value, spec: &str) -> Result<String, Self::Error>;
+
+    /// `str(value)`.
+    ///
+    /// # Errors
+    /// When it has none.
+    fn text(&self, value: &Self::Value) -> Result<String, Self::Error>;
+
+    /// `repr(value)`.
+    ///
+    /// # Errors
+    /// When it has none.
+    fn repr(&self, value: &Self::Value) -> Result<String, Self::Error>;
+}
 
 /// `template.format(*arguments)`.
 ///
 /// # Errors
 /// Fields that no argument fills, formats that a value does not know, and texts that are no template.
 pub fn format(template: &str, arguments: &[Node]) -> Result<String, FormatError> {
+    fill(template, &Positional(arguments))
+}
+
+/// `template.format(…)` over values of any kind.
+///
+/// # Errors
+/// As [`format`], and what the arguments say.
+pub fn fill<A: Arguments>(template: &str, arguments: &A) -> Result<String, A::Error> {
     let mut filler = Filler {
         arguments,
         numbering: None,
     };
     filler.fill(template, DEPTH)
+}
+
+/// Arguments without names.
+struct Positional<'a>(&'a [Node]);
+
+impl<'a> Arguments for Positional<'a> {
+    type Value = &'a Node;
+    type Error = FormatError;
+
+    fn positional(&self, index: usize) -> Result<&'a Node, FormatError> {
+        self.0.get(index).ok_or(FormatError::Index(index))
+    }
+
+    fn named(&self, name: &str) -> Result<&'a Node, FormatError> {
+        Err(FormatError::Key(name.to_owned()))
+    }
+
+    fn item(&self, value: &'a Node, key: &str) -> Result<&'a Node, FormatError> {
+        item(value, key)
+    }
+
+    fn attribute(&self, _: &'a Node, name: &str) -> Result<&'a Node, FormatError> {
+        Err(FormatError::Attribute(name.to_owned()))
+    }
+
+    fn formatted(&self, value: &&Node, spec: &str) -> Result<String, FormatError> {
+        format_value(value, spec)
+    }
+
+    fn text(&self, value: &&Node) -> Result<String, FormatError> {
+        Ok(value.text())
+    }
+
+    fn repr(&self, value: &&Node) -> Result<String, FormatError> {
+        Ok(value.repr())
+    }
 }
 
 /// How fields name their arguments; a template cannot do both.
@@ -46,15 +143,15 @@ enum Numbering {
     Manual,
 }
 
-struct Filler<'a> {
-    arguments: &'a [Node],
+struct Filler<'a, A> {
+    arguments: &'a A,
     numbering: Option<Numbering>,
 }
 
-impl<'a> Filler<'a> {
-    fn fill(&mut self, template: &str, depth: usize) -> Result<String, FormatError> {
+impl<A: Arguments> Filler<'_, A> {
+    fn fill(&mut self, template: &str, depth: usize) -> Result<String, A::Error> {
         let Some(depth) = depth.checked_sub(1) else {
-            return Err(FormatError::Value("Max string recursion exceeded"));
+            return Err(FormatError::Value("Max string recursion exceeded").into());
         };
         let mut out = String::new();
         let mut rest = template;
@@ -69,14 +166,10 @@ impl<'a> Filler<'a> {
                 continue;
             }
             let Some(tail) = tail.strip_prefix('{') else {
-                return Err(FormatError::Value(
-                    "Single '}' encountered in format string",
-                ));
+                return Err(FormatError::Value("Single '}' encountered in format string").into());
             };
             if tail.is_empty() {
-                return Err(FormatError::Value(
-                    "Single '{' encountered in format string",
-                ));
+                return Err(FormatError::Value("Single '{' encountered in format string").into());
             }
             let (field, tail) = split_field(tail)?;
             out.push_str(&self.field(field, depth)?);
@@ -86,38 +179,44 @@ impl<'a> Filler<'a> {
         Ok(out)
     }
 
-    fn field(&mut self, field: &str, depth: usize) -> Result<String, FormatError> {
+    fn field(&mut self, field: &str, depth: usize) -> Result<String, A::Error> {
         let (name, conversion, spec) = parts_of(field)?;
-        let value = self.value(name)?;
+        let end = name.find(['.', '[']).unwrap_or(name.len());
+        let (first, path) = name.split_at(end);
+        let value = match self.number(first)? {
+            Some(index) => self.arguments.positional(index)?,
+            None => self.arguments.named(first)?,
+        };
+        let value = self.follow(value, path)?;
         let spec = match spec.contains(['{', '}']) {
             true => self.fill(spec, depth)?,
             false => spec.to_owned(),
         };
-        match conversion {
-            None => format_value(value, &spec),
-            Some('s') => format_text(&value.text(), &spec),
-            Some('r') => format_text(&value.repr(), &spec),
-            Some('a') => format_text(&ascii(&value.repr()), &spec),
-            Some(_) => Err(FormatError::Value("Unknown conversion specifier")),
-        }
+        let text = match conversion {
+            None => return self.arguments.formatted(&value, &spec),
+            Some('s') => self.arguments.text(&value)?,
+            Some('r') => self.arguments.repr(&value)?,
+            Some('a') => ascii(&self.arguments.repr(&value)?),
+            Some(_) => return Err(FormatError::Value("Unknown conversion specifier").into()),
+        };
+        Ok(format_text(&text, &spec)?)
     }
 
-    fn value(&mut self, name: &str) -> Result<&'a Node, FormatError> {
-        let end = name.find(['.', '[']).unwrap_or(name.len());
-        let (first, path) = name.split_at(end);
-        let index = match (first, self.numbering) {
-            ("", None | Some(Numbering::Automatic(_))) => {
-                let index = match self.numbering {
+    /// The number of an argument; nothing for one with a name.
+    fn number(&mut self, name: &str) -> Result<Option<usize>, FormatError> {
+        let index = match (name, self.numbering) {
+            ("", Some(Numbering::Manual)) => {
+                return Err(FormatError::Value(
+                    "cannot switch from manual field specification to automatic field numbering",
+                ));
+            }
+            ("", numbering) => {
+                let index = match numbering {
                     Some(Numbering::Automatic(next)) => next,
                     _ => 0,
                 };
                 self.numbering = Some(Numbering::Automatic(index + 1));
                 index
-            }
-            ("", Some(Numbering::Manual)) => {
-                return Err(FormatError::Value(
-                    "cannot switch from manual field specification to automatic field numbering",
-                ));
             }
             (name, numbering) if name.bytes().all(|byte| byte.is_ascii_digit()) => {
                 if matches!(numbering, Some(Numbering::Automatic(_))) {
@@ -129,10 +228,39 @@ impl<'a> Filler<'a> {
                 name.parse()
                     .map_err(|_| FormatError::Value("Too many decimal digits in format string"))?
             }
-            (name, _) => return Err(FormatError::Key(name.to_owned())),
+            _ => return Ok(None),
         };
-        let argument = self.arguments.get(index).ok_or(FormatError::Index(index))?;
-        follow(argument, path)
+        Ok(Some(index))
+    }
+
+    /// What `[key]`, `[0]` and `.attribute` lead to.
+    fn follow(&self, value: A::Value, path: &str) -> Result<A::Value, A::Error> {
+        let empty = FormatError::Value("Empty attribute in format string");
+        let mut value = value;
+        let mut rest = path;
+        while !rest.is_empty() {
+            if let Some(tail) = rest.strip_prefix('[') {
+                let Some((key, tail)) = tail.split_once(']') else {
+                    return Err(FormatError::Value("Missing ']' in format string").into());
+                };
+                if key.is_empty() {
+                    return Err(empty.into());
+                }
+                value = self.arguments.item(value, key)?;
+                rest = tail;
+            } else if let Some(tail) = rest.strip_prefix('.') {
+                let (name, tail) = tail.split_at(tail.find(['.', '[']).unwrap_or(tail.len()));
+                if name.is_empty() {
+                    return Err(empty.into());
+                }
+                value = self.arguments.attribute(value, name)?;
+                rest = tail;
+            } else {
+                let text = "Only '.' or '[' may follow ']' in format field specifier";
+                return Err(FormatError::Value(text).into());
+            }
+        }
+        Ok(value)
     }
 }
 
@@ -186,35 +314,6 @@ fn parts_of(field: &str) -> Result<(&str, Option<char>, &str), FormatError> {
             "expected ':' after conversion specifier",
         )),
     }
-}
-
-/// What `[key]`, `[0]` and `.attribute` lead to.
-fn follow<'a>(value: &'a Node, path: &str) -> Result<&'a Node, FormatError> {
-    let mut value = value;
-    let mut rest = path;
-    while !rest.is_empty() {
-        if let Some(tail) = rest.strip_prefix('[') {
-            let Some((key, tail)) = tail.split_once(']') else {
-                return Err(FormatError::Value("Missing ']' in format string"));
-            };
-            if key.is_empty() {
-                return Err(FormatError::Value("Empty attribute in format string"));
-            }
-            value = item(value, key)?;
-            rest = tail;
-        } else if let Some(tail) = rest.strip_prefix('.') {
-            let end = tail.find(['.', '[']).unwrap_or(tail.len());
-            return Err(match tail.get(..end) {
-                Some("") | None => FormatError::Value("Empty attribute in format string"),
-                Some(name) => FormatError::Attribute(name.to_owned()),
-            });
-        } else {
-            return Err(FormatError::Value(
-                "Only '.' or '[' may follow ']' in format field specifier",
-            ));
-        }
-    }
-    Ok(value)
 }
 
 fn item<'a>(value: &'a Node, key: &str) -> Result<&'a Node, FormatError> {
@@ -283,8 +382,9 @@ struct Spec {
     kind: Option<char>,
 }
 
-/// Widths beyond this are refused, where Python would use up the memory.
-const MAX_WIDTH: usize = 10_000;
+/// Widths and precisions beyond these are refused, where Python would use up the memory.
+const MAX_WIDTH: usize = 1_000_000;
+const MAX_PRECISION: usize = 10_000;
 
 impl Spec {
     fn parse(text: &str) -> Result<Self, FormatError> {
@@ -304,10 +404,10 @@ impl Spec {
         spec.sign = letters.next_if(|letter| matches!(letter, '+' | '-' | ' '));
         spec.is_alternate = letters.next_if_eq(&'#').is_some();
         spec.is_zero_filled = letters.next_if_eq(&'0').is_some();
-        spec.width = digits(&mut letters)?.unwrap_or(0);
+        spec.width = digits(&mut letters, MAX_WIDTH)?.unwrap_or(0);
         spec.grouping = letters.next_if(|letter| matches!(letter, ',' | '_'));
         if letters.next_if_eq(&'.').is_some() {
-            let precision = digits(&mut letters)?;
+            let precision = digits(&mut letters, MAX_PRECISION)?;
             spec.precision =
                 Some(precision.ok_or(FormatError::Value("Format specifier missing precision"))?);
         }
@@ -346,13 +446,14 @@ impl Spec {
 
 fn digits(
     letters: &mut std::iter::Peekable<std::str::Chars<'_>>,
+    max: usize,
 ) -> Result<Option<usize>, FormatError> {
     let mut number = None;
     while let Some(digit) = letters.peek().and_then(|letter| letter.to_digit(10)) {
         letters.next();
         let digit = usize::try_from(digit).unwrap_or(0);
         let next = number.unwrap_or(0_usize) * 10 + digit;
-        if next > MAX_WIDTH {
+        if next > max {
             return Err(FormatError::Value(
                 "Too many decimal digits in format string",
             ));
@@ -362,15 +463,19 @@ fn digits(
     Ok(number)
 }
 
-fn format_text(text: &str, spec: &str) -> Result<String, FormatError> {
+/// `format(text, spec)`.
+///
+/// # Errors
+/// A format that a text does not know.
+pub fn format_text(text: &str, spec: &str) -> Result<String, FormatError> {
     let spec = Spec::parse(spec)?;
     if spec.sign.is_some() || spec.is_alternate || spec.align == Some('=') {
         return Err(FormatError::Value("not allowed in string format specifier"));
     }
-    if spec.grouping.is_some() || !matches!(spec.kind, None | Some('s')) {
-        return Err(FormatError::Value(
-            "Unknown format code for object of type 'str'",
-        ));
+    match (spec.kind, spec.grouping) {
+        (None | Some('s'), None) => {}
+        (Some(code), None) => return Err(FormatError::Code(code, "str")),
+        (_, Some(_)) => return Err(FormatError::Value("Cannot specify ',' with 's'.")),
     }
     let text: String = match spec.precision {
         Some(precision) => text.chars().take(precision).collect(),
@@ -397,17 +502,14 @@ fn format_int(number: i128, spec: &Spec) -> Result<String, FormatError> {
     }
     let magnitude = number.unsigned_abs();
     let (prefix, digits, group) = match spec.kind {
-        None | Some('d') => ("", magnitude.to_string(), 3),
+        None | Some('d' | 'n') => ("", magnitude.to_string(), 3),
+        Some('c') => ("", letter_of(number, spec)?.to_string(), 3),
         Some('x') => ("0x", format!("{magnitude:x}"), 4),
         Some('X') => ("0X", format!("{magnitude:X}"), 4),
         Some('o') => ("0o", format!("{magnitude:o}"), 4),
         Some('b') => ("0b", format!("{magnitude:b}"), 4),
         Some('e' | 'E' | 'f' | 'F' | 'g' | 'G' | '%') => return format_float(number as f64, spec),
-        _ => {
-            return Err(FormatError::Value(
-                "Unknown format code for object of type 'int'",
-            ));
-        }
+        Some(code) => return Err(FormatError::Code(code, "int")),
     };
     if group == 4 && spec.grouping == Some(',') {
         return Err(FormatError::Value("Cannot specify ',' with this type"));
@@ -417,6 +519,17 @@ fn format_int(number: i128, spec: &Spec) -> Result<String, FormatError> {
         sign.push_str(prefix);
     }
     Ok(spec.pad(&sign, &grouped(&digits, spec, group, sign.len()), '>'))
+}
+
+/// `%c` of a number.
+fn letter_of(number: i128, spec: &Spec) -> Result<char, FormatError> {
+    if spec.sign.is_some() || spec.is_alternate || spec.grouping.is_some() {
+        return Err(FormatError::Value(
+            "Sign not allowed with integer format specifier 'c'",
+        ));
+    }
+    let letter = u32::try_from(number).ok().and_then(char::from_u32);
+    letter.ok_or(FormatError::Value("%c arg not in range(0x110000)"))
 }
 
 /// Digits in groups. Zeros that fill the width are grouped as well.
@@ -470,11 +583,7 @@ fn format_float(number: f64, spec: &Spec) -> Result<String, FormatError> {
             None => float_repr(magnitude),
             Some(precision) => general(magnitude, precision.max(1), 1),
         },
-        Some(_) => {
-            return Err(FormatError::Value(
-                "Unknown format code for object of type 'float'",
-            ));
-        }
+        Some(code) => return Err(FormatError::Code(code, "float")),
     };
     let body = if is_upper { body.to_uppercase() } else { body };
     let is_negative = number.is_sign_negative() && !number.is_nan();

@@ -41,25 +41,64 @@ pub enum YamlError {
 /// # Errors
 /// Values that the emitter refuses.
 pub fn safe_dump(value: &Node, style: Style) -> Result<String, YamlError> {
-    let value = in_order(value);
-    match Stand::for_letters_of(&value) {
-        None => emit(&value, style),
-        Some(stand) => {
-            let (value, letters) = stand.put_into(&value);
-            Ok(stand.replace_in(&emit(&value, style)?, &letters))
+    let collections = match style.flow {
+        true => Collections::Flow,
+        false => Collections::Block,
+    };
+    dump(value, collections, style.indent)
+}
+
+/// The same with `default_flow_style=None`: what holds only plain scalars is in flow style.
+///
+/// # Errors
+/// What the emitter refuses.
+pub fn safe_dump_mixed(value: &Node) -> Result<String, YamlError> {
+    dump(value, Collections::FlowOfScalars, None)
+}
+
+/// Which collections are in flow style.
+#[derive(Clone, Copy)]
+enum Collections {
+    Flow,
+    Block,
+    FlowOfScalars,
+}
+
+impl Collections {
+    fn is_flow<'a>(self, mut items: impl Iterator<Item = &'a Node>) -> bool {
+        let is_plain =
+            |item: &Node| !matches!(item, Node::Sequence(..) | Node::Dict(_) | Node::Bytes(_));
+        match self {
+            Self::Flow => true,
+            Self::Block => false,
+            Self::FlowOfScalars => items.all(is_plain),
         }
     }
 }
 
-fn emit(value: &Node, style: Style) -> Result<String, YamlError> {
+fn dump(value: &Node, collections: Collections, indent: Option<i32>) -> Result<String, YamlError> {
+    let value = in_order(value);
+    match Stand::for_letters_of(&value) {
+        None => emit(&value, collections, indent),
+        Some(stand) => {
+            let (value, letters) = stand.put_into(&value);
+            Ok(stand.replace_in(&emit(&value, collections, indent)?, &letters))
+        }
+    }
+}
+
+fn emit(value: &Node, collections: Collections, indent: Option<i32>) -> Result<String, YamlError> {
     let mut out = Vec::new();
     let mut emitter = Emitter::new();
     emitter.set_output_string(&mut out);
     emitter.set_unicode(true);
-    if let Some(indent) = style.indent {
+    if let Some(indent) = indent {
         emitter.set_indent(indent);
     }
-    let mut dumper = Dumper { emitter, style };
+    let mut dumper = Dumper {
+        emitter,
+        collections,
+    };
     dumper.document(value).map_err(YamlError::Emitter)?;
     drop(dumper);
     String::from_utf8(out).map_err(YamlError::Text)
@@ -85,7 +124,7 @@ fn in_order(value: &Node) -> Node {
 
 struct Dumper<'w> {
     emitter: Emitter<'w>,
-    style: Style,
+    collections: Collections,
 }
 
 type Emitted = Result<(), libyaml_safer::Error>;
@@ -148,7 +187,7 @@ impl Dumper<'_> {
     }
 
     fn sequence(&mut self, items: &[Node]) -> Emitted {
-        let style = match self.style.flow {
+        let style = match self.collections.is_flow(items.iter()) {
             true => SequenceStyle::Flow,
             false => SequenceStyle::Block,
         };
@@ -162,7 +201,8 @@ impl Dumper<'_> {
     }
 
     fn mapping(&mut self, entries: &[(Node, Node)]) -> Emitted {
-        self.start_mapping("map", true)?;
+        let scalars = entries.iter().flat_map(|(key, value)| [key, value]);
+        self.start_mapping("map", true, self.collections.is_flow(scalars))?;
         for (key, value) in entries {
             self.node(key)?;
             self.node(value)?;
@@ -171,7 +211,7 @@ impl Dumper<'_> {
     }
 
     fn set(&mut self, items: &[Node]) -> Emitted {
-        self.start_mapping("set", false)?;
+        self.start_mapping("set", false, self.collections.is_flow(items.iter()))?;
         for item in items {
             self.node(item)?;
             self.node(&Node::None)?;
@@ -179,8 +219,8 @@ impl Dumper<'_> {
         self.emitter.emit(Event::mapping_end())
     }
 
-    fn start_mapping(&mut self, tag: &str, is_implicit: bool) -> Emitted {
-        let style = match self.style.flow {
+    fn start_mapping(&mut self, tag: &str, is_implicit: bool, is_flow: bool) -> Emitted {
+        let style = match is_flow {
             true => MappingStyle::Flow,
             false => MappingStyle::Block,
         };

@@ -205,6 +205,7 @@ const TEMPLATES: &[&str] = &[
     ":,}",
     ":_x}",
     ":#x}",
+    ":n}",
     ":.2f}",
     ":.3}",
     ":.0f}",
@@ -273,7 +274,7 @@ fn templates_are_filled_in_as_in_python() {
                 FormatError::Key(_) => "KeyError",
                 FormatError::Attribute(_) => "AttributeError",
                 FormatError::Type(_) => "TypeError",
-                FormatError::Value(_) => "ValueError",
+                FormatError::Value(_) | FormatError::Code(..) => "ValueError",
             }}),
         }
     });

@@ -3,15 +3,13 @@
 //! Also what Salt changes when a template prints a mapping: text with line ends inside becomes a
 //! double-quoted YAML scalar (`_yaml_safe_repr` in `salt/utils/jinja.py`), so that the YAML that
 //! is made of it reads the same text again.
-//!
-//! Longer than 500 lines, because `%`, `format` and `str` share how numbers are written.
 
 use std::borrow::Cow;
 
 use minijinja::value::Value;
-use saltern_python::number::float_repr;
+use saltern_python::format::{Arguments, FormatError, fill, format_text, format_value};
 use saltern_python::repr::{Limits, write_repr};
-use saltern_python::{Object, Sequence, TextError, Visitor};
+use saltern_python::{Node, Object, Sequence, TextError, Visitor};
 
 use super::fault::{Fault, Outcome};
 use super::methods::View;
@@ -61,7 +59,7 @@ pub(crate) enum Form {
     Repr,
     /// The output of a template: texts that are values of a mapping are written for YAML.
     Printed,
-    /// JSON, which has nothing for what is undefined.
+    /// JSON and YAML, which have nothing for what is undefined.
     Json,
 }
 
@@ -221,14 +219,14 @@ pub(crate) fn percent(text: &str, values: &Value) -> Outcome<String> {
             keyed = true;
             key = Some(name);
         }
-        let mut spec = Spec::default();
+        let mut spec = PercentSpec::default();
         while let Some(flag) = letters.peek().copied() {
             match flag {
-                '-' => spec.align = Some('<'),
-                '0' if spec.align.is_none() => spec.zero = true,
-                '0' => {}
-                '+' | ' ' => spec.sign = Some(flag),
-                '#' => spec.alternate = true,
+                '-' => spec.is_left = true,
+                '0' => spec.zero = "0",
+                '+' => spec.sign = "+",
+                ' ' => spec.sign = " ",
+                '#' => spec.alternate = "#",
                 _ => break,
             }
             letters.next();
@@ -250,26 +248,26 @@ pub(crate) fn percent(text: &str, values: &Value) -> Outcome<String> {
             Some(_) => return Err(Fault::other("format requires a mapping")),
             None => take()?,
         };
-        spec.align = spec.align.or(Some('>'));
-        let piece = match kind {
-            's' => str_of(&value)?,
-            'r' | 'a' => repr(&value)?,
-            'd' | 'i' | 'u' => match Kind::of(&value) {
-                Kind::Float(number) => (number.trunc() as i128).to_string(),
-                Kind::Int(number) => number.to_string(),
-                Kind::Bool(flag) => i32::from(flag).to_string(),
-                _ => {
-                    return Err(Fault::other(format!(
-                        "%{kind} format: a real number is required, not {}",
-                        super::value::type_name(&value)
-                    )));
-                }
-            },
-            'c' => str_of(&value)?,
+        out.push_str(&match kind {
+            's' | 'c' => spec.text(&str_of(&value)?)?,
+            'r' | 'a' => spec.text(&repr(&value)?)?,
+            'd' | 'i' | 'u' => {
+                let number = match Kind::of(&value) {
+                    Kind::Float(number) => number.trunc() as i128,
+                    Kind::Int(number) => number,
+                    Kind::Bool(flag) => i128::from(flag),
+                    _ => {
+                        return Err(Fault::other(format!(
+                            "%{kind} format: a real number is required, not {}",
+                            super::value::type_name(&value)
+                        )));
+                    }
+                };
+                spec.precision = None;
+                format_value(&Node::Int(number), &spec.number('d'))?
+            }
             'x' | 'X' | 'o' | 'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
-                spec.kind = Some(kind);
-                out.push_str(&spec.apply(&value)?);
-                continue;
+                formatted(&value, &spec.number(kind))?
             }
             other => {
                 return Err(Fault::other(format!(
@@ -277,17 +275,7 @@ pub(crate) fn percent(text: &str, values: &Value) -> Outcome<String> {
                     u32::from(other)
                 )));
             }
-        };
-        if matches!(kind, 'd' | 'i' | 'u') {
-            out.push_str(&spec.pad_number(&piece));
-        } else {
-            let cut: String = match spec.precision {
-                Some(most) => piece.chars().take(most).collect(),
-                None => piece,
-            };
-            spec.zero = false;
-            out.push_str(&spec.pad(&cut, '>'));
-        }
+        });
     }
     if !keyed && !mapping && next < arguments.len() && !matches!(Kind::of(values), Kind::List(_)) {
         return Err(Fault::other(
@@ -313,244 +301,65 @@ fn number_or_star(
     if digits.is_empty() {
         return Ok(None);
     }
-    bounded(digits.parse().unwrap_or(usize::MAX)).map(Some)
+    Ok(Some(digits.parse().unwrap_or(usize::MAX)))
 }
 
-/// Widths are bounded: no template needs a number padded to a gigabyte.
-fn bounded(width: usize) -> Outcome<usize> {
-    if width > 1_000_000 {
-        return Err(Fault::limit(format!("the width {width} is too large")));
-    }
-    Ok(width)
-}
-
-/// A format specification: `[[fill]align][sign][#][0][width][,][.precision][type]`.
-#[derive(Default, Clone)]
-pub(crate) struct Spec {
-    fill: Option<char>,
-    align: Option<char>,
-    sign: Option<char>,
-    alternate: bool,
-    zero: bool,
+/// The flags of one `%` in front of its letter.
+#[derive(Default)]
+struct PercentSpec {
+    is_left: bool,
+    zero: &'static str,
+    sign: &'static str,
+    alternate: &'static str,
     width: Option<usize>,
-    grouping: Option<char>,
     precision: Option<usize>,
-    kind: Option<char>,
 }
 
-impl Spec {
-    pub(crate) fn parse(text: &str) -> Outcome<Spec> {
-        let letters: Vec<char> = text.chars().collect();
-        let mut spec = Spec::default();
-        let mut at = 0;
-        let is_align = |letter: Option<&char>| {
-            letter.is_some_and(|letter| matches!(letter, '<' | '>' | '=' | '^'))
-        };
-        if is_align(letters.get(1)) {
-            spec.fill = letters.first().copied();
-            spec.align = letters.get(1).copied();
-            at = 2;
-        } else if is_align(letters.first()) {
-            spec.align = letters.first().copied();
-            at = 1;
-        }
-        if let Some(sign @ ('+' | '-' | ' ')) = letters.get(at).copied() {
-            spec.sign = Some(sign);
-            at += 1;
-        }
-        if letters.get(at) == Some(&'#') {
-            spec.alternate = true;
-            at += 1;
-        }
-        if letters.get(at) == Some(&'0') {
-            spec.zero = true;
-            at += 1;
-        }
-        let digits = |at: &mut usize| {
-            let mut number = None;
-            while let Some(digit) = letters.get(*at).and_then(|letter| letter.to_digit(10)) {
-                let before: usize = number.unwrap_or(0);
-                number = Some(before.saturating_mul(10).saturating_add(digit as usize));
-                *at += 1;
-            }
-            number
-        };
-        spec.width = digits(&mut at).map(bounded).transpose()?;
-        if let Some(mark @ (',' | '_')) = letters.get(at).copied() {
-            spec.grouping = Some(mark);
-            at += 1;
-        }
-        if letters.get(at) == Some(&'.') {
-            at += 1;
-            spec.precision = digits(&mut at).map(bounded).transpose()?;
-        }
-        spec.kind = letters.get(at).copied();
-        if letters.len() > at + usize::from(spec.kind.is_some()) {
-            return Err(Fault::other("Invalid format specifier"));
-        }
-        Ok(spec)
+impl PercentSpec {
+    fn width(&self) -> String {
+        self.width
+            .map_or_else(String::new, |width| width.to_string())
     }
 
-    pub(crate) fn apply(&self, value: &Value) -> Outcome<String> {
-        match (Kind::of(value), self.kind) {
-            (Kind::Str(text), None | Some('s')) => {
-                let cut: String = match self.precision {
-                    Some(most) => text.chars().take(most).collect(),
-                    None => text.to_owned(),
-                };
-                Ok(self.pad(&cut, '<'))
-            }
-            (Kind::Bool(flag), None) => Ok(self.pad(if flag { "True" } else { "False" }, '<')),
-            (Kind::Int(_) | Kind::Bool(_), Some('f' | 'F' | 'e' | 'E' | 'g' | 'G' | '%'))
-            | (Kind::Float(_), _) => {
-                let number = super::ops::as_float(value).unwrap_or(0.0);
-                let text = self.float(number)?;
-                Ok(self.pad_number(&self.group(&text)))
-            }
-            (Kind::Int(_) | Kind::Bool(_), kind) => {
-                let number = super::ops::as_int(value).unwrap_or(0);
-                let sign = if number < 0 { "-" } else { "" };
-                let size = number.unsigned_abs();
-                let (mark, digits) = match kind {
-                    None | Some('d' | 'n') => ("", size.to_string()),
-                    Some('x') => ("0x", format!("{size:x}")),
-                    Some('X') => ("0X", format!("{size:X}")),
-                    Some('o') => ("0o", format!("{size:o}")),
-                    Some('b') => ("0b", format!("{size:b}")),
-                    Some('c') => (
-                        "",
-                        u32::try_from(size)
-                            .ok()
-                            .and_then(char::from_u32)
-                            .map(String::from)
-                            .unwrap_or_default(),
-                    ),
-                    Some(other) => return Err(unknown_code(other, value)),
-                };
-                let mark = if self.alternate { mark } else { "" };
-                Ok(self.pad_number(&self.group(&format!("{sign}{mark}{digits}"))))
-            }
-            (_, None | Some('s')) => Ok(self.pad(&str_of(value)?, '<')),
-            (_, Some(other)) => Err(unknown_code(other, value)),
-        }
+    fn text(&self, text: &str) -> Result<String, FormatError> {
+        let cut: String = match self.precision {
+            Some(precision) => text.chars().take(precision).collect(),
+            None => text.to_owned(),
+        };
+        let align = if self.is_left { '<' } else { '>' };
+        format_text(&cut, &format!("{align}{}", self.width()))
     }
 
-    fn float(&self, number: f64) -> Outcome<String> {
-        let digits = self.precision.unwrap_or(6).min(1000);
-        Ok(match self.kind {
-            Some('f' | 'F') => format!("{number:.digits$}"),
-            Some('%') => format!("{:.digits$}%", number * 100.0),
-            Some(kind @ ('e' | 'E')) => {
-                let text = format!("{number:.digits$e}");
-                let (front, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-                let power: i32 = exponent.parse().unwrap_or(0);
-                let sign = if power < 0 { '-' } else { '+' };
-                format!("{front}{kind}{sign}{:02}", power.abs())
-            }
-            Some('g' | 'G') => general(number, digits.max(1)),
-            None => match self.precision {
-                None => float_repr(number),
-                Some(digits) => {
-                    let text = general(number, digits.max(1));
-                    if text.contains(['.', 'e', 'n']) {
-                        text
-                    } else {
-                        text + ".0"
-                    }
-                }
-            },
-            Some(other) => {
-                return Err(unknown_code(other, &Value::from(number)));
-            }
-        })
-    }
-
-    fn group(&self, text: &str) -> String {
-        let Some(mark) = self.grouping else {
-            return text.to_owned();
+    /// The same for `format`.
+    fn number(&self, kind: char) -> String {
+        let (align, zero) = match self.is_left {
+            true => ("<", ""),
+            false => ("", self.zero),
         };
-        let (sign, rest) = match text.strip_prefix('-') {
-            Some(rest) => ("-", rest),
-            None => ("", text),
-        };
-        let (whole, fraction) = match rest.find(['.', 'e']) {
-            Some(at) => rest.split_at(at),
-            None => (rest, ""),
-        };
-        let mut out = String::from(sign);
-        let count = whole.chars().count();
-        for (index, digit) in whole.chars().enumerate() {
-            if index > 0 && (count - index) % 3 == 0 {
-                out.push(mark);
-            }
-            out.push(digit);
-        }
-        out + fraction
-    }
-
-    fn pad_number(&self, text: &str) -> String {
-        let (sign, digits) = match text.strip_prefix('-') {
-            Some(rest) => ("-", rest),
-            None => match self.sign {
-                Some('+') => ("+", text),
-                Some(' ') => (" ", text),
-                _ => ("", text),
-            },
-        };
-        let count = sign.len() + digits.chars().count();
-        let missing = self.width.unwrap_or(0).saturating_sub(count);
-        if missing > 0 && ((self.zero && self.align != Some('<')) || self.align == Some('=')) {
-            let fill = self.fill.unwrap_or(if self.zero { '0' } else { ' ' });
-            let padding: String = std::iter::repeat_n(fill, missing).collect();
-            return format!("{sign}{padding}{digits}");
-        }
-        self.pad(&format!("{sign}{digits}"), '>')
-    }
-
-    fn pad(&self, text: &str, default: char) -> String {
-        let missing = self.width.unwrap_or(0).saturating_sub(text.chars().count());
-        let fill = self.fill.unwrap_or(if self.zero { '0' } else { ' ' });
-        let repeat = |count: usize| std::iter::repeat_n(fill, count).collect::<String>();
-        match self.align.unwrap_or(default) {
-            '<' => format!("{text}{}", repeat(missing)),
-            '^' => format!(
-                "{}{text}{}",
-                repeat(missing / 2),
-                repeat(missing - missing / 2)
-            ),
-            _ => format!("{}{text}", repeat(missing)),
-        }
+        let precision = self.precision.map(|precision| format!(".{precision}"));
+        let precision = precision.unwrap_or_default();
+        let (sign, alternate, width) = (self.sign, self.alternate, self.width());
+        format!("{align}{sign}{alternate}{zero}{width}{precision}{kind}")
     }
 }
 
-fn unknown_code(code: char, value: &Value) -> Fault {
-    Fault::other(format!(
-        "Unknown format code '{code}' for object of type '{}'",
-        super::value::type_name(value)
-    ))
-}
-
-/// The `g` format: so many significant digits, no trailing zeros.
-fn general(number: f64, digits: usize) -> String {
-    if number == 0.0 {
-        return "0".to_owned();
-    }
-    let text = format!("{number:.*e}", digits - 1);
-    let (front, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-    let power: i32 = exponent.parse().unwrap_or(0);
-    let trim = |text: &str| {
-        if text.contains('.') {
-            text.trim_end_matches('0').trim_end_matches('.').to_owned()
-        } else {
-            text.to_owned()
-        }
+/// `format(value, spec)`.
+fn formatted(value: &Value, spec: &str) -> Outcome<String> {
+    let node = match Kind::of(value) {
+        Kind::Str(text) => return Ok(format_text(text, spec)?),
+        Kind::Bool(flag) => Node::Bool(flag),
+        Kind::Int(number) => Node::Int(number),
+        Kind::Float(number) => Node::Float(number),
+        _ if spec.is_empty() => return str_of(value),
+        _ => return Err(FormatError::Type(super::value::type_name(value).to_owned()).into()),
     };
-    if power < -4 || power >= i32::try_from(digits).unwrap_or(i32::MAX) {
-        let sign = if power < 0 { '-' } else { '+' };
-        return format!("{}e{sign}{:02}", trim(front), power.abs());
+    Ok(format_value(&node, spec)?)
+}
+
+impl From<FormatError> for Fault {
+    fn from(error: FormatError) -> Self {
+        Self::other(error.to_string())
     }
-    let places = usize::try_from(i32::try_from(digits).unwrap_or(0) - 1 - power).unwrap_or(0);
-    trim(&format!("{number:.places$}"))
 }
 
 /// `text.format(*positional, **named)`.
@@ -559,118 +368,54 @@ pub(crate) fn format(
     positional: &[Value],
     named: &dyn Fn(&str) -> Option<Value>,
 ) -> Outcome<String> {
-    format_nested(text, positional, named, &mut 0, 0)
+    fill(text, &FormatArguments { positional, named })
 }
 
-fn format_nested(
-    text: &str,
-    positional: &[Value],
-    named: &dyn Fn(&str) -> Option<Value>,
-    counter: &mut usize,
-    depth: usize,
-) -> Outcome<String> {
-    if depth > 2 {
-        return Err(Fault::other("Max string recursion exceeded"));
-    }
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find(['{', '}']) {
-        let (before, from) = rest.split_at(at);
-        out.push_str(before);
-        if from.starts_with("{{") || from.starts_with("}}") {
-            out.push_str(from.get(..1).unwrap_or_default());
-            rest = from.get(2..).unwrap_or_default();
-            continue;
-        }
-        if from.starts_with('}') {
-            return Err(Fault::other("Single '}' encountered in format string"));
-        }
-        let mut open = 0_usize;
-        let end = from
-            .char_indices()
-            .find(|(_, letter)| {
-                match letter {
-                    '{' => open += 1,
-                    '}' => open -= 1,
-                    _ => {}
-                }
-                open == 0
-            })
-            .map(|(index, _)| index)
-            .ok_or_else(|| Fault::other("expected '}' before end of string"))?;
-        let field = from.get(1..end).unwrap_or_default();
-        rest = from.get(end + 1..).unwrap_or_default();
-        let (field, spec) = field.split_once(':').unwrap_or((field, ""));
-        let (name, conversion) = match field.split_once('!') {
-            Some((name, conversion)) => (name, Some(conversion)),
-            None => (field, None),
-        };
-        let value = field_value(name, positional, named, counter)?;
-        let spec = format_nested(spec, positional, named, counter, depth + 1)?;
-        let value = match conversion {
-            None => value,
-            Some("s") => Value::from(str_of(&value)?),
-            Some("r" | "a") => Value::from(repr(&value)?),
-            Some(other) => {
-                return Err(Fault::other(format!(
-                    "Unknown conversion specifier '{other}'"
-                )));
-            }
-        };
-        out.push_str(&Spec::parse(&spec)?.apply(&value)?);
-    }
-    out.push_str(rest);
-    Ok(out)
+struct FormatArguments<'a> {
+    positional: &'a [Value],
+    named: &'a dyn Fn(&str) -> Option<Value>,
 }
 
-fn field_value(
-    name: &str,
-    positional: &[Value],
-    named: &dyn Fn(&str) -> Option<Value>,
-    counter: &mut usize,
-) -> Outcome<Value> {
-    let split = name.find(['.', '[']).unwrap_or(name.len());
-    let (first, mut path) = name.split_at(split);
-    let missing = |index: usize| {
-        Fault::other(format!(
-            "Replacement index {index} out of range for positional args tuple"
-        ))
-    };
-    let mut value = if first.is_empty() {
-        let index = *counter;
-        *counter += 1;
-        positional
-            .get(index)
-            .cloned()
-            .ok_or_else(|| missing(index))?
-    } else if let Ok(index) = first.parse::<usize>() {
-        positional
-            .get(index)
-            .cloned()
-            .ok_or_else(|| missing(index))?
-    } else {
-        named(first).ok_or_else(|| Fault::other(format!("'{first}'")))?
-    };
-    while !path.is_empty() {
-        if let Some(inner) = path.strip_prefix('[') {
-            let (key, after) = inner
-                .split_once(']')
-                .ok_or_else(|| Fault::other("Missing ']' in format string"))?;
-            let key = key
-                .parse::<i64>()
-                .map_or_else(|_| Value::from(key), Value::from);
-            value = super::ops::item(&value, &key)?;
-            path = after;
-        } else {
-            let inner = path.strip_prefix('.').unwrap_or(path);
-            let end = inner.find(['.', '[']).unwrap_or(inner.len());
-            let (attribute, after) = inner.split_at(end);
-            value = super::ops::attribute(&value, attribute)?;
-            path = after;
-        }
+impl Arguments for FormatArguments<'_> {
+    type Value = Value;
+    type Error = Fault;
+
+    fn positional(&self, index: usize) -> Outcome<Value> {
+        let value = self.positional.get(index).cloned();
+        Ok(value.ok_or(FormatError::Index(index))?)
     }
-    if let Kind::Undefined(undefined) = Kind::of(&value) {
-        return Err(Fault::other(undefined_text(undefined)));
+
+    fn named(&self, name: &str) -> Outcome<Value> {
+        Ok((self.named)(name).ok_or_else(|| FormatError::Key(name.to_owned()))?)
     }
-    Ok(value)
+
+    fn item(&self, value: Value, key: &str) -> Outcome<Value> {
+        let key = key
+            .parse::<i64>()
+            .map_or_else(|_| Value::from(key), Value::from);
+        super::ops::item(&value, &key)
+    }
+
+    fn attribute(&self, value: Value, name: &str) -> Outcome<Value> {
+        super::ops::attribute(&value, name)
+    }
+
+    fn formatted(&self, value: &Value, spec: &str) -> Outcome<String> {
+        formatted(defined(value)?, spec)
+    }
+
+    fn text(&self, value: &Value) -> Outcome<String> {
+        str_of(defined(value)?)
+    }
+
+    fn repr(&self, value: &Value) -> Outcome<String> {
+        repr(defined(value)?)
+    }
+}
+
+fn defined(value: &Value) -> Outcome<&Value> {
+    match Kind::of(value) {
+        Kind::Undefined(undefined) => Err(Fault::other(undefined_text(undefined))),
+        _ => Ok(value),
+    }
 }
