@@ -3,7 +3,7 @@
 //!
 //! Suggested reading order: [`config`] (where the master's sockets and keys are), [`user`] (who
 //! is asking), [`event`] (the event socket), [`publish`] (one job out), [`job`] (its answers),
-//! [`batch`] (a batch that the master drives), [`runner`] (functions of the master), [`control`] (the
+//! [`follow`] (a job that somebody else published), [`batch`] (a batch that the master drives), [`runner`] (functions of the master), [`control`] (the
 //! control socket of a master of ours). It prints
 //! nothing: what the answers look like is the business of `saltern-output`. External authentication
 //! and nodegroups are not here.
@@ -14,6 +14,7 @@ pub mod control;
 mod error;
 pub mod event;
 mod fire;
+pub mod follow;
 pub mod job;
 pub mod publish;
 pub mod runner;
@@ -24,6 +25,7 @@ pub use config::ClientConfig;
 pub use error::ClientError;
 pub use event::{EventListener, ReceivedEvent};
 pub use fire::EventSender;
+pub use follow::{FollowNews, JobFollower};
 pub use job::{Job, MinionOutcome, MinionReturn, Tally};
 pub use publish::{LocalClient, PublishRequest, Published};
 pub use runner::{RunnerRequest, RunnerReturn};
