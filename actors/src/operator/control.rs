@@ -16,9 +16,11 @@ use saltern_base::metrics::Registry;
 use saltern_config::LogLevel;
 use saltern_model::Jid;
 use saltern_model::control::{
-    Account, ActorName, ActorStatus, ControlRequest, CurrentLevels, Reply, SOCKET, TaskStatus,
+    Account, ActorName, ActorStatus, ControlRequest, CurrentLevels, InventoryRequest, MAX_IDS,
+    Reply, SOCKET, TaskStatus,
 };
-use saltern_runners::Fleet;
+use saltern_requests::MasterFleet;
+use saltern_store::StoreError;
 use saltern_supervise::Tree;
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -64,6 +66,12 @@ pub trait LogLevels: Send + Sync {
 #[error("{0}")]
 struct Refusal(String);
 
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::of(error)
+    }
+}
+
 impl Refusal {
     fn of(reason: impl ToString) -> Self {
         Self(reason.to_string().replace('\n', " "))
@@ -78,12 +86,12 @@ pub(crate) struct Control {
     pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     /// Gives accounts of open jobs.
     pub(crate) tracker: Recipient<Explain>,
-    pub(crate) minions: Arc<dyn Fleet>,
+    pub(crate) minions: Arc<MasterFleet>,
     pub(crate) log_levels: Option<Arc<dyn LogLevels>>,
 }
 
-/// Longer lines are cut off.
-const MAX_LINE: u64 = 1024;
+/// Longer lines are cut off. A target and the names of many grains have their place in one.
+const MAX_LINE: u64 = 16 << 10;
 
 /// Timeout of one request with its answer.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -187,7 +195,9 @@ impl Control {
         match request {
             ControlRequest::Metrics => reply(self.metrics()?),
             ControlRequest::Actors => reply(self.actors()),
-            ControlRequest::Minions => reply(seen_minions::seen(&*self.minions)?),
+            ControlRequest::Minions => reply(seen_minions::seen(&self.minions)?),
+            ControlRequest::MinionIds(prefix) => reply(self.minions.ids(&prefix, MAX_IDS)?),
+            ControlRequest::Inventory(request) => self.inventory(request).await,
             ControlRequest::Job(jid) => reply(self.job(jid).await?),
             ControlRequest::MaintenanceTasks => reply(self.maintenance_tasks()),
             ControlRequest::RunMaintenanceTask(name) => reply(self.run_task(&name).await?),
@@ -205,6 +215,14 @@ impl Control {
             ControlRequest::Panic(actor) => reply(self.break_actor(Fault::Panic, &actor)?),
             ControlRequest::Stall(actor) => reply(self.break_actor(Fault::Stall, &actor)?),
         }
+    }
+
+    /// On a thread that may wait: the first one after a start reads the cache of every minion.
+    async fn inventory(&self, request: InventoryRequest) -> Result<String, Refusal> {
+        let minions = self.minions.clone();
+        let work = move || reply(minions.inventory(&request).map_err(Refusal::of)?);
+        let done = tokio::task::spawn_blocking(work).await;
+        done.map_err(Refusal::of)?
     }
 
     async fn job(&self, jid: Jid) -> Result<Option<Account>, Refusal> {

@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use saltern_model::Jid;
-use saltern_model::control::{Account, ControlRequest, Reply, SOCKET, SeenMinion, TaskStatus};
+use saltern_model::control::{
+    Account, ControlRequest, Inventory, InventoryRequest, Reply, SOCKET, SeenMinion, TaskStatus,
+};
 use serde::de::DeserializeOwned;
 
 /// Why a control request failed.
@@ -24,6 +26,15 @@ pub enum ControlError {
     /// The master refused.
     #[error("the master refused: {0}")]
     Refused(String),
+}
+
+impl ControlError {
+    /// Whether no master runs here.
+    #[must_use]
+    pub fn is_no_master(&self) -> bool {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        matches!(self, Self::Socket(error) if [ConnectionRefused, NotFound].contains(&error.kind()))
+    }
 }
 
 type Answer<T> = Result<T, ControlError>;
@@ -62,6 +73,25 @@ pub fn metrics(sock_dir: &Path) -> Answer<String> {
 /// As for [`ask`].
 pub fn minions(sock_dir: &Path) -> Answer<Vec<SeenMinion>> {
     ask(sock_dir, &ControlRequest::Minions)
+}
+
+/// The first accepted ids that begin with a text.
+///
+/// # Errors
+/// As for [`ask`].
+pub fn minion_ids(sock_dir: &Path, prefix: &str) -> Answer<Vec<String>> {
+    ask(sock_dir, &ControlRequest::MinionIds(prefix.to_owned()))
+}
+
+/// The accepted minions that a target means, with some of their grains as JSON.
+///
+/// # Errors
+/// As for [`ask`].
+pub fn inventory(
+    sock_dir: &Path,
+    request: &InventoryRequest,
+) -> Answer<Inventory<serde_json::Value>> {
+    ask(sock_dir, &ControlRequest::Inventory(request.clone()))
 }
 
 /// Account of an open job; `None` when it is not open.

@@ -11,6 +11,9 @@ use crate::{Jid, MinionId};
 /// The socket's name, in `sock_dir`.
 pub const SOCKET: &str = "saltern_control.ipc";
 
+/// The most ids in one answer to [`ControlRequest::MinionIds`].
+pub const MAX_IDS: usize = 1_000;
+
 /// A request. Those that answer nothing answer `()`.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -21,6 +24,10 @@ pub enum ControlRequest {
     Actors,
     /// The accepted minions, sorted by id: `Vec<SeenMinion>`.
     Minions,
+    /// Accepted ids that begin so, sorted, at most [`MAX_IDS`]: `Vec<String>`.
+    MinionIds(String),
+    /// The accepted minions that a target means, with cached grains: `Inventory`.
+    Inventory(InventoryRequest),
     /// State of the tracker for a job: `Option<Account>`, `None` when it is not open.
     Job(Jid),
     /// The maintenance tasks: `Vec<TaskStatus>`.
@@ -88,6 +95,31 @@ pub struct SeenMinion {
     pub address: Option<IpAddr>,
     /// Its presence state, in words.
     pub standing: String,
+}
+
+/// Which minions an inventory lists, and what of each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InventoryRequest {
+    /// A compound target.
+    pub target: String,
+    /// Paths into the cached grains, such as `os` or `ip4_interfaces:eth0`.
+    pub grains: Vec<String>,
+}
+
+/// Minions, sorted by id. `V` is a grain's value as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inventory<V> {
+    /// Those that the target means.
+    pub minions: Vec<InventoryRow<V>>,
+}
+
+/// One minion of an inventory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InventoryRow<V> {
+    /// Which, and its presence.
+    pub minion: SeenMinion,
+    /// The grains that were asked for, in their order; nothing where it has none.
+    pub grains: Vec<Option<V>>,
 }
 
 /// A maintenance task with what is known of its runs, also as `saltern maintenance --json` prints it.

@@ -30,6 +30,7 @@
 
 mod bits;
 mod budget;
+mod columns;
 mod compound;
 #[cfg(test)]
 mod differential_tests;

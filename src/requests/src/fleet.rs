@@ -1,6 +1,8 @@
 //! The runner functions' view of the minions: keys, targets, cached grains and presence, each from
 //! the same source as for requests.
 
+mod inventory;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,6 +15,8 @@ use saltern_wire::msgpack::Value;
 
 use crate::targets::Accepted;
 use crate::{PresenceView, Stores};
+
+pub use inventory::InventoryError;
 
 /// The minions of a master.
 pub struct MasterFleet {

@@ -47,4 +47,4 @@ pub use key_lists::{KeyLists, LOCAL};
 pub use master::Master;
 pub use notices::{Notice, Notices};
 pub use reactor::Reactor;
-pub use registry::{Ran, RunnerContext, RunnerOf, Runners, Wheels, runner_of};
+pub use registry::{Ran, RunnerContext, RunnerOf, Runners, Wheels, runner_names, runner_of};

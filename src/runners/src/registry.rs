@@ -306,6 +306,22 @@ pub fn runner_of(fun: &str) -> RunnerOf {
     }
 }
 
+/// The functions that are built in, and stock's, sorted.
+pub fn runner_names() -> Vec<String> {
+    let own = RUNNERS.iter().flat_map(|(module, functions)| {
+        let names = functions.iter().map(|function| function.name);
+        names.map(move |name| format!("{module}.{name}"))
+    });
+    let stock = STOCK_RUNNERS.iter().flat_map(|(module, functions)| {
+        let names = functions.iter();
+        names.map(move |name| format!("{module}.{name}"))
+    });
+    let mut names: Vec<String> = own.chain(stock).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
 /// Runs a function of a kind: a native one if there is, else Python's.
 fn run(kind: Kind, context: &RunnerContext, call: &Call, notices: &mut Notices<'_>) -> Ran {
     if let Some(bridge) = bridge_for(kind, context, &call.fun) {

@@ -15,7 +15,7 @@ use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
 use super::bits::Bits;
-use super::pool::{NONE, Pool};
+use super::pool::{NONE, Pool, Values};
 use super::python::Loaded;
 use super::subdict::MatchKind;
 use super::view::{Minions, Outdated, Test, View, lookup};
@@ -176,6 +176,21 @@ impl Index {
         }
     }
 
+    /// The place of a minion; [`NONE`] without cached data.
+    pub(super) fn slot(&self, id: &MinionId) -> u32 {
+        self.slots.get(id).copied().unwrap_or(NONE)
+    }
+
+    /// For one grain the number of each minion's value, by slot.
+    pub(super) fn grain_column(&mut self, name: &str) -> Arc<Vec<u32>> {
+        self.grains.column(name, None)
+    }
+
+    /// The values of grains by their numbers.
+    pub(super) fn grain_values(&self) -> Values {
+        self.grains.values.values().clone()
+    }
+
     /// Where `candidates` stand now. `last` is what this said to the same candidates before.
     pub(super) fn arrange(
         &mut self,
@@ -187,9 +202,8 @@ impl Index {
         }
         let is_current = self.order.membership == self.membership;
         if !is_current || !is_same_list(&self.order.ids, candidates) {
-            let slot = |id: &MinionId| self.slots.get(id).copied().unwrap_or(NONE);
             self.order = Arc::new(Order {
-                slots: candidates.iter().map(slot).collect(),
+                slots: candidates.iter().map(|id| self.slot(id)).collect(),
                 ids: candidates.to_vec(),
                 membership: self.membership,
             });

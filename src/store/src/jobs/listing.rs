@@ -93,6 +93,30 @@ impl JobReader {
         })
     }
 
+    /// The functions of all jobs that begin with a text, sorted, each once. Steps through an index from
+    /// one function to the next, so it does not depend on how many jobs there are.
+    pub fn functions(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
+        self.read("list the functions of", |connection| {
+            let mut statement = connection.prepare_cached(
+                "WITH RECURSIVE next (fun) AS (
+                     SELECT min(fun) FROM jobs WHERE fun >= :from
+                     UNION ALL
+                     SELECT (SELECT min(fun) FROM jobs WHERE jobs.fun > next.fun)
+                       FROM next WHERE next.fun < :end
+                 )
+                 SELECT fun FROM next WHERE fun >= :from AND fun < :end LIMIT :limit",
+            )?;
+            let end = format!("{prefix}\u{10ffff}");
+            let parameters = named_params! {
+                ":from": prefix,
+                ":end": end,
+                ":limit": clamp(limit),
+            };
+            let rows = statement.query_map(parameters, |row| row.get(0))?;
+            rows.collect()
+        })
+    }
+
     /// The load of a job.
     pub fn load_of(&self, jid: &Jid) -> Result<Option<Packed>> {
         self.read("read a load of", |connection| {

@@ -35,7 +35,7 @@ pub use retention::{Reason, Removed, Retention, Size};
 pub use room::FreeSpace;
 pub use schema::set_aside;
 pub use scrub::{Scrub, ScrubSlice};
-pub use summary::{JobSummary, ReturnHead};
+pub use summary::{JobSummary, NewestReturn, ReturnHead};
 
 use bytes::Bytes;
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};

@@ -44,7 +44,53 @@ pub struct ReturnHead {
     pub retcode: i64,
 }
 
+/// A return with its job, without the load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewestReturn {
+    /// The minion.
+    pub minion: MinionId,
+    /// The job.
+    pub jid: Jid,
+    /// The function.
+    pub fun: String,
+    /// When it came, in microseconds since 1970.
+    pub received: i64,
+    /// Its return code.
+    pub retcode: i64,
+}
+
 impl JobReader {
+    /// The newest returns of all jobs, newest first, at most `limit`, until `take` wants no more.
+    pub fn newest_returns(
+        &self,
+        limit: usize,
+        mut take: impl FnMut(NewestReturn) -> bool,
+    ) -> Result<()> {
+        self.read("read returns of", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT minion, jid, fun, received, retcode FROM returns ORDER BY id DESC LIMIT ?1",
+            )?;
+            let mut rows = statement.query([clamp(limit)])?;
+            while let Some(row) = rows.next()? {
+                let minion = minion_of(row.get_ref(0)?);
+                let Some((minion, jid)) = minion.zip(jid_of(row.get_ref(1)?)) else {
+                    continue;
+                };
+                let wants_more = take(NewestReturn {
+                    minion,
+                    jid,
+                    fun: row.get(2)?,
+                    received: row.get(3)?,
+                    retcode: row.get(4)?,
+                });
+                if !wants_more {
+                    break;
+                }
+            }
+            Ok(())
+        })
+    }
+
     /// The latest jobs, newest first. Counts the returns of each: not for every second.
     pub fn latest_jobs(&self, limit: usize) -> Result<Vec<JobSummary>> {
         self.read("list the jobs of", |connection| {

@@ -1,0 +1,62 @@
+//! Grains of many minions at once, read from the index: what an inventory shows. No file is read for it
+//! but those that have changed.
+
+use std::sync::Arc;
+
+use saltern_model::MinionId;
+use saltern_wire::msgpack::Value;
+
+use super::pool::{NONE, Values};
+use crate::target::Targeting;
+
+/// One path into grains, with the values that its first name has.
+struct Column<'a> {
+    /// The number of each minion's value, by slot.
+    numbers: Arc<Vec<u32>>,
+    rest: Vec<&'a str>,
+}
+
+impl Targeting {
+    /// For each minion its grains at these paths, such as `os` or `ip4_interfaces:eth0:0`; nothing where
+    /// there is none.
+    pub fn grains_at(&self, minions: &[MinionId], paths: &[&str]) -> Vec<Vec<Option<Value>>> {
+        let site = self.site.as_ref();
+        let Some((site, data)) = site.and_then(|site| Some((site, site.data.as_ref()?))) else {
+            return vec![vec![None; paths.len()]; minions.len()];
+        };
+        site.read_ahead(data.as_ref());
+        let (columns, values, slots) = {
+            let mut index = site.index.lock();
+            index.refresh(data.as_ref());
+            let columns: Vec<Column<'_>> = paths
+                .iter()
+                .map(|path| {
+                    let mut parts = path.split(':');
+                    Column {
+                        numbers: index.grain_column(parts.next().unwrap_or_default()),
+                        rest: parts.collect(),
+                    }
+                })
+                .collect();
+            let slots: Vec<u32> = minions.iter().map(|id| index.slot(id)).collect();
+            (columns, index.grain_values(), slots)
+        };
+        let row = |slot: &u32| {
+            let columns = columns.iter();
+            columns.map(|column| column.value(*slot, &values)).collect()
+        };
+        slots.iter().map(row).collect()
+    }
+}
+
+impl Column<'_> {
+    fn value(&self, slot: u32, values: &Values) -> Option<Value> {
+        let number = self.numbers.get(slot as usize).copied().unwrap_or(NONE);
+        let first = values.get(number)?;
+        let found = self.rest.iter().try_fold(first, |value, part| match value {
+            Value::Array(items) => items.get(part.parse::<usize>().ok()?),
+            value => value.get(part),
+        });
+        found.cloned()
+    }
+}
