@@ -18,6 +18,7 @@ mod engines;
 mod explain;
 mod faults;
 mod files;
+mod follow;
 mod forkserver;
 mod gitfs;
 mod hostile;

@@ -214,6 +214,10 @@ fn shown(output: &str) -> (String, Page) {
                 });
                 match (words.as_str(), end) {
                     (place, Some('H')) => (row, column) = place_of(place),
+                    ("", Some('K')) => {
+                        let line = cells.get_mut(row).and_then(|line| line.get_mut(column..));
+                        line.into_iter().for_each(|line| line.fill(' '));
+                    }
                     ("2", Some('J')) => cells.iter_mut().for_each(|line| line.fill(' ')),
                     ("?1049", Some(end)) => page.is_other = end == 'h',
                     ("?25", Some(end)) => page.is_without_cursor = end == 'l',

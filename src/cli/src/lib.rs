@@ -12,3 +12,4 @@ mod login;
 pub mod options;
 pub mod run;
 mod settings;
+pub mod terminal;

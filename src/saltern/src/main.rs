@@ -43,6 +43,8 @@ enum Command {
     Events(commands::events::Arguments),
     /// Show the state of a job: which minions returned, which are missing, and why.
     Explain(commands::explain::Arguments),
+    /// Show all of a job: the returns so far, those to come, and why minions are silent.
+    Follow(commands::follow::Arguments),
     /// Watch jobs, minions, workers, queues and events of the running master, live.
     Top(commands::top::Arguments),
     /// Make one PAM log-in for the master, which starts this.
@@ -121,6 +123,7 @@ fn own_command() -> Exit {
         Command::Batch(arguments) => commands::batch::run(&arguments),
         Command::Events(arguments) => commands::events::run(&arguments),
         Command::Explain(arguments) => commands::explain::run(&arguments),
+        Command::Follow(arguments) => commands::follow::run(&arguments),
         Command::Top(arguments) => commands::top::run(&arguments),
         Command::PamCheck => commands::pam_check::run(),
         #[cfg(feature = "documents")]

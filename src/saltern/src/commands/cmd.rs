@@ -6,17 +6,21 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use saltern_base::exit::Exit;
+use saltern_cli::terminal::{JobProgress, ProgressLine};
 use saltern_client::{
     ClientConfig, ClientError, Job, LocalClient, MinionOutcome, MinionReturn, PublishRequest,
     RunnerRequest, Tally,
 };
+use saltern_config::MasterConfig;
+use saltern_model::Jid;
 use saltern_output::{
     NO_MINIONS_MATCHED, NOT_CONNECTED, OutputOptions, Outputter, no_response, render_return,
 };
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
-use super::{batch, chain, complain, load_for_tool, say};
+use super::follow::{come_back, report_silent};
+use super::{batch, chain, complain, explain, load_for_tool, say};
 use crate::{ConfigArgument, logging};
 
 #[derive(clap::Args)]
@@ -74,7 +78,7 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
         if request.batch.is_some() {
             return batch::begin(&client, &request, &options).await;
         }
-        follow(&client, &request, &options).await
+        follow(&client, &loaded.config, &request, &options).await
     });
     outcome.unwrap_or_else(|error| failed(&error))
 }
@@ -106,11 +110,12 @@ fn request(arguments: &Arguments) -> PublishRequest {
 
 async fn follow(
     client: &LocalClient,
+    config: &MasterConfig,
     request: &PublishRequest,
     options: &OutputOptions,
 ) -> Result<Exit, ClientError> {
     let mut job = client.run(request).await?;
-    let mut waiting = Waiting::new(client, request, &job);
+    let mut waiting = Waiting::new(&job);
     let mut tally = Tally::default();
     let mut absent = None;
     loop {
@@ -151,98 +156,69 @@ async fn follow(
         };
         say(&format!("{text}\n"));
     }
+    if tally.silent > 0 {
+        report_reasons(config, &waiting);
+    }
     if tally.failed + tally.silent > 0 && tally.returned + tally.silent > 0 {
         complain("minions returned with non-zero exit code");
     }
     Ok(tally.exit())
 }
 
-/// Hint how to look up a job that this command no longer waits for.
-fn come_back(jid: &str) -> String {
-    format!(
-        "the job {jid} goes on without this command; to see where it stands: saltern explain {jid}; \
-         its returns: saltern run jobs.lookup_jid {jid}"
-    )
+/// Lists why the minions of this job that did not answer are silent, as far as this user may know it.
+fn report_reasons(config: &MasterConfig, waiting: &Waiting) {
+    let Ok(jid) = Jid::parse(&waiting.jid) else {
+        return;
+    };
+    match explain::missing_of(config, &jid) {
+        Ok(mut missing) => {
+            missing.retain(|one| waiting.minions.contains(one.minion.as_str()));
+            let hint = format!("saltern explain --all {jid}");
+            report_silent(&missing, explain::NAMED, &hint);
+        }
+        Err(error) => tracing::debug!(%error, "no reasons are known"),
+    }
 }
 
-/// Says on a terminal what a command waits for after its timeout: stock's wait goes on for as long
-/// as a minion says that it runs the job.
+/// Minions that have not answered, and the progress line.
 struct Waiting {
     jid: String,
     minions: BTreeSet<String>,
-    expected: usize,
-    timeout: Duration,
-    gather: Duration,
+    progress: JobProgress,
     begun: Instant,
-    next: Instant,
-    is_terminal: bool,
+    line: ProgressLine,
 }
 
-/// Between two such lines.
-const AGAIN: Duration = Duration::from_secs(15);
-
-/// Minions named in such a line.
-const NAMED: usize = 5;
-
 impl Waiting {
-    fn new(client: &LocalClient, request: &PublishRequest, job: &Job<'_>) -> Self {
-        let timeout = request.timeout.unwrap_or(client.config().timeout);
-        let begun = Instant::now();
+    fn new(job: &Job<'_>) -> Self {
         Self {
             jid: job.jid().to_owned(),
             minions: job.expected().clone(),
-            expected: job.expected().len(),
-            timeout,
-            gather: client.config().gather_job_timeout,
-            begun,
-            next: begun + timeout,
-            is_terminal: std::io::stderr().is_terminal(),
+            progress: JobProgress {
+                expected: job.expected().len(),
+                ..JobProgress::default()
+            },
+            begun: Instant::now(),
+            line: ProgressLine::on_stderr(),
         }
     }
 
     fn heard(&mut self, answer: &MinionOutcome) {
-        let (MinionOutcome::Returned(MinionReturn { id, .. }) | MinionOutcome::NoResponse { id }) =
-            answer;
-        self.minions.remove(id);
-    }
-
-    /// What `work` gives; says meanwhile what it waits for.
-    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
-        loop {
-            match tokio::time::timeout_at(self.next, &mut work).await {
-                Ok(done) => return done,
-                Err(_) => self.next = Instant::now() + AGAIN,
-            }
-            if self.is_terminal && !self.minions.is_empty() {
-                complain(&self.line(self.begun.elapsed()));
-            }
+        if let MinionOutcome::Returned(MinionReturn { id, retcode, .. }) = answer {
+            self.minions.remove(id);
+            self.progress.returned += 1;
+            self.progress.failed += usize::from(*retcode != 0);
         }
     }
 
-    fn line(&self, after: Duration) -> String {
-        let names: Vec<&str> = self
-            .minions
-            .iter()
-            .take(NAMED)
-            .map(String::as_str)
-            .collect();
-        let more = if self.minions.len() > NAMED {
-            ", …"
-        } else {
-            ""
+    /// What `work` gives; shows the progress line meanwhile.
+    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let progress = || JobProgress {
+            elapsed: self.begun.elapsed(),
+            slowest: self.minions.first().cloned(),
+            ..self.progress.clone()
         };
-        format!(
-            "{} of {} minions have not returned after {} s ({}{more}): each is asked whether it still \
-             runs the job and has {} s to answer (gather_job_timeout); while it does, it has {} s \
-             more (timeout)",
-            self.minions.len(),
-            self.expected,
-            after.as_secs(),
-            names.join(", "),
-            self.gather.as_secs(),
-            self.timeout.as_secs(),
-        )
+        self.line.beside(work, progress).await
     }
 }
 
@@ -330,28 +306,6 @@ mod tests {
                 assert!(error.contains("unexpected argument"), "{words:?}: {error}");
             }
         }
-    }
-
-    #[test]
-    fn line_about_a_wait_names_few_minions_and_both_times() {
-        let minions: BTreeSet<String> = (1..=7).map(|number| format!("web{number}")).collect();
-        let waiting = Waiting {
-            jid: String::new(),
-            expected: 20,
-            minions,
-            timeout: Duration::from_secs(3),
-            gather: Duration::from_secs(10),
-            begun: Instant::now(),
-            next: Instant::now(),
-            is_terminal: true,
-        };
-        let line = waiting.line(Duration::from_secs(3));
-        let begin = "7 of 20 minions have not returned after 3 s (web1, web2, web3, web4, web5, …)";
-        assert!(line.starts_with(begin), "{line}");
-        assert!(
-            line.contains("has 10 s to answer") && line.contains("has 3 s more"),
-            "{line}"
-        );
     }
 
     #[test]

@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::io;
 
 use saltern_actors::given_up;
 use saltern_base::clock::civil;
@@ -36,7 +35,7 @@ pub(crate) struct Arguments {
 }
 
 /// Minions named in each list, unless all are asked for.
-const NAMED: usize = 20;
+pub(super) const NAMED: usize = 20;
 
 /// 0 when there is such a job.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
@@ -91,6 +90,33 @@ pub(super) fn explain(
 ) -> Result<Option<String>, ExplainError> {
     let known = look_up(config, jid)?;
     Ok(known.map(|known| described(&known, most)))
+}
+
+/// The minions of a job that have not returned, with the evidence for the state of each; none when there
+/// is no such job.
+pub(super) fn missing_of(config: &MasterConfig, jid: &Jid) -> Result<Vec<Missing>, ExplainError> {
+    let known = look_up(config, jid)?;
+    Ok(known.map_or_else(Vec::new, |(job, returns, standing)| {
+        missing(&job, &returns, &standing)
+    }))
+}
+
+/// These minions in a list, `most` of them by name; `hint` names the others.
+pub(super) fn silent_list(missing: &[Missing], most: usize, hint: &str) -> String {
+    let mut text = String::new();
+    let lines = missing
+        .iter()
+        .map(|one| (one.minion.as_str(), evidence(one)))
+        .collect();
+    list(&mut text, "not returned", lines, most, hint);
+    text
+}
+
+fn evidence(one: &Missing) -> String {
+    match one.why.as_str() {
+        "" => one.state.clone(),
+        why => format!("{}: {why}", one.state),
+    }
 }
 
 type Known = (StoredJob, Vec<ReturnHead>, Standing);
@@ -187,15 +213,10 @@ impl Standing {
         match control::account(&config.sock_dir, jid) {
             Ok(Some(account)) => Ok(Self::Open(account)),
             Ok(None) => Ok(Self::Unknown),
-            Err(ControlError::Socket(error)) if is_nobody(&error) => Ok(Self::Stopped),
+            Err(error) if error.is_no_master() => Ok(Self::Stopped),
             Err(error) => Err(error),
         }
     }
-}
-
-fn is_nobody(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, NotFound};
-    [ConnectionRefused, NotFound].contains(&error.kind())
 }
 
 fn described((job, returns, standing): &Known, most: usize) -> String {
@@ -221,13 +242,9 @@ fn described((job, returns, standing): &Known, most: usize) -> String {
         lines.push((record.minion.as_str(), line));
     }
     let missing = missing(job, returns, standing);
-    let missing = missing
-        .iter()
-        .map(|one| (one.minion.as_str(), format!("{}: {}", one.state, one.why)))
-        .collect();
-    list(&mut text, "not returned", missing, most);
-    list(&mut text, "failed", failed, most);
-    list(&mut text, "returned", done, most);
+    text += &silent_list(&missing, most, "--all");
+    list(&mut text, "failed", failed, most, "--all");
+    list(&mut text, "returned", done, most, "--all");
     text
 }
 
@@ -322,7 +339,7 @@ fn unheard(minion: &MinionId) -> Missing {
     }
 }
 
-fn list(text: &mut String, title: &str, lines: Vec<(&str, String)>, most: usize) {
+fn list(text: &mut String, title: &str, lines: Vec<(&str, String)>, most: usize, hint: &str) {
     if lines.is_empty() {
         return;
     }
@@ -337,7 +354,7 @@ fn list(text: &mut String, title: &str, lines: Vec<(&str, String)>, most: usize)
         let _ = writeln!(text, "  {id:width$}  {line}");
     }
     if let Some(more) = lines.len().checked_sub(most).filter(|more| *more > 0) {
-        let _ = writeln!(text, "  … and {more} more (--all)");
+        let _ = writeln!(text, "  … and {more} more ({hint})");
     }
 }
 

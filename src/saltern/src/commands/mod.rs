@@ -9,6 +9,7 @@ pub(crate) mod doctor;
 pub(crate) mod documents;
 pub(crate) mod events;
 pub(crate) mod explain;
+pub(crate) mod follow;
 pub(crate) mod log_level;
 pub(crate) mod maintenance;
 pub(crate) mod master;

@@ -6,10 +6,10 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table};
+use saltern_cli::terminal::plain;
 
 use super::head;
 use super::panel;
-use super::plain::plain;
 use super::state::State;
 use super::table::{Tone, columns, entries};
 use super::view::{KillPrompt, Panel, Tab, View};

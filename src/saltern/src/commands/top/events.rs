@@ -5,11 +5,10 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use saltern_cli::terminal::{plain, plain_lines};
 use saltern_client::ReceivedEvent;
 use saltern_output::json;
 use saltern_wire::msgpack::{Limits, decode};
-
-use super::plain::{plain, plain_lines};
 
 /// Events that are kept.
 pub(super) const MAX_EVENTS: usize = 1_000;

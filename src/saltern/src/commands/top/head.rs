@@ -1,9 +1,9 @@
 //! The lines at the top: which master this is, and its figures as a whole.
 
 use saltern_base::clock::civil;
+use saltern_cli::terminal::plain;
 
 use super::numbers::Numbers;
-use super::plain::plain;
 use super::state::State;
 use super::units::{amount, number, rate, share, span};
 

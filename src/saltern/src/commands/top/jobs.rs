@@ -4,11 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use saltern_cli::terminal::plain;
 use saltern_model::Jid;
 use saltern_store::jobs::{JobState, JobSummary};
 use saltern_wire::msgpack::Value;
-
-use super::plain::plain;
 
 /// Jobs that are kept.
 pub(super) const MAX_JOBS: usize = 1_000;

@@ -11,7 +11,6 @@ mod jobs;
 mod kill;
 mod numbers;
 mod panel;
-mod plain;
 mod sources;
 mod state;
 mod table;

@@ -3,6 +3,7 @@
 //! All of it is bounded: jobs, events and minions by number, their texts in length. All text is
 //! sanitized already (`plain`).
 
+use saltern_cli::terminal::{plain, plain_lines};
 use saltern_client::ReceivedEvent;
 use saltern_model::Jid;
 use saltern_model::control::SeenMinion;
@@ -11,7 +12,6 @@ use saltern_store::jobs::JobSummary;
 use super::events::Events;
 use super::jobs::Jobs;
 use super::numbers::{Numbers, Sample};
-use super::plain::{plain, plain_lines};
 
 /// Update from a source.
 pub(super) enum Update {

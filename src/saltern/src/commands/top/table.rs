@@ -6,12 +6,12 @@
 use std::borrow::Cow;
 
 use saltern_base::clock::civil;
+use saltern_cli::terminal::plain;
 use saltern_model::Jid;
 use saltern_model::control::SeenMinion;
 
 use super::events::Heard;
 use super::jobs::Job;
-use super::plain::plain;
 use super::state::State;
 use super::units::{amount, number, rate, share, span};
 use super::view::Tab;

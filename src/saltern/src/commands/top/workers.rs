@@ -1,8 +1,9 @@
 //! What the metrics say of the actors, of the commands that they serve, and of everything that
 //! waits in a queue.
 
+use saltern_cli::terminal::plain;
+
 use super::numbers::{Numbers, said};
-use super::plain::plain;
 use super::units::moment;
 
 /// An actor, or all of a pool.

@@ -7,7 +7,7 @@
 use saltern_base::is_unsafe_for_terminal;
 
 /// The text in one line, at most `most` characters wide, an ellipsis where something is left out.
-pub(super) fn plain(text: &str, most: usize) -> String {
+pub fn plain(text: &str, most: usize) -> String {
     let mut out = String::new();
     let mut left = most;
     for c in text.chars() {
@@ -36,7 +36,7 @@ pub(super) fn plain(text: &str, most: usize) -> String {
 }
 
 /// The sanitized lines of a text, up to a number.
-pub(super) fn plain_lines(text: &str, most_lines: usize, most: usize) -> Vec<String> {
+pub fn plain_lines(text: &str, most_lines: usize, most: usize) -> Vec<String> {
     let lines = text.lines().take(most_lines);
     lines.map(|line| plain(line, most)).collect()
 }

@@ -1,0 +1,8 @@
+//! What a command shows a person beside its results: the progress line, and text from outside made
+//! safe for a terminal. Nothing of it goes to standard output.
+
+mod plain;
+mod progress;
+
+pub use plain::{plain, plain_lines};
+pub use progress::{JobProgress, ProgressLine};

@@ -1,0 +1,260 @@
+//! `saltern follow JID`: all of a job from anywhere: the returns that were there already, then those
+//! that come, and at the end the minions that are silent, each with the reason.
+//!
+//! What is stored is read from the job database, so a job that is over can be shown while the master is
+//! stopped. What comes is taken from the event socket; no minion is asked.
+
+use std::collections::HashSet;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use saltern_base::clock::Clock;
+use saltern_base::exit::Exit;
+use saltern_cli::terminal::{JobProgress, ProgressLine};
+use saltern_client::{
+    ClientConfig, ClientError, FollowNews, JobFollower, LocalClient, MinionOutcome, MinionReturn,
+    Tally, job::minion_return,
+};
+use saltern_config::MasterConfig;
+use saltern_model::control::Missing;
+use saltern_model::{Jid, MinionId};
+use saltern_output::{OutputOptions, Outputter, render_return};
+use saltern_store::StoreError;
+use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, StoredJob};
+use saltern_wire::msgpack::{Limits, decode_exact};
+use tracing_subscriber::filter::LevelFilter;
+
+use super::explain::{self, ExplainError};
+use super::{chain, complain, load_for_tool, say};
+use crate::{ConfigArgument, logging};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  saltern follow 20261121070622637714             everything of the job, until it is over
+  saltern follow --out json 20261121070622637714  the returns as JSON
+  saltern follow --all 20261121070622637714       name every silent minion
+
+Exit code: 0 when all minions returned without failure, 1 when one failed or is silent, 2 when the
+job had no minion.")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// Name every silent minion, however many there are.
+    #[arg(long)]
+    all: bool,
+    /// Print returns by this outputter, such as json, yaml or txt.
+    #[arg(long, value_name = "OUTPUTTER")]
+    out: Option<String>,
+    /// Print without colours.
+    #[arg(long)]
+    no_color: bool,
+    /// The job's id.
+    jid: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum FollowError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    #[error(transparent)]
+    Explain(#[from] ExplainError),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Exit {
+    logging::start_plain(LevelFilter::WARN);
+    let loaded = match load_for_tool(&arguments.config) {
+        Ok(loaded) => loaded,
+        Err(exit) => return exit,
+    };
+    let jid = match Jid::parse(&arguments.jid) {
+        Ok(jid) => jid,
+        Err(error) => {
+            complain(&chain(&error));
+            return Exit::Usage;
+        }
+    };
+    let outcome = actix_rt::System::new().block_on(async {
+        tokio::select! {
+            outcome = follow(&loaded.config, &jid, arguments) => outcome,
+            _ = tokio::signal::ctrl_c() => {
+                complain(&come_back(&jid));
+                Ok(Exit::Failure)
+            }
+        }
+    });
+    outcome.unwrap_or_else(|error| {
+        complain(&chain(&error));
+        Exit::Failure
+    })
+}
+
+/// Hint how to come back to a job that a command no longer waits for.
+pub(super) fn come_back(jid: &impl std::fmt::Display) -> String {
+    format!(
+        "the job {jid} goes on without this command; to come back to it: saltern follow {jid}; to \
+         see where it stands: saltern explain {jid}"
+    )
+}
+
+async fn follow(
+    config: &MasterConfig,
+    jid: &Jid,
+    arguments: &Arguments,
+) -> Result<Exit, FollowError> {
+    let client = LocalClient::new(ClientConfig::from(config));
+    // Before the database is read, so that nothing falls in between.
+    let follower = match client.follow_job(jid).await {
+        Ok(follower) => Some(follower),
+        Err(error) => {
+            tracing::debug!(%error, "no events");
+            None
+        }
+    };
+    let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
+    let Some(job) = reader.load(jid)? else {
+        complain(&format!(
+            "there is no job {jid} in {}",
+            config.saltern_job_database.display()
+        ));
+        return Ok(Exit::Failure);
+    };
+    let is_colored = !arguments.no_color && std::io::stdout().is_terminal();
+    let mut shown = ShownJob {
+        reader,
+        job,
+        outputter: arguments.out.as_deref(),
+        options: OutputOptions::new(is_colored),
+        seen: HashSet::new(),
+        tally: Tally::default(),
+    };
+    shown.catch_up().await?;
+    let ended = match follower {
+        _ if shown.job.state != JobState::Open => None,
+        Some(follower) => shown.until_end(follower).await?,
+        None => {
+            complain("no master runs here: what comes from now on is not shown");
+            None
+        }
+    };
+    let missing = match ended {
+        Some(missing) => missing,
+        None => explain::missing_of(config, jid)?,
+    };
+    let most = match arguments.all {
+        true => usize::MAX,
+        false => explain::NAMED,
+    };
+    report_silent(&missing, most, "--all");
+    shown.tally.silent = missing.len();
+    Ok(shown.tally.exit())
+}
+
+/// Lists the minions that did not return, with the reason of each, on standard error.
+pub(super) fn report_silent(missing: &[Missing], most: usize, hint: &str) {
+    use std::io::Write;
+    let list = explain::silent_list(missing, most, hint);
+    let _ = std::io::stderr().write_all(list.as_bytes());
+}
+
+/// A job of which a part was shown.
+struct ShownJob<'a> {
+    reader: JobReader,
+    job: StoredJob,
+    outputter: Option<&'a str>,
+    options: OutputOptions,
+    /// Minions whose returns were shown.
+    seen: HashSet<MinionId>,
+    tally: Tally,
+}
+
+impl ShownJob<'_> {
+    /// Shows what the database has and was not shown, in the order of its arrival; one return at a time
+    /// is in memory.
+    async fn catch_up(&mut self) -> Result<(), StoreError> {
+        let jid = self.job.record.jid.clone();
+        if let Some(job) = self.reader.load(&jid)? {
+            self.job = job;
+        }
+        for head in self.reader.return_heads(&jid)? {
+            if self.seen.contains(&head.minion) {
+                continue;
+            }
+            let Some(record) = self.reader.return_of(&jid, &head.minion)? else {
+                continue;
+            };
+            let load = decode_exact(record.load.bytes(), &Limits::WIRE).ok();
+            let returned = load.as_ref().and_then(minion_return);
+            // A return that cannot be read counts all the same.
+            let returned = returned.unwrap_or_else(|| MinionReturn {
+                id: head.minion.to_string(),
+                value: saltern_wire::msgpack::Value::Nil,
+                out: None,
+                retcode: head.retcode,
+            });
+            self.show(head.minion, returned);
+            // Ctrl-C counts between two returns, too.
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, minion: MinionId, returned: MinionReturn) {
+        if !self.seen.insert(minion) {
+            return;
+        }
+        let options = self.options.with_retcode(returned.retcode);
+        let outputter = Outputter::choose(self.outputter, returned.out.as_deref());
+        let outcome = MinionOutcome::Returned(returned);
+        self.tally.add(&outcome);
+        if let MinionOutcome::Returned(returned) = outcome {
+            let outputter = outputter.unwrap_or_default();
+            let text = render_return(&returned.id, returned.value, outputter, &options);
+            say(&format!("{text}\n"));
+        }
+    }
+
+    /// Shows what comes until the job is over; gives the silent minions, unless only the database has
+    /// them.
+    async fn until_end(
+        &mut self,
+        mut follower: JobFollower,
+    ) -> Result<Option<Vec<Missing>>, FollowError> {
+        let mut line = ProgressLine::on_stderr();
+        loop {
+            let next = line.beside(follower.next(), || self.progress()).await;
+            let news = next.inspect_err(|_| complain(&come_back(&self.job.record.jid)))?;
+            match news {
+                FollowNews::Returned(returned) => match MinionId::parse(&returned.id) {
+                    Ok(minion) => self.show(minion, returned),
+                    Err(_) => self.catch_up().await?,
+                },
+                FollowNews::Over(missing) => {
+                    self.catch_up().await?;
+                    return Ok(Some(missing));
+                }
+                FollowNews::Unsure => {
+                    self.catch_up().await?;
+                    if self.job.state != JobState::Open {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn progress(&self) -> JobProgress {
+        let record = &self.job.record;
+        let elapsed = Clock::system().unix_micros().saturating_sub(record.created);
+        let mut awaited = record.minions.iter().filter(|id| !self.seen.contains(*id));
+        JobProgress {
+            expected: record.minions.len().max(self.seen.len()),
+            returned: self.seen.len(),
+            failed: self.tally.failed,
+            elapsed: Duration::from_micros(u64::try_from(elapsed).unwrap_or(0)),
+            slowest: awaited.next().map(ToString::to_string),
+        }
+    }
+}

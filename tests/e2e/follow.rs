@@ -1,0 +1,102 @@
+//! `saltern follow` and the progress line: a job that ends while it is followed, with a minion that is
+//! gone; what was there already; Ctrl-C, and back.
+
+use anyhow::{Context, Result, ensure};
+use saltern_tests::release::saltern_program;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::terminal::Terminal;
+use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+
+const CTRL_C: &str = "\x03";
+
+fn in_terminal(site: &Site, words: &[&str]) -> Result<Terminal> {
+    let conf = site.path("conf").display().to_string();
+    let (command, rest) = words.split_first().context("a command")?;
+    let words = [&[*command, "-c", &conf], rest].concat();
+    Terminal::start(&saltern_program(), words)
+}
+
+/// Publishes a job for all minions; gives its id.
+fn publish(site: &Site, function: &[&str]) -> Result<String> {
+    let words = [&["*"], function, &["--async"]].concat();
+    let published = site.salt(&words)?;
+    let jid = published.stdout.trim().rsplit(' ').next();
+    Ok(jid.unwrap_or_default().to_owned())
+}
+
+#[test]
+fn job_is_followed_to_its_end_with_the_reason_for_silence() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |_| {},
+        |site| {
+            site.bring_up(&[("m1", MinionKind::Native), ("m2", MinionKind::Native)])?;
+            site.step("all return");
+            let jid = publish(site, &["test.ping"])?;
+            let run = site.saltern(&["follow", &jid])?;
+            run.expect_code(0)?;
+            for minion in ["m1:\n    True", "m2:\n    True"] {
+                run.expect_text(minion)?;
+            }
+            ensure!(run.stderr.is_empty(), "{run}");
+
+            site.step("a minion is gone, the job ends while it is followed");
+            site.kill_minion("m2");
+            wait_until("the minion to be known as away", SOON, || {
+                let run = site.saltern(&["run", "manage.down", "--out=json"]).ok()?;
+                run.stdout.contains("m2").then_some(())
+            })?;
+            let jid = publish(site, &["test.sleep", "4"])?;
+            let mut follower = in_terminal(site, &["follow", &jid])?;
+            follower.wait_for(&["0 of 2 returned, ", "waiting for m1 and 1 more"])?;
+            follower.wait_for(&["m1:", "True", "not returned (1):", "m2  unreachable: "])?;
+            ensure!(follower.end()?.code() == Some(1), "{}", follower.screen());
+            ensure!(
+                !follower.screen().contains("of 2 returned"),
+                "{}",
+                follower.screen()
+            );
+
+            site.step("what was there already, in a pipe");
+            let run = site.saltern(&["follow", &jid, "--out=json"])?;
+            run.expect_code(1)?;
+            let shown: serde_json::Value = serde_json::from_str(&run.stdout)?;
+            ensure!(shown["m1"] == true, "{run}");
+            ensure!(run.stderr.contains("m2  unreachable: "), "{run}");
+            ensure!(!run.stderr.contains('\x1b'), "{run}");
+            site.saltern(&["follow", "20010101000000000000"])?
+                .expect_code(1)?
+                .expect_text("there is no job 20010101000000000000")?;
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn interrupted_command_says_how_to_come_back_and_the_job_goes_on() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |_| {},
+        |site| {
+            site.bring_up(&[("m1", MinionKind::Native)])?;
+            let mut command = in_terminal(site, &["cmd", "m1", "test.sleep", "5"])?;
+            command.wait_for(&["0 of 1 returned, ", "waiting for m1"])?;
+            command.press(CTRL_C)?;
+            command.wait_for(&["goes on without this command", "saltern follow 2"])?;
+            ensure!(command.end()?.code() == Some(1), "{}", command.screen());
+            let screen = command.screen();
+            let jid = screen.split("saltern follow ").nth(1).unwrap_or_default();
+            let jid = jid.split(';').next().unwrap_or_default();
+
+            let mut follower = in_terminal(site, &["follow", jid])?;
+            follower.wait_for(&["0 of 1 returned, "])?;
+            follower.press(CTRL_C)?;
+            follower.wait_for(&["goes on without this command"])?;
+            ensure!(follower.end()?.code() == Some(1), "{}", follower.screen());
+            site.saltern(&["follow", jid])?
+                .expect_code(0)?
+                .expect_text("m1:\n    True")?;
+            Ok(())
+        },
+    )
+}
