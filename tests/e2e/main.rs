@@ -33,6 +33,7 @@ mod matrix;
 mod metrics;
 mod mine;
 mod minion_events;
+mod minions;
 mod mixed;
 mod on_demand;
 mod peers;

@@ -5,10 +5,12 @@
 //! What differs from stock is listed in `DIFFERENCES.md`.
 
 mod account;
+pub mod complete;
 mod console;
 pub mod cp;
 pub mod key;
 mod login;
+pub mod minions;
 pub mod options;
 pub mod run;
 mod settings;

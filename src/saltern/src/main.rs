@@ -35,6 +35,10 @@ enum Command {
     Cmd(commands::cmd::Arguments),
     /// Run a function of the master, such as jobs.list_jobs, and print what it returns.
     Run(commands::run::Arguments),
+    /// Accept, reject, delete and show the keys of minions.
+    Key(commands::key::Arguments),
+    /// Copy files to minions, or fetch them from there.
+    Cp(commands::cp::Arguments),
     /// Test the reactions to an event, or list and replay failed ones (dead letters).
     Reactor(commands::reactor::Arguments),
     /// Follow a batch that the master drives.
@@ -45,11 +49,16 @@ enum Command {
     Explain(commands::explain::Arguments),
     /// Show all of a job: the returns so far, those to come, and why minions are silent.
     Follow(commands::follow::Arguments),
+    /// List minions by target and condition, with grains, presence and last job; runs no job.
+    Minions(commands::minions::Arguments),
     /// Watch jobs, minions, workers, queues and events of the running master, live.
     Top(commands::top::Arguments),
     /// Make one PAM log-in for the master, which starts this.
     #[command(name = saltern_policy::eauth::CHECK_COMMAND, hide = true)]
     PamCheck,
+    /// Print the words that a shell completes another with.
+    #[command(hide = true)]
+    Complete(commands::complete::Arguments),
     /// Write the manual pages and the shells' completions, for packages.
     #[cfg(feature = "documents")]
     #[command(hide = true)]
@@ -85,7 +94,7 @@ fn main() -> ExitCode {
     saltern_base::panic_hook::install(|| saltern_supervise::current_actor().map(|a| a.to_string()));
     match stock_command() {
         Some(code) => code,
-        None => own_command().report(),
+        None => own_command(),
     }
 }
 
@@ -102,28 +111,32 @@ fn stock_command() -> Option<ExitCode> {
     }
 }
 
-fn own_command() -> Exit {
+fn own_command() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
-            return if error.use_stderr() {
-                Exit::Usage
-            } else {
-                Exit::Ok
+            let exit = match error.use_stderr() {
+                true => Exit::Usage,
+                false => Exit::Ok,
             };
+            return exit.report();
         }
     };
-    match arguments.command {
+    let exit = match arguments.command {
+        Command::Run(arguments) => return commands::run::run(arguments),
+        Command::Key(arguments) => return commands::key::run(arguments),
+        Command::Cp(arguments) => return commands::cp::run(arguments),
         Command::Master(arguments) => commands::master::run(&arguments),
         Command::CheckConfig(arguments) => commands::check_config::run(&arguments),
         Command::Cmd(arguments) => commands::cmd::run(arguments),
-        Command::Run(arguments) => commands::run::run(&arguments),
         Command::Reactor(arguments) => commands::reactor::run(&arguments),
         Command::Batch(arguments) => commands::batch::run(&arguments),
         Command::Events(arguments) => commands::events::run(&arguments),
         Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::Follow(arguments) => commands::follow::run(&arguments),
+        Command::Minions(arguments) => commands::minions::run(arguments),
+        Command::Complete(arguments) => commands::complete::run(&arguments),
         Command::Top(arguments) => commands::top::run(&arguments),
         Command::PamCheck => commands::pam_check::run(),
         #[cfg(feature = "documents")]
@@ -136,5 +149,6 @@ fn own_command() -> Exit {
         Command::Maintenance(arguments) => commands::maintenance::run(&arguments),
         Command::LogLevel(arguments) => commands::log_level::run(&arguments),
         Command::Debug(arguments) => commands::debug::run(&arguments),
-    }
+    };
+    exit.report()
 }

@@ -1,6 +1,7 @@
 //! `salt-cp`: copies files of this machine to minions, in one job or, with `-C`, a job for each part of
 //! a file. One part at a time is in memory.
 
+mod fetch;
 mod sources;
 
 use std::collections::BTreeMap;
@@ -48,31 +49,78 @@ pub fn main(words: Vec<String>) -> ExitCode {
 
 fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     let parsed = read::<CopyOptions>(words, io::stdin().lock())?;
-    let mut command = CopyCommand::check(parsed)?;
+    let command = CopyCommand::check(parsed)?;
     let config = settings::load(&command.options.config)?;
+    execute(&config, command, Direction::ToMinions)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Which way files are copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Files of this machine to minions.
+    ToMinions,
+    /// Files of minions to this machine (`cp.push`): each minion has a directory of its id below the
+    /// destination; where that is empty, what the minions push stays in the master's cache.
+    FromMinions,
+}
+
+/// `saltern cp`: the same, with an exit code that says whether all of it was copied.
+#[must_use]
+pub fn copy(config: &MasterConfig, command: CopyCommand, direction: Direction) -> ExitCode {
+    match execute(config, command, direction) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(FAILED),
+        Err(ending) => ending.finish(),
+    }
+}
+
+/// Copies and prints what each minion says; whether all was copied.
+fn execute(
+    config: &MasterConfig,
+    mut command: CopyCommand,
+    direction: Direction,
+) -> Result<bool, Ending> {
     CopyOptions::grammar().fill(&mut command.options, |name| config.command_default(name));
-    let console = Console::open(&command.options.output, &config)?;
+    let console = Console::open(&command.options.output, config)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error))?;
     let tool = CopyTool {
-        client: LocalClient::new(ClientConfig::from(&config)),
-        part: part_size(&config),
+        client: LocalClient::new(ClientConfig::from(config)),
+        part: part_size(config),
         named: command.sources.iter().map(|name| real_path(name)).collect(),
         command: &command,
     };
+    let copied = async {
+        match direction {
+            Direction::ToMinions => tool.copy().await,
+            Direction::FromMinions => tool.fetch(&config.cachedir).await,
+        }
+    };
     let results = runtime.block_on(async {
         tokio::select! {
-            results = tool.copy() => results.map(Some),
+            results = copied => results.map(Some),
             _ = tokio::signal::ctrl_c() => Ok(None),
         }
     })?;
-    match results {
-        Some(results) => console
-            .display(&results, Some("nested"))
-            .map_err(|error| failed(&error))?,
-        None => complain("\nExiting gracefully on Ctrl-c"),
-    }
-    Ok(ExitCode::SUCCESS)
+    let Some(results) = results else {
+        complain("\nExiting gracefully on Ctrl-c");
+        return Ok(false);
+    };
+    console
+        .display(&results, Some("nested"))
+        .map_err(|error| failed(&error))?;
+    Ok(is_copied(&results))
+}
+
+/// Whether every minion says `True`, of each path where it has several.
+fn is_copied(results: &Value) -> bool {
+    let is_true = |value: &Value| match value {
+        Value::Map(paths) => paths.iter().all(|(_, value)| value.as_bool() == Some(true)),
+        value => value.as_bool() == Some(true),
+    };
+    let minions = results.as_map().unwrap_or_default();
+    !minions.is_empty() && minions.iter().all(|(_, value)| is_true(value))
 }
 
 fn part_size(config: &MasterConfig) -> usize {

@@ -7,6 +7,8 @@ use saltern_client::ClientError;
 use saltern_crypto::{HashError, KeyError as PemError};
 use saltern_store::StoreError;
 
+use crate::minions::MinionsError;
+
 /// A failure of `salt-key`.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
@@ -47,6 +49,12 @@ pub(super) enum KeyError {
     /// The master's wheel functions choose by id only.
     #[error("--by-fingerprint works on the master's own machine: leave out --eauth")]
     FingerprintOverNetwork,
+    /// Age and address of a key are known on the master's machine.
+    #[error("--details works on the master's own machine: leave out --eauth")]
+    DetailsOverNetwork,
+    /// The running master does not say what it knows of minions.
+    #[error(transparent)]
+    Minions(#[from] MinionsError),
     /// The prompt found the end of standard input.
     #[error("EOF when reading a line")]
     EndOfInput,

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rustix::fs::{FileType, Mode, OFlags, RawDir};
 use saltern_config::MasterConfig;
@@ -170,6 +171,12 @@ impl KeyFiles {
         let missing = || KeyError::file(&path, io::ErrorKind::NotFound.into());
         let pem = files::read(&path, MAX_KEY_BYTES)?.ok_or_else(missing)?;
         finger(self.compat, &pem, hash_type)
+    }
+
+    /// When the file of a key was last written; nothing where that is not known.
+    pub(super) fn written(&self, list: &str, name: &str) -> Option<SystemTime> {
+        let found = fs::symlink_metadata(self.path(list, name).ok()?);
+        found.and_then(|found| found.modified()).ok()
     }
 
     /// Whether a minion could use the key in a list; nothing is held against one that is gone.

@@ -2,11 +2,12 @@
 //!
 //! Stock's command works on the files whether or not a master runs, and so does this one: a running
 //! master notices each change with the next message of the minion. With external authentication the
-//! master is asked instead, through its wheel functions.
+//! master is asked instead, through its wheel functions. `saltern key` is the same under other words.
 
 mod action;
 mod caches;
 mod change;
+mod details;
 mod error;
 mod files;
 mod generate;
@@ -28,10 +29,11 @@ use tokio::runtime;
 use crate::account::{self, AccountError};
 use crate::console::{Console, complain, say};
 use crate::login;
-use crate::options::{CommandOptions, EauthOptions, Ending, KeyCommand, KeyOptions, read};
+use crate::options::{CommandOptions, EauthOptions, Ending, KeyCommand, KeyOptions, Parsed, read};
 use crate::settings;
 use action::{Action, Change};
 use change::{KeyChanges, sources};
+use details::Details;
 use error::KeyError;
 use files::KeyFiles;
 use master::MasterKeys;
@@ -46,31 +48,52 @@ pub fn main(words: Vec<String>) -> ExitCode {
 
 fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     let parsed = read::<KeyOptions>(words, io::stdin().lock())?;
-    let mut command = KeyCommand::check(parsed)?;
+    let command = KeyCommand::check(parsed)?;
     let config = settings::load(&command.options.config)?;
+    execute(&config, command, ExitCode::SUCCESS)
+}
+
+/// `saltern key`: the same, with an exit code that says whether it could be done.
+#[must_use]
+pub fn manage(config: &MasterConfig, options: KeyOptions) -> ExitCode {
+    let parsed = Parsed {
+        options,
+        arguments: Vec::new(),
+    };
+    KeyCommand::check(parsed)
+        .and_then(|command| execute(config, command, ExitCode::FAILURE))
+        .unwrap_or_else(|ending| ending.finish())
+}
+
+/// `failed` is the exit code where a key cannot be worked on: in stock 0, whatever went wrong.
+fn execute(
+    config: &MasterConfig,
+    mut command: KeyCommand,
+    failed: ExitCode,
+) -> Result<ExitCode, Ending> {
     KeyOptions::grammar().fill(&mut command.options, |name| config.command_default(name));
-    let console = Console::open(&command.options.output, &config)?;
+    let console = Console::open(&command.options.output, config)?;
     let user = command.options.user.as_deref().unwrap_or(&config.user);
     match account::become_user(user) {
         Ok(()) => {}
         // As in stock, where nothing is done then, and nothing but this is wrong.
         Err(error @ AccountError::NotRoot { .. }) => {
             complain(&format!("[CRITICAL] {error}"));
-            return Ok(ExitCode::SUCCESS);
+            return Ok(failed);
         }
         Err(error) => return Err(Ending::failed(error.code(), format!("{error}\n"))),
     }
-    let master = master_keys(&config, &command.options.eauth)?;
+    let master = master_keys(config, &command.options.eauth)?;
     let tool = KeyTool {
-        files: KeyFiles::of(&config),
+        files: KeyFiles::of(config),
         master,
-        config: &config,
+        config,
         command: &command,
         console: &console,
     };
     if let Err(error) = tool.run() {
-        // Exit code 0 is stock's, whatever went wrong.
         complain(&format!("Error: {error}"));
+        return Ok(failed);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -113,7 +136,13 @@ impl KeyTool<'_> {
         if options.by_fingerprint == Some(true) && self.master.is_some() {
             return Err(KeyError::FingerprintOverNetwork);
         }
+        if options.details == Some(true) && self.master.is_some() {
+            return Err(KeyError::DetailsOverNetwork);
+        }
         match Action::of(options) {
+            Action::List(kind) if options.details == Some(true) => {
+                self.display_details(&self.list(&kind)?)
+            }
             Action::List(kind) => self.display_lists(&self.list(&kind)?),
             Action::GenerateKeys(_) | Action::GenerateSignature if self.master.is_some() => {
                 Err(KeyError::NotOverNetwork)
@@ -273,6 +302,15 @@ impl KeyTool<'_> {
             (list, keys.collect())
         });
         self.write(&render::render(lists.collect(), self.console.rendering()))
+    }
+
+    /// Keys with their age, and what is known of their minions.
+    fn display_details(&self, lists: &KeyLists) -> Result<(), KeyError> {
+        let details = Details::of(self.config, &self.files, lists)?;
+        match self.is_rendered_here() {
+            true => self.write(&details.table(self.console.rendering())),
+            false => self.display(details.into_value()),
+        }
     }
 
     fn display_each(&self, lists: Vec<ShownKeys>) -> Result<(), KeyError> {

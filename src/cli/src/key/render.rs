@@ -6,9 +6,9 @@ use std::borrow::Cow;
 use saltern_output::{Color, OutputOptions};
 
 /// What a list is printed with: name, heading, colour of the heading, colour of the keys.
-type Style = (&'static str, &'static str, Color, Color);
+pub(super) type Style = (&'static str, &'static str, Color, Color);
 
-const STYLES: [Style; 5] = [
+pub(super) const STYLES: [Style; 5] = [
     ("local", "Local Keys:", Color::LightMagenta, Color::Magenta),
     ("minions", "Accepted Keys:", Color::LightGreen, Color::Green),
     (

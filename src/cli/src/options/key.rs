@@ -26,6 +26,7 @@ pub struct KeyOptions {
     pub preserve_minions: Option<String>,
     pub list: Option<String>,
     pub list_all: Option<bool>,
+    pub details: Option<bool>,
     pub accept: Option<String>,
     pub accept_all: Option<bool>,
     pub reject: Option<String>,
@@ -151,6 +152,13 @@ fn actions() -> Vec<OptionDefinition<KeyOptions>> {
             Flag(|all| &mut all.list_all, true),
             "List all keys.",
         ),
+        own(
+            "--details",
+            "details",
+            Flag(|all| &mut all.details, true),
+            "With -l and -L: age, last seen, version and address of each key.",
+        )
+        .own(),
         own(
             "-a --accept",
             "accept",

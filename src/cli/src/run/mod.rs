@@ -5,9 +5,11 @@ mod offline;
 
 use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use saltern_client::{ClientConfig, ClientError, LocalClient, RunnerRequest, RunnerReturn};
 use saltern_config::MasterConfig;
+use saltern_output::{OutputOptions, Outputter, render};
 use saltern_requests::typed_arguments;
 use saltern_wire::msgpack::Value;
 use tokio::runtime;
@@ -31,33 +33,65 @@ pub fn main(words: Vec<String>) -> ExitCode {
 
 fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     let parsed = read::<RunOptions>(words, io::stdin().lock())?;
-    let mut command = RunCommand::check(parsed)?;
+    let command = RunCommand::check(parsed)?;
     let config = settings::load(&command.options.config)?;
+    execute(&config, command, Manner::Stock)
+}
+
+/// `saltern run`: the same, and standard output has nothing but what the function returned. Waits as
+/// long as `wait`; without it however long it takes.
+#[must_use]
+pub fn call(config: &MasterConfig, command: RunCommand, wait: Option<Duration>) -> ExitCode {
+    let manner = Manner::Own { wait };
+    execute(config, command, manner).unwrap_or_else(|ending| ending.finish())
+}
+
+/// As which command a function is called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// As `salt-run`: what stock prints, where stock prints it.
+    Stock,
+    /// As `saltern run`.
+    Own { wait: Option<Duration> },
+}
+
+fn execute(
+    config: &MasterConfig,
+    mut command: RunCommand,
+    manner: Manner,
+) -> Result<ExitCode, Ending> {
     RunOptions::grammar().fill(&mut command.options, |name| config.command_default(name));
-    let console = Console::open(&command.options.output, &config)?;
+    let console = Console::open(&command.options.output, config)?;
     if let Err(error) = account::become_user(&config.user) {
         return Err(Ending::failed(error.code(), format!("{error}\n")));
     }
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Ending::failed(FAILED, format!("{error}\n")))?;
-    let mut client = LocalClient::new(ClientConfig::from(&config));
+    let mut client = LocalClient::new(ClientConfig::from(config));
     if let Some(credentials) = login::ask(&command.options.eauth)? {
-        let logged_in = login::with_token(credentials, &command.options.eauth, &config, &client);
+        let logged_in = login::with_token(credentials, &command.options.eauth, config, &client);
         let credentials = runtime.block_on(logged_in)?;
         client = client.with_credentials(credentials.entries().collect());
     }
     let tool = RunTool {
         client,
-        config: &config,
+        config,
         command: &command,
         console: &console,
+        manner,
     };
     let code = runtime.block_on(async {
         tokio::select! {
             code = tool.run() => code,
             _ = tokio::signal::ctrl_c() => {
-                complain("\nExiting gracefully on Ctrl-c");
-                Ok(0)
+                match manner {
+                    Manner::Stock => complain("\nExiting gracefully on Ctrl-c"),
+                    Manner::Own { .. } => complain("\nthe function goes on in the master"),
+                }
+                Ok(match manner {
+                    Manner::Stock => 0,
+                    Manner::Own { .. } => FAILED,
+                })
             }
         }
     })?;
@@ -69,6 +103,7 @@ struct RunTool<'a> {
     config: &'a MasterConfig,
     command: &'a RunCommand,
     console: &'a Console,
+    manner: Manner,
 }
 
 impl RunTool<'_> {
@@ -98,8 +133,14 @@ impl RunTool<'_> {
         if options.quiet != Some(true) {
             self.show(function, &returned.value)?;
         }
+        if is_trimmed(&returned.value) {
+            complain(
+                "[WARNING ] Parts are missing (VALUE_TRIMMED), because what is returned has more than \
+                 max_event_size bytes: ask for less, with limit=NUMBER for instance.",
+            );
+        }
         // Stock's own process does not get as far as a return code then.
-        if unavailable(function, &returned.value).is_some() {
+        if self.manner == Manner::Stock && unavailable(function, &returned.value).is_some() {
             return Ok(0);
         }
         // A process has eight bits for it, and so has stock's.
@@ -118,7 +159,9 @@ impl RunTool<'_> {
             let shown = Value::map([("suffix", Value::from(suffix)), ("event", event)]);
             let asked = shown.get("event").and_then(|event| event.get("outputter"));
             let asked = asked.and_then(Value::as_str).map(str::to_owned);
-            if shows && let Err(error) = self.console.display(&shown, asked.as_deref()) {
+            if let Manner::Own { .. } = self.manner {
+                self.report_progress(&shown, asked.as_deref());
+            } else if shows && let Err(error) = self.console.display(&shown, asked.as_deref()) {
                 complain(&error.to_string());
             }
         };
@@ -131,12 +174,21 @@ impl RunTool<'_> {
         }
     }
 
+    /// Prints an event of a call on standard error.
+    fn report_progress(&self, shown: &Value, asked: Option<&str>) {
+        if self.command.options.quiet != Some(true) {
+            let outputter = Outputter::for_name(asked);
+            complain(&render(shown, outputter, &OutputOptions::new(false)));
+        }
+    }
+
     /// Prints what a function returned, as `print_async_event` of stock does.
     fn show(&self, function: &str, value: &Value) -> Result<(), Ending> {
         let named = value.get("outputter").and_then(Value::as_str);
         let is_wrapped = value.as_map().is_some_and(|map| map.len() == 2);
         let data = value.get("data").filter(|_| is_wrapped && named.is_some());
-        let unavailable = unavailable(function, value);
+        let is_stock = self.manner == Manner::Stock;
+        let unavailable = unavailable(function, value).filter(|_| is_stock);
         let shown = unavailable.as_ref().or(data).unwrap_or(value);
         self.written(self.console.display(shown, named))
     }
@@ -184,7 +236,10 @@ impl RunTool<'_> {
             fun: function.to_owned(),
             arg,
             kwarg,
-            timeout: None,
+            timeout: match self.manner {
+                Manner::Stock => None,
+                Manner::Own { wait } => wait,
+            },
         }
     }
 
@@ -215,6 +270,15 @@ fn unavailable(function: &str, value: &Value) -> Option<Value> {
     let sentence = format!("'{function}' is not available.");
     let begin = format!("Exception occurred in runner {function}: {sentence}");
     value.as_str()?.starts_with(&begin).then(|| sentence.into())
+}
+
+/// Whether the event bus left something out (`salt/utils/dicttrim.py`).
+fn is_trimmed(value: &Value) -> bool {
+    match value {
+        Value::Str(text) => text == "VALUE_TRIMMED",
+        Value::Map(entries) => entries.iter().any(|(_, value)| is_trimmed(value)),
+        _ => false,
+    }
 }
 
 fn text_of(value: &Value) -> String {

@@ -3,7 +3,8 @@
 //!
 //! Hidden: for package builds (`packaging/deb/build.sh`).
 
-use std::io;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap_complete::Shell;
@@ -30,6 +31,9 @@ pub(crate) fn run(arguments: &Arguments, program: clap::Command) -> Exit {
         }
     }
 }
+
+/// What bash completes by asking the master, behind what it completes by the definition.
+const KNOWN_WORDS: &str = include_str!("complete.bash");
 
 /// Commands for those who work on this program, whose parts need no pages of their own.
 const OF_DEVELOPERS: [&str; 1] = ["debug"];
@@ -61,7 +65,11 @@ fn write(directory: &Path, mut program: clap::Command) -> io::Result<()> {
     let completions = directory.join("completions");
     std::fs::create_dir_all(&completions)?;
     for shell in SHELLS {
-        clap_complete::generate_to(shell, &mut program, "saltern", &completions)?;
+        let written = clap_complete::generate_to(shell, &mut program, "saltern", &completions)?;
+        if shell == Shell::Bash {
+            let mut file = OpenOptions::new().append(true).open(written)?;
+            file.write_all(KNOWN_WORDS.as_bytes())?;
+        }
     }
     let pages = directory.join("man");
     std::fs::create_dir_all(&pages)?;
@@ -112,7 +120,7 @@ mod tests {
                     .expect("a text")
             })
             .collect();
-        assert!(pages.len() <= 35, "{} pages: {pages:?}", pages.len());
+        assert!(pages.len() <= 45, "{} pages: {pages:?}", pages.len());
         assert!(
             pages.iter().any(|page| page == "saltern-maintenance-run.1"),
             "{pages:?}"

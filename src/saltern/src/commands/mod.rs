@@ -3,6 +3,8 @@
 pub(crate) mod batch;
 pub(crate) mod check_config;
 pub(crate) mod cmd;
+pub(crate) mod complete;
+pub(crate) mod cp;
 pub(crate) mod debug;
 pub(crate) mod doctor;
 #[cfg(feature = "documents")]
@@ -10,10 +12,14 @@ pub(crate) mod documents;
 pub(crate) mod events;
 pub(crate) mod explain;
 pub(crate) mod follow;
+pub(crate) mod key;
 pub(crate) mod log_level;
+pub(crate) mod login;
 pub(crate) mod maintenance;
 pub(crate) mod master;
+pub(crate) mod minions;
 pub(crate) mod pam_check;
+pub(crate) mod printing;
 pub(crate) mod python_parts;
 pub(crate) mod reactor;
 pub(crate) mod run;

@@ -1,0 +1,225 @@
+//! `saltern key …`: the keys of minions. What it does is in `saltern-cli`, which `salt-key` shares; here
+//! are its arguments.
+
+use std::process::{ExitCode, Termination};
+
+use clap::{Subcommand, ValueEnum};
+use saltern_cli::options::KeyOptions;
+use tracing_subscriber::filter::LevelFilter;
+
+use super::load_for_tool;
+use super::login::LoginArguments;
+use super::printing::PrintArguments;
+use crate::{ConfigArgument, logging};
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  saltern key list --details          age, last seen, version and address of every key
+  saltern key list --state pending    who waits to be let in
+  saltern key finger web1             to be compared with `salt-call --local key.finger` on web1
+  saltern key accept web1             accept it, after a question
+  saltern key accept --by-fingerprint 4f:1a:...   the one key that has it
+  saltern key delete 'old*' --yes     without a question
+
+Keys are chosen by ids or wildcards; several are separated by commas. No master need run.")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List keys by their state.
+    List(List),
+    /// Accept pending keys.
+    Accept(Change),
+    /// Reject pending keys.
+    Reject(Change),
+    /// Delete keys in any state.
+    Delete(Change),
+    /// Print the fingerprints of keys, the master's own too.
+    Finger(Shown),
+    /// Print public keys.
+    Print(Shown),
+    /// Make a pair of keys for a minion.
+    Generate(Generate),
+}
+
+/// What every part of it takes.
+#[derive(clap::Args)]
+struct Common {
+    #[command(flatten)]
+    config: ConfigArgument,
+    #[command(flatten)]
+    print: PrintArguments,
+    #[command(flatten)]
+    login: LoginArguments,
+}
+
+#[derive(clap::Args)]
+struct List {
+    #[command(flatten)]
+    common: Common,
+    /// Show age, last seen, version and address of each key.
+    #[arg(long)]
+    details: bool,
+    /// Only keys in this state.
+    #[arg(long, value_name = "STATE", default_value = "all")]
+    state: State,
+}
+
+#[derive(clap::Args)]
+struct Change {
+    #[command(flatten)]
+    common: Common,
+    /// Do not ask.
+    #[arg(short, long)]
+    yes: bool,
+    /// Take keys in these states, too, separated by commas: accepted, rejected, denied.
+    #[arg(long, value_name = "STATES", value_delimiter = ',')]
+    include: Vec<Included>,
+    #[command(flatten)]
+    choice: Choice,
+}
+
+#[derive(clap::Args)]
+struct Shown {
+    #[command(flatten)]
+    common: Common,
+    #[command(flatten)]
+    choice: Choice,
+}
+
+/// Which keys.
+#[derive(clap::Args)]
+struct Choice {
+    /// The key is named by its fingerprint.
+    #[arg(long)]
+    by_fingerprint: bool,
+    /// Ids, wildcards, or a fingerprint.
+    keys: String,
+}
+
+#[derive(clap::Args)]
+struct Generate {
+    #[command(flatten)]
+    common: Common,
+    /// The directory for it.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    directory: String,
+    /// Its size in bits.
+    #[arg(long, value_name = "BITS", value_parser = clap::value_parser!(i64).range(2048..=32768))]
+    keysize: Option<i64>,
+    /// The name of its files.
+    name: String,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum State {
+    Accepted,
+    Pending,
+    Rejected,
+    Denied,
+    All,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Included {
+    Accepted,
+    Rejected,
+    Denied,
+}
+
+pub(crate) fn run(arguments: Arguments) -> ExitCode {
+    logging::start_plain(LevelFilter::WARN);
+    let (common, options) = options(arguments.action);
+    let loaded = match load_for_tool(&common.config) {
+        Ok(loaded) => loaded,
+        Err(exit) => return exit.report(),
+    };
+    let options = KeyOptions {
+        output: common.print.options(),
+        eauth: common.login.options(),
+        ..options
+    };
+    saltern_cli::key::manage(&loaded.config, options)
+}
+
+/// As the options of `salt-key`.
+fn options(action: Action) -> (Common, KeyOptions) {
+    let none = KeyOptions::default;
+    match action {
+        Action::List(List {
+            common,
+            details,
+            state,
+        }) => {
+            let kind = match state {
+                State::Accepted => "acc",
+                State::Pending => "pre",
+                State::Rejected => "rej",
+                State::Denied => "den",
+                State::All => "all",
+            };
+            let options = KeyOptions {
+                list: Some(kind.to_owned()),
+                details: Some(details),
+                ..none()
+            };
+            (common, options)
+        }
+        Action::Accept(change) => change.options(|keys| KeyOptions {
+            accept: Some(keys),
+            ..none()
+        }),
+        Action::Reject(change) => change.options(|keys| KeyOptions {
+            reject: Some(keys),
+            ..none()
+        }),
+        Action::Delete(change) => change.options(|keys| KeyOptions {
+            delete: Some(keys),
+            ..none()
+        }),
+        Action::Finger(Shown { common, choice }) => {
+            let options = KeyOptions {
+                by_fingerprint: Some(choice.by_fingerprint),
+                finger: Some(choice.keys),
+                ..none()
+            };
+            (common, options)
+        }
+        Action::Print(Shown { common, choice }) => {
+            let options = KeyOptions {
+                by_fingerprint: Some(choice.by_fingerprint),
+                print: Some(choice.keys),
+                ..none()
+            };
+            (common, options)
+        }
+        Action::Generate(generate) => {
+            let options = KeyOptions {
+                gen_keys: Some(generate.name),
+                gen_keys_dir: Some(generate.directory),
+                keysize: generate.keysize,
+                ..none()
+            };
+            (generate.common, options)
+        }
+    }
+}
+
+impl Change {
+    fn options(self, of_keys: impl FnOnce(String) -> KeyOptions) -> (Common, KeyOptions) {
+        let includes = |state| self.include.contains(&state).then_some(true);
+        let options = KeyOptions {
+            yes: self.yes.then_some(true),
+            by_fingerprint: Some(self.choice.by_fingerprint),
+            include_accepted: includes(Included::Accepted),
+            include_rejected: includes(Included::Rejected),
+            include_denied: includes(Included::Denied),
+            ..of_keys(self.choice.keys)
+        };
+        (self.common, options)
+    }
+}

@@ -1,0 +1,189 @@
+//! `saltern minions`, `saltern key` and what shells complete words with: the inventory from the running
+//! master's cache and from its files, and that no job is published for it.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use saltern_tests::process::{Run, run};
+use saltern_tests::release::saltern_program;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use serde_json::{Value, json};
+
+const NATIVE: MinionKind = MinionKind::Native;
+
+#[test]
+fn inventory_of_3006_needs_no_job() -> TestResult {
+    inventory(Release::V3006)
+}
+
+#[test]
+fn inventory_of_3008_needs_no_job() -> TestResult {
+    inventory(Release::V3008)
+}
+
+fn inventory(release: Release) -> TestResult {
+    Site::run(
+        Server::Saltern(release),
+        |_| {},
+        |site| {
+            for (id, grains) in [
+                (
+                    "web2",
+                    "{role: web, rev: '6.9', net: {eth0: [10.0.0.2, 10.0.0.3]}}",
+                ),
+                ("web10", "{role: web, rev: '6.12'}"),
+                ("db1", "{role: db, rev: '6.1'}"),
+            ] {
+                site.prepare_minion(id, NATIVE, |config| {
+                    config.set("grains", grains);
+                })?;
+            }
+            site.bring_up(&[("web2", NATIVE), ("web10", NATIVE), ("db1", NATIVE)])?;
+            site.salt(&["*", "test.ping"])?.expect_code(0)?;
+            site.salt(&["db1", "cmd.run", "exit 3"])?;
+            site.step("a minion is gone");
+            site.kill_minion("web10");
+            wait_until("the minion to be known as away", SOON, || {
+                let run = site.saltern(&["minions", "-w", "not present"]).ok()?;
+                run.stdout.contains("web10").then_some(())
+            })?;
+            let jobs = jobs(site)?;
+
+            site.step("who is meant");
+            let ids = |words: &[&str]| -> Result<Vec<String>> {
+                let words = [&["minions", "--out=json", "--columns=id"], words].concat();
+                let run = site.saltern(&words)?;
+                let rows: Vec<Value> = serde_json::from_str(&run.stdout)?;
+                ensure!(run.code == Some(i32::from(rows.is_empty())), "{run}");
+                let ids = rows.iter().map(|row| row["id"].as_str().map(str::to_owned));
+                ids.collect::<Option<_>>().context("ids")
+            };
+            for (words, expected) in [
+                (&[][..], &["db1", "web10", "web2"][..]),
+                (&["G@role:web and web*"], &["web10", "web2"]),
+                (&["-w", "role = web and rev < 6.10"], &["web2"]),
+                (&["-w", "present", "-w", "role != db"], &["web2"]),
+                (&["-w", "net:eth0 = 10.0.0.3"], &["web2"]),
+                (&["web*", "--sort", "rev"], &["web2", "web10"]),
+                (&["--sort=-rev"], &["web10", "web2", "db1"]),
+                (&["-w", "job.result = failed"], &["db1"]),
+                (&["--job", "test.*", "-w", "job.result = failed"], &[]),
+                (&["-w", "job.at < 1h and job.function = cmd.*"], &["db1"]),
+                (&["nobody"], &[]),
+            ] {
+                let found = ids(words)?;
+                ensure!(found == expected, "{words:?}: {found:?}");
+            }
+            for words in [
+                &["minions", "-w", "role ="][..],
+                &["minions", "-w", "last_seen > yesterday"],
+                &["minions", "(web*"],
+            ] {
+                let run = site.saltern(words)?;
+                ensure!(run.code == Some(1) && run.stdout.is_empty(), "{run}");
+            }
+
+            site.step("how it is shown");
+            let columns = "--columns=id,present,role,net:eth0,job.function,nothing";
+            site.saltern(&["minions", "web2", columns])?.expect_stdout(
+                "id    present  role  net:eth0           job.function  nothing\n\
+                 web2  true     web   10.0.0.2,10.0.0.3  test.ping     -",
+            )?;
+            let run = site.saltern(&["minions", "web2", columns, "--out=csv"])?;
+            let expected = "id,present,role,net:eth0,job.function,nothing\r\n\
+                            web2,true,web,\"10.0.0.2,10.0.0.3\",test.ping,\r\n";
+            ensure!(run.stdout == expected, "{run}");
+            let run = site.saltern(&["minions", "web2", columns, "--out=json"])?;
+            let shown: Value = serde_json::from_str(&run.stdout)?;
+            let expected = json!([{
+                "id": "web2", "present": true, "role": "web",
+                "net:eth0": ["10.0.0.2", "10.0.0.3"], "job.function": "test.ping", "nothing": null,
+            }]);
+            ensure!(shown == expected, "{shown}");
+
+            site.step("keys with their minions");
+            let run = site.saltern(&["key", "list", "--details", "--state=accepted"])?;
+            run.expect_code(0)?;
+            let heading = "Accepted Keys:\nid     age";
+            ensure!(run.stdout.starts_with(heading), "{run}");
+            ensure!(run.stdout.contains("  connected  "), "{run}");
+            let run = own(site, "salt-key", &["-L", "--details", "--out=json"])?;
+            let keys: Value = serde_json::from_str(&run.stdout)?;
+            let key = &keys["minions"]["web2"];
+            ensure!(
+                key["present"] == true && key["address"] == "127.0.0.1",
+                "{keys}"
+            );
+            ensure!(
+                key["written"].is_i64() && key["last_seen"].is_i64(),
+                "{keys}"
+            );
+            ensure!(keys["minions_pre"] == json!({}), "{keys}");
+
+            site.step("completion");
+            completes(site)?;
+            ensure!(jobs == self::jobs(site)?, "a job was published");
+
+            site.step("no master runs");
+            for minion in ["web2", "db1"] {
+                site.kill_minion(minion);
+            }
+            site.stop_master()?;
+            let run = site.saltern(&["minions", "-w", "role = db", "--columns=id,job.function"])?;
+            run.expect_code(0)?.expect_text("no master runs here")?;
+            ensure!(run.stdout.contains("db1  cmd.run"), "{run}");
+            Ok(())
+        },
+    )
+}
+
+/// The ids of all jobs.
+fn jobs(site: &Site) -> Result<String> {
+    Ok(site.saltern(&["complete", "jobs"])?.stdout)
+}
+
+fn own(site: &Site, program: &str, words: &[&str]) -> Result<Run> {
+    run(&mut site.own_command(program, words), SOON)
+}
+
+/// Drives the completion of bash as bash does when a key is pressed.
+fn completes(site: &Site) -> Result<()> {
+    let directory = site.path("documents");
+    std::fs::create_dir_all(&directory)?;
+    let mut documents = Command::new(saltern_program());
+    run(documents.arg("documents").arg(&directory), SOON)?.expect_code(0)?;
+    let script = directory.join("completions/saltern.bash");
+    let conf = site.path("conf").display().to_string();
+    for (words, expected) in [
+        (&["cmd", "-c", &conf, "we"][..], "web10 web2"),
+        (&["cmd", "-c", &conf, "web2", "cmd."], "cmd.run"),
+        (&["cmd", "-c", &conf, "-t", "3", "d"], "db1"),
+        (&["minions", "-c", &conf, "d"], "db1"),
+        (&["key", "accept", "-c", &conf, "web1"], "web10"),
+        (&["run", "-c", &conf, "jobs.lo"], "jobs.lookup_jid"),
+        (&["cmd", "-c", &conf, "--batch-w"], "--batch-wait"),
+        (&["expl"], "explain"),
+    ] {
+        let found = completed(&script, words)?;
+        ensure!(found == expected, "{words:?}: {found:?}");
+    }
+    Ok(())
+}
+
+fn completed(script: &Path, words: &[&str]) -> Result<String> {
+    let program = saltern_program().display().to_string();
+    let bash = "source \"$1\"; COMP_WORDS=(\"${@:2}\"); COMP_CWORD=$(($# - 2)); COMP_LINE=\"${*:2}\"; \
+                COMP_POINT=${#COMP_LINE}; _saltern_known \"$2\" \"${COMP_WORDS[COMP_CWORD]}\" \
+                \"${COMP_WORDS[COMP_CWORD - 1]}\"; echo \"${COMPREPLY[*]}\"";
+    let mut command = Command::new("bash");
+    command
+        .args(["-c", bash, "bash"])
+        .arg(script)
+        .arg(program)
+        .args(words);
+    let run = run(&mut command, SOON)?;
+    ensure!(run.code == Some(0), "{run}");
+    Ok(run.stdout.trim().to_owned())
+}
