@@ -44,8 +44,12 @@ chmod 0644 "$symbols"
 install -D "$binary" "$root/usr/bin/saltern"
 strip --strip-unneeded "$root/usr/bin/saltern"
 objcopy --add-gnu-debuglink="$symbols" "$root/usr/bin/saltern"
-for pair in salt:cmd salt-run:run salt-master:master; do
-    install -d "$root/usr/lib/saltern"
+install -d "$root/usr/lib/saltern"
+# Called by these names the program is the command of stock.
+for name in salt-cp salt-key salt-run; do
+    ln -s ../../bin/saltern "$root/usr/lib/saltern/$name"
+done
+for pair in salt:cmd salt-master:master; do
     sed "s/@NAME@/${pair%:*}/; s/@COMMAND@/${pair#*:}/" command >"$root/usr/lib/saltern/${pair%:*}"
     chmod 0755 "$root/usr/lib/saltern/${pair%:*}"
 done

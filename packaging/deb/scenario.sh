@@ -33,8 +33,12 @@ is "$(stat -Lc '%U %a' /etc/salt/pki/master/master.pem)" "salt 400"
 is "$(cat /run/salt-master.pid)" "$(main_pid)"
 holds dpkg --verify saltern
 fails journalctl --quiet --grep 'ERROR|CRITICAL' -u saltern
-is "$(readlink -f /usr/bin/salt-run)" /usr/lib/saltern/salt-run
+for name in salt-cp salt-key salt-run; do
+    is "$(readlink -f /usr/bin/$name)" /usr/bin/saltern
+done
 holds salt-run manage.up
+is "$(salt-key --list=acc)" "Accepted Keys:"
+is "$(salt-cp 2>/dev/null >&2; echo $?)" 64
 is "$(salt '*' service.restart nginx --no-such-option >/dev/null 2>&1; echo $?)" 64
 holds man -w saltern-master
 holds bash -n /usr/share/bash-completion/completions/saltern
@@ -89,6 +93,7 @@ install_package stock.deb
 holds systemctl is-active salt-master
 fails systemctl is-active saltern
 is "$(salt-run)" "stock salt-run"
+is "$(salt-key)" "stock salt-key"
 dpkg --remove saltern >/dev/null
 is "$(salt-run)" "stock salt-run"
 is "$(fingerprint)" "$key"

@@ -11,7 +11,7 @@ root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 
 install -d "$root"/{DEBIAN,etc/salt,opt/saltstack/salt,usr/bin,usr/lib/systemd/system}
-for name in salt salt-key salt-master salt-run; do
+for name in salt salt-cp salt-key salt-master salt-run; do
     printf '#!/bin/sh\necho "stock %s"\n' $name >"$root/opt/saltstack/salt/$name"
     chmod 0755 "$root/opt/saltstack/salt/$name"
     ln -s /opt/saltstack/salt/$name "$root/usr/bin/$name"
