@@ -89,8 +89,8 @@ impl JobFollower {
                 minion_return(&event.value()?).map(FollowNews::Returned)
             }
             Some("finished") => Some(FollowNews::Over(silent(&event.value()?))),
-            // Parts of a batch, and minions that a syndic adds.
-            Some("new") => Some(FollowNews::Unsure),
+            // Minions that are given up; parts of a batch, and minions that a syndic adds.
+            Some("verdict" | "new") => Some(FollowNews::Unsure),
             _ => None,
         })
     }

@@ -122,6 +122,7 @@ async fn follow(
         let next = tokio::select! {
             next = waiting.beside(job.next()) => next,
             _ = tokio::signal::ctrl_c() => {
+                waiting.line.erase();
                 complain(&come_back(&waiting.jid));
                 return Ok(Exit::Failure);
             }

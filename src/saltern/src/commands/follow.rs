@@ -22,11 +22,15 @@ use saltern_output::{OutputOptions, Outputter, render_return};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, StoredJob};
 use saltern_wire::msgpack::{Limits, decode_exact};
+use tokio::time::timeout;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::explain::{self, ExplainError};
 use super::{chain, complain, load_for_tool, say};
 use crate::{ConfigArgument, logging};
+
+/// The master is asked this often whether it still waits for anybody, while nothing happens.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -133,7 +137,7 @@ async fn follow(
     shown.catch_up().await?;
     let ended = match follower {
         _ if shown.job.state != JobState::Open => None,
-        Some(follower) => shown.until_end(follower).await?,
+        Some(follower) => shown.until_end(follower, config).await?,
         None => {
             complain("no master runs here: what comes from now on is not shown");
             None
@@ -216,16 +220,20 @@ impl ShownJob<'_> {
         }
     }
 
-    /// Shows what comes until the job is over; gives the silent minions, unless only the database has
-    /// them.
+    /// Shows what comes until the job is over, or all that have not returned are given up; gives the
+    /// silent minions, unless only the database has them.
     async fn until_end(
         &mut self,
         mut follower: JobFollower,
+        config: &MasterConfig,
     ) -> Result<Option<Vec<Missing>>, FollowError> {
         let mut line = ProgressLine::on_stderr();
         loop {
-            let next = line.beside(follower.next(), || self.progress()).await;
-            let news = next.inspect_err(|_| complain(&come_back(&self.job.record.jid)))?;
+            let next = timeout(LOOK_INTERVAL, follower.next());
+            let news = match line.beside(next, || self.progress()).await {
+                Ok(news) => news.inspect_err(|_| complain(&come_back(&self.job.record.jid)))?,
+                Err(_) => FollowNews::Unsure,
+            };
             match news {
                 FollowNews::Returned(returned) => match MinionId::parse(&returned.id) {
                     Ok(minion) => self.show(minion, returned),
@@ -237,7 +245,7 @@ impl ShownJob<'_> {
                 }
                 FollowNews::Unsure => {
                     self.catch_up().await?;
-                    if self.job.state != JobState::Open {
+                    if self.job.state != JobState::Open || self.is_given_up(config)? {
                         return Ok(None);
                     }
                 }
@@ -245,15 +253,30 @@ impl ShownJob<'_> {
         }
     }
 
+    /// Whether nobody is waited for any more, though the master keeps the job open for late returns.
+    fn is_given_up(&self, config: &MasterConfig) -> Result<bool, ExplainError> {
+        if self.elapsed() < config.timeout {
+            return Ok(false);
+        }
+        let missing = explain::missing_of(config, &self.job.record.jid)?;
+        let is_lost = |one: &Missing| ["unreachable", "unknown"].contains(&one.state.as_str());
+        Ok(!missing.is_empty() && missing.iter().all(is_lost))
+    }
+
+    fn elapsed(&self) -> Duration {
+        let elapsed = Clock::system().unix_micros();
+        let elapsed = elapsed.saturating_sub(self.job.record.created);
+        Duration::from_micros(u64::try_from(elapsed).unwrap_or(0))
+    }
+
     fn progress(&self) -> JobProgress {
         let record = &self.job.record;
-        let elapsed = Clock::system().unix_micros().saturating_sub(record.created);
         let mut awaited = record.minions.iter().filter(|id| !self.seen.contains(*id));
         JobProgress {
             expected: record.minions.len().max(self.seen.len()),
             returned: self.seen.len(),
             failed: self.tally.failed,
-            elapsed: Duration::from_micros(u64::try_from(elapsed).unwrap_or(0)),
+            elapsed: self.elapsed(),
             slowest: awaited.next().map(ToString::to_string),
         }
     }
