@@ -337,7 +337,8 @@ REACTOR = {
         graph("Waiting", "none", ("sum(saltern_reactor_waiting{I}) or vector(0)", "events"),
               about="Events that wait for the reactor."),
         graph("Dropped", "ops", (rate("saltern_reactor_dropped_total", "reason", zero=True), "{{reason}}"),
-              about="Events and calls that lead to nothing, by reason."),
+              (rate("saltern_reactor_dead_letters_dropped_total", zero=True), "dead letters"),
+              about="Events and calls that lead to nothing, by reason, and dead letters that are not kept."),
         graph("Reactions", "ops", (rate("saltern_reactor_reactions_total", "type, result", zero=True), "{{type}} {{result}}"),
               about="Reactions that have ended, by result.", width=12),
         graph("Rendering", "s", (quantile(0.99, "saltern_reactor_rendering_seconds") + " or vector(0)", "p99"),
@@ -384,9 +385,8 @@ STORAGE = {
               about="Jobs and returns that are stored but not yet in stock's job cache."),
         graph("Job cache written", "ops", (rate("saltern_mirror_rows_total"), "rows"),
               about="Jobs and returns written as job-cache files."),
-        graph("Upkeep", "s", (quantile(0.99, "saltern_upkeep_seconds", "what") + " or vector(0)", "{{what}}"),
-              (quantile(0.99, "saltern_remotes_seconds", "what") + " or vector(0)", "git: {{what}}"),
-              about="Scans of files on disk, and fetches of git remotes."),
+        graph("Git remotes", "s", (quantile(0.99, "saltern_remotes_seconds", "what") + " or vector(0)", "{{what}}"),
+              about="How long a fetch of git remotes takes."),
     ],
 }
 

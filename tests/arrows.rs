@@ -4,7 +4,9 @@
 mod branches;
 mod errors;
 mod followed;
+mod memories;
 mod pages;
+mod panels;
 mod tiers;
 mod words;
 
