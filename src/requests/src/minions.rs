@@ -41,6 +41,9 @@ trait Memory {
     /// Its content, for the log.
     fn name(&self) -> &'static str;
 
+    /// Whether it has something of a minion.
+    fn has(&self, minion: &MinionId) -> Result<bool, StoreError>;
+
     /// Forgets a minion.
     fn forget(&self, minion: &MinionId) -> Result<bool, StoreError>;
 
@@ -48,7 +51,7 @@ trait Memory {
     fn forget_all_but(&self, keep: &dyn Fn(&MinionId) -> bool) -> Result<usize, StoreError>;
 
     /// Whether something of the minion was stored before its key; `None` for memory that does not
-    /// know its age and can be made anew, which goes with any replaced key.
+    /// know its age, which goes with any replaced key, what the new owner has stored included.
     fn is_older_than(&self, minion: &MinionId, key: &Version) -> Result<Option<bool>, StoreError>;
 }
 
@@ -57,6 +60,12 @@ struct Data<'a>(&'a MinionDataStore, bool);
 impl Memory for Data<'_> {
     fn name(&self) -> &'static str {
         "grains, pillar and mine"
+    }
+
+    fn has(&self, minion: &MinionId) -> Result<bool, StoreError> {
+        let Self(data, _) = self;
+        let is_cached = data.grains(minion)?.is_some() || data.pillar(minion)?.is_some();
+        Ok(is_cached || data.mine(minion)?.is_some())
     }
 
     fn forget(&self, minion: &MinionId) -> Result<bool, StoreError> {
@@ -86,6 +95,10 @@ impl Memory for Resources<'_> {
         "resources"
     }
 
+    fn has(&self, minion: &MinionId) -> Result<bool, StoreError> {
+        Ok(!self.0.of(minion)?.is_empty())
+    }
+
     fn forget(&self, minion: &MinionId) -> Result<bool, StoreError> {
         if self.0.register(minion, Vec::new(), false)? {
             self.1.set_resources(|| inventory(self.0))?;
@@ -110,6 +123,10 @@ impl Memory for &Sessions {
         "session"
     }
 
+    fn has(&self, minion: &MinionId) -> Result<bool, StoreError> {
+        Ok(self.get(minion)?.is_some())
+    }
+
     fn forget(&self, minion: &MinionId) -> Result<bool, StoreError> {
         self.remove(minion).map(|_| false)
     }
@@ -128,6 +145,10 @@ impl Memory for &Sessions {
 impl Memory for &SyndicStore {
     fn name(&self) -> &'static str {
         "registration as a syndic"
+    }
+
+    fn has(&self, minion: &MinionId) -> Result<bool, StoreError> {
+        Ok(SyndicStore::has(self, minion))
     }
 
     fn forget(&self, minion: &MinionId) -> Result<bool, StoreError> {
@@ -150,6 +171,10 @@ impl Memory for &SyndicStore {
 impl Memory for &Pillars {
     fn name(&self) -> &'static str {
         "pillar of pillar_cache"
+    }
+
+    fn has(&self, minion: &MinionId) -> Result<bool, StoreError> {
+        Ok(self.kept(minion, None).is_some())
     }
 
     fn forget(&self, minion: &MinionId) -> Result<bool, StoreError> {
@@ -186,6 +211,26 @@ impl Minions {
             Box::new(&**syndics),
             Box::new(Data(data, *preserves_data)),
         ]
+    }
+
+    /// The names of all memories, for tables that have to be complete.
+    pub fn memory_names(&self) -> Vec<&'static str> {
+        let memories = self.memories();
+        memories.iter().map(|memory| memory.name()).collect()
+    }
+
+    /// The names of the memories that have something of a minion.
+    ///
+    /// # Errors
+    /// When a store cannot be read.
+    pub fn memories_with(&self, minion: &MinionId) -> Result<Vec<&'static str>, StoreError> {
+        let mut names = Vec::new();
+        for memory in self.memories() {
+            if memory.has(minion)? {
+                names.push(memory.name());
+            }
+        }
+        Ok(names)
     }
 
     /// Forgets a minion whose key was deleted; with `preserve_minion_cache`, grains, pillar and mine

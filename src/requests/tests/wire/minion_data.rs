@@ -58,28 +58,70 @@ fn replaced_key_clears_what_does_not_know_its_age() {
     assert!(pillars.kept(&id, None).is_none());
 }
 
+/// Gives a minion something in every memory; a new one has its line here.
+fn fill_every_memory(site: &Site, id: &MinionId) {
+    let minions = &site.services.minions;
+    let minion = Minion::signed_in(site, id.as_str());
+    let load = minion.load("_pillar").set("ver", "2");
+    site.ask(minion.sealed(load.set("grains", Value::map([("os", "Debian")])), 3));
+    let resources = Value::map([("switch", Value::Array(vec!["sw1".into()]))]);
+    let load = minion.load("_register_resources");
+    site.ask(minion.sealed(load.set("resources", resources), 3));
+    minions.syndics.register(id).unwrap();
+    let (filled, all) = (minions.memories_with(id).unwrap(), minions.memory_names());
+    assert_eq!(filled, all, "fill every memory before it is cleared");
+}
+
 #[test]
 fn deleted_key_clears_every_memory() {
     let site = Site::new("pillar_cache: True\n");
-    let minion = Minion::signed_in(&site, "m1");
-    let load = minion.load("_pillar").set("ver", "2");
-    site.ask(minion.sealed(load.set("grains", Value::map([("os", "Debian")])), 3));
+    let minions = &site.services.minions;
+    let (m1, m2) = (
+        MinionId::parse("m1").unwrap(),
+        MinionId::parse("m2").unwrap(),
+    );
+    let kept = |id: &MinionId| minions.memories_with(id).unwrap();
+    fill_every_memory(&site, &m1);
+    assert!(minions.forget(&m1), "there was cached data");
+    assert_eq!(kept(&m1), [""; 0], "deleted while the master runs");
+    fill_every_memory(&site, &m1);
+    assert_eq!(minions.forget_all_but(|known| *known == m1).unwrap(), 0);
+    assert_eq!(kept(&m1), minions.memory_names());
+    fill_every_memory(&site, &m2);
+    assert_eq!(minions.forget_all_but(|known| *known == m1).unwrap(), 1);
+    assert_eq!(kept(&m2), [""; 0], "deleted while the master was stopped");
+    assert_eq!(kept(&m1), minions.memory_names());
+}
+
+/// Memories that alone do not go with a replaced key, each with the reason.
+const OUTLASTS_A_REPLACED_KEY: [(&str, &str); 2] = [
+    ("session", "replaced when the new owner authenticates"),
+    (
+        "registration as a syndic",
+        "ends when the new owner acts as a minion",
+    ),
+];
+
+/// Where no data tells by its age that the key is younger, each memory has to clear itself.
+#[test]
+fn replaced_key_clears_each_memory_without_the_help_of_others() {
+    let site = Site::new("pillar_cache: True\n");
     let id = MinionId::parse("m1").unwrap();
-    let (pillars, minions) = (&site.services.content.pillars, &site.services.minions);
-    minions.syndics.register(&id).unwrap();
-    let kept = || {
-        [
-            pillars.kept(&id, None).is_some(),
-            minions.data.grains(&id).unwrap().is_some(),
-            minions.sessions.get(&id).unwrap().is_some(),
-            minions.syndics.has(&id),
-        ]
-    };
-    assert_eq!(kept(), [true; 4]);
-    assert_eq!(minions.forget_all_but(|known| *known == id).unwrap(), 0);
-    assert_eq!(kept(), [true; 4]);
-    assert_eq!(minions.forget_all_but(|_| false).unwrap(), 1);
-    assert_eq!(kept(), [false; 4]);
+    let minions = &site.services.minions;
+    fill_every_memory(&site, &id);
+    minions.data.purge(&id).unwrap();
+    minions.resources.register(&id, Vec::new(), false).unwrap();
+    let key = site.services.keys.pki.version(&id, KeyState::Accepted);
+    assert!(
+        !minions
+            .forget_replaced(&id, &key.unwrap().unwrap())
+            .unwrap()
+    );
+    let mut kept = minions.memories_with(&id).unwrap();
+    let mut expected = OUTLASTS_A_REPLACED_KEY.map(|(name, _)| name);
+    kept.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(kept, expected);
 }
 
 #[test]
