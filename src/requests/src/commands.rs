@@ -262,6 +262,28 @@ pub fn clear_commands() -> impl Iterator<Item = &'static str> {
 mod tests {
     use super::*;
 
+    /// The commands of stock (`expose_methods` in `salt/master.py`), 3008's included.
+    const OF_STOCK: &str = "_auth _dir_list _file_envs _file_find _file_hash _file_hash_and_stat \
+        _file_list _file_list_emptydirs _file_recv _master_opts _master_tops _mine _mine_delete \
+        _mine_flush _mine_get _minion_event _pillar _register_resources _return _serve_file \
+        _symlink_list _syndic_return get_token minion_pub minion_publish minion_runner mk_token ping \
+        pub_ret publish revoke_auth runner verify_minion wheel";
+
+    #[test]
+    fn command_that_stock_lacks_is_in_the_list_of_differences() {
+        let page = include_str!("../DIFFERENCES.md");
+        let is_of_stock = |name: &&str| OF_STOCK.split(' ').any(|known| known == *name);
+        let ours = minion_commands().chain(clear_commands());
+        let ours = ours.filter(|name| !is_of_stock(name));
+        let unlisted: Vec<_> = ours
+            .filter(|name| !page.contains(&format!("`{name}`")))
+            .collect();
+        assert!(
+            unlisted.is_empty(),
+            "no row in DIFFERENCES.md: {unlisted:?}"
+        );
+    }
+
     #[test]
     fn rows_are_sorted_and_no_command_has_two() {
         for names in [
