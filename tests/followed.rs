@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 /// How a place follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// It keeps nothing: it reads the value each time.
-    #[expect(dead_code, reason = "no place does yet, and the next one should")]
+    /// It keeps nothing: it reads the value each time, and in no constructor.
     ReadsEachTime,
     /// The named function makes what it keeps anew, and is called with each reload.
     MadeAnewBy(&'static str),
@@ -89,6 +88,33 @@ fn is_file(path: &str, end: &str) -> bool {
     path.ends_with(&format!("/{end}"))
 }
 
+/// The constructors of a source in which such options are read: what they make keeps the value of the
+/// start.
+fn constructors_that_read(source: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (at, _) in source.match_indices(".followed()") {
+        let before = &source[..at];
+        let Some(start) = before.rfind("fn ") else {
+            continue;
+        };
+        let signature = before[start..].split('{').next().unwrap_or_default();
+        let result = signature.split_once("->").map_or("", |(_, result)| result);
+        if result.contains("Self") {
+            let name = signature.split('(').next().unwrap_or_default();
+            found.push(name.trim_start_matches("fn "));
+        }
+    }
+    found
+}
+
+#[test]
+fn constructor_that_reads_a_followed_option_is_found() {
+    let source = "fn most(&self) -> usize { self.config.followed().most }\n\
+                  fn new(config: &MasterConfig) -> Self {\n Self { most: config.followed().most } }\n\
+                  fn open(config: &MasterConfig)\n -> Result<Self> {\n let now = config.followed();";
+    assert_eq!(constructors_that_read(source), ["new", "open"]);
+}
+
 #[test]
 fn every_reader_of_a_followed_option_says_how_it_follows() {
     let files = program();
@@ -106,6 +132,16 @@ fn every_reader_of_a_followed_option_says_how_it_follows() {
     for (end, how) in READERS {
         let is_read = readers.iter().any(|path| is_file(path, end));
         assert!(is_read, "{end} reads no such option any more");
+        if *how == How::ReadsEachTime {
+            let read_once = files.iter().filter(|(path, _)| is_file(path, end));
+            let read_once: Vec<_> = read_once
+                .flat_map(|(_, source)| constructors_that_read(source))
+                .collect();
+            assert!(
+                read_once.is_empty(),
+                "{end} reads the value of the start in {read_once:?}: read it where it is used"
+            );
+        }
         let How::MadeAnewBy(maker) = how else {
             continue;
         };
