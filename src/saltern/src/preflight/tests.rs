@@ -11,9 +11,10 @@ use saltern_actors::{Master, MasterParts};
 use saltern_automation::reactor::Reactions;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
-use saltern_config::options::{self, Kind, Status};
+use saltern_config::options::{self, ConfigOption, Kind, Status};
 use saltern_config::{Finding, MasterConfig, Severity, load_master, read_master};
 use saltern_crypto::PrivateKey;
+use saltern_model::Compat;
 use saltern_requests::Stores;
 use saltern_store::jobs::{DatabaseLimits, JobDatabase};
 use saltern_wire::port::Inherited;
@@ -380,12 +381,31 @@ fn of_wrong_type(types: &[Kind]) -> Option<&'static str> {
     }
 }
 
+/// The type that an option of ours has, by its default. `None` where that does not say it, and of
+/// mappings: the part that uses one reads it, which the table above tries.
+fn kind_of_default(option: &ConfigOption) -> Option<Kind> {
+    let default = option.default(Compat::V3008)?;
+    match serde_json::from_str(default).unwrap() {
+        Value::Bool(_) => Some(Kind::Bool),
+        Value::Number(_) => Some(Kind::Int),
+        Value::String(_) => Some(Kind::Str),
+        Value::Array(_) => Some(Kind::List),
+        Value::Object(_) | Value::Null => None,
+    }
+}
+
 #[test]
-fn wrong_type_of_a_stock_option_is_always_found() {
+fn wrong_type_of_an_option_is_always_found() {
+    let of_stock = options::all().iter().filter(|option| {
+        // Of others the value is not looked at.
+        !matches!(option.status, Status::NoEffect(_) | Status::InPython)
+    });
+    let of_stock = of_stock.map(|option| (option, option.types.to_vec()));
+    let ours = options::OURS.iter();
+    let ours = ours.map(|option| (option, kind_of_default(option).into_iter().collect()));
     let mut silent = Vec::new();
-    for option in options::all() {
-        let is_ours = !matches!(option.status, Status::NoEffect(_) | Status::InPython);
-        let Some(value) = of_wrong_type(option.types).filter(|_| is_ours) else {
+    for (option, types) in of_stock.chain(ours) {
+        let Some(value) = of_wrong_type(&types) else {
             continue;
         };
         let site = Site::new(&format!("{}: {value}", option.name));
