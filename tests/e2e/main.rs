@@ -11,6 +11,7 @@ mod check_config;
 mod cli_cp;
 mod cli_keys;
 mod cli_run;
+mod cli_salt;
 mod demo;
 mod differential;
 mod durability;

@@ -1,15 +1,23 @@
 //! What programs print for whoever called them. A reader that has gone away is no error.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 /// Prints to standard output.
 pub fn say(text: &str) {
-    let mut output = std::io::stdout().lock();
-    let _ = output.write_all(text.as_bytes());
-    let _ = output.flush();
+    let _ = try_say(text);
+}
+
+/// Prints to standard output, for who has more to say than a gone reader would miss.
+///
+/// # Errors
+/// A reader that has gone away, or a full disk.
+pub fn try_say(text: &str) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes())?;
+    output.flush()
 }
 
 /// Prints a line to standard error.
 pub fn complain(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -3,15 +3,19 @@
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
+use std::time::Duration;
 
-pub(crate) use saltern_base::stdio::{complain, say};
+pub(crate) use saltern_base::stdio::{complain, say, try_say};
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;
 use saltern_model::Compat;
-use saltern_output::{Indent, OutputOptions as Rendering, Outputter, UnknownOutputter, render};
+use saltern_output::{
+    Indent, OutputOptions as Rendering, Outputter, UnknownOutputter, render, render_return,
+};
 use saltern_wire::msgpack::Value;
 
 use crate::options::{Ending, OutputOptions};
+use crate::state_options::state_options;
 
 /// Outputters that 3008 does not have any more.
 const DROPPED: [Outputter; 5] = [
@@ -21,6 +25,20 @@ const DROPPED: [Outputter; 5] = [
     Outputter::VirtQuery,
     Outputter::Profile,
 ];
+
+/// A value to print, with what decides how.
+pub(crate) struct Shown {
+    /// The minion that it is headed by; a value without one is printed as it is.
+    pub(crate) id: Option<String>,
+    /// The value.
+    pub(crate) value: Value,
+    /// The outputter it asks for.
+    pub(crate) out: Option<String>,
+    /// The return code of the function.
+    pub(crate) retcode: i64,
+    /// Since the job was published.
+    pub(crate) elapsed: Option<Duration>,
+}
 
 /// Prints values for one command.
 pub(crate) struct Console {
@@ -47,6 +65,7 @@ impl Console {
         if let Some(indent) = options.indent {
             rendering.indent = Indent::Spaces(indent);
         }
+        rendering.state = state_options(options, config);
         let file = options.file.as_deref().filter(|name| !name.is_empty());
         let file = file.map(PathBuf::from);
         if let Some(path) = file.as_ref().filter(|path| path.is_file())
@@ -99,6 +118,31 @@ impl Console {
         self.write(&text)
     }
 
+    /// Prints one minion's return by the outputter it asks for, unless the user chose another.
+    ///
+    /// # Errors
+    /// The output file cannot be written, or nobody reads any more.
+    pub(crate) fn display_return(&self, shown: Shown) -> io::Result<()> {
+        let outputter = self.choose(shown.out.as_deref()).unwrap_or_else(|unknown| {
+            complain(&format!("[ERROR   ] {unknown}"));
+            Outputter::default()
+        });
+        let mut rendering = self.rendering.with_retcode(shown.retcode);
+        rendering.elapsed = shown.elapsed;
+        let mut text = match shown.id {
+            Some(id) => render_return(&id, shown.value, outputter, &rendering),
+            None => render(&shown.value, outputter, &rendering),
+        };
+        if text.is_empty() {
+            return Ok(());
+        }
+        text.push('\n');
+        match &self.file {
+            None => try_say(&text),
+            Some(_) => self.write(&text),
+        }
+    }
+
     /// Writes text to the output file, or to standard output.
     ///
     /// # Errors
@@ -119,6 +163,16 @@ impl Console {
     /// How values are rendered.
     pub(crate) const fn rendering(&self) -> &Rendering {
         &self.rendering
+    }
+
+    /// The same, to be changed.
+    pub(crate) const fn rendering_mut(&mut self) -> &mut Rendering {
+        &mut self.rendering
+    }
+
+    /// Whether the user chose an outputter.
+    pub(crate) const fn has_outputter(&self) -> bool {
+        self.outputter.is_some()
     }
 }
 

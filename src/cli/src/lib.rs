@@ -13,5 +13,7 @@ mod login;
 pub mod minions;
 pub mod options;
 pub mod run;
+pub mod salt;
 mod settings;
 pub mod terminal;
+mod state_options;

@@ -19,6 +19,9 @@ use crate::options::{EauthOptions, Ending};
 /// Exit code of a failed log-in.
 const FAILED: u8 = 1;
 
+/// How long a token lasts by default (`token_expire`), in seconds.
+const TOKEN_SECONDS: f64 = 43_200.0;
+
 /// What ends a prompt: Ctrl-C, Ctrl-D.
 const ENDS: [u8; 2] = [3, 4];
 
@@ -87,6 +90,23 @@ pub(crate) async fn with_token(
     }
     let entries = [("token".into(), Value::from(token))].into_iter();
     Ok(Credentials(entries.collect()))
+}
+
+/// The token that an earlier `-T` kept, while it is younger than `token_expire`.
+pub(crate) fn kept_token(config: &MasterConfig) -> Option<Credentials> {
+    let path = token_file(config)?;
+    let age = path.metadata().ok()?.modified().ok()?.elapsed();
+    let lasts = config
+        .command_default("token_expire")
+        .and_then(|node| node.as_f64())
+        .filter(|seconds| (0.0..1e9).contains(seconds))
+        .unwrap_or(TOKEN_SECONDS);
+    if age.is_ok_and(|age| age.as_secs_f64() >= lasts) {
+        return None;
+    }
+    let token = std::fs::read_to_string(path).ok()?;
+    let token = token.trim();
+    Some(Credentials(vec![("token".into(), token.into())])).filter(|_| !token.is_empty())
 }
 
 /// `token_file`, else `.salt_token` in the home directory.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::event::{ReceivedEvent, SILENCE};
 use crate::job::{MinionReturn, minion_return};
 use crate::publish::strings;
-use crate::{ClientError, EventListener, LocalClient, PublishRequest, Published};
+use crate::{ClientError, EventListener, LocalClient, PublishRequest, Published, RunnerRequest};
 
 /// Options of a batch; the master chooses those that are `None`.
 #[derive(Debug, Clone, Default)]
@@ -110,6 +110,38 @@ impl LocalClient {
     pub async fn follow_batch(&self, jid: &str) -> Result<BatchFollower, ClientError> {
         let events = EventListener::connect(&self.config().sock_dir).await?;
         Ok(BatchFollower::new(events, jid.to_owned()))
+    }
+}
+
+impl LocalClient {
+    /// Where a batch stands, as the master's `batch.status` says.
+    ///
+    /// # Errors
+    /// When the master cannot be asked.
+    pub async fn batch_status(&self, jid: &str) -> Result<Value, ClientError> {
+        let request = RunnerRequest {
+            fun: "batch.status".to_owned(),
+            arg: vec![jid.into()],
+            kwarg: Vec::new(),
+            timeout: None,
+        };
+        Ok(self.call(&request).await?.value)
+    }
+}
+
+impl BatchEnd {
+    /// How the batch of a status ended; nothing while it runs. One that the master does not know any
+    /// more is over, too.
+    #[must_use]
+    pub fn of_status(status: &Value) -> Option<Self> {
+        let count = |name: &str| status.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let halted = status.get("halted_reason").and_then(Value::as_str);
+        let is_over = halted.is_some() || count("active") + count("pending") == 0;
+        is_over.then(|| Self {
+            halted: halted.map(str::to_owned),
+            failed: count("failed"),
+            abandoned: usize::try_from(count("pending")).unwrap_or(usize::MAX),
+        })
     }
 }
 

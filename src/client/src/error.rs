@@ -4,6 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// What [`ClientError::Authentication`] says of a key that the master refuses without a word.
+pub const WRONG_KEY: &str = "the key is not the one this master gave to this user";
+
 /// A failure of the local client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {

@@ -1,7 +1,13 @@
-//! Follows one job to its end, as stock's `LocalClient.get_iter_returns` does: take returns from
-//! the bus; when the timeout passes, ask which minions still run the job; wait on while any does.
+//! Follows one job to its end.
+//!
+//! Returns are taken from the event socket. Who is not waited for any more is the word of the master's
+//! tracker where there is one ([`tracked`]); a stock master has none, so there the client asks which
+//! minions still run the job, as `LocalClient.get_iter_returns` does ([`asking`]).
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+mod asking;
+mod tracked;
+
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use saltern_base::exit::Exit;
@@ -11,6 +17,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::event::ReceivedEvent;
 use crate::publish::{Published, strings};
 use crate::{ClientError, EventListener, LocalClient, PublishRequest};
+use asking::Rounds;
+pub use tracked::Absence;
+use tracked::Verdicts;
 
 /// Return of a minion.
 #[derive(Debug, Clone)]
@@ -30,10 +39,13 @@ pub struct MinionReturn {
 pub enum MinionOutcome {
     /// It returned.
     Returned(MinionReturn),
-    /// It did not return, and does not say that it is running the job.
+    /// It did not return, and nothing says that it is running the job.
     NoResponse {
         /// The minion.
         id: String,
+        /// What the master's tracker says about it; nothing under a stock master, and about ids that
+        /// the master does not know.
+        absence: Option<Absence>,
     },
 }
 
@@ -42,18 +54,36 @@ pub struct Job<'a> {
     client: &'a LocalClient,
     events: EventListener,
     jid: String,
+    begun: Instant,
     timeout: Duration,
     expected: BTreeSet<String>,
+    /// Those of them that have not returned.
+    awaited: BTreeSet<String>,
     found: BTreeSet<String>,
     missing: BTreeSet<String>,
-    patience: HashMap<String, Instant>,
-    round_ends: Instant,
-    syndics_until: Instant,
-    /// Whether a minion reported the job as running; true at first, so that all are asked once.
-    running: bool,
-    find_job: Option<String>,
+    patience: Patience,
     ready: VecDeque<MinionOutcome>,
     over: bool,
+}
+
+/// Who says how long minions are waited for.
+enum Patience {
+    /// The tracker of a master of ours.
+    Tracked(Verdicts),
+    /// The minions, when they are asked.
+    Asking(Rounds),
+}
+
+/// What following a job needs next.
+enum Step {
+    /// Nobody is waited for any more.
+    Close,
+    /// The minions have to be asked what they run.
+    Ask,
+    /// The master has to be asked where the job stands.
+    Recover,
+    /// An event, until this time.
+    Wait(Instant),
 }
 
 impl<'a> Job<'a> {
@@ -63,23 +93,27 @@ impl<'a> Job<'a> {
         published: Published,
         timeout: Duration,
     ) -> Self {
-        let now = Instant::now();
-        Self {
+        let begun = Instant::now();
+        let patience = match client.has_tracker() {
+            true => Patience::Tracked(Verdicts::new(begun)),
+            false => Patience::Asking(Rounds::new(begun, timeout, client.config())),
+        };
+        let mut job = Self {
             client,
             events,
             jid: published.jid,
+            begun,
             timeout,
-            expected: published.minions.into_iter().collect(),
+            expected: BTreeSet::new(),
+            awaited: BTreeSet::new(),
             found: BTreeSet::new(),
             missing: published.missing.into_iter().collect(),
-            patience: HashMap::new(),
-            round_ends: now + timeout,
-            syndics_until: now + client.config().syndic_wait,
-            running: true,
-            find_job: None,
+            patience,
             ready: VecDeque::new(),
             over: false,
-        }
+        };
+        job.expect(published.minions);
+        job
     }
 
     /// The job's id.
@@ -94,6 +128,12 @@ impl<'a> Job<'a> {
         &self.expected
     }
 
+    /// Those of them that have not returned.
+    #[must_use]
+    pub const fn awaited(&self) -> &BTreeSet<String> {
+        &self.awaited
+    }
+
     /// The next answer; `None` when every minion is accounted for. Minions that did not answer
     /// come last, sorted. A dropped future loses no answer.
     pub async fn next(&mut self) -> Result<Option<MinionOutcome>, ClientError> {
@@ -104,98 +144,95 @@ impl<'a> Job<'a> {
             if self.over {
                 return Ok(None);
             }
-            if self.is_complete() {
-                self.close();
-                continue;
+            match self.step(Instant::now()) {
+                Step::Close => self.close(),
+                Step::Ask => self.ask_who_runs_it().await?,
+                Step::Recover => self.recover().await?,
+                Step::Wait(until) => match timeout_at(until, self.events.next()).await {
+                    Err(_) => {}
+                    Ok(Ok(Some(event))) => self.take(&event)?,
+                    Ok(Ok(None)) => return Err(ClientError::EventsEnded),
+                    Ok(Err(error)) => return Err(error),
+                },
             }
-            let now = Instant::now();
-            for id in self.expected.difference(&self.found) {
-                self.patience
-                    .entry(id.clone())
-                    .or_insert(now + self.timeout);
+        }
+    }
+
+    fn step(&self, now: Instant) -> Step {
+        let config = self.client.config();
+        match &self.patience {
+            Patience::Tracked(verdicts) => {
+                let waits = match config.order_masters {
+                    true => self.timeout.max(config.syndic_wait),
+                    false => self.timeout,
+                };
+                let awaited = self.awaited.len();
+                verdicts.step(awaited, config.order_masters, self.begun + waits, now)
             }
-            if now >= self.round_ends {
-                if self.running {
-                    self.ask_who_runs_it().await?;
-                } else if now >= self.last_patience() {
-                    self.close();
-                    continue;
+            Patience::Asking(rounds) => {
+                let is_complete =
+                    self.awaited.is_empty() && (!config.order_masters || !self.expected.is_empty());
+                rounds.step(&self.awaited, is_complete, now)
+            }
+        }
+    }
+
+    fn expect(&mut self, minions: Vec<String>) {
+        for id in minions {
+            if self.found.contains(&id) {
+                self.expected.insert(id);
+            } else if self.expected.insert(id.clone()) {
+                if let Patience::Asking(rounds) = &mut self.patience {
+                    rounds.await_minion(&id);
                 }
+                self.awaited.insert(id);
             }
-            match timeout_at(self.wakes_at(), self.events.next()).await {
-                Err(_) => {}
-                Ok(Ok(Some(event))) => self.take(&event)?,
-                Ok(Ok(None)) => return Err(ClientError::EventsEnded),
-                Ok(Err(error)) => return Err(error),
-            }
-        }
-    }
-
-    fn is_complete(&self) -> bool {
-        let all = self.expected.is_subset(&self.found);
-        if self.client.config().order_masters {
-            return all && !self.expected.is_empty() && Instant::now() >= self.syndics_until;
-        }
-        all
-    }
-
-    fn last_patience(&self) -> Instant {
-        let waiting = self.expected.difference(&self.found);
-        let deadlines = waiting.filter_map(|id| self.patience.get(id).copied());
-        deadlines
-            .max()
-            .unwrap_or(self.round_ends)
-            .max(self.round_ends)
-    }
-
-    /// When to look at the state again if no event comes.
-    fn wakes_at(&self) -> Instant {
-        let now = Instant::now();
-        if self.client.config().order_masters && self.syndics_until > now {
-            return self.syndics_until.min(self.round_ends.max(now));
-        }
-        if self.round_ends > now {
-            self.round_ends
-        } else {
-            self.last_patience()
         }
     }
 
     /// Publishes `saltutil.find_job` to the minions whose returns are missing.
     async fn ask_who_runs_it(&mut self) -> Result<(), ClientError> {
-        let waiting: Vec<Value> = self
-            .expected
-            .difference(&self.found)
-            .map(|id| Value::from(id.as_str()))
-            .collect();
+        let waiting = self.awaited.iter().map(|id| Value::from(id.as_str()));
+        let waiting = Value::Array(waiting.collect());
         let jid = vec![Value::from(self.jid.as_str())];
-        let request = PublishRequest::new(Value::from(waiting), "list", "saltutil.find_job", jid);
-        self.running = false;
-        self.find_job = match self.client.publish(&request).await {
+        let request = PublishRequest::new(waiting, "list", "saltutil.find_job", jid);
+        let asked = match self.client.publish(&request).await {
             Ok(published) => Some(published.jid),
             // None of the missing ones is an accepted minion, so none can run the job.
             Err(ClientError::NoMinions) => None,
             Err(error) => return Err(error),
         };
-        self.round_ends = Instant::now() + self.client.config().gather_job_timeout;
-        if self.find_job.is_none() {
-            self.round_ends = Instant::now();
+        if let Patience::Asking(rounds) = &mut self.patience {
+            rounds.begin(asked, self.client.config().gather_job_timeout);
         }
         Ok(())
     }
 
     fn take(&mut self, event: &ReceivedEvent) -> Result<(), ClientError> {
         let tag = event.tag.as_str();
+        if let Patience::Tracked(verdicts) = &mut self.patience {
+            if event.is_gap() {
+                verdicts.doubt();
+                return Ok(());
+            }
+            let of_tracker = tag
+                .strip_prefix("saltern/job/")
+                .and_then(|rest| rest.strip_prefix(self.jid.as_str()));
+            if let Some(what) = of_tracker {
+                verdicts.take(what, &event.value()?, &self.awaited);
+                return Ok(());
+            }
+        }
         if let Some(rest) = self.of_job(tag, &self.jid) {
             let is_return = rest.starts_with("/ret/");
             let data = event.value()?;
             return self.take_own(is_return, &data);
         }
-        let asked = self.find_job.as_deref();
-        if asked.is_some_and(|jid| {
-            self.of_job(tag, jid)
-                .is_some_and(|rest| rest.starts_with("/ret/"))
-        }) {
+        if let Patience::Asking(rounds) = &self.patience
+            && let Some(asked) = rounds.asked()
+            && let Some(rest) = self.of_job(tag, asked)
+            && rest.starts_with("/ret/")
+        {
             self.take_find_job(&event.value()?);
         }
         Ok(())
@@ -215,26 +252,34 @@ impl<'a> Job<'a> {
     }
 
     fn take_own(&mut self, is_return: bool, data: &Value) -> Result<(), ClientError> {
+        if let Patience::Tracked(verdicts) = &mut self.patience {
+            verdicts.heard();
+        }
         if data.get("error").is_some() {
             return Err(ClientError::Authorization {
                 user: crate::user::publishing_user(),
-                message: "the job was refused".to_owned(),
+                message: "Authorization error occurred".to_owned(),
             });
         }
         if data.get("minions").is_some() {
-            self.expected.extend(strings(data.get("minions")));
+            self.expect(strings(data.get("minions")));
             self.missing.extend(strings(data.get("missing")));
             return Ok(());
         }
-        if !is_return {
-            return Ok(());
-        }
-        if let Some(answer) = minion_return(data)
-            && self.found.insert(answer.id.clone())
-        {
-            self.ready.push_back(MinionOutcome::Returned(answer));
+        if is_return && let Some(answer) = minion_return(data) {
+            self.take_return(answer);
         }
         Ok(())
+    }
+
+    fn take_return(&mut self, answer: MinionReturn) {
+        if self.found.insert(answer.id.clone()) {
+            self.awaited.remove(&answer.id);
+            if let Patience::Tracked(verdicts) = &mut self.patience {
+                verdicts.returned(&answer.id);
+            }
+            self.ready.push_back(MinionOutcome::Returned(answer));
+        }
     }
 
     fn take_find_job(&mut self, data: &Value) {
@@ -248,30 +293,34 @@ impl<'a> Job<'a> {
         {
             // It cannot say; stock stops waiting for it.
             self.expected.remove(id);
+            self.awaited.remove(id);
             return;
         }
         let found = data.get("return").and_then(Value::as_map);
         if found.is_none_or(|found| found.is_empty()) {
             return;
         }
-        self.expected.insert(id.to_owned());
-        self.patience
-            .insert(id.to_owned(), Instant::now() + self.timeout);
-        self.running = true;
+        self.expect(vec![id.to_owned()]);
+        if let Patience::Asking(rounds) = &mut self.patience {
+            rounds.runs_it(id);
+        }
     }
 
     fn close(&mut self) {
         self.over = true;
-        let absent: BTreeSet<&String> = self
-            .expected
-            .union(&self.missing)
-            .filter(|id| !self.found.contains(*id))
-            .collect();
-        self.ready.extend(
-            absent
-                .into_iter()
-                .map(|id| MinionOutcome::NoResponse { id: id.clone() }),
-        );
+        let unknown = self.missing.iter().filter(|id| {
+            let is_known = self.found.contains(*id) || self.awaited.contains(*id);
+            !is_known
+        });
+        let silent = self.awaited.iter().chain(unknown);
+        let outcomes = silent.map(|id| MinionOutcome::NoResponse {
+            id: id.clone(),
+            absence: match &self.patience {
+                Patience::Tracked(verdicts) => verdicts.absence(id),
+                Patience::Asking(_) => None,
+            },
+        });
+        self.ready.extend(outcomes);
     }
 }
 
@@ -361,6 +410,7 @@ mod tests {
     fn exit_codes_are_those_of_stock() {
         let silent = MinionOutcome::NoResponse {
             id: "ghost".to_owned(),
+            absence: None,
         };
         let cases: [(&[MinionOutcome], Exit); 5] = [
             (&[], Exit::NoReturn),

@@ -3,12 +3,14 @@
 //!
 //! Suggested reading order: [`config`] (where the master's sockets and keys are), [`user`] (who
 //! is asking), [`event`] (the event socket), [`publish`] (one job out), [`job`] (its answers),
-//! [`follow`] (a job that somebody else published), [`batch`] (a batch that the master drives), [`runner`] (functions of the master), [`control`] (the
+//! [`follow`] (a job that somebody else published), [`batch`] (a batch that the master drives), [`client_batch`] (one that the client drives,
+//! under a stock master), [`runner`] (functions of the master), [`control`] (the
 //! control socket of a master of ours). It prints
-//! nothing: what the answers look like is the business of `saltern-output`. External authentication
-//! and nodegroups are not here.
+//! nothing: what the answers look like is the business of `saltern-output`. Prompts of external
+//! authentication and nodegroups are not here.
 
 pub mod batch;
+pub mod client_batch;
 pub mod config;
 pub mod control;
 mod error;
@@ -21,11 +23,12 @@ pub mod runner;
 pub mod user;
 
 pub use batch::{BatchEnd, BatchFollower, BatchNews, BatchWishes};
+pub use client_batch::{BatchStep, ClientBatch};
 pub use config::ClientConfig;
-pub use error::ClientError;
+pub use error::{ClientError, WRONG_KEY};
 pub use event::{EventListener, ReceivedEvent};
 pub use fire::EventSender;
 pub use follow::{FollowNews, JobFollower};
-pub use job::{Job, MinionOutcome, MinionReturn, Tally};
+pub use job::{Absence, Job, MinionOutcome, MinionReturn, Tally};
 pub use publish::{LocalClient, PublishRequest, Published};
 pub use runner::{RunnerRequest, RunnerReturn};

@@ -1,18 +1,25 @@
 //! Sends a job to the master, as `salt.client.LocalClient.pub` does.
 
+use std::collections::HashSet;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use bytes::Bytes;
+use saltern_model::control::SOCKET;
 use saltern_wire::client::ReqClient;
 use saltern_wire::msgpack::{self, Dialect, Limits, Value};
 use zeroize::Zeroizing;
 
 use crate::event::{EVENT_SOCKET, EventListener};
 use crate::job::Job;
-use crate::{ClientConfig, ClientError, user};
+use crate::{ClientConfig, ClientError, RunnerRequest, WRONG_KEY, user};
 
 /// The socket by whose existence stock's clients recognize a running master.
 const PUBLISH_SOCKET: &str = "publish_pull.ipc";
+
+/// How long the master may take to say who is connected.
+const PRESENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Function, arguments and target of a job.
 #[derive(Debug, Clone)]
@@ -70,7 +77,7 @@ pub struct Published {
 pub struct LocalClient {
     config: ClientConfig,
     user: String,
-    /// Of external authentication, for functions of the master; else the key of the user counts.
+    /// Of external authentication; else the key of the user counts.
     credentials: Option<Vec<(Value, Value)>>,
 }
 
@@ -85,8 +92,7 @@ impl LocalClient {
         }
     }
 
-    /// The same for somebody who logs in: these entries stand in functions of the master in place of
-    /// the user and its key.
+    /// The same for somebody who logs in: these entries count in place of the user and its key.
     #[must_use]
     pub fn with_credentials(self, credentials: Vec<(Value, Value)>) -> Self {
         Self {
@@ -114,11 +120,46 @@ impl LocalClient {
         ))
     }
 
+    /// Whether this user has a key of the master.
+    #[must_use]
+    pub fn has_key(&self) -> bool {
+        user::read_key(&self.config, &self.user).is_ok()
+    }
+
+    /// Whether the master is one of ours, whose tracker says on the event socket what becomes of jobs.
+    #[must_use]
+    pub fn has_tracker(&self) -> bool {
+        match UnixStream::connect(self.config.sock_dir.join(SOCKET)) {
+            Ok(_) => true,
+            // It is there, for other users.
+            Err(error) => error.kind() == ErrorKind::PermissionDenied,
+        }
+    }
+
+    /// The accepted minions without a connection, as the master sees it (`manage.not_present`).
+    ///
+    /// # Errors
+    /// When the master does not answer in time, or the user may not ask.
+    pub async fn not_present(&self) -> Result<HashSet<String>, ClientError> {
+        let request = RunnerRequest {
+            fun: "manage.not_present".to_owned(),
+            arg: Vec::new(),
+            kwarg: Vec::new(),
+            timeout: Some(PRESENCE_TIMEOUT),
+        };
+        let returned = self.call(&request).await?;
+        Ok(strings(Some(&returned.value)).into_iter().collect())
+    }
+
     /// Publishes without waiting for anything but the master's answer (`salt --async`).
     pub async fn publish(&self, request: &PublishRequest) -> Result<Published, ClientError> {
         let probe = self.config.sock_dir.join(PUBLISH_SOCKET);
         if !probe.exists() {
             return Err(ClientError::NotRunning(probe));
+        }
+        if self.credentials.is_some() {
+            let reply = self.send(request, &Zeroizing::default()).await?;
+            return self.understand(&reply);
         }
         let mut key = user::read_key(&self.config, &self.user)?;
         let mut reply = self.send(request, &key).await?;
@@ -218,10 +259,12 @@ impl LocalClient {
             (Value::from("ret"), Value::from(request.ret.as_str())),
             (Value::from("jid"), Value::from("")),
         ];
-        if !request.kwargs.is_empty() {
-            let kwargs = request.kwargs.iter();
-            let kwargs = kwargs.map(|(key, value)| (Value::from(key.as_str()), value.clone()));
-            load.push((Value::from("kwargs"), Value::Map(kwargs.collect())));
+        let kwargs = request.kwargs.iter();
+        let kwargs = kwargs.map(|(key, value)| (Value::from(key.as_str()), value.clone()));
+        let credentials = self.credentials.iter().flatten().cloned();
+        let kwargs: Vec<(Value, Value)> = kwargs.chain(credentials).collect();
+        if !kwargs.is_empty() {
+            load.push((Value::from("kwargs"), Value::Map(kwargs)));
         }
         if let Some(batch) = &request.batch {
             load.push((Value::from("batch"), batch.clone()));
@@ -238,7 +281,7 @@ impl LocalClient {
     fn understand(&self, reply: &Value) -> Result<Published, ClientError> {
         if let Some(text) = reply.as_str() {
             return Err(if text.is_empty() {
-                self.unauthenticated("the key is not the one this master gave to this user")
+                self.unauthenticated(WRONG_KEY)
             } else {
                 ClientError::Publish(text.to_owned())
             });

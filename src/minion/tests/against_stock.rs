@@ -91,7 +91,7 @@ async fn whole_life(version: &str) {
     let request = PublishRequest::new(Value::from(both.to_vec()), "list", "test.ping", vec![]);
     let answers = all_answers(&client, &request).await;
     assert!(
-        matches!(&answers[..], [MinionOutcome::Returned(one), MinionOutcome::NoResponse { id }]
+        matches!(&answers[..], [MinionOutcome::Returned(one), MinionOutcome::NoResponse { id, .. }]
             if one.id == "native" && one.value == Value::from(true) && id == "ghost"),
         "{answers:?}"
     );

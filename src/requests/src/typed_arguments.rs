@@ -23,8 +23,8 @@ pub fn typed_arguments(typed: impl IntoIterator<Item = Value>, verbatim: &[&str]
                 Some((name, value)) if verbatim.contains(&name) => {
                     put(&mut named, name.into(), value.into());
                 }
-                Some((name, value)) => put(&mut named, name.into(), read(value)),
-                None => positional.push(read(&text)),
+                Some((name, value)) => put(&mut named, name.into(), typed_argument(value)),
+                None => positional.push(typed_argument(&text)),
             },
             Value::Map(entries) => {
                 let (marks, rest): (Vec<_>, Vec<_>) = entries
@@ -81,8 +81,10 @@ fn split(text: &str) -> Option<(&str, &str)> {
     (is_name && !value.starts_with('=') && !value.contains('\n')).then_some((name, value))
 }
 
-/// Parses one text; a YAML comment, date or error stays the text that was typed.
-fn read(text: &str) -> Value {
+/// Parses one text as stock's `yamlify_arg` does; a YAML comment, date or error stays the text that
+/// was typed.
+#[must_use]
+pub fn typed_argument(text: &str) -> Value {
     let as_typed = || Value::from(text);
     let trimmed = text.trim();
     let is_number_with_gaps =
@@ -107,11 +109,13 @@ fn read(text: &str) -> Value {
         NodeValue::Timestamp(_) | NodeValue::BigInt(_) | NodeValue::Binary(_) => as_typed(),
         NodeValue::Seq(_) if !text.starts_with('[') => as_typed(),
         NodeValue::Map(_) if !text.starts_with('{') => as_typed(),
-        _ => value(&node),
+        _ => yaml_value(&node),
     }
 }
 
-fn value(node: &Node) -> Value {
+/// A value of a configuration file as it goes over the wire.
+#[must_use]
+pub fn yaml_value(node: &Node) -> Value {
     match &node.value {
         NodeValue::Null => Value::Nil,
         NodeValue::Bool(flag) => Value::Bool(*flag),
@@ -121,12 +125,12 @@ fn value(node: &Node) -> Value {
             Value::from(text.as_str())
         }
         NodeValue::Binary(bytes) => Value::Bin(bytes.clone().into()),
-        NodeValue::Seq(items) => Value::Array(items.iter().map(value).collect()),
+        NodeValue::Seq(items) => Value::Array(items.iter().map(yaml_value).collect()),
         NodeValue::Map(map) => {
             let entries = map.iter();
             Value::Map(
                 entries
-                    .map(|(name, entry)| (key(name), value(&entry.value)))
+                    .map(|(name, entry)| (key(name), yaml_value(&entry.value)))
                     .collect(),
             )
         }

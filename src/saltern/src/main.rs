@@ -11,6 +11,7 @@ mod privileges;
 mod reload;
 mod service_manager;
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Termination};
 
@@ -94,8 +95,21 @@ fn main() -> ExitCode {
     saltern_base::panic_hook::install(|| saltern_supervise::current_actor().map(|a| a.to_string()));
     match stock_command() {
         Some(code) => code,
-        None => own_command(),
+        None => own_command(own_words()),
     }
+}
+
+/// The command line of a command of our own: called as `salt-master`, the program is the master.
+fn own_words() -> Vec<OsString> {
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    let is_master = Path::new(&program).file_name() == Some(OsStr::new("salt-master"));
+    let command = is_master.then(|| OsString::from("master"));
+    let program = if is_master { "saltern".into() } else { program };
+    std::iter::once(program)
+        .chain(command)
+        .chain(words)
+        .collect()
 }
 
 /// Runs the command of stock that the program is called as, by a link of that name.
@@ -104,6 +118,7 @@ fn stock_command() -> Option<ExitCode> {
     let program = words.next()?;
     let name = Path::new(&program).file_name()?.to_str()?;
     match name {
+        "salt" => Some(saltern_cli::salt::main(words.collect())),
         "salt-cp" => Some(saltern_cli::cp::main(words.collect())),
         "salt-key" => Some(saltern_cli::key::main(words.collect())),
         "salt-run" => Some(saltern_cli::run::main(words.collect())),
@@ -111,8 +126,8 @@ fn stock_command() -> Option<ExitCode> {
     }
 }
 
-fn own_command() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
+fn own_command(words: Vec<OsString>) -> ExitCode {
+    let arguments = match Arguments::try_parse_from(words) {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();

@@ -296,7 +296,7 @@ impl CopyTool<'_> {
         while let Some(outcome) = job.next().await.map_err(|error| asked(&error))? {
             returned.push(match outcome {
                 MinionOutcome::Returned(minion) => (minion.id, minion.value),
-                MinionOutcome::NoResponse { id } => (id, no_response(job.jid()).into()),
+                MinionOutcome::NoResponse { id, .. } => (id, no_response(job.jid()).into()),
             });
         }
         Ok(Some(returned))

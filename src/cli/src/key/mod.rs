@@ -46,6 +46,16 @@ pub fn main(words: Vec<String>) -> ExitCode {
     run(words).unwrap_or_else(|ending| ending.finish())
 }
 
+/// The ids of the minions with an accepted key, by the files of a master that need not run.
+///
+/// # Errors
+/// The directory of keys cannot be read.
+pub(crate) fn accepted(config: &MasterConfig) -> Result<Vec<String>, Ending> {
+    let listed = KeyFiles::of(config).list(KeyState::Accepted);
+    let listed = listed.map_err(|error| Ending::failed(1, format!("{error}\n")))?;
+    Ok(listed.unwrap_or_default())
+}
+
 fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     let parsed = read::<KeyOptions>(words, io::stdin().lock())?;
     let command = KeyCommand::check(parsed)?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use saltern_base::exit::Exit;
 use saltern_client::{
     BatchEnd, BatchFollower, BatchNews, BatchWishes, ClientConfig, ClientError, LocalClient,
-    MinionOutcome, PublishRequest, RunnerRequest, Tally,
+    MinionOutcome, PublishRequest, Tally,
 };
 use saltern_model::BatchSize;
 use saltern_output::{OutputOptions, Outputter, render_return};
@@ -127,7 +127,7 @@ async fn watch(
 ) -> Result<Exit, ClientError> {
     // Before the master is asked, so that nothing falls in between.
     let follower = client.follow_batch(jid).await?;
-    let status = status(client, jid).await?;
+    let status = client.batch_status(jid).await?;
     let count = |name: &str| status.get(name).and_then(Value::as_u64).unwrap_or(0);
     if status.get("jid").is_none() {
         complain(&format!("the master knows no batch with the job id {jid}"));
@@ -141,33 +141,10 @@ async fn watch(
         count("pending"),
         count("failed"),
     ));
-    match over(&status) {
+    match BatchEnd::of_status(&status) {
         None => follow(client, jid, follower, options).await,
         Some(end) => Ok(exit(&end, &Tally::default())),
     }
-}
-
-async fn status(client: &LocalClient, jid: &str) -> Result<Value, ClientError> {
-    let request = RunnerRequest {
-        fun: "batch.status".to_owned(),
-        arg: vec![jid.into()],
-        kwarg: Vec::new(),
-        timeout: None,
-    };
-    Ok(client.call(&request).await?.value)
-}
-
-/// How the batch of a status ended; nothing while it runs. One that the master does not know any
-/// more is over, too.
-fn over(status: &Value) -> Option<BatchEnd> {
-    let count = |name: &str| status.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let halted = status.get("halted_reason").and_then(Value::as_str);
-    let is_over = halted.is_some() || count("active") + count("pending") == 0;
-    is_over.then(|| BatchEnd {
-        halted: halted.map(str::to_owned),
-        failed: count("failed"),
-        abandoned: usize::try_from(count("pending")).unwrap_or(usize::MAX),
-    })
 }
 
 /// Begins a batch and follows it to its end.
@@ -213,7 +190,7 @@ async fn follow(
         if let Some(end) = print_progress(&mut batch, &mut tally, options).await? {
             return Ok(exit(&end, &tally));
         }
-        let Some(end) = over(&status(client, jid).await?) else {
+        let Some(end) = BatchEnd::of_status(&client.batch_status(jid).await?) else {
             continue;
         };
         // Its end may have come while the master was asked.

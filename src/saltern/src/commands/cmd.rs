@@ -1,15 +1,14 @@
 //! `saltern cmd TARGET FUNCTION [ARGS]`: publishes, follows the events, prints as stock `salt`
 //! does. Batches are in `batch`.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use saltern_base::exit::Exit;
 use saltern_cli::terminal::{JobProgress, ProgressLine};
 use saltern_client::{
-    ClientConfig, ClientError, Job, LocalClient, MinionOutcome, MinionReturn, PublishRequest,
-    RunnerRequest, Tally,
+    ClientConfig, ClientError, Job, LocalClient, MinionOutcome, MinionReturn, PublishRequest, Tally,
 };
 use saltern_config::MasterConfig;
 use saltern_model::Jid;
@@ -52,9 +51,6 @@ pub(crate) struct Arguments {
     /// hyphen is an option wherever it stands; after `--` it is an argument.
     arguments: Vec<String>,
 }
-
-/// How long the master may take to say who is connected.
-const PRESENCE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) fn run(arguments: Arguments) -> Exit {
     logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
@@ -143,11 +139,14 @@ async fn follow(
                 let outputter = Outputter::for_name(returned.out.as_deref());
                 render_return(&returned.id, returned.value, outputter, &options)
             }
-            MinionOutcome::NoResponse { id } => {
-                if absent.is_none() {
-                    absent = Some(absentees(client).await);
-                }
-                let is_absent = absent.as_ref().is_some_and(|absent| absent.contains(&id));
+            MinionOutcome::NoResponse { id, absence } => {
+                let is_absent = match absence {
+                    Some(absence) => !absence.is_connected,
+                    None if absent.is_none() => absent
+                        .insert(client.not_present().await.unwrap_or_default())
+                        .contains(&id),
+                    None => absent.as_ref().is_some_and(|absent| absent.contains(&id)),
+                };
                 let text = match is_absent {
                     true => NOT_CONNECTED.to_owned(),
                     false => no_response(&waiting.jid),
@@ -220,28 +219,6 @@ impl Waiting {
             ..self.progress.clone()
         };
         self.line.beside(work, progress).await
-    }
-}
-
-/// Minions without a connection, from the master's presence. A user who may not ask gets the weaker
-/// sentence about minions that are silent.
-async fn absentees(client: &LocalClient) -> HashSet<String> {
-    let request = RunnerRequest {
-        fun: "manage.not_present".to_owned(),
-        arg: Vec::new(),
-        kwarg: Vec::new(),
-        timeout: Some(PRESENCE_TIMEOUT),
-    };
-    match client.call(&request).await {
-        Ok(returned) => {
-            let ids = returned.value.as_array().unwrap_or_default();
-            let ids = ids.iter().filter_map(Value::as_str);
-            ids.map(str::to_owned).collect()
-        }
-        Err(error) => {
-            tracing::debug!(%error, "the master does not say who is connected");
-            HashSet::new()
-        }
     }
 }
 

@@ -1,0 +1,342 @@
+//! `-b`: a few minions at a time. Our master drives the batch, and goes on when this command is
+//! interrupted; under a stock master the command drives it, as stock's own does.
+
+use std::time::Duration;
+
+use saltern_client::{
+    BatchEnd, BatchFollower, BatchNews, BatchStep, BatchWishes, ClientError, MinionReturn,
+    PublishRequest, Published,
+};
+use saltern_model::{BatchSize, Compat};
+use saltern_output::NO_MINIONS_MATCHED;
+use saltern_wire::msgpack::Value;
+
+use super::follow::unwritten;
+use super::{FAILED, NO_RETURN, SaltTool};
+use crate::console::{Shown, complain, say};
+use crate::options::Ending;
+
+/// Events that the master has fired arrive within this.
+const REST: Duration = Duration::from_secs(2);
+
+/// What our master says of a target without a single connected minion.
+const NOT_THERE: &str = "not connected: ";
+
+/// What was returned so far.
+#[derive(Default)]
+struct Seen {
+    /// The highest return code.
+    retcode: i64,
+    /// With `-s`: the returns, which are printed together.
+    all: Vec<(Value, Value)>,
+}
+
+/// Why a batch is not followed to its end: its jid, and what happened.
+enum Left {
+    Interrupted,
+    Failed(ClientError),
+    Unwritten(u8),
+}
+
+impl From<ClientError> for Left {
+    fn from(error: ClientError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl SaltTool<'_> {
+    /// Runs a batch of this size.
+    pub(super) async fn batch(
+        &mut self,
+        mut request: PublishRequest,
+        size: &str,
+    ) -> Result<u8, Ending> {
+        let Ok(parsed) = BatchSize::parse(size) else {
+            say(&format!(
+                "Invalid batch data sent: {size}\nData must be in the form of %10, 10% or 3\n"
+            ));
+            return Ok(FAILED);
+        };
+        let mut seen = Seen::default();
+        let run = match self.client.has_tracker() {
+            true => {
+                request.batch = Some(self.wishes(size));
+                if self.is_async() {
+                    return self.begin_only(&request).await;
+                }
+                self.by_master(&request, &mut seen).await
+            }
+            false => self.by_client(request, parsed, &mut seen).await,
+        };
+        match run {
+            Ok(true) if self.is_static() => self.collected(seen.all),
+            // Of a return code stock's process keeps eight bits, too.
+            Ok(true) => Ok((seen.retcode & 0xff) as u8),
+            Ok(false) => Ok(NO_RETURN),
+            Err(Left::Interrupted) => Ok(FAILED),
+            Err(Left::Unwritten(code)) => Ok(code),
+            Err(Left::Failed(ClientError::Publish(text))) if text.starts_with(NOT_THERE) => {
+                complain(&format!("{text}\nERROR: No return received"));
+                Ok(NO_RETURN)
+            }
+            Err(Left::Failed(error)) => self.failed(&error),
+        }
+    }
+
+    fn is_static(&self) -> bool {
+        self.command.options.is_static == Some(true)
+    }
+
+    /// Only 3008 leaves a batch to the master.
+    fn is_async(&self) -> bool {
+        self.command.options.is_async == Some(true) && self.config.salt_compat == Compat::V3008
+    }
+
+    fn wishes(&self, size: &str) -> Value {
+        let options = &self.command.options;
+        let timeout = super::request::seconds(options.timeout);
+        let wishes = BatchWishes {
+            size: Some(size.to_owned()),
+            wait: options.batch_wait.filter(|wait| *wait > 0.0),
+            failhard: options.failhard == Some(true),
+            timeout: timeout.map(|timeout| timeout.as_secs()),
+            ..BatchWishes::default()
+        };
+        wishes.to_value()
+    }
+
+    /// `--async`: the master drives it, and nobody waits.
+    async fn begin_only(&mut self, request: &PublishRequest) -> Result<u8, Ending> {
+        let client = self.client;
+        match self.interrupts.answered(client.publish(request)).await {
+            (Some(Ok(begun)), _) => {
+                self.name_absent(&begun);
+                say(&format!(
+                    "Executed batch command with job ID: {}\n",
+                    begun.jid
+                ));
+                Ok(0)
+            }
+            (Some(Err(ClientError::NoMinions)), _) => {
+                say(&format!(
+                    "{NO_MINIONS_MATCHED}\nNo minions matched the target.\n"
+                ));
+                Ok(0)
+            }
+            (Some(Err(error)), _) => self.failed(&error),
+            (None, _) => Ok(FAILED),
+        }
+    }
+
+    /// Minions that have no part in the batch.
+    fn name_absent(&self, begun: &Published) {
+        if self.is_static() {
+            return;
+        }
+        for id in &begun.down {
+            say(&format!(
+                "Minion {id} did not respond. No job will be sent.\n"
+            ));
+        }
+    }
+
+    /// What stock says of a target that means nobody.
+    fn nobody_for_batch(&self) -> Result<bool, Left> {
+        say(&format!("{NO_MINIONS_MATCHED}\n"));
+        if !self.is_static() {
+            say("No minions matched the target.\n");
+        }
+        complain("ERROR: No return received");
+        Ok(false)
+    }
+
+    /// Follows a batch that the master drives; false where there is nobody to run it.
+    async fn by_master(&mut self, request: &PublishRequest, seen: &mut Seen) -> Result<bool, Left> {
+        let client = self.client;
+        let (begun, is_interrupted) = self.interrupts.answered(client.run_batch(request)).await;
+        let (begun, mut follower) = match begun {
+            None => return Err(Left::Interrupted),
+            Some(Err(ClientError::NoMinions)) => return self.nobody_for_batch(),
+            Some(begun) => begun?,
+        };
+        let followed = match is_interrupted {
+            true => Err(Left::Interrupted),
+            false => {
+                self.name_absent(&begun);
+                self.follow_batch(&begun.jid, &mut follower, seen).await
+            }
+        };
+        match followed {
+            Ok(end) => {
+                report_end(&end);
+                Ok(true)
+            }
+            Err(left) => {
+                let jid = &begun.jid;
+                complain(&format!(
+                    "\nThe master goes on with the batch {jid}. To follow it: saltern batch watch {jid}; \
+                     its returns: salt-run jobs.lookup_jid {jid}"
+                ));
+                Err(left)
+            }
+        }
+    }
+
+    async fn follow_batch(
+        &mut self,
+        jid: &str,
+        follower: &mut BatchFollower,
+        seen: &mut Seen,
+    ) -> Result<BatchEnd, Left> {
+        loop {
+            let news = tokio::select! {
+                news = follower.next() => news?,
+                () = self.interrupts.next() => return Err(Left::Interrupted),
+            };
+            let is_unsure = matches!(news, BatchNews::Unsure);
+            if let Some(end) = self.take_news(jid, news, seen)? {
+                return Ok(end);
+            }
+            if !is_unsure {
+                continue;
+            }
+            let Some(end) = BatchEnd::of_status(&self.client.batch_status(jid).await?) else {
+                continue;
+            };
+            // Its last events may have come while the master was asked.
+            let rest = async {
+                loop {
+                    let news = follower.next().await?;
+                    if let Some(end) = self.take_news(jid, news, seen)? {
+                        return Ok::<_, Left>(end);
+                    }
+                }
+            };
+            return match tokio::time::timeout(REST, rest).await {
+                Ok(ended) => ended,
+                Err(_) => {
+                    complain(&format!(
+                        "The batch is over, but events of it were missed; see: salt-run \
+                         jobs.lookup_jid {jid}"
+                    ));
+                    Ok(end)
+                }
+            };
+        }
+    }
+
+    fn take_news(
+        &self,
+        jid: &str,
+        news: BatchNews,
+        seen: &mut Seen,
+    ) -> Result<Option<BatchEnd>, Left> {
+        match news {
+            BatchNews::Part(minions) => self.name_part(minions),
+            BatchNews::Returned(minion) => self.show(jid, minion, seen)?,
+            BatchNews::Over(end) => return Ok(Some(end)),
+            BatchNews::Unsure => {}
+        }
+        Ok(None)
+    }
+
+    fn name_part(&self, mut minions: Vec<String>) {
+        if self.is_static() {
+            return;
+        }
+        minions.sort_unstable();
+        let minions = Value::Array(minions.into_iter().map(Value::from).collect());
+        let minions = saltern_python::str(&minions);
+        say(&format!("\nExecuting run on {minions}\n\n"));
+    }
+
+    /// Prints a return with its code and jid, as stock's batches do.
+    fn show(&self, jid: &str, minion: MinionReturn, seen: &mut Seen) -> Result<(), Left> {
+        seen.retcode = seen.retcode.max(minion.retcode);
+        if self.is_static() {
+            seen.all.push((minion.id.into(), minion.value));
+            return Ok(());
+        }
+        let value = Value::Map(vec![
+            ("retcode".into(), minion.retcode.into()),
+            ("jid".into(), jid.into()),
+            (minion.id.into(), minion.value),
+        ]);
+        let shown = Shown {
+            id: None,
+            value,
+            out: minion.out,
+            retcode: 0,
+            elapsed: None,
+        };
+        let printed = self.console.display_return(shown);
+        printed.map_err(|error| Left::Unwritten(unwritten(&error)))
+    }
+
+    /// Drives a batch; false where there is nobody to run it.
+    async fn by_client(
+        &mut self,
+        request: PublishRequest,
+        size: BatchSize,
+        seen: &mut Seen,
+    ) -> Result<bool, Left> {
+        let options = &self.command.options;
+        let wait = options.batch_wait.filter(|wait| (0.0..1e9).contains(wait));
+        let wait = Duration::from_secs_f64(wait.unwrap_or(0.0));
+        let is_failhard = options.failhard == Some(true);
+        let made = self.client.client_batch(request, size, wait);
+        let (made, is_interrupted) = self.interrupts.answered(made).await;
+        let mut batch = match made {
+            Some(Err(ClientError::NoMinions)) => return self.nobody_for_batch(),
+            Some(Ok(None)) => {
+                complain("ERROR: No return received");
+                return Ok(false);
+            }
+            Some(Ok(Some(batch))) if !is_interrupted => batch,
+            Some(Err(error)) => return Err(error.into()),
+            _ => return Err(Left::Interrupted),
+        };
+        for id in batch.down.iter().filter(|_| !self.is_static()) {
+            say(&format!(
+                "Minion {id} did not respond. No job will be sent.\n"
+            ));
+        }
+        loop {
+            let step = tokio::select! {
+                step = batch.next() => step?,
+                () = self.interrupts.next() => {
+                    complain("\nExiting gracefully on Ctrl-c; minions that had no turn get no job.");
+                    return Err(Left::Interrupted);
+                }
+            };
+            match step {
+                None => return Ok(true),
+                Some(BatchStep::Part(minions)) => self.name_part(minions),
+                Some(BatchStep::Returned(jid, minion)) => {
+                    let is_bad = minion.retcode != 0;
+                    self.show(&jid, minion, seen)?;
+                    if is_failhard && is_bad {
+                        complain("[ERROR   ] Batch run stopped due to failhard");
+                        return Ok(true);
+                    }
+                }
+                Some(BatchStep::GivenUp(id)) => {
+                    complain(&format!("Minion '{id}' failed to respond to job sent"));
+                }
+            }
+        }
+    }
+}
+
+/// What standard output does not say about an end.
+fn report_end(end: &BatchEnd) {
+    if let Some(reason) = &end.halted {
+        complain(&format!(
+            "[ERROR   ] Batch run stopped due to {reason}; {} minions had no turn",
+            end.abandoned
+        ));
+    }
+    if end.failed > 0 {
+        complain(&format!("{} minions did not return in time", end.failed));
+    }
+}

@@ -1,0 +1,373 @@
+//! `salt`: runs functions on minions and prints what they return, each return as it comes.
+//!
+//! Suggested reading order: [`request`] (from the command line to the job), [`follow`] (one job, followed to
+//! its end), then what is made of its answers: here, [`documentation`], [`batch`], [`summary`]. [`news`] is for
+//! whoever shows how a job goes on. Texts and exit codes are stock's; `DIFFERENCES.md` lists where not.
+
+mod batch;
+mod documentation;
+mod follow;
+mod news;
+mod refusal;
+mod request;
+mod summary;
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::process::ExitCode;
+
+use saltern_client::{ClientConfig, ClientError, LocalClient, PublishRequest};
+use saltern_config::MasterConfig;
+use saltern_model::MinionId;
+use saltern_output::{NO_MINIONS_MATCHED, Outputter, render};
+use saltern_requests::{matching_minions, yaml_value};
+use saltern_wire::msgpack::Value;
+use tokio::runtime;
+
+use crate::console::{Console, Shown, complain, say, try_say};
+use crate::key;
+use crate::login;
+use crate::options::{Call, CommandOptions, Ending, SaltCommand, SaltOptions, read};
+use crate::settings;
+use follow::{Answer, End, Heading, Interrupts};
+use news::JobWatcher;
+use summary::Summary;
+
+/// Exit code of a failure.
+const FAILED: u8 = 1;
+
+/// Exit code where nothing was returned.
+const NO_RETURN: u8 = 2;
+
+/// Runs `salt` with a command line, without the name of the program.
+pub fn main(words: Vec<String>) -> ExitCode {
+    run(words).unwrap_or_else(|ending| ending.finish())
+}
+
+fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
+    let parsed = read::<SaltOptions>(words, io::stdin().lock())?;
+    let mut command = SaltCommand::check(parsed)?;
+    let config = settings::load(&command.options.config)?;
+    if let Call::ConfigDump(help) = &command.call {
+        return Ok(dump(help, &config));
+    }
+    SaltOptions::grammar().fill(&mut command.options, |name| config.command_default(name));
+    let mut console = Console::open(&command.options.output, &config)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Ending::failed(FAILED, format!("{error}\n")))?;
+    let mut reach = ClientConfig::from(&config);
+    if let Some(gather) = request::seconds(command.options.gather_job_timeout) {
+        reach.gather_job_timeout = gather;
+    }
+    let client = runtime.block_on(logged_in(reach, &command, &config))?;
+    let asked = request::request(&command, &config);
+    if let Ok(request) = &asked {
+        let state = &mut console.rendering_mut().state;
+        state.diff |= command.options.output_diff == Some(true);
+        state.apply_arguments(&request.arg);
+    }
+    let code = runtime.block_on(async {
+        let interrupts = Interrupts::catch();
+        let mut tool = SaltTool {
+            client: &client,
+            config: &config,
+            command: &command,
+            console: &console,
+            interrupts: interrupts.map_err(|error| Ending::failed(FAILED, format!("{error}\n")))?,
+            watcher: news::watcher(&command.options),
+        };
+        match asked {
+            Ok(request) => tool.run(request).await,
+            Err(sentence) => tool.refused(&ClientError::Publish(sentence)),
+        }
+    })?;
+    Ok(ExitCode::from(code))
+}
+
+/// `--config-dump`: the configuration as YAML, without what is secret.
+fn dump(help: &str, config: &MasterConfig) -> ExitCode {
+    let mut options: Vec<(Value, Value)> = config
+        .shown_values()
+        .map(|(name, node)| (name.into(), yaml_value(node)))
+        .collect();
+    options.sort_by(|one, other| one.0.as_str().cmp(&other.0.as_str()));
+    let plain = saltern_output::OutputOptions::new(false);
+    let text = render(&Value::Map(options), Outputter::Yaml, &plain);
+    say(&format!("{help}{text}\n"));
+    ExitCode::SUCCESS
+}
+
+/// The client of the calling user, or of who logs in. As in stock a kept token counts before a new
+/// log-in, and the key of the user before the token.
+async fn logged_in(
+    reach: ClientConfig,
+    command: &SaltCommand,
+    config: &MasterConfig,
+) -> Result<LocalClient, Ending> {
+    let client = LocalClient::new(reach);
+    let eauth = &command.options.eauth;
+    let credentials = match login::kept_token(config) {
+        Some(_) if client.has_key() => return Ok(client),
+        Some(token) => token,
+        None => match login::ask(eauth)? {
+            Some(asked) => login::with_token(asked, eauth, config, &client).await?,
+            None => return Ok(client),
+        },
+    };
+    Ok(client.with_credentials(credentials.entries().collect()))
+}
+
+struct SaltTool<'a> {
+    client: &'a LocalClient,
+    config: &'a MasterConfig,
+    command: &'a SaltCommand,
+    console: &'a Console,
+    interrupts: Interrupts,
+    watcher: Box<dyn JobWatcher>,
+}
+
+impl SaltTool<'_> {
+    async fn run(&mut self, request: PublishRequest) -> Result<u8, Ending> {
+        let options = &self.command.options;
+        let size = options.batch.clone().filter(|size| !size.is_empty());
+        if size.is_some() || options.is_static == Some(true) {
+            return match size {
+                Some(size) => self.batch(request, &size).await,
+                None => self.all_together(&request).await,
+            };
+        }
+        if options.preview_target == Some(true) {
+            return self.preview(&request);
+        }
+        let limit = options.batch_safe_limit.unwrap_or(0);
+        let limit = usize::try_from(limit).unwrap_or(0);
+        if limit > 1 && self.matching(&request)?.len() >= limit {
+            say("\nNOTICE: Too many minions targeted, switching to batch execution.\n");
+            let size = options.batch_safe_size.clone();
+            return self.batch(request, size.as_deref().unwrap_or("8")).await;
+        }
+        if options.is_async == Some(true) {
+            return self.without_waiting(&request).await;
+        }
+        if request.fun.as_str() == Some(request::DOCUMENTATION) {
+            return self.documentation(&request).await;
+        }
+        match options.subset.and_then(|count| usize::try_from(count).ok()) {
+            Some(count) if count > 0 => {
+                let chosen = self.subset(&request, count).await;
+                match chosen {
+                    Ok(Ok(ids)) => self.plain(&to_list(request, ids)).await,
+                    Ok(Err(code)) => Ok(code),
+                    Err(error) => self.refused(&error),
+                }
+            }
+            _ => self.plain(&request).await,
+        }
+    }
+
+    /// Prints each return as it comes.
+    async fn plain(&mut self, request: &PublishRequest) -> Result<u8, Ending> {
+        let (console, options) = (self.console, &self.command.options);
+        let is_progress = options.progress == Some(true);
+        let mut summary = Summary::default();
+        let mut is_failed = false;
+        let mut print = |answer: Answer| {
+            is_failed |= answer.retcode != 0;
+            summary.add(&answer);
+            match is_progress {
+                true => Ok(()),
+                false => console.display_return(shown(answer)),
+            }
+        };
+        match self.follow(request, self.heading(), &mut print).await {
+            Ok(End::Over) => {}
+            Ok(End::NoMinions) => return self.nobody(),
+            Ok(End::Left(code)) => return Ok(code),
+            Err(error) => return self.refused(&error),
+        }
+        let is_wanted = options.summary == Some(true) && !console.has_outputter();
+        if is_wanted || is_progress {
+            let text = summary.text(options.verbose == Some(true));
+            if let Err(error) = try_say(&text) {
+                return Ok(follow::unwritten(&error));
+            }
+        }
+        if is_failed {
+            complain("ERROR: Minions returned with non-zero exit code");
+            return Ok(FAILED);
+        }
+        Ok(0)
+    }
+
+    /// `-s`: all returns in one, after the last. Minions that did not return are not in it.
+    async fn all_together(&mut self, request: &PublishRequest) -> Result<u8, Ending> {
+        let mut all = Vec::new();
+        let mut collect = |answer: Answer| {
+            if !answer.is_silent {
+                all.push((answer.id.into(), answer.value));
+            }
+            Ok(())
+        };
+        match self.follow(request, Heading::None, &mut collect).await {
+            Ok(End::Over) => self.collected(all),
+            Ok(End::NoMinions) => self.nobody(),
+            Ok(End::Left(code)) => Ok(code),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// Prints what was collected.
+    fn collected(&self, all: Vec<(Value, Value)>) -> Result<u8, Ending> {
+        if all.is_empty() {
+            return self.nothing(&Value::Map(all));
+        }
+        let is_state = match &self.command.call {
+            Call::One(function, _) => function.split('.').next() == Some("state"),
+            _ => false,
+        };
+        let asked = is_state.then_some("highstate");
+        self.written(self.console.display(&Value::Map(all), asked))?;
+        Ok(0)
+    }
+
+    /// `--async`.
+    async fn without_waiting(&mut self, request: &PublishRequest) -> Result<u8, Ending> {
+        let client = self.client;
+        let jid = match self.interrupts.answered(client.publish(request)).await {
+            (None, _) => return Ok(FAILED),
+            (Some(Ok(published)), _) => published.jid,
+            (Some(Err(ClientError::NoMinions)), _) => {
+                say(&format!("{NO_MINIONS_MATCHED}\n"));
+                "0".to_owned()
+            }
+            (Some(Err(error)), _) => return self.failed(&error),
+        };
+        say(&format!("Executed command with job ID: {jid}\n"));
+        Ok(0)
+    }
+
+    /// `--subset`: so many of the minions that have the function, at random; the exit code where the
+    /// command ends before.
+    async fn subset(
+        &mut self,
+        request: &PublishRequest,
+        count: usize,
+    ) -> Result<Result<Vec<String>, u8>, ClientError> {
+        let mut listing = request.clone();
+        listing.fun = "sys.list_functions".into();
+        listing.arg = Vec::new();
+        listing.ret = String::new();
+        let mut able = Vec::new();
+        let end = self
+            .follow(&listing, self.heading(), &mut |answer| {
+                let functions = answer.value.as_array().unwrap_or_default();
+                if functions.contains(&request.fun) {
+                    able.push(answer.id);
+                }
+                Ok(())
+            })
+            .await?;
+        match end {
+            End::Left(code) => return Ok(Err(code)),
+            End::NoMinions => say(&format!("{NO_MINIONS_MATCHED}\n")),
+            End::Over => {}
+        }
+        let chance = RandomState::new();
+        able.sort_by_cached_key(|id| chance.hash_one(id));
+        able.truncate(count);
+        Ok(Ok(able))
+    }
+
+    /// `--preview-target`.
+    fn preview(&self, request: &PublishRequest) -> Result<u8, Ending> {
+        let ids = self.matching(request)?;
+        let ids = Value::Array(ids.iter().map(|id| id.as_str().into()).collect());
+        if ids.as_array().unwrap_or_default().is_empty() {
+            return self.nothing(&ids);
+        }
+        self.written(self.console.display(&ids, None))?;
+        Ok(0)
+    }
+
+    /// The minions that the target means, by the files of the master.
+    fn matching(&self, request: &PublishRequest) -> Result<Vec<MinionId>, Ending> {
+        let failed = |text: String| Ending::failed(FAILED, format!("{text}\n"));
+        let accepted = key::accepted(self.config)?;
+        let accepted = accepted.iter().filter_map(|id| MinionId::parse(id).ok());
+        let delimiter = self.command.options.target.delimiter.as_deref();
+        let ids = matching_minions(
+            self.config,
+            accepted.collect(),
+            &request.tgt,
+            &request.tgt_type,
+            delimiter.unwrap_or(":"),
+        );
+        ids.map_err(|error| failed(error.to_string()))
+    }
+
+    fn heading(&self) -> Heading {
+        let options = &self.command.options;
+        match (options.verbose, options.show_jid) {
+            (Some(true), _) => Heading::Verbose,
+            (_, Some(true)) => Heading::Jid,
+            _ => Heading::None,
+        }
+    }
+
+    /// The target means nobody.
+    fn nobody(&self) -> Result<u8, Ending> {
+        say(&format!("{NO_MINIONS_MATCHED}\n"));
+        self.nothing(&Value::Map(Vec::new()))
+    }
+
+    /// Nothing was returned: stock shows that, too.
+    fn nothing(&self, empty: &Value) -> Result<u8, Ending> {
+        self.written(self.console.display(empty, None))?;
+        complain("ERROR: No return received");
+        Ok(NO_RETURN)
+    }
+
+    /// The job was not published: stock shows the sentence as if it were a return.
+    fn refused(&self, error: &ClientError) -> Result<u8, Ending> {
+        let sentence = Value::from(refusal::sentence(error));
+        self.written(self.console.display(&sentence, None))?;
+        self.advise(error);
+        Ok(0)
+    }
+
+    /// The same where stock ends with a traceback.
+    fn failed(&self, error: &ClientError) -> Result<u8, Ending> {
+        complain(&refusal::sentence(error));
+        self.advise(error);
+        Ok(FAILED)
+    }
+
+    /// What can be done about an error.
+    fn advise(&self, error: &ClientError) {
+        let (advice, sentence) = (saltern_base::chain(error), refusal::sentence(error));
+        if !advice.ends_with(&sentence) {
+            complain(&advice);
+        }
+    }
+
+    fn written(&self, written: io::Result<()>) -> Result<(), Ending> {
+        written.map_err(|error| Ending::failed(FAILED, format!("{error}\n")))
+    }
+}
+
+fn shown(answer: Answer) -> Shown {
+    Shown {
+        id: Some(answer.id),
+        value: answer.value,
+        out: answer.out,
+        retcode: answer.retcode,
+        elapsed: Some(answer.elapsed),
+    }
+}
+
+/// The same job for these minions alone.
+fn to_list(mut request: PublishRequest, ids: Vec<String>) -> PublishRequest {
+    request.tgt = Value::Array(ids.into_iter().map(Value::from).collect());
+    "list".clone_into(&mut request.tgt_type);
+    request
+}

@@ -1,0 +1,258 @@
+//! How long minions are waited for under a master of ours: its tracker says on the event socket which of
+//! them it gave up and why (`saltern/job/<jid>/verdict`), and when the job is over (`finished`). Nobody is
+//! asked, unless events were lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use saltern_model::Jid;
+use saltern_wire::msgpack::Value;
+use tokio::time::Instant;
+
+use super::{Job, Patience, Step, minion_return};
+use crate::event::SILENCE;
+use crate::{ClientError, RunnerRequest, control};
+
+/// Why a minion is not waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Absence {
+    /// Whether it may have got the job; false when it had no connection.
+    pub is_connected: bool,
+    /// The tracker's evidence, for people; may be empty.
+    pub reason: String,
+}
+
+/// What the tracker said about one job.
+pub(super) struct Verdicts {
+    /// Minions that have not returned and are given up.
+    lost: BTreeMap<String, Absence>,
+    is_over: bool,
+    /// Time of the last event of the job.
+    heard: Instant,
+    /// Whether events were lost.
+    is_unsure: bool,
+}
+
+impl Verdicts {
+    pub(super) const fn new(begun: Instant) -> Self {
+        Self {
+            lost: BTreeMap::new(),
+            is_over: false,
+            heard: begun,
+            is_unsure: false,
+        }
+    }
+
+    /// An event of the job came.
+    pub(super) fn heard(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    /// Events were lost.
+    pub(super) const fn doubt(&mut self) {
+        self.is_unsure = true;
+    }
+
+    pub(super) fn returned(&mut self, id: &str) {
+        self.lost.remove(id);
+    }
+
+    pub(super) fn absence(&self, id: &str) -> Option<Absence> {
+        self.lost.get(id).cloned()
+    }
+
+    /// Minions that are given up may still return until `patience`; masters below this one may bring
+    /// minions until the job is over.
+    pub(super) fn step(
+        &self,
+        awaited: usize,
+        has_syndics: bool,
+        patience: Instant,
+        now: Instant,
+    ) -> Step {
+        if awaited == 0 && (self.is_over || !has_syndics) {
+            return Step::Close;
+        }
+        if self.is_unsure || now >= self.heard + SILENCE {
+            return Step::Recover;
+        }
+        let is_settled = self.is_over || (awaited > 0 && self.lost.len() == awaited);
+        match is_settled {
+            true if now >= patience => Step::Close,
+            true => Step::Wait(patience),
+            false => Step::Wait(self.heard + SILENCE),
+        }
+    }
+
+    /// Takes an event of the tracker; `what` is the rest of its tag.
+    pub(super) fn take(&mut self, what: &str, data: &Value, awaited: &BTreeSet<String>) {
+        self.heard();
+        let entries = |value: Option<&Value>| -> Vec<(String, Value)> {
+            let map = value.and_then(Value::as_map).unwrap_or_default().iter();
+            let named = map.filter_map(|(id, said)| Some((id.as_str()?.to_owned(), said.clone())));
+            named.filter(|(id, _)| awaited.contains(id)).collect()
+        };
+        match what {
+            "/verdict" => {
+                for (id, said) in entries(data.get("minions")) {
+                    let text = |name: &str| said.get(name).and_then(Value::as_str);
+                    let reason = text("reason").unwrap_or_default();
+                    match text("verdict") {
+                        Some("unreachable") => self.lose(id, false, reason),
+                        Some("unknown") => self.lose(id, true, reason),
+                        _ => _ = self.lost.remove(&id),
+                    }
+                }
+            }
+            "/finished" => {
+                self.is_over = true;
+                for (group, is_connected) in
+                    [("unreachable", false), ("unknown", true), ("awaited", true)]
+                {
+                    for (id, reason) in entries(data.get(group)) {
+                        self.lose(id, is_connected, reason.as_str().unwrap_or_default());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn lose(&mut self, id: String, is_connected: bool, reason: &str) {
+        let reason = reason.to_owned();
+        let absence = Absence {
+            is_connected,
+            reason,
+        };
+        self.lost.insert(id, absence);
+    }
+}
+
+impl Job<'_> {
+    /// Asks the master where the job stands, after lost events or a long silence.
+    pub(super) async fn recover(&mut self) -> Result<(), ClientError> {
+        let Patience::Tracked(verdicts) = &mut self.patience else {
+            return Ok(());
+        };
+        verdicts.heard();
+        verdicts.is_unsure = false;
+        let Ok(jid) = Jid::parse(&self.jid) else {
+            return Ok(());
+        };
+        let sock_dir = self.client.config().sock_dir.clone();
+        let asked = tokio::task::spawn_blocking(move || control::account(&sock_dir, &jid));
+        // Who may not ask goes on listening.
+        let Ok(Ok(account)) = asked.await else {
+            return Ok(());
+        };
+        verdicts.is_over = account.is_none();
+        let mut open = BTreeSet::new();
+        for missing in account.into_iter().flat_map(|account| account.missing) {
+            let id = missing.minion.to_string();
+            if let "unreachable" | "unknown" = missing.state.as_str()
+                && self.awaited.contains(&id)
+            {
+                verdicts.lose(id.clone(), missing.state == "unknown", &missing.why);
+            }
+            open.insert(id);
+        }
+        match self.awaited.is_subset(&open) {
+            true => Ok(()),
+            false => self.take_stored_returns().await,
+        }
+    }
+
+    /// Takes returns whose events were missed from the job database.
+    async fn take_stored_returns(&mut self) -> Result<(), ClientError> {
+        let request = RunnerRequest {
+            fun: "jobs.list_job".to_owned(),
+            arg: vec![self.jid.as_str().into()],
+            kwarg: Vec::new(),
+            timeout: Some(SILENCE),
+        };
+        let stored = match self.client.call(&request).await {
+            Ok(stored) => stored.value,
+            // Who may not ask goes on listening.
+            Err(ClientError::Run(_) | ClientError::Authentication { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let results = stored.get("Result").and_then(Value::as_map);
+        for (id, result) in results.unwrap_or_default() {
+            let returned = minion_return(&Value::map([
+                ("id", id.clone()),
+                (
+                    "return",
+                    result.get("return").cloned().unwrap_or(Value::Nil),
+                ),
+                (
+                    "retcode",
+                    result.get("retcode").cloned().unwrap_or(Value::Nil),
+                ),
+            ]));
+            if let Some(returned) = returned {
+                self.take_return(returned);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn step(verdicts: &Verdicts, awaited: usize, patience: Instant) -> &'static str {
+        match verdicts.step(awaited, false, patience, Instant::now()) {
+            Step::Close => "close",
+            Step::Ask => "ask",
+            Step::Recover => "recover",
+            Step::Wait(_) => "wait",
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn minions_given_up_end_the_wait_after_the_timeout() {
+        let begun = Instant::now();
+        let patience = begun + SILENCE / 2;
+        let mut verdicts = Verdicts::new(begun);
+        let awaited = ids(&["a", "b"]);
+        assert_eq!(step(&verdicts, 2, patience), "wait");
+        let said =
+            |word: &str| Value::map([("verdict", Value::from(word)), ("reason", "x".into())]);
+        let lost = Value::map([("a", said("unreachable")), ("b", said("unknown"))]);
+        let event = Value::map([("minions", lost)]);
+        verdicts.take("/verdict", &event, &awaited);
+        assert_eq!(step(&verdicts, 2, patience), "wait");
+        assert_eq!(step(&verdicts, 2, begun), "close");
+        assert!(verdicts.absence("a").is_some_and(|it| !it.is_connected));
+        assert!(verdicts.absence("b").is_some_and(|it| it.is_connected));
+        let back = Value::map([("minions", Value::map([("b", said("back"))]))]);
+        verdicts.take("/verdict", &back, &awaited);
+        assert_eq!(step(&verdicts, 2, begun), "wait");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn finished_job_ends_the_wait_and_lost_events_ask_the_master() {
+        let begun = Instant::now();
+        let mut verdicts = Verdicts::new(begun);
+        verdicts.doubt();
+        assert_eq!(step(&verdicts, 1, begun), "recover");
+        assert_eq!(step(&verdicts, 0, begun), "close");
+        let mut verdicts = Verdicts::new(begun);
+        tokio::time::advance(SILENCE).await;
+        assert_eq!(step(&verdicts, 1, begun), "recover");
+        let mut ended = Verdicts::new(begun);
+        let event = Value::map([("unknown", Value::map([("a", "no answer")]))]);
+        ended.take("/finished", &event, &ids(&["a"]));
+        assert_eq!(step(&ended, 1, begun), "close");
+        assert_eq!(
+            ended.absence("a").map(|it| it.reason).as_deref(),
+            Some("no answer")
+        );
+        verdicts.heard();
+        assert_eq!(step(&verdicts, 1, begun), "wait");
+    }
+}

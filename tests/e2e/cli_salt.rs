@@ -1,0 +1,453 @@
+//! `salt`, stock's beside ours: the same command lines under the same running master, beside a native
+//! and a stock minion. Standard output and exit codes are equal.
+
+use std::fs;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use saltern_tests::config::Config;
+use saltern_tests::process::{Daemon, Run, run, wait_until};
+use saltern_tests::release::saltern_program;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Release, Server, Site, TestResult};
+
+#[test]
+fn salt_of_3006_prints_what_stock_does() -> TestResult {
+    compare(Server::Saltern(Release::V3006), &[COMMON, OF_3006, FULL])
+}
+
+#[test]
+fn salt_of_3008_prints_what_stock_does() -> TestResult {
+    compare(Server::Saltern(Release::V3008), &[COMMON, FULL])
+}
+
+#[test]
+fn salt_under_a_stock_master_of_3008_prints_what_stock_does() -> TestResult {
+    compare(Server::Stock(Release::V3008), &[COMMON, OF_STOCK_MASTERS])
+}
+
+#[test]
+fn salt_under_a_stock_master_of_3006_prints_what_stock_does() -> TestResult {
+    compare(
+        Server::Stock(Release::V3006),
+        &[COMMON, OF_3006, OF_STOCK_MASTERS],
+    )
+}
+
+type Lines = &'static [&'static [&'static str]];
+
+/// `m1` is native, `m2` stock's, `m3` is accepted and was never there.
+const COMMON: Lines = &[
+    &["m[12]", "test.ping"],
+    &["m1", "test.ping"],
+    &["-E", "m(1|2)", "test.ping"],
+    &["-L", "m1,m2", "test.ping"],
+    &["-L", "m1 m2", "test.ping"],
+    &["-L", "m1,ghost", "test.ping"],
+    &["-L", "ghost", "test.ping"],
+    &["-G", "role:web", "test.ping"],
+    &["-G", "role|web", "--delimiter=|", "test.ping"],
+    &["-P", "role:w.b", "test.ping"],
+    &["-C", "G@role:web and m1", "test.ping"],
+    &["-C", "m1  or   E@m2", "test.ping"],
+    &["-N", "pair", "test.ping"],
+    &["-N", "nested", "test.ping"],
+    &["-N", "nowhere", "test.ping"],
+    &["-C", "N@pair and m2", "test.ping"],
+    &["-C", "N@nowhere", "test.ping"],
+    &["-I", "no:pillar", "test.ping"],
+    &["-S", "192.0.2.1", "test.ping"],
+    &["nobody", "test.ping"],
+    &["nobody", "test.ping", "--out=json"],
+    &["nobody", "test.ping", "--async"],
+    &["m1", "test.ping,test.arg", ",", "x", "k=1"],
+    &["m2", "test.ping,test.version", "--out=json"],
+    &[
+        "m1",
+        "test.echo,test.arg",
+        "--args-separator=::",
+        "a,b",
+        "::",
+        "c",
+    ],
+    &["m1", "test.retcode", "7"],
+    &["m[12]", "test.retcode", "3"],
+    &["m2", "no.such"],
+    &["m2", "test.ping", "unwanted"],
+    &["m2", "cmd.run", "exit 3"],
+    &["m1", "-v", "test.ping"],
+    &["m1", "--show-jid", "test.ping"],
+    &["m[12]", "--summary", "test.ping"],
+    &["m[12]", "-v", "--summary", "test.retcode", "2"],
+    &["m1", "--summary", "--out=json", "test.ping"],
+    &["m[12]", "-s", "test.ping"],
+    &["m1", "-s", "--out=json", "test.echo", "a"],
+    &["nobody", "-s", "test.ping"],
+    &["m1", "--async", "test.ping"],
+    &["m1", "--metadata={a: 1}", "test.ping"],
+    &["m2", "--subset=1", "test.ping"],
+    &["m[12]", "--subset=2", "test.ping"],
+    &["m2", "--subset=1", "no.such"],
+    &["nobody", "--subset=1", "test.ping"],
+    &["m2", "-d", "test.ping"],
+    &["m2", "-d", "test.ping", "--out=json"],
+    &["m2", "-d", "no.such"],
+    &["nobody", "-d", "test.ping"],
+    &["m[12]", "-b", "1", "test.ping"],
+    &["m[12]", "-b", "100%", "test.arg", "x"],
+    &["m1", "-b", "1", "test.retcode", "5"],
+    &["nobody", "-b", "1", "test.ping"],
+    &["m1", "-b", "1", "--out=json", "test.ping"],
+    &["m[12]", "-s", "-b", "1", "test.ping"],
+    &["m[12]", "--preview-target"],
+    &["-L", "m1,ghost", "--preview-target"],
+    &["-G", "role:web", "--preview-target"],
+    &["nobody", "--preview-target"],
+    &[
+        "m[12]",
+        "--batch-safe-limit=2",
+        "--batch-safe-size=1",
+        "test.ping",
+    ],
+    &["m[12]", "--batch-safe-limit=3", "test.ping"],
+    &["m3", "test.ping"],
+    &["m3", "-v", "--summary", "test.ping"],
+    &["m3", "--out=json", "test.ping"],
+    &["-L", "m1,m3", "test.ping"],
+    &["m3", "-s", "test.ping"],
+    &["m3", "--hide-timeout", "test.ping"],
+];
+
+/// Batches with a minion of which our master does not know whether it is there.
+const OF_STOCK_MASTERS: Lines = &[
+    &["*", "-b", "1", "test.ping"],
+    &["m3", "-b", "1", "test.ping"],
+];
+
+/// Outputters that 3008 does not have, and a batch that it prints otherwise.
+const OF_3006: Lines = &[
+    &["m1", "test.ping", "--out=quiet"],
+    &["m1", "test.arg", "a", "--out=newline_values_only"],
+    &["m1", "-b", "1", "test.ping,test.retcode"],
+];
+
+const FULL: Lines = &[
+    &["*1", "test.ping"],
+    &["m?", "-t", "2", "test.version"],
+    &["-E", "m1$", "test.ping"],
+    &["-C", "m1 or ( m2 and not m1 )", "test.ping"],
+    &["-C", "L@m1,m2 and P@role:web", "test.ping"],
+    &["-L", "m1, m2", "test.ping"],
+    &["-S", "127.0.0.0/8", "test.ping"],
+    &["-J", "no:pillar", "test.ping"],
+    &["-R", "m1", "test.ping"],
+    &["m1", "test.arg", "1", "1.5", "true", "null", "None", "~"],
+    &["m1", "test.arg", "[1, 2, x]", "{a: b}", "'1'", "\"x\""],
+    &["m1", "test.arg", "a=1", "b={c: d}", "e=[]", "f="],
+    &[
+        "m1", "test.arg", "#x", "a#b", "a=#", "1_000", "0x10", "0o7", "1e3",
+    ],
+    &[
+        "m1",
+        "test.arg",
+        "2026-01-02",
+        "12:30",
+        "20260102030405060708",
+    ],
+    &["m1", "test.arg", "", " ", "a: b", "- a", "!x", "|", "---"],
+    &["m1", "test.arg", "k==v", "a=b=c", "x\ty", "é", "ü=ß"],
+    &["m1", "--no-parse=a,b", "test.arg", "a=1", "b=[2]", "c=3"],
+    &["m1", "test.arg", "--", "-x", "--out=json"],
+    &["m2", "test.arg", "1", "[a, {b: c}]", "d={e: [f]}"],
+    &["m1", "test.ping", "--out=yaml"],
+    &["m[12]", "test.arg", "x", "y=[1, {z: null}]", "--out=yaml"],
+    &["m1", "test.arg", "x", "y=1", "--out=raw"],
+    &["m1", "test.arg", "x", "y=1", "--out=pprint"],
+    &["m1", "test.ping", "--out=txt"],
+    &["m1", "test.echo", "one\ntwo", "--out=txt"],
+    &["m1", "test.arg", "x", "--out=json", "--out-indent=2"],
+    &["m1", "test.arg", "x", "--out=json", "--out-indent=-1"],
+    &["m1", "test.arg", "x", "--force-color"],
+    &["m1", "test.retcode", "1", "--force-color"],
+    &["m3", "test.ping", "--force-color"],
+    &["m1", "test.arg", "x", "--force-color", "--no-color"],
+    &["m1", "test.ping", "--out=nested"],
+    &["m[12]", "test.ping,test.retcode", "--out=json"],
+    &["m2", "test.ping,no.such"],
+    &["m2", "--module-executors=[direct_call]", "test.ping"],
+    &["m2", "--module-executors=[no_such]", "test.ping"],
+    &["m1", "-v", "--show-jid", "test.ping"],
+    &["m1", "-v", "--async", "test.ping"],
+    &["m1", "--show-jid", "--subset=1", "test.ping"],
+    &["m1", "--show-jid", "-s", "test.ping"],
+    &["m2", "--return=no_such", "test.ping"],
+    &["m1", "--static", "--out=yaml", "test.ping"],
+    &["m2", "sys.doc", "test.ping"],
+    &["m1", "-b", "50%", "-v", "test.ping"],
+    &["m1", "-b", "1", "--failhard", "test.retcode", "4"],
+    &["m[12]", "-b", "1", "--batch-wait=1", "test.ping"],
+    &["-C", "G@role:web", "--preview-target"],
+    &["m[12]", "--preview-target", "--out=json"],
+    &["m[12]", "--out=no_such_outputter", "test.ping"],
+    &[],
+    &["m1"],
+    &["-E", "-L", "m1", "test.ping"],
+    &["--no-such-option", "m1", "test.ping"],
+    &["m1", "a,b", "x"],
+    &["m1", "a,b", "x,y,z"],
+    &["m1", "-t", "x", "test.ping"],
+    &["-d", "m1", "a", "b", "c"],
+];
+
+/// Options by which both commands find the same groups, and do not wait long.
+fn configure(config: &mut Config) {
+    config.set("timeout", 2).set("gather_job_timeout", 2).set(
+        "nodegroups",
+        "{pair: 'm1,m2', nested: 'N@both', both: [m1, m2]}",
+    );
+}
+
+fn compare(server: Server, tables: &[Lines]) -> TestResult {
+    Site::run(server, configure, |site| {
+        let stock = MinionKind::Stock(server.release());
+        site.bring_up(&[("m1", MinionKind::Native), ("m2", stock)])?;
+        site.accept_beforehand("m3")?;
+        // Both have their functions loaded, and their grains are cached.
+        site.salt(&["m[12]", "test.ping"])?.expect_code(0)?;
+        let mut differences = Vec::new();
+        for line in tables.iter().copied().flatten() {
+            let (stock, ours) = (site.salt(line)?, own(site, line)?);
+            if (shown(&stock.stdout), stock.code) != (shown(&ours.stdout), ours.code) {
+                differences.push(format!("{stock}\n{ours}"));
+            }
+        }
+        let count = differences.len();
+        ensure!(count == 0, "{count} differ:\n{}", differences.join("\n\n"));
+        Ok(())
+    })
+}
+
+fn own(site: &Site, words: &[&str]) -> Result<Run> {
+    run(&mut site.own_command("salt", words), SOON)
+}
+
+/// What was printed, without what differs from run to run: job ids, and the order in which minions
+/// answer. The help is worded otherwise.
+fn shown(stdout: &str) -> Vec<String> {
+    if stdout.starts_with("Usage") {
+        return Vec::new();
+    }
+    let mut blocks: Vec<String> = Vec::new();
+    for line in stdout.lines() {
+        let line = without_jids(line);
+        match blocks.last_mut().filter(|_| line.starts_with([' ', '-'])) {
+            Some(block) => block.push_str(&format!("\n{line}")),
+            None => blocks.push(line),
+        }
+    }
+    blocks.sort();
+    blocks
+}
+
+/// The line with `JID` in place of each run of at least twenty digits.
+fn without_jids(line: &str) -> String {
+    let mut shown = String::new();
+    let mut digits = String::new();
+    for letter in line.chars().chain(['\n']) {
+        if letter.is_ascii_digit() {
+            digits.push(letter);
+            continue;
+        }
+        let is_jid = digits.len() >= 20;
+        shown.push_str(if is_jid { "JID" } else { &digits });
+        digits.clear();
+        shown.push(letter);
+    }
+    shown.trim_end_matches('\n').to_owned()
+}
+
+/// Whoever logs in may do what the rules of that user permit, and is told so as stock does.
+#[test]
+fn salt_with_eauth_prints_what_stock_does() -> TestResult {
+    let lines: Lines = &[
+        &[
+            "--username=ana",
+            "--password=open sesame",
+            "m1",
+            "test.ping",
+        ],
+        &[
+            "--username=eve",
+            "--password=open sesame",
+            "m1",
+            "test.ping",
+        ],
+        &["--username=eve", "--password=open sesame", "m1", "test.arg"],
+        &["--username=ana", "--password=wrong", "m1", "test.ping"],
+        &[
+            "--username=nobody",
+            "--password=open sesame",
+            "m1",
+            "test.ping",
+        ],
+        &[
+            "--username=ana",
+            "--password=open sesame",
+            "m1",
+            "-b",
+            "1",
+            "test.ping",
+        ],
+        &[
+            "--username=ana",
+            "--password=open sesame",
+            "m1",
+            "-s",
+            "test.ping",
+        ],
+        &[
+            "--username=ana",
+            "--password=open sesame",
+            "m1",
+            "-T",
+            "test.ping",
+        ],
+    ];
+    let rules = "{sharedsecret: {ana: ['.*'], eve: [{m1: ['test.ping']}]}}";
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |config| {
+            configure(config);
+            config
+                .set("external_auth", rules)
+                .set("sharedsecret", "'open sesame'");
+        },
+        |site| {
+            let token = site.path("token");
+            site.config().set("token_file", token.display());
+            site.write_config()?;
+            site.bring_up(&[("m1", MinionKind::Native)])?;
+            site.announce("eve");
+            site.announce("ana");
+            site.announce("nobody");
+            let mut differences = Vec::new();
+            for line in lines {
+                let words = [&["-a", "sharedsecret"][..], line].concat();
+                // Who has a token is not asked.
+                fs::remove_file(&token).ok();
+                let stock = site.salt(&words)?;
+                let is_kept = token.exists();
+                fs::remove_file(&token).ok();
+                let ours = own(site, &words)?;
+                let of_stock = (shown(&stock.stdout), stock.code, is_kept);
+                if of_stock != (shown(&ours.stdout), ours.code, token.exists()) {
+                    differences.push(format!("{stock}\n{ours}"));
+                }
+            }
+            ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
+            Ok(())
+        },
+    )
+}
+
+/// Ctrl-C names the job and ends the command; the job goes on.
+#[test]
+fn salt_interrupted_names_the_job_which_goes_on() -> TestResult {
+    Site::run(Server::Saltern(Release::V3008), configure, |site| {
+        site.bring_up(&[("m1", MinionKind::Native)])?;
+        let log = site.path("log/salt.out");
+        let mut command = site.own_command("salt", &["m1", "--show-jid", "test.sleep", "4"]);
+        let mut salt = Daemon::start("salt", &mut command, &log)?;
+        let jid = wait_until("the jid", SOON, || {
+            let text = fs::read_to_string(&log).ok()?;
+            text.lines()
+                .find_map(|line| line.strip_prefix("jid: ").map(str::to_owned))
+        })?;
+        salt.signal(Signal::INT)?;
+        let ended = wait_until("the command to end", SOON, || salt.ended())?;
+        ensure!(ended.code() == Some(1), "{ended}");
+        let text = fs::read_to_string(&log)?;
+        for hint in [
+            format!("This job's jid is: {jid}"),
+            format!("salt-run jobs.lookup_jid {jid}"),
+            format!("saltern explain {jid}"),
+        ] {
+            ensure!(text.contains(&hint), "no {hint:?} in:\n{text}");
+        }
+        site.events().tag(&format!("salt/job/{jid}/ret/m1"), SOON)?;
+        Ok(())
+    })
+}
+
+/// What keeps a command from its end is a sentence with an exit code, never a panic.
+#[test]
+fn salt_that_fails_says_what_to_do() -> TestResult {
+    Site::run(Server::Saltern(Release::V3008), configure, |site| {
+        site.bring_up(&[("m1", MinionKind::Native), ("m2", MinionKind::Native)])?;
+        // A reader that goes away.
+        let line = format!(
+            "exec -a salt {} -c {} '*' cmd.run 'seq 100000' | head -n 1",
+            saltern_program().display(),
+            site.path("conf").display()
+        );
+        let mut shell = Command::new("bash");
+        let piped = run(shell.args(["-o", "pipefail", "-c", &line]), SOON)?;
+        piped.expect_code(141)?;
+        ensure!(piped.stderr.is_empty(), "{piped}");
+        // A key that the master did not give out.
+        let keys: Vec<_> = fs::read_dir(site.path("cache"))?
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.to_string_lossy().ends_with("_key"))
+            .collect();
+        let key = keys.first().context("the master wrote a key")?;
+        let right = fs::read(key)?;
+        let foreign = site.path("foreign");
+        fs::create_dir_all(foreign.join("cache"))?;
+        let mut config = fs::read_to_string(site.path("conf/master"))?;
+        let cachedir = format!("cachedir: {}", foreign.join("cache").display());
+        config = config
+            .lines()
+            .map(|line| match line.starts_with("cachedir:") {
+                true => cachedir.clone() + "\n",
+                false => format!("{line}\n"),
+            })
+            .collect();
+        fs::write(foreign.join("master"), config)?;
+        let as_other = || {
+            let mut command = Command::new(saltern_program());
+            command.arg0("salt").arg("-c").arg(&foreign);
+            run(command.args(["m1", "test.ping"]), SOON)
+        };
+        as_other()?.expect_text("no key of this user can be read")?;
+        let name = key.file_name().context("a name")?;
+        fs::write(foreign.join("cache").join(name), vec![b'x'; right.len()])?;
+        site.announce("key");
+        as_other()?.expect_text("Authentication error occurred.")?;
+        // A master that is killed in the middle, and one that does not run.
+        let log = site.path("log/salt.out");
+        let mut command = site.own_command("salt", &["m1", "--show-jid", "test.sleep", "60"]);
+        command.stdin(Stdio::null());
+        let mut salt = Daemon::start("salt", &mut command, &log)?;
+        wait_until("the jid", SOON, || {
+            let text = fs::read_to_string(&log).ok()?;
+            text.contains("jid: ").then_some(())
+        })?;
+        site.kill_master();
+        let ended = wait_until("the command to end", SOON, || salt.ended())?;
+        ensure!(ended.code() == Some(1), "{ended}");
+        let text = fs::read_to_string(&log)?;
+        ensure!(text.contains("it was stopped or killed"), "{text}");
+        let (stock, ours) = (
+            site.salt(&["m1", "test.ping"])?,
+            own(site, &["m1", "test.ping"])?,
+        );
+        ensure!(
+            (&stock.stdout, stock.code) == (&ours.stdout, ours.code),
+            "{stock}\n{ours}"
+        );
+        Ok(())
+    })
+}
