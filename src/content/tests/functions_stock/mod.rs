@@ -17,12 +17,13 @@ use saltern_config::load_master;
 use saltern_content::files::FileServer;
 use saltern_content::render::functions::Registry;
 use saltern_content::render::jinja::{self, Context, Limits, NoTemplates};
+use saltern_content::render::json;
 use saltern_content::render::modules::site::{NoSite, add_site};
 use saltern_content::render::modules::{Commands, Facts, add_all};
-use saltern_content::render::{ErrorClass, json};
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
+use crate::render_stock::class;
 use comparison::Comparison;
 
 /// Templates that differ, and why.
