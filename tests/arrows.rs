@@ -7,6 +7,7 @@ mod followed;
 mod memories;
 mod pages;
 mod panels;
+mod public_items;
 mod tiers;
 mod words;
 

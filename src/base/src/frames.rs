@@ -12,7 +12,7 @@ use std::fs;
 use std::ops::Range;
 
 /// The most frames that are taken.
-pub const MAX_FRAMES: usize = 64;
+pub(crate) const MAX_FRAMES: usize = 64;
 
 /// Addresses of a stack, innermost first.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -46,14 +46,6 @@ pub fn gauge(registry: &Registry, name: &str, help: &str) -> IntGauge {
     )
 }
 
-/// A gauge of fractional numbers, such as seconds.
-pub fn gauge_f64(registry: &Registry, name: &str, help: &str) -> Gauge {
-    register(
-        registry,
-        Gauge::new(name, help).expect("a valid metric name"),
-    )
-}
-
 /// A family of gauges.
 pub fn gauge_vec(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
     let metric = IntGaugeVec::new(Opts::new(name, help), labels).expect("a valid metric name");

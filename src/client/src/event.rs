@@ -17,7 +17,7 @@ use tokio_util::codec::FramedRead;
 use crate::ClientError;
 
 /// The name of the event socket in `sock_dir`.
-pub const EVENT_SOCKET: &str = "master_event_pub.ipc";
+const EVENT_SOCKET: &str = "master_event_pub.ipc";
 
 /// Tag of the event by which a slow subscriber is notified that it lost events.
 const GAP: &str = "saltern/bus/gap";
@@ -51,7 +51,6 @@ impl ReceivedEvent {
 /// A subscription to the master's events.
 pub struct EventListener {
     frames: FramedRead<UnixStream, PullDecoder>,
-    prefix: String,
 }
 
 impl EventListener {
@@ -71,36 +70,24 @@ impl EventListener {
     pub(crate) fn of(stream: UnixStream) -> Self {
         Self {
             frames: FramedRead::new(stream, PullDecoder::default()),
-            prefix: String::new(),
         }
-    }
-
-    /// The same subscription, giving only events whose tag begins with `prefix`.
-    #[must_use]
-    pub fn with_prefix(mut self, prefix: &str) -> Self {
-        prefix.clone_into(&mut self.prefix);
-        self
     }
 
     /// The next event; `None` once the master has closed the socket, or is gone. Nothing is lost when the
     /// future is dropped before it is ready.
     pub async fn next(&mut self) -> Result<Option<ReceivedEvent>, ClientError> {
-        while let Some(frame) = self.frames.next().await {
-            let body: Bytes = match frame {
-                Ok(body) => body,
-                Err(error) if is_the_end(&error) => return Ok(None),
-                Err(error) => return Err(ClientError::BadEvent(error.to_string())),
-            };
-            let (tag, data) =
-                split_body(&body).map_err(|error| ClientError::BadEvent(error.to_string()))?;
-            if tag.starts_with(&self.prefix) {
-                return Ok(Some(ReceivedEvent {
-                    tag: tag.to_owned(),
-                    data: body.slice_ref(data),
-                }));
-            }
-        }
-        Ok(None)
+        let body: Bytes = match self.frames.next().await {
+            None => return Ok(None),
+            Some(Ok(body)) => body,
+            Some(Err(error)) if is_the_end(&error) => return Ok(None),
+            Some(Err(error)) => return Err(ClientError::BadEvent(error.to_string())),
+        };
+        let (tag, data) =
+            split_body(&body).map_err(|error| ClientError::BadEvent(error.to_string()))?;
+        Ok(Some(ReceivedEvent {
+            tag: tag.to_owned(),
+            data: body.slice_ref(data),
+        }))
     }
 }
 

@@ -11,7 +11,7 @@ use saltern_wire::client::ReqClient;
 use saltern_wire::msgpack::{self, Dialect, Limits, Value};
 use zeroize::Zeroizing;
 
-use crate::event::{EVENT_SOCKET, EventListener};
+use crate::event::EventListener;
 use crate::job::Job;
 use crate::{ClientConfig, ClientError, RunnerRequest, WRONG_KEY, user};
 
@@ -326,12 +326,6 @@ impl LocalClient {
             user: self.user.clone(),
             message: message.to_owned(),
         }
-    }
-
-    /// The event socket's path, for messages.
-    #[must_use]
-    pub fn event_socket(&self) -> std::path::PathBuf {
-        self.config.sock_dir.join(EVENT_SOCKET)
     }
 }
 

@@ -32,8 +32,7 @@ pub fn current_user() -> String {
 }
 
 /// The file that holds the key of `publishing` (a result of [`publishing_user`]).
-#[must_use]
-pub fn key_path(config: &ClientConfig, publishing: &str) -> PathBuf {
+fn key_path(config: &ClientConfig, publishing: &str) -> PathBuf {
     let owner = if publishing == "root" || publishing.starts_with("sudo_") {
         config.user.as_str()
     } else {

@@ -342,7 +342,7 @@ impl Reading {
     ///
     /// # Errors
     /// [`ConfigErrors`] with every mistake there is, not only the first.
-    pub fn into_loaded(self) -> Result<Loaded, ConfigErrors> {
+    fn into_loaded(self) -> Result<Loaded, ConfigErrors> {
         let Reading {
             config,
             findings,

@@ -437,7 +437,7 @@ impl Reader<'_> {
 
 /// The host's name as the kernel knows it; stock looks further, through the resolver.
 #[must_use]
-pub fn host_name() -> String {
+pub(crate) fn host_name() -> String {
     let name = rustix::system::uname()
         .nodename()
         .to_string_lossy()

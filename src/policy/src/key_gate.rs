@@ -68,7 +68,7 @@ pub fn decide(situation: &Situation<'_>) -> Decision {
 
 /// Whether two PEM texts are the same key but for white space at the ends and the kind of line
 /// break (stock's `compare_keys`).
-pub fn same_key(a: &str, b: &str) -> bool {
+fn same_key(a: &str, b: &str) -> bool {
     a.trim()
         .lines()
         .map(str::trim_end)

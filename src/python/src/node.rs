@@ -156,7 +156,7 @@ fn is_sortable<'a>(keys: impl Iterator<Item = &'a Node>) -> bool {
 
 /// The entries of a dict by `sorted`, or nothing where Python raises a `TypeError`.
 #[must_use]
-pub fn sorted_entries(entries: &[(Node, Node)]) -> Option<Vec<&(Node, Node)>> {
+pub(crate) fn sorted_entries(entries: &[(Node, Node)]) -> Option<Vec<&(Node, Node)>> {
     if !is_sortable(entries.iter().map(|(key, _)| key)) {
         return None;
     }

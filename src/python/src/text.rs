@@ -92,7 +92,7 @@ pub fn splitlines(text: &str) -> Vec<&str> {
 
 /// `text.splitlines(keepends=True)`.
 #[must_use]
-pub fn split_lines_keeping_ends(text: &str) -> Vec<&str> {
+pub(crate) fn split_lines_keeping_ends(text: &str) -> Vec<&str> {
     let mut lines = Vec::new();
     let mut rest = text;
     while let Some(end) = rest.find(is_line_end) {

@@ -18,7 +18,7 @@ use crate::error::{Result, StoreError};
 use crate::files::{self, Create};
 
 /// Maximum number of letters.
-pub const MAX_DEAD_LETTERS: usize = 1_000;
+const MAX_DEAD_LETTERS: usize = 1_000;
 
 /// Maximum size of a letter, in bytes.
 const LETTER_BYTES: usize = 2 << 20;

@@ -85,7 +85,7 @@ pub fn take_with(options: &StoreOptions) -> Result<Dropfile> {
 }
 
 /// [`request`] with this crate's options.
-pub fn request_with(options: &StoreOptions) -> Result<()> {
+fn request_with(options: &StoreOptions) -> Result<()> {
     let content = match options.compat {
         Compat::V3006 => "",
         Compat::V3007 | Compat::V3008 => options.id.as_str(),

@@ -180,12 +180,12 @@ impl StoreError {
 
     /// The file was read and holds something else than it should: asking again does not help, and
     /// what can be recreated is recreated.
-    pub fn is_damaged(&self) -> bool {
+    pub(crate) fn is_damaged(&self) -> bool {
         matches!(self, Self::Malformed { .. } | Self::TooLarge { .. })
     }
 
     /// The file's permissions keep this process from it.
-    pub fn is_forbidden(&self) -> bool {
+    pub(crate) fn is_forbidden(&self) -> bool {
         let denied = io::ErrorKind::PermissionDenied;
         matches!(self, Self::Io { source, .. } if source.kind() == denied)
     }

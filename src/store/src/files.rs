@@ -131,7 +131,7 @@ pub fn read_text(path: &Path, limit: usize) -> Result<Option<String>> {
 
 /// Like [`read_text`], for a file that its reader replaces: a damaged one counts as missing, with a
 /// line in the log.
-pub fn read_replaceable(path: &Path, limit: usize) -> Result<Option<String>> {
+pub(crate) fn read_replaceable(path: &Path, limit: usize) -> Result<Option<String>> {
     match read_text(path, limit) {
         Err(error) if error.is_damaged() => {
             tracing::warn!(%error, "a damaged file is replaced");
@@ -202,7 +202,7 @@ pub fn remove(path: &Path) -> Result<bool> {
 }
 
 /// Writes a directory's entries to the disk.
-pub fn sync_dir(path: &Path) -> Result<()> {
+pub(crate) fn sync_dir(path: &Path) -> Result<()> {
     let action = "write to the disk";
     File::open(path)
         .and_then(|dir| dir.sync_all())
@@ -346,7 +346,7 @@ fn discard(path: &Path) {
 /// Version of a file or directory, from a single `stat`.
 ///
 /// Kernels stamp files with a clock that ticks only every few milliseconds, so two changes within
-/// one tick look alike. A version that was read within [`Version::TICK_NANOS`] of its own change is
+/// one tick look alike. A version that was read within `TICK_NANOS` of its own change is
 /// therefore never taken for current (the idea is git's "racily clean" index entry).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version {
@@ -359,7 +359,7 @@ pub struct Version {
 
 impl Version {
     /// Longer than any kernel's tick, in nanoseconds.
-    pub const TICK_NANOS: i128 = 50_000_000;
+    const TICK_NANOS: i128 = 50_000_000;
 
     /// The version of what lies at `path`, following links when `follow`; `None` when nothing does.
     pub fn of(path: &Path, follow: bool) -> Result<Option<Stat>> {
@@ -387,7 +387,7 @@ impl Version {
     }
 
     /// Whether this content was written before the other file came to be what and where it is.
-    pub fn is_from_before(&self, other: &Version) -> bool {
+    pub(crate) fn is_from_before(&self, other: &Version) -> bool {
         self.modified < other.changed
     }
 

@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::files::{self, Create};
 
 /// Clock skew above which a clock counts as wrong, in seconds.
-pub const MAX_SKEW: i64 = 300;
+const MAX_SKEW: i64 = 300;
 
 /// Maximum number of minions listed; of more the first are enough to find the cause.
 const MAX_MINIONS: usize = 100;

@@ -34,7 +34,7 @@ use saltern_config::MasterConfig;
 use saltern_model::{Compat, MinionId};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
-pub use bound::{GRAINS_BYTES, GRAINS_VALUES, KeptGrains};
+pub use bound::KeptGrains;
 pub use known::{Changed, Changes};
 
 use crate::error::{Result, StoreError};

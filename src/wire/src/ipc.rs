@@ -25,7 +25,7 @@ const PREFIX: usize = 4;
 const BARE_FRAME: u8 = 0x82;
 
 /// Default limit of a frame, in bytes: that of stock's stream buffers.
-pub const DEFAULT_MAX_FRAME: usize = 100 << 20;
+const DEFAULT_MAX_FRAME: usize = 100 << 20;
 
 /// Bytes reserved ahead for an incomplete frame.
 const RESERVE_AHEAD: usize = 64 << 10;

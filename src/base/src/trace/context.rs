@@ -66,7 +66,7 @@ impl TraceContext {
     }
 
     /// Whether the spans of this trace are collected.
-    pub fn is_sampled(&self) -> bool {
+    pub(crate) fn is_sampled(&self) -> bool {
         self.is_sampled
     }
 

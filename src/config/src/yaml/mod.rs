@@ -228,17 +228,17 @@ impl Mapping {
     }
 
     /// The value of a text key together with the place where the key was written.
-    pub fn get_entry(&self, key: &str) -> Option<&Entry> {
+    pub(crate) fn get_entry(&self, key: &str) -> Option<&Entry> {
         self.entries.get(&TextKey(key))
     }
 
     /// The entry of any key.
-    pub fn entry_of(&self, key: &Key) -> Option<&Entry> {
+    pub(crate) fn entry_of(&self, key: &Key) -> Option<&Entry> {
         self.entries.get(key)
     }
 
     /// The entry of any key, to be changed.
-    pub fn entry_of_mut(&mut self, key: &Key) -> Option<&mut Entry> {
+    pub(crate) fn entry_of_mut(&mut self, key: &Key) -> Option<&mut Entry> {
         self.entries.get_mut(key)
     }
 

@@ -141,7 +141,7 @@ impl Registry {
     }
 
     /// Adds a function that changes the mapping in its first parameter to what it returns.
-    pub fn add_updating(
+    pub(crate) fn add_updating(
         &mut self,
         name: &str,
         changed: InPlace,

@@ -27,7 +27,7 @@ pub struct HttpLimits {
 
 impl HttpLimits {
     /// Minimum of `head_bytes`.
-    pub const MIN_HEAD_BYTES: usize = 8 << 10;
+    pub(crate) const MIN_HEAD_BYTES: usize = 8 << 10;
 }
 
 impl Default for HttpLimits {

@@ -184,19 +184,6 @@ impl JobReader {
         })
     }
 
-    /// The newest jobs first, at most `limit`, numbered below `before` when given.
-    pub fn recent_jobs(&self, before: Option<i64>, limit: usize) -> Result<Vec<StoredJob>> {
-        self.read("read jobs of", |connection| {
-            let mut statement = connection
-                .prepare_cached(&select_jobs("WHERE id < ?1 ORDER BY id DESC LIMIT ?2"))?;
-            let rows = statement.query_map((before.unwrap_or(i64::MAX), clamp(limit)), job_of)?;
-            kept(rows)?
-                .into_iter()
-                .map(|job| with_expected(connection, job))
-                .collect()
-        })
-    }
-
     /// The jobs numbered above `cursor`, lowest first, at most `limit`: for followers.
     pub fn jobs_after(&self, cursor: i64, limit: usize) -> Result<Vec<StoredJob>> {
         Ok(self.jobs_within(cursor, limit, usize::MAX)?.0)

@@ -6,10 +6,10 @@ use std::borrow::Cow;
 use saltern_wire::msgpack::Value;
 
 /// Bytes of the grains of one minion that are kept, about as they are packed.
-pub const GRAINS_BYTES: usize = 1 << 20;
+const GRAINS_BYTES: usize = 1 << 20;
 
 /// Values in the grains of one minion that are kept: scalars, lists, maps, and the names in maps.
-pub const GRAINS_VALUES: usize = 20_000;
+const GRAINS_VALUES: usize = 20_000;
 
 /// Bytes that the head of a packed value has at most; of a small one they are fewer.
 const HEAD: usize = 5;
@@ -83,7 +83,7 @@ impl KeptGrains {
     }
 }
 
-/// Truncates grains that are larger than [`GRAINS_BYTES`] or [`GRAINS_VALUES`]: keeps the smallest
+/// Truncates grains that are larger than `GRAINS_BYTES` or `GRAINS_VALUES`: keeps the smallest
 /// entries of the first level, as many as the bounds allow, in their order. `None` when all are
 /// kept.
 pub(super) fn cut(grains: &Value) -> Option<Value> {

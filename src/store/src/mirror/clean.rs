@@ -19,9 +19,6 @@ use crate::files::Version;
 const GRACE: i64 = 60;
 
 impl JobFiles {
-    /// How many parts [`JobFiles::clean_part`] knows.
-    pub const PARTS: u16 = 256;
-
     /// Removes the jobs of one part that are older than `keep`, and what is left of jobs without a
     /// `jid` file; how many were removed. A `keep` of zero keeps everything (`keep_jobs_seconds`).
     ///

@@ -181,18 +181,18 @@ impl JobFiles {
     }
 
     /// The same of a stored job.
-    pub fn write_job(&self, job: &JobRecord) -> Result<()> {
+    fn write_job(&self, job: &JobRecord) -> Result<()> {
         self.write_load(&job.jid, &job.load, Some(&job.minions), job.nocache)
     }
 
     /// Whether a job's load exists, written by this master or another one.
-    pub fn has_load(&self, jid: &Jid) -> Result<bool> {
+    pub(crate) fn has_load(&self, jid: &Jid) -> Result<bool> {
         let load = Version::of(&self.job_dir(jid)?.join(".load.p"), false)?;
         Ok(load.is_some_and(|stat| stat.size() > 0))
     }
 
     /// Writes the job's files unless they are there already and whole.
-    pub fn complete_load(&self, job: &JobRecord) -> Result<()> {
+    pub(crate) fn complete_load(&self, job: &JobRecord) -> Result<()> {
         let dir = self.job_dir(&job.jid)?;
         let whole = |name, size: Option<usize>| -> Result<bool> {
             let stat = Version::of(&dir.join(name), false)?;
@@ -312,7 +312,7 @@ impl JobFiles {
     }
 
     /// Writes `endtime`: the time of the latest return, in stock's words.
-    pub fn write_endtime(&self, dir: &JobDir, unix_micros: i64) -> Result<()> {
+    pub(crate) fn write_endtime(&self, dir: &JobDir, unix_micros: i64) -> Result<()> {
         write_at(dir, "endtime", endtime_text(unix_micros).as_bytes())
     }
 

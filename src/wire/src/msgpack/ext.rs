@@ -7,11 +7,11 @@
 use super::token::{Cursor, Token};
 
 /// A `datetime`: ASCII `%Y%m%dT%H:%M:%S.%f`.
-pub const EXT_DATETIME: i8 = 78;
+pub(super) const EXT_DATETIME: i8 = 78;
 /// A named constant: `[name, value]`, packed with bin types.
-pub const EXT_CONSTANT: i8 = 79;
+const EXT_CONSTANT: i8 = 79;
 /// MessagePack's own timestamp, which `msgpack-python` decodes by default.
-pub const EXT_TIMESTAMP: i8 = -1;
+pub(super) const EXT_TIMESTAMP: i8 = -1;
 
 /// Whether this value may stay an ext; otherwise only its payload is kept.
 pub(super) fn is_known(code: i8, payload: &[u8]) -> bool {

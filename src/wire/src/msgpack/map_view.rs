@@ -119,11 +119,6 @@ impl MapView {
         self.joined(|value| value.in_dialect(Dialect::Bin))
     }
 
-    /// Packs the map for a reader of the old dialect; see [`RawValue::to_raw_dialect`].
-    pub fn pack_raw_dialect(&self) -> Bytes {
-        self.joined(|value| value.in_dialect(Dialect::Raw))
-    }
-
     fn joined<'v>(&'v self, packed: impl Fn(&'v RawValue) -> Cow<'v, [u8]>) -> Bytes {
         let size = |(key, value): &(RawValue, RawValue)| key.bytes().len() + value.bytes().len();
         let mut out = Vec::with_capacity(5 + self.entries.iter().map(size).sum::<usize>());

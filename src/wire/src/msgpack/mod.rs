@@ -43,7 +43,6 @@ pub(crate) mod vector_tests;
 pub use de::{ReadError, from_slice, lenient};
 pub use decode::{decode, decode_exact, decode_wire};
 pub use encode::{Dialect, Encoder, encode};
-pub use ext::{EXT_CONSTANT, EXT_DATETIME, EXT_TIMESTAMP};
 pub use map_view::MapView;
 pub use pass_through::{Bin, as_bytes, as_map};
 pub use raw::{Kind, RawValue};

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use super::ext::EXT_DATETIME;
 use super::unique::unique;
 use super::*;
 

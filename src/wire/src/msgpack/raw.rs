@@ -222,7 +222,8 @@ impl RawValue {
 
     /// The packed value in the raw dialect: the same bytes unless str8, bin types or an unknown
     /// ext occur inside.
-    pub fn to_raw_dialect(&self) -> Bytes {
+    #[cfg(test)]
+    pub(crate) fn to_raw_dialect(&self) -> Bytes {
         self.shared_in_dialect(Dialect::Raw)
     }
 

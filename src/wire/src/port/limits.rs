@@ -34,7 +34,7 @@ impl SizeLimits {
     };
 
     /// For an authenticated peer: 128 MiB, more than stock's 100 MiB stream buffers.
-    pub const KNOWN_PEER: Self = Self {
+    pub(crate) const KNOWN_PEER: Self = Self {
         frame: 128 << 20,
         message: 128 << 20,
         frames: 64,

@@ -52,7 +52,7 @@ impl Codec {
     }
 
     /// Sets the limit from the next scan on.
-    pub fn set_limit(&mut self, limit: usize) {
+    pub(crate) fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 

@@ -16,7 +16,7 @@ const LONG: u8 = 0b010;
 const COMMAND: u8 = 0b100;
 
 /// Longest header of a frame: flags and an eight-byte length.
-pub const HEADER_MAX: usize = 9;
+pub(crate) const HEADER_MAX: usize = 9;
 
 /// Why the bytes of a peer cannot be decoded.
 #[derive(Debug, thiserror::Error)]
@@ -110,17 +110,17 @@ impl Codec {
     }
 
     /// Sets the limits from the next header on.
-    pub fn set_limits(&mut self, limits: SizeLimits) {
+    pub(crate) fn set_limits(&mut self, limits: SizeLimits) {
         self.limits = limits;
     }
 
     /// Whether a message has begun and its last frame is missing.
-    pub fn in_message(&self) -> bool {
+    pub(crate) fn in_message(&self) -> bool {
         self.message.1 > 0
     }
 
     /// Whether the next item in `buffer` is a command. `false` if there is none.
-    pub fn at_command(&self, buffer: &[u8]) -> bool {
+    pub(crate) fn at_command(&self, buffer: &[u8]) -> bool {
         buffer.first().is_some_and(|flags| flags & COMMAND != 0)
     }
 
@@ -242,12 +242,12 @@ impl Encoder<Item> for Codec {
 }
 
 /// Appends the header of a message frame of `length` bytes.
-pub fn put_frame_header(length: usize, more: bool, out: &mut impl BufMut) {
+pub(crate) fn put_frame_header(length: usize, more: bool, out: &mut impl BufMut) {
     put_header(length, if more { MORE } else { 0 }, out);
 }
 
 /// Appends a whole command frame.
-pub fn put_command(command: &Command, out: &mut BytesMut) {
+pub(crate) fn put_command(command: &Command, out: &mut BytesMut) {
     let mut body = BytesMut::with_capacity(64);
     command.encode_body(&mut body);
     put_header(body.len(), COMMAND, out);

@@ -8,7 +8,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::codec::CodecError;
 
 /// Longest context of a PING (RFC 37/ZMTP 3.1: 16 bytes).
-pub const PING_CONTEXT: usize = 16;
+const PING_CONTEXT: usize = 16;
 
 /// Longest property value that is compared: an identity has at most 255 bytes.
 const VALUE_SEEN: usize = 255;
@@ -92,7 +92,7 @@ pub enum Command {
     Ping {
         /// Timeout of the sender in tenths of a second; 0 is none.
         ttl: u16,
-        /// Up to [`PING_CONTEXT`] bytes to send back.
+        /// Up to `PING_CONTEXT` bytes to send back.
         context: Bytes,
     },
     /// Answers a PING.
@@ -148,7 +148,7 @@ impl Command {
     }
 
     /// Appends the body of the command frame (name and rest, without flags and length).
-    pub fn encode_body(&self, out: &mut BytesMut) {
+    pub(crate) fn encode_body(&self, out: &mut BytesMut) {
         match self {
             Self::Ready(ready) => {
                 put_name(out, b"READY");

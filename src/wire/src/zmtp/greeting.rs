@@ -10,7 +10,7 @@ use bytes::BufMut;
 use super::codec::CodecError;
 
 /// Length of a greeting.
-pub const GREETING_LEN: usize = 64;
+pub(crate) const GREETING_LEN: usize = 64;
 
 const MECHANISM: std::ops::Range<usize> = 12..32;
 
@@ -27,7 +27,7 @@ impl Greeting {
     pub const V31: Self = Self { minor: 1 };
 
     /// ZMTP 3.0, the version of an end that cannot answer a PING while it is idle.
-    pub const V30: Self = Self { minor: 0 };
+    pub(crate) const V30: Self = Self { minor: 0 };
 
     /// Appends the 64 bytes.
     pub fn encode(self, out: &mut impl BufMut) {
