@@ -46,12 +46,8 @@ strip --strip-unneeded "$root/usr/bin/saltern"
 objcopy --add-gnu-debuglink="$symbols" "$root/usr/bin/saltern"
 install -d "$root/usr/lib/saltern"
 # Called by these names the program is the command of stock.
-for name in salt-cp salt-key salt-run; do
+for name in salt salt-cp salt-key salt-master salt-run; do
     ln -s ../../bin/saltern "$root/usr/lib/saltern/$name"
-done
-for pair in salt:cmd salt-master:master; do
-    sed "s/@NAME@/${pair%:*}/; s/@COMMAND@/${pair#*:}/" command >"$root/usr/lib/saltern/${pair%:*}"
-    chmod 0755 "$root/usr/lib/saltern/${pair%:*}"
 done
 
 install -D -m 0644 -t "$root/usr/lib/systemd/system" ../systemd/saltern.{service,socket}

@@ -15,5 +15,5 @@ pub mod options;
 pub mod run;
 pub mod salt;
 mod settings;
-pub mod terminal;
 mod state_options;
+pub mod terminal;

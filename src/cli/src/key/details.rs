@@ -8,12 +8,12 @@ use saltern_config::MasterConfig;
 use saltern_model::KeyState;
 use saltern_model::control::{InventoryRequest, InventoryRow};
 use saltern_output::{Color, OutputOptions};
+use saltern_runners::KeyLists;
 use saltern_wire::msgpack::Value;
 use serde_json::Value as Json;
 
 use super::error::KeyError;
 use super::files::KeyFiles;
-use super::lists::KeyLists;
 use super::render::STYLES;
 use crate::minions::{self, span};
 use crate::terminal::plain;

@@ -75,7 +75,12 @@ fn date(micros: i64) -> String {
     let t = civil(micros);
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
-        t.year, t.month, t.day, t.hour, t.minute, t.second
+        t.year(),
+        t.month(),
+        t.day(),
+        t.hour(),
+        t.minute(),
+        t.second()
     )
 }
 

@@ -1,4 +1,4 @@
-//! Follows one job: hands each minion's answer on as it comes, notifies the watcher, and ends at Ctrl-C.
+//! Follows one job: hands each minion's answer on as it comes, keeps the progress line, and ends at Ctrl-C.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -12,11 +12,11 @@ use saltern_wire::msgpack::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::news::JobNews;
 use super::{FAILED, SaltTool};
 use crate::console::{complain, say};
+use crate::terminal::JobProgress;
 
-/// Between two looks of the watcher while nothing happens.
+/// Between two drawings of the progress line while nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Exit code of a command whose reader has gone away: that of a shell for SIGPIPE.
@@ -120,7 +120,6 @@ struct Standing {
     expected: usize,
     returned: usize,
     failed: usize,
-    silent: usize,
     awaited: BTreeSet<String>,
 }
 
@@ -132,7 +131,6 @@ impl Standing {
             expected: job.expected().len(),
             returned: 0,
             failed: 0,
-            silent: 0,
             awaited: job.awaited().clone(),
         }
     }
@@ -150,20 +148,17 @@ impl Standing {
             }
             MinionOutcome::NoResponse { id, .. } => {
                 self.awaited.remove(id);
-                self.silent += 1;
             }
         }
     }
 
-    fn news(&self) -> JobNews<'_> {
-        JobNews {
-            jid: &self.jid,
+    fn progress(&self) -> JobProgress {
+        JobProgress {
             expected: self.expected,
             returned: self.returned,
             failed: self.failed,
-            silent: self.silent,
-            awaited: &self.awaited,
             elapsed: self.begun.elapsed(),
+            slowest: self.awaited.first().cloned(),
         }
     }
 }
@@ -193,7 +188,7 @@ impl SaltTool<'_> {
         say(&heading.text(job.jid()));
         let mut standing = Standing::new(&job);
         let mut absent = None;
-        self.watcher.news(&standing.news());
+        self.progress.draw(&standing.progress());
         loop {
             let outcome = match self.next(&mut job, &standing).await {
                 Ok(Some(outcome)) => outcome,
@@ -203,14 +198,14 @@ impl SaltTool<'_> {
             standing.take(&job, &outcome);
             let elapsed = standing.begun.elapsed();
             if let Some(answer) = self.answer(&job, outcome, elapsed, &mut absent).await {
-                self.watcher.clear();
+                self.progress.erase();
                 if let Err(error) = take(answer) {
                     return Ok(End::Left(unwritten(&error)));
                 }
             }
-            self.watcher.news(&standing.news());
+            self.progress.draw(&standing.progress());
         }
-        self.watcher.clear();
+        self.progress.erase();
         Ok(End::Over)
     }
 
@@ -231,11 +226,11 @@ impl SaltTool<'_> {
                     Ok(outcome) => return Ok(outcome),
                     Err(error) => break Some(error),
                 },
-                _ = tick.tick() => self.watcher.news(&standing.news()),
+                _ = tick.tick() => self.progress.draw(&standing.progress()),
                 () = self.interrupts.next() => break None,
             }
         };
-        self.watcher.clear();
+        self.progress.erase();
         if let Some(error) = failed {
             complain(&saltern_base::chain(&error));
         }

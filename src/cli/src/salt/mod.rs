@@ -1,13 +1,12 @@
 //! `salt`: runs functions on minions and prints what they return, each return as it comes.
 //!
 //! Suggested reading order: [`request`] (from the command line to the job), [`follow`] (one job, followed to
-//! its end), then what is made of its answers: here, [`documentation`], [`batch`], [`summary`]. [`news`] is for
-//! whoever shows how a job goes on. Texts and exit codes are stock's; `DIFFERENCES.md` lists where not.
+//! its end), then what is made of its answers: here, [`documentation`], [`batch`], [`summary`].
+//! Texts and exit codes are stock's; `DIFFERENCES.md` lists where not.
 
 mod batch;
 mod documentation;
 mod follow;
-mod news;
 mod refusal;
 mod request;
 mod summary;
@@ -29,8 +28,8 @@ use crate::key;
 use crate::login;
 use crate::options::{Call, CommandOptions, Ending, SaltCommand, SaltOptions, read};
 use crate::settings;
+use crate::terminal::ProgressLine;
 use follow::{Answer, End, Heading, Interrupts};
-use news::JobWatcher;
 use summary::Summary;
 
 /// Exit code of a failure.
@@ -74,7 +73,7 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
             command: &command,
             console: &console,
             interrupts: interrupts.map_err(|error| Ending::failed(FAILED, format!("{error}\n")))?,
-            watcher: news::watcher(&command.options),
+            progress: ProgressLine::on_stderr(),
         };
         match asked {
             Ok(request) => tool.run(request).await,
@@ -123,7 +122,7 @@ struct SaltTool<'a> {
     command: &'a SaltCommand,
     console: &'a Console,
     interrupts: Interrupts,
-    watcher: Box<dyn JobWatcher>,
+    progress: ProgressLine,
 }
 
 impl SaltTool<'_> {
