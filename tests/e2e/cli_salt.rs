@@ -210,10 +210,16 @@ fn configure(config: &mut Config) {
 }
 
 fn compare(server: Server, tables: &[Lines]) -> TestResult {
+    let configure = |config: &mut Config| {
+        configure(config);
+        // A stock master does not say of which release it is; without this, our command takes the newest.
+        config.set("salt_compat", server.release().compat());
+    };
     Site::run(server, configure, |site| {
         let stock = MinionKind::Stock(server.release());
         site.bring_up(&[("m1", MinionKind::Native), ("m2", stock)])?;
         site.accept_beforehand("m3")?;
+        site.announce("can only be resolved by a range server");
         // Both have their functions loaded, and their grains are cached.
         site.salt(&["m[12]", "test.ping"])?.expect_code(0)?;
         let mut differences = Vec::new();
@@ -329,9 +335,7 @@ fn salt_with_eauth_prints_what_stock_does() -> TestResult {
             site.config().set("token_file", token.display());
             site.write_config()?;
             site.bring_up(&[("m1", MinionKind::Native)])?;
-            site.announce("eve");
-            site.announce("ana");
-            site.announce("nobody");
+            site.announce("request refused: ");
             let mut differences = Vec::new();
             for line in lines {
                 let words = [&["-a", "sharedsecret"][..], line].concat();
@@ -424,7 +428,8 @@ fn salt_that_fails_says_what_to_do() -> TestResult {
         as_other()?.expect_text("no key of this user can be read")?;
         let name = key.file_name().context("a name")?;
         fs::write(foreign.join("cache").join(name), vec![b'x'; right.len()])?;
-        site.announce("key");
+        site.announce("the key does not fit");
+        site.announce("the publish connection broke");
         as_other()?.expect_text("Authentication error occurred.")?;
         // A master that is killed in the middle, and one that does not run.
         let log = site.path("log/salt.out");

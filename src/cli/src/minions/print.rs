@@ -158,7 +158,7 @@ mod tests {
         let minions = minions();
         assert_eq!(
             minions.print(Form::Table, true),
-            "id         os        last_seen\nweb1       De,b\"ian  3 m ago\nw\\u{1b}2  a,true    -\n"
+            "id        os        last_seen\nweb1      De,b\"ian  3 m ago\nw\\u{1b}2  a,true    -\n"
         );
         let time = "1970-01-01T00:00:00Z";
         assert_eq!(

@@ -231,10 +231,16 @@ impl SaltTool<'_> {
             }
         };
         self.progress.erase();
-        if let Some(error) = failed {
-            complain(&saltern_base::chain(&error));
+        match failed {
+            None => complain(&come_back(&standing.jid)),
+            Some(error) => {
+                let (error, jid) = (saltern_base::chain(&error), &standing.jid);
+                complain(&format!(
+                    "{error}\nThe job's jid is {jid}. What is missing when the master is back, and why: \
+                     saltern explain {jid}; its returns: salt-run jobs.lookup_jid {jid}"
+                ));
+            }
         }
-        complain(&come_back(&standing.jid));
         Err(FAILED)
     }
 

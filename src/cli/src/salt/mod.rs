@@ -77,7 +77,7 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
         };
         match asked {
             Ok(request) => tool.run(request).await,
-            Err(sentence) => tool.refused(&ClientError::Publish(sentence)),
+            Err(error) => tool.refused(&ClientError::Publish(error.to_string())),
         }
     })?;
     Ok(ExitCode::from(code))

@@ -5,12 +5,13 @@ use saltern_client::{ClientError, WRONG_KEY};
 /// Stock's sentence.
 pub(super) fn sentence(error: &ClientError) -> String {
     match error {
-        ClientError::NotRunning(_)
-        | ClientError::EventSocket { .. }
-        | ClientError::NoTransport => {
+        ClientError::NotRunning(_) | ClientError::NoTransport => {
             "The salt master could not be contacted. Is master running?".to_owned()
         }
-        ClientError::Connect { .. } | ClientError::Timeout(_) => {
+        // What a master that was killed leaves behind looks like one that does not answer.
+        ClientError::EventSocket { .. }
+        | ClientError::Connect { .. }
+        | ClientError::Timeout(_) => {
             "Salt request timed out. The master is not responding. You may need to run your command \
              with `--async` in order to bypass the congested event bus. With `--async`, the CLI tool \
              will print the job id (jid) and exit immediately without listening for responses. You \

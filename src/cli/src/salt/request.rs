@@ -12,14 +12,30 @@ use crate::options::{Call, SaltCommand, SaltOptions, TargetText, TargetType};
 /// The function of `-d`.
 pub(super) const DOCUMENTATION: &str = "sys.doc";
 
+/// Why a command line means no job, in stock's words.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum RequestError {
+    /// The configuration has no nodegroup of this name.
+    #[error("Node group {name} unavailable in {file}")]
+    UnknownNodegroup {
+        /// The name.
+        name: String,
+        /// The configuration file that stock names.
+        file: String,
+    },
+    /// The nodegroups of the configuration cannot be written out.
+    #[error("{0}")]
+    Target(String),
+}
+
 /// The job of a command line.
 ///
 /// # Errors
-/// Stock's sentence about a nodegroup that is not there.
+/// A nodegroup that is not there, or that cannot be written out.
 pub(super) fn request(
     command: &SaltCommand,
     config: &MasterConfig,
-) -> Result<PublishRequest, String> {
+) -> Result<PublishRequest, RequestError> {
     let (tgt, tgt_type) = target(command, config)?;
     let verbatim: Vec<&str> = command.no_parse.iter().map(String::as_str).collect();
     let typed = |words: &[String]| {
@@ -100,7 +116,7 @@ fn returners(options: &SaltOptions, config: &MasterConfig) -> String {
 pub(super) fn target(
     command: &SaltCommand,
     config: &MasterConfig,
-) -> Result<(Value, &'static str), String> {
+) -> Result<(Value, &'static str), RequestError> {
     let text = match &command.target {
         TargetText::Text(text) => text,
         TargetText::List(ids) => {
@@ -124,10 +140,13 @@ pub(super) fn target(
     });
     if let Some(name) = unknown {
         let file = command.options.config.directory().join("master");
-        let file = file.display();
-        return Err(format!("Node group {name} unavailable in {file}"));
+        return Err(RequestError::UnknownNodegroup {
+            name: name.to_owned(),
+            file: file.display().to_string(),
+        });
     }
-    let words = without_nodegroups(config, &words).map_err(|error| error.to_string())?;
+    let words = without_nodegroups(config, &words);
+    let words = words.map_err(|error| RequestError::Target(error.to_string()))?;
     Ok((words.join(" ").into(), TargetType::Compound.name()))
 }
 
@@ -147,7 +166,8 @@ mod tests {
         let command = parsed.and_then(SaltCommand::check);
         let command = command.map_err(|ending| ending.stderr)?;
         let config = settings::load(&command.options.config).map_err(|ending| ending.stderr)?;
-        request(&command, &config).map_err(|sentence| sentence.replace(&directory, "DIR"))
+        let made = request(&command, &config);
+        made.map_err(|error| error.to_string().replace(&directory, "DIR"))
     }
 
     #[test]
