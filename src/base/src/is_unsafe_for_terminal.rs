@@ -1,5 +1,7 @@
 //! Characters of untrusted text that are unsafe for a terminal or a log.
 
+use std::borrow::Cow;
+
 /// Whether a character is unsafe for a terminal: a control, bidirectional or invisible character.
 /// Such characters are shown as their codes.
 pub fn is_unsafe_for_terminal(c: char) -> bool {
@@ -10,9 +12,32 @@ pub fn is_unsafe_for_terminal(c: char) -> bool {
     c.is_control() || is_invisible
 }
 
+/// The text on one line, each unsafe character as its code.
+#[must_use]
+pub fn escaped_for_terminal(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe_for_terminal) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_unsafe_for_terminal(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn escaped_text_stays_on_its_line() {
+        assert_eq!(escaped_for_terminal("größe 日"), "größe 日");
+        let escaped = escaped_for_terminal("a\n\u{1b}[31m\u{202e}");
+        assert_eq!(escaped, "a\\n\\u{1b}[31m\\u{202e}");
+    }
 
     #[test]
     fn control_and_invisible_characters_are_unsafe_letters_are_not() {

@@ -21,5 +21,5 @@ pub mod trace;
 pub mod umask;
 
 pub use chain::chain;
-pub use is_unsafe_for_terminal::is_unsafe_for_terminal;
+pub use is_unsafe_for_terminal::{escaped_for_terminal, is_unsafe_for_terminal};
 pub use percent::{percent_decoded, percent_encoded};

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use saltern_python::Node;
 use saltern_wire::msgpack::Value;
 
 /// A colour that a theme can set.
@@ -82,9 +83,13 @@ impl Colors {
     }
 
     /// These colours with those of a theme file (`color_theme`), whose content is a map of names to
-    /// codes such as `0;32`. What it does not name stays; a file that is no map changes nothing.
+    /// codes such as `0;32`. What it does not name stays; a file that is no map changes nothing, and no
+    /// colour stays none.
     #[must_use]
     pub fn with_theme(mut self, theme: &Value) -> Self {
+        if self.end().is_empty() {
+            return self;
+        }
         let codes = Arc::make_mut(&mut self.0);
         for (name, code) in theme.as_map().unwrap_or_default() {
             let known = STOCK
@@ -116,6 +121,24 @@ impl Colors {
     #[must_use]
     pub fn code(&self, color: Color) -> &str {
         self.0.get(color as usize).map_or("", |code| code)
+    }
+
+    /// A text in a colour.
+    pub(crate) fn paint(&self, color: Color, text: &str) -> String {
+        format!("{}{text}{}", self.code(color), self.end())
+    }
+
+    /// What a format of the site's own (`state_tabular`) is given for a colour: stock's own codes are
+    /// objects that take no format, those of a theme and of no colour at all are texts.
+    pub(crate) fn argument(&self, color: Color) -> Node {
+        match self.0.get(color as usize) {
+            Some(Cow::Borrowed(code)) if !code.is_empty() => Node::Other {
+                type_name: "TextFormat".to_owned(),
+                repr: (*code).to_owned(),
+                text: (*code).to_owned(),
+            },
+            _ => Node::Text(self.code(color).to_owned()),
+        }
     }
 
     /// The code that ends a colour.

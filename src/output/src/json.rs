@@ -1,5 +1,4 @@
-//! Stock's outputter `json`: four spaces, keys in their order, text as it is
-//! (`salt/output/json_out.py`).
+//! Values as JSON for programs: what `json.dumps` refuses has a form here, too.
 
 use std::borrow::Cow;
 
@@ -20,11 +19,25 @@ const LIMITS: Limits = Limits {
     bytes: usize::MAX,
 };
 
-/// A value as JSON. Bytes become text as far as they are; keys that are no text become text.
+/// A value as JSON, with four spaces a level. Bytes become text as far as they are; keys that are no
+/// text become text.
 #[must_use]
 pub fn json(value: &Value) -> String {
+    written(value, STYLE)
+}
+
+/// A value as JSON on one line.
+pub(crate) fn json_line(value: &Value) -> String {
+    let style = Style {
+        indent: None,
+        ..STYLE
+    };
+    written(value, style)
+}
+
+fn written(value: &Value, style: Style) -> String {
     let mut out = String::new();
-    if let Err(error) = json::write(&mut out, Shown::Value(value), STYLE, LIMITS) {
+    if let Err(error) = json::write(&mut out, Shown::Value(value), style, LIMITS) {
         out.push_str(&error.to_string());
     }
     out

@@ -154,15 +154,20 @@ fn is_sortable<'a>(keys: impl Iterator<Item = &'a Node>) -> bool {
     keys.all(|key| first.compare(key).is_some())
 }
 
-/// The entries of a dict by `sorted`, or nothing where Python raises a `TypeError`.
-#[must_use]
-pub(crate) fn sorted_entries(entries: &[(Node, Node)]) -> Option<Vec<&(Node, Node)>> {
-    if !is_sortable(entries.iter().map(|(key, _)| key)) {
+/// `sorted(items, key=key)`, or nothing where Python raises a `TypeError`.
+pub fn sorted_by<'a, T>(items: &'a [T], key: impl Fn(&'a T) -> &'a Node) -> Option<Vec<&'a T>> {
+    if !is_sortable(items.iter().map(&key)) {
         return None;
     }
-    let mut sorted: Vec<&(Node, Node)> = entries.iter().collect();
-    sorted.sort_by(|(left, _), (right, _)| left.compare(right).unwrap_or(Ordering::Equal));
+    let mut sorted: Vec<&'a T> = items.iter().collect();
+    sorted.sort_by(|left, right| key(left).compare(key(right)).unwrap_or(Ordering::Equal));
     Some(sorted)
+}
+
+/// The entries of a dict by `sorted`, or nothing where Python raises a `TypeError`.
+#[must_use]
+pub fn sorted_entries(entries: &[(Node, Node)]) -> Option<Vec<&(Node, Node)>> {
+    sorted_by(entries, |(key, _)| key)
 }
 
 struct Reader {

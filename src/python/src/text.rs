@@ -65,6 +65,12 @@ pub fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
+/// `text.lstrip()`.
+#[must_use]
+pub fn lstrip(text: &str) -> &str {
+    text.trim_start_matches(is_space)
+}
+
 /// `text.rstrip()`.
 #[must_use]
 pub fn rstrip(text: &str) -> &str {

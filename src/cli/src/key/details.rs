@@ -7,14 +7,13 @@ use saltern_base::clock::{Clock, unix_micros};
 use saltern_config::MasterConfig;
 use saltern_model::KeyState;
 use saltern_model::control::{InventoryRequest, InventoryRow};
-use saltern_output::{Color, OutputOptions};
+use saltern_output::{Color, KEY_LIST_STYLES, OutputOptions};
 use saltern_runners::KeyLists;
 use saltern_wire::msgpack::Value;
 use serde_json::Value as Json;
 
 use super::error::KeyError;
 use super::files::KeyFiles;
-use super::render::STYLES;
 use crate::minions::{self, span};
 use crate::terminal::plain;
 
@@ -74,7 +73,7 @@ impl Details {
     pub(super) fn table(&self, options: &OutputOptions) -> String {
         let mut text = String::new();
         let end = options.colors.code(Color::End);
-        for (name, heading, light, color) in STYLES {
+        for (name, heading, light, color) in KEY_LIST_STYLES {
             let Some((_, keys)) = self.lists.iter().find(|(list, _)| list == name) else {
                 continue;
             };

@@ -12,7 +12,6 @@ mod error;
 mod files;
 mod generate;
 mod master;
-mod render;
 
 use std::io::{self, BufRead};
 use std::process::ExitCode;
@@ -21,7 +20,7 @@ use saltern_client::{ClientConfig, LocalClient};
 use saltern_config::MasterConfig;
 use saltern_crypto::HashType;
 use saltern_model::{Compat, KeyState};
-use saltern_output::Outputter;
+use saltern_output::{Outputter, key_lists};
 use saltern_runners::KeyLists;
 use saltern_wire::msgpack::Value;
 use tokio::runtime;
@@ -311,7 +310,7 @@ impl KeyTool<'_> {
             let keys = keys.iter().map(|key| (key.as_str(), None));
             (list, keys.collect())
         });
-        self.write(&render::render(lists.collect(), self.console.rendering()))
+        self.write(&key_lists(lists.collect(), self.console.rendering()))
     }
 
     /// Keys with their age, and what is known of their minions.
@@ -331,7 +330,7 @@ impl KeyTool<'_> {
                     .map(|(key, text)| (key.as_str(), Some(text.as_str())));
                 (list.as_str(), keys.collect())
             });
-            return self.write(&render::render(lists.collect(), self.console.rendering()));
+            return self.write(&key_lists(lists.collect(), self.console.rendering()));
         }
         let lists = lists.into_iter().map(|(list, keys)| {
             let keys = keys.into_iter();

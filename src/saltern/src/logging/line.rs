@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write as _};
 
-use saltern_base::{is_unsafe_for_terminal, trace};
+use saltern_base::{escaped_for_terminal, trace};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata};
 
@@ -141,15 +141,7 @@ fn cut(text: &str, most: usize) -> String {
 
 /// A text with the characters that steer escaped.
 pub(super) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_unsafe_for_terminal(c) {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
+    escaped_for_terminal(text).into_owned()
 }
 
 #[cfg(test)]
