@@ -8,10 +8,7 @@ use crate::{Color, OutputOptions};
 /// The stages of an orchestration (`salt/output/overstatestage.py`). Nothing is what it prints where
 /// stock raises an exception; so of the others here.
 pub(crate) fn overstate_stage(value: &Value, options: &OutputOptions) -> Option<String> {
-    let (blue, end) = (
-        options.colors.code(Color::LightBlue),
-        options.colors.end(),
-    );
+    let (blue, end) = (options.colors.code(Color::LightBlue), options.colors.end());
     let mut out = String::new();
     for group in items(value)? {
         for (name, stage) in group.as_map()? {

@@ -20,7 +20,11 @@ pub(crate) fn table(value: &Value, options: &OutputOptions) -> Option<String> {
 pub(crate) fn shown(value: &Node, options: &OutputOptions) -> Option<String> {
     let mut display = Display {
         options,
-        rows_key: options.table.rows_key.as_deref().filter(|key| !key.is_empty()),
+        rows_key: options
+            .table
+            .rows_key
+            .as_deref()
+            .filter(|key| !key.is_empty()),
         labels_key: options.table.labels_key.as_deref(),
         lines: Vec::new(),
     };
@@ -155,7 +159,12 @@ impl Display<'_> {
                 let cells: Vec<String> = cells
                     .map(|(cell, width)| justified(cell, *width, table.justify))
                     .collect();
-                let line = format!("{}{}{}", table.prefix, cells.join(&table.delim), table.suffix);
+                let line = format!(
+                    "{}{}{}",
+                    table.prefix,
+                    cells.join(&table.delim),
+                    table.suffix
+                );
                 self.line(indent, Color::White, &line, "");
             }
             if table.separate_rows || has_header {
@@ -205,7 +214,10 @@ fn wrapped(row: &Node, width: usize) -> Option<Vec<Vec<String>>> {
         Node::Text(text) => text.chars().map(String::from).collect(),
         _ => return None,
     };
-    let cells: Vec<Vec<&str>> = cells.iter().map(|cell| cell.split('\n').collect()).collect();
+    let cells: Vec<Vec<&str>> = cells
+        .iter()
+        .map(|cell| cell.split('\n').collect())
+        .collect();
     let lines = cells.iter().map(Vec::len).min()?;
     let line = |at: usize| {
         let parts = cells.iter().filter_map(|cell| cell.get(at));

@@ -4,7 +4,7 @@ use saltern_python::text;
 use saltern_wire::msgpack::Value;
 
 use super::host;
-use crate::{Outputter, OutputOptions, render};
+use crate::{OutputOptions, Outputter, render};
 
 /// Columns before what stands below a state.
 pub(super) const INDENT: usize = 14;

@@ -93,7 +93,10 @@ impl Form<'_> {
 
         let mut lines = vec![self.options.colors.paint(self.color, "----------")];
         let mut add = |label: &str, text: &str| {
-            let line = self.options.colors.paint(self.color, &format!("{label}{text}"));
+            let line = self
+                .options
+                .colors
+                .paint(self.color, &format!("{label}{text}"));
             lines.push(format!("    {line}"));
         };
         add("      ID: ", id);

@@ -105,10 +105,7 @@ impl Tally {
         let all: usize = self.counts.iter().map(|(_, count)| count).sum();
         let all = all - warnings;
 
-        let mut lines = vec![paint(
-            Color::Cyan,
-            &format!("\nSummary for {host}\n{rule}"),
-        )];
+        let mut lines = vec![paint(Color::Cyan, &format!("\nSummary for {host}\n{rule}"))];
         let counted = paint(Color::Green, &label("Succeeded", &succeeded.to_string()));
         lines.push(counted + &self.remarks(undecided, options));
         lines.push(paint(of_failed, &label("Failed", &failed.to_string())));

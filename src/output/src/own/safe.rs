@@ -10,7 +10,9 @@ pub(super) fn safe(value: &Value) -> Value {
         Value::Array(items) => Value::Array(items.iter().map(safe).collect()),
         Value::Map(entries) => {
             let entries = entries.iter();
-            entries.map(|(key, value)| (safe(key), safe(value))).collect()
+            entries
+                .map(|(key, value)| (safe(key), safe(value)))
+                .collect()
         }
         _ => value.clone(),
     }

@@ -133,7 +133,12 @@ mod tests {
         let run = Value::map([
             (
                 "pkg_|-web_|-nginx_|-installed",
-                state(2, false.into(), none.clone(), "\n no such\u{1b} package\nmore"),
+                state(
+                    2,
+                    false.into(),
+                    none.clone(),
+                    "\n no such\u{1b} package\nmore",
+                ),
             ),
             (
                 "file_|-a_|-a_|-managed",

@@ -7,9 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use saltern_output::{
-    Indent, Justify, OutputOptions, Outputter, StateOutput, Tabular, render,
-};
+use saltern_output::{Indent, Justify, OutputOptions, Outputter, StateOutput, Tabular, render};
 use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::{self, Limits, Value};
 use serde_json::Value as Json;
@@ -59,7 +57,10 @@ fn compare(release: &str) {
             Some(row) => {
                 met.insert(row.clone());
             }
-            None => unknown.push(format!("{name} {}\nours {ours:?}\nthey {theirs:?}", case["options"])),
+            None => unknown.push(format!(
+                "{name} {}\nours {ours:?}\nthey {theirs:?}",
+                case["options"]
+            )),
         }
     }
     let first = &unknown[..unknown.len().min(8)];
@@ -71,7 +72,10 @@ fn compare(release: &str) {
         first.join("\n")
     );
     let equal: Vec<&String> = known.difference(&met).collect();
-    assert!(equal.is_empty(), "listed, and no longer different: {equal:?}");
+    assert!(
+        equal.is_empty(),
+        "listed, and no longer different: {equal:?}"
+    );
 }
 
 /// Whether a text is the nested form that stands for a traceback. Line by line it may differ in the
@@ -87,8 +91,14 @@ fn differences(release: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(path).expect("the table of differences is there");
     let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
     let rows = rows.filter_map(|row| {
-        let (case, rest) = row.split_once("` |").expect("a case stands in the first column");
-        let releases = rest.split('|').next().expect("releases in the second").trim();
+        let (case, rest) = row
+            .split_once("` |")
+            .expect("a case stands in the first column");
+        let releases = rest
+            .split('|')
+            .next()
+            .expect("releases in the second")
+            .trim();
         let is_meant = releases == "all" || releases.split(", ").any(|of| release.starts_with(of));
         is_meant.then(|| case.to_owned())
     });
@@ -168,9 +178,11 @@ fn value(json: &Json) -> Value {
         Json::Number(number) => Value::from(number.as_i64().expect("a small number")),
         Json::String(text) => Value::from(text.as_str()),
         Json::Array(items) => Value::Array(items.iter().map(value).collect()),
-        Json::Object(entries) => {
-            Value::map(entries.iter().map(|(key, item)| (key.as_str(), value(item))))
-        }
+        Json::Object(entries) => Value::map(
+            entries
+                .iter()
+                .map(|(key, item)| (key.as_str(), value(item))),
+        ),
     }
 }
 
