@@ -96,7 +96,7 @@ const COMMON: Lines = &[
     &["m2", "-d", "no.such"],
     &["nobody", "-d", "test.ping"],
     &["m[12]", "-b", "1", "test.ping"],
-    &["m[12]", "-b", "100%", "test.arg", "x"],
+    &["m[12]", "-b", "100%", "test.echo", "x"],
     &["m1", "-b", "1", "test.retcode", "5"],
     &["nobody", "-b", "1", "test.ping"],
     &["m1", "-b", "1", "--out=json", "test.ping"],

@@ -434,7 +434,7 @@ def printed(case, modules, themes):
     try:
         return {"text": salt.output.out_format(value, case["out"], options, _retcode=case["retcode"])}
     except Exception as error:  # pylint: disable=broad-except
-        return {"error": type(error).__name__}
+        return {"error": type(error).__name__, "left": salt.payload.dumps(value).hex()}
 
 
 def main():
