@@ -1,8 +1,8 @@
 //! Follows one job to its end.
 //!
 //! Returns are taken from the event socket. Who is not waited for any more is the word of the master's
-//! tracker where there is one ([`tracked`]); a stock master has none, so there the client asks which
-//! minions still run the job, as `LocalClient.get_iter_returns` does ([`asking`]).
+//! tracker where there is one (`tracked`); a stock master has none, so there the client asks which
+//! minions still run the job, as `LocalClient.get_iter_returns` does (`asking`).
 
 mod asking;
 mod tracked;

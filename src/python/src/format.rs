@@ -91,7 +91,7 @@ pub fn format(template: &str, arguments: &[Node]) -> Result<String, FormatError>
 /// `template.format(…)` over values of any kind.
 ///
 /// # Errors
-/// As [`format`], and what the arguments say.
+/// As [`format()`], and what the arguments say.
 pub fn fill<A: Arguments>(template: &str, arguments: &A) -> Result<String, A::Error> {
     let mut filler = Filler {
         arguments,

@@ -1,7 +1,7 @@
 //! `salt`: runs functions on minions and prints what they return, each return as it comes.
 //!
-//! Suggested reading order: [`request`] (from the command line to the job), [`follow`] (one job, followed to
-//! its end), then what is made of its answers: here, [`documentation`], [`batch`], [`summary`].
+//! Suggested reading order: `request` (from the command line to the job), `follow` (one job, followed to
+//! its end), then what is made of its answers: here, `documentation`, `batch`, `summary`.
 //! Texts and exit codes are stock's; `DIFFERENCES.md` lists where not.
 
 mod batch;
