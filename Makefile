@@ -107,6 +107,11 @@ bench: stock lab ## Measure our master and stock 3008.3 side by side; writes tes
 	tests/bench/run.py
 	tests/bench/storm.py
 	tests/bench/reactor.py
+	tests/bench/cli.py
+
+.PHONY: session
+session: stock lab ## Record the README's terminal session anew, docs/session.svg
+	docs/session.py
 
 # With the examples for the same reason as `doc`: nothing is compiled that the tests have not.
 .PHONY: bench-check
@@ -116,6 +121,8 @@ bench-check: ## Run each bench for a moment with the tests' binary: whether it w
 		--small-files 20 --megabytes 5 --fleets 100 --out target/bench-check
 	SALTERN=target/debug/saltern tests/bench/storm.py --only saltern --minions 50 --watched 10
 	SALTERN=target/debug/saltern tests/bench/reactor.py --only saltern --rate 100 --seconds 3 --drain 20
+	SALTERN=target/debug/saltern tests/bench/cli.py --only saltern --minions 20 --many 40 --keys 100 \
+		--jobs 100 --fleet 100 --returns 200 --rounds 1
 
 .PHONY: grafana
 grafana: lab ## Start the demo with Prometheus (and Grafana where it is installed) on loopback

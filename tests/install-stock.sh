@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need beside Rust: the three releases of stock Salt they compare with, and,
-# on a fresh Debian machine, the system packages without which neither Salt nor we can be built.
+# on a fresh Debian machine, the system packages without which neither Salt nor we can be built or tested.
 #
 #   tests/install-stock.sh            everything; does nothing where it is already there
 #   tests/install-stock.sh --system   only the system packages
@@ -32,14 +32,25 @@ find_python() {
     return 1
 }
 
+# Without any Python, it will be Debian's that is installed, which has none.
+has_python_headers() {
+    local python
+    python=$(find_python) && "$python" -c \
+        'import os, sys, sysconfig; sys.exit(not os.path.exists(sysconfig.get_path("include") + "/Python.h"))'
+}
+
 missing_packages() {
     find_python >/dev/null || echo python3 python3-venv
+    # pip compiles a dependency of Salt that has no wheel.
+    has_python_headers || echo python3-dev
     command -v cc >/dev/null || echo gcc libc6-dev
     command -v git >/dev/null || echo git
     command -v make >/dev/null || echo make
     command -v pkg-config >/dev/null || echo pkg-config
     command -v gpg >/dev/null || echo gnupg
     command -v ip >/dev/null || echo iproute2
+    command -v zsh >/dev/null || echo zsh
+    command -v fish >/dev/null || echo fish
     { command -v pkg-config >/dev/null && pkg-config --exists openssl; } || echo libssl-dev
 }
 

@@ -62,5 +62,7 @@ fi
 rmdir "$disk"
 
 # Nextest builds only the programs of crates that have tests beside them, which saltern-lab has not.
-"${CARGO:-cargo}" build --quiet --workspace --all-features --bins
+# With the examples, because then cargo gives the dependencies the features that the tests give them:
+# without, it compiles rustls, hyper and this whole workspace for this step alone.
+"${CARGO:-cargo}" build --quiet --workspace --all-features --bins --examples
 exec "${CARGO:-cargo}" nextest run --workspace --all-features "${tier[@]}" "$@"

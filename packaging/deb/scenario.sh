@@ -42,6 +42,8 @@ is "$(salt-cp 2>/dev/null >&2; echo $?)" 64
 is "$(salt '*' service.restart nginx --no-such-option >/dev/null 2>&1; echo $?)" 64
 holds man -w saltern-master
 holds bash -n /usr/share/bash-completion/completions/saltern
+holds grep -q 'complete line' /usr/share/zsh/vendor-completions/_saltern
+holds grep -q 'complete line' /usr/share/fish/vendor_completions.d/saltern.fish
 holds logrotate --debug /etc/logrotate.conf
 holds systemd-analyze verify saltern.service saltern.socket
 systemd-analyze security saltern.service | tail -n 1

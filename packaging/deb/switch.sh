@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A site with stock's own master, three stock minions and a hundred jobs goes over to our package and
 # back: what `test.sh` does after `scenario.sh`, where /opt/stock is a stock Salt. Stock's tools ask
-# both masters.
+# both masters, and the site's scripts (`site-scripts.sh`) print the same with stock's commands under
+# each master and with ours under ours.
 set -Eeuo pipefail
 cd /test
 
@@ -26,6 +27,10 @@ until_holds() {
 are_known() { [ "$(find /etc/salt/pki/master/minions_pre -type f 2>/dev/null | wc -l)" = 3 ]; }
 all_answer() { [ "$(stock salt --out=txt '*' test.ping 2>/dev/null | grep -c ': True$')" = 3 ]; }
 
+# What the site's scripts print; the commands are those of a directory. scripts DIRECTORY RESULT
+scripts() { PATH=$1:$PATH ./site-scripts.sh 2>&1 | sed 's/[0-9]\{20\}/JID/g' >"$2"; }
+same() { diff -u "$1" "$2" || die "the site's scripts see a difference between $1 and $2"; }
+
 # The id of a job in which all of them echo a word.
 echo_job() { stock salt --async --out=txt '*' test.echo "$1" | grep -o '[0-9]\{20\}'; }
 # How many returns of a job have that word, as each master lists them.
@@ -35,7 +40,7 @@ has_all_returns() { [ "$("$1" "$2" "$3")" = 3 ]; }
 
 step "stock's master, three minions, a hundred jobs"
 printf '%s\n' "user: salt" "worker_threads: 2" "python_bridge: /opt/stock/bin/python" \
-    >/etc/salt/master
+    "timeout: 30" "gather_job_timeout: 30" >/etc/salt/master
 rm -rf /etc/salt/pki/master /var/cache/salt/master
 chown -R salt: /run/salt /var/log/salt
 install -d -o salt -g salt -m 0700 /etc/salt/pki/master
@@ -71,6 +76,13 @@ old=$(echo_job before)
 until_holds has_all_returns returns_by_stock "$old" before
 before_keys=$(keys)
 before_processes=$(processes)
+mkdir stock-commands
+for name in salt salt-cp salt-key salt-run; do
+    printf '#!/bin/sh\nexec /opt/stock/bin/python /opt/stock/bin/%s "$@"\n' $name >stock-commands/$name
+    chmod 0755 stock-commands/$name
+done
+scripts /test/stock-commands stock-under-stock
+grep '^== ' stock-under-stock
 
 step "ours takes over: the same keys, minions and jobs"
 DEBIAN_FRONTEND=noninteractive dpkg --install saltern_0.1.1_*.deb >/dev/null
@@ -84,7 +96,13 @@ new=$(echo_job meanwhile)
 until_holds has_all_returns returns_by_ours "$new" meanwhile
 until_holds has_all_returns returns_by_stock "$new" meanwhile
 jobs=$(stock salt-run --out=json jobs.list_jobs 2>/dev/null | grep -c '"Function": "test.echo"')
-is "$jobs" 102
+[ "$jobs" -ge 102 ] || die "only $jobs jobs"
+
+step "the site's scripts under ours: with stock's commands, and with ours"
+scripts /test/stock-commands stock-under-ours
+same stock-under-stock stock-under-ours
+scripts /usr/lib/saltern ours-under-ours
+same stock-under-stock ours-under-ours
 
 step "and stock again: it lists the jobs of both"
 systemctl disable --now saltern 2>/dev/null

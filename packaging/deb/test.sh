@@ -55,7 +55,7 @@ export LEVEL=0
 VERSION=0.1.0 ./build.sh "$binary" "$root/test"
 VERSION=0.1.1 ./build.sh "$binary" "$root/test"
 ./stock-like.sh "$root/test"
-install -m 0755 -t "$root/test" scenario.sh switch.sh
+install -m 0755 -t "$root/test" scenario.sh site-scripts.sh switch.sh
 printf '%s\n' '#!/bin/sh -e' /test/scenario.sh '[ ! -d /opt/stock ] || /test/switch.sh' \
     >"$root/test/all.sh"
 chmod 0755 "$root/test/all.sh"
@@ -81,7 +81,7 @@ if [ -d "$stock" ]; then
         chmod 0755 "$root/root"
     fi
 fi
-timeout 300 systemd-nspawn --register=no --keep-unit --quiet --private-network --boot \
+timeout 600 systemd-nspawn --register=no --keep-unit --quiet --private-network --boot \
     --directory="$root" "${binds[@]}" </dev/null >"$work/boot" 2>&1 || true
 cat "$root/test/output" 2>/dev/null || { cat "$work/boot"; die "the system did not boot"; }
 [ "$(cat "$root/test/code" 2>/dev/null)" = 0 ] || die "failed"
