@@ -4,6 +4,7 @@
 mod branches;
 mod errors;
 mod followed;
+mod lists;
 mod memories;
 mod pages;
 mod panels;

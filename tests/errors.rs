@@ -11,7 +11,7 @@ const ALLOWED: [&str; 4] = [
     "src/cli/src/options/common.rs",
     "src/saltern/src/commands/batch.rs",
     "src/saltern/src/commands/log_level.rs",
-    "src/saltern/src/commands/master.rs",
+    "src/saltern/src/commands/master/arguments.rs",
 ];
 
 const RESULT: &str = "Result<";

@@ -72,6 +72,23 @@ FIGURES += [
     ("reactor_unaccounted", "… a minute later neither done nor counted", "", "{:,.0f}", False),
 ]
 
+# Of cli.py: whole processes, stock's command and ours with the same master.
+FIGURES += [
+    ("cli_ping_ms", "Command line: salt one test.ping", "ms", "{:,.1f}", False),
+    ("cli_ping_megabytes", "… peak memory", "MB", "{:,.1f}", False),
+    ("cli_ping_stock_ms", "… of a stock minion", "ms", "{:,.1f}", False),
+    ("cli_all_ms", "salt '*' test.ping, 1,000 minions", "ms", "{:,.0f}", False),
+    ("cli_all_megabytes", "… peak memory", "MB", "{:,.1f}", False),
+    ("cli_many_ms", "… 10,000 minions", "ms", "{:,.0f}", False),
+    ("cli_many_megabytes", "… peak memory", "MB", "{:,.1f}", False),
+    ("cli_keys_ms", "salt-key -L, 100,000 keys", "ms", "{:,.0f}", False),
+    ("cli_keys_megabytes", "… peak memory", "MB", "{:,.1f}", False),
+    ("cli_jobs_ms", "salt-run jobs.list_jobs, 100,000 jobs", "ms", "{:,.0f}", False),
+    ("cli_jobs_megabytes", "… peak memory", "MB", "{:,.1f}", False),
+    ("cli_help_ms", "salt --help", "ms", "{:,.1f}", False),
+    ("cli_help_megabytes", "… peak memory", "MB", "{:,.1f}", False),
+]
+
 
 def figures(results):
     """All figures that both masters have; those of the fleets are named after their sizes."""
@@ -107,7 +124,9 @@ def describe(results):
         f"`cp.get_dir` is of {site['small_files']:,} files of 1 to 20 KB, or of one of "
         f"{site['megabytes']:,} MB. A target is compound and means about ten minions that the "
         "master has in its cache; the time is that of the answer to `publish`."
-    ) + describe_scrapes(results["masters"]["saltern"].get("scrapes", {}))
+        + describe_scrapes(results["masters"]["saltern"].get("scrapes", {}))
+        + describe_commands(results)
+    )
 
 
 # Prometheus asks so often by default, in seconds.
@@ -126,6 +145,26 @@ def describe_scrapes(scrapes):
             f"{cost['series']:,} series, {share:.3%} of a worker's"
         )
     return f" A scrape every {SCRAPE_INTERVAL} s costs " + "; ".join(told) + "."
+
+
+def describe_commands(results):
+    """What the rows of the command line are, and what only ours has."""
+    if "cli_ping_ms" not in results["masters"]["saltern"]:
+        return ""
+    told = (
+        " Command lines are whole processes from start to end, stock's and ours with the same master "
+        "of ours and native minions; stock's own reads the jobs from the job cache on disk."
+    )
+    if found := results.get("inventory"):
+        told += (
+            f" `saltern minions` lists {found['minions']:,} minions with grains in "
+            f"{found['grains_ms']:.0f} ms, and with the last job of each in "
+            f"{found['last_job_ms']:.0f} ms; asked at once after the master's start, when it reads "
+            f"all cached grains, in {found['first_seconds']:.1f} s. The completion of an id takes "
+            f"{found['complete_ids_ms']:.0f} ms, of a function "
+            f"{found['complete_functions_ms']:.0f} ms."
+        )
+    return told
 
 
 def write_markdown(results, path):

@@ -1,13 +1,18 @@
-//! `salt-cp`, stock's beside ours, to a stock minion: standard output, exit code, and the files with
-//! their modes are equal.
+//! `salt-cp`, stock's beside ours, to stock minions: standard output, exit code, and the files with
+//! their modes are equal. `saltern cp`, which copies both ways, with its bar on a terminal.
+//!
+//! Both minions write on this machine, so what goes to both is as small as one part.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use saltern_tests::config::Config;
 use saltern_tests::process::run;
+use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::terminal::Terminal;
 use saltern_tests::{Release, Server, Site, TestResult};
 
 /// The command lines; `SRC` and `DEST` are directories of the site.
@@ -23,36 +28,201 @@ const LINES: &[&[&str]] = &[
     &["-C", "*", "SRC/none", "DEST"],
     &["-C", "nobody", "SRC/text", "DEST"],
     &["nobody", "SRC/text", "DEST"],
-    &["-C", "--out=json", "*", "SRC/text", "DEST/json"],
+    &["-C", "--out=json", "m1", "SRC/text", "DEST/json"],
+    &["-C", "*", "SRC/tree", "DEST/none/such/"],
+    &["-C", "-L", "m1,m2", "SRC/text", "SRC/text", "DEST"],
+    &["-C", "*", "SRC/text", "/sys/none"],
+    &["*", "SRC/text", "/sys/none"],
+    &["-C", "m1", "SRC/tree/sub/none", "SRC/text/none"],
+    &["m2", "SRC/bytes", "DEST/bytes"],
+    &["-C", "m2", "SRC/bytes", "DEST/bytes"],
+    &["-C", "-n", "m2", "SRC/empty", "DEST/empty"],
+    &["-G", "role:none", "SRC/text", "DEST"],
+    &["-N", "pair", "-C", "SRC/text", "DEST"],
+    &["--out=yaml", "m1", "SRC/text", "DEST"],
     &["*"],
     &["-E", "-L", "*", "SRC/text", "DEST"],
 ];
 
+/// With a minion that is accepted and was never there.
+const SILENT_LINES: &[&[&str]] = &[
+    &["-t", "2", "-E", "m[13]", "SRC/text", "DEST/silent"],
+    &["-t", "2", "-C", "-L", "m2,m3", "SRC/text", "DEST/silent"],
+];
+
 #[test]
 fn salt_cp_copies_what_stock_copies() -> TestResult {
+    Site::run(Server::Saltern(Release::V3008), configure, |site| {
+        bring_up(site)?;
+        let mut differences = Vec::new();
+        for (number, line) in LINES.iter().chain(SILENT_LINES).enumerate() {
+            if number == LINES.len() {
+                site.accept_beforehand("m3")?;
+            }
+            let mut seen = Vec::new();
+            for is_ours in [false, true] {
+                let target = site.path("target");
+                fs::create_dir_all(&target)?;
+                seen.push(copied(site, line, is_ours)?);
+                fs::remove_dir_all(&target)?;
+            }
+            if seen.first() != seen.last() {
+                differences.push(seen.join("\nours:\n"));
+            }
+        }
+        ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
+        Ok(())
+    })
+}
+
+fn configure(config: &mut Config) {
+    config
+        .set("timeout", 30)
+        .set("gather_job_timeout", 10)
+        .set("nodegroups", "{pair: 'm1,m2'}");
+}
+
+/// Two stock minions, and what is copied.
+fn bring_up(site: &mut Site) -> Result<()> {
+    let stock = MinionKind::Stock(Release::V3008);
+    site.bring_up(&[("m1", stock), ("m2", stock)])?;
+    prepare(&site.path("source"))
+}
+
+/// Both ways, with exit codes that say whether all was copied.
+#[test]
+fn saltern_cp_copies_both_ways() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
-        |_| {},
+        |config| {
+            configure(config);
+            config.set("file_recv", true);
+        },
         |site| {
-            site.bring_up(&[("m1", MinionKind::Stock(Release::V3008))])?;
-            prepare(&site.path("source"))?;
-            let mut differences = Vec::new();
-            for line in LINES {
-                let mut seen = Vec::new();
-                for is_ours in [false, true] {
-                    let target = site.path("target");
-                    fs::create_dir_all(&target)?;
-                    seen.push(copied(site, line, is_ours)?);
-                    fs::remove_dir_all(&target)?;
+            bring_up(site)?;
+            site.accept_beforehand("m3")?;
+            let source = |name: &str| site.path("source").join(name).display().to_string();
+            let target = site.path("target");
+            fs::create_dir_all(&target)?;
+            let to = |name: &str| target.join(name).display().to_string();
+
+            site.step("to minions: a directory, with its modes");
+            let run = site.saltern(&["cp", "m[12]", &source("tree"), &to("")])?;
+            run.expect_code(0)?.expect_text("m2:")?;
+            ensure!(run.stderr.is_empty(), "{run}");
+            ensure!(
+                seen(&target)? == seen_below(&site.path("source"), "tree")?,
+                "{run}"
+            );
+
+            site.step("to minions: one does not answer, one cannot write");
+            let run = site.saltern(&[
+                "cp",
+                "-t",
+                "3",
+                "-L",
+                "m1,m3",
+                &source("text"),
+                &to("silent"),
+            ])?;
+            run.expect_code(1)?.expect_text("Minion did not return")?;
+            ensure!(Path::new(&to("silent")).is_file(), "{run}");
+            let run = site.saltern(&["cp", "m1", &source("text"), "/sys/none"])?;
+            run.expect_code(1)?.expect_text("ermission denied")?;
+            let run = site.saltern(&["cp", "nobody", &source("text"), "/tmp/none"])?;
+            run.expect_code(1)?
+                .expect_text("No minions matched the target")?;
+            let run = site.saltern(&["cp", "m1", &source("none"), "/tmp/none"])?;
+            run.expect_code(42)?.expect_text("none does not exist")?;
+
+            site.step("from minions: a file, a link to it, a directory, to a place of each minion");
+            std::os::unix::fs::symlink(source("text"), source("link"))?;
+            let here = site.path("fetched").display().to_string();
+            let sources = [
+                source("text"),
+                source("link"),
+                source("tree"),
+                source("large"),
+            ];
+            let mut words = vec!["cp", "--fetch", "m[12]"];
+            words.extend(sources.iter().map(String::as_str));
+            words.push(&here);
+            site.saltern(&words)?.expect_code(0)?;
+            for minion in ["m1", "m2"] {
+                let below = site.path("fetched").join(minion);
+                for name in ["text", "link", "tree/script", "tree/sub/deep", "large"] {
+                    let fetched = fs::read(below.join(source(name).trim_start_matches('/')));
+                    let fetched = fetched.with_context(|| format!("{name} of {minion}"))?;
+                    ensure!(fetched == fs::read(source(name))?, "{name} of {minion}");
                 }
-                if seen.first() != seen.last() {
-                    differences.push(seen.join("\nours:\n"));
-                }
+                let pushed = site.path("cache/minions").join(minion).join("files");
+                ensure!(
+                    fs::read_dir(pushed)?.next().is_none(),
+                    "something stays of {minion}"
+                );
             }
-            ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
+
+            site.step("from minions: into the cache; what is not there; who does not answer");
+            site.saltern(&["cp", "--fetch", "m1", &source("other")])?
+                .expect_code(0)?;
+            let cached = site.path("cache/minions/m1/files");
+            ensure!(
+                cached
+                    .join(source("other").trim_start_matches('/'))
+                    .is_file()
+            );
+            let run = site.saltern(&["cp", "--fetch", "m1", "/no/such", &here])?;
+            run.expect_code(1)?.expect_text("there is no such file")?;
+            let run = site.saltern(&[
+                "cp",
+                "--fetch",
+                "-t",
+                "3",
+                "-L",
+                "m2,m3",
+                &source("text"),
+                &here,
+            ])?;
+            run.expect_code(1)?.expect_text("Minion did not return")?;
+            let run = site.saltern(&["cp", "--fetch", "m1", "relative", &here])?;
+            run.expect_code(1)?.expect_text("no absolute path")?;
+
+            site.step("on a terminal: a bar, which is gone at the end");
+            let conf = site.path("conf").display().to_string();
+            let words = ["cp", "-c", &conf, "m1", &source("large"), &to("large")];
+            let mut bar = Terminal::start(&saltern_program(), words)?;
+            ensure!(bar.end()?.code() == Some(0), "{}", bar.screen());
+            bar.wait_for(&["m1:", "True"])?;
+            let (raw, screen) = (bar.raw(), bar.screen());
+            ensure!(
+                raw.contains("large [") && raw.contains("of 1.14 MiB"),
+                "{raw}"
+            );
+            ensure!(!screen.contains("MiB"), "{screen}");
             Ok(())
         },
     )
+}
+
+/// What is below a directory, with modes, sorted.
+fn seen(directory: &Path) -> Result<Vec<String>> {
+    let mut seen = Vec::new();
+    walk(directory, &mut seen)?;
+    seen.sort();
+    Ok(seen)
+}
+
+/// The same for one entry of it alone.
+fn seen_below(directory: &Path, name: &str) -> Result<Vec<String>> {
+    let mut seen = Vec::new();
+    let path = directory.join(name);
+    seen.push(format!(
+        "{name} {:o} a directory",
+        fs::metadata(&path)?.permissions().mode()
+    ));
+    walk(&path, &mut seen)?;
+    seen.sort();
+    Ok(seen)
 }
 
 fn prepare(source: &Path) -> Result<()> {
@@ -62,6 +232,7 @@ fn prepare(source: &Path) -> Result<()> {
         ("text", &b"one\ntwo\n"[..], 0o644),
         ("other", b"three\n", 0o600),
         ("empty", b"", 0o640),
+        ("bytes", b"\xff\xfe no text\n", 0o644),
         ("tree/script", b"#!/bin/sh\n", 0o755),
         ("tree/sub/deep", b"deep\n", 0o644),
         ("large", &large, 0o640),
@@ -87,9 +258,7 @@ fn copied(site: &Site, line: &[&str], is_ours: bool) -> Result<String> {
         false => site.stock_command("salt-cp", &words),
     };
     let run = run(&mut command, SOON * 2)?;
-    let mut left = Vec::new();
-    walk(&target, &mut left)?;
-    left.sort();
+    let left = seen(&target)?;
     // The help is worded otherwise.
     let stdout = run
         .stdout

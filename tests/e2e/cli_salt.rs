@@ -1,15 +1,12 @@
 //! `salt`, stock's beside ours: the same command lines under the same running master, beside a native
-//! and a stock minion. Standard output and exit codes are equal.
+//! and a stock minion. Standard output and exit codes are equal, and so are the lines of standard error
+//! that stock prints by itself; its log, warnings and tracebacks are not compared.
 
 use std::fs;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
-use rustix::process::Signal;
+use anyhow::{Result, ensure};
 use saltern_tests::config::Config;
-use saltern_tests::process::{Daemon, Run, run, wait_until};
-use saltern_tests::release::saltern_program;
+use saltern_tests::process::{Run, run};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult};
 
@@ -225,7 +222,8 @@ fn compare(server: Server, tables: &[Lines]) -> TestResult {
         let mut differences = Vec::new();
         for line in tables.iter().copied().flatten() {
             let (stock, ours) = (site.salt(line)?, own(site, line)?);
-            if (shown(&stock.stdout), stock.code) != (shown(&ours.stdout), ours.code) {
+            let of_stock = (shown(&stock.stdout), stock.code, printed(&stock.stderr));
+            if of_stock != (shown(&ours.stdout), ours.code, printed(&ours.stderr)) {
                 differences.push(format!("{stock}\n{ours}"));
             }
         }
@@ -237,6 +235,14 @@ fn compare(server: Server, tables: &[Lines]) -> TestResult {
 
 fn own(site: &Site, words: &[&str]) -> Result<Run> {
     run(&mut site.own_command("salt", words), SOON)
+}
+
+/// How lines of standard error begin that are no log, no warning and no traceback.
+const PRINTED: &[&str] = &["ERROR: ", "Usage: ", "salt: error: ", "Exiting "];
+
+fn printed(stderr: &str) -> Vec<&str> {
+    let is_printed = |line: &&str| PRINTED.iter().any(|begin| line.starts_with(begin));
+    stderr.lines().filter(is_printed).collect()
 }
 
 /// What was printed, without what differs from run to run: job ids, and the order in which minions
@@ -274,7 +280,7 @@ fn without_jids(line: &str) -> String {
     shown.trim_end_matches('\n').to_owned()
 }
 
-/// Whoever logs in may do what the rules of that user permit, and is told so as stock does.
+/// Whoever logs in may do what the rules of that user permit, and is refused as stock refuses.
 #[test]
 fn salt_with_eauth_prints_what_stock_does() -> TestResult {
     let lines: Lines = &[
@@ -356,103 +362,91 @@ fn salt_with_eauth_prints_what_stock_does() -> TestResult {
     )
 }
 
-/// Ctrl-C names the job and ends the command; the job goes on.
+/// Options of the calling user, and a command line that shows them.
+const OF_THE_USER: &[(&str, &[&str])] = &[
+    ("output: json", &["m1", "test.arg", "x"]),
+    (
+        "output: json\noutput_indent: pretty",
+        &["m1", "test.arg", "x"],
+    ),
+    ("output: json\noutput_indent: 1", &["m1", "test.arg", "x"]),
+    ("output: yaml", &["m1", "--out=txt", "test.ping"]),
+    ("show_jid: True", &["m1", "test.ping"]),
+    ("verbose: True", &["m1", "test.ping"]),
+    ("color: RED", &["m1", "test.arg", "x"]),
+    ("color: True", &["m1", "test.arg", "x"]),
+    ("color: RED", &["m1", "--no-color", "test.arg", "x"]),
+    (
+        "color_theme: THEME",
+        &["m1", "--force-color", "test.arg", "x"],
+    ),
+    (
+        "color_theme: /no/such",
+        &["m1", "--force-color", "test.arg", "x"],
+    ),
+    (
+        "state_output: terse\nstrip_colors: False",
+        &["m1", "test.echo", "\x1b[1m"],
+    ),
+    ("out.table.has_header: False", TABLE),
+    (
+        "out.table.separate_rows: False\nout.table.delim: ' # '",
+        TABLE,
+    ),
+    (
+        "out.table.prefix: '['\nout.table.suffix: ']'\nout.table.row_delimiter: '='",
+        TABLE,
+    ),
+    ("out.table.justify: left\nout.table.width: 10", TABLE),
+    (
+        "out.table.justify: right\nout.table.nested_indent: 4",
+        TABLE,
+    ),
+    ("out.table.rows_key: m1\nout.table.title: Title", TABLE),
+];
+
+const TABLE: &[&str] = &[
+    "m1",
+    "--out=table",
+    "test.echo",
+    "[{name: one, text: some words that are wrapped}, {name: two, text: ''}]",
+];
+
+/// By `SALT_CLIENT_CONFIG`, and by `~/.saltrc`.
 #[test]
-fn salt_interrupted_names_the_job_which_goes_on() -> TestResult {
+fn salt_reads_the_options_of_the_user_as_stock_does() -> TestResult {
     Site::run(Server::Saltern(Release::V3008), configure, |site| {
         site.bring_up(&[("m1", MinionKind::Native)])?;
-        let log = site.path("log/salt.out");
-        let mut command = site.own_command("salt", &["m1", "--show-jid", "test.sleep", "4"]);
-        let mut salt = Daemon::start("salt", &mut command, &log)?;
-        let jid = wait_until("the jid", SOON, || {
-            let text = fs::read_to_string(&log).ok()?;
-            text.lines()
-                .find_map(|line| line.strip_prefix("jid: ").map(str::to_owned))
-        })?;
-        salt.signal(Signal::INT)?;
-        let ended = wait_until("the command to end", SOON, || salt.ended())?;
-        ensure!(ended.code() == Some(1), "{ended}");
-        let text = fs::read_to_string(&log)?;
-        for hint in [
-            format!("This job's jid is: {jid}"),
-            format!("salt-run jobs.lookup_jid {jid}"),
-            format!("saltern explain {jid}"),
-        ] {
-            ensure!(text.contains(&hint), "no {hint:?} in:\n{text}");
+        let home = site.path("home");
+        fs::create_dir_all(&home)?;
+        let theme = site.path("theme");
+        fs::write(&theme, "CYAN: '1;35'\nGREEN: 4\n")?;
+        let mut differences = Vec::new();
+        for (number, (options, words)) in OF_THE_USER.iter().enumerate() {
+            let options = options.replace("THEME", &theme.display().to_string());
+            // As one of the two, in turn.
+            let is_named = number % 2 == 0;
+            let file = home.join(if is_named { "named" } else { ".saltrc" });
+            fs::write(&file, options + "\n")?;
+            let mut runs = Vec::new();
+            for mut command in [
+                site.stock_command("salt", words),
+                site.own_command("salt", words),
+            ] {
+                command.env("HOME", &home).env_remove("XDG_CONFIG_HOME");
+                if is_named {
+                    command.env("SALT_CLIENT_CONFIG", &file);
+                }
+                runs.push(run(&mut command, SOON)?);
+            }
+            fs::remove_file(&file)?;
+            let [stock, ours] =
+                <[Run; 2]>::try_from(runs).map_err(|_| anyhow::anyhow!("two commands ran"))?;
+            if (shown(&stock.stdout), stock.code) != (shown(&ours.stdout), ours.code) {
+                differences.push(format!("{stock}\n{ours}"));
+            }
         }
-        site.events().tag(&format!("salt/job/{jid}/ret/m1"), SOON)?;
-        Ok(())
-    })
-}
-
-/// What keeps a command from its end is a sentence with an exit code, never a panic.
-#[test]
-fn salt_that_fails_says_what_to_do() -> TestResult {
-    Site::run(Server::Saltern(Release::V3008), configure, |site| {
-        site.bring_up(&[("m1", MinionKind::Native), ("m2", MinionKind::Native)])?;
-        // A reader that goes away.
-        let line = format!(
-            "exec -a salt {} -c {} '*' cmd.run 'seq 100000' | head -n 1",
-            saltern_program().display(),
-            site.path("conf").display()
-        );
-        let mut shell = Command::new("bash");
-        let piped = run(shell.args(["-o", "pipefail", "-c", &line]), SOON)?;
-        piped.expect_code(141)?;
-        ensure!(piped.stderr.is_empty(), "{piped}");
-        // A key that the master did not give out.
-        let keys: Vec<_> = fs::read_dir(site.path("cache"))?
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.to_string_lossy().ends_with("_key"))
-            .collect();
-        let key = keys.first().context("the master wrote a key")?;
-        let right = fs::read(key)?;
-        let foreign = site.path("foreign");
-        fs::create_dir_all(foreign.join("cache"))?;
-        let mut config = fs::read_to_string(site.path("conf/master"))?;
-        let cachedir = format!("cachedir: {}", foreign.join("cache").display());
-        config = config
-            .lines()
-            .map(|line| match line.starts_with("cachedir:") {
-                true => cachedir.clone() + "\n",
-                false => format!("{line}\n"),
-            })
-            .collect();
-        fs::write(foreign.join("master"), config)?;
-        let as_other = || {
-            let mut command = Command::new(saltern_program());
-            command.arg0("salt").arg("-c").arg(&foreign);
-            run(command.args(["m1", "test.ping"]), SOON)
-        };
-        as_other()?.expect_text("no key of this user can be read")?;
-        let name = key.file_name().context("a name")?;
-        fs::write(foreign.join("cache").join(name), vec![b'x'; right.len()])?;
-        site.announce("the key does not fit");
-        site.announce("the publish connection broke");
-        as_other()?.expect_text("Authentication error occurred.")?;
-        // A master that is killed in the middle, and one that does not run.
-        let log = site.path("log/salt.out");
-        let mut command = site.own_command("salt", &["m1", "--show-jid", "test.sleep", "60"]);
-        command.stdin(Stdio::null());
-        let mut salt = Daemon::start("salt", &mut command, &log)?;
-        wait_until("the jid", SOON, || {
-            let text = fs::read_to_string(&log).ok()?;
-            text.contains("jid: ").then_some(())
-        })?;
-        site.kill_master();
-        let ended = wait_until("the command to end", SOON, || salt.ended())?;
-        ensure!(ended.code() == Some(1), "{ended}");
-        let text = fs::read_to_string(&log)?;
-        ensure!(text.contains("it was stopped or killed"), "{text}");
-        let (stock, ours) = (
-            site.salt(&["m1", "test.ping"])?,
-            own(site, &["m1", "test.ping"])?,
-        );
-        ensure!(
-            (&stock.stdout, stock.code) == (&ours.stdout, ours.code),
-            "{stock}\n{ours}"
-        );
+        ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
         Ok(())
     })
 }

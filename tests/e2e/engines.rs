@@ -19,11 +19,11 @@ const SITE_ENGINE: &str = "import os, time\n\
     import salt.utils.event\n\
     def start(greeting, path):\n    \
         bus = salt.utils.event.get_master_event(__opts__, __opts__['sock_dir'])\n    \
-        told = {'greeting': greeting, 'echo': __salt__['test.echo']('e'), 'id': __opts__['id'],\n            \
+        status = {'greeting': greeting, 'echo': __salt__['test.echo']('e'), 'id': __opts__['id'],\n            \
                 'runners': 'jobs.active' in __runners__, 'role': __opts__['__role']}\n    \
         try:\n        \
             while True:\n            \
-                bus.fire_event(dict(told), 'site/engine')\n            \
+                bus.fire_event(dict(status), 'site/engine')\n            \
                 bus.fire_event({'pid': os.getpid()}, 'site/pid')\n            \
                 time.sleep(0.2)\n    \
         finally:\n        \

@@ -180,7 +180,7 @@ fn events_are_followed_and_interrupted_command_names_its_job() -> TestResult {
                     .ends_with("/new")
                     .then(|| event.data["jid"].clone())
             })?;
-            // The event comes before the answer, and only that tells the command its jid.
+            // The event comes before the answer, and only that names its jid to the command.
             wait_until("the command to have its jid", SOON, || {
                 (answered().ok()? != before).then_some(())
             })?;

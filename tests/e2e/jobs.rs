@@ -1,8 +1,6 @@
 //! Long jobs: which minions run them, which are lost and why, the output of stock's command line,
 //! and a restart of the master meanwhile.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process_group};
 use saltern_tests::events::Event;
@@ -10,9 +8,6 @@ use saltern_tests::process::{Run, run};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult};
 use serde_json::json;
-
-/// Long enough for a round of questions, its answers and what follows.
-const ROUND: Duration = Duration::from_secs(60);
 
 const M3006: &str = "m3006";
 const M3007: &str = "m3007";
@@ -41,7 +36,7 @@ fn jid_of(site: &Site, mark: usize, fun: &str) -> Result<String> {
 fn verdict(site: &Site, mark: usize, jid: &str, minion: &str, words: &[&str]) -> Result<()> {
     let tag = format!("saltern/job/{jid}/verdict");
     site.events()
-        .find_since(mark, &format!("{minion} to be {words:?}"), ROUND, |event| {
+        .find_since(mark, &format!("{minion} to be {words:?}"), SOON, |event| {
             let said = event.data["minions"][minion]["verdict"].as_str();
             (event.tag == tag && said.is_some_and(|said| words.contains(&said))).then_some(())
         })
@@ -50,14 +45,14 @@ fn verdict(site: &Site, mark: usize, jid: &str, minion: &str, words: &[&str]) ->
 fn finished(site: &Site, mark: usize, jid: &str) -> Result<Event> {
     let tag = format!("saltern/job/{jid}/finished");
     site.events()
-        .find_since(mark, "the end of the job", ROUND, |event| {
+        .find_since(mark, "the end of the job", SOON, |event| {
             (event.tag == tag).then(|| event.clone())
         })
 }
 
 /// Stock's `salt`, which may take its time.
 fn salt(site: &Site, arguments: &[&str]) -> Result<Run> {
-    run(&mut site.stock_command("salt", arguments), ROUND * 2)
+    run(&mut site.stock_command("salt", arguments), SOON * 2)
 }
 
 /// A number that the master counts.
@@ -228,7 +223,7 @@ fn a_job_whose_processes_are_killed_is_killed() -> TestResult {
             site.step("once all of them say that they run it, it is killed");
             let tag = format!("saltern/job/{jid}/progress");
             site.events()
-                .find_since(mark, "three running", ROUND, |event| {
+                .find_since(mark, "three running", SOON, |event| {
                     let running = &event.data["counts"]["running"];
                     (event.tag == tag && *running == 3).then_some(())
                 })?;

@@ -53,7 +53,7 @@ fn no_secret_is_logged_at_any_level() -> TestResult {
             );
             // Stock's command line writes into the log file too, and passwords among it.
             let log = logs::read(&site.path("log/master.out"));
-            ensure!(log.contains("cmd=_pillar"), "requests are not told");
+            ensure!(log.contains("cmd=_pillar"), "requests are not logged");
             for (what, secret) in &secrets {
                 ensure!(!log.contains(secret), "{what} is in the log: {secret}");
             }
@@ -185,8 +185,8 @@ fn log_levels_change_at_run_time_until_reload() -> TestResult {
             site.step("the configuration is read again");
             site.master().signal(Signal::HUP)?;
             wait_until("the levels of the configuration", SOON, || {
-                let told = site.saltern(&["log-level"]).ok()?;
-                (told.stdout == configured).then_some(())
+                let levels = site.saltern(&["log-level"]).ok()?;
+                (levels.stdout == configured).then_some(())
             })?;
             lines(&site.path("log/master.out"))?;
             Ok(())

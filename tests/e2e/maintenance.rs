@@ -96,21 +96,21 @@ fn changed_files_are_announced(server: Server) -> TestResult {
             site.start_master()?;
 
             site.step("nothing changes");
-            let same = update(site, 0, |told| told["changed"] == false)?;
+            let same = update(site, 0, |data| data["changed"] == false)?;
             ensure!(same.fields() == ["_stamp", "backend", "changed", "files"]);
             ensure!(same.data["backend"] == "roots", "{same:?}");
 
             site.step("a file comes");
             let mark = site.events().mark();
             fs::write(roots.join("new.sls"), "new")?;
-            let new = update(site, mark, |told| told["changed"] == true)?;
+            let new = update(site, mark, |data| data["changed"] == true)?;
             expect_files(&new, &[], &[], &["new.sls"])?;
 
             site.step("one changes, and one goes");
             let mark = site.events().mark();
             // In one step, so that one look sees both.
             fs::rename(roots.join("new.sls"), roots.join("old.sls"))?;
-            let both = update(site, mark, |told| told["changed"] == true)?;
+            let both = update(site, mark, |data| data["changed"] == true)?;
             expect_files(&both, &["old.sls"], &["new.sls"], &[])
         },
     )
@@ -126,9 +126,9 @@ fn update(site: &Site, mark: usize, is_meant: impl Fn(&Value) -> bool) -> Result
 
 fn expect_files(event: &Event, changed: &[&str], removed: &[&str], added: &[&str]) -> Result<()> {
     for (field, expected) in [("changed", changed), ("removed", removed), ("added", added)] {
-        let told = event.data["files"][field].as_array();
-        let told = told.with_context(|| format!("no list {field}: {event:?}"))?;
-        let names: Vec<&str> = told
+        let listed = event.data["files"][field].as_array();
+        let listed = listed.with_context(|| format!("no list {field}: {event:?}"))?;
+        let names: Vec<&str> = listed
             .iter()
             .filter_map(Value::as_str)
             .filter_map(|path| Path::new(path).file_name()?.to_str())
@@ -487,9 +487,12 @@ fn doctor_diagnoses_a_running_and_a_stopped_master() -> TestResult {
                 .expect_code(1)?;
             let ill = site.saltern(&["doctor", "--json"])?;
             ill.expect_code(1)?;
-            let told: Value = serde_json::from_str(&ill.stdout)?;
-            ensure!(told["running"] == true, "{told}");
-            ensure!(told["findings"][0]["subject"] == "maintenance", "{told}");
+            let report: Value = serde_json::from_str(&ill.stdout)?;
+            ensure!(report["running"] == true, "{report}");
+            ensure!(
+                report["findings"][0]["subject"] == "maintenance",
+                "{report}"
+            );
             fs::remove_file(&tokens)?;
 
             site.step("the master is stopped, and its keys lie open");

@@ -1,6 +1,7 @@
 //! `saltern minions`, `saltern key` and what shells complete words with: the inventory from the running
 //! master's cache and from its files, and that no job is published for it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use saltern_tests::process::{Run, run};
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::terminal::Terminal;
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 use serde_json::{Value, json};
 
@@ -147,31 +149,46 @@ fn own(site: &Site, program: &str, words: &[&str]) -> Result<Run> {
     run(&mut site.own_command(program, words), SOON)
 }
 
-/// Drives the completion of bash as bash does when a key is pressed.
+/// A line that is typed, and what it is completed with.
+const COMPLETED: &[(&[&str], &str)] = &[
+    (&["cmd", "-c", "CONF", "we"], "web10 web2"),
+    (&["cmd", "-c", "CONF", "web2", "cmd."], "cmd.run"),
+    (&["cmd", "-c", "CONF", "-t", "3", "d"], "db1"),
+    (&["minions", "-c", "CONF", "d"], "db1"),
+    (&["key", "accept", "-c", "CONF", "web1"], "web10"),
+    (&["run", "-c", "CONF", "jobs.lo"], "jobs.lookup_jid"),
+    (&["cmd", "-c", "CONF", "--batch-w"], "--batch-wait"),
+    (&["expl"], "explain"),
+];
+
+/// Has each shell complete these lines, by what the package installs for it.
 fn completes(site: &Site) -> Result<()> {
     let directory = site.path("documents");
     std::fs::create_dir_all(&directory)?;
     let mut documents = Command::new(saltern_program());
     run(documents.arg("documents").arg(&directory), SOON)?.expect_code(0)?;
-    let script = directory.join("completions/saltern.bash");
+    let completions = directory.join("completions");
     let conf = site.path("conf").display().to_string();
-    for (words, expected) in [
-        (&["cmd", "-c", &conf, "we"][..], "web10 web2"),
-        (&["cmd", "-c", &conf, "web2", "cmd."], "cmd.run"),
-        (&["cmd", "-c", &conf, "-t", "3", "d"], "db1"),
-        (&["minions", "-c", &conf, "d"], "db1"),
-        (&["key", "accept", "-c", &conf, "web1"], "web10"),
-        (&["run", "-c", &conf, "jobs.lo"], "jobs.lookup_jid"),
-        (&["cmd", "-c", &conf, "--batch-w"], "--batch-wait"),
-        (&["expl"], "explain"),
-    ] {
-        let found = completed(&script, words)?;
-        ensure!(found == expected, "{words:?}: {found:?}");
+    for (words, expected) in COMPLETED {
+        let words: Vec<&str> = words
+            .iter()
+            .map(|word| if *word == "CONF" { &*conf } else { word })
+            .collect();
+        let of_bash = by_bash(&completions.join("saltern.bash"), &words)?;
+        ensure!(of_bash == *expected, "bash, {words:?}: {of_bash:?}");
+        let of_fish = by_fish(&completions.join("saltern.fish"), &words)?;
+        let expected_words: BTreeSet<&str> = expected.split(' ').collect();
+        ensure!(
+            of_fish.split(' ').collect::<BTreeSet<_>>() == expected_words,
+            "fish, {words:?}: {of_fish:?}"
+        );
+        by_zsh(&completions, &words, expected)?;
     }
     Ok(())
 }
 
-fn completed(script: &Path, words: &[&str]) -> Result<String> {
+/// Drives the completion of bash as bash does when a key is pressed.
+fn by_bash(script: &Path, words: &[&str]) -> Result<String> {
     let program = saltern_program().display().to_string();
     let bash = "source \"$1\"; COMP_WORDS=(\"${@:2}\"); COMP_CWORD=$(($# - 2)); COMP_LINE=\"${*:2}\"; \
                 COMP_POINT=${#COMP_LINE}; _saltern_known \"$2\" \"${COMP_WORDS[COMP_CWORD]}\" \
@@ -185,4 +202,49 @@ fn completed(script: &Path, words: &[&str]) -> Result<String> {
     let run = run(&mut command, SOON)?;
     ensure!(run.code == Some(0), "{run}");
     Ok(run.stdout.trim().to_owned())
+}
+
+/// The search path with our program first.
+fn search_path() -> Result<String> {
+    let program = saltern_program();
+    let directory = program.parent().context("the program is in a directory")?;
+    Ok(format!(
+        "{}:{}",
+        directory.display(),
+        std::env::var("PATH")?
+    ))
+}
+
+/// Has fish complete a line; without what it says of each word.
+fn by_fish(script: &Path, words: &[&str]) -> Result<String> {
+    let mut command = Command::new("fish");
+    let line = format!("saltern {}", words.join(" "));
+    command
+        .args(["--no-config", "-c", "source $argv[1]; complete -C $argv[2]"])
+        .arg(script)
+        .arg(line)
+        .env("PATH", search_path()?);
+    let run = run(&mut command, SOON)?;
+    ensure!(run.code == Some(0), "{run}");
+    let found = run.stdout.lines().map(|line| line.split('\t').next());
+    Ok(found.flatten().collect::<Vec<_>>().join(" "))
+}
+
+/// Types a line into zsh in a terminal and presses the key.
+fn by_zsh(directory: &Path, words: &[&str], expected: &str) -> Result<()> {
+    let path = format!("PATH={}", search_path()?);
+    let mut zsh = Terminal::start(Path::new("env"), [&*path, "zsh", "-f", "-i"])?;
+    zsh.press(&format!(
+        "fpath=({} $fpath); autoload -U compinit; compinit -D -u; setopt no_list_ambiguous; PS1='ready''> '; PS2='more''> '\r",
+        directory.display()
+    ))?;
+    zsh.wait_for(&["ready>"])?;
+    // A script that cannot be read is an error on the screen. The last word alone on its line: then what
+    // is inserted stands behind it.
+    let (last, before) = words.split_last().context("a word")?;
+    zsh.press(&format!("saltern {} \\\r", before.join(" ")))?;
+    zsh.wait_for(&["more>"])?;
+    zsh.press(&format!("{last}\t"))?;
+    let expected: Vec<&str> = expected.split(' ').collect();
+    zsh.wait_for(&expected)
 }

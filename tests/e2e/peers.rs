@@ -168,13 +168,13 @@ fn ask_over_the_wire(site: &Site, answers: &mut Vec<(String, Value)>) -> Result<
     }
     let begun = asker.call(&job("minion_pub", "test.ping", "other", "clean"))?;
     let pub_ret = json!({"cmd": "pub_ret", "jid": begun["jid"]});
-    let told = wait_until("the return of the job", SOON, || {
+    let returned = wait_until("the return of the job", SOON, || {
         let answer = asker.call(&pub_ret).ok()?;
         (answer != json!({})).then_some(answer)
     })?;
-    answers.push(("the publisher's own job".to_owned(), told));
-    let told = other.call(&pub_ret)?;
-    answers.push(("another minion's job".to_owned(), told));
+    answers.push(("the publisher's own job".to_owned(), returned));
+    let returned = other.call(&pub_ret)?;
+    answers.push(("another minion's job".to_owned(), returned));
     Ok(())
 }
 

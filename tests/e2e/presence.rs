@@ -38,8 +38,8 @@ fn presence_is_announced(server: Server) -> TestResult {
             let come = change(site, 0, "m1 to come", &["m1"], &[])?;
             ensure!(come.fields() == ["_stamp", "lost", "new"], "{come:?}");
             let mark = site.events().mark();
-            let told = present(site, mark, &["m1"])?;
-            ensure!(told.fields() == ["_stamp", "present"], "{told:?}");
+            let announced = present(site, mark, &["m1"])?;
+            ensure!(announced.fields() == ["_stamp", "present"], "{announced:?}");
             // Only changes are announced as a change.
             present(site, site.events().mark(), &["m1"])?;
             let again = site.events().since(mark);
@@ -243,11 +243,11 @@ fn change(site: &Site, mark: usize, what: &str, new: &[&str], lost: &[&str]) -> 
         let is_change = event.tag == "salt/presence/change";
         is_change.then(|| event.clone())
     })?;
-    let told = (listed(&event.data["new"]), listed(&event.data["lost"]));
+    let announced = (listed(&event.data["new"]), listed(&event.data["lost"]));
     let expected = (owned(new), owned(lost));
     ensure!(
-        told == (Some(expected.0), Some(expected.1)),
-        "waited for {what}; told was {:?}",
+        announced == (Some(expected.0), Some(expected.1)),
+        "waited for {what}; announced was {:?}",
         event.data
     );
     Ok(event)
@@ -264,9 +264,9 @@ fn present(site: &Site, mark: usize, ids: &[&str]) -> Result<Event> {
         if event.tag != "salt/presence/present" {
             return None;
         }
-        let mut told = event.data["present"].as_array()?.clone();
-        told.sort_by_key(|id| id.as_str().map(str::to_owned));
-        (json!(told) == json!(ids)).then(|| event.clone())
+        let mut announced = event.data["present"].as_array()?.clone();
+        announced.sort_by_key(|id| id.as_str().map(str::to_owned));
+        (json!(announced) == json!(ids)).then(|| event.clone())
     })
 }
 

@@ -56,7 +56,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     (
         "returns: events, no list",
-        "nothing is fired and the minion told so; stock's handler fails",
+        "nothing is fired and the minion is answered so; stock's handler fails",
     ),
     (
         "returns: events, no tag",

@@ -250,17 +250,17 @@ impl Scene<'_> {
             }
             Step::Ask(low, answer) => {
                 let answer: Value = serde_json::from_str(&filled(&answer.to_string()))?;
-                let told = self.ask(&filled(&low.to_string()))?;
-                if told != answer {
-                    return Ok(Some(format!("{low} answered {told}, not {answer}")));
+                let given = self.ask(&filled(&low.to_string()))?;
+                if given != answer {
+                    return Ok(Some(format!("{low} answered {given}, not {answer}")));
                 }
             }
             Step::Await(low, answer) => {
                 let answer: Value = serde_json::from_str(&filled(&answer.to_string()))?;
                 let low = filled(&low.to_string());
                 wait_until(&format!("the answer {answer} to {low}"), SOON, || {
-                    let told = self.ask(&low);
-                    told.is_ok_and(|told| told == answer).then_some(())
+                    let given = self.ask(&low);
+                    given.is_ok_and(|given| given == answer).then_some(())
                 })?;
             }
         }

@@ -336,7 +336,7 @@ fn compare_logins(release: Release) -> Result<()> {
     let [stock, ours] = of_both(release, configure, |site| {
         site.announce("request refused");
         site.bring_up(&[("m1", MinionKind::Stock(release))])?;
-        let mut told = Vec::new();
+        let mut printed = Vec::new();
         for (eauth, user, password, what) in LOGINS {
             let who = [
                 "-a",
@@ -348,7 +348,7 @@ fn compare_logins(release: Release) -> Result<()> {
                 "m1",
             ];
             let run = site.salt(&[who.as_slice(), what].concat())?;
-            told.push((run.code, run.stdout.trim().to_owned()));
+            printed.push((run.code, run.stdout.trim().to_owned()));
         }
         // A token has the rules of the module, which is not asked again.
         for what in ["test.echo", "test.ping"] {
@@ -362,9 +362,9 @@ fn compare_logins(release: Release) -> Result<()> {
                 "open echo",
             ];
             let run = site.salt(&[who.as_slice(), &["m1", what, "x"]].concat())?;
-            told.push((run.code, run.stdout.trim().to_owned()));
+            printed.push((run.code, run.stdout.trim().to_owned()));
         }
-        Ok(told)
+        Ok(printed)
     })?;
     ensure!(stock == ours, "--- stock\n{stock:#?}\n--- ours\n{ours:#?}");
     // So that refusals of everything are not taken for agreement.

@@ -239,12 +239,12 @@ fn compare_data(release: Release) -> TestResult {
 /// What a runner returned; of a failure no more than that it is one, because stock says it with a
 /// traceback; of wrong arguments what is wrong with them.
 fn said(value: Value) -> Value {
-    let told = value.as_str().unwrap_or_default();
-    if told.contains("Exception occurred") {
+    let text = value.as_str().unwrap_or_default();
+    if text.contains("Exception occurred") {
         return "a failure".into();
     }
-    match told.find("\n\nUsage:") {
-        Some(end) => told[..end].into(),
+    match text.find("\n\nUsage:") {
+        Some(end) => text[..end].into(),
         None => value,
     }
 }
@@ -284,7 +284,7 @@ fn files_and_pillars(site: &mut Site) -> Result<()> {
 /// Each master copies the site's modules into an empty directory; both say and write the same.
 fn modules_are_synced(site: &mut Site) -> Result<()> {
     let extmods = site.path("cache/extmods");
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for is_ours in [true, false] {
         if extmods.exists() {
             std::fs::remove_dir_all(&extmods)?;
@@ -296,9 +296,14 @@ fn modules_are_synced(site: &mut Site) -> Result<()> {
         let copied = std::fs::read(extmods.join("modules/sub/deep.py"))
             .with_context(|| format!("ours: {is_ours}: {}{}", run.stdout, run.stderr))?;
         ensure!(copied == b"def fun(): return 2\n", "{copied:?}");
-        told.push(parsed(&run.stdout)?);
+        answers.push(parsed(&run.stdout)?);
     }
-    ensure!(told[0] == told[1], "ours: {}\nstock: {}", told[0], told[1]);
+    ensure!(
+        answers[0] == answers[1],
+        "ours: {}\nstock: {}",
+        answers[0],
+        answers[1]
+    );
     Ok(())
 }
 

@@ -77,12 +77,12 @@ fn configure(config: &mut Config) {
 }
 
 /// The events of each job, without what cannot be equal.
-type Told = BTreeMap<&'static str, Value>;
+type Announced = BTreeMap<&'static str, Value>;
 
 fn compare(release: Release) -> TestResult {
-    let mut told = Vec::new();
+    let mut announced = Vec::new();
     for server in [Server::Stock(release), Server::Saltern(release)] {
-        let mut here = Told::new();
+        let mut here = Announced::new();
         Site::run(server, configure, |site| {
             // Two of the jobs fail.
             site.announce("a scheduled job failed");
@@ -90,20 +90,20 @@ fn compare(release: Release) -> TestResult {
             here = listen(site)?;
             Ok(())
         })?;
-        told.push(here);
+        announced.push(here);
     }
-    let (stock, ours) = (told.remove(0), told.remove(0));
-    for (name, told) in &stock {
-        if ours.get(name) != Some(told) {
+    let (stock, ours) = (announced.remove(0), announced.remove(0));
+    for (name, announced) in &stock {
+        if ours.get(name) != Some(announced) {
             let ours = ours.get(name);
-            return Err(anyhow!("{name:?}\n  stock {told}\n  ours  {ours:?}").into());
+            return Err(anyhow!("{name:?}\n  stock {announced}\n  ours  {ours:?}").into());
         }
     }
     Ok(())
 }
 
-fn listen(site: &Site) -> Result<Told> {
-    let mut told = Told::new();
+fn listen(site: &Site) -> Result<Announced> {
+    let mut announced = Announced::new();
     let mut kept = Value::Null;
     for (name, _) in JOBS {
         let pick = |event: &Event| {
@@ -118,19 +118,19 @@ fn listen(site: &Site) -> Result<Told> {
         if name == "kept" {
             kept = data.clone();
         }
-        told.insert(name, normal(data)?);
+        announced.insert(name, normal(data)?);
     }
     for event in site.events().since(0) {
         let name = event.data["schedule"].as_str().unwrap_or_default();
         let is_silent = SILENT.iter().any(|(silent, _)| *silent == name);
-        ensure!(!is_silent, "{name:?} is told: {event:?}");
+        ensure!(!is_silent, "{name:?} is announced: {event:?}");
         ensure!(!event.tag.starts_with("salt/run/"), "{event:?}");
     }
     // Stock's own cleaning takes away what it keeps: there is no job to it.
     if matches!(site.server(), Server::Saltern(_)) {
         is_kept(site, &kept)?;
     }
-    Ok(told)
+    Ok(announced)
 }
 
 /// The job cache has a run as its event announced it.

@@ -220,10 +220,11 @@ fn several_transports_at_once() -> TestResult {
             let present = ["m6", "m7", "m8", "native"];
             site.events()
                 .find("all of them in salt/presence/present", SOON, |event| {
-                    let told = event.data["present"].as_array()?;
-                    let mut told: Vec<&str> = told.iter().filter_map(|id| id.as_str()).collect();
-                    told.sort_unstable();
-                    (event.tag == "salt/presence/present" && told == present).then_some(())
+                    let announced = event.data["present"].as_array()?;
+                    let mut announced: Vec<&str> =
+                        announced.iter().filter_map(|id| id.as_str()).collect();
+                    announced.sort_unstable();
+                    (event.tag == "salt/presence/present" && announced == present).then_some(())
                 })?;
             site.step("a killed minion is missed, whatever its transport");
             let mark = site.events().mark();

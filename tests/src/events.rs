@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::process::{Group, Process, null, peer};
 use crate::release::Release;
+use crate::site::SOON;
 
 /// One event of the bus.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,11 +97,9 @@ impl Listener {
             group,
             heard,
         };
-        listener.wait(
-            "the listener to connect",
-            Duration::from_secs(60),
-            |state| state.listening.then_some(()),
-        )?;
+        listener.wait("the listener to connect", SOON, |state| {
+            state.listening.then_some(())
+        })?;
         Ok(listener)
     }
 

@@ -45,6 +45,19 @@ impl Terminal {
         program: &Path,
         arguments: impl IntoIterator<Item = A>,
     ) -> Result<Self> {
+        Self::with_columns(COLUMNS, program, arguments)
+    }
+
+    /// The same in a terminal that is so many columns wide; [`screen`](Self::screen) does not wrap
+    /// lines that are longer.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn with_columns<A: AsRef<OsStr>>(
+        columns: u16,
+        program: &Path,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Result<Self> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let ours = openpt(flags)?;
         grantpt(&ours)?;
@@ -52,7 +65,7 @@ impl Terminal {
         let theirs = ioctl_tiocgptpeer(&ours, flags)?;
         let size = Winsize {
             ws_row: ROWS,
-            ws_col: COLUMNS,
+            ws_col: columns,
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
@@ -104,6 +117,11 @@ impl Terminal {
     /// What stands on the screen, a line each.
     pub fn screen(&self) -> String {
         shown(&String::from_utf8_lossy(&self.output.lock())).0
+    }
+
+    /// Everything that the program has written so far, with what steers the terminal.
+    pub fn raw(&self) -> String {
+        String::from_utf8_lossy(&self.output.lock()).into_owned()
     }
 
     /// Sends a signal to the program.
@@ -218,6 +236,11 @@ fn shown(output: &str) -> (String, Page) {
                         let line = cells.get_mut(row).and_then(|line| line.get_mut(column..));
                         line.into_iter().for_each(|line| line.fill(' '));
                     }
+                    ("2", Some('K')) => cells
+                        .get_mut(row)
+                        .into_iter()
+                        .for_each(|line| line.fill(' ')),
+                    (lines, Some('A')) => row = row.saturating_sub(lines.parse().unwrap_or(1)),
                     ("2", Some('J')) => cells.iter_mut().for_each(|line| line.fill(' ')),
                     ("?1049", Some(end)) => page.is_other = end == 'h',
                     ("?25", Some(end)) => page.is_without_cursor = end == 'l',

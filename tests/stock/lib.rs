@@ -62,7 +62,7 @@ fn installed(release: &str, program: PathBuf) -> PathBuf {
 /// What a script prints that reads a question from its input.
 ///
 /// # Panics
-/// When the release is not installed, or the script fails; what it complained of is told.
+/// When the release is not installed, or the script fails; its complaints are reported.
 pub fn answer(release: &str, script: impl AsRef<Path>, question: &str) -> Vec<u8> {
     let mut child = Command::new(python(release))
         .arg(script.as_ref())
@@ -73,7 +73,7 @@ pub fn answer(release: &str, script: impl AsRef<Path>, question: &str) -> Vec<u8
         .expect("stock's Python starts");
     let mut input = child.stdin.take().expect("it is a pipe");
     let output = thread::scope(|scope| {
-        // A script may end without reading all of it; then it has failed, which is told below.
+        // A script may end without reading all of it; then it has failed, which is reported below.
         scope.spawn(move || input.write_all(question.as_bytes()));
         child.wait_with_output().expect("stock's Python ends")
     });

@@ -45,7 +45,7 @@ const FRAMES_AT_ONCE: usize = 64;
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Drain time of a subscriber's queue when the master stops.
-const LAST_CALL: Duration = Duration::from_secs(2);
+const STOP_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The bound sockets, not yet served.
 pub(crate) struct EventSockets {
@@ -333,7 +333,7 @@ impl EventSocketHandle {
         actix_rt::spawn(async move {
             let end = tokio::select! {
                 end = feed(stream, &subscription, &door.bus, door.timeout, &door.stop) => end,
-                () = last_call(&door.stop) => End::TooSlow,
+                () = stop_drain_timeout(&door.stop) => End::TooSlow,
             };
             if end == End::TooSlow {
                 door.cuts_off();
@@ -352,9 +352,9 @@ impl EventSocketHandle {
     }
 }
 
-async fn last_call(stop: &CancellationToken) {
+async fn stop_drain_timeout(stop: &CancellationToken) {
     stop.cancelled().await;
-    tokio::time::sleep(LAST_CALL).await;
+    tokio::time::sleep(STOP_DRAIN_TIMEOUT).await;
 }
 
 /// Why a subscriber is disconnected.

@@ -28,7 +28,7 @@ use crate::messages::Treatment;
 use crate::shared::fair_queue::FairQueue;
 
 /// Requests that may wait for the "retry later" answer: a fraction of a second of a worker's time.
-const TOLD: usize = 256;
+const MAX_TURNED_AWAY: usize = 256;
 
 /// Metrics of the queue.
 #[derive(Clone)]
@@ -188,7 +188,7 @@ impl AuthQueue {
     }
 
     fn turn_away(&mut self, request: Incoming) {
-        if self.turned_away.len() < TOLD {
+        if self.turned_away.len() < MAX_TURNED_AWAY {
             self.turned_away.push_back(request);
         } else {
             self.metrics.hung_up.inc();

@@ -34,7 +34,7 @@ use saltern_requests::{BatchPlan, PartRefused, Services, batch_part};
 use saltern_store::BatchFiles;
 use saltern_store::jobs::{JobReader, Write};
 use saltern_supervise::Child;
-use saltern_wire::msgpack::{RawValue, Value};
+use saltern_wire::msgpack::RawValue;
 use tokio::time::Instant;
 
 use crate::events::batch_feed::BatchFeed;
@@ -45,6 +45,7 @@ use crate::messages::{
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 use batch::{Batch, Now, Phase};
+use events::BatchNews;
 use machine::{NOT_ACCEPTED, TIMEOUT};
 
 /// Seed of the batches.
@@ -174,20 +175,9 @@ impl Batches {
         self.seed.metrics.open.set(self.batches.len() as i64);
     }
 
-    fn event(
-        &self,
-        plan: &BatchPlan,
-        what: &'static str,
-        fields: Vec<(&'static str, Value)>,
-    ) -> Event {
+    fn event(&self, plan: &BatchPlan, news: &BatchNews) -> Event {
         let services = &self.seed.services;
-        events::event(
-            plan,
-            what,
-            fields,
-            services.config.salt_compat,
-            &services.clock,
-        )
+        events::event(plan, news, services.config.salt_compat, &services.clock)
     }
 
     /// Stores a change; `then` gets whether that worked.
@@ -294,8 +284,8 @@ impl Batches {
 
     /// Announces progress; as in stock, after the beginning of a part was announced.
     fn fire_progress(&mut self, batch: &Batch, context: &mut Context<Self>) {
-        let fields = events::progress(&batch.machine, batch.last_progress);
-        let event = self.event(&batch.plan, "progress", fields);
+        let news = BatchNews::progress(&batch.machine, batch.last_progress);
+        let event = self.event(&batch.plan, &news);
         self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
     }
 
@@ -425,7 +415,7 @@ impl Handler<BeginBatch> for Batches {
             %jid, user = %plan.user, minions = plan.minions.len(), size = plan.size,
             "a batch begins"
         );
-        let new = self.event(&plan, "new", events::new(&plan));
+        let new = self.event(&plan, &BatchNews::new(&plan));
         let state = plan.pack(&Batch::new((*plan).clone()).snapshot(now));
         self.store_plan(
             *plan,

@@ -100,6 +100,10 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// [`REQUEST_TIMEOUT`], so that the client gets an answer.
 const DUTY_TIME: Duration = Duration::from_secs(9);
 
+/// Less than [`REQUEST_TIMEOUT`], so that the client of an inventory gets an answer while the grains
+/// of all minions are still being read.
+const INVENTORY_TIME: Duration = Duration::from_secs(8);
+
 /// Concurrent requests.
 const MAX_ASKING: usize = 16;
 
@@ -217,12 +221,23 @@ impl Control {
         }
     }
 
-    /// On a thread that may wait: the first one after a start reads the cache of every minion.
+    /// On a thread that may wait: after a start the cache of every minion is read, by this or by
+    /// upkeep.
     async fn inventory(&self, request: InventoryRequest) -> Result<String, Refusal> {
         let minions = self.minions.clone();
-        let work = move || reply(minions.inventory(&request).map_err(Refusal::of)?);
-        let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(Refusal::of)?
+        let work = move || {
+            if !request.grains.is_empty() {
+                minions
+                    .wait_for_index(INVENTORY_TIME)
+                    .map_err(Refusal::of)?;
+            }
+            reply(minions.inventory(&request).map_err(Refusal::of)?)
+        };
+        let done = tokio::task::spawn_blocking(work);
+        match tokio::time::timeout(INVENTORY_TIME, done).await {
+            Ok(done) => done.map_err(Refusal::of)?,
+            Err(_) => Err(Refusal::of(self.minions.being_indexed())),
+        }
     }
 
     async fn job(&self, jid: Jid) -> Result<Option<Account>, Refusal> {

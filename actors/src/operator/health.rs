@@ -9,6 +9,7 @@ use std::time::Duration;
 use saltern_base::metrics::{Registry, gauge_on_scrape};
 use saltern_store::{PkiTree, StoreError};
 use saltern_supervise::{ChildHealth, ChildState, Tree};
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::jobs::job_store::StoreHealth;
@@ -86,9 +87,11 @@ enum CheckError {
 }
 
 /// One check and its finding.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Check {
+    #[serde(rename = "check")]
     pub(crate) name: &'static str,
+    #[serde(rename = "ok")]
     pub(crate) passed: bool,
     /// The finding, passed or not.
     pub(crate) reason: String,

@@ -18,7 +18,7 @@ use saltern_http::{
     Handler, HttpLimits, HttpMetrics, HttpServer, Method, Request, Response, StatusCode, header,
 };
 use saltern_wire::port::Tls;
-use serde_json::json;
+use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::operator::health::{Check, Health};
@@ -169,11 +169,14 @@ fn as_text(checks: &[Check]) -> String {
 }
 
 fn as_json(passed: bool, checks: &[Check]) -> String {
-    let checks: Vec<_> = checks
-        .iter()
-        .map(|check| json!({"check": check.name, "ok": check.passed, "reason": check.reason}))
-        .collect();
-    json!({"ok": passed, "checks": checks}).to_string()
+    let report = HealthReport { ok: passed, checks };
+    serde_json::to_string(&report).expect("invariant: texts and flags are JSON")
+}
+
+#[derive(Serialize)]
+struct HealthReport<'a> {
+    ok: bool,
+    checks: &'a [Check],
 }
 
 fn text(status: StatusCode, text: &str) -> Response<Bytes> {

@@ -52,7 +52,7 @@ const EXPORT_INTERVAL: Duration = Duration::from_secs(1);
 const BATCH: usize = 512;
 /// Total time for the remaining spans at the end of the master. A request in progress is waited
 /// for as well, by the timeout of the destination.
-const LAST_TIME: Duration = Duration::from_secs(2);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes read of an answer, whose content is not needed.
 const MAX_RESPONSE_BYTES: u64 = 64 << 10;
 /// An unreachable collector is logged at most once per `LOG_INTERVAL`.
@@ -81,7 +81,7 @@ impl Child for TraceExporter {
     }
 
     fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
-        let end = Instant::now() + LAST_TIME;
+        let end = Instant::now() + DRAIN_TIMEOUT;
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() || !self.send_some(left) {

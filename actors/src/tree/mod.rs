@@ -9,6 +9,7 @@
 //! | Publisher | publish | permanent | loads wait; minions stay connected |
 //! | JobMirror | mirror | permanent | job-cache files lag behind |
 //! | JobCache × n | jobs-n | permanent | its returner lags |
+//! | JobImport | mirror | transient | the slice at hand is read in once more |
 //! | WalCheckpointer | log | permanent | the next commit asks for it again |
 //! | JobStore | jobs | permanent | the batch at hand is refused; its peers send again |
 //! | JobTracker | jobs | permanent | open jobs are read from the store again |

@@ -16,7 +16,7 @@ use saltern_requests::events::{KeyRotated, PresenceChange, Present};
 use saltern_requests::{Publication, Services, Topics, master_event, rotation_ping};
 use saltern_store::Retention;
 use saltern_supervise::Child;
-use saltern_wire::msgpack::{Dialect, Encoder, Value};
+use saltern_wire::msgpack::Value;
 use saltern_wire::port::{KnownNetworks, PubHandle};
 
 use crate::events::presence::{Change, Presence};
@@ -204,7 +204,7 @@ impl Maintenance {
     /// A load for every minion that gets it.
     fn to_all(&self, jid: &Jid, fun: &str, arg: Vec<Value>) -> Publication {
         let services = &self.seed.services;
-        let entries = [
+        let load = [
             ("fun", Value::from(fun)),
             ("arg", Value::Array(arg)),
             ("tgt", Value::from("*")),
@@ -213,17 +213,7 @@ impl Maintenance {
             ("tgt_type", Value::from("glob")),
             ("user", Value::from(services.config.user.as_str())),
         ];
-        let mut packed = Vec::new();
-        let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
-        for (name, value) in &entries {
-            encoder.str(name).value(value);
-        }
-        Publication {
-            entries: entries.len(),
-            packed: packed.into(),
-            topics: Topics::Broadcast,
-            trace: None,
-        }
+        Publication::of_master(&load, Topics::Broadcast)
     }
 
     /// Closes the connections of minions whose keys went, and probes the others.

@@ -1,7 +1,7 @@
 //! Utilities that every other crate may need and that know nothing of Salt.
 //!
 //! The clock, byte sizes, the panic hook, stack frames, exit codes, the umask of children, fault
-//! injection, log throttles, traces, the limit of open files, error chains, percent encoding, standard
+//! injection, the locale of programs, log throttles, traces, the limit of open files, error chains, percent encoding, standard
 //! output, characters unsafe for a terminal, and helpers that register metrics. Anything that knows a protocol or an option lives above.
 
 pub mod bytesize;
@@ -11,6 +11,7 @@ pub mod exit;
 pub mod fail_point;
 pub mod frames;
 mod is_unsafe_for_terminal;
+pub mod locale;
 pub mod log_throttle;
 pub mod metrics;
 pub mod open_files;

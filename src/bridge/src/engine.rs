@@ -150,7 +150,7 @@ impl Bridge {
 }
 
 fn died(what: String, helper: Helper, broken: &HelperFailure, is_up: bool) -> BridgeError {
-    let how = helper.epitaph(broken);
+    let how = helper.exit_report(broken);
     if is_up {
         BridgeError::Died { what, how }
     } else {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use saltern_wire::msgpack::Value;
-use serde_json::json;
+use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::FrameTooLong;
@@ -29,7 +29,7 @@ const PROGRAM: &str = include_str!("bridge.py");
 const MAX_CALLS: u32 = 1000;
 
 /// How long a helper may take to exit after it closed its pipes.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const EXIT_GRACE: Duration = Duration::from_millis(200);
 
 /// Settings of all helpers.
 #[derive(Debug, Clone)]
@@ -38,6 +38,15 @@ pub(crate) struct Settings {
     pub(crate) conf_file: PathBuf,
     /// The most address space of a helper in bytes; 0 for no bound.
     pub(crate) memory: usize,
+}
+
+/// What a helper reads of them at its start.
+#[derive(Serialize)]
+struct HelperSettings<'a> {
+    conf_file: &'a str,
+    memory: usize,
+    forks: bool,
+    umask: Option<u32>,
 }
 
 /// The result of a request.
@@ -54,7 +63,7 @@ pub(crate) struct Helper {
     child: Child,
     pipes: Pipes,
     /// Its exit status, once it was reaped.
-    buried: Option<Option<ExitStatus>>,
+    reaped: Option<Option<ExitStatus>>,
     calls: u32,
     /// The compilation whose loaders it holds.
     pub(crate) token: Option<u64>,
@@ -84,7 +93,7 @@ impl Helper {
             Ok(pipes) => Ok(Self {
                 child,
                 pipes,
-                buried: None,
+                reaped: None,
                 calls: 0,
                 token: None,
                 reading: 0,
@@ -163,12 +172,12 @@ impl Helper {
     }
 
     /// Ends the helper; returns its exit status as the end of a sentence.
-    pub(crate) fn epitaph(mut self, broken: &HelperFailure) -> String {
+    pub(crate) fn exit_report(mut self, broken: &HelperFailure) -> String {
         if matches!(broken, HelperFailure::Ended) {
             // A process that closed its pipes ends soon, with a status that says more.
-            self.pipes.has_ended(LAST_WORDS);
+            self.pipes.has_ended(EXIT_GRACE);
         }
-        let status = self.bury();
+        let status = self.reap();
         let said = self.pipes.relay.last_error();
         let said = said.map_or_else(String::new, |line| format!(": {line}"));
         match broken {
@@ -181,32 +190,33 @@ impl Helper {
 
     /// Kills the group, and waits for the process only then: until it is reaped, its id is
     /// not reused.
-    fn bury(&mut self) -> Option<ExitStatus> {
-        if self.buried.is_none() {
+    fn reap(&mut self) -> Option<ExitStatus> {
+        if self.reaped.is_none() {
             // It may be gone already, which is what is wanted.
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-            self.buried = Some(self.child.wait().ok());
+            self.reaped = Some(self.child.wait().ok());
         }
-        self.buried.flatten()
+        self.reaped.flatten()
     }
 }
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        self.bury();
+        self.reap();
     }
 }
 
 /// First frames for every helper: the program and its settings.
 pub(crate) fn opening(forks: bool, settings: &Settings) -> Result<Vec<u8>, FrameTooLong> {
-    let settings = json!({
-        "conf_file": settings.conf_file,
-        "memory": settings.memory,
-        "forks": forks,
-        "umask": saltern_base::umask::of_children(),
-    });
+    let settings = HelperSettings {
+        conf_file: &settings.conf_file.to_string_lossy(),
+        memory: settings.memory,
+        forks,
+        umask: saltern_base::umask::of_children(),
+    };
+    let settings = serde_json::to_string(&settings).expect("invariant: texts and numbers are JSON");
     let mut first = frame(PROGRAM.as_bytes())?;
-    first.extend(frame(settings.to_string().as_bytes())?);
+    first.extend(frame(settings.as_bytes())?);
     Ok(first)
 }
 

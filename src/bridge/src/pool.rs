@@ -513,7 +513,7 @@ impl Calling<'_> {
         if let Some(metrics) = self.bridge.metrics.get() {
             metrics.ended(self.pool.lane);
         }
-        (helper.epitaph(broken), is_stopped)
+        (helper.exit_report(broken), is_stopped)
     }
 
     fn timeout(&self) -> BridgeError {

@@ -7,15 +7,17 @@ use std::time::Duration;
 
 pub(crate) use saltern_base::stdio::{complain, say, try_say};
 use saltern_config::MasterConfig;
-use saltern_config::yaml::Node;
+use saltern_config::yaml::{self, Limits, Node};
 use saltern_model::Compat;
 use saltern_output::{
-    Indent, OutputOptions as Rendering, Outputter, UnknownOutputter, render, render_return,
+    Colors, Indent, OutputOptions as Rendering, Outputter, UnknownOutputter, render, render_return,
 };
+use saltern_requests::yaml_value;
 use saltern_wire::msgpack::Value;
 
 use crate::options::{Ending, OutputOptions};
 use crate::state_options::state_options;
+use crate::table_options::table_options;
 
 /// Outputters that 3008 does not have any more.
 const DROPPED: [Outputter; 5] = [
@@ -55,16 +57,22 @@ impl Console {
     /// # Errors
     /// The output file cannot be written.
     pub(crate) fn open(options: &OutputOptions, config: &MasterConfig) -> Result<Self, Ending> {
-        let mut rendering = Rendering::new(is_colored(options, config));
+        let mut rendering = Rendering::new(false);
+        rendering.colors = colors(options, config);
+        rendering.table = table_options(config);
         if config
             .command_default("strip_colors")
             .is_some_and(|node| !node.is_truthy())
         {
             rendering.strip_colors = false;
         }
-        if let Some(indent) = options.indent {
-            rendering.indent = Indent::Spaces(indent);
-        }
+        rendering.indent = match (options.indent, config.is_written("output_indent")) {
+            (Some(indent), _) => Indent::Spaces(indent),
+            (None, true) => config
+                .command_default("output_indent")
+                .map_or(Indent::Unset, |node| Indent::from_value(&yaml_value(node))),
+            (None, false) => Indent::Unset,
+        };
         rendering.state = state_options(options, config);
         let file = options.file.as_deref().filter(|name| !name.is_empty());
         let file = file.map(PathBuf::from);
@@ -173,6 +181,41 @@ impl Console {
     /// Whether the user chose an outputter.
     pub(crate) const fn has_outputter(&self) -> bool {
         self.outputter.is_some()
+    }
+}
+
+/// The codes of the colours: stock's, with those of the file that `color_theme` names; with a name as
+/// `color` all are the one of that name.
+fn colors(options: &OutputOptions, config: &MasterConfig) -> Colors {
+    let colors = Colors::new(is_colored(options, config));
+    let text = |name: &str| config.command_default(name).and_then(Node::as_str);
+    let Some(theme) = text("color_theme").filter(|path| !path.is_empty()) else {
+        return only(colors, options, text("color"));
+    };
+    let read = std::fs::read(theme).map_err(|error| error.to_string());
+    let read = read.and_then(|bytes| {
+        yaml::parse_bytes(&bytes, theme, &Limits::DEFAULT).map_err(|error| error.to_string())
+    });
+    match read {
+        Ok(node) => only(
+            colors.with_theme(&yaml_value(&node)),
+            options,
+            text("color"),
+        ),
+        Err(error) => {
+            complain(&format!(
+                "[WARNING ] Failed to read the color theme {theme}: {error}"
+            ));
+            only(colors, options, text("color"))
+        }
+    }
+}
+
+/// `--force-color` means all colours.
+fn only(colors: Colors, options: &OutputOptions, name: Option<&str>) -> Colors {
+    match name.filter(|_| options.force_color != Some(true)) {
+        Some(name) => colors.only(name),
+        None => colors,
     }
 }
 

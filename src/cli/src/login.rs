@@ -7,10 +7,11 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
-use saltern_client::{LocalClient, user};
+use saltern_client::{Credentials, LocalClient, user};
 use saltern_config::MasterConfig;
 use saltern_store::files::{self, Create};
 use saltern_wire::msgpack::Value;
+use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::console::{complain, say};
@@ -25,14 +26,12 @@ const TOKEN_SECONDS: f64 = 43_200.0;
 /// What ends a prompt: Ctrl-C, Ctrl-D.
 const ENDS: [u8; 2] = [3, 4];
 
-/// What a load carries to be let in. Has no `Debug`: it holds a password or a token.
-pub(crate) struct Credentials(Vec<(Value, Value)>);
-
-impl Credentials {
-    /// The entries of a load.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (Value, Value)> {
-        self.0.iter().cloned()
-    }
+/// The load of the command `mk_token`.
+#[derive(Serialize)]
+struct TokenLoad<'a> {
+    cmd: &'static str,
+    #[serde(flatten)]
+    credentials: &'a Credentials,
 }
 
 /// Asks for what the options leave out. `None` without `--eauth`: the key of the user counts then.
@@ -43,7 +42,13 @@ pub(crate) fn ask(options: &EauthOptions) -> Result<Option<Credentials>, Ending>
     let Some(eauth) = options.eauth.as_deref().filter(|name| !name.is_empty()) else {
         return Ok(None);
     };
-    let failed = |error: io::Error| Ending::failed(FAILED, format!("{error}\n"));
+    let failed = |error: io::Error| {
+        let text = match error.kind() {
+            io::ErrorKind::Interrupted => "Exiting gracefully on Ctrl-c\n".to_owned(),
+            _ => format!("{error}\n"),
+        };
+        Ending::failed(FAILED, text)
+    };
     let mut username = match &options.username {
         Some(name) => name.clone(),
         None => prompt("username: ").map_err(failed)?,
@@ -55,11 +60,11 @@ pub(crate) fn ask(options: &EauthOptions) -> Result<Option<Credentials>, Ending>
         Some(password) => Zeroizing::new(password.reveal().to_owned()),
         None => hidden_prompt("password: ").map_err(failed)?,
     };
-    Ok(Some(Credentials(vec![
-        ("eauth".into(), eauth.into()),
-        ("username".into(), username.into()),
-        ("password".into(), password.as_str().into()),
-    ])))
+    Ok(Some(Credentials::Password {
+        eauth: eauth.to_owned(),
+        username,
+        password,
+    }))
 }
 
 /// With `-T`, trades the password for a token and keeps that in a file of the user.
@@ -75,9 +80,11 @@ pub(crate) async fn with_token(
     if options.make_token != Some(true) {
         return Ok(credentials);
     }
-    let mut load = vec![("cmd".into(), Value::from("mk_token"))];
-    load.extend(credentials.entries());
-    let reply = client.clear_request(load).await;
+    let load = TokenLoad {
+        cmd: "mk_token",
+        credentials: &credentials,
+    };
+    let reply = client.clear_request(&load).await;
     let reply = reply
         .map_err(|error| Ending::failed(FAILED, format!("{}\n", saltern_base::chain(&error))))?;
     let Some(token) = reply.get("token").and_then(Value::as_str) else {
@@ -88,8 +95,7 @@ pub(crate) async fn with_token(
     {
         complain(&format!("[WARNING ] the token is not kept: {error}"));
     }
-    let entries = [("token".into(), Value::from(token))].into_iter();
-    Ok(Credentials(entries.collect()))
+    Ok(with_the_token(token))
 }
 
 /// The token that an earlier `-T` kept, while it is younger than `token_expire`.
@@ -106,7 +112,12 @@ pub(crate) fn kept_token(config: &MasterConfig) -> Option<Credentials> {
     }
     let token = std::fs::read_to_string(path).ok()?;
     let token = token.trim();
-    Some(Credentials(vec![("token".into(), token.into())])).filter(|_| !token.is_empty())
+    (!token.is_empty()).then(|| with_the_token(token))
+}
+
+fn with_the_token(token: &str) -> Credentials {
+    let token = Zeroizing::new(token.to_owned());
+    Credentials::Token { token }
 }
 
 /// `token_file`, else `.salt_token` in the home directory.
@@ -136,15 +147,17 @@ fn prompt(text: &str) -> io::Result<String> {
 
 /// Reads a line from the terminal without showing it; without a terminal from standard input.
 fn hidden_prompt(text: &str) -> io::Result<Zeroizing<String>> {
-    let Ok(mut terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
+    let Ok(terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") else {
         return prompt(text).map(Zeroizing::new);
     };
-    terminal.write_all(text.as_bytes())?;
+    let mut screen = &terminal;
     let line = {
+        // Whoever sees the prompt may press Ctrl-C.
         let _quiet = Quiet::new(&terminal)?;
+        screen.write_all(text.as_bytes())?;
         read_hidden(&terminal)
     };
-    terminal.write_all(b"\n")?;
+    screen.write_all(b"\n")?;
     line
 }
 

@@ -4,15 +4,16 @@
 //! subscribed.
 
 use saltern_wire::msgpack::Value;
-use tokio::time::{Instant, timeout_at};
+use serde::Serialize;
 
-use crate::event::{ReceivedEvent, SILENCE};
+use crate::event::{FollowedEvents, ReceivedEvent};
 use crate::job::{MinionReturn, minion_return};
 use crate::publish::strings;
 use crate::{ClientError, EventListener, LocalClient, PublishRequest, Published, RunnerRequest};
 
-/// Options of a batch; the master chooses those that are `None`.
-#[derive(Debug, Clone, Default)]
+/// Options of a batch, the entry `batch` of the master's command `saltern_batch`; the master chooses
+/// those that are `None`.
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct BatchWishes {
     /// How many minions at a time: `10`, or `25%` of all.
     pub size: Option<String>,
@@ -28,24 +29,6 @@ pub struct BatchWishes {
     pub failhard: bool,
     /// How long a minion may be silent, in seconds.
     pub timeout: Option<u64>,
-}
-
-impl BatchWishes {
-    /// The entry `batch` of the master's command `saltern_batch`.
-    #[must_use]
-    pub fn to_value(&self) -> Value {
-        let text = |text: &Option<String>| text.as_deref().map_or(Value::Nil, Value::from);
-        let count = |count: Option<u32>| count.map_or(Value::Nil, Value::from);
-        Value::map([
-            ("size", text(&self.size)),
-            ("safe_limit", count(self.safe_limit)),
-            ("safe_size", text(&self.safe_size)),
-            ("subset", count(self.subset)),
-            ("wait", self.wait.map_or(Value::Nil, Value::from)),
-            ("failhard", self.failhard.into()),
-            ("timeout", self.timeout.map_or(Value::Nil, Value::from)),
-        ])
-    }
 }
 
 /// Something that happened to a batch.
@@ -75,16 +58,14 @@ pub struct BatchEnd {
 
 /// A batch being followed. Give up by dropping it: the batch goes on.
 pub struct BatchFollower {
-    events: EventListener,
+    events: FollowedEvents,
     jid: String,
-    /// Time of the last event of the batch.
-    heard: Instant,
 }
 
 impl BatchFollower {
     fn new(events: EventListener, jid: String) -> Self {
-        let heard = Instant::now();
-        Self { events, jid, heard }
+        let events = FollowedEvents::new(events);
+        Self { events, jid }
     }
 }
 
@@ -111,9 +92,7 @@ impl LocalClient {
         let events = EventListener::connect(&self.config().sock_dir).await?;
         Ok(BatchFollower::new(events, jid.to_owned()))
     }
-}
 
-impl LocalClient {
     /// Where a batch stands, as the master's `batch.status` says.
     ///
     /// # Errors
@@ -151,47 +130,34 @@ impl BatchFollower {
     /// # Errors
     /// When the master closes the event socket, or sends a malformed event.
     pub async fn next(&mut self) -> Result<BatchNews, ClientError> {
-        let news = loop {
-            let next = timeout_at(self.heard + SILENCE, self.events.next());
-            let Ok(event) = next.await else {
-                break BatchNews::Unsure;
-            };
-            let event = event?.ok_or(ClientError::EventsEnded)?;
-            if event.is_gap() {
-                break BatchNews::Unsure;
-            }
-            if let Some(news) = self.read(&event)? {
-                break news;
-            }
-        };
-        self.heard = Instant::now();
-        Ok(news)
+        let jid = &self.jid;
+        let news = self.events.next(|event| read(event, jid)).await?;
+        Ok(news.unwrap_or(BatchNews::Unsure))
     }
+}
 
-    fn read(&self, event: &ReceivedEvent) -> Result<Option<BatchNews>, ClientError> {
-        let Some((of_batch, what)) = self.parse_tag(&event.tag) else {
-            return Ok(None);
-        };
-        let data = event.value()?;
-        Ok(match (of_batch, what) {
-            (false, "new") => Some(BatchNews::Part(strings(data.get("minions")))),
-            (false, what) if what.starts_with("ret/") => {
-                minion_return(&data).map(BatchNews::Returned)
-            }
-            (true, "complete" | "halted") => Some(BatchNews::Over(end(&data))),
-            _ => None,
-        })
-    }
+/// News of a batch in an event; none in one about something else.
+fn read(event: &ReceivedEvent, jid: &str) -> Result<Option<BatchNews>, ClientError> {
+    let Some((of_batch, what)) = parse_tag(&event.tag, jid) else {
+        return Ok(None);
+    };
+    let data = event.value()?;
+    Ok(match (of_batch, what) {
+        (false, "new") => Some(BatchNews::Part(strings(data.get("minions")))),
+        (false, what) if what.starts_with("ret/") => minion_return(&data).map(BatchNews::Returned),
+        (true, "complete" | "halted") => Some(BatchNews::Over(end(&data))),
+        _ => None,
+    })
+}
 
-    /// Whether a tag is one of the batch or of its job, and what follows the jid in it.
-    fn parse_tag<'t>(&self, tag: &'t str) -> Option<(bool, &'t str)> {
-        let (rest, of_batch) = match tag.strip_prefix("salt/batch/") {
-            Some(rest) => (rest, true),
-            None => (tag.strip_prefix("salt/job/")?, false),
-        };
-        let what = rest.strip_prefix(&self.jid)?.strip_prefix('/')?;
-        Some((of_batch, what))
-    }
+/// Whether a tag is one of the batch or of its job, and what follows the jid in it.
+fn parse_tag<'t>(tag: &'t str, jid: &str) -> Option<(bool, &'t str)> {
+    let (rest, of_batch) = match tag.strip_prefix("salt/batch/") {
+        Some(rest) => (rest, true),
+        None => (tag.strip_prefix("salt/job/")?, false),
+    };
+    let what = rest.strip_prefix(jid)?.strip_prefix('/')?;
+    Some((of_batch, what))
 }
 
 fn end(data: &Value) -> BatchEnd {

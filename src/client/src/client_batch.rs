@@ -80,6 +80,12 @@ impl LocalClient {
 }
 
 impl ClientBatch<'_> {
+    /// How many minions have not returned yet, those that had no turn among them.
+    #[must_use]
+    pub fn minions(&self) -> usize {
+        self.pending.len() + self.active
+    }
+
     /// The next thing that happens; `None` once every minion had its turn.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ pub enum ClientError {
     #[error("the master is not running: \"{0}\" does not exist")]
     NotRunning(PathBuf),
     /// The event socket exists but nothing listens on it, or this user may not open it.
-    #[error("the master's event socket \"{path}\" cannot be opened")]
+    #[error("the master's event socket \"{path}\" cannot be opened{}", advice(.source))]
     EventSocket {
         /// The socket.
         path: PathBuf,
@@ -89,6 +89,14 @@ pub enum ClientError {
     /// The master refused the job for another reason.
     #[error("the master did not publish the job: {0}")]
     Publish(String),
+}
+
+/// What to do about a socket that cannot be opened.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => " (run as the master's user or root)",
+        _ => "",
+    }
 }
 
 impl ClientError {

@@ -12,6 +12,7 @@ use futures_util::StreamExt;
 use saltern_wire::ipc::{FrameError, PullDecoder, split_body};
 use saltern_wire::msgpack::{self, Limits, Value};
 use tokio::net::UnixStream;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::codec::FramedRead;
 
 use crate::ClientError;
@@ -88,6 +89,46 @@ impl EventListener {
             tag: tag.to_owned(),
             data: body.slice_ref(data),
         }))
+    }
+}
+
+/// A subscription by which a job or a batch is followed.
+pub(crate) struct FollowedEvents {
+    events: EventListener,
+    /// When the last of its events came.
+    heard: Instant,
+}
+
+impl FollowedEvents {
+    pub(crate) fn new(events: EventListener) -> Self {
+        let heard = Instant::now();
+        Self { events, heard }
+    }
+
+    /// The first value that `read` makes of an event; `None` where events were lost, or it made none for
+    /// [`SILENCE`]. A dropped future loses nothing.
+    ///
+    /// # Errors
+    /// When the master closes the event socket, or sends a malformed event.
+    pub(crate) async fn next<T>(
+        &mut self,
+        read: impl Fn(&ReceivedEvent) -> Result<Option<T>, ClientError>,
+    ) -> Result<Option<T>, ClientError> {
+        let silent = self.heard + SILENCE;
+        let news = loop {
+            let Ok(event) = timeout_at(silent, self.events.next()).await else {
+                break None;
+            };
+            let event = event?.ok_or(ClientError::EventsEnded)?;
+            if event.is_gap() {
+                break None;
+            }
+            if let Some(news) = read(&event)? {
+                break Some(news);
+            }
+        };
+        self.heard = Instant::now();
+        Ok(news)
     }
 }
 

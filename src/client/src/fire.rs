@@ -10,13 +10,23 @@ use saltern_base::clock::Clock;
 use saltern_model::Compat;
 use saltern_model::compat::stamp;
 use saltern_wire::ipc::{EventFrame, Framing};
-use saltern_wire::msgpack::{Dialect, Value, encode};
+use saltern_wire::msgpack::{Dialect, pack};
+use serde::Serialize;
 
 /// The name of the socket in `sock_dir`.
 const SOCKET: &str = "master_event_pull.ipc";
 
 /// A master that takes nothing for so long is not waited for.
 const MAX_WAIT: Duration = Duration::from_secs(5);
+
+/// Data of an event with what every event has.
+#[derive(Serialize)]
+struct Stamped<'a, T> {
+    #[serde(flatten)]
+    data: &'a T,
+    #[serde(rename = "_stamp")]
+    stamp: String,
+}
 
 /// Fires events to a running master.
 pub struct EventSender {
@@ -37,21 +47,21 @@ impl EventSender {
     ///
     /// # Errors
     /// The master has gone away, or takes nothing.
-    pub fn fire(&mut self, tag: &str, data: Vec<(&str, Value)>) -> std::io::Result<()> {
+    pub fn fire(&mut self, tag: &str, data: &impl Serialize) -> std::io::Result<()> {
         let now = Clock::system().now().duration_since(UNIX_EPOCH);
         let micros = now.map_or(0, |now| i64::try_from(now.as_micros()).unwrap_or(i64::MAX));
-        let entries = data
-            .into_iter()
-            .map(|(key, value)| (Value::from(key), value));
-        let stamped = std::iter::once((Value::from("_stamp"), stamp(self.compat, micros).into()));
-        let data = Value::Map(entries.chain(stamped).collect());
-        let frame = EventFrame::new(tag, &encode(&data, Dialect::Bin));
+        let stamped = Stamped {
+            data,
+            stamp: stamp(self.compat, micros),
+        };
+        let frame = EventFrame::new(tag, &pack(&stamped, Dialect::Bin));
         self.stream.write_all(&frame.bytes(Framing::Prefixed))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::io::Read;
     use std::os::unix::net::UnixListener;
 
@@ -63,9 +73,8 @@ mod tests {
         assert!(EventSender::connect(folder.path(), Compat::V3008).is_none());
         let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
         let mut sender = EventSender::connect(folder.path(), Compat::V3008).unwrap();
-        sender
-            .fire("salt/key", vec![("act", "delete".into())])
-            .unwrap();
+        let data = BTreeMap::from([("act", "delete")]);
+        sender.fire("salt/key", &data).unwrap();
         drop(sender);
         let mut bytes = Vec::new();
         listener

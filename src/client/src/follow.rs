@@ -7,14 +7,10 @@
 use saltern_model::control::Missing;
 use saltern_model::{Jid, MinionId};
 use saltern_wire::msgpack::Value;
-use tokio::time::{Instant, timeout_at};
 
-use crate::event::{ReceivedEvent, SILENCE};
-use crate::job::{MinionReturn, minion_return};
+use crate::event::{FollowedEvents, ReceivedEvent};
+use crate::job::{MinionReturn, minion_return, not_returned};
 use crate::{ClientError, EventListener, LocalClient};
-
-/// Groups of minions that did not return, in the event of a job's end.
-const SILENT: [&str; 3] = ["awaited", "unreachable", "unknown"];
 
 /// Something that happened to a job.
 #[derive(Debug, Clone)]
@@ -30,10 +26,8 @@ pub enum FollowNews {
 
 /// A job being followed. Give up by dropping it: the job itself goes on.
 pub struct JobFollower {
-    events: EventListener,
+    events: FollowedEvents,
     jid: Jid,
-    /// Time of the last event of the job.
-    heard: Instant,
 }
 
 impl LocalClient {
@@ -50,9 +44,8 @@ impl LocalClient {
 impl JobFollower {
     fn new(events: EventListener, jid: Jid) -> Self {
         Self {
-            events,
+            events: FollowedEvents::new(events),
             jid,
-            heard: Instant::now(),
         }
     }
 
@@ -61,53 +54,38 @@ impl JobFollower {
     /// # Errors
     /// When the master closes the event socket, or sends a malformed event.
     pub async fn next(&mut self) -> Result<FollowNews, ClientError> {
-        let news = loop {
-            let next = timeout_at(self.heard + SILENCE, self.events.next());
-            let Ok(event) = next.await else {
-                break FollowNews::Unsure;
-            };
-            let event = event?.ok_or(ClientError::EventsEnded)?;
-            if event.is_gap() {
-                break FollowNews::Unsure;
-            }
-            if let Some(news) = self.read(&event)? {
-                break news;
-            }
-        };
-        self.heard = Instant::now();
-        Ok(news)
-    }
-
-    fn read(&self, event: &ReceivedEvent) -> Result<Option<FollowNews>, ClientError> {
-        let prefixes = ["salt/job/", "saltern/job/"];
-        let rest = prefixes.iter().find_map(|prefix| {
-            let rest = event.tag.strip_prefix(prefix)?;
-            rest.strip_prefix(self.jid.as_str())?.strip_prefix('/')
-        });
-        Ok(match rest {
-            Some(what) if what.starts_with("ret/") => {
-                minion_return(&event.value()?).map(FollowNews::Returned)
-            }
-            Some("finished") => Some(FollowNews::Over(silent(&event.value()?))),
-            // Minions that are given up; parts of a batch, and minions that a syndic adds.
-            Some("verdict" | "new") => Some(FollowNews::Unsure),
-            _ => None,
-        })
+        let jid = &self.jid;
+        let news = self.events.next(|event| read(event, jid)).await?;
+        Ok(news.unwrap_or(FollowNews::Unsure))
     }
 }
 
+/// News of a job in an event; none in one about something else.
+fn read(event: &ReceivedEvent, jid: &Jid) -> Result<Option<FollowNews>, ClientError> {
+    let prefixes = ["salt/job/", "saltern/job/"];
+    let rest = prefixes.iter().find_map(|prefix| {
+        let rest = event.tag.strip_prefix(prefix)?;
+        rest.strip_prefix(jid.as_str())?.strip_prefix('/')
+    });
+    Ok(match rest {
+        Some(what) if what.starts_with("ret/") => {
+            minion_return(&event.value()?).map(FollowNews::Returned)
+        }
+        Some("finished") => Some(FollowNews::Over(missing(&event.value()?))),
+        // Minions that are given up; parts of a batch, and minions that a syndic adds.
+        Some("verdict" | "new") => Some(FollowNews::Unsure),
+        _ => None,
+    })
+}
+
 /// The minions that did not return, sorted, each with the evidence for its state.
-fn silent(data: &Value) -> Vec<Missing> {
-    let mut missing: Vec<Missing> = SILENT
-        .iter()
-        .flat_map(|state| {
-            let minions = data.get(state).and_then(Value::as_map).unwrap_or_default();
-            minions.iter().filter_map(move |(minion, why)| {
-                Some(Missing {
-                    minion: MinionId::parse(minion.as_str()?).ok()?,
-                    state: (*state).to_owned(),
-                    why: why.as_str().unwrap_or_default().to_owned(),
-                })
+fn missing(data: &Value) -> Vec<Missing> {
+    let mut missing: Vec<Missing> = not_returned(data)
+        .filter_map(|(state, minion, why)| {
+            Some(Missing {
+                minion: MinionId::parse(minion).ok()?,
+                state: state.to_owned(),
+                why: why.to_owned(),
             })
         })
         .collect();

@@ -20,6 +20,7 @@ use crate::{ClientError, EventListener, LocalClient, PublishRequest};
 use asking::Rounds;
 pub use tracked::Absence;
 use tracked::Verdicts;
+pub(crate) use tracked::not_returned;
 
 /// Return of a minion.
 #[derive(Debug, Clone)]

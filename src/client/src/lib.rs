@@ -30,5 +30,5 @@ pub use event::{EventListener, ReceivedEvent};
 pub use fire::EventSender;
 pub use follow::{FollowNews, JobFollower};
 pub use job::{Absence, Job, MinionOutcome, MinionReturn, Tally};
-pub use publish::{LocalClient, PublishRequest, Published};
+pub use publish::{Credentials, LocalClient, PublishRequest, Published};
 pub use runner::{RunnerRequest, RunnerReturn};

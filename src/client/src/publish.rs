@@ -8,12 +8,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use saltern_model::control::SOCKET;
 use saltern_wire::client::ReqClient;
-use saltern_wire::msgpack::{self, Dialect, Limits, Value};
+use saltern_wire::msgpack::{self, Dialect, Limits, Value, as_map, pack};
+use serde::{Serialize, Serializer};
 use zeroize::Zeroizing;
 
 use crate::event::EventListener;
 use crate::job::Job;
-use crate::{ClientConfig, ClientError, RunnerRequest, WRONG_KEY, user};
+use crate::{BatchWishes, ClientConfig, ClientError, RunnerRequest, WRONG_KEY, user};
 
 /// The socket by whose existence stock's clients recognize a running master.
 const PUBLISH_SOCKET: &str = "publish_pull.ipc";
@@ -38,9 +39,8 @@ pub struct PublishRequest {
     pub kwargs: Vec<(String, Value)>,
     /// The wait before asking which minions still run the job; the configured one when absent.
     pub timeout: Option<Duration>,
-    /// Plan of a batch that the master drives: the entry `batch` of the command
-    /// `saltern_batch`.
-    pub batch: Option<Value>,
+    /// Options of a batch that the master drives.
+    pub batch: Option<BatchWishes>,
 }
 
 impl PublishRequest {
@@ -78,7 +78,94 @@ pub struct LocalClient {
     config: ClientConfig,
     user: String,
     /// Of external authentication; else the key of the user counts.
-    credentials: Option<Vec<(Value, Value)>>,
+    credentials: Option<Credentials>,
+}
+
+/// What a load carries of somebody who logs in. Has no `Debug`: it holds a password or a token.
+#[derive(Clone, Serialize)]
+#[serde(untagged)]
+pub enum Credentials {
+    /// Name and password, for a backend of `external_auth`.
+    Password {
+        /// The backend.
+        eauth: String,
+        /// The name.
+        username: String,
+        /// The password.
+        #[serde(serialize_with = "revealed")]
+        password: Zeroizing<String>,
+    },
+    /// A token that the master made.
+    Token {
+        /// The token.
+        #[serde(serialize_with = "revealed")]
+        token: Zeroizing<String>,
+    },
+}
+
+fn revealed<S: Serializer>(secret: &Zeroizing<String>, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(secret)
+}
+
+/// A cleartext request: a load in its envelope.
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    enc: &'static str,
+    load: &'a T,
+    version: u8,
+}
+
+/// The load of a job, or of a batch.
+#[derive(Serialize)]
+struct PublishLoad<'a> {
+    cmd: &'static str,
+    tgt: &'a Value,
+    fun: &'a Value,
+    arg: &'a [Value],
+    key: &'a str,
+    tgt_type: &'a str,
+    ret: &'a str,
+    /// Empty: the master chooses.
+    jid: &'static str,
+    #[serde(skip_serializing_if = "Kwargs::is_empty")]
+    kwargs: Kwargs<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<&'a BatchWishes>,
+    user: &'a str,
+    /// How long a master above others waits for them, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<u64>,
+}
+
+/// Further settings of a job, with the credentials of a log-in.
+#[derive(Serialize)]
+struct Kwargs<'a> {
+    #[serde(flatten, serialize_with = "as_map::serialize")]
+    settings: &'a [(String, Value)],
+    #[serde(flatten)]
+    credentials: Option<&'a Credentials>,
+}
+
+impl Kwargs<'_> {
+    const fn is_empty(&self) -> bool {
+        self.settings.is_empty() && self.credentials.is_none()
+    }
+}
+
+/// A load with what proves its sender.
+#[derive(Serialize)]
+struct SignedLoad<'a, T> {
+    #[serde(flatten)]
+    load: &'a T,
+    #[serde(flatten)]
+    sender: Sender<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Sender<'a> {
+    LoggedIn(&'a Credentials),
+    Key { user: &'a str, key: &'a str },
 }
 
 impl LocalClient {
@@ -94,7 +181,7 @@ impl LocalClient {
 
     /// The same for somebody who logs in: these entries count in place of the user and its key.
     #[must_use]
-    pub fn with_credentials(self, credentials: Vec<(Value, Value)>) -> Self {
+    pub fn with_credentials(self, credentials: Credentials) -> Self {
         Self {
             credentials: Some(credentials),
             ..self
@@ -179,38 +266,40 @@ impl LocalClient {
         request: &PublishRequest,
         key: &Zeroizing<String>,
     ) -> Result<Value, ClientError> {
-        self.exchange(Bytes::from(self.envelope(request, key)))
-            .await
+        self.clear_request(&self.load(request, key)).await
     }
 
     /// Sends a cleartext request, with the user and its key, or the credentials of a log-in.
-    pub(crate) async fn ask(&self, load: &[(&str, Value)]) -> Result<Value, ClientError> {
+    pub(crate) async fn ask(&self, load: &impl Serialize) -> Result<Value, ClientError> {
         let probe = self.config.sock_dir.join(PUBLISH_SOCKET);
         if !probe.exists() {
             return Err(ClientError::NotRunning(probe));
         }
-        let own = match &self.credentials {
-            Some(credentials) => credentials.clone(),
+        let key;
+        let sender = match &self.credentials {
+            Some(credentials) => Sender::LoggedIn(credentials),
             None => {
-                let key = user::read_key(&self.config, &self.user)?;
-                vec![
-                    ("user".into(), self.user.as_str().into()),
-                    ("key".into(), key.as_str().into()),
-                ]
+                key = user::read_key(&self.config, &self.user)?;
+                Sender::Key {
+                    user: &self.user,
+                    key: &key,
+                }
             }
         };
-        let entries = load.iter();
-        let entries = entries.map(|(name, value)| (Value::from(*name), value.clone()));
-        self.exchange(wrapped(entries.chain(own).collect()).into())
-            .await
+        self.clear_request(&SignedLoad { load, sender }).await
     }
 
     /// Sends a cleartext request as it is: the load has its command and credentials.
     ///
     /// # Errors
     /// The master is not reached, or its reply cannot be read.
-    pub async fn clear_request(&self, load: Vec<(Value, Value)>) -> Result<Value, ClientError> {
-        self.exchange(wrapped(load).into()).await
+    pub async fn clear_request(&self, load: &impl Serialize) -> Result<Value, ClientError> {
+        let envelope = Envelope {
+            enc: "clear",
+            load,
+            version: 3,
+        };
+        self.exchange(pack(&envelope, Dialect::Raw).into()).await
     }
 
     async fn exchange(&self, payload: Bytes) -> Result<Value, ClientError> {
@@ -240,41 +329,30 @@ impl LocalClient {
             .map_err(|error| ClientError::BadReply(error.to_string()))
     }
 
-    fn envelope(&self, request: &PublishRequest, key: &Zeroizing<String>) -> Vec<u8> {
+    fn load<'a>(&'a self, request: &'a PublishRequest, key: &'a str) -> PublishLoad<'a> {
         // Of its own, because another master would publish to everybody at once.
         let command = match request.batch {
             Some(_) => "saltern_batch",
             None => "publish",
         };
-        let mut load = vec![
-            (Value::from("cmd"), Value::from(command)),
-            (Value::from("tgt"), request.tgt.clone()),
-            (Value::from("fun"), request.fun.clone()),
-            (Value::from("arg"), Value::from(request.arg.clone())),
-            (Value::from("key"), Value::from(key.as_str())),
-            (
-                Value::from("tgt_type"),
-                Value::from(request.tgt_type.as_str()),
-            ),
-            (Value::from("ret"), Value::from(request.ret.as_str())),
-            (Value::from("jid"), Value::from("")),
-        ];
-        let kwargs = request.kwargs.iter();
-        let kwargs = kwargs.map(|(key, value)| (Value::from(key.as_str()), value.clone()));
-        let credentials = self.credentials.iter().flatten().cloned();
-        let kwargs: Vec<(Value, Value)> = kwargs.chain(credentials).collect();
-        if !kwargs.is_empty() {
-            load.push((Value::from("kwargs"), Value::Map(kwargs)));
+        let wait = request.timeout.unwrap_or(self.config.timeout).as_secs();
+        PublishLoad {
+            cmd: command,
+            tgt: &request.tgt,
+            fun: &request.fun,
+            arg: &request.arg,
+            key,
+            tgt_type: &request.tgt_type,
+            ret: &request.ret,
+            jid: "",
+            kwargs: Kwargs {
+                settings: &request.kwargs,
+                credentials: self.credentials.as_ref(),
+            },
+            batch: request.batch.as_ref(),
+            user: &self.user,
+            to: self.config.order_masters.then_some(wait),
         }
-        if let Some(batch) = &request.batch {
-            load.push((Value::from("batch"), batch.clone()));
-        }
-        load.push((Value::from("user"), Value::from(self.user.as_str())));
-        if self.config.order_masters {
-            let wait = request.timeout.unwrap_or(self.config.timeout).as_secs();
-            load.push((Value::from("to"), Value::from(wait)));
-        }
-        wrapped(load)
     }
 
     /// Reads the reply in the forms that protocol.md, section 8, lists.
@@ -327,16 +405,6 @@ impl LocalClient {
             message: message.to_owned(),
         }
     }
-}
-
-/// A load in its envelope.
-fn wrapped(load: Vec<(Value, Value)>) -> Vec<u8> {
-    let envelope = Value::map([
-        ("enc", Value::from("clear")),
-        ("load", Value::Map(load)),
-        ("version", Value::from(3_i64)),
-    ]);
-    msgpack::encode(&envelope, Dialect::Raw)
 }
 
 /// Values that Python takes as false: `""`, `{}`, `[]`, `None`.

@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use saltern_wire::msgpack::Value;
+use saltern_wire::msgpack::{Value, as_map};
+use serde::Serialize;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::event::SILENCE;
@@ -26,6 +27,21 @@ pub struct RunnerRequest {
     pub timeout: Option<Duration>,
 }
 
+/// The load of the command `runner`.
+#[derive(Serialize)]
+struct RunnerLoad<'a> {
+    cmd: &'static str,
+    fun: &'a str,
+    kwarg: RunnerArguments<'a>,
+}
+
+#[derive(Serialize)]
+struct RunnerArguments<'a> {
+    arg: &'a [Value],
+    #[serde(serialize_with = "as_map::serialize")]
+    kwarg: &'a [(Value, Value)],
+}
+
 /// Return of a function of the master.
 #[derive(Debug, Clone)]
 pub struct RunnerReturn {
@@ -42,15 +58,15 @@ impl LocalClient {
     /// When the master cannot be asked, refuses, closes the event socket, or time is up; the
     /// function then goes on.
     pub async fn call(&self, request: &RunnerRequest) -> Result<RunnerReturn, ClientError> {
-        self.call_and_tell(request, &mut |_, _| {}).await
+        self.call_and_notify(request, &mut |_, _| {}).await
     }
 
-    /// The same; `tell` is given each event of the call between its begin and its end, by the last
+    /// The same; `notify` is given each event of the call between its begin and its end, by the last
     /// part of the tag.
     ///
     /// # Errors
     /// As [`LocalClient::call`].
-    pub async fn call_and_tell(
+    pub async fn call_and_notify(
         &self,
         request: &RunnerRequest,
         notify: &mut dyn FnMut(&str, Value),
@@ -115,17 +131,14 @@ impl LocalClient {
     }
 
     async fn ask_to_run(&self, request: &RunnerRequest) -> Result<Value, ClientError> {
-        let load = [
-            ("cmd", Value::from("runner")),
-            ("fun", request.fun.as_str().into()),
-            (
-                "kwarg",
-                Value::map([
-                    ("arg", Value::Array(request.arg.clone())),
-                    ("kwarg", Value::Map(request.kwarg.clone())),
-                ]),
-            ),
-        ];
+        let load = RunnerLoad {
+            cmd: "runner",
+            fun: &request.fun,
+            kwarg: RunnerArguments {
+                arg: &request.arg,
+                kwarg: &request.kwarg,
+            },
+        };
         self.ask(&load).await
     }
 

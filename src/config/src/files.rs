@@ -62,15 +62,17 @@ pub(crate) struct Files {
     pub(crate) unreadable: bool,
 }
 
-/// Reads a configuration. `path` is the file, or the directory that has a file `master`.
-pub(crate) fn read(path: &Path) -> (PathBuf, Files) {
+/// Reads a configuration. `path` is the file, or the directory that has a file `master`. The options of
+/// `client_file`, where there is one, replace all others.
+pub(crate) fn read(path: &Path, client_file: Option<&Path>) -> (PathBuf, Files) {
     let mut files = Files::default();
     let path = if path.is_dir() {
         path.join("master")
     } else {
         path.to_path_buf()
     };
-    if !path.exists()
+    // A path that may not be looked at is none that is not there: reading it says why.
+    if matches!(path.try_exists(), Ok(false))
         && path
             .parent()
             .is_some_and(|parent| parent.is_dir() && parent != Path::new(""))
@@ -105,6 +107,9 @@ pub(crate) fn read(path: &Path) -> (PathBuf, Files) {
     if let Some(own_include) = own_include {
         let included = files.include(&own_include, &path, true, 0);
         replace(&mut files.settings, included);
+    }
+    if let Some(options) = client_file.and_then(|path| files.load(path)) {
+        replace(&mut files.settings, options);
     }
     (path, files)
 }

@@ -48,7 +48,7 @@ pub use reader::is_secret;
 pub use report::render_findings;
 pub use returners::{OWN_EVENTS, ReturnerOptions};
 pub use served::is_built_in_renderer;
-pub use tools::{is_of_process, load_for_tools};
+pub use tools::{is_of_process, load_for_tools, load_for_user};
 pub use tracing::TracingOptions;
 pub use values::{
     HashType, LocalCacheMirror, LogFormat, LogLevel, Secret, SigningAlgorithm, TransportName,

@@ -378,7 +378,12 @@ pub fn load_master(path: &Path) -> Result<Loaded, ConfigErrors> {
 /// Like [`load_master`], for a caller that goes on with an invalid configuration, to find all its
 /// mistakes.
 pub fn read_master(path: &Path) -> Reading {
-    let (conf_file, files) = files::read(path);
+    read_with(path, None)
+}
+
+/// The same with the options of a user's own file on top.
+pub(crate) fn read_with(path: &Path, client_file: Option<&Path>) -> Reading {
+    let (conf_file, files) = files::read(path, client_file);
     let Files {
         settings,
         mut findings,

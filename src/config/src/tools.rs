@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use crate::finding::{ConfigErrors, Finding, Severity};
-use crate::master::{Loaded, Reading, read_master};
+use crate::master::{Loaded, Reading, read_with};
 
 /// Options that say which master is meant: with one left out, a tool might ask another one.
 const WHICH_MASTER: &[&str] = &[
@@ -45,7 +45,16 @@ const OF_PROCESS: &[&str] = &[
 /// [`ConfigErrors`] when the main file cannot be understood so far that it is certain which master is
 /// meant.
 pub fn load_for_tools(path: &Path) -> Result<Loaded, ConfigErrors> {
-    let reading = read_master(path);
+    load_for_user(path, None)
+}
+
+/// The same for a command of stock's: the options of `client_file`, a file of the calling user
+/// (`~/.saltrc`), replace all others.
+///
+/// # Errors
+/// As [`load_for_tools`].
+pub fn load_for_user(path: &Path, client_file: Option<&Path>) -> Result<Loaded, ConfigErrors> {
+    let reading = read_with(path, client_file);
     let main = reading.config.conf_file.display().to_string();
     let is_fatal = |finding: &Finding| {
         let is_left_out = !reading.config.is_written(&finding.option);
@@ -117,6 +126,18 @@ mod tests {
             assert_eq!(config.sock_dir, Path::new("/run/x"), "{main:?}");
             assert_eq!(config.ret_port, 5506, "{main:?}");
         }
+    }
+
+    #[test]
+    fn options_of_the_user_replace_those_of_the_master() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("master"), "timeout: 5\nret_port: 5506\n").unwrap();
+        let own = dir.path().join("saltrc");
+        std::fs::write(&own, "timeout: 9\noutput: json\n").unwrap();
+        let config = load_for_user(dir.path(), Some(&own)).unwrap().config;
+        assert_eq!((config.timeout.as_secs(), config.ret_port), (9, 5506));
+        let output = config.command_default("output");
+        assert_eq!(output.and_then(|node| node.as_str()), Some("json"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod batch_size;
 pub mod compat;
 pub mod control;
+pub mod data_changes;
 pub mod event;
 pub mod jid;
 pub mod job;
@@ -21,6 +22,7 @@ mod text_serde;
 
 pub use batch_size::{BatchSize, BatchSizeError};
 pub use compat::{Compat, stamp};
+pub use data_changes::{Changed, DataChanges};
 pub use event::Event;
 pub use jid::{Jid, JidError, JidMinter};
 pub use job::{JobRecord, ReturnRecord};

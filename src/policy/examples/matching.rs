@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use saltern_model::{Compat, MinionId, Target, TargetType};
-use saltern_policy::matching::{Changed, Changes, MinionData, Nodegroups, Site};
+use saltern_model::{Changed, Compat, DataChanges, MinionId, Target, TargetType};
+use saltern_policy::matching::{MinionData, Nodegroups, Site};
 use saltern_policy::target::{Candidates, Targeting};
 use saltern_wire::msgpack::Value;
 
@@ -83,9 +83,9 @@ impl MinionData for Data {
         Arc::clone(&self.ids)
     }
 
-    fn changes(&self, since: Option<u64>) -> Changes {
+    fn changes(&self, since: Option<u64>) -> DataChanges {
         let state = self.state.lock();
-        Changes {
+        DataChanges {
             generation: state.1,
             changed: match since {
                 Some(_) => Changed::These(state.2.clone()),

@@ -50,9 +50,10 @@ mod subdict;
 mod view;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use saltern_model::{Compat, MinionId, Target, TargetType};
+use saltern_model::{Changed, Compat, DataChanges, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
 pub use nodegroups::Nodegroups;
@@ -60,7 +61,7 @@ pub use range::RangeError;
 pub use resources::{Inventory, Resource};
 
 use crate::target::{Candidates, Resolved, TargetError, Targeting};
-use index::{Fresh, Index};
+use index::{Fresh, Index, Progress};
 use resources::Universe;
 use search::Search;
 
@@ -80,7 +81,7 @@ pub trait MinionData: Send + Sync {
     ///
     /// An entry that changes after this call must be part of a later generation, so that a
     /// reader of the data after this call misses nothing.
-    fn changes(&self, since: Option<u64>) -> Changes;
+    fn changes(&self, since: Option<u64>) -> DataChanges;
 }
 
 /// A cache in which nothing is, and never will be.
@@ -99,30 +100,12 @@ impl MinionData for NoData {
         Arc::default()
     }
 
-    fn changes(&self, _: Option<u64>) -> Changes {
-        Changes {
+    fn changes(&self, _: Option<u64>) -> DataChanges {
+        DataChanges {
             generation: 1,
             changed: Changed::Everything,
         }
     }
-}
-
-/// An answer of [`MinionData::changes`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changes {
-    /// The present generation. It never returns to a number that it had.
-    pub generation: u64,
-    /// Changes since the generation in the question.
-    pub changed: Changed,
-}
-
-/// Which minions' data has changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Changed {
-    /// These; it may also be that some of them have not.
-    These(Vec<MinionId>),
-    /// Possibly all.
-    Everything,
 }
 
 /// What targets of a site mean, beside the ids of its minions.
@@ -136,17 +119,33 @@ pub struct Site {
     /// The resources that minions have registered; only 3008 looks at them.
     resources: RwLock<Arc<Inventory>>,
     index: Mutex<Index>,
+    progress: Arc<Progress>,
+}
+
+/// The index of all minions is being made, by another thread, and was not waited for any longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the grains of all minions are being read, as after each start: {read} of {minions} so far; \
+     ask again in a moment"
+)]
+pub struct BeingIndexed {
+    /// Minions that have been read.
+    pub read: usize,
+    /// Minions with cached data.
+    pub minions: usize,
 }
 
 impl Site {
     /// A site with this cache.
     pub fn new(compat: Compat, nodegroups: Nodegroups, data: Option<Arc<dyn MinionData>>) -> Self {
+        let index = Index::default();
         Self {
             compat,
             nodegroups,
             data,
             resources: RwLock::default(),
-            index: Mutex::default(),
+            progress: index.progress(),
+            index: Mutex::new(index),
         }
     }
 
@@ -296,6 +295,24 @@ impl Targeting {
             site.read_ahead(data.as_ref());
             site.index.lock().refresh(data.as_ref());
         }
+    }
+
+    /// Waits until nobody else is reading the data of all minions.
+    ///
+    /// # Errors
+    /// Somebody still is after `limit`.
+    pub fn wait_for_index(&self, limit: Duration) -> Result<(), BeingIndexed> {
+        match &self.site {
+            Some(site) if site.index.try_lock_for(limit).is_none() => Err(self.being_indexed()),
+            _ => Ok(()),
+        }
+    }
+
+    /// How far the reading of all minions is.
+    pub fn being_indexed(&self) -> BeingIndexed {
+        let progress = self.site.as_ref().map(|site| site.progress.now());
+        let (read, minions) = progress.unwrap_or_default();
+        BeingIndexed { read, minions }
     }
 }
 

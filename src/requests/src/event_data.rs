@@ -16,9 +16,11 @@ pub type Fields = Vec<(Value, Value)>;
 /// An event of which the data are a struct, see [`crate::events`].
 pub fn master_event<T: Serialize>(context: &Context, tag: Tag, data: &T) -> Event {
     let packed = pack(
-        &Stamped {
-            data,
-            stamp: now(context),
+        &Traced {
+            stamped: Stamped {
+                data,
+                stamp: Some(now(context)),
+            },
             trace: traces::entries(),
         },
         Dialect::Bin,
@@ -31,13 +33,20 @@ pub fn master_event<T: Serialize>(context: &Context, tag: Tag, data: &T) -> Even
 
 /// Data of an event with what every event has.
 #[derive(Serialize)]
-struct Stamped<'a, T> {
+struct Traced<T> {
     #[serde(flatten)]
-    data: &'a T,
-    #[serde(rename = "_stamp")]
-    stamp: String,
+    stamped: Stamped<T>,
     #[serde(flatten, serialize_with = "as_map::serialize")]
     trace: Vec<(&'static str, String)>,
+}
+
+/// Data with the time at which they were made, if that belongs to them.
+#[derive(Serialize)]
+pub(crate) struct Stamped<T> {
+    #[serde(flatten)]
+    pub(crate) data: T,
+    #[serde(rename = "_stamp", skip_serializing_if = "Option::is_none")]
+    pub(crate) stamp: Option<String>,
 }
 
 /// Names and values as the data of an event.

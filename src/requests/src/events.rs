@@ -3,6 +3,7 @@
 //! [`crate::master_event`] adds `_stamp` and the entries of a trace when it packs them.
 
 use saltern_model::{Jid, MinionId};
+use saltern_runners::Ran;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
@@ -73,6 +74,53 @@ pub(crate) struct PublishError<'a> {
     pub(crate) tgt: &'a Value,
     pub(crate) tgt_type: &'a Value,
     pub(crate) error: NamedError<'a>,
+}
+
+/// `salt/run/<jid>/…` and `salt/wheel/<jid>/…`: a function of the master begins, or ends. A kept call
+/// has the last one as its return, and a `wheel` is answered with it.
+#[derive(Clone, Serialize)]
+pub(crate) struct FunctionCall<'a> {
+    /// With its kind in front: `runner.jobs.list_jobs`.
+    pub(crate) fun: &'a str,
+    pub(crate) jid: &'a Jid,
+    /// Prefix of the tags of its events, in what a `wheel` is answered with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) tag: Option<&'a str>,
+    pub(crate) user: &'a str,
+    /// Passwords are masked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) fun_args: Option<Value>,
+    #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
+    pub(crate) value: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) success: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) retcode: Option<i64>,
+}
+
+impl<'a> FunctionCall<'a> {
+    pub(crate) const fn new(fun: &'a str, jid: &'a Jid, user: &'a str) -> Self {
+        Self {
+            fun,
+            jid,
+            tag: None,
+            user,
+            fun_args: None,
+            value: None,
+            success: None,
+            retcode: None,
+        }
+    }
+
+    /// The same call when it has ended so.
+    pub(crate) fn ended(self, ran: &'a Ran) -> Self {
+        Self {
+            value: Some(&ran.value),
+            success: Some(ran.success),
+            retcode: ran.retcode,
+            ..self
+        }
+    }
 }
 
 /// An error as stock's clear commands give it.

@@ -102,7 +102,9 @@ pub use rotation_ping::rotation_ping;
 pub use rules::{ExpireOverride, SiteRules};
 pub use saltern_content::git::{Cancel, Fetch, Fetched};
 pub use saltern_model::Standing;
-pub use services::{Content, Context, Jobs, Keys, PresenceView, RequestMetrics, Services, Users};
+pub use services::{
+    Content, Context, Jobs, Keys, PresenceView, RequestMetrics, Services, Unwatched, Users,
+};
 pub use site_options::SiteOptions;
 pub use stores::{OpenError, Stores};
 pub use typed_arguments::{typed_argument, typed_arguments, yaml_value};

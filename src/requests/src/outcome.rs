@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use saltern_base::trace::{self, SpanParent};
 use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_wire::msgpack::{Dialect, Encoder, Value};
 
 use crate::{BatchPlan, Handled, reply};
 
@@ -346,6 +347,23 @@ pub struct Publication {
     pub topics: Topics,
     /// The span from which it is sent.
     pub trace: Option<SpanParent>,
+}
+
+impl Publication {
+    /// A load of the master's own, which is in no database and on no bus.
+    pub fn of_master(load: &[(&str, Value)], topics: Topics) -> Self {
+        let mut packed = Vec::new();
+        let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
+        for (name, value) in load {
+            encoder.str(name).value(value);
+        }
+        Self {
+            entries: load.len(),
+            packed: packed.into(),
+            topics,
+            trace: None,
+        }
+    }
 }
 
 /// Recipients of a publication.

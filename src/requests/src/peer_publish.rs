@@ -15,7 +15,8 @@ use saltern_model::{Jid, MinionId, Target, TargetType};
 use saltern_policy::acl::{AskedJob, Whom};
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Resolved;
-use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
+use saltern_wire::msgpack::{Dialect, Value, decode_wire, pack};
+use serde::Serialize;
 
 use crate::envelope::{LOAD_LIMITS, ReplyEncryption, Sealed};
 use crate::job::{self, Request, SentAs, load};
@@ -71,8 +72,23 @@ fn refusal(refused: &Refused, sealed: &Sealed, services: &Services) -> Outcome {
     Outcome::reply(seal(&sealed.answer, &answer))
 }
 
-fn seal(answer: &ReplyEncryption, value: &Value) -> Bytes {
-    answer.seal(&encode(value, Dialect::Raw))
+fn seal(answer: &ReplyEncryption, value: &impl Serialize) -> Bytes {
+    answer.seal(&pack(value, Dialect::Raw))
+}
+
+/// Answer to a peer that does not wait for returns.
+#[derive(Serialize)]
+struct Begun<'a> {
+    jid: PeerJid<'a>,
+    minions: &'a [MinionId],
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum PeerJid<'a> {
+    /// Stock's for no job: 0.
+    None(u8),
+    Some(&'a Jid),
 }
 
 /// Target of a peer's job.
@@ -205,17 +221,23 @@ impl PeerJob {
 
     fn begin(self, sealed: &Sealed, services: &Services) -> Result<Outcome, Refused> {
         if self.means_nobody(services) {
-            let no_job = Value::map([("jid", Value::from(0)), ("minions", Value::Array(vec![]))]);
+            let no_job = Begun {
+                jid: PeerJid::None(0),
+                minions: &[],
+            };
             return Ok(Outcome::reply(seal(&sealed.answer, &no_job)));
         }
         let jid = services.minter.mint();
-        let answer = Value::map([
-            ("jid", Value::from(jid.as_str())),
-            ("minions", job::names(&self.resolved)),
-        ]);
+        let reply = seal(
+            &sealed.answer,
+            &Begun {
+                jid: PeerJid::Some(&jid),
+                minions: &self.resolved.minions,
+            },
+        );
         let start = self.start(jid, &sealed.minion, services)?;
         Ok(Outcome {
-            reply: seal(&sealed.answer, &answer),
+            reply,
             reply_if_not_stored: seal(&sealed.answer, &Value::from("")),
             effects: vec![Effect::StartJob(Box::new(start))],
             later: None,

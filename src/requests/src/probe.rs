@@ -7,7 +7,7 @@
 //! fired.
 
 use saltern_model::{Jid, MinionId, Packed};
-use saltern_wire::msgpack::{Dialect, Encoder, MapView, RawValue, Value, encode};
+use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::outcome::{ProbeAnswer, Publication, Topics};
 
@@ -27,7 +27,7 @@ const MAX_DESCRIBED: usize = 512;
 /// The probe, for these minions only.
 pub fn publication(probe: &Jid, minions: Vec<MinionId>, user: &str) -> Publication {
     let names = minions.iter().map(|minion| minion.as_str().into());
-    let entries = [
+    let load = [
         ("fun", Value::from(FUN)),
         ("arg", Value::Array(Vec::new())),
         ("tgt", Value::Array(names.collect())),
@@ -37,17 +37,7 @@ pub fn publication(probe: &Jid, minions: Vec<MinionId>, user: &str) -> Publicati
         ("user", Value::from(user)),
         ("metadata", Value::map([(MARK, true)])),
     ];
-    let mut packed = Vec::new();
-    let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
-    for (name, value) in &entries {
-        encoder.str(name).value(value);
-    }
-    Publication {
-        entries: entries.len(),
-        packed: packed.into(),
-        topics: Topics::Minions(minions),
-        trace: None,
-    }
+    Publication::of_master(&load, Topics::Minions(minions))
 }
 
 /// Whether a return of this function may answer a probe: on its way through a syndic the probe

@@ -3,7 +3,9 @@
 //! Stored first, then announced, then published, then answered: a jid that a client holds is in
 //! the store. The steps that make the job stand in `job`.
 
+use saltern_model::Jid;
 use saltern_wire::msgpack::Value;
+use serde::Serialize;
 
 use crate::credentials::{NotProved, Sender};
 use crate::job::{self, NewJob, Refused, refusal};
@@ -31,15 +33,22 @@ fn begin(
     Ok(begun(new))
 }
 
+/// The load of the answer.
+#[derive(Serialize)]
+struct Begun<'a> {
+    jid: &'a Jid,
+    minions: &'a Value,
+    missing: &'a Value,
+}
+
 fn begun(new: NewJob) -> Outcome {
-    let answer = Value::map([
-        ("jid", Value::from(new.start.job.jid.as_str())),
-        ("minions", new.minions),
-        ("missing", new.missing),
-    ]);
-    let answer = Value::map([("enc", Value::from("clear")), ("load", answer)]);
+    let answer = Begun {
+        jid: &new.start.job.jid,
+        minions: &new.minions,
+        missing: &new.missing,
+    };
     Outcome {
-        reply: reply::clear(&answer),
+        reply: reply::clear_load(&answer),
         reply_if_not_stored: reply::plain_error(
             "the master could not store the job, so it was not published; see the master's log",
         ),

@@ -5,8 +5,10 @@
 
 use bytes::Bytes;
 use saltern_model::Compat;
-use saltern_wire::msgpack::{Dialect, Encoder, Value, pack};
+use saltern_wire::msgpack::{Dialect, Encoder, pack};
 use serde::Serialize;
+
+use crate::events::NamedError;
 
 /// Answer to a request that failed without one of its own: a fixstr/str8-free packed string, so
 /// that it is also a valid answer to an encrypted request.
@@ -36,19 +38,40 @@ pub(crate) fn no_answer() -> Bytes {
 
 /// The answer to bytes that are not msgpack.
 pub(crate) fn not_msgpack(compat: Compat) -> Bytes {
-    clear(&match compat {
-        Compat::V3006 | Compat::V3007 => Value::map([("msg", "bad load")]),
-        Compat::V3008 => Value::map([("error", "Routing error")]),
-    })
+    match compat {
+        Compat::V3006 | Compat::V3007 => clear(&BadMessage { msg: "bad load" }),
+        Compat::V3008 => plain_error("Routing error"),
+    }
 }
 
 /// An error as clear commands give it: `{"error": {"name": …, "message": …}}`.
 pub(crate) fn named_error(name: &str, message: &str) -> Bytes {
-    let inner = Value::map([("name", name), ("message", message)]);
-    clear(&Value::map([("error", inner)]))
+    let error = NamedError { name, message };
+    clear(&Refusal { error })
 }
 
 /// An error in one sentence: `{"error": …}`; a stock client prints it.
 pub(crate) fn plain_error(message: &str) -> Bytes {
-    clear(&Value::map([("error", message)]))
+    clear(&Refusal { error: message })
+}
+
+/// A load in an answer to a clear command.
+pub(crate) fn clear_load<T: Serialize>(load: &T) -> Bytes {
+    clear(&Envelope { enc: "clear", load })
+}
+
+#[derive(Serialize)]
+struct BadMessage {
+    msg: &'static str,
+}
+
+#[derive(Serialize)]
+struct Refusal<T> {
+    error: T,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    enc: &'static str,
+    load: &'a T,
 }

@@ -12,14 +12,15 @@ use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use saltern_model::{Event, JobRecord, MinionId, Packed, ReturnRecord, Tag};
+use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, ReturnRecord, Tag};
 use saltern_runners::{Call, Notice, Notices};
-use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
+use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode, pack};
+use serde::Serialize;
 
 use crate::credentials::{LoggedIn, NotProved};
-use crate::event_data::{Fields, fields};
+use crate::event_data::Stamped;
+use crate::events::FunctionCall;
 use crate::handle::Handled;
-use crate::job::jid_owner::BACKEND;
 use crate::master_gate::{Admitted, FunctionKind};
 use crate::outcome::{EventSink, Ran, Run};
 use crate::proved::{NO_TIME, TOKEN_LIMITS};
@@ -98,10 +99,19 @@ fn not_asked(text: &str) -> Outcome {
     Outcome::reply(reply::named_error("EauthAuthenticationError", text))
 }
 
+/// The answer, while the call is made.
+#[derive(Serialize)]
+struct Begun<'a> {
+    tag: String,
+    jid: &'a Jid,
+}
+
 fn begin(owned: OwnedCall, known: Known, services: &Arc<Services>) -> Outcome {
     let call = &owned.call;
-    let tag = format!("salt/run/{}", call.jid);
-    let answer = Value::map([("tag", Value::from(tag)), ("jid", call.jid.as_str().into())]);
+    let answer = Begun {
+        tag: format!("salt/run/{}", call.jid),
+        jid: &call.jid,
+    };
     tracing::info!(jid = %call.jid, user = call.user, fun = call.fun, "running on the master");
     Outcome {
         reply: reply::clear(&answer),
@@ -131,22 +141,14 @@ pub fn lost(call: &Call, services: &Services) -> Event {
         "Exception occurred in runner {}: the call was lost; see the master's log",
         call.fun
     );
-    let mut data = beginning(call);
-    data.extend(fields([
-        ("return", Value::from(reason)),
-        ("success", false.into()),
-        ("retcode", 1.into()),
-    ]));
-    event_data::event(services, Tag::run(&call.jid, "ret"), data)
-}
-
-/// Data that all events of a call begin with.
-fn beginning(call: &Call) -> Fields {
-    fields([
-        ("fun", Value::from(format!("runner.{}", call.fun))),
-        ("jid", call.jid.as_str().into()),
-        ("user", call.user.as_str().into()),
-    ])
+    let lost = saltern_runners::Ran {
+        value: reason.into(),
+        success: false,
+        retcode: Some(1),
+    };
+    let fun = format!("runner.{}", call.fun);
+    let data = FunctionCall::new(&fun, &call.jid, &call.user).ended(&lost);
+    event_data::master_event(services, Tag::run(&call.jid, "ret"), &data)
 }
 
 /// Makes a call that was admitted and has no waiting client, and fires its events. `returned` gets
@@ -180,22 +182,26 @@ fn carry_out_of(
     fire: &mut dyn FnMut(Event),
     returned: impl FnOnce(&saltern_runners::Ran, bool),
 ) -> Ran {
-    let event =
-        |suffix, data: Fields| event_data::event(services, Tag::run(&call.jid, suffix), data);
-    let mut data = beginning(call);
-    let mut new = data.clone();
-    new.push(("fun_args".into(), call.arguments.to_value()));
+    let tag = |suffix| Tag::run(&call.jid, suffix);
+    let fun = format!("runner.{}", call.fun);
+    let mut data = FunctionCall::new(&fun, &call.jid, &call.user);
+    let new = FunctionCall {
+        fun_args: Some(call.arguments.to_value()),
+        ..data.clone()
+    };
     let mut has_begun = services.runners.has(&call.fun);
     // For an unknown function, stock fires only the last event.
     if has_begun {
-        fire(event("new", new.clone()));
+        fire(event_data::master_event(services, tag("new"), &new));
     }
     let mut notify = |notice: Notice| match notice {
         Notice::Began => {
             has_begun = true;
-            fire(event("new", new.clone()));
+            fire(event_data::master_event(services, tag("new"), &new));
         }
-        Notice::Progress(Value::Map(message)) => fire(event("progress", message)),
+        Notice::Progress(Value::Map(message)) => {
+            fire(event_data::event(services, tag("progress"), message));
+        }
         Notice::Event(tag, Value::Map(data)) => fire(event_data::event(services, tag, data)),
         Notice::KeyGone(minion) => _ = services.minions.forget(&minion),
         // The data of an event is a mapping.
@@ -217,50 +223,63 @@ fn carry_out_of(
     if has_begun {
         data = new;
     }
-    data.push(("return".into(), ran.value));
-    data.push(("success".into(), ran.success.into()));
-    if let Some(retcode) = ran.retcode {
-        data.push(("retcode".into(), retcode.into()));
-    }
+    let data = data.ended(&ran);
     let keep = services.config.job_cache && services.site.runner_returns;
     let store = if keep {
         let retcode = ran.retcode.unwrap_or(i64::from(!ran.success));
-        kept(
-            (call, backend),
-            data.clone(),
-            (retcode, ran.success),
-            services,
-        )
+        kept((call, backend), &data, (retcode, ran.success), services)
     } else {
         None
     };
     Ran {
         store,
-        end: Some(event("ret", data)),
+        end: Some(event_data::master_event(services, tag("ret"), &data)),
     }
+}
+
+/// The load of a kept call.
+#[derive(Serialize)]
+struct KeptCall<'a> {
+    id: &'a str,
+    tgt: &'a str,
+    jid: &'a Jid,
+    #[serde(rename = "return")]
+    value: Stamped<&'a FunctionCall<'a>>,
+    fun: &'a str,
+    user: &'a str,
+    /// As `jid_owner::BACKEND`.
+    #[serde(rename = "saltern_backend", skip_serializing_if = "Option::is_none")]
+    backend: Option<&'a str>,
 }
 
 /// The call as a job of the master with one return, its own (`store_job` in `salt/utils/job.py`).
 fn kept(
     (call, backend): (&Call, Option<&str>),
-    mut data: Fields,
+    data: &FunctionCall<'_>,
     (retcode, success): (i64, bool),
     services: &Services,
 ) -> Option<ReceivedReturn> {
     let id = services.config.id.as_str();
-    let fun = format!("runner.{}", call.fun);
-    data.push(("_stamp".into(), event_data::now(services).into()));
-    let mut load = fields([
-        ("id", Value::from(id)),
-        ("tgt", id.into()),
-        ("jid", call.jid.as_str().into()),
-        ("return", Value::Map(data)),
-        ("fun", fun.as_str().into()),
-        ("user", call.user.as_str().into()),
-    ]);
-    load.extend(backend.map(|backend| (BACKEND.into(), backend.into())));
-    let load = Packed::new(encode(&Value::Map(load), Dialect::Bin));
-    of_the_master(call, fun, load, (retcode, success), services)
+    let load = KeptCall {
+        id,
+        tgt: id,
+        jid: &call.jid,
+        value: Stamped {
+            data,
+            stamp: Some(event_data::now(services)),
+        },
+        fun: data.fun,
+        user: &call.user,
+        backend,
+    };
+    let load = Packed::new(pack(&load, Dialect::Bin));
+    of_the_master(
+        call,
+        data.fun.to_owned(),
+        load,
+        (retcode, success),
+        services,
+    )
 }
 
 /// The return of a function that ran on the master, with its job, which no client awaits.

@@ -11,9 +11,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use saltern_model::{BatchSize, MinionId, Standing};
+use saltern_model::{BatchSize, Jid, MinionId, Standing};
 use saltern_policy::target::Resolved;
 use saltern_wire::msgpack::Value;
+use serde::Serialize;
 
 use crate::batch_plan::seconds_of;
 use crate::credentials::{NotProved, Sender};
@@ -32,6 +33,17 @@ pub(crate) fn handle(
 ) -> Outcome {
     begin(load, proof, services)
         .unwrap_or_else(|refused| refusal::refusal(COMMAND, load, refused, services))
+}
+
+/// The load of the answer.
+#[derive(Serialize)]
+struct Begun<'a> {
+    jid: &'a Jid,
+    minions: &'a [MinionId],
+    missing: Value,
+    /// Not connected, and so left out.
+    down: &'a [MinionId],
+    batch_size: usize,
 }
 
 fn begin(
@@ -61,19 +73,15 @@ fn begin(
         resolved.minions = subset(resolved.minions, count);
     }
     let plan = plan(load, sender.owner(), wishes, &resolved, services)?;
-    let answer = Value::map([
-        ("jid", Value::from(plan.jid.as_str())),
-        ("minions", job::names(&resolved)),
-        ("missing", job::missing(&resolved)),
-        (
-            "down",
-            Value::Array(down.iter().map(|id| id.as_str().into()).collect()),
-        ),
-        ("batch_size", plan.size.into()),
-    ]);
-    let answer = Value::map([("enc", Value::from("clear")), ("load", answer)]);
+    let answer = Begun {
+        jid: &plan.jid,
+        minions: &resolved.minions,
+        missing: job::missing(&resolved),
+        down: &down,
+        batch_size: plan.size,
+    };
     Ok(Outcome {
-        reply: reply::clear(&answer),
+        reply: reply::clear_load(&answer),
         reply_if_not_stored: reply::plain_error(
             "the master could not store the batch, or drives too many already, so it was not \
              begun; see the master's log",

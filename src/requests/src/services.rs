@@ -48,6 +48,37 @@ pub trait PresenceView: Send + Sync {
     fn is_answer(&self, minion: &MinionId, jid: &str) -> bool;
 }
 
+/// Presence while nobody watches the publish port: in tools beside the master, and in tests.
+pub struct Unwatched;
+
+impl PresenceView for Unwatched {
+    fn connected(&self) -> Vec<MinionId> {
+        Vec::new()
+    }
+
+    fn are_more_connected_than(&self, _: usize) -> bool {
+        false
+    }
+
+    fn heard(&self, _: &MinionId, _: IpAddr) {}
+
+    fn state(&self, _: &MinionId) -> Standing {
+        Standing::Known
+    }
+
+    fn last_heard(&self, _: &MinionId) -> Option<i64> {
+        None
+    }
+
+    fn address(&self, _: &MinionId) -> Option<IpAddr> {
+        None
+    }
+
+    fn is_answer(&self, _: &MinionId, _: &str) -> bool {
+        false
+    }
+}
+
 /// The services of one master, in groups by what they are about; shared by all workers. A handler
 /// that needs one group takes that group, so that its signature says what it touches.
 pub struct Services {

@@ -7,12 +7,9 @@
 use std::sync::Arc;
 
 use saltern_config::MasterConfig;
-use saltern_model::{Compat, MinionId, Target, TargetType};
-use saltern_policy::matching::{
-    Changed, Changes, MatchOptions, MinionData, NoData, Nodegroups, Site as TargetSite,
-};
+use saltern_model::{Changed, Compat, DataChanges, MinionId, Target, TargetType};
+use saltern_policy::matching::{MatchOptions, MinionData, NoData, Nodegroups, Site as TargetSite};
 use saltern_policy::target::{Candidates, Resolved, Targeting};
-use saltern_store::minion_data;
 use saltern_store::{AcceptedIds, MinionDataStore, StoreError};
 use saltern_wire::msgpack::Value;
 
@@ -59,19 +56,13 @@ impl MinionData for Cached {
         })
     }
 
-    fn changes(&self, since: Option<u64>) -> Changes {
+    fn changes(&self, since: Option<u64>) -> DataChanges {
         match self.0.changes(since) {
-            Ok(changes) => Changes {
-                generation: changes.generation,
-                changed: match changes.changed {
-                    minion_data::Changed::These(ids) => Changed::These(ids),
-                    minion_data::Changed::Everything => Changed::Everything,
-                },
-            },
+            Ok(changes) => changes,
             Err(error) => {
                 tracing::error!(%error, "the cache of minion data cannot be listed");
                 // The store never counts down to this number, so the next query reads again.
-                Changes {
+                DataChanges {
                     generation: 0,
                     changed: Changed::Everything,
                 }

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use saltern_model::{Compat, Event, Jid, Tag};
 use saltern_runners::{Call, Notice, Notices, Ran};
 use saltern_wire::msgpack::Value;
+use serde::Serialize;
 
-use crate::event_data::{Fields, fields};
+use crate::event_data::Stamped;
+use crate::events::FunctionCall;
 use crate::master_gate::Admitted;
 use crate::outcome::{EventSink, Finished};
 use crate::{Outcome, Services, event_data, reply};
@@ -59,31 +61,43 @@ fn carry_out(call: Call, identity: CallIdentity, services: &Services) -> Finishe
     let fires_twice = services.config.salt_compat != Compat::V3008;
     let wheel = format!("wheel.{}", call.fun);
     let tag = format!("salt/wheel/{}", call.jid);
-    let mut answer = fields([
-        ("fun", Value::from(wheel.as_str())),
-        ("jid", call.jid.as_str().into()),
-        ("tag", tag.as_str().into()),
-        ("user", call.user.as_str().into()),
-    ]);
+    let data = FunctionCall {
+        tag: Some(&tag),
+        ..FunctionCall::new(&wheel, &call.jid, &call.user)
+    };
     let mut events = Vec::new();
     if fires_twice {
-        events.push(event(services, &call.jid, "new", &answer));
+        let tag = Tag::wheel(&call.jid, "new");
+        events.push(event_data::master_event(services, tag, &data));
     }
     let (ran, end_event) =
         run_with_events(&call, &identity, services, &mut |event| events.push(event));
-    let end = fields([("return", ran.value), ("success", ran.success.into())]);
     events.push(end_event);
-    answer.extend(end);
+    let ended = FunctionCall {
+        retcode: None,
+        ..data.ended(&ran)
+    };
+    // Stock stamps the very mapping that it answers with.
+    let stamp = fires_twice.then(|| event_data::now(services));
     if fires_twice {
-        events.push(event(services, &call.jid, "ret", &answer));
-        // Stock stamps the very mapping that it answers with.
-        answer.push(("_stamp".into(), event_data::now(services).into()));
+        let tag = Tag::wheel(&call.jid, "ret");
+        events.push(event_data::master_event(services, tag, &ended));
     }
-    let reply = Value::map([("tag", Value::from(tag)), ("data", Value::Map(answer))]);
+    let reply = Answer {
+        tag: &tag,
+        data: Stamped { data: ended, stamp },
+    };
     Finished {
         reply: reply::clear(&reply),
         events,
     }
+}
+
+/// The answer.
+#[derive(Serialize)]
+struct Answer<'a> {
+    tag: &'a str,
+    data: Stamped<FunctionCall<'a>>,
 }
 
 /// Makes a call without a waiting client. Returns its outcome, and the event of its end.
@@ -101,15 +115,14 @@ pub fn lost(call: &Call, services: &Services) -> Event {
         "Exception occurred in wheel {}: the call was lost; see the master's log",
         call.fun
     );
-    let data = fields([
-        ("fun", Value::from(format!("wheel.{}", call.fun))),
-        ("jid", call.jid.as_str().into()),
-        ("user", call.user.as_str().into()),
-        ("return", reason.into()),
-        ("success", false.into()),
-        ("retcode", 1.into()),
-    ]);
-    event(services, &call.jid, "ret", &data)
+    let lost = Ran {
+        value: reason.into(),
+        success: false,
+        retcode: Some(1),
+    };
+    let fun = format!("wheel.{}", call.fun);
+    let data = FunctionCall::new(&fun, &call.jid, &call.user).ended(&lost);
+    event_data::master_event(services, Tag::wheel(&call.jid, "ret"), &data)
 }
 
 fn run_with_events(
@@ -118,21 +131,19 @@ fn run_with_events(
     services: &Services,
     fire: EventSink<'_>,
 ) -> (Ran, Event) {
-    let mut entries = fields([
-        ("fun", Value::from(format!("wheel.{}", call.fun))),
-        ("jid", identity.jid.as_str().into()),
-        ("user", identity.user.as_str().into()),
-    ]);
+    let tag = |what| Tag::wheel(&identity.jid, what);
+    let fun = format!("wheel.{}", call.fun);
+    let mut data = FunctionCall::new(&fun, &identity.jid, &identity.user);
     let wheels = services.runners.wheels();
     // For an unknown function, stock fires only the last event.
     if wheels.has(&call.fun) {
-        entries.push(("fun_args".into(), call.arguments.to_value()));
-        fire(event(services, &identity.jid, "new", &entries));
+        data.fun_args = Some(call.arguments.to_value());
+        fire(event_data::master_event(services, tag("new"), &data));
     }
     let mut notify = |notice: Notice| match notice {
         Notice::Began => {
-            entries.push(("fun_args".into(), call.arguments.to_value()));
-            fire(event(services, &identity.jid, "new", &entries));
+            data.fun_args = Some(call.arguments.to_value());
+            fire(event_data::master_event(services, tag("new"), &data));
         }
         Notice::Event(tag, Value::Map(data)) => {
             fire(event_data::event(services, tag, data));
@@ -142,15 +153,6 @@ fn run_with_events(
         Notice::Progress(_) | Notice::Event(..) => {}
     };
     let ran = wheels.run(call, &mut Notices::new(&mut notify));
-    entries.push(("return".into(), ran.value.clone()));
-    entries.push(("success".into(), ran.success.into()));
-    if let Some(retcode) = ran.retcode {
-        entries.push(("retcode".into(), retcode.into()));
-    }
-    let end = event(services, &identity.jid, "ret", &entries);
+    let end = event_data::master_event(services, tag("ret"), &data.ended(&ran));
     (ran, end)
-}
-
-fn event(services: &Services, jid: &Jid, what: &'static str, data: &Fields) -> Event {
-    event_data::event(services, Tag::wheel(jid, what), data.clone())
 }

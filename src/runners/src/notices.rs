@@ -30,7 +30,7 @@ impl<'a> Notices<'a> {
     /// The most progress messages of one call; later ones are dropped.
     const MAX_NOTICES: usize = 1_000;
 
-    /// Passes every notice to `tell`.
+    /// Passes every notice to `sink`.
     pub fn new(sink: &'a mut dyn FnMut(Notice)) -> Self {
         Self {
             sink,

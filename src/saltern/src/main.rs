@@ -11,7 +11,7 @@ mod privileges;
 mod reload;
 mod service_manager;
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Termination};
 
@@ -95,21 +95,8 @@ fn main() -> ExitCode {
     saltern_base::panic_hook::install(|| saltern_supervise::current_actor().map(|a| a.to_string()));
     match stock_command() {
         Some(code) => code,
-        None => own_command(own_words()),
+        None => own_command(std::env::args_os().collect()),
     }
-}
-
-/// The command line of a command of our own: called as `salt-master`, the program is the master.
-fn own_words() -> Vec<OsString> {
-    let mut words = std::env::args_os();
-    let program = words.next().unwrap_or_default();
-    let is_master = Path::new(&program).file_name() == Some(OsStr::new("salt-master"));
-    let command = is_master.then(|| OsString::from("master"));
-    let program = if is_master { "saltern".into() } else { program };
-    std::iter::once(program)
-        .chain(command)
-        .chain(words)
-        .collect()
 }
 
 /// Runs the command of stock that the program is called as, by a link of that name.
@@ -121,8 +108,16 @@ fn stock_command() -> Option<ExitCode> {
         "salt" => Some(saltern_cli::salt::main(words.collect())),
         "salt-cp" => Some(saltern_cli::cp::main(words.collect())),
         "salt-key" => Some(saltern_cli::key::main(words.collect())),
+        "salt-master" => Some(salt_master(words.collect())),
         "salt-run" => Some(saltern_cli::run::main(words.collect())),
         _ => None,
+    }
+}
+
+fn salt_master(words: Vec<String>) -> ExitCode {
+    match commands::master::Arguments::of_stock(words) {
+        Ok(arguments) => commands::master::run(&arguments).report(),
+        Err(ending) => ending.finish(),
     }
 }
 
@@ -151,7 +146,9 @@ fn own_command(words: Vec<OsString>) -> ExitCode {
         Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::Follow(arguments) => commands::follow::run(&arguments),
         Command::Minions(arguments) => commands::minions::run(arguments),
-        Command::Complete(arguments) => commands::complete::run(&arguments),
+        Command::Complete(arguments) => {
+            commands::complete::run(&arguments, <Arguments as clap::CommandFactory>::command())
+        }
         Command::Top(arguments) => commands::top::run(&arguments),
         Command::PamCheck => commands::pam_check::run(),
         #[cfg(feature = "documents")]

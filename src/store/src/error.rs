@@ -1,6 +1,6 @@
 //! Errors of durable state; one enum for the whole crate.
 //!
-//! Every variant names the path, so that the text alone tells an operator where to look. No
+//! Every variant names the path, so that the text alone shows an operator where to look. No
 //! variant carries file content: keys never reach a log through here.
 
 use std::io;

@@ -31,11 +31,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use saltern_config::MasterConfig;
-use saltern_model::{Compat, MinionId};
+use saltern_model::{Compat, DataChanges, MinionId};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
 pub use bound::KeptGrains;
-pub use known::{Changed, Changes};
 
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Stat, Version};
@@ -284,7 +283,7 @@ impl MinionDataStore {
     }
 
     /// Changes in grains, pillars and the list of minions since a generation.
-    pub fn changes(&self, since: Option<u64>) -> Result<Changes> {
+    pub fn changes(&self, since: Option<u64>) -> Result<DataChanges> {
         self.load_known()?;
         Ok(self.known.read().changes(since))
     }

@@ -54,7 +54,7 @@ impl Group {
     /// Waits for the end of the program, ends what is left of its group, and says how it ended.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
         self.wait(None).await?;
-        self.bury()
+        self.reap()
     }
 
     /// Sends SIGTERM to the group, and SIGKILL after `within`.
@@ -62,7 +62,7 @@ impl Group {
         // A group that has gone already needs no signal.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
         let _ = self.wait(Some(within)).await;
-        let _ = self.bury();
+        let _ = self.reap();
     }
 
     /// Waits for the end of the program, on a thread that only waits: tokio takes no descriptor of
@@ -82,7 +82,7 @@ impl Group {
     }
 
     /// Kills the group first: until the program is reaped, its number cannot be used again.
-    fn bury(&mut self) -> io::Result<ExitStatus> {
+    fn reap(&mut self) -> io::Result<ExitStatus> {
         if !self.is_over {
             self.is_over = true;
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
@@ -93,7 +93,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let _ = self.bury();
+        let _ = self.reap();
     }
 }
 

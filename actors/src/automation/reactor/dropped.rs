@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use saltern_wire::msgpack::Value;
+use saltern_wire::msgpack::as_map;
+use serde::Serialize;
 
 /// Counts of one reason.
 #[derive(Default)]
@@ -18,6 +19,19 @@ pub(super) struct Dropped {
     rate: Count,
     calls: Count,
     stop: Count,
+}
+
+/// The counts that have changed, by reason.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct DroppedNews(
+    #[serde(serialize_with = "as_map::serialize")] Vec<(&'static str, Counts)>,
+);
+
+/// The drops since the last report, and all.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Counts {
+    dropped: u64,
+    total: u64,
 }
 
 /// Why something was dropped.
@@ -62,19 +76,17 @@ impl Dropped {
         count.total.fetch_add(number, Ordering::Relaxed);
     }
 
-    /// Changes since the last call: `{reason: {dropped, total}}`; `None` without any.
-    pub(super) fn news(&self) -> Option<Value> {
+    /// Changes since the last call; `None` without any.
+    pub(super) fn news(&self) -> Option<DroppedNews> {
         let news = Reason::ALL.into_iter().filter_map(|reason| {
             let count = self.of(reason);
             let total = count.total.load(Ordering::Relaxed);
             let reported = count.reported.swap(total, Ordering::Relaxed);
-            let new = total.saturating_sub(reported);
-            let number = |number: u64| Value::from(i64::try_from(number).unwrap_or(i64::MAX));
-            let counts = Value::map([("dropped", number(new)), ("total", number(total))]);
-            (new > 0).then(|| (Value::from(reason.name()), counts))
+            let dropped = total.saturating_sub(reported);
+            (dropped > 0).then_some((reason.name(), Counts { dropped, total }))
         });
         let news: Vec<_> = news.collect();
-        (!news.is_empty()).then_some(Value::Map(news))
+        (!news.is_empty()).then_some(DroppedNews(news))
     }
 }
 
@@ -90,12 +102,12 @@ mod tests {
         dropped.count(Reason::Rate, 1);
         dropped.count(Reason::Queue, 2);
         let news = dropped.news().unwrap();
-        let queue = Value::map([("dropped", 5), ("total", 5)]);
-        assert_eq!(news.get("queue"), Some(&queue));
+        let counts = |dropped, total| Counts { dropped, total };
+        let all = vec![("queue", counts(5, 5)), ("rate", counts(1, 1))];
+        assert_eq!(news, DroppedNews(all));
         assert!(dropped.news().is_none());
         dropped.count(Reason::Queue, 1);
         let news = dropped.news().unwrap();
-        let queue = Value::map([("dropped", 1), ("total", 6)]);
-        assert_eq!(news, Value::map([("queue", queue)]));
+        assert_eq!(news, DroppedNews(vec![("queue", counts(1, 6))]));
     }
 }

@@ -17,15 +17,16 @@ use saltern_config::MasterConfig;
 use saltern_model::{Compat, Event, Packed, Tag, stamp};
 use saltern_requests::Services;
 use saltern_store::{DeadLetters, StoreError};
-use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
+use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, pack};
+use serde::Serialize;
 use tokio::sync::{Notify, oneshot};
 
 use super::dead_letter::{self, ReplayError};
-use super::dropped::{Dropped, Reason};
+use super::dropped::{Dropped, DroppedNews, Reason};
 use super::event_queues::{EventQueues, InFlightEvent, Item, Kind, Taken, Why};
 use super::failures::Failures;
 use super::metrics::ReactorMetrics;
-use super::watch::Subject;
+use super::watch::{Subject, SubjectData};
 use crate::content::renderer::Look;
 use crate::events::bus::Tap;
 
@@ -41,6 +42,35 @@ pub(crate) enum OpenError {
     /// Dead letters cannot be kept.
     #[error(transparent)]
     DeadLetters(#[from] StoreError),
+}
+
+/// Data of `saltern/reactor/dropped`.
+#[derive(Serialize)]
+struct DroppedData {
+    reasons: DroppedNews,
+}
+
+/// Data of `saltern/reactor/failed` and `…/lost`.
+#[derive(Serialize)]
+struct ReactionReport<'a> {
+    /// None for failures that are not named.
+    #[serde(flatten)]
+    subject: Option<SubjectData<'a>>,
+    reason: &'a str,
+    /// How many failures this report stands for.
+    times: u64,
+    /// The name of the dead letter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    letter: Option<String>,
+}
+
+/// Data of an event of the reactor's own.
+#[derive(Serialize)]
+struct OwnEvent<'a, T> {
+    #[serde(flatten)]
+    data: &'a T,
+    user: &'static str,
+    _stamp: String,
 }
 
 /// Queue of events to react to, with rules and results.
@@ -165,7 +195,7 @@ impl ReactionQueue {
     pub(super) fn dropped_event(&self) -> Option<Event> {
         let news = self.dropped.news()?;
         tracing::warn!(dropped = ?news, "the reactor could not follow");
-        Some(self.event("dropped", vec![("reasons", news)]))
+        Some(self.event("dropped", &DroppedData { reasons: news }))
     }
 
     /// Counts a job that is being stored, for as long as this lives.
@@ -236,10 +266,13 @@ impl ReactionQueue {
     pub(super) fn unreported_event(&self) -> Option<Event> {
         let times = self.failures.rest()?;
         tracing::error!(times, "reactions failed that are not named");
-        let times = i64::try_from(times).unwrap_or(i64::MAX);
-        let reason = "too many failed to name each".into();
-        let fields = vec![("reason", reason), ("times", times.into())];
-        Some(self.event("failed", fields))
+        let report = ReactionReport {
+            subject: None,
+            reason: "too many failed to name each",
+            times,
+            letter: None,
+        };
+        Some(self.event("failed", &report))
     }
 
     fn report(&self, what: &'static str, subject: &Subject, reason: String, times: u64) {
@@ -256,11 +289,13 @@ impl ReactionQueue {
             self.metrics.letters_gone.inc_by(kept.evicted);
             kept.name
         });
-        let mut fields = subject.fields();
-        fields.push(("reason", reason.into()));
-        fields.push(("times", i64::try_from(times).unwrap_or(i64::MAX).into()));
-        fields.extend(dead_letter.map(|name| ("letter", name.into())));
-        let event = self.event(what, fields);
+        let report = ReactionReport {
+            subject: Some(subject.data()),
+            reason: &reason,
+            times,
+            letter: dead_letter,
+        };
+        let event = self.event(what, &report);
         self.news.lock().push(event);
         self.wake();
     }
@@ -309,13 +344,15 @@ impl ReactionQueue {
     }
 
     /// An event of the reactor's own, marked as such, so that it leads to no reaction.
-    fn event(&self, what: &'static str, mut fields: Vec<(&'static str, Value)>) -> Event {
-        let now = stamp(self.compat, self.clock.unix_micros());
-        fields.push(("user", USER.into()));
-        fields.push(("_stamp", now.as_str().into()));
+    fn event(&self, what: &'static str, data: &impl Serialize) -> Event {
+        let own = OwnEvent {
+            data,
+            user: USER,
+            _stamp: stamp(self.compat, self.clock.unix_micros()),
+        };
         Event {
             tag: Tag::reactor(what),
-            data: Packed::new(encode(&Value::map(fields), Dialect::Bin)),
+            data: Packed::new(pack(&own, Dialect::Bin)),
         }
     }
 }

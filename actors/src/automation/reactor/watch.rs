@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use saltern_automation::reactor::{End, Problem, Reaction, ReactionCall, ReactionKey};
 use saltern_model::Event;
-use saltern_wire::msgpack::Value;
+use serde::Serialize;
 
 use super::dropped::Reason;
 use super::event_queues::InFlightEvent;
@@ -41,17 +41,31 @@ impl Subject {
         self.call.as_ref().map_or("file", ReactionCall::kind)
     }
 
-    /// Fields of a report.
-    pub(super) fn fields(&self) -> Vec<(&'static str, Value)> {
-        let mut fields = vec![("tag", Value::from(self.event.tag.as_str()))];
-        fields.extend(self.sls.as_deref().map(|sls| ("sls", sls.into())));
-        fields.extend(self.id.as_deref().map(|id| ("id", id.into())));
-        if let Some(call) = &self.call {
-            fields.push(("type", call.kind().into()));
-            fields.push(("fun", call.fun().into()));
+    /// The part of a report that names it.
+    pub(super) fn data(&self) -> SubjectData<'_> {
+        let call = self.call.as_ref();
+        SubjectData {
+            tag: self.event.tag.as_str(),
+            sls: self.sls.as_deref(),
+            id: self.id.as_deref(),
+            kind: call.map(|call| call.kind()),
+            fun: call.map(|call| call.fun()),
         }
-        fields
     }
+}
+
+/// The reaction, or the event, that a report is about.
+#[derive(Serialize)]
+pub(super) struct SubjectData<'a> {
+    tag: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sls: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a str>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fun: Option<&'a str>,
 }
 
 /// Watch of one reaction.

@@ -115,13 +115,13 @@ fn shed_requests_beyond_the_bound_are_hung_up() {
     in_system(async {
         let mut rig = Rig::new(1);
         rig.ask(&[2]).await;
-        rig.ask(&[2; TOLD]).await;
+        rig.ask(&[2; MAX_TURNED_AWAY]).await;
         rig.ask(&[2, 2]).await;
         assert_eq!(rig.metrics.hung_up.get(), 2);
-        for hung_up in rig.peers.split_off(1 + TOLD) {
+        for hung_up in rig.peers.split_off(1 + MAX_TURNED_AWAY) {
             assert_eq!(hung_up.await.unwrap(), None, "the connection was closed");
         }
-        assert_eq!(rig.serve_all().len(), 1 + TOLD);
+        assert_eq!(rig.serve_all().len(), 1 + MAX_TURNED_AWAY);
         for peer in rig.peers {
             assert_eq!(peer.await.unwrap().as_deref(), Some(&b"done"[..]));
         }

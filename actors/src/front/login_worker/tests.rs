@@ -31,7 +31,7 @@ fn address(last: u8) -> IpAddr {
 fn end(reply: &'static str, is_refused: bool) -> LoginEnd {
     LoginEnd {
         handled: Handled {
-            outcome: Outcome::reply(reply).and_fire(event("told")),
+            outcome: Outcome::reply(reply).and_fire(event("logged_in")),
             command: "publish",
             minion: None,
             span: None,

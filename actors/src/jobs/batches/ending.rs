@@ -6,8 +6,9 @@ use saltern_requests::{BatchPlan, batch_part};
 use saltern_store::jobs::Write;
 use saltern_wire::msgpack::Value;
 
+use super::Batches;
 use super::batch::{Batch, Phase};
-use super::{Batches, events};
+use super::events::BatchNews;
 use crate::messages::{BeginJob, FollowUp};
 use crate::shared::answer::PendingReply;
 
@@ -81,13 +82,13 @@ impl Batches {
         let halted = batch.machine.halted().map(str::to_owned);
         let event = match &halted {
             None => {
-                let fields = events::complete(&batch.plan, &batch.machine, now.unix);
-                self.event(&batch.plan, "complete", fields)
+                let news = BatchNews::complete(&batch.plan, &batch.machine, now.unix);
+                self.event(&batch.plan, &news)
             }
             Some(reason) => {
                 let snapshot = batch.snapshot(now);
-                let fields = events::halted(&batch.plan, &snapshot, reason, now.unix);
-                self.event(&batch.plan, "halted", fields)
+                let news = BatchNews::halted(&batch.plan, &snapshot, reason, now.unix);
+                self.event(&batch.plan, &news)
             }
         };
         let pause = batch.pause();

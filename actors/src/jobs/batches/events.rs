@@ -2,94 +2,150 @@
 //! (`salt/utils/batch_output.py`).
 
 use saltern_base::clock::Clock;
-use saltern_model::{Compat, Event, MinionId, Packed, Tag, stamp};
+use saltern_model::{Compat, Event, Jid, MinionId, Packed, Tag, stamp};
 use saltern_requests::{BatchPlan, BatchSnapshot, time};
-use saltern_wire::msgpack::{Dialect, Value, encode};
+use saltern_wire::msgpack::{Dialect, Value, pack};
+use serde::Serialize;
 
 use super::machine::Machine;
 
-type Fields = Vec<(&'static str, Value)>;
+/// Data of an event of a batch.
+#[derive(Serialize)]
+struct BatchEvent<'a> {
+    jid: &'a Jid,
+    fun: &'a Value,
+    tgt: &'a Value,
+    tgt_type: &'a str,
+    user: &'a str,
+    #[serde(flatten)]
+    news: &'a BatchNews,
+    _stamp: String,
+}
 
-/// The event of this name, with what all of them have in front.
-pub(super) fn event(
-    plan: &BatchPlan,
-    what: &'static str,
-    fields: Fields,
-    compat: Compat,
-    clock: &Clock,
-) -> Event {
-    let base = [
-        ("jid", Value::from(plan.jid.as_str())),
-        ("fun", plan.fun.clone()),
-        ("tgt", plan.tgt.clone()),
-        ("tgt_type", plan.tgt_type.as_str().into()),
-        ("user", plan.user.as_str().into()),
-    ];
-    let now = stamp(compat, clock.unix_micros());
-    let end = [("_stamp", Value::from(now.as_str()))];
-    let data = Value::map(base.into_iter().chain(fields).chain(end));
+/// What each event of a batch adds; times and durations in seconds.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum BatchNews {
+    /// The master drives the batch.
+    New {
+        total_minions: usize,
+        batch_size: usize,
+        driver: &'static str,
+        created: Value,
+    },
+    /// Counts have changed.
+    Progress {
+        total: usize,
+        completed: usize,
+        active: usize,
+        pending: usize,
+        failed: usize,
+        iter: (),
+        last_progress: Value,
+    },
+    /// Every minion had its turn.
+    Complete {
+        completed: usize,
+        failed: usize,
+        total_minions: usize,
+        duration: Value,
+    },
+    /// It ended early.
+    Halted {
+        reason: String,
+        completed: usize,
+        failed: usize,
+        abandoned_active: Vec<MinionId>,
+        abandoned_pending: Vec<MinionId>,
+        duration: Value,
+    },
+    /// The master has resumed it.
+    Recover {
+        reason: &'static str,
+        age_seconds: Value,
+        driver: &'static str,
+    },
+}
+
+/// The event with these news.
+pub(super) fn event(plan: &BatchPlan, news: &BatchNews, compat: Compat, clock: &Clock) -> Event {
+    let data = BatchEvent {
+        jid: &plan.jid,
+        fun: &plan.fun,
+        tgt: &plan.tgt,
+        tgt_type: &plan.tgt_type,
+        user: &plan.user,
+        news,
+        _stamp: stamp(compat, clock.unix_micros()),
+    };
     Event {
-        tag: Tag::batch(&plan.jid, what),
-        data: Packed::new(encode(&data, Dialect::Bin)),
+        tag: Tag::batch(&plan.jid, news.name()),
+        data: Packed::new(pack(&data, Dialect::Bin)),
     }
 }
 
-/// The master drives the batch.
-pub(super) fn new(plan: &BatchPlan) -> Fields {
-    vec![
-        ("total_minions", plan.minions.len().into()),
-        ("batch_size", plan.size.into()),
-        ("driver", "master".into()),
-        ("created", time(plan.created)),
-    ]
-}
+impl BatchNews {
+    /// The end of the tag.
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::New { .. } => "new",
+            Self::Progress { .. } => "progress",
+            Self::Complete { .. } => "complete",
+            Self::Halted { .. } => "halted",
+            Self::Recover { .. } => "recover",
+        }
+    }
 
-/// Counts have changed.
-pub(super) fn progress(machine: &Machine, last_progress: i64) -> Fields {
-    let counts = machine.counts();
-    vec![
-        ("total", machine.total().into()),
-        ("completed", counts.done.into()),
-        ("active", counts.active.into()),
-        ("pending", machine.pending_count().into()),
-        ("failed", counts.failed.into()),
-        ("iter", Value::Nil),
-        ("last_progress", time(last_progress)),
-    ]
-}
+    pub(super) fn new(plan: &BatchPlan) -> Self {
+        Self::New {
+            total_minions: plan.minions.len(),
+            batch_size: plan.size,
+            driver: "master",
+            created: time(plan.created),
+        }
+    }
 
-/// Every minion had its turn.
-pub(super) fn complete(plan: &BatchPlan, machine: &Machine, now: i64) -> Fields {
-    let counts = machine.counts();
-    vec![
-        ("completed", counts.done.into()),
-        ("failed", counts.failed.into()),
-        ("total_minions", machine.total().into()),
-        ("duration", time(now.saturating_sub(plan.created))),
-    ]
-}
+    pub(super) fn progress(machine: &Machine, last_progress: i64) -> Self {
+        let counts = machine.counts();
+        Self::Progress {
+            total: machine.total(),
+            completed: counts.done,
+            active: counts.active,
+            pending: machine.pending_count(),
+            failed: counts.failed,
+            iter: (),
+            last_progress: time(last_progress),
+        }
+    }
 
-/// It ended early.
-pub(super) fn halted(plan: &BatchPlan, now: &BatchSnapshot, reason: &str, unix: i64) -> Fields {
-    let names =
-        |ids: Vec<&MinionId>| Value::Array(ids.into_iter().map(|id| id.as_str().into()).collect());
-    let mut active: Vec<&MinionId> = now.active.iter().map(|(id, _)| id).collect();
-    active.sort_unstable();
-    vec![
-        ("reason", reason.into()),
-        ("completed", now.done.len().into()),
-        ("failed", now.failed.len().into()),
-        ("abandoned_active", names(active)),
-        ("abandoned_pending", names(now.pending.iter().collect())),
-        ("duration", time(unix.saturating_sub(plan.created))),
-    ]
-}
+    pub(super) fn complete(plan: &BatchPlan, machine: &Machine, now: i64) -> Self {
+        let counts = machine.counts();
+        Self::Complete {
+            completed: counts.done,
+            failed: counts.failed,
+            total_minions: machine.total(),
+            duration: time(now.saturating_sub(plan.created)),
+        }
+    }
 
-/// The master has resumed it.
-pub(super) fn recover(age_micros: i64) -> Fields {
-    vec![
-        ("reason", "stale".into()),
-        ("age_seconds", time(age_micros)),
-        ("driver", "master".into()),
-    ]
+    pub(super) fn halted(plan: &BatchPlan, now: &BatchSnapshot, reason: &str, unix: i64) -> Self {
+        let mut active: Vec<MinionId> = now.active.iter().map(|(id, _)| id.clone()).collect();
+        active.sort_unstable();
+        Self::Halted {
+            reason: reason.to_owned(),
+            completed: now.done.len(),
+            failed: now.failed.len(),
+            abandoned_active: active,
+            abandoned_pending: now.pending.to_vec(),
+            duration: time(unix.saturating_sub(plan.created)),
+        }
+    }
+
+    pub(super) fn recover(age_micros: i64) -> Self {
+        Self::Recover {
+            reason: "stale",
+            age_seconds: time(age_micros),
+            driver: "master",
+        }
+    }
 }

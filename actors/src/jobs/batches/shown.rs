@@ -9,7 +9,8 @@ use saltern_requests::{BatchDriver, BatchPlan};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use super::batch::{Batch, Now};
-use super::{Batches, MAX_BATCHES, SHOW_INTERVAL, Sent, events};
+use super::events::BatchNews;
+use super::{Batches, MAX_BATCHES, SHOW_INTERVAL, Sent};
 use crate::messages::{BatchCall, Fire};
 
 impl Batches {
@@ -221,8 +222,8 @@ impl Batches {
         if let Err(error) = self.seed.files.write(jid, &encode(&halted, Dialect::Bin)) {
             tracing::error!(%jid, %error, "the state of a batch is not shown");
         }
-        let fields = events::halted(&plan, &snapshot, reason, now.unix);
-        let event = self.event(&plan, "halted", fields);
+        let news = BatchNews::halted(&plan, &snapshot, reason, now.unix);
+        let event = self.event(&plan, &news);
         self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
         self.set_listed(jid, false);
         true

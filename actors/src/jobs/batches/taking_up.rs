@@ -13,7 +13,8 @@ use saltern_store::jobs::Write;
 use tokio::time::Instant;
 
 use super::batch::{Batch, Phase};
-use super::{Batches, Sent, events};
+use super::events::BatchNews;
+use super::{Batches, Sent};
 use crate::messages::{Fire, FollowUp};
 
 impl Batches {
@@ -34,7 +35,7 @@ impl Batches {
             };
             let age = self.now().unix.saturating_sub(batch.last_progress);
             tracing::info!(jid = %stored.jid, "a batch goes on where it was");
-            let event = self.event(&batch.plan, "recover", events::recover(age));
+            let event = self.event(&batch.plan, &BatchNews::recover(age));
             self.outbox.push(context, &self.seed.bus, Fire(vec![event]));
             self.go_on(&stored.jid, true, context);
         }

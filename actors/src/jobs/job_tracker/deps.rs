@@ -56,10 +56,10 @@ impl JobEnvironment for LiveEnvironment<'_> {
         self.deps.is_asked(minion)
     }
 
-    fn deaf_syndics(&self) -> Vec<(MinionId, Arc<str>)> {
+    fn unreachable_syndics(&self) -> Vec<(MinionId, Arc<str>)> {
         let syndics = self.deps.syndics().into_iter();
-        let deaf = syndics.map(|id| self.deps.absence(&id).map(|why| (id, why)));
-        deaf.collect::<Option<_>>().unwrap_or_default()
+        let unreachable = syndics.map(|id| self.deps.absence(&id).map(|why| (id, why)));
+        unreachable.collect::<Option<_>>().unwrap_or_default()
     }
 
     fn mint(&self) -> Jid {

@@ -99,7 +99,7 @@ pub(crate) trait JobEnvironment {
     fn mint(&self) -> Jid;
     /// The syndics with why they receive nothing at this moment; empty when one of them may, and
     /// where there are none.
-    fn deaf_syndics(&self) -> Vec<(MinionId, Arc<str>)>;
+    fn unreachable_syndics(&self) -> Vec<(MinionId, Arc<str>)>;
     /// Whether further parts of a job may follow, so that it does not end with those it has.
     fn is_held(&self, jid: &Jid) -> bool;
 }
@@ -362,7 +362,7 @@ impl Machine {
     fn begun(&mut self, begun: JobBegun, turn: &mut Turn<'_>) {
         let (jid, now) = (begun.jid.clone(), turn.now);
         let unheard = match begun.minions.is_empty() {
-            true => turn.world.deaf_syndics(),
+            true => turn.world.unreachable_syndics(),
             false => Vec::new(),
         };
         self.open(begun, self.rules.timeout, now);

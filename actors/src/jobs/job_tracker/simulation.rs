@@ -120,7 +120,7 @@ impl JobEnvironment for Site {
         true
     }
 
-    fn deaf_syndics(&self) -> Vec<(MinionId, Arc<str>)> {
+    fn unreachable_syndics(&self) -> Vec<(MinionId, Arc<str>)> {
         Vec::new()
     }
 

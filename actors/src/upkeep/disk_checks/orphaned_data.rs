@@ -119,48 +119,17 @@ fn forget_changed(services: &Services, last: &Seen, now: &Seen) -> Result<usize,
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::net::IpAddr;
     use std::sync::Arc;
 
     use saltern_base::clock::Clock;
     use saltern_base::metrics::Registry;
     use saltern_config::load_master;
-    use saltern_requests::{PresenceView, Standing, Stores};
+    use saltern_requests::{Stores, Unwatched};
     use saltern_runners::{RunnerContext, Runners};
     use saltern_store::{DatabaseLimits, JobDatabase, Registered};
     use saltern_wire::msgpack::Value;
 
     use super::*;
-
-    struct Nobody;
-
-    impl PresenceView for Nobody {
-        fn connected(&self) -> Vec<MinionId> {
-            Vec::new()
-        }
-
-        fn are_more_connected_than(&self, _: usize) -> bool {
-            false
-        }
-
-        fn heard(&self, _: &MinionId, _: IpAddr) {}
-
-        fn state(&self, _: &MinionId) -> Standing {
-            Standing::Known
-        }
-
-        fn last_heard(&self, _: &MinionId) -> Option<i64> {
-            None
-        }
-
-        fn address(&self, _: &MinionId) -> Option<IpAddr> {
-            None
-        }
-
-        fn is_answer(&self, _: &MinionId, _: &str) -> bool {
-            false
-        }
-    }
 
     struct Site {
         dir: tempfile::TempDir,
@@ -197,7 +166,7 @@ mod tests {
                 clock,
                 stores,
                 (Runners::new(knowledge), database.reader().unwrap()),
-                Arc::new(Nobody),
+                Arc::new(Unwatched),
                 &Registry::new(),
             )
         }

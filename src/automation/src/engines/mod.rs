@@ -9,16 +9,26 @@ use saltern_bridge::EngineCall;
 use saltern_config::yaml::{Mapping, Mark, Node, NodeValue};
 use saltern_content::render::data::from_yaml;
 use saltern_model::{Event, Tag};
-use saltern_requests::Context;
-use saltern_requests::event_data::{event, fields};
+use saltern_requests::{Context, master_event};
+use serde::Serialize;
 
 pub use script::{LastData, LineError, script_event};
 pub use webhook::{HookError, hook_event};
 
 /// Event for an engine that is not restarted any more: it has ended too often.
 pub fn given_up(context: &Context, name: &str, reason: &str) -> Event {
-    let data = fields([("engine", name.into()), ("reason", reason.into())]);
-    event(context, Tag::engine("given_up"), data)
+    let data = GivenUp {
+        engine: name,
+        reason,
+    };
+    master_event(context, Tag::engine("given_up"), &data)
+}
+
+/// Data of `saltern/engine/given_up`.
+#[derive(Serialize)]
+struct GivenUp<'a> {
+    engine: &'a str,
+    reason: &'a str,
 }
 
 /// Request to Python to run an engine.

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use saltern_base::percent_decoded;
 use saltern_model::{Event, Tag, TagError};
-use saltern_requests::Context;
-use saltern_requests::event_data::{event, fields};
-use saltern_wire::msgpack::Value;
+use saltern_requests::{Context, master_event};
+use saltern_wire::msgpack::{as_bytes, as_map};
+use serde::Serialize;
 
 /// Error of a request that is no event.
 #[derive(Debug, thiserror::Error)]
@@ -29,11 +29,20 @@ pub fn hook_event<'a>(
     body: &Bytes,
 ) -> Result<Event, HookError> {
     let tag = Tag::parse(&format!("salt/engines/hook/{}", decoded(path)?))?;
-    let data = fields([
-        ("headers", named(headers)),
-        ("body", Value::Bin(body.clone())),
-    ]);
-    Ok(event(context, tag, data))
+    let data = Hook {
+        headers: named(headers),
+        body,
+    };
+    Ok(master_event(context, tag, &data))
+}
+
+/// Data of `salt/engines/hook/…`.
+#[derive(Serialize)]
+struct Hook<'a> {
+    #[serde(serialize_with = "as_map::serialize")]
+    headers: Vec<(String, String)>,
+    #[serde(serialize_with = "as_bytes::serialize")]
+    body: &'a Bytes,
 }
 
 /// The path without its slash and with its percent signs resolved.
@@ -44,7 +53,7 @@ fn decoded(path: &str) -> Result<String, HookError> {
 
 /// Headers as tornado gives them: words of names begin with a capital, and a repeated header has
 /// both values in one text.
-fn named<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Value {
+fn named<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Vec<(String, String)> {
     let mut named: Vec<(String, String)> = Vec::new();
     for (name, value) in headers {
         let words = name.split('-').map(capital);
@@ -56,7 +65,7 @@ fn named<'a>(headers: impl Iterator<Item = (&'a str, &'a [u8])>) -> Value {
             None => named.push((name, value)),
         }
     }
-    Value::map(named)
+    named
 }
 
 fn capital(word: &str) -> String {
@@ -89,7 +98,8 @@ mod tests {
     fn headers_are_named_as_in_tornado() {
         let headers: [(&str, &[u8]); 3] =
             [("content-type", b"a/b"), ("x-a", b"1"), ("x-a", b"\xe4")];
-        let expected = Value::map([("Content-Type", "a/b"), ("X-A", "1,ä")]);
+        let expected = [("Content-Type", "a/b"), ("X-A", "1,ä")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(named(headers.into_iter()), expected);
     }
 }

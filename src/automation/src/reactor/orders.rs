@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use saltern_model::{Event, Tag};
-use saltern_requests::Services;
-use saltern_requests::event_data::{self, fields};
+use saltern_requests::{Services, master_event};
 use saltern_wire::msgpack::Value;
+use serde::Serialize;
 
 use super::Rules;
 
@@ -90,13 +90,23 @@ pub fn answer(
             )
         }
     };
-    let mut data = fields([]);
-    if !matches!(order, Order::IsLeader | Order::SetLeader) {
-        data.push(("reactors".into(), rules.list()));
-    }
-    data.extend(result.map(|result| ("result".into(), result)));
+    let has_rules = !matches!(order, Order::IsLeader | Order::SetLeader);
+    let data = OrderAnswer {
+        reactors: has_rules.then(|| rules.list()),
+        result,
+    };
     let tag = Tag::parse(&format!("{MANAGE}/{what}")).ok()?;
-    Some(event_data::event(services, tag, data))
+    Some(master_event(services, tag, &data))
+}
+
+/// Data of the event that answers an order.
+#[derive(Serialize)]
+struct OrderAnswer {
+    /// The rules, as they are now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reactors: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<Value>,
 }
 
 #[cfg(test)]

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use saltern_model::{Event, Packed, Tag};
-use saltern_requests::event_data::{self, Fields, fields};
+use saltern_requests::event_data;
 use saltern_requests::runner::of_the_master;
 use saltern_requests::{Ran, ReceivedReturn, Run, Services};
 use saltern_runners::{Call, Notice, Notices};
-use saltern_wire::msgpack::{Dialect, Value, encode};
+use saltern_wire::msgpack::{Dialect, Value, as_map, pack};
+use serde::Serialize;
 
 use super::Due;
 use super::job::Job;
@@ -52,7 +53,7 @@ impl Due {
         let beginning = beginning(&job, &call, services, zone);
         let is_python = services.runners.is_python(&call.fun);
         let lost = format!("{}; the run was lost", unhandled(&call.fun));
-        let lost = ended(services, &beginning, failed(lost));
+        let lost = ended(services, &beginning, &End::failed(lost));
         let services = Arc::clone(services);
         let run = Run::new(lost, move |fire| {
             let ran = carry_out(&job, &call, beginning, &services, fire);
@@ -68,54 +69,126 @@ fn unhandled(fun: &str) -> String {
 }
 
 /// Data of a run that is known before its end.
-fn beginning(job: &Job, call: &Call, services: &Services, zone: &TimeZone) -> Fields {
+fn beginning(job: &Job, call: &Call, services: &Services, zone: &TimeZone) -> Beginning {
     let report = &job.report;
     let jid = match (report.has_returner, report.nocache) {
         (true, _) => call.jid.as_str(),
         (false, true) => "nocache",
         (false, false) => "req",
     };
-    let mut data = fields([
-        ("cmd", "_return".into()),
-        ("id", services.config.id.as_str().into()),
-        ("fun", call.fun.as_str().into()),
-        ("fun_args", call.arguments.to_value()),
-        ("schedule", job.name.as_str().into()),
-        ("jid", jid.into()),
-    ]);
-    if let Some(metadata) = &report.metadata {
-        let mut metadata = metadata.clone();
-        metadata.extend(times(services, zone));
-        data.push(("metadata".into(), Value::Map(metadata)));
+    Beginning {
+        cmd: Some("_return"),
+        id: services.config.id.clone(),
+        fun: call.fun.clone(),
+        fun_args: call.arguments.to_value(),
+        schedule: job.name.clone(),
+        jid: jid.to_owned(),
+        metadata: report.metadata.as_ref().map(|metadata| Metadata {
+            own: metadata.clone(),
+            times: Times::now(services, zone),
+        }),
+        pid: std::process::id(),
     }
-    data.push(("pid".into(), i64::from(std::process::id()).into()));
-    data
+}
+
+/// What is known of a run before its end.
+#[derive(Clone, Serialize)]
+struct Beginning {
+    /// In the event, not in a kept return.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cmd: Option<&'static str>,
+    id: String,
+    fun: String,
+    fun_args: Value,
+    schedule: String,
+    jid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metadata: Option<Metadata>,
+    pid: u32,
+}
+
+/// Metadata of a job, with the times of a run.
+#[derive(Clone, Serialize)]
+struct Metadata {
+    #[serde(flatten, serialize_with = "as_map::serialize")]
+    own: Vec<(Value, Value)>,
+    #[serde(flatten)]
+    times: Times,
 }
 
 /// Times that stock adds to metadata.
-fn times(services: &Services, zone: &TimeZone) -> Fields {
-    let now = Timestamp::from_microsecond(services.clock.unix_micros()).unwrap_or_default();
-    let local = now.to_zoned(zone.clone()).strftime("%a %b %e %H:%M:%S %Y");
-    let universal = now.to_zoned(TimeZone::UTC).strftime("%Y %B %d %a %H %m");
-    fields([
-        ("_TOS", NO_OFFSET.into()),
-        ("_TS", local.to_string().into()),
-        ("_TT", universal.to_string().into()),
-    ])
+#[derive(Clone, Serialize)]
+struct Times {
+    #[serde(rename = "_TOS")]
+    offset: &'static str,
+    #[serde(rename = "_TS")]
+    local: String,
+    #[serde(rename = "_TT")]
+    universal: String,
 }
 
-/// Data of a failed end, in stock's order.
-fn failed(why: String) -> Fields {
-    fields([
-        ("return", why.into()),
-        ("success", false.into()),
-        ("retcode", FAILED.into()),
-    ])
+impl Times {
+    fn now(services: &Services, zone: &TimeZone) -> Self {
+        let now = Timestamp::from_microsecond(services.clock.unix_micros()).unwrap_or_default();
+        let local = now.to_zoned(zone.clone()).strftime("%a %b %e %H:%M:%S %Y");
+        let universal = now.to_zoned(TimeZone::UTC).strftime("%Y %B %d %a %H %m");
+        Self {
+            offset: NO_OFFSET,
+            local: local.to_string(),
+            universal: universal.to_string(),
+        }
+    }
 }
 
-fn ended(services: &Services, beginning: &Fields, end: Fields) -> Event {
-    let data = beginning.iter().cloned().chain(end).collect();
-    event_data::event(services, ended_tag(), data)
+/// How a run ended, in stock's order of the fields, which is another for each.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum End {
+    Returned {
+        #[serde(rename = "return")]
+        value: Value,
+        retcode: i64,
+        success: bool,
+    },
+    Failed {
+        #[serde(rename = "return")]
+        why: String,
+        success: bool,
+        retcode: i64,
+    },
+}
+
+impl End {
+    fn failed(why: String) -> Self {
+        Self::Failed {
+            why,
+            success: false,
+            retcode: FAILED,
+        }
+    }
+}
+
+/// A run that is over, with what else a kept return has.
+#[derive(Serialize)]
+struct Ended<'a> {
+    #[serde(flatten)]
+    beginning: &'a Beginning,
+    #[serde(flatten)]
+    end: &'a End,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tgt: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+}
+
+fn ended(services: &Services, beginning: &Beginning, end: &End) -> Event {
+    let data = Ended {
+        beginning,
+        end,
+        tgt: None,
+        user: None,
+    };
+    event_data::master_event(services, ended_tag(), &data)
 }
 
 fn ended_tag() -> Tag {
@@ -125,7 +198,7 @@ fn ended_tag() -> Tag {
 fn carry_out(
     job: &Job,
     call: &Call,
-    beginning: Fields,
+    beginning: Beginning,
     services: &Services,
     fire: &mut dyn FnMut(Event),
 ) -> Ran {
@@ -144,18 +217,18 @@ fn carry_out(
     let retcode = ran.retcode.unwrap_or(0);
     let (end, code) = match problem(&ran.value, &call.fun) {
         None => {
-            let end = [
-                ("return", ran.value),
-                ("retcode", retcode.into()),
-                ("success", true.into()),
-            ];
-            (fields(end), (retcode, true))
+            let end = End::Returned {
+                value: ran.value,
+                retcode,
+                success: true,
+            };
+            (end, (retcode, true))
         }
         Some(problem) => {
             let (fun, name) = (&call.fun, &job.name);
             tracing::error!(job = name, fun, problem, "a scheduled job failed");
             let missing = format!("'{fun}' is not available.");
-            let end = failed(match problem.starts_with(&missing) {
+            let end = End::failed(match problem.starts_with(&missing) {
                 true => missing,
                 false => unhandled(fun),
             });
@@ -166,7 +239,7 @@ fn carry_out(
     let store = job.report.keep.then(keep).flatten();
     Ran {
         store,
-        end: (!job.report.silent).then(|| ended(services, &beginning, end)),
+        end: (!job.report.silent).then(|| ended(services, &beginning, &end)),
     }
 }
 
@@ -184,16 +257,20 @@ fn problem<'v>(value: &'v Value, fun: &str) -> Option<&'v str> {
 /// The run as a job of the master with one return, its own.
 fn kept(
     call: &Call,
-    beginning: &Fields,
-    end: &Fields,
+    beginning: &Beginning,
+    end: &End,
     ended: (i64, bool),
     services: &Services,
 ) -> Option<ReceivedReturn> {
-    let id = services.config.id.as_str();
-    let is_load = |entry: &&(Value, Value)| entry.0.as_str() != Some("cmd");
-    let load = beginning.iter().filter(is_load).chain(end).cloned();
-    let target = fields([("tgt", id.into()), ("user", call.user.as_str().into())]);
-    let load = Value::Map(load.chain(target).collect());
-    let load = Packed::new(encode(&load, Dialect::Bin));
+    let load = Ended {
+        beginning: &Beginning {
+            cmd: None,
+            ..beginning.clone()
+        },
+        end,
+        tgt: Some(&services.config.id),
+        user: Some(&call.user),
+    };
+    let load = Packed::new(pack(&load, Dialect::Bin));
     of_the_master(call, call.fun.clone(), load, ended, services)
 }

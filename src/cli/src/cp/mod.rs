@@ -20,11 +20,11 @@ use saltern_output::{NO_MINIONS_MATCHED, no_response};
 use saltern_wire::msgpack::Value;
 use tokio::runtime;
 
-use crate::console::{Console, complain, say};
-use crate::options::{
-    CommandOptions, CopyCommand, CopyOptions, Ending, TargetText, TargetType, read,
-};
+use crate::console::{Console, say};
+use crate::options::{CommandOptions, CopyCommand, CopyOptions, Ending, read};
 use crate::settings;
+use crate::target::target;
+use crate::terminal::{CopyBar, CopyUnit};
 use sources::{SourceError, Sources, remote_path};
 
 /// Exit code of stock for a source that is not there.
@@ -85,11 +85,19 @@ fn execute(
     let console = Console::open(&command.options.output, config)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(&error))?;
+    let directory = command.options.config.directory();
+    let target = target(&command.target, command.target_type, &directory, config)
+        .map_err(|error| Ending::failed(FAILED, format!("{error}\n")))?;
     let tool = CopyTool {
+        target,
         client: LocalClient::new(ClientConfig::from(config)),
         part: part_size(config),
         named: command.sources.iter().map(|name| real_path(name)).collect(),
         command: &command,
+        bar: CopyBar::on_stderr(match direction {
+            Direction::ToMinions => CopyUnit::Bytes,
+            Direction::FromMinions => CopyUnit::Sources,
+        }),
     };
     let copied = async {
         match direction {
@@ -102,10 +110,15 @@ fn execute(
             results = copied => results.map(Some),
             _ = tokio::signal::ctrl_c() => Ok(None),
         }
-    })?;
+    });
+    // The bar is gone before anything is printed.
+    drop(tool);
+    let results = results?;
     let Some(results) = results else {
-        complain("\nExiting gracefully on Ctrl-c");
-        return Ok(false);
+        return Err(Ending::failed(
+            FAILED,
+            "\nExiting gracefully on Ctrl-c: a part of the files may be on the minions\n",
+        ));
     };
     console
         .display(&results, Some("nested"))
@@ -143,10 +156,13 @@ fn real_path(name: &str) -> PathBuf {
 
 struct CopyTool<'a> {
     client: LocalClient,
+    /// Which minions, and how that is read.
+    target: (Value, &'static str),
     command: &'a CopyCommand,
     /// The sources, with links resolved.
     named: Vec<PathBuf>,
     part: usize,
+    bar: CopyBar,
 }
 
 impl CopyTool<'_> {
@@ -172,13 +188,19 @@ impl CopyTool<'_> {
             if !path.is_file() {
                 continue;
             }
-            let text = fs::read(path).map_err(|error| failed(&error))?;
+            let text = fs::read(path).map_err(|error| unreadable(path, &error))?;
             let text = String::from_utf8(text).map_err(|_| {
                 let text = format!("{name} is no text: copy it with --chunked\n");
                 Ending::failed(FAILED, text)
             })?;
             files.push((name.to_string().into(), text.into()));
         }
+        let bytes = |(_, text): &(Value, Value)| text.as_str().map_or(0, str::len) as u64;
+        let total = files.iter().map(bytes).sum();
+        if let Some((name, _)) = files.first() {
+            self.bar.name(file_name(name.as_str().unwrap_or_default()));
+        }
+        self.bar.begin(total);
         let destination = Value::from(self.command.destination.as_str());
         let returned = self
             .job("cp.recv", vec![Value::Map(files), destination])
@@ -198,6 +220,7 @@ impl CopyTool<'_> {
         let destination = self.command.destination.as_str();
         let is_directory = found.need_directory(destination);
         let mut results = Results::new();
+        self.bar.begin(found.bytes);
         for (path, mode) in &found.files {
             let remote = remote_path(path, &self.named, destination, is_directory);
             let remote = remote.display().to_string();
@@ -230,15 +253,18 @@ impl CopyTool<'_> {
         mode: u32,
         remote: &str,
     ) -> Result<BTreeMap<String, Value>, Ending> {
+        let opened = File::open(path).map_err(|error| unreadable(path, &error))?;
+        self.bar.name(file_name(&path.to_string_lossy()));
         let mut parts = Parts {
-            file: File::open(path).map_err(|error| failed(&error))?,
+            file: opened,
             size: self.part,
             is_compressed: self.command.options.gzip != Some(false),
             is_over: false,
+            taken: 0,
         };
         let mut results: BTreeMap<String, Value> = BTreeMap::new();
         let mut is_first = true;
-        while let Some(part) = parts.next().map_err(|error| failed(&error))? {
+        while let Some(part) = parts.next().map_err(|error| unreadable(path, &error))? {
             let arguments = vec![
                 Value::from(remote),
                 base64::engine::general_purpose::STANDARD
@@ -260,6 +286,7 @@ impl CopyTool<'_> {
                 }
             }
             is_first = false;
+            self.bar.add(std::mem::take(&mut parts.taken));
         }
         Ok(results)
     }
@@ -270,13 +297,7 @@ impl CopyTool<'_> {
         function: &str,
         arguments: Vec<Value>,
     ) -> Result<Option<Vec<(String, Value)>>, Ending> {
-        let target = match &self.command.target {
-            TargetText::Text(text) => Value::from(text.as_str()),
-            TargetText::List(ids) => {
-                Value::Array(ids.iter().map(|id| id.as_str().into()).collect())
-            }
-        };
-        let kind = self.command.target_type.map_or("glob", TargetType::name);
+        let (target, kind) = self.target.clone();
         let mut request = PublishRequest::new(target, kind, function, arguments);
         let seconds = self
             .command
@@ -287,17 +308,19 @@ impl CopyTool<'_> {
         let mut job = match self.client.run(&request).await {
             Ok(job) => job,
             Err(ClientError::NoMinions) => {
-                say(&format!("{NO_MINIONS_MATCHED}\n"));
+                self.bar.aside(|| say(&format!("{NO_MINIONS_MATCHED}\n")));
                 return Ok(None);
             }
             Err(error) => return Err(asked(&error)),
         };
         let mut returned = Vec::new();
+        self.bar.returned(0, job.expected().len());
         while let Some(outcome) = job.next().await.map_err(|error| asked(&error))? {
             returned.push(match outcome {
                 MinionOutcome::Returned(minion) => (minion.id, minion.value),
                 MinionOutcome::NoResponse { id, .. } => (id, no_response(job.jid()).into()),
             });
+            self.bar.returned(returned.len(), job.expected().len());
         }
         Ok(Some(returned))
     }
@@ -309,6 +332,8 @@ struct Parts {
     size: usize,
     is_compressed: bool,
     is_over: bool,
+    /// Bytes read since somebody took the count.
+    taken: u64,
 }
 
 impl Parts {
@@ -323,6 +348,7 @@ impl Parts {
             .take(self.size as u64)
             .read_to_end(&mut part)?;
         self.is_over = part.len() < self.size;
+        self.taken += part.len() as u64;
         if !self.is_compressed {
             return Ok(Some(part).filter(|part| !part.is_empty()));
         }
@@ -330,6 +356,16 @@ impl Parts {
         encoder.write_all(&part)?;
         encoder.finish().map(Some)
     }
+}
+
+/// The last part of a path.
+fn file_name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Ending {
+    let text = format!("{} cannot be read: {error}\n", path.display());
+    Ending::failed(FAILED, text)
 }
 
 fn failed(error: &io::Error) -> Ending {
@@ -354,6 +390,7 @@ mod tests {
             size: 4,
             is_compressed,
             is_over: false,
+            taken: 0,
         };
         std::iter::from_fn(|| parts.next().unwrap()).collect()
     }

@@ -1,6 +1,6 @@
 //! The files that `salt-cp` copies, and where each goes on the minions, as `salt/cli/cp.py` finds both.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct Sources {
     /// Files with their modes, in the order in which they were found.
     pub(super) files: Vec<(PathBuf, u32)>,
+    /// Bytes of the files, at the time when they were found.
+    pub(super) bytes: u64,
     /// Directories without entries.
     pub(super) empty: BTreeSet<PathBuf>,
 }
@@ -35,13 +37,14 @@ impl Sources {
     /// Collects the files below these paths.
     pub(super) fn find(paths: &[PathBuf]) -> Result<Self, SourceError> {
         let mut found = Self::default();
+        let mut seen = HashSet::new();
         for path in paths {
-            found.add(path)?;
+            found.add(path, &mut seen)?;
         }
         Ok(found)
     }
 
-    fn add(&mut self, path: &Path) -> Result<(), SourceError> {
+    fn add(&mut self, path: &Path, seen: &mut HashSet<PathBuf>) -> Result<(), SourceError> {
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::NotFound => SourceError::Missing(path.to_path_buf()),
             _ => SourceError::Io {
@@ -51,8 +54,13 @@ impl Sources {
         };
         let about = fs::metadata(path).map_err(failed)?;
         if !about.is_dir() {
+            // A source that is named twice is copied once.
+            if !seen.insert(path.to_path_buf()) {
+                return Ok(());
+            }
             let mode = about.permissions().mode() & 0o7777;
             self.files.push((path.to_path_buf(), mode));
+            self.bytes += about.len();
             return Ok(());
         }
         let mut entries = Vec::new();
@@ -63,7 +71,7 @@ impl Sources {
             self.empty.insert(path.to_path_buf());
         }
         entries.sort_unstable();
-        entries.iter().try_for_each(|entry| self.add(entry))
+        entries.iter().try_for_each(|entry| self.add(entry, seen))
     }
 
     /// Whether the destination has to be a directory.
@@ -111,10 +119,11 @@ mod tests {
         fs::write(root.join("a/one"), "1").unwrap();
         fs::write(root.join("a/b/two"), "2").unwrap();
         fs::set_permissions(root.join("a/one"), fs::Permissions::from_mode(0o4750)).unwrap();
-        let found = Sources::find(&[root.join("a")]).unwrap();
+        let found = Sources::find(&[root.join("a"), root.join("a/one")]).unwrap();
         let names: Vec<_> = found.files.iter().map(|(path, _)| path.clone()).collect();
         assert_eq!(names, [root.join("a/b/two"), root.join("a/one")]);
         assert_eq!(found.files[1].1, 0o4750);
+        assert_eq!(found.bytes, 2);
         assert_eq!(found.empty, BTreeSet::from([root.join("a/b/empty")]));
         assert!(found.need_directory("/to"));
         let missing = Sources::find(&[root.join("none")]).unwrap_err();

@@ -6,7 +6,7 @@ use saltern_client::EventSender;
 use saltern_config::MasterConfig;
 use saltern_model::{Compat, KeyState};
 use saltern_runners::KeyLists;
-use saltern_wire::msgpack::Value;
+use serde::Serialize;
 
 use super::action::Change;
 use super::caches;
@@ -130,17 +130,28 @@ impl KeyChanges<'_> {
     }
 }
 
+/// Data of `salt/key`.
+#[derive(Serialize)]
+struct KeyChanged<'a> {
+    result: bool,
+    act: &'a str,
+    id: &'a str,
+    /// The key, where it is accepted or rejected.
+    #[serde(rename = "pub", skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
 /// Fires the event of a key; without a master there is nobody to hear it.
 fn fire_key_event(events: &mut Option<EventSender>, key: &str, act: &str, text: Option<String>) {
-    let mut data = vec![
-        ("result", Value::from(true)),
-        ("act", act.into()),
-        ("id", key.into()),
-    ];
-    data.extend(text.map(|text| ("pub", text.into())));
+    let data = KeyChanged {
+        result: true,
+        act,
+        id: key,
+        text,
+    };
     let failed = events
         .as_mut()
-        .is_some_and(|events| events.fire(TAG, data).is_err());
+        .is_some_and(|events| events.fire(TAG, &data).is_err());
     if failed {
         *events = None;
     }

@@ -1,15 +1,27 @@
 //! The keys as the master gives and changes them (wheel functions `key.*`), for users who log in.
 
-use saltern_client::LocalClient;
+use saltern_client::{Credentials, LocalClient};
 use saltern_runners::{KeyLists, LOCAL};
-use saltern_wire::msgpack::Value;
+use saltern_wire::msgpack::{Value, as_map};
+use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::ShownKeys;
 use super::action::Change;
 use super::error::KeyError;
-use crate::login::Credentials;
 use crate::options::KeyOptions;
+
+/// The load of the command `wheel`, of somebody who logs in.
+#[derive(Serialize)]
+struct WheelLoad<'a> {
+    cmd: &'static str,
+    fun: String,
+    arg: [Value; 1],
+    #[serde(serialize_with = "as_map::serialize")]
+    kwarg: Vec<(&'static str, Value)>,
+    #[serde(flatten)]
+    credentials: &'a Credentials,
+}
 
 /// Asks a master about keys.
 pub(super) struct MasterKeys {
@@ -73,16 +85,16 @@ impl MasterKeys {
         &self,
         function: &str,
         argument: Value,
-        named: Vec<(&str, Value)>,
+        named: Vec<(&'static str, Value)>,
     ) -> Result<Value, KeyError> {
-        let mut load = vec![
-            (Value::from("cmd"), Value::from("wheel")),
-            ("fun".into(), format!("key.{function}").into()),
-            ("arg".into(), Value::Array(vec![argument])),
-            ("kwarg".into(), Value::map(named)),
-        ];
-        load.extend(self.credentials.entries());
-        let reply = self.runtime.block_on(self.client.clear_request(load))?;
+        let load = WheelLoad {
+            cmd: "wheel",
+            fun: format!("key.{function}"),
+            arg: [argument],
+            kwarg: named,
+            credentials: &self.credentials,
+        };
+        let reply = self.runtime.block_on(self.client.clear_request(&load))?;
         let data = reply.get("data").ok_or_else(|| refused(&reply))?;
         let returned = data.get("return").ok_or_else(|| refused(data))?;
         match data.get("success").and_then(Value::as_bool) {

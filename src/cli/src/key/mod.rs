@@ -27,6 +27,7 @@ use tokio::runtime;
 
 use crate::account::{self, AccountError};
 use crate::console::{Console, complain, say};
+use crate::interrupt;
 use crate::login;
 use crate::options::{CommandOptions, EauthOptions, Ending, KeyCommand, KeyOptions, Parsed, read};
 use crate::settings;
@@ -389,6 +390,7 @@ fn confirmed(change: Change) -> Result<bool, KeyError> {
         Change::Accept | Change::Reject => ("[n/Y]", "y"),
     };
     say(&format!("Proceed? {choice} "));
+    interrupt::end_at_ctrl_c();
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
     if read.map_err(|source| KeyError::file("standard input", source))? == 0 {

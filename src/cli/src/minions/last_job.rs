@@ -37,27 +37,28 @@ impl LastJobs {
         rows: &[InventoryRow<Json>],
         function: Option<&str>,
     ) -> Result<Self, StoreError> {
-        let mut wanted: HashMap<&MinionId, Option<LastJob>> =
-            rows.iter().map(|row| (&row.minion.id, None)).collect();
+        let ids = rows.iter().map(|row| &row.minion.id);
+        let mut wanted: HashMap<&str, (&MinionId, Option<LastJob>)> =
+            ids.map(|id| (id.as_str(), (id, None))).collect();
         let mut left = wanted.len();
         let function = function.map(Glob::new);
         let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
         reader.newest_returns(MAX_RETURNS, |one| {
-            let is_meant = function.as_ref().is_none_or(|glob| glob.matches(&one.fun));
-            if let Some(place) = wanted.get_mut(&one.minion).filter(|_| is_meant)
+            if let Some((_, place)) = wanted.get_mut(one.minion)
                 && place.is_none()
+                && function.as_ref().is_none_or(|glob| glob.matches(one.fun))
             {
                 left -= 1;
                 *place = Some(LastJob {
-                    jid: one.jid.to_string(),
-                    fun: one.fun,
+                    jid: one.jid.to_owned(),
+                    fun: one.fun.to_owned(),
                     received: one.received,
                     retcode: one.retcode,
                 });
             }
             left > 0
         })?;
-        let found = wanted.into_iter();
+        let found = wanted.into_values();
         let found = found.filter_map(|(minion, job)| Some((minion.clone(), job?)));
         Ok(Self(found.collect()))
     }

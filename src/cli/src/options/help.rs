@@ -128,7 +128,9 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CommandOptions, CopyOptions, KeyOptions, RunOptions, SaltOptions};
+    use super::super::{
+        CommandOptions, CopyOptions, KeyOptions, MasterOptions, RunOptions, SaltOptions,
+    };
     use super::*;
 
     #[test]
@@ -152,5 +154,6 @@ mod tests {
         check(&KeyOptions::grammar());
         check(&RunOptions::grammar());
         check(&CopyOptions::grammar());
+        check(&MasterOptions::grammar());
     }
 }

@@ -71,7 +71,7 @@ fn execute(
     if let Some(credentials) = login::ask(&command.options.eauth)? {
         let logged_in = login::with_token(credentials, &command.options.eauth, config, &client);
         let credentials = runtime.block_on(logged_in)?;
-        client = client.with_credentials(credentials.entries().collect());
+        client = client.with_credentials(credentials);
     }
     let tool = RunTool {
         client,
@@ -88,10 +88,7 @@ fn execute(
                     Manner::Stock => complain("\nExiting gracefully on Ctrl-c"),
                     Manner::Own { .. } => complain("\nthe function goes on in the master"),
                 }
-                Ok(match manner {
-                    Manner::Stock => 0,
-                    Manner::Own { .. } => FAILED,
-                })
+                Ok(FAILED)
             }
         }
     })?;
@@ -165,7 +162,7 @@ impl RunTool<'_> {
                 complain(&error.to_string());
             }
         };
-        match self.client.call_and_tell(request, &mut notify).await {
+        match self.client.call_and_notify(request, &mut notify).await {
             // Without a master nobody can say whether somebody else may.
             Err(ClientError::NotRunning(_)) if !self.is_logged_in() => {
                 offline::call(self.config, request, &mut notify)

@@ -1,6 +1,7 @@
 //! `-b`: a few minions at a time. Our master drives the batch, and goes on when this command is
 //! interrupted; under a stock master the command drives it, as stock's own does.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use saltern_client::{
@@ -10,11 +11,13 @@ use saltern_client::{
 use saltern_model::{BatchSize, Compat};
 use saltern_output::NO_MINIONS_MATCHED;
 use saltern_wire::msgpack::Value;
+use tokio::time::Instant;
 
 use super::follow::unwritten;
 use super::{FAILED, NO_RETURN, SaltTool};
 use crate::console::{Shown, complain, say};
 use crate::options::Ending;
+use crate::terminal::{JobProgress, ProgressLine};
 
 /// Events that the master has fired arrive within this.
 const REST: Duration = Duration::from_secs(2);
@@ -29,6 +32,35 @@ struct Seen {
     retcode: i64,
     /// With `-s`: the returns, which are printed together.
     all: Vec<(Value, Value)>,
+    /// Where the batch stands.
+    standing: JobProgress,
+    /// Minions that have the job and have not returned.
+    active: BTreeSet<String>,
+}
+
+impl Seen {
+    fn begin(&mut self, minions: usize) {
+        self.standing.expected = minions;
+    }
+
+    fn part(&mut self, minions: &[String]) {
+        self.active.extend(minions.iter().cloned());
+    }
+
+    fn returned(&mut self, minion: &MinionReturn) {
+        self.active.remove(&minion.id);
+        self.standing.returned += 1;
+        self.standing.failed += usize::from(minion.retcode != 0);
+        self.retcode = self.retcode.max(minion.retcode);
+    }
+
+    fn progress(&self, begun: Instant) -> JobProgress {
+        JobProgress {
+            elapsed: begun.elapsed(),
+            slowest: self.active.first().cloned(),
+            ..self.standing.clone()
+        }
+    }
 }
 
 /// Why a batch is not followed to its end: its jid, and what happened.
@@ -92,17 +124,16 @@ impl SaltTool<'_> {
         self.command.options.is_async == Some(true) && self.config.salt_compat == Compat::V3008
     }
 
-    fn wishes(&self, size: &str) -> Value {
+    fn wishes(&self, size: &str) -> BatchWishes {
         let options = &self.command.options;
         let timeout = super::request::seconds(options.timeout);
-        let wishes = BatchWishes {
+        BatchWishes {
             size: Some(size.to_owned()),
             wait: options.batch_wait.filter(|wait| *wait > 0.0),
             failhard: options.failhard == Some(true),
             timeout: timeout.map(|timeout| timeout.as_secs()),
             ..BatchWishes::default()
-        };
-        wishes.to_value()
+        }
     }
 
     /// `--async`: the master drives it, and nobody waits.
@@ -163,12 +194,18 @@ impl SaltTool<'_> {
             true => Err(Left::Interrupted),
             false => {
                 self.name_absent(&begun);
+                seen.begin(begun.minions.len());
                 self.follow_batch(&begun.jid, &mut follower, seen).await
             }
         };
         match followed {
             Ok(end) => {
                 report_end(&end);
+                let is_silent = seen.standing.returned == 0 && end.failed > 0;
+                if is_silent && end.halted.is_none() {
+                    complain("ERROR: No return received");
+                    return Ok(false);
+                }
                 Ok(true)
             }
             Err(left) => {
@@ -188,11 +225,19 @@ impl SaltTool<'_> {
         follower: &mut BatchFollower,
         seen: &mut Seen,
     ) -> Result<BatchEnd, Left> {
+        let begun = Instant::now();
+        let mut line = ProgressLine::on_stderr();
         loop {
-            let news = tokio::select! {
-                news = follower.next() => news?,
-                () = self.interrupts.next() => return Err(Left::Interrupted),
+            let next = async {
+                tokio::select! {
+                    news = follower.next() => Some(news),
+                    () = self.interrupts.next() => None,
+                }
             };
+            let Some(news) = line.beside(next, || seen.progress(begun)).await else {
+                return Err(Left::Interrupted);
+            };
+            let news = news?;
             let is_unsure = matches!(news, BatchNews::Unsure);
             if let Some(end) = self.take_news(jid, news, seen)? {
                 return Ok(end);
@@ -232,7 +277,10 @@ impl SaltTool<'_> {
         seen: &mut Seen,
     ) -> Result<Option<BatchEnd>, Left> {
         match news {
-            BatchNews::Part(minions) => self.name_part(minions),
+            BatchNews::Part(minions) => {
+                seen.part(&minions);
+                self.name_part(minions);
+            }
             BatchNews::Returned(minion) => self.show(jid, minion, seen)?,
             BatchNews::Over(end) => return Ok(Some(end)),
             BatchNews::Unsure => {}
@@ -252,7 +300,7 @@ impl SaltTool<'_> {
 
     /// Prints a return with its code and jid, as stock's batches do.
     fn show(&self, jid: &str, minion: MinionReturn, seen: &mut Seen) -> Result<(), Left> {
-        seen.retcode = seen.retcode.max(minion.retcode);
+        seen.returned(&minion);
         if self.is_static() {
             seen.all.push((minion.id.into(), minion.value));
             return Ok(());
@@ -301,17 +349,26 @@ impl SaltTool<'_> {
                 "Minion {id} did not respond. No job will be sent.\n"
             ));
         }
+        seen.begin(batch.minions());
+        let begun = Instant::now();
+        let mut line = ProgressLine::on_stderr();
         loop {
-            let step = tokio::select! {
-                step = batch.next() => step?,
-                () = self.interrupts.next() => {
-                    complain("\nExiting gracefully on Ctrl-c; minions that had no turn get no job.");
-                    return Err(Left::Interrupted);
+            let next = async {
+                tokio::select! {
+                    step = batch.next() => Some(step),
+                    () = self.interrupts.next() => None,
                 }
             };
-            match step {
+            let Some(step) = line.beside(next, || seen.progress(begun)).await else {
+                complain("\nExiting gracefully on Ctrl-c; minions that had no turn get no job.");
+                return Err(Left::Interrupted);
+            };
+            match step? {
                 None => return Ok(true),
-                Some(BatchStep::Part(minions)) => self.name_part(minions),
+                Some(BatchStep::Part(minions)) => {
+                    seen.part(&minions);
+                    self.name_part(minions);
+                }
                 Some(BatchStep::Returned(jid, minion)) => {
                     let is_bad = minion.retcode != 0;
                     self.show(&jid, minion, seen)?;
@@ -321,6 +378,7 @@ impl SaltTool<'_> {
                     }
                 }
                 Some(BatchStep::GivenUp(id)) => {
+                    seen.active.remove(&id);
                     complain(&format!("Minion '{id}' failed to respond to job sent"));
                 }
             }

@@ -113,7 +113,7 @@ async fn logged_in(
             None => return Ok(client),
         },
     };
-    Ok(client.with_credentials(credentials.entries().collect()))
+    Ok(client.with_credentials(credentials))
 }
 
 struct SaltTool<'a> {

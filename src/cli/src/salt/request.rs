@@ -4,29 +4,14 @@ use std::time::Duration;
 
 use saltern_client::PublishRequest;
 use saltern_config::MasterConfig;
-use saltern_requests::{typed_argument, typed_arguments, without_nodegroups};
+use saltern_requests::{typed_argument, typed_arguments};
 use saltern_wire::msgpack::Value;
 
-use crate::options::{Call, SaltCommand, SaltOptions, TargetText, TargetType};
+use crate::options::{Call, SaltCommand, SaltOptions};
+use crate::target::{TargetError, target};
 
 /// The function of `-d`.
 pub(super) const DOCUMENTATION: &str = "sys.doc";
-
-/// Why a command line means no job, in stock's words.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum RequestError {
-    /// The configuration has no nodegroup of this name.
-    #[error("Node group {name} unavailable in {file}")]
-    UnknownNodegroup {
-        /// The name.
-        name: String,
-        /// The configuration file that stock names.
-        file: String,
-    },
-    /// The nodegroups of the configuration cannot be written out.
-    #[error("{0}")]
-    Target(String),
-}
 
 /// The job of a command line.
 ///
@@ -35,8 +20,9 @@ pub(super) enum RequestError {
 pub(super) fn request(
     command: &SaltCommand,
     config: &MasterConfig,
-) -> Result<PublishRequest, RequestError> {
-    let (tgt, tgt_type) = target(command, config)?;
+) -> Result<PublishRequest, TargetError> {
+    let directory = command.options.config.directory();
+    let (tgt, tgt_type) = target(&command.target, command.target_type, &directory, config)?;
     let verbatim: Vec<&str> = command.no_parse.iter().map(String::as_str).collect();
     let typed = |words: &[String]| {
         let words = words.iter().map(|word| Value::from(word.as_str()));
@@ -110,44 +96,6 @@ fn returners(options: &SaltOptions, config: &MasterConfig) -> String {
     let cache = config.returners.ext_job_cache.clone();
     let cache = cache.filter(|name| !name.is_empty());
     given.into_iter().chain(cache).collect::<Vec<_>>().join(",")
-}
-
-/// The target with its nodegroups written out: minions know none.
-pub(super) fn target(
-    command: &SaltCommand,
-    config: &MasterConfig,
-) -> Result<(Value, &'static str), RequestError> {
-    let text = match &command.target {
-        TargetText::Text(text) => text,
-        TargetText::List(ids) => {
-            let ids = ids.iter().map(|id| Value::from(id.as_str()));
-            return Ok((Value::Array(ids.collect()), TargetType::List.name()));
-        }
-    };
-    let words = match command.target_type {
-        Some(TargetType::Nodegroup) => vec![format!("N@{text}")],
-        Some(TargetType::Compound) => saltern_python::text::split(text)
-            .map(str::to_owned)
-            .collect(),
-        kind => return Ok((text.as_str().into(), kind.map_or("glob", TargetType::name))),
-    };
-    let groups = config.command_default("nodegroups");
-    let groups = groups.and_then(|node| node.as_map());
-    let mut named = words.iter().filter_map(|word| word.strip_prefix("N@"));
-    let unknown = named.find(|name| {
-        let is_known = groups.is_some_and(|groups| groups.get(name).is_some());
-        !name.is_empty() && !is_known
-    });
-    if let Some(name) = unknown {
-        let file = command.options.config.directory().join("master");
-        return Err(RequestError::UnknownNodegroup {
-            name: name.to_owned(),
-            file: file.display().to_string(),
-        });
-    }
-    let words = without_nodegroups(config, &words);
-    let words = words.map_err(|error| RequestError::Target(error.to_string()))?;
-    Ok((words.join(" ").into(), TargetType::Compound.name()))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ PARSERS = {
     "salt-key": parsers.SaltKeyOptionParser,
     "salt-run": parsers.SaltRunOptionParser,
     "salt-cp": parsers.SaltCPOptionParser,
+    "salt-master": parsers.MasterOptionParser,
 }
 RAN = []
 READ = []

@@ -8,8 +8,8 @@ use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
 use saltern_cli::options::{
     Call, CommandOptions, CopyCommand, CopyOptions, Ending, Grammar, KeyCommand, KeyOptions,
-    OptionValue, Origin, Parsed, RunCommand, RunOptions, SaltCommand, SaltOptions, TargetText,
-    read_by,
+    MasterOptions, OptionValue, Origin, Parsed, RunCommand, RunOptions, SaltCommand, SaltOptions,
+    TargetText, read_by,
 };
 use serde_json::{Map, Value, json};
 
@@ -82,6 +82,7 @@ fn lines() -> Vec<(&'static str, Vec<String>)> {
         ("salt-key", names(&KeyOptions::grammar())),
         ("salt-run", names(&RunOptions::grammar())),
         ("salt-cp", names(&CopyOptions::grammar())),
+        ("salt-master", names(&MasterOptions::grammar())),
     ];
     (0..LINES)
         .map(|index| {
@@ -135,6 +136,7 @@ fn ours(program: &str, words: &[String], release: &str, defaults: &Value) -> Val
             let function = command.function.unwrap_or_default();
             Ok(json!({"fun": function, "arg": command.arguments}))
         }),
+        "salt-master" => outcome::<MasterOptions>(words, release, defaults, |_| Ok(json!({}))),
         _ => outcome::<CopyOptions>(words, release, defaults, |parsed| {
             let command = CopyCommand::check(parsed)?;
             Ok(json!({"tgt": target(&command.target), "dest": command.destination}))

@@ -8,7 +8,7 @@ use saltern_model::Jid;
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
-use super::{Job, Patience, Step, minion_return};
+use super::{Job, MinionReturn, Patience, Step, retcode};
 use crate::event::SILENCE;
 use crate::{ClientError, RunnerRequest, control};
 
@@ -86,45 +86,52 @@ impl Verdicts {
     /// Takes an event of the tracker; `what` is the rest of its tag.
     pub(super) fn take(&mut self, what: &str, data: &Value, awaited: &BTreeSet<String>) {
         self.heard();
-        let entries = |value: Option<&Value>| -> Vec<(String, Value)> {
-            let map = value.and_then(Value::as_map).unwrap_or_default().iter();
-            let named = map.filter_map(|(id, said)| Some((id.as_str()?.to_owned(), said.clone())));
-            named.filter(|(id, _)| awaited.contains(id)).collect()
-        };
         match what {
             "/verdict" => {
-                for (id, said) in entries(data.get("minions")) {
-                    let text = |name: &str| said.get(name).and_then(Value::as_str);
-                    let reason = text("reason").unwrap_or_default();
+                let changes = named(data.get("minions"));
+                for (id, change) in changes.filter(|(id, _)| awaited.contains(*id)) {
+                    let text = |name: &str| change.get(name).and_then(Value::as_str);
                     match text("verdict") {
-                        Some("unreachable") => self.lose(id, false, reason),
-                        Some("unknown") => self.lose(id, true, reason),
-                        _ => _ = self.lost.remove(&id),
+                        Some(verdict @ ("unreachable" | "unknown")) => {
+                            self.lose(id, verdict, text("reason").unwrap_or_default());
+                        }
+                        _ => _ = self.lost.remove(id),
                     }
                 }
             }
             "/finished" => {
                 self.is_over = true;
-                for (group, is_connected) in
-                    [("unreachable", false), ("unknown", true), ("awaited", true)]
-                {
-                    for (id, reason) in entries(data.get(group)) {
-                        self.lose(id, is_connected, reason.as_str().unwrap_or_default());
-                    }
-                }
+                let lost = not_returned(data).filter(|(_, id, _)| awaited.contains(*id));
+                lost.for_each(|(state, id, reason)| self.lose(id, state, reason));
             }
             _ => {}
         }
     }
 
-    fn lose(&mut self, id: String, is_connected: bool, reason: &str) {
-        let reason = reason.to_owned();
+    fn lose(&mut self, id: &str, state: &str, reason: &str) {
         let absence = Absence {
-            is_connected,
-            reason,
+            is_connected: state != "unreachable",
+            reason: reason.to_owned(),
         };
-        self.lost.insert(id, absence);
+        self.lost.insert(id.to_owned(), absence);
     }
+}
+
+/// The minions that did not return, in the event of a job's end: state, id and evidence of each.
+pub(crate) fn not_returned(data: &Value) -> impl Iterator<Item = (&'static str, &str, &str)> {
+    let states = ["unreachable", "unknown", "awaited"].into_iter();
+    states.flat_map(|state| {
+        let minions = named(data.get(state));
+        minions.map(move |(id, why)| (state, id, why.as_str().unwrap_or_default()))
+    })
+}
+
+/// The entries of a map by minion.
+fn named(minions: Option<&Value>) -> impl Iterator<Item = (&str, &Value)> {
+    let entries = minions.and_then(Value::as_map).unwrap_or_default();
+    entries
+        .iter()
+        .filter_map(|(id, value)| Some((id.as_str()?, value)))
 }
 
 impl Job<'_> {
@@ -151,7 +158,7 @@ impl Job<'_> {
             if let "unreachable" | "unknown" = missing.state.as_str()
                 && self.awaited.contains(&id)
             {
-                verdicts.lose(id.clone(), missing.state == "unknown", &missing.why);
+                verdicts.lose(&id, &missing.state, &missing.why);
             }
             open.insert(id);
         }
@@ -177,19 +184,13 @@ impl Job<'_> {
         };
         let results = stored.get("Result").and_then(Value::as_map);
         for (id, result) in results.unwrap_or_default() {
-            let returned = minion_return(&Value::map([
-                ("id", id.clone()),
-                (
-                    "return",
-                    result.get("return").cloned().unwrap_or(Value::Nil),
-                ),
-                (
-                    "retcode",
-                    result.get("retcode").cloned().unwrap_or(Value::Nil),
-                ),
-            ]));
-            if let Some(returned) = returned {
-                self.take_return(returned);
+            if let Some(id) = id.as_str() {
+                self.take_return(MinionReturn {
+                    id: id.to_owned(),
+                    value: result.get("return").cloned().unwrap_or(Value::Nil),
+                    out: None,
+                    retcode: retcode(result.get("retcode")),
+                });
             }
         }
         Ok(())

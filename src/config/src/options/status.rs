@@ -53,10 +53,6 @@ pub enum NotBuilt {
     Runners,
     /// Statistics and telemetry.
     Insight,
-    /// How results are printed.
-    Output,
-    /// What `saltern cmd` does with a command.
-    CommandLine,
 }
 
 impl NotBuilt {
@@ -74,8 +70,6 @@ impl NotBuilt {
             NotBuilt::Ssh => "salt-ssh",
             NotBuilt::Runners => "runners on the master",
             NotBuilt::Insight => "this kind of events and statistics",
-            NotBuilt::Output => "this part of the output",
-            NotBuilt::CommandLine => "saltern cmd; stock's salt does it",
         }
     }
 }

@@ -9,8 +9,8 @@
 use super::ConfigOption;
 use super::Kind::{Bool, Float, Int, List, Map, Null, Str};
 use super::NotBuilt::{
-    Automation, CommandLine, Files, Insight, Output, Permissions, Pillar, Remotes, Returners,
-    Runners, Ssh, States, Targeting,
+    Automation, Files, Insight, Permissions, Pillar, Remotes, Returners, Runners, Ssh, States,
+    Targeting,
 };
 use super::Origin::{self, Master, Minion, Schema, Undeclared};
 
@@ -34,7 +34,7 @@ const SALT_API: &str = "stock's salt-api reads it, and works beside this master"
 const RETIRED: &str = "stock does not use it either";
 const THREADS: &str = "there are no worker processes to hand it to";
 const MINION: &str = "it is an option for minions";
-const CLI: &str = "stock's command line reads it from the same file";
+const CLI: &str = "commands such as salt read it from the same file, stock's and ours";
 const GIT: &str = "the system's git is used, which needs no provider";
 const SALT_SSH: &str = "stock's salt-ssh reads it from the same file";
 const INDEX: &str = "resources are indexed by this master's own rules";
@@ -101,8 +101,8 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("batch_manager_loop_interval", Undeclared, ALL, &[Int], &[])
         .no_effect("batches proceed with each return here"),
     stock("batch_safe_limit", Undeclared, ALL, &[Int], &[])
-        .not_built(CommandLine, "Number of minions beyond which a command is run in batches."),
-    stock("batch_safe_size", Undeclared, ALL, &[Int], &[]).not_built(CommandLine, "Size of these batches."),
+        .no_effect(CLI),
+    stock("batch_safe_size", Undeclared, ALL, &[Int], &[]).no_effect(CLI),
     stock("beacons_before_connect", Minion, ALL, &[Bool], &[]).no_effect(MINION),
     stock("bootstrap_delay", Schema, ALL, &[Int], &[]).no_effect(MINION),
     stock("ca_bundle", Undeclared, ALL, &[Str], &[])
@@ -116,7 +116,7 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("clean_dynamic_modules", Master, ALL, &[Bool], &[Some("true")])
         .honoured("Whether the runners saltutil.sync_* delete modules that the file server has no more."),
     stock("cli_summary", Master, ALL, &[Bool], &[Some("false")])
-        .not_built(Output, "Whether a summary is printed after the returns."),
+        .no_effect(CLI),
     stock("client_acl_verify", Master, ALL, &[Bool], &[Some("true")])
         .honoured("Whether the users of publisher_acl must exist on this machine to get a key.").followed(),
     stock("cluster_auto_replace_voters", Master, SINCE_3008, &[Bool], &[None, None, Some("false")])
@@ -151,7 +151,7 @@ pub(super) const STOCK: &[ConfigOption] = &[
         .no_effect(CLUSTER),
     stock("cluster_voter_timeout", Master, SINCE_3008, &[Float], &[None, None, Some("10.0")]).no_effect(CLUSTER),
     stock("cmd_safe", Minion, ALL, &[Bool], &[]).no_effect(MINION),
-    stock("color", Undeclared, ALL, &[Bool], &[]).not_built(Output, "Whether output is coloured."),
+    stock("color", Undeclared, ALL, &[Bool], &[]).no_effect(CLI),
     stock("color_theme", Undeclared, ALL, &[Str], &[]).no_effect(CLI),
     stock("con_cache", Master, ALL, &[Bool], &[Some("false")])
         .no_effect("the connected minions are always known here"),
@@ -282,7 +282,7 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("fips_mode", Master, ALL, &[Bool], &[Some("false")])
         .refused("Whether only algorithms that FIPS allows are used.", "this program has no FIPS-validated cryptography"),
     stock("force_color", Undeclared, ALL, &[Bool], &[])
-        .not_built(Output, "Whether output is coloured where it is no terminal."),
+        .no_effect(CLI),
     stock("gather_job_timeout", Master, ALL, &[Int], &[Some("10")])
         .honoured("Seconds that a client waits for the answer to its question which minions run its job."),
     stock("git_pillar_base", Master, ALL, &[], &[Some("\"master\"")])
@@ -582,8 +582,8 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("optimization_order", Master, ALL, &[List], &[Some("[0, 1, 2]")]).no_effect("no Python runs here"),
     stock("order_masters", Master, ALL, &[Bool], &[Some("false")])
         .honoured("Whether syndics may connect to this master."),
-    stock("output", Undeclared, ALL, &[Str], &[]).not_built(Output, "Outputter of results."),
-    stock("output_file", Undeclared, ALL, &[Str], &[]).not_built(Output, "File that results are written to."),
+    stock("output", Undeclared, ALL, &[Str], &[]).no_effect(CLI),
+    stock("output_file", Undeclared, ALL, &[Str], &[]).no_effect(CLI),
     stock("output_indent", Undeclared, ALL, &[Int, Str], &[]).no_effect(CLI),
     stock("outputter_dirs", Master, ALL, &[List], &[Some("[]")])
         .not_built(Runners, "Directories of outputters of the site's own."),
@@ -782,9 +782,9 @@ pub(super) const STOCK: &[ConfigOption] = &[
         .refused("How loads are packed.", "only \"msgpack\" can be used"),
     stock("sharedsecret", Undeclared, ALL, &[Str], &[])
         .honoured("Secret by which every user of `external_auth: sharedsecret` logs in.").followed(),
-    stock("show_jid", Master, ALL, &[Bool], &[Some("false")]).not_built(Output, "Whether the jid is printed."),
+    stock("show_jid", Master, ALL, &[Bool], &[Some("false")]).no_effect(CLI),
     stock("show_timeout", Master, ALL, &[Bool], &[Some("true")])
-        .not_built(Output, "Whether minions that did not answer are printed."),
+        .no_effect(CLI),
     stock("sign_pub_messages", Master, ALL, &[Bool], &[Some("true")]).honoured("Whether publications are signed."),
     stock("signing_algorithm", Minion, ALL, &[Str], &[]).honoured("Algorithm by which minions sign their messages."),
     stock("signing_key_pass", Master, ALL, &[Null, Str], &[Some("null")]).honoured("Passphrase of the signing key."),
@@ -850,20 +850,20 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("state_auto_order", Master, ALL, &[Bool], &[Some("true")])
         .honoured("Whether states of minions run in the order they are written; handed to minions."),
     stock("state_compress_ids", Schema, ALL, &[Bool], &[])
-        .not_built(Output, "Whether results of one state id are printed together."),
+        .no_effect(CLI),
     stock("state_events", Master, ALL, &[Bool], &[Some("false")])
         .honoured("Whether each state of a minion fires an event; handed to minions."),
     stock("state_max_parallel", Master, SINCE_3008, &[Int], &[None, None, Some("0")])
         .not_built(States, "States that run at a time."),
     stock("state_output", Master, ALL, &[Str], &[Some("\"full\"")])
-        .not_built(Output, "How results of states are printed."),
+        .no_effect(CLI),
     stock("state_output_diff", Master, ALL, &[Bool], &[Some("false")])
-        .not_built(Output, "Whether unchanged states are left out."),
+        .no_effect(CLI),
     stock("state_output_exclude", Undeclared, ALL, &[List], &[]).no_effect(CLI),
     stock("state_output_pct", Schema, ALL, &[Bool], &[])
-        .not_built(Output, "Whether the part of successful states is printed."),
+        .no_effect(CLI),
     stock("state_output_profile", Master, ALL, &[Bool], &[Some("true")])
-        .not_built(Output, "Whether the time of each state is printed."),
+        .no_effect(CLI),
     stock("state_output_terse", Undeclared, ALL, &[List], &[]).no_effect(CLI),
     stock("state_queue", Minion, ALL, &[Bool, Int], &[]).no_effect(MINION),
     stock("state_tabular", Undeclared, ALL, &[Bool, Str], &[]).no_effect(CLI),
@@ -871,7 +871,7 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("state_top_saltenv", Master, ALL, &[Null, Str], &[Some("null")])
         .honoured("Environment that minions take their only top file from; handed to minions."),
     stock("state_verbose", Master, ALL, &[Bool], &[Some("true")])
-        .not_built(Output, "Whether successful states are printed."),
+        .no_effect(CLI),
     stock("stateconf_end_marker", Undeclared, ALL, &[Str], &[])
         .in_python("Text that ends the part of a file that the renderer `stateconf` reads first."),
     stock("stateconf_goal_state", Undeclared, ALL, &[Bool], &[])
@@ -968,7 +968,7 @@ pub(super) const STOCK: &[ConfigOption] = &[
         .honoured("Seconds for which a token is good.").followed(),
     stock("token_expire_user_override", Master, ALL, &[Bool, Map], &[Some("false")])
         .honoured("Who may choose the lifetime of a token: `true` for all, or users by backend.").followed(),
-    stock("token_file", Undeclared, ALL, &[Str], &[]).no_effect("stock's command line reads it from the same file"),
+    stock("token_file", Undeclared, ALL, &[Str], &[]).no_effect(CLI),
     stock("top_file", Minion, ALL, &[Str], &[]).no_effect(MINION),
     stock("top_file_merging_strategy", Master, ALL, &[Str], &[Some("\"merge\"")])
         .honoured("How top files of several environments are merged; handed to minions."),

@@ -20,7 +20,7 @@ use super::{Bench, BenchError};
 
 /// How many jobs, how long they take, and how long after each other they begin.
 const JOBS: usize = 20;
-const LASTING: Duration = Duration::from_secs(20);
+const JOB_DURATION: Duration = Duration::from_secs(20);
 const APART: Duration = Duration::from_millis(250);
 /// The slow minions: slower than stock's `timeout` and `gather_job_timeout`.
 const SLOW: Slow = Slow {
@@ -83,7 +83,7 @@ async fn follow_all(config: ClientConfig) -> Result<Followed, BenchError> {
 }
 
 async fn follow(client: &LocalClient) -> Result<Followed, ClientError> {
-    let seconds = i64::try_from(LASTING.as_secs()).unwrap_or(i64::MAX);
+    let seconds = i64::try_from(JOB_DURATION.as_secs()).unwrap_or(i64::MAX);
     let request = PublishRequest::new(
         Value::from("*"),
         "glob",

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use rustix::process::Pid;
+use saltern_base::locale;
 use saltern_python::shlex;
 use saltern_wire::msgpack::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -302,30 +303,13 @@ fn prepare(arguments: &Arguments, line: &Line) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// The variables of the locale: stock sets English for programs whose output it reads, by default.
-const LOCALE: &[&str] = &[
-    "LC_CTYPE",
-    "LC_NUMERIC",
-    "LC_TIME",
-    "LC_COLLATE",
-    "LC_MONETARY",
-    "LC_MESSAGES",
-    "LC_PAPER",
-    "LC_NAME",
-    "LC_ADDRESS",
-    "LC_TELEPHONE",
-    "LC_MEASUREMENT",
-    "LC_IDENTIFICATION",
-    "LANGUAGE",
-];
-
 fn set_environment(command: &mut Command, arguments: &Arguments, user: Option<&OtherUser>) {
     if arguments.flag("clean_env", false) {
         command.env_clear();
     }
     command.env_remove("NOTIFY_SOCKET");
     if arguments.flag("reset_system_locale", true) {
-        command.envs(LOCALE.iter().map(|name| (name, "C")));
+        command.envs(locale::VARIABLES.map(|name| (name, "C")));
     }
     if let Some(user) = user {
         command.env("HOME", &user.home).env("SHELL", &user.shell);

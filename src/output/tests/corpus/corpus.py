@@ -401,6 +401,9 @@ VALUES = [
     {"m1": {"out": {"list": ["Hello"], "deep": {"er": [{"x": ["y", {"z": 1}]}]}}}}, {"m1": b"\xff"},
     {"m1": datetime.datetime(2026, 1, 2, 3, 4, 5, 6)}, {"m1": [b"\xff", {"k": b"\xfe"}]}, {"m1": "null"}, {"m1": "yes"},
     {"m1": "- a: b"}, {"m1": "1"}, {"m1": "a: b # c"}, {"m1": 1.0, "m2": "__no_return__"}, {"retcode": 1},
+    {b"\xff'\"\n\\": 1}, {b"\xff": 1, b"\xfe": 2}, {"jid": "1"},
+    {"m1": {"arg": [30], "fun": "test.sleep", "jid": "2016", "pid": 9601, "ret": ""}},
+    {"m2": "Minion did not return. [No response]\nThe minions\n\nsalt-run jobs.lookup_jid 20"},
 ]
 
 

@@ -20,7 +20,7 @@ impl Targeting {
     /// For each minion its grains at these paths, such as `os` or `ip4_interfaces:eth0:0`; nothing where
     /// there is none.
     pub fn grains_at(&self, minions: &[MinionId], paths: &[&str]) -> Vec<Vec<Option<Value>>> {
-        let site = self.site.as_ref();
+        let site = self.site.as_ref().filter(|_| !paths.is_empty());
         let Some((site, data)) = site.and_then(|site| Some((site, site.data.as_ref()?))) else {
             return vec![vec![None; paths.len()]; minions.len()];
         };

@@ -13,11 +13,11 @@ use std::process::Command;
 use std::sync::Arc;
 
 use saltern_config::yaml;
-use saltern_model::{Compat, MinionId, Target, TargetType};
+use saltern_model::{Changed, Compat, DataChanges, MinionId, Target, TargetType};
 use saltern_wire::msgpack::{Limits, Value, decode_exact};
 use serde_json::Value as Json;
 
-use super::{Changed, Changes, MatchOptions, MinionData, Nodegroups, Site};
+use super::{MatchOptions, MinionData, Nodegroups, Site};
 use crate::target::{Candidates, Targeting};
 
 struct Fleet {
@@ -58,8 +58,8 @@ impl MinionData for Cached {
         self.entries.keys().cloned().collect()
     }
 
-    fn changes(&self, _since: Option<u64>) -> Changes {
-        Changes {
+    fn changes(&self, _since: Option<u64>) -> DataChanges {
+        DataChanges {
             generation: 1,
             changed: Changed::Everything,
         }

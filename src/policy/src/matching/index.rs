@@ -10,16 +10,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use saltern_model::MinionId;
+use saltern_model::{Changed, MinionId};
 use saltern_wire::msgpack::Value;
 
+use super::MinionData;
 use super::bits::Bits;
 use super::pool::{NONE, Pool, Values};
 use super::python::Loaded;
 use super::subdict::MatchKind;
 use super::view::{Minions, Outdated, Test, View, lookup};
-use super::{Changed, MinionData};
 
 /// How many names are kept ready as columns, in each of grains and pillars.
 const COLUMNS: usize = 48;
@@ -52,6 +53,22 @@ pub(super) struct Index {
     grains: Facet,
     pillar: Facet,
     order: Arc<Order>,
+    progress: Arc<Progress>,
+}
+
+/// How far a reading of all minions is. Read by those who cannot wait for the index.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    read: AtomicUsize,
+    minions: AtomicUsize,
+}
+
+impl Progress {
+    /// How many minions have been read, and how many there are.
+    pub(super) fn now(&self) -> (usize, usize) {
+        let read = self.read.load(Ordering::Relaxed);
+        (read, self.minions.load(Ordering::Relaxed))
+    }
 }
 
 /// Changes of this many minions at most are read before the index is locked: they are all in memory
@@ -105,6 +122,11 @@ impl Index {
         self.seen
     }
 
+    /// How far a reading of all minions is, without the index.
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
     /// Takes over what was read beside the index; `false`, and nothing has changed, when others have
     /// taken over changes since.
     pub(super) fn take_over(&mut self, since: Option<u64>, fresh: &Fresh) -> bool {
@@ -143,8 +165,11 @@ impl Index {
                 for id in &gone {
                     self.remove(id);
                 }
+                self.progress.minions.store(known.len(), Ordering::Relaxed);
+                self.progress.read.store(0, Ordering::Relaxed);
                 for id in known.iter() {
                     self.load(id, data);
+                    self.progress.read.fetch_add(1, Ordering::Relaxed);
                 }
             }
         }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use proptest::prelude::*;
-use saltern_model::{Compat, MinionId, Target, TargetType};
+use saltern_model::{Changed, Compat, DataChanges, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
 use super::bits::Bits;
@@ -14,7 +15,7 @@ use super::budget::Allowance;
 use super::index::{Index, Kind, QueryKey};
 use super::subdict::{MatchKind, Subdict};
 use super::view::{Test, View};
-use super::{Changed, Changes, MatchOptions, MinionData, Nodegroups, Site};
+use super::{BeingIndexed, MatchOptions, MinionData, Nodegroups, Site};
 use crate::expression::PatternCache;
 use crate::target::{Candidates, TargetError, Targeting};
 
@@ -40,10 +41,10 @@ impl MinionData for Data {
         self.0.lock().grains.keys().cloned().collect()
     }
 
-    fn changes(&self, since: Option<u64>) -> Changes {
+    fn changes(&self, since: Option<u64>) -> DataChanges {
         let state = self.0.lock();
         let newer = since.and_then(|since| state.changed.get(since as usize..));
-        Changes {
+        DataChanges {
             generation: state.changed.len() as u64,
             changed: match newer {
                 Some(ids) => Changed::These(ids.to_vec()),
@@ -372,7 +373,7 @@ impl MinionData for Watched {
         self.data.known()
     }
 
-    fn changes(&self, since: Option<u64>) -> Changes {
+    fn changes(&self, since: Option<u64>) -> DataChanges {
         self.data.changes(since)
     }
 }
@@ -412,4 +413,26 @@ fn changed_data_is_read_without_the_index_lock() {
         "nothing was left to the asker"
     );
     assert_eq!(data.while_locked.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn wait_for_an_index_that_another_reads_ends_with_the_progress() {
+    let data = Arc::new(Data::default());
+    data.set(0, Some(Value::map([("os", "a")])));
+    data.set(1, Some(Value::map([("os", "b")])));
+    let targeting = site(&data);
+    let brief = Duration::from_millis(1);
+    assert_eq!(targeting.wait_for_index(brief), Ok(()));
+    targeting.refresh();
+    let lock = targeting.site.as_ref().map(|site| site.index.lock());
+    let refused = targeting.wait_for_index(brief);
+    drop(lock);
+    assert_eq!(
+        refused,
+        Err(BeingIndexed {
+            read: 2,
+            minions: 2
+        })
+    );
+    assert_eq!(targeting.wait_for_index(brief), Ok(()));
 }

@@ -147,10 +147,10 @@ impl<'a> Universe<'a> {
 mod tests {
     use std::sync::Arc;
 
-    use saltern_model::{Compat, Target, TargetType};
+    use saltern_model::{Changed, Compat, DataChanges, Target, TargetType};
 
     use super::*;
-    use crate::matching::{Changed, Changes, MatchOptions, MinionData, Nodegroups, Site};
+    use crate::matching::{MatchOptions, MinionData, Nodegroups, Site};
     use crate::target::{Candidates, Targeting};
 
     struct Fleet(Vec<MinionId>);
@@ -182,8 +182,8 @@ mod tests {
             [id("m1"), id("m2")].into()
         }
 
-        fn changes(&self, _: Option<u64>) -> Changes {
-            Changes {
+        fn changes(&self, _: Option<u64>) -> DataChanges {
+            DataChanges {
                 generation: 1,
                 changed: Changed::Everything,
             }

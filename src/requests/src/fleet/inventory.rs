@@ -1,14 +1,14 @@
 //! The inventory of minions: whom a target means, with presence and some cached grains. Read from what
 //! the master knows; no job is published.
 
-use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use saltern_base::clock::Clock;
 use saltern_config::MasterConfig;
 use saltern_model::control::{Inventory, InventoryRequest, InventoryRow, SeenMinion};
-use saltern_model::{MinionId, Standing, Target, TargetType};
-use saltern_policy::matching::MatchOptions;
+use saltern_model::{MinionId, Target, TargetType};
+use saltern_policy::matching::{BeingIndexed, MatchOptions};
 use saltern_policy::target::TargetError;
 use saltern_runners::Fleet;
 use saltern_store::{MinionDataStore, PkiTree, StoreError};
@@ -16,7 +16,7 @@ use saltern_wire::msgpack::Value;
 use serde_json::Value as Json;
 
 use crate::targets::{self, Accepted};
-use crate::{MasterFleet, PresenceView, SiteOptions};
+use crate::{MasterFleet, SiteOptions, Unwatched};
 
 /// The most paths of grains in one request.
 const MAX_PATHS: usize = 64;
@@ -90,6 +90,19 @@ impl MasterFleet {
         })
     }
 
+    /// Waits until nobody else is reading the cached data of all minions.
+    ///
+    /// # Errors
+    /// Somebody still is after `limit`.
+    pub fn wait_for_index(&self, limit: Duration) -> Result<(), BeingIndexed> {
+        self.targeting.wait_for_index(limit)
+    }
+
+    /// How far that reading is.
+    pub fn being_indexed(&self) -> BeingIndexed {
+        self.targeting.being_indexed()
+    }
+
     /// The first accepted ids that begin with a text, sorted.
     ///
     /// # Errors
@@ -113,37 +126,6 @@ impl MasterFleet {
             standing: standing.to_string(),
             id,
         }
-    }
-}
-
-/// Presence while nobody watches the publish port.
-struct Unwatched;
-
-impl PresenceView for Unwatched {
-    fn connected(&self) -> Vec<MinionId> {
-        Vec::new()
-    }
-
-    fn are_more_connected_than(&self, _: usize) -> bool {
-        false
-    }
-
-    fn heard(&self, _: &MinionId, _: IpAddr) {}
-
-    fn state(&self, _: &MinionId) -> Standing {
-        Standing::Known
-    }
-
-    fn last_heard(&self, _: &MinionId) -> Option<i64> {
-        None
-    }
-
-    fn address(&self, _: &MinionId) -> Option<IpAddr> {
-        None
-    }
-
-    fn is_answer(&self, _: &MinionId, _: &str) -> bool {
-        false
     }
 }
 

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use saltern_model::{Event, Jid, Tag};
 use saltern_wire::msgpack::Value;
+use serde::Serialize;
 
 use super::jid_owner::{self, Owner};
 use super::request::given_jid;
@@ -43,20 +44,19 @@ pub enum Refused {
 /// The answer when the target matches no minion.
 pub(crate) fn no_match(load: &Value) -> Bytes {
     let shown = load.get("tgt").map(saltern_python::str).unwrap_or_default();
-    let inner = Value::map([
-        ("jid", Value::Nil),
-        ("minions", Value::Array(Vec::new())),
-        (
-            "error",
-            format!("Master could not resolve minions for target {shown}")
-                .as_str()
-                .into(),
-        ),
-    ]);
-    reply::clear(&Value::map([
-        ("enc", Value::from("clear")),
-        ("load", inner),
-    ]))
+    reply::clear_load(&NoMatch {
+        jid: (),
+        minions: [],
+        error: format!("Master could not resolve minions for target {shown}"),
+    })
+}
+
+/// The load of an answer that names no job.
+#[derive(Serialize)]
+struct NoMatch {
+    jid: (),
+    minions: [(); 0],
+    error: String,
 }
 
 /// The answer to a request that is refused.

@@ -59,7 +59,7 @@ fn wait(text: &str) -> Result<f64, String> {
 
 impl Options {
     /// What the master is asked for; nothing when it is no batch.
-    pub(super) fn wishes(&self, timeout: Option<u64>) -> Option<Value> {
+    pub(super) fn wishes(&self, timeout: Option<u64>) -> Option<BatchWishes> {
         if self.batch.is_none() && self.batch_safe_limit.is_none() && self.subset.is_none() {
             return None;
         }
@@ -67,7 +67,7 @@ impl Options {
             let is_plain = self.batch_safe_limit.is_none();
             is_plain.then(|| "100%".to_owned())
         };
-        let wishes = BatchWishes {
+        Some(BatchWishes {
             size: self.batch.clone().or_else(everybody),
             safe_limit: self.batch_safe_limit,
             safe_size: Some(self.batch_safe_size.clone()),
@@ -75,8 +75,7 @@ impl Options {
             wait: self.batch_wait,
             failhard: self.failhard,
             timeout,
-        };
-        Some(wishes.to_value())
+        })
     }
 }
 

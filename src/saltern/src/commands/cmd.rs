@@ -243,9 +243,7 @@ mod tests {
         let batch = |words: &[&str]| {
             let parsed = parse(words).unwrap();
             let wishes = parsed.batch.wishes(None);
-            let size = wishes.as_ref().and_then(|wishes| wishes.get("size"));
-            let size = size.and_then(Value::as_str).map(str::to_owned);
-            (parsed.arguments, size)
+            (parsed.arguments, wishes.and_then(|wishes| wishes.size))
         };
         let restart = ["*", "service.restart", "nginx"];
         for option in [

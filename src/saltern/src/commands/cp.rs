@@ -8,7 +8,7 @@ use saltern_cli::cp::Direction;
 use saltern_cli::options::{CopyCommand, CopyOptions, TargetText, TargetType};
 use tracing_subscriber::filter::LevelFilter;
 
-use super::printing::PrintArguments;
+use super::arguments::PrintArguments;
 use super::{complain, load_for_tool};
 use crate::{ConfigArgument, logging};
 
@@ -18,10 +18,12 @@ Examples:
   saltern cp 'web*' site.conf /etc/nginx/conf.d/     one file
   saltern cp -C 'G@os:Debian' tree/ /srv/            a directory with all it contains
   saltern cp --fetch 'web*' /var/log/syslog logs/    into logs/<minion>/var/log/syslog
+  saltern cp --fetch 'web*' /etc/nginx conf/         a directory, into conf/<minion>/etc/nginx
   saltern cp --fetch web1 /etc/hosts                 into the cache of the master only
 
-Files are sent in parts, so their size does not matter; their modes are kept. Minions may push files
-only if the master's option file_recv is set.")]
+Files are sent to minions in parts, so their size does not matter; their modes are kept. Minions may push
+files only if the master's option file_recv is set, each as large as file_recv_max_size allows; of what
+they push, modes and empty directories are not kept.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,

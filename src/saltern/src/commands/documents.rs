@@ -3,8 +3,7 @@
 //!
 //! Hidden: for package builds (`packaging/deb/build.sh`).
 
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use clap_complete::Shell;
@@ -32,8 +31,26 @@ pub(crate) fn run(arguments: &Arguments, program: clap::Command) -> Exit {
     }
 }
 
-/// What bash completes by asking the master, behind what it completes by the definition.
-const KNOWN_WORDS: &str = include_str!("complete.bash");
+/// What a shell completes by asking the master, beside what it completes by the definition.
+const fn known_words(shell: Shell) -> &'static str {
+    match shell {
+        Shell::Bash => include_str!("complete.bash"),
+        Shell::Zsh => include_str!("complete.zsh"),
+        _ => include_str!("complete.fish"),
+    }
+}
+
+/// The completion by the definition, with that by the master.
+fn with_known_words(shell: Shell, made: &str) -> String {
+    let known = known_words(shell);
+    if shell != Shell::Zsh {
+        return format!("{made}{known}");
+    }
+    // Zsh calls the function that is named as the file, so that one asks first. It is called at the end.
+    let made = made.replace("\n_saltern() {\n", "\n_saltern_defined() {\n");
+    let end = "\nif [ \"$funcstack[1]\" = \"_saltern\" ]";
+    made.replace(end, &format!("\n{known}{}", end.trim_start()))
+}
 
 /// Commands for those who work on this program, whose parts need no pages of their own.
 const OF_DEVELOPERS: [&str; 1] = ["debug"];
@@ -66,10 +83,8 @@ fn write(directory: &Path, mut program: clap::Command) -> io::Result<()> {
     std::fs::create_dir_all(&completions)?;
     for shell in SHELLS {
         let written = clap_complete::generate_to(shell, &mut program, "saltern", &completions)?;
-        if shell == Shell::Bash {
-            let mut file = OpenOptions::new().append(true).open(written)?;
-            file.write_all(KNOWN_WORDS.as_bytes())?;
-        }
+        let made = std::fs::read_to_string(&written)?;
+        std::fs::write(written, with_known_words(shell, &made))?;
     }
     let pages = directory.join("man");
     std::fs::create_dir_all(&pages)?;
@@ -96,6 +111,12 @@ mod tests {
             "completions/_saltern",
         ]
         .map(read);
+        for shell in &completions {
+            assert!(shell.contains(" complete line -- "), "{shell}");
+        }
+        assert!(completions.iter().any(|shell| {
+            shell.contains("_saltern_defined() {") && shell.matches("\n_saltern() {").count() == 1
+        }));
         for command in program.get_subcommands().filter(|one| !one.is_hide_set()) {
             let name = command.get_name();
             let about = command.get_about().expect("every command says what it is");

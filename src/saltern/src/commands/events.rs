@@ -14,7 +14,8 @@ use saltern_config::{MasterConfig, OWN_EVENTS};
 use saltern_output::json;
 use saltern_python::expression::Pattern;
 use saltern_store::{DatabaseLimits, EventsPage, JobReader, KeptEvent};
-use saltern_wire::msgpack::{Limits, Value, decode};
+use saltern_wire::msgpack::{Dialect, Limits, RawValue, Value, decode};
+use serde::Serialize;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::{chain, complain, load_for_tool, say};
@@ -138,13 +139,22 @@ fn line_of(event: &ReceivedEvent) -> String {
     line(now, &event.tag, event.value().unwrap_or(Value::Nil))
 }
 
+/// An event as it is printed.
+#[derive(Serialize)]
+struct EventLine<'a> {
+    /// In microseconds since 1970.
+    received: i64,
+    tag: &'a str,
+    data: Value,
+}
+
 fn line(received: i64, tag: &str, data: Value) -> String {
-    let shown = Value::map([
-        ("received", Value::from(received)),
-        ("tag", tag.into()),
-        ("data", data),
-    ]);
-    let text = json(&shown);
+    let shown = EventLine {
+        received,
+        tag,
+        data,
+    };
+    let text = json(&RawValue::pack(&shown, Dialect::Bin).decode_exact());
     // JSON strings have no line feed: only indentation is removed.
     let parts: Vec<&str> = text.lines().map(str::trim_start).collect();
     format!("{}\n", parts.join(" "))

@@ -17,7 +17,7 @@ use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, ReturnHead, StoredJob};
 use serde::Serialize;
 
-use super::{chain, complain, load_for_tool, say, say_json};
+use super::{chain, complain, jid_of, load_for_tool, say, say_json};
 use crate::ConfigArgument;
 
 #[derive(clap::Args)]
@@ -43,12 +43,9 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
-    let jid = match Jid::parse(&arguments.jid) {
+    let jid = match jid_of(&arguments.jid) {
         Ok(jid) => jid,
-        Err(error) => {
-            complain(&chain(&error));
-            return Exit::Usage;
-        }
+        Err(exit) => return exit,
     };
     match look_up(&loaded.config, &jid) {
         Ok(Some(known)) => {

@@ -26,7 +26,7 @@ use tokio::time::timeout;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::explain::{self, ExplainError};
-use super::{chain, complain, load_for_tool, say};
+use super::{chain, complain, jid_of, load_for_tool, say};
 use crate::{ConfigArgument, logging};
 
 /// The master is asked this often whether it still waits for anybody, while nothing happens.
@@ -73,12 +73,9 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
-    let jid = match Jid::parse(&arguments.jid) {
+    let jid = match jid_of(&arguments.jid) {
         Ok(jid) => jid,
-        Err(error) => {
-            complain(&chain(&error));
-            return Exit::Usage;
-        }
+        Err(exit) => return exit,
     };
     let outcome = actix_rt::System::new().block_on(async {
         tokio::select! {

@@ -7,10 +7,9 @@ use clap::{Subcommand, ValueEnum};
 use saltern_cli::options::KeyOptions;
 use tracing_subscriber::filter::LevelFilter;
 
+use super::arguments::CommonArguments;
 use super::load_for_tool;
-use super::login::LoginArguments;
-use super::printing::PrintArguments;
-use crate::{ConfigArgument, logging};
+use crate::logging;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -46,21 +45,10 @@ enum Action {
     Generate(Generate),
 }
 
-/// What every part of it takes.
-#[derive(clap::Args)]
-struct Common {
-    #[command(flatten)]
-    config: ConfigArgument,
-    #[command(flatten)]
-    print: PrintArguments,
-    #[command(flatten)]
-    login: LoginArguments,
-}
-
 #[derive(clap::Args)]
 struct List {
     #[command(flatten)]
-    common: Common,
+    common: CommonArguments,
     /// Show age, last seen, version and address of each key.
     #[arg(long)]
     details: bool,
@@ -72,7 +60,7 @@ struct List {
 #[derive(clap::Args)]
 struct Change {
     #[command(flatten)]
-    common: Common,
+    common: CommonArguments,
     /// Do not ask.
     #[arg(short, long)]
     yes: bool,
@@ -86,7 +74,7 @@ struct Change {
 #[derive(clap::Args)]
 struct Shown {
     #[command(flatten)]
-    common: Common,
+    common: CommonArguments,
     #[command(flatten)]
     choice: Choice,
 }
@@ -104,7 +92,7 @@ struct Choice {
 #[derive(clap::Args)]
 struct Generate {
     #[command(flatten)]
-    common: Common,
+    common: CommonArguments,
     /// The directory for it.
     #[arg(long, value_name = "DIR", default_value = ".")]
     directory: String,
@@ -147,7 +135,7 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
 }
 
 /// As the options of `salt-key`.
-fn options(action: Action) -> (Common, KeyOptions) {
+fn options(action: Action) -> (CommonArguments, KeyOptions) {
     let none = KeyOptions::default;
     match action {
         Action::List(List {
@@ -210,7 +198,7 @@ fn options(action: Action) -> (Common, KeyOptions) {
 }
 
 impl Change {
-    fn options(self, of_keys: impl FnOnce(String) -> KeyOptions) -> (Common, KeyOptions) {
+    fn options(self, of_keys: impl FnOnce(String) -> KeyOptions) -> (CommonArguments, KeyOptions) {
         let includes = |state| self.include.contains(&state).then_some(true);
         let options = KeyOptions {
             yes: self.yes.then_some(true),

@@ -3,6 +3,9 @@
 //! Everything that can be wrong is found before the first port is bound, and each kind of failure
 //! has an exit code of its own.
 
+mod arguments;
+mod background;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -24,26 +27,23 @@ use saltern_wire::port::Inherited;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
+pub(crate) use self::arguments::Arguments;
 use super::{chain, complain, load_config};
 use crate::logging::Levels;
 use crate::reload::{Reloader, admits_users};
 use crate::service_manager::{self, ServiceManager};
-use crate::{ConfigArgument, logging, preflight, privileges};
-
-#[derive(clap::Args)]
-pub(crate) struct Arguments {
-    #[command(flatten)]
-    config: ConfigArgument,
-    /// Log to standard error at this level, whatever the configuration says.
-    #[arg(short = 'l', long, value_name = "LEVEL", value_parser = log_level)]
-    log_level: Option<LogLevel>,
-}
-
-fn log_level(name: &str) -> Result<LogLevel, String> {
-    LogLevel::from_name(name).ok_or_else(|| LogLevel::NAMES.to_owned())
-}
+use crate::{logging, preflight, privileges};
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
+    if arguments.daemon {
+        return background::start(arguments);
+    }
+    if arguments.in_background
+        && let Err(error) = background::begin_session()
+    {
+        complain(&format!("cannot begin a session: {error}"));
+        return Exit::Failure;
+    }
     let inherited = match service_manager::inherited() {
         Ok(inherited) => inherited,
         Err(error) => {
@@ -57,6 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
+    arguments.apply(&mut loaded.config);
     saltern_base::open_files::raise(loaded.config.max_open_files);
     privileges::restrict_umask(admits_users(&loaded.config));
     if let Err(error) = make_first_directories(&loaded.config) {
@@ -69,7 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     }
     let levels = match logging::start(
         &loaded.config.log,
-        &loaded.config.followed().log_levels,
+        &arguments.levels(&loaded.config.followed().log_levels),
         arguments.log_level,
     ) {
         Ok(levels) => levels,

@@ -1,5 +1,6 @@
 //! The sub-commands, one file each.
 
+pub(crate) mod arguments;
 pub(crate) mod batch;
 pub(crate) mod check_config;
 pub(crate) mod cmd;
@@ -14,12 +15,10 @@ pub(crate) mod explain;
 pub(crate) mod follow;
 pub(crate) mod key;
 pub(crate) mod log_level;
-pub(crate) mod login;
 pub(crate) mod maintenance;
 pub(crate) mod master;
 pub(crate) mod minions;
 pub(crate) mod pam_check;
-pub(crate) mod printing;
 pub(crate) mod python_parts;
 pub(crate) mod reactor;
 pub(crate) mod run;
@@ -31,6 +30,7 @@ use saltern_base::exit::Exit;
 use saltern_base::stdio;
 pub(crate) use saltern_base::stdio::say;
 use saltern_config::{Loaded, Severity, is_of_process, load_for_tools, load_master};
+use saltern_model::Jid;
 use saltern_requests::typed_arguments;
 use saltern_wire::msgpack::Value;
 
@@ -53,6 +53,14 @@ pub(crate) fn complain(text: &str) {
 pub(crate) fn typed(arguments: &[String]) -> Vec<Value> {
     let texts = arguments.iter().map(|text| Value::from(text.as_str()));
     typed_arguments(texts, &[])
+}
+
+/// Reads a jid, or prints what is wrong with it.
+pub(crate) fn jid_of(text: &str) -> Result<Jid, Exit> {
+    Jid::parse(text).map_err(|error| {
+        complain(&chain(&error));
+        Exit::Usage
+    })
 }
 
 /// Loads the master's configuration, or prints everything that is wrong with it.

@@ -1,5 +1,6 @@
 //! `saltern reactor`: dry run of the reactions to an event, and the dead letters.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use saltern_automation::reactor::{Plan, Reaction, ReactionCall, Reactions, Rules};
@@ -123,31 +124,58 @@ fn test(config: &MasterConfig, tag: &str, data: &str, as_json: bool) -> Exit {
     }
 }
 
-fn shown(plan: &Plan) -> Value {
-    let reactions = plan.reactions.iter().map(shown_reaction);
-    Value::Array(reactions.collect())
+/// What is printed of a reaction.
+#[derive(Serialize)]
+struct ReactionReport<'a> {
+    id: &'a str,
+    sls: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    fun: &'a str,
+    #[serde(flatten)]
+    call: CallReport<'a>,
 }
 
-fn shown_reaction(reaction: &Reaction) -> Value {
-    let mut fields = vec![
-        ("id", Value::from(reaction.id.as_str())),
-        ("sls", reaction.sls.as_str().into()),
-        ("type", reaction.call.kind().into()),
-        ("fun", reaction.call.fun().into()),
-    ];
-    match &reaction.call {
-        ReactionCall::Local(load) => {
-            for name in ["tgt", "tgt_type", "arg", "ret"] {
-                fields.extend(load.get(name).map(|value| (name, value.clone())));
-            }
-        }
+/// A job's target, or the arguments of a function of the master.
+#[derive(Default, Serialize)]
+struct CallReport<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tgt: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tgt_type: Option<&'a Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arg: Option<Cow<'a, Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ret: Option<&'a Value>,
+}
+
+fn shown(plan: &Plan) -> Value {
+    let reactions: Vec<_> = plan.reactions.iter().map(shown_reaction).collect();
+    RawValue::pack(&reactions, Dialect::Bin).decode_exact()
+}
+
+fn shown_reaction(reaction: &Reaction) -> ReactionReport<'_> {
+    let call = match &reaction.call {
+        ReactionCall::Local(load) => CallReport {
+            tgt: load.get("tgt"),
+            tgt_type: load.get("tgt_type"),
+            arg: load.get("arg").map(Cow::Borrowed),
+            ret: load.get("ret"),
+        },
         ReactionCall::Runner(function)
         | ReactionCall::Wheel(function)
-        | ReactionCall::Caller(function) => {
-            fields.push(("arg", function.arguments.to_value()));
-        }
+        | ReactionCall::Caller(function) => CallReport {
+            arg: Some(Cow::Owned(function.arguments.to_value())),
+            ..CallReport::default()
+        },
+    };
+    ReactionReport {
+        id: &reaction.id,
+        sls: &reaction.sls,
+        kind: reaction.call.kind(),
+        fun: reaction.call.fun(),
+        call,
     }
-    Value::map(fields)
 }
 
 /// What `--json` prints of a dead letter. Its data are bytes, which Python's JSON shows as text.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use saltern_cli::options::{RunCommand, RunOptions};
 
-use super::login::LoginArguments;
-use super::{load_for_tool, printing::PrintArguments};
-use crate::{ConfigArgument, logging};
+use super::arguments::CommonArguments;
+use super::load_for_tool;
+use crate::logging;
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -22,11 +22,7 @@ Examples:
 Without a running master, functions that need the job database or Python only run here.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    config: ConfigArgument,
-    #[command(flatten)]
-    print: PrintArguments,
-    #[command(flatten)]
-    login: LoginArguments,
+    common: CommonArguments,
     /// Seconds to wait for the end; without it, however long it takes.
     #[arg(short, long, value_name = "SECONDS")]
     timeout: Option<u64>,
@@ -46,15 +42,15 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: Arguments) -> ExitCode {
     logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
-    let loaded = match load_for_tool(&arguments.config) {
+    let loaded = match load_for_tool(&arguments.common.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit.report(),
     };
     let wait = arguments.timeout.map(Duration::from_secs);
     let command = RunCommand {
         options: RunOptions {
-            output: arguments.print.options(),
-            eauth: arguments.login.options(),
+            output: arguments.common.print.options(),
+            eauth: arguments.common.login.options(),
             doc: Some(arguments.doc),
             is_async: Some(arguments.no_wait),
             ..RunOptions::default()

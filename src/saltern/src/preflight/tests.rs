@@ -209,7 +209,7 @@ const TABLE: &[(&str, &str, Says)] = &[
     ("timeout: 0", "timeout", Error),
     ("job_cache: maybe", "job_cache", Error),
     ("max_event_size: 3", "max_event_size", Error),
-    ("batch_safe_limit: 100", "batch_safe_limit", Warning),
+    ("batch_safe_limit: 100", "batch_safe_limit", Hint),
     // Names.
     ("worker_thread: 3", "worker_thread", Warning),
     ("our_own_data: {a: 1}", "our_own_data", Warning),

@@ -44,15 +44,16 @@ pub struct ReturnHead {
     pub retcode: i64,
 }
 
-/// A return with its job, without the load.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewestReturn {
+/// A return with its job, without the load; as it stands in the database, where a reader that looks at
+/// many need not copy what it does not want.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewestReturn<'a> {
     /// The minion.
-    pub minion: MinionId,
+    pub minion: &'a str,
     /// The job.
-    pub jid: Jid,
+    pub jid: &'a str,
     /// The function.
-    pub fun: String,
+    pub fun: &'a str,
     /// When it came, in microseconds since 1970.
     pub received: i64,
     /// Its return code.
@@ -64,7 +65,7 @@ impl JobReader {
     pub fn newest_returns(
         &self,
         limit: usize,
-        mut take: impl FnMut(NewestReturn) -> bool,
+        mut take: impl FnMut(NewestReturn<'_>) -> bool,
     ) -> Result<()> {
         self.read("read returns of", |connection| {
             let mut statement = connection.prepare_cached(
@@ -72,14 +73,14 @@ impl JobReader {
             )?;
             let mut rows = statement.query([clamp(limit)])?;
             while let Some(row) = rows.next()? {
-                let minion = minion_of(row.get_ref(0)?);
-                let Some((minion, jid)) = minion.zip(jid_of(row.get_ref(1)?)) else {
+                let text = |column| row.get_ref(column).ok()?.as_str().ok();
+                let (Some(minion), Some(jid), Some(fun)) = (text(0), text(1), text(2)) else {
                     continue;
                 };
                 let wants_more = take(NewestReturn {
                     minion,
                     jid,
-                    fun: row.get(2)?,
+                    fun,
                     received: row.get(3)?,
                     retcode: row.get(4)?,
                 });

@@ -3,30 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use saltern_model::MinionId;
+use saltern_model::{Changed, DataChanges, MinionId};
 
 use crate::files::Version;
 
 /// Maximum length of the change log.
 const REMEMBERED: usize = 1 << 16;
-
-/// Answer of [`super::MinionDataStore::changes`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Changes {
-    /// The present generation; it only grows.
-    pub generation: u64,
-    /// Changes since the generation in the question.
-    pub changed: Changed,
-}
-
-/// Which minions' grains or pillars have changed, or came, or went.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Changed {
-    /// These.
-    These(Vec<MinionId>),
-    /// Possibly all: the question is too old, or the first.
-    Everything,
-}
 
 /// The versions of a minion's files: grains (or both in one), pillar.
 pub(super) type Stamps = [Option<Version>; 2];
@@ -59,7 +41,7 @@ impl Known {
         Arc::clone(names)
     }
 
-    pub(super) fn changes(&self, since: Option<u64>) -> Changes {
+    pub(super) fn changes(&self, since: Option<u64>) -> DataChanges {
         let changed = match since {
             Some(since) if since >= self.forgotten => {
                 let newer = self
@@ -70,7 +52,7 @@ impl Known {
             }
             _ => Changed::Everything,
         };
-        Changes {
+        DataChanges {
             generation: self.generation,
             changed,
         }

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use saltern_model::{Compat, MinionId};
+use saltern_model::{Changed, Compat, MinionId};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tempfile::TempDir;
 
 use super::environments::ENVIRONMENTS;
-use super::{Changed, LIMITS, MINE_FUNCTIONS, MinionDataStore};
+use super::{LIMITS, MINE_FUNCTIONS, MinionDataStore};
 use crate::StoreError;
 use crate::options::StoreOptions;
 

@@ -9,7 +9,7 @@ use crate::jobs::job_tracker::job::MinionState;
 #[derive(Default)]
 struct Present {
     minted: AtomicU32,
-    deaf: Vec<(MinionId, Arc<str>)>,
+    unreachable: Vec<(MinionId, Arc<str>)>,
 }
 
 impl JobEnvironment for Present {
@@ -21,8 +21,8 @@ impl JobEnvironment for Present {
         true
     }
 
-    fn deaf_syndics(&self) -> Vec<(MinionId, Arc<str>)> {
-        self.deaf.clone()
+    fn unreachable_syndics(&self) -> Vec<(MinionId, Arc<str>)> {
+        self.unreachable.clone()
     }
 
     fn mint(&self) -> Jid {
@@ -131,7 +131,7 @@ fn job_that_no_syndic_could_receive_is_not_complete() {
     let mut rules = rules();
     rules.leaves_wait = Duration::from_secs(5);
     let world = Present {
-        deaf: vec![(id("relay"), "no connection".into())],
+        unreachable: vec![(id("relay"), "no connection".into())],
         ..Present::default()
     };
     let mut machine = Machine::new(rules.clone(), 1);

@@ -10,6 +10,7 @@
 use std::process::Command;
 use std::time::Duration;
 
+use saltern_base::locale;
 use saltern_python::shlex;
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
@@ -21,23 +22,6 @@ use super::users;
 
 /// What stock calls the default shell.
 const SHELL: &str = "/bin/sh";
-
-/// The variables of the locale, which are set to `C`, as in stock by default.
-const LOCALE: [&str; 13] = [
-    "LC_CTYPE",
-    "LC_NUMERIC",
-    "LC_TIME",
-    "LC_COLLATE",
-    "LC_MONETARY",
-    "LC_MESSAGES",
-    "LC_PAPER",
-    "LC_NAME",
-    "LC_ADDRESS",
-    "LC_TELEPHONE",
-    "LC_MEASUREMENT",
-    "LC_IDENTIFICATION",
-    "LANGUAGE",
-];
 
 /// Bounds on the programs that templates start.
 #[derive(Debug, Clone, Copy)]
@@ -206,7 +190,7 @@ fn environment(command: &mut Command, args: &CallArgs) {
         command.env_clear();
     }
     if flag(args, "reset_system_locale", true) {
-        for name in LOCALE {
+        for name in locale::VARIABLES {
             command.env(name, "C");
         }
     }

@@ -46,17 +46,22 @@ impl Parser<'_> {
         let target = self.expect_name()?;
         let context = self.context_marker()?.unwrap_or(false);
         self.block_end()?;
-        let prefix = if context {
-            literal(self.prefix)
-        } else {
-            "none".to_owned()
+        let (held, which) = self.held_import(line, &name, context);
+        let module = format!("__module({held}, {which})");
+        Ok((self.variable(&target), module))
+    }
+
+    /// Writes an import of a whole template; returns the variables of the module and of the template.
+    fn held_import(&mut self, line: usize, name: &str, with_context: bool) -> (String, String) {
+        let prefix = match with_context {
+            true => literal(self.prefix),
+            false => "none".to_owned(),
         };
         let held = self.fresh();
         let which = self.fresh();
         self.tag(line, &format!("set {which} = __template({name}, {prefix})"));
         self.tag(line, &format!("import {which} as {held}"));
-        let module = format!("__module({held}, {which})");
-        Ok((self.variable(&target), module))
+        (held, which)
     }
 
     pub(super) fn import_names_statement(&mut self, line: usize) -> Parsed<()> {
@@ -86,15 +91,7 @@ impl Parser<'_> {
         if names.is_empty() {
             return self.fail("expected token 'name', got 'end of statement block'");
         }
-        let prefix = if context == Some(true) {
-            literal(self.prefix)
-        } else {
-            "none".to_owned()
-        };
-        let held = self.fresh();
-        let which = self.fresh();
-        self.tag(line, &format!("set {which} = __template({name}, {prefix})"));
-        self.tag(line, &format!("import {which} as {held}"));
+        let (held, which) = self.held_import(line, &name, context == Some(true));
         let shown = name;
         for (name, alias) in names {
             let alias = self.variable(&alias);

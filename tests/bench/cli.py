@@ -1,0 +1,308 @@
+#!/usr/bin/env python3
+"""Measures stock's command line and ours beside each other: time and peak memory of whole processes.
+
+Both talk to the same master, one of ours, so that the figures differ by the command alone:
+`salt one test.ping` of a native and of a stock minion, `salt '*' test.ping` of 1,000 and of 10,000
+native minions, `salt-key -L` of 100,000 keys, `salt-run jobs.list_jobs` of 100,000 jobs, and
+`salt --help`. What stock has no command for is measured alone: `saltern minions` of 20,000 minions
+whose cached grains a master that has just started has yet to read, and the completion of words.
+
+`make bench` runs it last and adds what it found to results.*. Alone:
+`tests/bench/cli.py [--minions N] [--many N] [--keys N] [--jobs N] [--fleet N] [--rounds N]
+[--only saltern] [--out DIR]`.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from report import write_markdown, write_pages, write_svg
+from run import HERE, LAB, ROOT, SALTERN, STOCK, STOCK_VERSION, Master, machine, wait_for
+from storm import Place
+from store import fill, put_keys
+
+COMMANDS = ["salt", "salt-key", "salt-run"]
+
+# Commands that take longer are run once: they are stock's, by a thousand times.
+LONG = 2.0
+
+# The jobs that are listed are older than a master keeps any. The ping of all of a large fleet takes
+# stock's command longer than it waits by default.
+OPTIONS = "keep_jobs_seconds: 0\ntimeout: 60\n"
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class Programs:
+    """The commands of one kind in a directory: stock's as they are, ours by links to one binary."""
+
+    def __init__(self, kind, top):
+        self.kind = kind
+        self.dir = STOCK / STOCK_VERSION / "bin"
+        if kind == "saltern":
+            self.dir = top / "commands"
+            self.dir.mkdir()
+            for name in COMMANDS:
+                (self.dir / name).symlink_to(SALTERN.resolve())
+
+    def command(self, name, master, *words):
+        return [self.dir / name, "-c", master.dir / "conf", *map(str, words)]
+
+
+def run_once(command, output):
+    """Runs a command with its output into a file; its peak memory in bytes and its time in seconds.
+
+    The kernel counts to the peak of a process what the one had that forked it, and this one is as
+    large as what is measured. A shell forks it, then, and ends; its child becomes ours.
+    """
+    words = ["sh", "-c", '"$@" </dev/null >"$0" & echo $!', output, *command]
+    began = time.perf_counter()
+    shell = subprocess.run(words, check=True, stdout=subprocess.PIPE)
+    _, status, usage = os.wait4(int(shell.stdout), 0)
+    took = time.perf_counter() - began
+    code = os.waitstatus_to_exitcode(status)
+    if code != 0:
+        sys.exit(f"{' '.join(map(str, command))} ended with {code}")
+    return usage.ru_maxrss * 1024, took
+
+
+def time_once(command):
+    began = time.perf_counter()
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    return time.perf_counter() - began
+
+
+def measure(name, command, rounds, expected=None):
+    """The median time of a command, and its peak memory. `expected` is what a function finds in its
+    output, and how much of it there must be."""
+    with tempfile.TemporaryDirectory() as top:
+        output = pathlib.Path(top) / "output"
+        memory, took = run_once(command, output)
+        text = output.read_text()
+    if expected is not None and (found := expected[0](text)) != expected[1]:
+        sys.exit(f"{name}: {found} of {expected[1]} in the output of {command}: {text[:2000]}")
+    times = [took] if took > LONG else [time_once(command) for _ in range(rounds)]
+    found = {f"cli_{name}_ms": 1000 * statistics.median(times), f"cli_{name}_megabytes": memory / 1e6}
+    print(f"    {name}: {found}", flush=True)
+    return found
+
+
+def pings(count):
+    return (lambda text: text.count("True"), count)
+
+
+@contextlib.contextmanager
+def running(master):
+    """The master without the listeners of other benches."""
+    master.start()
+    try:
+        wait_for("the master", lambda: master.serves(master.dir / "run/master_event_pub.ipc"))
+        yield master
+    finally:
+        master.kill()
+
+
+@contextlib.contextmanager
+def swarm(master, prefix, minions):
+    address = f"127.0.0.1:{master.ret_port}"
+    command = [LAB, "swarm", "--prefix", prefix, "--minions", str(minions), "--master", address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        if b"signed in" not in process.stdout.readline():
+            sys.exit(f"the {minions} minions {prefix}-* did not sign in")
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def stock_minion(master, programs):
+    top = master.dir / "minion"
+    (top / "conf").mkdir(parents=True)
+    options = {
+        "id": "stock",
+        "master": "127.0.0.1",
+        "master_port": master.ret_port,
+        "publish_port": master.publish_port,
+        "root_dir": top,
+        "pki_dir": top / "pki",
+        "cachedir": top / "cache",
+        "sock_dir": top / "run",
+        "log_file": top / "log",
+    }
+    text = "".join(f"{name}: {value}\n" for name, value in options.items())
+    (top / "conf/minion").write_text(text)
+    program = STOCK / STOCK_VERSION / "bin/salt-minion"
+    with subprocess.Popen(
+        [program, "-c", top / "conf"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        process_group=0,
+    ) as process:
+        try:
+            ping = programs.command("salt", master, "-t", "2", "stock", "test.ping")
+            answers = lambda: b"True" in subprocess.run(ping, capture_output=True).stdout
+            wait_for("the stock minion", answers)
+            yield
+        finally:
+            os.killpg(process.pid, 9)
+
+
+def measure_salt(kinds, place, options, found):
+    """`salt` with one minion, with a stock one, with a fleet and with a large one."""
+    with contextlib.ExitStack() as stack:
+        master = stack.enter_context(running(Master("saltern", place, OPTIONS)))
+
+        def each(name, minions, *words):
+            print(f"  salt {' '.join(words)}: {minions} minions", flush=True)
+            for kind, programs in kinds.items():
+                command = programs.command("salt", master, *words)
+                found[kind] |= measure(name, command, options.rounds, pings(minions))
+
+        stack.enter_context(swarm(master, "one", 1))
+        each("ping", 1, "one-0", "test.ping")
+        if "stock" in kinds:
+            with stock_minion(master, kinds["saltern"]):
+                each("ping_stock", 1, "stock", "test.ping")
+        stack.enter_context(swarm(master, "fleet", options.minions - 1))
+        (master.dir / "pki/minions/stock").unlink(missing_ok=True)
+        each("all", options.minions, "*", "test.ping")
+        stack.enter_context(swarm(master, "many", options.many - options.minions))
+        each("many", options.many, "*", "test.ping")
+
+
+def measure_lists(kinds, place, options, found):
+    """`salt-key` and `salt-run` over much, and `salt --help`."""
+    master = Master("saltern", place, OPTIONS)
+    # Makes the master's own keys.
+    with running(master):
+        pass
+    put_keys(master, options.keys)
+    fill(master, options.jobs, 1, 1)
+    with running(master):
+        jobs = master.dir / "cache/jobs"
+        wait_for(
+            "the job cache on disk, which stock's command reads",
+            lambda: sum(len(os.listdir(first)) for first in jobs.glob("??")) >= options.jobs,
+            limit=900,
+        )
+        os.sync()
+        keys = (lambda text: text.count("minion-"), options.keys)
+        listed = (lambda text: text.count("StartTime:"), options.jobs)
+        for name, lines, program, *words in (
+            ("help", None, "salt", "--help"),
+            ("keys", keys, "salt-key", "-L"),
+            ("jobs", listed, "salt-run", "jobs.list_jobs"),
+        ):
+            print(f"  {program} {' '.join(words)}", flush=True)
+            for kind, programs in kinds.items():
+                command = programs.command(program, master, *words)
+                found[kind] |= measure(name, command, options.rounds, lines)
+
+
+def measure_inventory(place, options):
+    """`saltern minions` right after a start, and later; and the completion of words. The job
+    database has as many returns of other minions as are looked at for the last job of each."""
+    master = Master("saltern", place, OPTIONS)
+    print(f"  saltern minions: {options.fleet} minions", flush=True)
+    with running(master):
+        pass
+    make = [LAB, "bench", "-c", master.dir / "conf", "--make-fleet", str(options.fleet)]
+    subprocess.run(make, check=True)
+    fill(master, options.returns // 10, 10, 1)
+    os.sync()
+
+    def ours(*words):
+        return [SALTERN, words[0], "-c", master.dir / "conf", *words[1:]]
+
+    found = {"minions": options.fleet, "returns": options.returns, "refused": 0}
+    listing = ours("minions", "--columns", "id,os,ip4_interfaces:eth0:0", "--out", "csv")
+    with running(master):
+        began = time.perf_counter()
+        while (done := subprocess.run(listing, capture_output=True, text=True)).returncode != 0:
+            found["refused"] += 1
+            if found["refused"] > 60:
+                sys.exit(f"no inventory: {done.stderr}")
+            time.sleep(0.2)
+        found["first_seconds"] = time.perf_counter() - began
+        # A head stands above the rows.
+        lines = (lambda text: len(text.splitlines()) - 1, options.fleet)
+        for name, command, expected in (
+            ("grains", listing, lines),
+            ("last_job", ours("minions", "--out", "csv"), lines),
+            ("complete_ids", ours("complete", "minions", "web"), None),
+            ("complete_functions", ours("complete", "functions", "state"), None),
+        ):
+            measured = measure(name, command, options.rounds, expected)
+            found |= {key.removeprefix("cli_"): value for key, value in measured.items()}
+    return found
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minions", type=int, default=1_000)
+    parser.add_argument("--many", type=int, default=10_000)
+    parser.add_argument("--keys", type=int, default=100_000)
+    parser.add_argument("--jobs", type=int, default=100_000)
+    parser.add_argument("--fleet", type=int, default=20_000, help="minions of the inventory")
+    parser.add_argument("--returns", type=int, default=200_000, help="in its job database")
+    parser.add_argument("--rounds", type=int, default=9, help="of commands that are quick")
+    parser.add_argument("--parts", default="salt,lists,inventory", help="only these")
+    parser.add_argument("--only", choices=["saltern"])
+    parser.add_argument("--out", type=pathlib.Path, default=HERE, help="where results.* are")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    parts = options.parts.split(",")
+    # Both ends of each minion's connections are on this machine.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        sys.exit("this kernel lets no process adopt the children of its children")
+    path = options.out / "results.json"
+    results = json.loads(path.read_text()) if path.exists() else {"stock": STOCK_VERSION}
+    results["machine"] = machine()
+    print("command lines, both with a master of ours", flush=True)
+    with tempfile.TemporaryDirectory(prefix="slt-cli-", dir="/tmp") as top:
+        place = Place(pathlib.Path(top))
+        kinds = [options.only] if options.only else ["stock", "saltern"]
+        kinds = {kind: Programs(kind, place.top) for kind in kinds}
+        found = {kind: {} for kind in kinds}
+        if "salt" in parts:
+            measure_salt(kinds, place, options, found)
+        if "lists" in parts:
+            measure_lists(kinds, place, options, found)
+        if "inventory" in parts:
+            results["inventory"] = measure_inventory(place, options)
+            print(f"  {results['inventory']}", flush=True)
+    for kind in kinds:
+        master = results.setdefault("masters", {}).setdefault(kind, {"fleets": {}, "capped": []})
+        master.update(found[kind])
+    if options.only:
+        return
+    options.out.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=2) + "\n")
+    # Without the figures of run.py there is no table to add to.
+    if "site" not in results:
+        return
+    write_markdown(results, options.out / "results.md")
+    write_svg(results, options.out / "results.svg")
+    if options.out == HERE:
+        has_storm = "storm" in results
+        write_pages((HERE / "results.md").read_text(), ROOT, has_storm=has_storm)
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    main()
