@@ -111,11 +111,15 @@ OVERVIEW = {
         graph("Builds", "none", ("count by (version, salt_compat) (saltern_build_info{I})",
                                  "{{version}}, serves {{salt_compat}}"),
               about="Which build runs on how many masters.", width=12),
-        graph("HTTP requests", "ops", (rate("saltern_http_requests_total", "server, code"), "{{server}} {{code}}"),
+        graph("HTTP requests", "ops", (rate("saltern_http_requests_total", "server, method, code"), "{{server}} {{method}} {{code}}"),
               (rate("saltern_http_refused_total", "reason"), "refused: {{reason}}"),
-              ("sum(saltern_http_connections{I})", "connections"),
+              (quantile(0.99, "saltern_http_request_seconds", "server"), "{{server}}: seconds a request, p99"),
               (quantile(0.99, "saltern_scrape_seconds"), "seconds a scrape, p99"),
-              about="Requests for metrics and health over HTTP; this dashboard needs them.", width=12),
+              about="Requests over HTTP, those for metrics and health included; this dashboard needs them.", width=12),
+        graph("HTTP connections", "none", ("sum by (server) (saltern_http_connections{I})", "{{server}} connections"),
+              ("sum by (server) (saltern_http_streams{I})", "{{server}} streams"),
+              (rate("saltern_http_certificate_reloads_total", "server, outcome"), "{{server}} certificate {{outcome}}, a second"),
+              about="Open connections, long streams among them, and changed certificates that were read.", width=12),
     ],
 }
 

@@ -12,7 +12,7 @@ use crate::site::Site;
 
 async fn get(address: SocketAddr, path: &str, more: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nhost: here\r\n{more}\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n{more}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();

@@ -5,6 +5,7 @@
 
 pub mod client;
 pub mod server;
+pub mod websocket;
 
 pub use axum;
 pub use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};

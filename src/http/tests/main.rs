@@ -6,5 +6,11 @@
     reason = "a failed unwrap is a failed test, in helpers too"
 )]
 
+mod bad_input;
 mod client;
+mod http2;
+mod running;
 mod server;
+mod streams;
+mod tls;
+mod websocket;

@@ -2,164 +2,28 @@
 //!
 //! Where a deadline is to pass the clock is paused: it jumps as soon as all tasks wait.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use prometheus::Registry;
-use saltern_http::{
-    Handler, HttpLimits, HttpMetrics, HttpServer, Method, Request, Response, StatusCode,
-};
+use saltern_http::HttpLimits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 
-/// Timeout of what should happen at once.
-const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+use crate::running::{Running, post, read_until, rest, small, soon};
 
-/// Echoes the body. `/panic` panics; `/hold` signals and waits; the answer of `/large` exceeds the
-/// kernel's buffers.
-#[derive(Default)]
-struct Echo {
-    asked: Notify,
-    go_on: Notify,
-}
-
-impl Handler for Echo {
-    fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> BoxFuture<'_, Response<Bytes>> {
-        async move {
-            assert!(peer.ip().is_loopback());
-            match (request.method(), request.uri().path()) {
-                (_, "/panic") => panic!("as asked"),
-                (_, "/hold") => {
-                    self.asked.notify_one();
-                    self.go_on.notified().await;
-                    Response::new(Bytes::from_static(b"held"))
-                }
-                (_, "/large") => Response::new(Bytes::from(vec![b'x'; 64 << 20])),
-                (&Method::GET, _) => Response::new(Bytes::from_static(b"hello")),
-                (&Method::POST, _) => Response::new(request.into_body()),
-                _ => {
-                    let mut answer = Response::new(Bytes::new());
-                    *answer.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-                    answer
-                }
-            }
-        }
-        .boxed()
-    }
-}
-
-struct Running {
-    address: SocketAddr,
-    echo: Arc<Echo>,
-    registry: Registry,
-    stop: CancellationToken,
-    task: JoinHandle<std::io::Result<()>>,
-}
-
-impl Running {
-    fn start(limits: HttpLimits) -> Self {
-        let registry = Registry::new();
-        let echo = Arc::new(Echo::default());
-        let meters = HttpMetrics::new(&registry).of("test");
-        let loopback = ([127, 0, 0, 1], 0).into();
-        let server =
-            HttpServer::bind(loopback, None, limits, echo.clone(), meters).expect("a free port");
-        let stop = CancellationToken::new();
-        Self {
-            address: server.address(),
-            echo,
-            registry,
-            stop: stop.clone(),
-            task: tokio::spawn(server.serve(stop)),
-        }
-    }
-
-    async fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address).await.expect("connected")
-    }
-
-    /// A connection on which these bytes are sent.
-    async fn send(&self, bytes: &[u8]) -> TcpStream {
-        let mut stream = self.connect().await;
-        stream.write_all(bytes).await.expect("written");
-        stream
-    }
-
-    /// Sends these bytes and gives all that arrives until the connection ends.
-    async fn say(&self, bytes: &[u8]) -> String {
-        rest(self.send(bytes).await).await
-    }
-
-    /// A connection whose request the handler holds back until `go_on`.
-    async fn hold(&self) -> TcpStream {
-        let stream = self.send(b"GET /hold HTTP/1.1\r\nhost: a\r\n\r\n").await;
-        self.echo.asked.notified().await;
-        stream
-    }
-
-    fn metric(&self, name: &str, label: &str) -> f64 {
-        let families = self.registry.gather();
-        let family = families.iter().find(|family| family.name() == name);
-        let metrics = family.expect("a known metric").get_metric();
-        let labelled = metrics
-            .iter()
-            .filter(|metric| metric.get_label().iter().any(|pair| pair.value() == label));
-        labelled
-            .map(|metric| metric.get_counter().get_value() + metric.get_gauge().get_value())
-            .sum()
-    }
-
-    async fn reaches(&self, name: &str, label: &str, value: f64) {
-        let mut pace = tokio::time::interval(Duration::from_millis(1));
-        while self.metric(name, label) < value {
-            pace.tick().await;
-        }
-    }
-}
-
-/// Reads until the connection ends.
-async fn rest(mut stream: TcpStream) -> String {
-    let mut answer = Vec::new();
-    // A connection that is reset counts as ended, too.
-    let _ = stream.read_to_end(&mut answer).await;
-    String::from_utf8_lossy(&answer).into_owned()
-}
-
-async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(TEST_TIMEOUT, future)
-        .await
-        .expect("soon")
-}
-
-fn small() -> HttpLimits {
-    HttpLimits {
-        body_bytes: 1 << 10,
-        ..HttpLimits::default()
-    }
-}
-
-fn post(length: usize, body: &[u8]) -> Vec<u8> {
-    let head = format!("POST / HTTP/1.1\r\nhost: here\r\ncontent-length: {length}\r\n\r\n");
-    [head.as_bytes(), body].concat()
-}
+/// A request after which the connection ends.
+const LAST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 
 #[tokio::test]
 async fn request_is_answered_and_the_connection_ends() {
     let server = Running::start(small());
-    let answer = soon(server.say(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")).await;
+    let answer = soon(server.say(LAST)).await;
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     assert!(answer.contains("connection: close"), "{answer}");
     assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
     let answer = soon(server.say(&post(4, b"body"))).await;
     assert!(answer.ends_with("\r\n\r\nbody"), "{answer}");
-    let chunked = b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n\
+    let chunked =
+        b"POST / HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n\
         3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
     let answer = soon(server.say(chunked)).await;
     assert!(answer.ends_with("\r\n\r\nabcde"), "{answer}");
@@ -167,19 +31,99 @@ async fn request_is_answered_and_the_connection_ends() {
 }
 
 #[tokio::test]
-async fn second_request_on_a_connection_is_ignored() {
+async fn connection_carries_many_requests() {
     let server = Running::start(small());
-    let twice = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2);
-    let answer = soon(server.say(&twice)).await;
-    assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
+    let first = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n".repeat(2);
+    let answer = soon(server.say(&[&first, LAST].concat())).await;
+    assert_eq!(answer.matches("HTTP/1.1 200").count(), 3, "{answer}");
+    assert_eq!(server.metric("saltern_http_requests_total", "read"), 3.0);
+    // HTTP/1.0 without its own word for it.
+    let answer = soon(server.say(b"GET / HTTP/1.0\r\n\r\n")).await;
+    assert!(answer.ends_with("hello"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn idle_connection_is_closed_without_a_refusal() {
+    let server = Running::start(small());
+    let began = tokio::time::Instant::now();
+    let answer = server.say(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    assert!(answer.ends_with("hello"), "{answer}");
+    let kept = began.elapsed();
+    assert!(kept >= small().idle_time, "{kept:?}");
+    assert!(kept < small().idle_time * 2, "{kept:?}");
+    assert_eq!(server.metric("saltern_http_refused_total", "test"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_head_of_a_second_request_is_cut_off() {
+    let server = Running::start(small());
+    let mut stream = server.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    read_until(&mut stream, "hello").await;
+    let began = tokio::time::Instant::now();
+    stream.write_all(b"GET / HT").await.expect("written");
+    assert_eq!(rest(stream).await, "");
+    assert!(began.elapsed() < small().head_time * 2);
+    assert_eq!(server.metric("saltern_http_refused_total", "timeout"), 1.0);
+}
+
+#[tokio::test]
+async fn response_names_the_request() {
+    let server = Running::start(small());
+    let answer = soon(server.say(LAST)).await;
+    assert!(answer.contains("\r\nx-request-id: "), "{answer}");
+    let given = b"GET / HTTP/1.1\r\nhost: a\r\nx-request-id: my-1\r\nconnection: close\r\n\r\n";
+    let answer = soon(server.say(given)).await;
+    assert!(answer.contains("\r\nx-request-id: my-1\r\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn response_is_packed_if_the_client_takes_it() {
+    let server = Running::start(small());
+    let get = |path: &str| {
+        let head = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n");
+        format!("{head}accept-encoding: gzip\r\n\r\n")
+    };
+    let answer = soon(server.say(get("/text").as_bytes())).await;
+    assert!(answer.contains("content-encoding: gzip"), "{answer}");
+    assert!(answer.len() < 1000, "{answer}");
+    let mut stream = server.send(get("/stream").as_bytes()).await;
+    let head = read_until(&mut stream, "first").await;
+    assert!(!head.contains("content-encoding"), "{head}");
+}
+
+#[tokio::test]
+async fn requests_over_the_limit_are_refused() {
+    let limits = HttpLimits {
+        requests: 1,
+        ..small()
+    };
+    let server = Running::start(limits);
+    let held = soon(server.hold()).await;
+    let answer = soon(server.say(LAST)).await;
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("retry-after: 1"), "{answer}");
+    server.echo.go_on.notify_one();
+    assert!(soon(rest(held)).await.ends_with("held"));
+    assert_eq!(server.metric("saltern_http_refused_total", "requests"), 1.0);
+    let answer = soon(server.say(LAST)).await;
+    assert!(answer.ends_with("hello"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_handler_is_answered_with_503() {
+    let server = Running::start(small());
+    let held = server.hold().await;
+    assert!(rest(held).await.starts_with("HTTP/1.1 503 "));
+    assert_eq!(server.metric("saltern_http_refused_total", "timeout"), 1.0);
 }
 
 #[tokio::test]
 async fn handler_panic_is_answered_with_500() {
     let server = Running::start(small());
-    let answer = soon(server.say(b"GET /panic HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+    let answer =
+        soon(server.say(b"GET /panic HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
-    let answer = soon(server.say(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+    let answer = soon(server.say(LAST)).await;
     assert!(answer.ends_with("hello"), "{answer}");
 }
 
@@ -285,7 +229,7 @@ async fn connections_over_the_limit_are_refused() {
     while server.metric("saltern_http_connections", "test") > 0.0 {
         soon(pace.tick()).await;
     }
-    let answer = soon(server.say(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+    let answer = soon(server.say(LAST)).await;
     assert!(answer.ends_with("hello"), "{answer}");
 }
 
@@ -300,7 +244,7 @@ async fn lingering_connections_hold_no_slot_and_end_soon() {
     let server = Running::start(limits);
     let mut lingering = Vec::new();
     for _ in 0..8 {
-        let mut stream = server.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        let mut stream = server.send(LAST).await;
         let mut answer = String::new();
         soon(stream.read_to_string(&mut answer))
             .await

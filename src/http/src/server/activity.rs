@@ -143,7 +143,8 @@ impl Activity {
             .map(|since| since + limits.exchange_time);
         let exchange = state.exchanges.values().min().copied();
         let cut = blocked.into_iter().chain(exchange).min();
-        let idle = state.is_idle().then(|| match state.head_since {
+        let is_idle = state.is_idle() && state.upgraded.is_none();
+        let idle = is_idle.then(|| match state.head_since {
             _ if !state.is_used => (state.idle_since + limits.head_time, Due::Cut),
             // Between two requests HTTP/2 has frames that are no request.
             Some(since) if !state.is_http2 => (since + limits.head_time, Due::Cut),

@@ -45,11 +45,15 @@ type Stamp = Option<(u64, u64, i64, i64)>;
 impl Certificates {
     pub(super) fn new(tls: &Tls, meters: HttpMeters) -> Arc<Self> {
         let options = tls.options().clone();
-        // Files that changed since they were read are seen as changed or not; the first check
-        // reads them again to be certain.
+        // Read once more, so that a change since the first time is not missed.
+        let stamps = stamps(&options);
+        let (config, stamps) = match Tls::new(&options) {
+            Ok(tls) => (configured(&tls), stamps),
+            Err(_) => (configured(tls), Vec::new()),
+        };
         let state = State {
-            config: configured(tls),
-            stamps: Vec::new(),
+            config,
+            stamps,
             checked: Instant::now(),
         };
         Arc::new(Self {
@@ -81,24 +85,19 @@ impl Certificates {
 
     /// Reads changed files. Their stamps are taken before, so that a change meanwhile is seen.
     fn check(&self) {
-        let options = &self.options;
-        let files = [&options.certificate, &options.key].into_iter();
-        let files = files.chain(&options.authorities);
-        let stamps: Vec<_> = files.map(|path| stamp(path)).collect();
+        let stamps = stamps(&self.options);
         if self.state.lock().stamps == stamps {
             return;
         }
-        match Tls::new(options) {
+        match Tls::new(&self.options) {
             Ok(tls) => {
                 let mut state = self.state.lock();
                 state.config = configured(&tls);
-                let is_first = std::mem::replace(&mut state.stamps, stamps).is_empty();
+                state.stamps = stamps;
                 drop(state);
-                if !is_first {
-                    self.meters.reloaded(Reload::Loaded);
-                    let server = self.meters.server();
-                    tracing::info!(server, "a changed certificate is in use");
-                }
+                self.meters.reloaded(Reload::Loaded);
+                let server = self.meters.server();
+                tracing::info!(server, "a changed certificate is in use");
             }
             Err(error) => self.failed(&error),
         }
@@ -118,6 +117,12 @@ fn configured(tls: &Tls) -> Arc<ServerConfig> {
     let mut config = ServerConfig::clone(&tls.server_config());
     config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     Arc::new(config)
+}
+
+fn stamps(options: &TlsOptions) -> Vec<Stamp> {
+    let files = [&options.certificate, &options.key].into_iter();
+    let files = files.chain(&options.authorities);
+    files.map(|path| stamp(path)).collect()
 }
 
 fn stamp(path: &Path) -> Stamp {

@@ -31,7 +31,7 @@ use super::metrics::Refusal;
 use super::request_info::Peer;
 
 /// Time for the orderly end of a connection that has no running exchange.
-const CLOSE_TIME: Duration = Duration::from_millis(500);
+pub(super) const CLOSE_TIME: Duration = Duration::from_millis(500);
 
 /// Silence after which an HTTP/2 peer is asked for a sign of life, and the time it has for it.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -153,11 +153,13 @@ impl Connections {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let activity = Activity::new(self.answering.limits);
+        let (cut, gone) = (self.cut.child_token(), CancellationToken::new());
         let parts = IoParts {
             activity: Arc::clone(&activity),
             in_use,
             lingering: Arc::clone(&self.lingering),
-            cut: self.cut.clone(),
+            cut: cut.clone(),
+            gone: gone.clone().drop_guard(),
             tracked: self.tasks.token(),
         };
         let stream = TokioIo::new(ConnectionIo::new(stream, parts));
@@ -174,6 +176,10 @@ impl Connections {
             tokio::select! {
                 ended = connection.as_mut() => {
                     return match ended {
+                        Ok(()) if activity.is_upgraded() => {
+                            let watched = self.watch(&activity, &cut);
+                            gone.run_until_cancelled(watched).await.unwrap_or(Ok(()))
+                        }
                         Err(_) if closing.is_none() && activity.is_incomplete() => {
                             Err(Refusal::Broken)
                         }
@@ -195,6 +201,23 @@ impl Connections {
                 },
             }
         }
+    }
+
+    /// Ends an upgraded connection when the server stops, or when its peer reads nothing.
+    async fn watch(&self, activity: &Activity, cut: &CancellationToken) -> Result<(), Refusal> {
+        let outcome = loop {
+            let deadline = activity.deadline();
+            tokio::select! {
+                () = self.stop.cancelled() => {
+                    tokio::time::sleep(CLOSE_TIME).await;
+                    break Ok(());
+                }
+                () = activity.changed() => {}
+                () = until(deadline) => break Err(Refusal::Timeout),
+            }
+        };
+        cut.cancel();
+        outcome
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::activity::Activity;
@@ -41,8 +41,10 @@ pub(super) struct IoParts {
     pub(super) in_use: InUse,
     /// Lingering connections at most; further ones are closed with their response.
     pub(super) lingering: Arc<Semaphore>,
-    /// When an upgraded connection ends, whoever has it.
+    /// Ends an upgraded connection, whoever has it.
     pub(super) cut: CancellationToken,
+    /// Cancelled when the stream is dropped.
+    pub(super) gone: DropGuard,
     /// A stopping server waits for it.
     pub(super) tracked: TaskTrackerToken,
 }
@@ -55,6 +57,7 @@ pub(super) struct ConnectionIo<S> {
     lingering: Arc<Semaphore>,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
     closing: Closing,
+    _gone: DropGuard,
     _tracked: TaskTrackerToken,
 }
 
@@ -77,6 +80,7 @@ impl<S> ConnectionIo<S> {
             lingering: parts.lingering,
             cut: Box::pin(parts.cut.cancelled_owned()),
             closing: Closing::Open,
+            _gone: parts.gone,
             _tracked: parts.tracked,
         }
     }

@@ -152,7 +152,8 @@ impl HttpServer {
             .is_err()
         {
             cut.cancel();
-            tasks.wait().await;
+            // A handler may keep an upgraded connection that is closed.
+            let _ = tokio::time::timeout(connection::CLOSE_TIME, tasks.wait()).await;
         }
         Ok(())
     }

@@ -1,0 +1,133 @@
+//! Long streams: they have no deadline but a reader, and hold up no stopping server.
+
+use std::time::{Duration, Instant};
+
+use saltern_http::HttpLimits;
+
+use crate::http2::Http2;
+use crate::running::{Running, read_until, rest, small, soon};
+
+const STREAM: &[u8] = b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// Open streams of the test below, for each version.
+const STREAMS: usize = 500;
+
+fn many() -> HttpLimits {
+    HttpLimits {
+        connections: 2 * STREAMS,
+        per_address: 2 * STREAMS,
+        requests: 8,
+        http2_streams: 100,
+        drain: Duration::from_secs(20),
+        ..small()
+    }
+}
+
+#[tokio::test]
+async fn stopping_server_is_gone_within_a_second_with_500_streams() {
+    let server = Running::start(many());
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        let mut stream = server.send(STREAM).await;
+        soon(read_until(&mut stream, "first")).await;
+        streams.push(stream);
+    }
+    let open = server.metric("saltern_http_streams", "test");
+    assert_eq!(open, STREAMS as f64);
+    let began = Instant::now();
+    server.stop.cancel();
+    soon(server.task).await.expect("no panic").expect("served");
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
+    // Each ended in order: with the last chunk.
+    for stream in streams {
+        let end = soon(rest(stream)).await;
+        assert!(end.ends_with("0\r\n\r\n"), "{end:?}");
+    }
+}
+
+#[tokio::test]
+async fn stopping_server_is_gone_within_a_second_with_500_streams_over_http2() {
+    let server = Running::start(many());
+    let mut connections = Vec::new();
+    for _ in 0..5 {
+        let client = Http2::connect(&server).await;
+        let mut bodies = Vec::new();
+        for _ in 0..100 {
+            let mut body = soon(client.get("/stream")).await.into_body();
+            assert_eq!(soon(client.piece(&mut body)).await, "first\n");
+            bodies.push(body);
+        }
+        connections.push((client, bodies));
+    }
+    assert_eq!(server.metric("saltern_http_streams", "test"), 500.0);
+    let began = Instant::now();
+    server.stop.cancel();
+    soon(server.task).await.expect("no panic").expect("served");
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+/// Nobody reads: the stream's producer always has more, and is not asked for it.
+#[tokio::test]
+async fn stopping_server_cuts_off_a_stream_that_is_not_read() {
+    let server = Running::start(many());
+    let mut stream = server.send(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    read_until(&mut stream, "first").await;
+    let began = Instant::now();
+    server.stop.cancel();
+    soon(server.task).await.expect("no panic").expect("served");
+    assert!(
+        began.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_that_is_not_read_is_cut_off() {
+    let server = Running::start(small());
+    let _stream = server.send(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    server
+        .reaches("saltern_http_refused_total", "timeout", 1.0)
+        .await;
+    assert_eq!(server.metric("saltern_http_streams", "test"), 0.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_has_no_deadline() {
+    let server = Running::start(small());
+    let mut stream = server.send(STREAM).await;
+    read_until(&mut stream, "first").await;
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(server.metric("saltern_http_streams", "test"), 1.0);
+    drop(stream);
+    let mut pace = tokio::time::interval(Duration::from_millis(1));
+    while server.metric("saltern_http_streams", "test") > 0.0 {
+        pace.tick().await;
+    }
+    assert_eq!(server.metric("saltern_http_refused_total", "test"), 0.0);
+}
+
+/// A stream gives its place among the requests back.
+#[tokio::test]
+async fn open_stream_is_no_running_request() {
+    let limits = HttpLimits {
+        requests: 1,
+        ..small()
+    };
+    let server = Running::start(limits);
+    let mut streams = Vec::new();
+    for _ in 0..3 {
+        let mut stream = server.send(STREAM).await;
+        soon(read_until(&mut stream, "first")).await;
+        streams.push(stream);
+    }
+    assert_eq!(server.metric("saltern_http_streams", "test"), 3.0);
+}
