@@ -1,8 +1,9 @@
 //! Long streams: they have no deadline but a reader, and hold up no stopping server.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use saltern_http::HttpLimits;
+use tokio::time::Instant;
 
 use crate::http2::Http2;
 use crate::running::{Running, read_until, rest, small, soon};

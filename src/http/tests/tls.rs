@@ -57,7 +57,9 @@ impl Files {
             only_tls12: false,
             ciphers: None,
         };
-        Tls::new(&options).ok().expect("TLS")
+        Tls::new(&options)
+            .map_err(|error| error.to_string())
+            .expect("TLS")
     }
 }
 

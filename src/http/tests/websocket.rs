@@ -1,11 +1,12 @@
 //! Websockets: which requests open one, its bounds, and its end when the server stops.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use saltern_http::websocket::{Message, WebSocketLimits};
 use saltern_stock::tls::Identity;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::running::{Running, small, soon};

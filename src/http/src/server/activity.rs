@@ -113,9 +113,10 @@ impl Activity {
         self.state.lock().upgraded.is_some()
     }
 
-    /// Whether a response is under way that is no long stream.
-    pub(super) fn has_exchanges(&self) -> bool {
-        !self.state.lock().exchanges.is_empty()
+    /// Whether a response is under way that is no long stream, or its last bytes are.
+    pub(super) fn is_answering(&self) -> bool {
+        let state = self.state.lock();
+        !state.exchanges.is_empty() || (state.streams == 0 && state.blocked_since.is_some())
     }
 
     /// Whether the peer began something that is not complete, or nothing yet.

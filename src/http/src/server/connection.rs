@@ -1,7 +1,6 @@
 //! One HTTP connection: TLS if configured, then requests by HTTP/1.1 or HTTP/2 until it is idle for
 //! too long, a deadline passes, or the server stops.
 
-use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,7 +30,7 @@ use super::metrics::Refusal;
 use super::request_info::Peer;
 
 /// Time for the orderly end of a connection that has no running exchange.
-pub(super) const CLOSE_TIME: Duration = Duration::from_millis(500);
+pub(super) const CLOSE_TIME: Duration = Duration::from_millis(400);
 
 /// Silence after which an HTTP/2 peer is asked for a sign of life, and the time it has for it.
 const PING_INTERVAL: Duration = Duration::from_secs(20);
@@ -134,7 +133,7 @@ impl Connections {
             let turn = self.handshake.lock().await;
             tokio::task::yield_now().await;
             drop(turn);
-            io::Result::Ok(greeted.into_stream(config).await?)
+            greeted.into_stream(config).await
         };
         let accepted = tokio::time::timeout(self.answering.limits.head_time, accepted);
         match self.stop.run_until_cancelled(accepted).await {
@@ -224,7 +223,7 @@ impl Connections {
 /// The next deadline of a connection, which may be closing already.
 fn next(activity: &Activity, closing: Option<Instant>) -> Option<(Instant, Due)> {
     match closing {
-        Some(since) if !activity.has_exchanges() => {
+        Some(since) if !activity.is_answering() => {
             Some((since.max(activity.idle_since()) + CLOSE_TIME, Due::Idle))
         }
         _ => activity.deadline(),

@@ -19,7 +19,7 @@ use super::answering::Answered;
 const PIECE: usize = 64 << 10;
 
 /// Time in which a long stream may end by itself once the server stops.
-const STREAM_GRACE: Duration = Duration::from_millis(200);
+const STREAM_GRACE: Duration = Duration::from_millis(100);
 
 /// See the head of this file.
 pub(super) struct ResponseBody {
