@@ -45,6 +45,8 @@ missing_packages() {
     has_python_headers || echo python3-dev
     command -v cc >/dev/null || echo gcc libc6-dev
     command -v git >/dev/null || echo git
+    # Cargo and git trust no registry without it.
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
     command -v make >/dev/null || echo make
     command -v pkg-config >/dev/null || echo pkg-config
     command -v gpg >/dev/null || echo gnupg

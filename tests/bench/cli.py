@@ -58,6 +58,10 @@ class Programs:
         return [self.dir / name, "-c", master.dir / "conf", *map(str, words)]
 
 
+class Failed(Exception):
+    """A command that ended with an error, or printed too little."""
+
+
 def run_once(command, output):
     """Runs a command with its output into a file; its peak memory in bytes and its time in seconds.
 
@@ -71,7 +75,7 @@ def run_once(command, output):
     took = time.perf_counter() - began
     code = os.waitstatus_to_exitcode(status)
     if code != 0:
-        sys.exit(f"{' '.join(map(str, command))} ended with {code}")
+        raise Failed(f"{' '.join(map(str, command))} ended with {code}")
     return usage.ru_maxrss * 1024, took
 
 
@@ -89,7 +93,7 @@ def measure(name, command, rounds, expected=None):
         memory, took = run_once(command, output)
         text = output.read_text()
     if expected is not None and (found := expected[0](text)) != expected[1]:
-        sys.exit(f"{name}: {found} of {expected[1]} in the output of {command}: {text[:2000]}")
+        raise Failed(f"{name}: {found} of {expected[1]} in the output of {command}: {text[:2000]}")
     times = [took] if took > LONG else [time_once(command) for _ in range(rounds)]
     found = {f"cli_{name}_ms": 1000 * statistics.median(times), f"cli_{name}_megabytes": memory / 1e6}
     print(f"    {name}: {found}", flush=True)
@@ -166,7 +170,13 @@ def measure_salt(kinds, place, options, found):
             print(f"  salt {' '.join(words)}: {minions} minions", flush=True)
             for kind, programs in kinds.items():
                 command = programs.command("salt", master, *words)
-                found[kind] |= measure(name, command, options.rounds, pings(minions))
+                try:
+                    found[kind] |= measure(name, command, options.rounds, pings(minions))
+                except Failed as failure:
+                    # On a slow machine stock's command gives up on a large fleet.
+                    if kind != "stock" or name != "many":
+                        raise
+                    print(f"    {failure}", flush=True)
 
         stack.enter_context(swarm(master, "one", 1))
         each("ping", 1, "one-0", "test.ping")
@@ -272,7 +282,10 @@ def main():
         sys.exit("this kernel lets no process adopt the children of its children")
     path = options.out / "results.json"
     results = json.loads(path.read_text()) if path.exists() else {"stock": STOCK_VERSION}
-    results["machine"] = machine()
+    # Beside figures of another day theirs stays.
+    results.setdefault("machine", machine())
+    results["cli_machine"] = machine()
+    results["cli_load"] = os.getloadavg()[0]
     print("command lines, both with a master of ours", flush=True)
     with tempfile.TemporaryDirectory(prefix="slt-cli-", dir="/tmp") as top:
         place = Place(pathlib.Path(top))

@@ -137,26 +137,37 @@ def describe_scrapes(scrapes):
     """What Prometheus costs our master, for each number of minions."""
     if not scrapes:
         return ""
-    told = []
+    costs = []
     for minions, cost in scrapes.items():
         share = cost["cpu_ms"] / (SCRAPE_INTERVAL * 1000)
-        told.append(
+        costs.append(
             f"with {int(minions):,} minions {cost['cpu_ms']:.1f} ms of processor time for "
             f"{cost['series']:,} series, {share:.3%} of a worker's"
         )
-    return f" A scrape every {SCRAPE_INTERVAL} s costs " + "; ".join(told) + "."
+    return f" A scrape every {SCRAPE_INTERVAL} s costs " + "; ".join(costs) + "."
 
 
 def describe_commands(results):
     """What the rows of the command line are, and what only ours has."""
     if "cli_ping_ms" not in results["masters"]["saltern"]:
         return ""
-    told = (
+    text = (
         " Command lines are whole processes from start to end, stock's and ours with the same master "
         "of ours and native minions; stock's own reads the jobs from the job cache on disk."
     )
+    own = results.get("cli_machine", results["machine"])
+    if own["cpu"] != results["machine"]["cpu"]:
+        text += f" They are of another machine: {own['cpu']}, {own['date']}."
+    ours = results["masters"]["saltern"]
+    if "cli_many_ms" in ours and "cli_many_ms" not in results["masters"]["stock"]:
+        text += (
+            " Stock's command gave up on 10,000 minions; ours needed "
+            f"{ours['cli_many_ms']:,.0f} ms and {ours['cli_many_megabytes']:.1f} MB."
+        )
+    if (load := results.get("cli_load", 0)) > results["machine"]["cores"]:
+        text += f" The machine was busy with other work meanwhile: {load:.0f} processes waited to run."
     if found := results.get("inventory"):
-        told += (
+        text += (
             f" `saltern minions` lists {found['minions']:,} minions with grains in "
             f"{found['grains_ms']:.0f} ms, and with the last job of each in "
             f"{found['last_job_ms']:.0f} ms; asked at once after the master's start, when it reads "
@@ -164,7 +175,7 @@ def describe_commands(results):
             f"{found['complete_ids_ms']:.0f} ms, of a function "
             f"{found['complete_functions_ms']:.0f} ms."
         )
-    return told
+    return text
 
 
 def write_markdown(results, path):

@@ -5,7 +5,7 @@ Storm: the master is killed with all minions connected and started at once; how 
 them is served again, what became of the job that was running, and how long clients wait meanwhile.
 Watch: twenty long jobs, each followed by a client as stock's command line follows one, with some
 minions that are slow to answer; how many publications ask the minions what they run, and how often
-a client is told that a minion did not return while it was at work.
+a client receives “did not return” for a minion that was at work.
 
 `make bench` runs it after run.py and adds what it found to results.* there, and storm.svg. Alone:
 `tests/bench/storm.py [--minions N] [--limit SECONDS] [--out DIR]`.

@@ -190,7 +190,7 @@ fn events_are_followed_and_interrupted_command_names_its_job() -> TestResult {
             let said = String::from_utf8(output.stderr)?;
             let jid = jid.as_str().context("a jid")?;
             ensure!(said.contains(&format!("saltern explain {jid}")), "{said}");
-            ensure!(output.status.code() == Some(2), "{:?}", output.status);
+            ensure!(output.status.code() == Some(1), "{:?}", output.status);
             Ok(())
         },
     )

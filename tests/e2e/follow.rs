@@ -2,10 +2,12 @@
 //! gone; what was there already; Ctrl-C, and back.
 
 use anyhow::{Context, Result, ensure};
+use saltern_tests::process::{Run, run};
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::terminal::Terminal;
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use serde_json::json;
 
 const CTRL_C: &str = "\x03";
 
@@ -82,7 +84,7 @@ fn interrupted_command_says_how_to_come_back_and_the_job_goes_on() -> TestResult
             let mut command = in_terminal(site, &["cmd", "m1", "test.sleep", "5"])?;
             command.wait_for(&["0 of 1 returned, ", "waiting for m1"])?;
             command.press(CTRL_C)?;
-            command.wait_for(&["goes on without this command", "saltern follow 2"])?;
+            command.wait_for(&["The job goes on.", "saltern follow 2"])?;
             ensure!(command.end()?.code() == Some(1), "{}", command.screen());
             let screen = command.screen();
             let jid = screen.split("saltern follow ").nth(1).unwrap_or_default();
@@ -96,6 +98,53 @@ fn interrupted_command_says_how_to_come_back_and_the_job_goes_on() -> TestResult
             site.saltern(&["follow", jid])?
                 .expect_code(0)?
                 .expect_text("m1:\n    True")?;
+            Ok(())
+        },
+    )
+}
+
+#[test]
+fn one_document_holds_the_returns_and_nothing_else() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |config| _ = config.set("timeout", 1).set("gather_job_timeout", 1),
+        |site| {
+            site.bring_up(&[("m1", MinionKind::Native), ("m2", MinionKind::Native)])?;
+            site.accept_beforehand("m3")?;
+            let own = |words: &[&str]| -> Result<_> {
+                let asked = [words, &["--one-document"]].concat();
+                let salt = run(&mut site.own_command("salt", &asked), SOON)?;
+                Ok([salt, site.saltern_cmd(&asked)?])
+            };
+            let document = |run: &Run| -> Result<serde_json::Value> {
+                serde_json::from_str(&run.stdout).with_context(|| format!("no document: {run}"))
+            };
+            for words in [
+                &["m*", "test.echo", "a"][..],
+                &["m*", "test.echo", "a", "-b", "1"],
+            ] {
+                for run in own(words)? {
+                    ensure!(document(&run)? == json!({"m1": "a", "m2": "a"}), "{run}");
+                }
+            }
+            site.step("a silent minion is no entry");
+            let [salt, cmd] = own(&["-L", "m1,m3", "test.ping"])?;
+            for run in [&salt, &cmd] {
+                run.expect_code(1)?;
+                ensure!(document(run)? == json!({"m1": true}), "{run}");
+            }
+            let sentence = "1 minions did not return; which, and why: saltern explain ";
+            ensure!(salt.stderr.contains(sentence), "{salt}");
+            ensure!(cmd.stderr.contains("not returned (1):\n  m3  "), "{cmd}");
+
+            site.step("nobody");
+            for run in own(&["nobody", "test.ping"])? {
+                run.expect_code(2)?.expect_stdout("{}")?;
+                ensure!(run.stderr.contains("No minions matched"), "{run}");
+            }
+            site.step("no abbreviation, which could be one of stock's");
+            let refused = &mut site.own_command("salt", &["--one-doc", "m1", "test.ping"]);
+            run(refused, SOON)?.expect_code(64)?;
             Ok(())
         },
     )

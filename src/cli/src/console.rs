@@ -145,9 +145,17 @@ impl Console {
             return Ok(());
         }
         text.push('\n');
+        self.write_part(&text)
+    }
+
+    /// Writes a part of the output, after which more may come.
+    ///
+    /// # Errors
+    /// The output file cannot be written, or nobody reads any more.
+    pub(crate) fn write_part(&self, text: &str) -> io::Result<()> {
         match &self.file {
-            None => try_say(&text),
-            Some(_) => self.write(&text),
+            None => try_say(text),
+            Some(_) => self.write(text),
         }
     }
 
@@ -162,8 +170,11 @@ impl Console {
                 Ok(())
             }
             Some(path) => {
-                let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-                file.write_all(text.as_bytes())
+                let file = OpenOptions::new().create(true).append(true).open(path);
+                let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+                written.map_err(|error| {
+                    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+                })
             }
         }
     }

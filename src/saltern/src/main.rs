@@ -134,12 +134,12 @@ fn own_command(words: Vec<OsString>) -> ExitCode {
         }
     };
     let exit = match arguments.command {
+        Command::Cmd(arguments) => return commands::cmd::run(arguments),
         Command::Run(arguments) => return commands::run::run(arguments),
         Command::Key(arguments) => return commands::key::run(arguments),
         Command::Cp(arguments) => return commands::cp::run(arguments),
         Command::Master(arguments) => commands::master::run(&arguments),
         Command::CheckConfig(arguments) => commands::check_config::run(&arguments),
-        Command::Cmd(arguments) => commands::cmd::run(arguments),
         Command::Reactor(arguments) => commands::reactor::run(&arguments),
         Command::Batch(arguments) => commands::batch::run(&arguments),
         Command::Events(arguments) => commands::events::run(&arguments),

@@ -54,6 +54,8 @@ pub struct SaltOptions {
     pub preview_target: Option<bool>,
     /// Ours: seconds that minions have to say whether they run the job.
     pub gather_job_timeout: Option<i64>,
+    /// Ours: all returns in one JSON object.
+    pub one_document: Option<bool>,
 }
 
 shares!(SaltOptions:
@@ -289,6 +291,13 @@ fn execution() -> Vec<OptionDefinition<SaltOptions>> {
             "gather_job_timeout",
             Integer(|all| &mut all.gather_job_timeout),
             "Seconds the minions have to say whether they run the job (Saltern only).",
+        )
+        .own(),
+        own(
+            "--one-document",
+            "one_document",
+            Flag(|all| &mut all.one_document, true),
+            "Print all returns as one JSON object, each as it comes (Saltern only).",
         )
         .own(),
     ]

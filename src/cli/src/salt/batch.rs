@@ -9,7 +9,7 @@ use saltern_client::{
     PublishRequest, Published,
 };
 use saltern_model::{BatchSize, Compat};
-use saltern_output::NO_MINIONS_MATCHED;
+use saltern_output::{JsonDocument, NO_MINIONS_MATCHED};
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
@@ -30,6 +30,10 @@ const NOT_THERE: &str = "not connected: ";
 struct Seen {
     /// The highest return code.
     retcode: i64,
+    /// Whether the batch was stopped, or minions did not return in time.
+    is_incomplete: bool,
+    /// With `--one-document`: what is printed.
+    document: Option<JsonDocument>,
     /// With `-s`: the returns, which are printed together.
     all: Vec<(Value, Value)>,
     /// Where the batch stands.
@@ -77,6 +81,26 @@ impl From<ClientError> for Left {
 }
 
 impl SaltTool<'_> {
+    /// Runs a batch that the master drives, for `saltern cmd`.
+    pub(super) async fn own_batch(&mut self, request: &PublishRequest) -> Result<u8, Ending> {
+        if self.command.options.is_async == Some(true) {
+            return self.begin_only(request).await;
+        }
+        let mut seen = self.nothing_seen();
+        let run = self.by_master(request, &mut seen).await;
+        let run = self.end_document(&mut seen, run);
+        match run {
+            Ok(true) => Ok(match seen.is_incomplete || seen.standing.failed > 0 {
+                true => FAILED,
+                false => 0,
+            }),
+            Ok(false) => Ok(NO_RETURN),
+            Err(Left::Interrupted) => Ok(FAILED),
+            Err(Left::Unwritten(code)) => Ok(code),
+            Err(Left::Failed(error)) => self.failed(&error),
+        }
+    }
+
     /// Runs a batch of this size.
     pub(super) async fn batch(
         &mut self,
@@ -89,7 +113,7 @@ impl SaltTool<'_> {
             ));
             return Ok(FAILED);
         };
-        let mut seen = Seen::default();
+        let mut seen = self.nothing_seen();
         let run = match self.client.has_tracker() {
             true => {
                 request.batch = Some(self.wishes(size));
@@ -100,6 +124,7 @@ impl SaltTool<'_> {
             }
             false => self.by_client(request, parsed, &mut seen).await,
         };
+        let run = self.end_document(&mut seen, run);
         match run {
             Ok(true) if self.is_static() => self.collected(seen.all),
             // Of a return code stock's process keeps eight bits, too.
@@ -115,8 +140,31 @@ impl SaltTool<'_> {
         }
     }
 
+    fn nothing_seen(&self) -> Seen {
+        Seen {
+            document: self.is_one_document().then(JsonDocument::new),
+            ..Seen::default()
+        }
+    }
+
+    /// Ends the document, unless nobody reads it.
+    fn end_document(&self, seen: &mut Seen, run: Result<bool, Left>) -> Result<bool, Left> {
+        let is_read = !matches!(run, Err(Left::Unwritten(_) | Left::Failed(_)));
+        if let Some(document) = seen.document.take().filter(|_| is_read) {
+            let written = self.console.write_part(document.end());
+            written.map_err(|error| Left::Unwritten(unwritten(&error)))?;
+        }
+        run
+    }
+
     fn is_static(&self) -> bool {
-        self.command.options.is_static == Some(true)
+        self.command.options.is_static == Some(true) && !self.is_one_document()
+    }
+
+    /// Whether standard output holds the returns alone.
+    fn is_bare(&self) -> bool {
+        let is_formatted = self.manner.is_own() && self.console.has_outputter();
+        self.is_static() || self.is_one_document() || is_formatted
     }
 
     /// Only 3008 leaves a batch to the master.
@@ -148,6 +196,7 @@ impl SaltTool<'_> {
                 ));
                 Ok(0)
             }
+            (Some(Err(ClientError::NoMinions)), _) if self.manner.is_own() => self.nobody(),
             (Some(Err(ClientError::NoMinions)), _) => {
                 say(&format!(
                     "{NO_MINIONS_MATCHED}\nNo minions matched the target.\n"
@@ -161,10 +210,11 @@ impl SaltTool<'_> {
 
     /// Minions that have no part in the batch.
     fn name_absent(&self, begun: &Published) {
-        if self.is_static() {
+        if self.is_bare() {
             return;
         }
-        for id in &begun.down {
+        let missing = begun.missing.iter().filter(|_| self.manner.is_own());
+        for id in begun.down.iter().chain(missing) {
             say(&format!(
                 "Minion {id} did not respond. No job will be sent.\n"
             ));
@@ -173,8 +223,11 @@ impl SaltTool<'_> {
 
     /// What stock says of a target that means nobody.
     fn nobody_for_batch(&self) -> Result<bool, Left> {
-        say(&format!("{NO_MINIONS_MATCHED}\n"));
-        if !self.is_static() {
+        match self.is_one_document() {
+            true => complain(NO_MINIONS_MATCHED),
+            false => say(&format!("{NO_MINIONS_MATCHED}\n")),
+        }
+        if !self.is_bare() {
             say("No minions matched the target.\n");
         }
         complain("ERROR: No return received");
@@ -201,6 +254,7 @@ impl SaltTool<'_> {
         match followed {
             Ok(end) => {
                 report_end(&end);
+                seen.is_incomplete = end.halted.is_some() || end.failed > 0;
                 let is_silent = seen.standing.returned == 0 && end.failed > 0;
                 if is_silent && end.halted.is_none() {
                     complain("ERROR: No return received");
@@ -289,7 +343,7 @@ impl SaltTool<'_> {
     }
 
     fn name_part(&self, mut minions: Vec<String>) {
-        if self.is_static() {
+        if self.is_bare() {
             return;
         }
         minions.sort_unstable();
@@ -298,24 +352,37 @@ impl SaltTool<'_> {
         say(&format!("\nExecuting run on {minions}\n\n"));
     }
 
-    /// Prints a return with its code and jid, as stock's batches do.
+    /// Prints a return; with its code and jid, as stock's batches do, unless the command is our own.
     fn show(&self, jid: &str, minion: MinionReturn, seen: &mut Seen) -> Result<(), Left> {
         seen.returned(&minion);
+        if let Some(document) = &mut seen.document {
+            let entry = document.entry(&minion.id, &minion.value);
+            let written = self.console.write_part(&entry);
+            return written.map_err(|error| Left::Unwritten(unwritten(&error)));
+        }
         if self.is_static() {
             seen.all.push((minion.id.into(), minion.value));
             return Ok(());
         }
-        let value = Value::Map(vec![
-            ("retcode".into(), minion.retcode.into()),
-            ("jid".into(), jid.into()),
-            (minion.id.into(), minion.value),
-        ]);
-        let shown = Shown {
-            id: None,
-            value,
-            out: minion.out,
-            retcode: 0,
-            elapsed: None,
+        let shown = match self.manner.is_own() {
+            true => Shown {
+                id: Some(minion.id),
+                value: minion.value,
+                out: minion.out,
+                retcode: minion.retcode,
+                elapsed: None,
+            },
+            false => Shown {
+                id: None,
+                value: Value::Map(vec![
+                    ("retcode".into(), minion.retcode.into()),
+                    ("jid".into(), jid.into()),
+                    (minion.id.into(), minion.value),
+                ]),
+                out: minion.out,
+                retcode: 0,
+                elapsed: None,
+            },
         };
         let printed = self.console.display_return(shown);
         printed.map_err(|error| Left::Unwritten(unwritten(&error)))
@@ -344,7 +411,7 @@ impl SaltTool<'_> {
             Some(Err(error)) => return Err(error.into()),
             _ => return Err(Left::Interrupted),
         };
-        for id in batch.down.iter().filter(|_| !self.is_static()) {
+        for id in batch.down.iter().filter(|_| !self.is_bare()) {
             say(&format!(
                 "Minion {id} did not respond. No job will be sent.\n"
             ));

@@ -34,7 +34,7 @@ impl SaltTool<'_> {
             Ok(())
         };
         match self.follow(request, heading, &mut collect).await {
-            Ok(End::Over) if has_answers => {}
+            Ok(End::Over(_)) if has_answers => {}
             Ok(End::Left(code)) => return Ok(code),
             Ok(end) => {
                 if matches!(end, End::NoMinions) {

@@ -40,8 +40,8 @@ pub(super) struct Answer {
 
 /// How following ended.
 pub(super) enum End {
-    /// Every minion is accounted for.
-    Over,
+    /// Every minion of the job with this jid is accounted for.
+    Over(String),
     /// The target means nobody.
     NoMinions,
     /// The command ends with this exit code; the job goes on.
@@ -206,7 +206,7 @@ impl SaltTool<'_> {
             self.progress.draw(&standing.progress());
         }
         self.progress.erase();
-        Ok(End::Over)
+        Ok(End::Over(standing.jid))
     }
 
     /// The next outcome of the job; the exit code where the command ends before.
@@ -279,7 +279,8 @@ impl SaltTool<'_> {
                 !absent.as_ref().is_some_and(|absent| absent.contains(&id))
             }
         };
-        let text = match !is_connected && self.knows_grains(&id) {
+        let is_absent = !is_connected && (self.manner.is_own() || self.knows_grains(&id));
+        let text = match is_absent {
             true => NOT_CONNECTED.to_owned(),
             false if self.is_syndic(&id) => return None,
             false => no_response(job.jid()),

@@ -11,14 +11,15 @@ mod refusal;
 mod request;
 mod summary;
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::process::ExitCode;
 
-use saltern_client::{ClientConfig, ClientError, LocalClient, PublishRequest};
+use saltern_client::{BatchWishes, ClientConfig, ClientError, LocalClient, PublishRequest};
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
-use saltern_output::{NO_MINIONS_MATCHED, Outputter, render};
+use saltern_output::{JsonDocument, NO_MINIONS_MATCHED, Outputter, render};
 use saltern_requests::{matching_minions, yaml_value};
 use saltern_wire::msgpack::Value;
 use tokio::runtime;
@@ -45,21 +46,61 @@ pub fn main(words: Vec<String>) -> ExitCode {
 
 fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     let parsed = read::<SaltOptions>(words, io::stdin().lock())?;
-    let mut command = SaltCommand::check(parsed)?;
+    let command = SaltCommand::check(parsed)?;
     let config = settings::load(&command.options.config)?;
     if let Call::ConfigDump(help) = &command.call {
         return Ok(dump(help, &config));
     }
+    execute(&config, command, Manner::Stock)
+}
+
+/// Reports why minions of a job are silent: given its jid and their ids.
+pub type SilenceReport<'a> = &'a dyn Fn(&str, &BTreeSet<String>);
+
+/// What `saltern cmd` does beyond `salt`.
+pub struct OwnManner<'a> {
+    /// A batch that the master drives.
+    pub batch: Option<BatchWishes>,
+    /// Called at the end of a job of which minions are silent.
+    pub report: SilenceReport<'a>,
+}
+
+/// Whose exit codes and texts count.
+enum Manner<'a> {
+    /// Those of stock's `salt`.
+    Stock,
+    /// Those of `saltern cmd`: every failure has an exit code, and its text on standard error.
+    Own(OwnManner<'a>),
+}
+
+impl Manner<'_> {
+    const fn is_own(&self) -> bool {
+        matches!(self, Self::Own(_))
+    }
+}
+
+/// `saltern cmd`: publishes, follows and prints as `salt` does.
+#[must_use]
+pub fn call(config: &MasterConfig, command: SaltCommand, own: OwnManner<'_>) -> ExitCode {
+    let ended = execute(config, command, Manner::Own(own));
+    ended.unwrap_or_else(|ending| ending.finish())
+}
+
+fn execute(
+    config: &MasterConfig,
+    mut command: SaltCommand,
+    manner: Manner<'_>,
+) -> Result<ExitCode, Ending> {
     SaltOptions::grammar().fill(&mut command.options, |name| config.command_default(name));
-    let mut console = Console::open(&command.options.output, &config)?;
+    let mut console = Console::open(&command.options.output, config)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Ending::failed(FAILED, format!("{error}\n")))?;
-    let mut reach = ClientConfig::from(&config);
+    let mut reach = ClientConfig::from(config);
     if let Some(gather) = request::seconds(command.options.gather_job_timeout) {
         reach.gather_job_timeout = gather;
     }
-    let client = runtime.block_on(logged_in(reach, &command, &config))?;
-    let asked = request::request(&command, &config);
+    let client = runtime.block_on(logged_in(reach, &command, config))?;
+    let asked = request::request(&command, config);
     if let Ok(request) = &asked {
         let state = &mut console.rendering_mut().state;
         state.diff |= command.options.output_diff == Some(true);
@@ -69,9 +110,10 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
         let interrupts = Interrupts::catch();
         let mut tool = SaltTool {
             client: &client,
-            config: &config,
+            config,
             command: &command,
             console: &console,
+            manner: &manner,
             interrupts: interrupts.map_err(|error| Ending::failed(FAILED, format!("{error}\n")))?,
             progress: ProgressLine::on_stderr(),
         };
@@ -121,17 +163,29 @@ struct SaltTool<'a> {
     config: &'a MasterConfig,
     command: &'a SaltCommand,
     console: &'a Console,
+    manner: &'a Manner<'a>,
     interrupts: Interrupts,
     progress: ProgressLine,
 }
 
 impl SaltTool<'_> {
-    async fn run(&mut self, request: PublishRequest) -> Result<u8, Ending> {
+    async fn run(&mut self, mut request: PublishRequest) -> Result<u8, Ending> {
+        if let Manner::Own(own) = self.manner {
+            request.batch.clone_from(&own.batch);
+            return match own.batch {
+                Some(_) => self.own_batch(&request).await,
+                None if self.command.options.is_async == Some(true) => {
+                    self.without_waiting(&request).await
+                }
+                None => self.plain(&request).await,
+            };
+        }
         let options = &self.command.options;
         let size = options.batch.clone().filter(|size| !size.is_empty());
         if size.is_some() || options.is_static == Some(true) {
             return match size {
                 Some(size) => self.batch(request, &size).await,
+                None if self.is_one_document() => self.plain(&request).await,
                 None => self.all_together(&request).await,
             };
         }
@@ -164,38 +218,75 @@ impl SaltTool<'_> {
         }
     }
 
+    /// `--one-document`: standard output holds one JSON object of all returns, and nothing else.
+    fn is_one_document(&self) -> bool {
+        self.command.options.one_document == Some(true)
+    }
+
     /// Prints each return as it comes.
     async fn plain(&mut self, request: &PublishRequest) -> Result<u8, Ending> {
         let (console, options) = (self.console, &self.command.options);
         let is_progress = options.progress == Some(true);
+        let mut document = self.is_one_document().then(JsonDocument::new);
         let mut summary = Summary::default();
-        let mut is_failed = false;
+        let mut silent = BTreeSet::new();
+        let (mut is_failed, mut is_unwritten) = (false, false);
         let mut print = |answer: Answer| {
             is_failed |= answer.retcode != 0;
             summary.add(&answer);
-            match is_progress {
-                true => Ok(()),
-                false => console.display_return(shown(answer)),
+            if answer.is_silent {
+                silent.insert(answer.id.clone());
             }
+            let written = match &mut document {
+                _ if is_progress => Ok(()),
+                None => console.display_return(shown(answer)),
+                // The text that stands for a silent minion would read like a return.
+                Some(_) if answer.is_silent => Ok(()),
+                Some(document) => console.write_part(&document.entry(&answer.id, &answer.value)),
+            };
+            is_unwritten = written.is_err();
+            written
         };
-        match self.follow(request, self.heading(), &mut print).await {
-            Ok(End::Over) => {}
+        let end = self.follow(request, self.heading(), &mut print).await;
+        let is_begun = end.is_ok() && !is_unwritten;
+        if let Some(document) = document.filter(|_| is_begun)
+            && let Err(error) = console.write_part(document.end())
+        {
+            return Ok(follow::unwritten(&error));
+        }
+        let jid = match end {
+            Ok(End::Over(jid)) => jid,
             Ok(End::NoMinions) => return self.nobody(),
             Ok(End::Left(code)) => return Ok(code),
             Err(error) => return self.refused(&error),
-        }
+        };
         let is_wanted = options.summary == Some(true) && !console.has_outputter();
-        if is_wanted || is_progress {
+        if (is_wanted && !self.is_one_document()) || is_progress {
             let text = summary.text(options.verbose == Some(true));
             if let Err(error) = try_say(&text) {
                 return Ok(follow::unwritten(&error));
             }
+        }
+        if !silent.is_empty() {
+            self.report_silent(&jid, &silent);
         }
         if is_failed {
             complain("ERROR: Minions returned with non-zero exit code");
             return Ok(FAILED);
         }
         Ok(0)
+    }
+
+    /// Stock prints a text in place of the return of a silent minion, and no reason.
+    fn report_silent(&self, jid: &str, silent: &BTreeSet<String>) {
+        match self.manner {
+            Manner::Own(own) => (own.report)(jid, silent),
+            Manner::Stock if self.is_one_document() => complain(&format!(
+                "{} minions did not return; which, and why: saltern explain {jid}",
+                silent.len()
+            )),
+            Manner::Stock => {}
+        }
     }
 
     /// `-s`: all returns in one, after the last. Minions that did not return are not in it.
@@ -208,7 +299,7 @@ impl SaltTool<'_> {
             Ok(())
         };
         match self.follow(request, Heading::None, &mut collect).await {
-            Ok(End::Over) => self.collected(all),
+            Ok(End::Over(_)) => self.collected(all),
             Ok(End::NoMinions) => self.nobody(),
             Ok(End::Left(code)) => Ok(code),
             Err(error) => self.failed(&error),
@@ -235,6 +326,9 @@ impl SaltTool<'_> {
         let jid = match self.interrupts.answered(client.publish(request)).await {
             (None, _) => return Ok(FAILED),
             (Some(Ok(published)), _) => published.jid,
+            (Some(Err(ClientError::NoMinions)), _) if self.manner.is_own() => {
+                return self.nobody();
+            }
             (Some(Err(ClientError::NoMinions)), _) => {
                 say(&format!("{NO_MINIONS_MATCHED}\n"));
                 "0".to_owned()
@@ -269,7 +363,7 @@ impl SaltTool<'_> {
         match end {
             End::Left(code) => return Ok(Err(code)),
             End::NoMinions => say(&format!("{NO_MINIONS_MATCHED}\n")),
-            End::Over => {}
+            End::Over(_) => {}
         }
         let chance = RandomState::new();
         able.sort_by_cached_key(|id| chance.hash_one(id));
@@ -307,6 +401,7 @@ impl SaltTool<'_> {
     fn heading(&self) -> Heading {
         let options = &self.command.options;
         match (options.verbose, options.show_jid) {
+            _ if self.is_one_document() => Heading::None,
             (Some(true), _) => Heading::Verbose,
             (_, Some(true)) => Heading::Jid,
             _ => Heading::None,
@@ -315,6 +410,14 @@ impl SaltTool<'_> {
 
     /// The target means nobody.
     fn nobody(&self) -> Result<u8, Ending> {
+        if self.is_one_document() {
+            complain(NO_MINIONS_MATCHED);
+            return Ok(NO_RETURN);
+        }
+        if self.manner.is_own() {
+            say(&format!("{NO_MINIONS_MATCHED}\n"));
+            return Ok(NO_RETURN);
+        }
         say(&format!("{NO_MINIONS_MATCHED}\n"));
         self.nothing(&Value::Map(Vec::new()))
     }
@@ -328,6 +431,9 @@ impl SaltTool<'_> {
 
     /// The job was not published: stock shows the sentence as if it were a return.
     fn refused(&self, error: &ClientError) -> Result<u8, Ending> {
+        if self.manner.is_own() || self.is_one_document() {
+            return self.failed(error);
+        }
         let sentence = Value::from(refusal::sentence(error));
         self.written(self.console.display(&sentence, None))?;
         self.advise(error);
@@ -336,6 +442,10 @@ impl SaltTool<'_> {
 
     /// The same where stock ends with a traceback.
     fn failed(&self, error: &ClientError) -> Result<u8, Ending> {
+        if self.manner.is_own() {
+            complain(&format!("saltern: {}", saltern_base::chain(error)));
+            return Ok(NO_RETURN);
+        }
         complain(&refusal::sentence(error));
         self.advise(error);
         Ok(FAILED)

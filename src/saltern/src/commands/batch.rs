@@ -1,5 +1,5 @@
-//! Batches on the command line: the options of `saltern cmd` that ask the master for one, how one
-//! is followed and printed, and `saltern batch watch JID`, which follows one that runs already.
+//! Batches on the command line: the options of `saltern cmd` that ask the master for one, and `saltern
+//! batch watch JID`, which follows one that runs already.
 //!
 //! The master drives the batch: it goes on when this program is interrupted, or was called with
 //! `--async`.
@@ -10,7 +10,7 @@ use std::time::Duration;
 use saltern_base::exit::Exit;
 use saltern_client::{
     BatchEnd, BatchFollower, BatchNews, BatchWishes, ClientConfig, ClientError, LocalClient,
-    MinionOutcome, PublishRequest, Tally,
+    MinionOutcome, Tally,
 };
 use saltern_model::BatchSize;
 use saltern_output::{OutputOptions, Outputter, render_return};
@@ -22,7 +22,7 @@ use crate::{ConfigArgument, logging};
 /// Events that the master has fired arrive within this.
 const REST: Duration = Duration::from_secs(2);
 
-/// What makes a job a batch.
+/// Options that make a job a batch.
 #[derive(clap::Args)]
 pub(super) struct Options {
     /// Run on this many minions at a time, such as 10 or 25%: the master drives the batch.
@@ -58,7 +58,7 @@ fn wait(text: &str) -> Result<f64, String> {
 }
 
 impl Options {
-    /// What the master is asked for; nothing when it is no batch.
+    /// The batch that the master is asked to drive; none for a plain job.
     pub(super) fn wishes(&self, timeout: Option<u64>) -> Option<BatchWishes> {
         if self.batch.is_none() && self.batch_safe_limit.is_none() && self.subset.is_none() {
             return None;
@@ -144,37 +144,6 @@ async fn watch(
         None => follow(client, jid, follower, options).await,
         Some(end) => Ok(exit(&end, &Tally::default())),
     }
-}
-
-/// Begins a batch and follows it to its end.
-pub(super) async fn begin(
-    client: &LocalClient,
-    request: &PublishRequest,
-    options: &OutputOptions,
-) -> Result<Exit, ClientError> {
-    let (batch, follower) = client.run_batch(request).await?;
-    for down in batch.down.iter().chain(&batch.missing) {
-        say(&format!(
-            "Minion {down} did not respond. No job will be sent.
-"
-        ));
-    }
-    let followed = tokio::select! {
-        followed = follow(client, &batch.jid, follower, options) => followed,
-        _ = tokio::signal::ctrl_c() => {
-            complain(&come_back(&batch.jid));
-            return Ok(Exit::Failure);
-        }
-    };
-    if followed.is_err() {
-        complain(&come_back(&batch.jid));
-    }
-    followed
-}
-
-/// Hint how to follow a batch that this command no longer waits for.
-fn come_back(jid: &str) -> String {
-    format!("the master goes on with the batch {jid}; to follow it: saltern batch watch {jid}")
 }
 
 /// Prints what happens until the batch is over.

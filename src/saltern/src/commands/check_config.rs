@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     }
 }
 
-/// What the first start does with the jobs of the master before this one.
+/// The treatment of the previous master's jobs at the first start.
 fn job_cache(config: &MasterConfig) -> String {
     let jobs = config.cachedir.join("jobs");
     let has_jobs = std::fs::read_dir(&jobs).is_ok_and(|mut entries| entries.next().is_some());

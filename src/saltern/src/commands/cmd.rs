@@ -1,224 +1,125 @@
-//! `saltern cmd TARGET FUNCTION [ARGS]`: publishes, follows the events, prints as stock `salt`
-//! does. Batches are in `batch`.
+//! `saltern cmd TARGET FUNCTION [ARGS]`: runs a function on minions and prints what they return. What it
+//! does is in `saltern-cli`, which `salt` shares; here are its arguments, and the reasons for silence.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
-use std::time::Duration;
+use std::process::{ExitCode, Termination};
 
 use saltern_base::exit::Exit;
-use saltern_cli::terminal::{JobProgress, ProgressLine};
-use saltern_client::{
-    ClientConfig, ClientError, Job, LocalClient, MinionOutcome, MinionReturn, PublishRequest, Tally,
-};
+use saltern_cli::options::{Ending, Parsed, SaltCommand, SaltOptions};
+use saltern_cli::salt::OwnManner;
 use saltern_config::MasterConfig;
 use saltern_model::Jid;
-use saltern_output::{
-    NO_MINIONS_MATCHED, NOT_CONNECTED, OutputOptions, Outputter, no_response, render_return,
-};
-use saltern_wire::msgpack::Value;
-use tokio::time::Instant;
+use tracing_subscriber::filter::LevelFilter;
 
-use super::follow::{come_back, report_silent};
-use super::{batch, chain, complain, explain, load_for_tool, say};
-use crate::{ConfigArgument, logging};
+use super::arguments::{CommonArguments, TargetArguments};
+use super::follow::report_silent;
+use super::{batch, complain, explain, load_for_tool};
+use crate::logging;
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  saltern cmd '*' test.ping                       every minion
+  saltern cmd -G os:Debian pkg.version openssl    those with a grain
+  saltern cmd -C 'web* and not I@role:test' state.apply
+  saltern cmd 'db*' cmd.run 'df -h /' --one-document | jq
+  saltern cmd '*' state.apply --out summary       one line a minion
+  saltern cmd -b 10% '*' service.restart nginx    a tenth of them at a time
+  saltern cmd --async '*' state.apply             print the job's id; then: saltern follow JID
+
+The reasons why minions are silent stand on standard error. Ctrl-C ends this command, not the job.
+
+Exit code: 0 when all minions returned without failure, 1 when one failed or is silent, 2 when there
+was no minion or no job.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    config: ConfigArgument,
-    /// Read the target as a regular expression.
-    #[arg(short = 'E', long, conflicts_with = "list")]
-    pcre: bool,
-    /// Read the target as a list of ids, separated by commas.
-    #[arg(short = 'L', long)]
-    list: bool,
+    common: CommonArguments,
+    #[command(flatten)]
+    kind: TargetArguments,
     /// Seconds to wait before asking who is still running the job.
     #[arg(short, long, value_name = "SECONDS")]
-    timeout: Option<u64>,
+    timeout: Option<u32>,
     /// Print the job's id and do not wait.
     #[arg(long = "async")]
     no_wait: bool,
+    /// Print all returns as one JSON object, each as it comes.
+    #[arg(long, conflicts_with = "no_wait")]
+    one_document: bool,
+    /// Print a summary at the end.
+    #[arg(long)]
+    summary: bool,
+    /// Data kept with the job, as YAML.
+    #[arg(long, value_name = "YAML")]
+    metadata: Option<String>,
+    /// Returners that the minions send their returns to, too; separated by commas.
+    #[arg(long = "return", value_name = "RETURNERS")]
+    returners: Option<String>,
     #[command(flatten)]
     batch: batch::Options,
-    /// Print without colours.
-    #[arg(long)]
-    no_color: bool,
     /// Which minions.
     target: String,
-    /// The function, such as `test.ping`.
+    /// The function, such as `test.ping`; several are separated by commas, and so are their arguments.
     function: String,
     /// Its arguments, read as YAML; `name=value` is an argument with a name. What begins with a
     /// hyphen is an option wherever it stands; after `--` it is an argument.
     arguments: Vec<String>,
 }
 
-pub(crate) fn run(arguments: Arguments) -> Exit {
-    logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
-    let loaded = match load_for_tool(&arguments.config) {
-        Ok(loaded) => loaded,
-        Err(exit) => return exit,
+pub(crate) fn run(arguments: Arguments) -> ExitCode {
+    logging::start_plain(LevelFilter::WARN);
+    let config = match load_for_tool(&arguments.common.config) {
+        Ok(loaded) => loaded.config,
+        Err(exit) => return exit.report(),
     };
-    let client = LocalClient::new(ClientConfig::from(&loaded.config));
-    let request = request(&arguments);
-    let options = OutputOptions::new(!arguments.no_color && std::io::stdout().is_terminal());
-    let outcome = actix_rt::System::new().block_on(async {
-        if arguments.no_wait {
-            let published = client.publish(&request).await?;
-            let what = match request.batch {
-                Some(_) => "batch command",
-                None => "command",
-            };
-            say(&format!("Executed {what} with job ID: {}\n", published.jid));
-            return Ok(Exit::Ok);
-        }
-        if request.batch.is_some() {
-            return batch::begin(&client, &request, &options).await;
-        }
-        follow(&client, &loaded.config, &request, &options).await
-    });
-    outcome.unwrap_or_else(|error| failed(&error))
-}
-
-fn failed(error: &ClientError) -> Exit {
-    if matches!(error, ClientError::NoMinions) {
-        say(&format!("{NO_MINIONS_MATCHED}\n"));
-    } else {
-        complain(&chain(error));
-    }
-    Exit::NoReturn
-}
-
-fn request(arguments: &Arguments) -> PublishRequest {
-    let (kind, target) = if arguments.list {
-        let names = arguments.target.split(',').filter(|name| !name.is_empty());
-        ("list", Value::Array(names.map(Value::from).collect()))
-    } else if arguments.pcre {
-        ("pcre", Value::from(arguments.target.as_str()))
-    } else {
-        ("glob", Value::from(arguments.target.as_str()))
+    let own = OwnManner {
+        batch: arguments.batch.wishes(arguments.timeout.map(u64::from)),
+        report: &|jid, silent| report_reasons(&config, jid, silent),
     };
-    let positional = super::typed(&arguments.arguments);
-    let mut request = PublishRequest::new(target, kind, &arguments.function, positional);
-    request.timeout = arguments.timeout.map(Duration::from_secs);
-    request.batch = arguments.batch.wishes(arguments.timeout);
-    request
+    match command(arguments) {
+        Ok(command) => saltern_cli::salt::call(&config, command, own),
+        Err(ending) => {
+            complain(ending.stderr.trim());
+            Exit::Usage.report()
+        }
+    }
 }
 
-async fn follow(
-    client: &LocalClient,
-    config: &MasterConfig,
-    request: &PublishRequest,
-    options: &OutputOptions,
-) -> Result<Exit, ClientError> {
-    let mut job = client.run(request).await?;
-    let mut waiting = Waiting::new(&job);
-    let mut tally = Tally::default();
-    let mut absent = None;
-    loop {
-        let next = tokio::select! {
-            next = waiting.beside(job.next()) => next,
-            _ = tokio::signal::ctrl_c() => {
-                waiting.line.erase();
-                complain(&come_back(&waiting.jid));
-                return Ok(Exit::Failure);
-            }
-        };
-        let answer = match next {
-            Ok(Some(answer)) => answer,
-            Ok(None) => break,
-            Err(error) => {
-                complain(&come_back(&waiting.jid));
-                return Err(error);
-            }
-        };
-        tally.add(&answer);
-        waiting.heard(&answer);
-        let text = match answer {
-            MinionOutcome::Returned(returned) => {
-                let options = options.with_retcode(returned.retcode);
-                let outputter = Outputter::for_name(returned.out.as_deref());
-                render_return(&returned.id, returned.value, outputter, &options)
-            }
-            MinionOutcome::NoResponse { id, absence } => {
-                let is_absent = match absence {
-                    Some(absence) => !absence.is_connected,
-                    None if absent.is_none() => absent
-                        .insert(client.not_present().await.unwrap_or_default())
-                        .contains(&id),
-                    None => absent.as_ref().is_some_and(|absent| absent.contains(&id)),
-                };
-                let text = match is_absent {
-                    true => NOT_CONNECTED.to_owned(),
-                    false => no_response(&waiting.jid),
-                };
-                render_return(&id, Value::from(text), Outputter::NoReturn, options)
-            }
-        };
-        say(&format!("{text}\n"));
-    }
-    if tally.silent > 0 {
-        report_reasons(config, &waiting);
-    }
-    if tally.failed + tally.silent > 0 && tally.returned + tally.silent > 0 {
-        complain("minions returned with non-zero exit code");
-    }
-    Ok(tally.exit())
+/// As `salt` has it.
+fn command(arguments: Arguments) -> Result<SaltCommand, Ending> {
+    let mut options = SaltOptions {
+        target: arguments.kind.options(),
+        output: arguments.common.print.options(),
+        eauth: arguments.common.login.options(),
+        timeout: arguments.timeout.map(i64::from),
+        is_async: Some(arguments.no_wait),
+        one_document: Some(arguments.one_document),
+        summary: Some(arguments.summary),
+        metadata: arguments.metadata,
+        returner: arguments.returners,
+        ..SaltOptions::default()
+    };
+    let directory = arguments.common.config.config.display();
+    options.config.config_dir = Some(directory.to_string());
+    let mut words = vec![arguments.target, arguments.function];
+    words.extend(arguments.arguments);
+    SaltCommand::check(Parsed {
+        options,
+        arguments: words,
+    })
 }
 
-/// Lists why the minions of this job that did not answer are silent, as far as this user may know it.
-fn report_reasons(config: &MasterConfig, waiting: &Waiting) {
-    let Ok(jid) = Jid::parse(&waiting.jid) else {
+/// Lists why the minions of this job that did not return are silent, as far as this user may know it.
+fn report_reasons(config: &MasterConfig, jid: &str, silent: &BTreeSet<String>) {
+    let Ok(jid) = Jid::parse(jid) else {
         return;
     };
     match explain::missing_of(config, &jid) {
         Ok(mut missing) => {
-            missing.retain(|one| waiting.minions.contains(one.minion.as_str()));
+            missing.retain(|one| silent.contains(one.minion.as_str()));
             let hint = format!("saltern explain --all {jid}");
             report_silent(&missing, explain::NAMED, &hint);
         }
         Err(error) => tracing::debug!(%error, "no reasons are known"),
-    }
-}
-
-/// Minions that have not answered, and the progress line.
-struct Waiting {
-    jid: String,
-    minions: BTreeSet<String>,
-    progress: JobProgress,
-    begun: Instant,
-    line: ProgressLine,
-}
-
-impl Waiting {
-    fn new(job: &Job<'_>) -> Self {
-        Self {
-            jid: job.jid().to_owned(),
-            minions: job.expected().clone(),
-            progress: JobProgress {
-                expected: job.expected().len(),
-                ..JobProgress::default()
-            },
-            begun: Instant::now(),
-            line: ProgressLine::on_stderr(),
-        }
-    }
-
-    fn heard(&mut self, answer: &MinionOutcome) {
-        if let MinionOutcome::Returned(MinionReturn { id, retcode, .. }) = answer {
-            self.minions.remove(id);
-            self.progress.returned += 1;
-            self.progress.failed += usize::from(*retcode != 0);
-        }
-    }
-
-    /// What `work` gives; shows the progress line meanwhile.
-    async fn beside<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let progress = || JobProgress {
-            elapsed: self.begun.elapsed(),
-            slowest: self.minions.first().cloned(),
-            ..self.progress.clone()
-        };
-        self.line.beside(work, progress).await
     }
 }
 
@@ -267,21 +168,35 @@ mod tests {
     #[test]
     fn unknown_options_are_refused_in_any_position() {
         let words = ["*", "test.arg", "one"];
-        for option in [
-            "-1",
-            "-x",
-            "--static",
-            "--out=json",
-            "-v",
-            "-N",
-            "--batch-sizes=1",
-        ] {
+        for option in ["-1", "-x", "--static", "-v", "-Z", "--batch-sizes=1"] {
             for at in 0..=words.len() {
                 let words = [&words[..at], &[option], &words[at..]].concat();
                 let error = parse(&words).map(|_| ()).unwrap_err();
                 assert!(error.contains("unexpected argument"), "{words:?}: {error}");
             }
         }
+    }
+
+    #[test]
+    fn every_kind_of_target_is_that_of_salt() {
+        for (option, name) in [
+            ("-E", "pcre"),
+            ("-L", "list"),
+            ("-G", "grain"),
+            ("-P", "grain_pcre"),
+            ("-C", "compound"),
+            ("-I", "pillar"),
+            ("-J", "pillar_pcre"),
+            ("-N", "nodegroup"),
+            ("-R", "range"),
+            ("-S", "ipcidr"),
+        ] {
+            let made = command(parse(&[option, "a,b", "test.arg", "x"]).unwrap()).unwrap();
+            let kind = made.target_type.map(saltern_cli::options::TargetType::name);
+            assert_eq!(kind, Some(name));
+            assert!(parse(&[option, "-H", "a", "test.ping"]).is_err());
+        }
+        assert!(parse(&["-E", "-G", "a", "test.ping"]).is_err());
     }
 
     #[test]

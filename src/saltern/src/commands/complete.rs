@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
     kind: Offered,
-    /// What the words begin with; of a line, all its words without the program, the last one being typed.
+    /// The beginning of the words; of a line, all its words without the program, the last one being typed.
     words: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ enum Offered {
     Functions,
     Runners,
     Jobs,
-    /// What the place of the last word asks for.
+    /// The kind of word that the last place takes.
     Line,
 }
 
@@ -146,7 +146,7 @@ fn option_of<'c, 'w>(command: &'c Command, word: &'w str) -> Option<(&'c Arg, Op
     })
 }
 
-/// What the master knows of an argument, by its name in the definition.
+/// The kind of words that the master completes an argument with, by its name in the definition.
 fn kind_of(command: &str, argument: &Arg) -> Option<Kind> {
     match argument.get_id().as_str() {
         "target" | "keys" => Some(Kind::Minions),

@@ -8,7 +8,7 @@ use saltern_cli::cp::Direction;
 use saltern_cli::options::{CopyCommand, CopyOptions, TargetText, TargetType};
 use tracing_subscriber::filter::LevelFilter;
 
-use super::arguments::PrintArguments;
+use super::arguments::{PrintArguments, TargetKinds};
 use super::{complain, load_for_tool};
 use crate::{ConfigArgument, logging};
 
@@ -21,23 +21,16 @@ Examples:
   saltern cp --fetch 'web*' /etc/nginx conf/         a directory, into conf/<minion>/etc/nginx
   saltern cp --fetch web1 /etc/hosts                 into the cache of the master only
 
-Files are sent to minions in parts, so their size does not matter; their modes are kept. Minions may push
-files only if the master's option file_recv is set, each as large as file_recv_max_size allows; of what
-they push, modes and empty directories are not kept.")]
+Files are sent to minions in parts, so their size does not matter; their modes are kept. Minions may
+push files only if the master's option file_recv is set, each as large as file_recv_max_size allows;
+of what they push, modes and empty directories are not kept.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,
     #[command(flatten)]
     print: PrintArguments,
-    /// Read the target as a regular expression.
-    #[arg(short = 'E', long, group = "kind")]
-    pcre: bool,
-    /// Read the target as a list of ids, separated by commas.
-    #[arg(short = 'L', long, group = "kind")]
-    list: bool,
-    /// Read the target as a compound expression.
-    #[arg(short = 'C', long, group = "kind")]
-    compound: bool,
+    #[command(flatten)]
+    kind: TargetKinds,
     /// Seconds to wait for the minions.
     #[arg(short, long, value_name = "SECONDS")]
     timeout: Option<u32>,
@@ -81,14 +74,12 @@ fn command(arguments: Arguments) -> Option<CopyCommand> {
         }
         _ => return None,
     };
-    let kinds = [
-        (arguments.pcre, TargetType::Pcre),
-        (arguments.list, TargetType::List),
-        (arguments.compound, TargetType::Compound),
-    ];
-    let target = match arguments.list {
-        true => TargetText::List(arguments.target.split(',').map(str::to_owned).collect()),
-        false => TargetText::Text(arguments.target),
+    let target_type = arguments.kind.selected();
+    let target = match target_type {
+        Some(TargetType::List) => {
+            TargetText::List(arguments.target.split(',').map(str::to_owned).collect())
+        }
+        _ => TargetText::Text(arguments.target),
     };
     Some(CopyCommand {
         options: CopyOptions {
@@ -98,10 +89,7 @@ fn command(arguments: Arguments) -> Option<CopyCommand> {
             gzip: Some(!arguments.no_compression),
             ..CopyOptions::default()
         },
-        target_type: kinds
-            .iter()
-            .find(|(is_it, _)| *is_it)
-            .map(|(_, kind)| *kind),
+        target_type,
         target,
         sources,
         destination,

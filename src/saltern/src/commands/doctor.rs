@@ -69,7 +69,7 @@ impl Running {
 struct Finding {
     /// The problem, in lower case and without a final period.
     what: String,
-    /// What to do about it, likewise.
+    /// The remedy, likewise.
     advice: String,
     severity: Severity,
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &Arguments, program: clap::Command) -> Exit {
     }
 }
 
-/// What a shell completes by asking the master, beside what it completes by the definition.
+/// Words that a shell completes by asking the master, beside those of the definition.
 const fn known_words(shell: Shell) -> &'static str {
     match shell {
         Shell::Bash => include_str!("complete.bash"),

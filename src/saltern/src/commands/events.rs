@@ -22,6 +22,13 @@ use super::{chain, complain, load_for_tool, say};
 use crate::{ConfigArgument, logging};
 
 #[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  saltern events --follow                               every event, as it is fired
+  saltern events --follow --tag 'salt/job/*/ret/web1'   what web1 returns
+  saltern events --follow --limit 1 --tag 'deploy/*'    wait for one, as a script does
+  saltern events --since 3600 --tag 'salt/auth'         kept ones of the last hour
+  saltern events --limit 1000 | jq .tag                 each is one line of JSON")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     config: ConfigArgument,

@@ -28,7 +28,8 @@ Fields, in columns, conditions and --sort:
                                                      G@id is the grain of that name
 
 Conditions: FIELD, FIELD = VALUE, !=, <, <=, >, >=, joined by and, or, not and parentheses. = and !=
-take wildcards, < and its kin compare versions. A time is compared with an age: 90s, 15m, 2h, 7d, 4w.
+take wildcards, < and its kin compare versions. A time is compared with an age, such as 90s, 15m, 2h,
+7d or 4w.
 
 Grains are those that the master has cached. No job is published.")]
 pub(crate) struct Arguments {

@@ -31,8 +31,6 @@ use saltern_base::stdio;
 pub(crate) use saltern_base::stdio::say;
 use saltern_config::{Loaded, Severity, is_of_process, load_for_tools, load_master};
 use saltern_model::Jid;
-use saltern_requests::typed_arguments;
-use saltern_wire::msgpack::Value;
 
 use crate::ConfigArgument;
 
@@ -47,12 +45,6 @@ pub(crate) fn say_json<T: serde::Serialize + ?Sized>(record: &T) {
 /// Prints one line to standard error.
 pub(crate) fn complain(text: &str) {
     stdio::complain(&format!("saltern: {text}"));
-}
-
-/// Arguments of a function as they were typed.
-pub(crate) fn typed(arguments: &[String]) -> Vec<Value> {
-    let texts = arguments.iter().map(|text| Value::from(text.as_str()));
-    typed_arguments(texts, &[])
 }
 
 /// Reads a jid, or prints what is wrong with it.

@@ -28,7 +28,7 @@ const KINDS: [&str; 11] = [
 /// The most modules of a directory that are named.
 const MAX_NAMES: usize = 100;
 
-/// What there is to say; nothing for a configuration that needs no Python. The options that need it
+/// The findings; none for a configuration that needs no Python. The options that need it
 /// are among the findings already.
 pub(crate) fn describe(config: &MasterConfig, findings: &[Finding]) -> String {
     let mut text = String::new();

@@ -124,7 +124,7 @@ fn test(config: &MasterConfig, tag: &str, data: &str, as_json: bool) -> Exit {
     }
 }
 
-/// What is printed of a reaction.
+/// A reaction as it is printed.
 #[derive(Serialize)]
 struct ReactionReport<'a> {
     id: &'a str,

@@ -52,7 +52,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Report<'a> {
-    /// What is wrong.
+    /// The error.
     findings: Vec<String>,
     jobs: Vec<JobReport<'a>>,
 }

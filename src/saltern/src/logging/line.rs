@@ -40,7 +40,7 @@ const MAX_FIELD_LENGTH: usize = 1024;
 const MAX_MESSAGE_LENGTH: usize = 4 * 1024;
 
 impl LogLine {
-    /// What an event says. `left_out` similar ones were not logged before it.
+    /// The text of an event. `left_out` similar ones were not logged before it.
     pub(super) fn new(event: &Event<'_>, micros: i64, left_out: u64) -> Self {
         let mut line = Self {
             metadata: event.metadata(),

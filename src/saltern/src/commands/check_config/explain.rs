@@ -26,7 +26,7 @@ pub(super) fn run(names: &[String]) -> Exit {
     exit
 }
 
-/// What there is to say of an option; `None` for a name that is none.
+/// The explanation of an option; `None` where no option has the name.
 fn describe(name: &str) -> Option<String> {
     let option = options::find(name)?;
     let (status, meaning) = status(option);

@@ -39,7 +39,7 @@ impl Arguments {
     /// `salt-master` with a command line of stock's, without the name of the program.
     ///
     /// # Errors
-    /// What to print instead of starting the master.
+    /// A report to print instead of starting the master.
     pub(crate) fn of_stock(words: Vec<String>) -> Result<Self, Ending> {
         let options = read::<MasterOptions>(words, io::stdin().lock())?.options;
         // The parser takes no other names.

@@ -43,7 +43,7 @@ pub(super) fn lines(state: &State, now: i64) -> [String; 4] {
     ]
 }
 
-/// What stands between figures of different things.
+/// The separator of figures that are not of one kind.
 const GAP: &str = "   ";
 
 /// Lines of at most `width` characters, broken between figures.

@@ -110,7 +110,7 @@ impl Numbers {
         (passed > Duration::ZERO && grown >= 0.0).then(|| grown / passed.as_secs_f64())
     }
 
-    /// What one label of a metric's only series says.
+    /// The value of one label of a metric's only series.
     pub(super) fn label<'a>(&'a self, name: &'a str, label: &str) -> Option<&'a str> {
         let (labels, _) = self.now.as_ref()?.family(name).next()?;
         let (_, from) = labels.split_once(&format!("{label}=\""))?;
@@ -118,7 +118,7 @@ impl Numbers {
     }
 }
 
-/// What the labels say, without their names: `in zeromq` of `{direction="in",transport="zeromq"}`.
+/// The values of the labels, without their names: `in zeromq` of `{direction="in",transport="zeromq"}`.
 pub(super) fn said(labels: &str) -> String {
     let parts: Vec<&str> = labels.split('"').skip(1).step_by(2).collect();
     parts.join(" ")

@@ -128,7 +128,7 @@ pub(super) fn entries<'a>(state: &'a State, tab: Tab, filter: &str) -> Vec<Entry
 }
 
 impl Entry<'_> {
-    /// What a row is known by while others come and go.
+    /// The identity of a row while others are added and removed.
     pub(super) fn key(&self) -> Cow<'_, str> {
         match self {
             Self::Job(jid, _) => jid.as_str().into(),

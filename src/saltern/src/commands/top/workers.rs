@@ -35,7 +35,7 @@ pub(super) struct Command<'a> {
 pub(super) struct Queue {
     pub(super) name: String,
     pub(super) waiting: Option<f64>,
-    /// What found no room, or was given up, since the master started.
+    /// Requests and events that were refused or dropped since the master started.
     pub(super) lost: Option<f64>,
     pub(super) lost_rate: Option<f64>,
 }
