@@ -52,6 +52,10 @@ pub struct RunnerReturn {
     pub value: Value,
     /// The return code that stock's `salt-run` ends with.
     pub retcode: i64,
+    /// Tag of the event of its end.
+    pub tag: String,
+    /// The data of that event.
+    pub data: Value,
 }
 
 impl LocalClient {
@@ -183,7 +187,11 @@ impl Begun {
                 break;
             }
             match event.tag.strip_prefix(&self.tag) {
-                Some("ret") => return returned(&event.value()?).map(Some),
+                Some("ret") => {
+                    let mut returned = returned(&event.value()?)?;
+                    returned.tag = event.tag;
+                    return Ok(Some(returned));
+                }
                 Some("new") | None => {}
                 Some(suffix) => notify(suffix, event.value()?),
             }
@@ -210,6 +218,8 @@ fn returned(data: &Value) -> Result<RunnerReturn, ClientError> {
     Ok(RunnerReturn {
         retcode: retcode.unwrap_or(0),
         value,
+        tag: String::new(),
+        data: data.clone(),
     })
 }
 

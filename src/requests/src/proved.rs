@@ -40,7 +40,7 @@ const NAMES: [&str; 11] = [
 ];
 
 /// Answer when no backend has a free slot.
-pub(crate) const NO_TIME: &str = "too many users log in at the moment; try again later";
+pub const NO_TIME: &str = "too many users log in at the moment; try again later";
 
 /// Answer when a token or a backend cannot be read, for a reason of the master's own: a refusal
 /// would make a client discard good credentials.
@@ -133,9 +133,11 @@ impl ProvedCommand {
     /// The answer where no backend is asked.
     fn not_asked(self, text: &str) -> Bytes {
         match self.handler {
-            ProvedHandler::LogIn(_) => mk_token::nothing().reply,
             ProvedHandler::Job(_) => reply::named_error("AuthenticationError", text),
-            ProvedHandler::Function(..) => reply::named_error("EauthAuthenticationError", text),
+            // A token's absence is a refusal for stock's clients, whatever else is there.
+            ProvedHandler::LogIn(_) | ProvedHandler::Function(..) => {
+                reply::named_error("EauthAuthenticationError", text)
+            }
         }
     }
 }
