@@ -1,5 +1,7 @@
 //! Forms of answers: JSON and YAML as Python writes them, chosen by `Accept`.
 
+use std::borrow::Cow;
+
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
@@ -90,6 +92,11 @@ impl Object for Shown<'_> {
             }
             Self::Key(scalar) | Self::Value(scalar) => scalar.accept(visitor),
         }
+    }
+
+    fn own_str(&self) -> Option<Cow<'_, str>> {
+        let (Self::Key(value) | Self::Value(value)) = self;
+        value.own_str()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::commands::ProvedHandler;
 use crate::credentials::{self, CredentialLocation, NotProved, Presented};
 use crate::envelope::LOAD_LIMITS;
 use crate::handle::{Handled, traced};
-use crate::{Effect, LogIn, LoginEnd, Outcome, Services, master_gate, mk_token, reply, traces};
+use crate::{Effect, LogIn, LoginEnd, Outcome, Services, master_gate, reply, traces};
 
 /// Bounds on the load of a `mk_token`: any peer may send one, and it waits for a backend.
 pub(crate) const TOKEN_LIMITS: Limits = Limits {
