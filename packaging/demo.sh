@@ -159,7 +159,7 @@ start() {
     local call=(-d client=local -d 'tgt=*' -d fun=test.ping)
     echo
     echo "The HTTP API, with the user and password of this demo:"
-    echo "\$ curl -s http://127.0.0.1:$api_port/run ${login[*]} ${call[*]@Q}"
+    echo "\$ curl -s http://127.0.0.1:$api_port/run ${login[*]} -d client=local -d 'tgt=*' -d fun=test.ping"
     if command -v curl >/dev/null; then
         curl -sS "http://127.0.0.1:$api_port/run" "${login[@]}" "${call[@]}"
         echo

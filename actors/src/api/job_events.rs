@@ -251,7 +251,12 @@ mod tests {
         let tag = |what: &str| format!("salt/job/{JID}/{what}");
         fire(&events, &tag("before"), vec![0x80]);
         let mut source = events.listen();
-        for tag in [&*tag("new"), "salt/job/20260102030405060709/new", "salt/auth", JID] {
+        for tag in [
+            &*tag("new"),
+            "salt/job/20260102030405060709/new",
+            "salt/auth",
+            JID,
+        ] {
             fire(&events, tag, vec![0x80]);
         }
         source.only(JID);

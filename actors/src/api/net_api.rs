@@ -64,7 +64,13 @@ pub(crate) fn bind(
             Err(error) => {
                 let (host, port) = (&server.host, server.port);
                 let error = chain(&error);
-                tracing::error!(error, option = server.option, host, port, "the API is not served");
+                tracing::error!(
+                    error,
+                    option = server.option,
+                    host,
+                    port,
+                    "the API is not served"
+                );
             }
         }
     }

@@ -49,7 +49,13 @@ impl ReceivedEvent {
     pub fn gap(missed: u64) -> Self {
         Self {
             tag: GAP.to_owned(),
-            data: pack(&[("dropped", missed)].into_iter().collect::<BTreeMap<_, _>>(), Dialect::Bin).into(),
+            data: pack(
+                &[("dropped", missed)]
+                    .into_iter()
+                    .collect::<BTreeMap<_, _>>(),
+                Dialect::Bin,
+            )
+            .into(),
         }
     }
 

@@ -176,10 +176,7 @@ struct Begun {
 
 impl Begun {
     /// Waits for the end; nothing when it may have been missed.
-    async fn end(
-        &mut self,
-        notify: &mut Notify<'_>,
-    ) -> Result<Option<RunnerReturn>, ClientError> {
+    async fn end(&mut self, notify: &mut Notify<'_>) -> Result<Option<RunnerReturn>, ClientError> {
         let silence = Instant::now() + SILENCE;
         while let Ok(event) = timeout_at(silence, self.events.next()).await {
             let event = event?.ok_or_else(|| ClientError::CallLost(self.jid.clone()))?;

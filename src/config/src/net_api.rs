@@ -159,7 +159,10 @@ pub(crate) fn take(reader: &mut Reader<'_>) -> NetApiOptions {
             report(reader, OWN, section);
             servers.push(own(section));
         }
-        Some(_) => reader.error(OWN, "is not true, false, stock or a mapping such as {port: 8000}"),
+        Some(_) => reader.error(
+            OWN,
+            "is not true, false, stock or a mapping such as {port: 8000}",
+        ),
     }
     if servers.is_empty() {
         // Nobody is asked, so nothing is enabled.
@@ -191,9 +194,15 @@ fn of_section(
         ApiDialect::Wsgi => None,
         _ if is_true(section, "disable_ssl") => None,
         _ => {
-            let file = |option| section.get(option).and_then(Node::as_str).map(PathBuf::from);
+            let file = |option| {
+                section
+                    .get(option)
+                    .and_then(Node::as_str)
+                    .map(PathBuf::from)
+            };
             let (Some(certificate), Some(key)) = (file("ssl_crt"), file("ssl_key")) else {
-                let message = "has neither ssl_crt and ssl_key nor disable_ssl, so it is not served";
+                let message =
+                    "has neither ssl_crt and ssl_key nor disable_ssl, so it is not served";
                 reader.find(Severity::Warning, name, message);
                 return None;
             };
@@ -202,8 +211,14 @@ fn of_section(
     };
     let host = match dialect {
         ApiDialect::Wsgi => "localhost",
-        ApiDialect::CherryPy => section.get("host").and_then(Node::as_str).unwrap_or("0.0.0.0"),
-        ApiDialect::Tornado => section.get("address").and_then(Node::as_str).unwrap_or("0.0.0.0"),
+        ApiDialect::CherryPy => section
+            .get("host")
+            .and_then(Node::as_str)
+            .unwrap_or("0.0.0.0"),
+        ApiDialect::Tornado => section
+            .get("address")
+            .and_then(Node::as_str)
+            .unwrap_or("0.0.0.0"),
     };
     Some(server((name, dialect), (host, port), tls, section))
 }
@@ -212,7 +227,9 @@ fn of_section(
 fn own(section: &Mapping) -> ApiServer {
     let text = |option| section.get(option).and_then(Node::as_str);
     let port = section.get("port").and_then(Node::as_i64);
-    let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(OWN_PORT);
+    let port = port
+        .and_then(|port| u16::try_from(port).ok())
+        .unwrap_or(OWN_PORT);
     let tls = match (text("ssl_crt"), text("ssl_key")) {
         (Some(certificate), Some(key)) => Some(tls(certificate.into(), key.into())),
         _ => None,
@@ -241,7 +258,9 @@ fn server(
     let text = |option: &str| section.get(option).and_then(Node::as_str);
     let path = |option: &str| text(option).map(PathBuf::from);
     let max_body = ["max_request_body_size", "max_buffer_size"];
-    let max_body = max_body.iter().find_map(|option| section.get(option)?.as_i64());
+    let max_body = max_body
+        .iter()
+        .find_map(|option| section.get(option)?.as_i64());
     let default = match dialect {
         ApiDialect::Tornado => 100 << 20,
         _ => MAX_BODY,
@@ -258,20 +277,31 @@ fn server(
         static_dir: path("static"),
         static_path: text("static_path").unwrap_or("/static").to_owned(),
         favicon: path("favicon"),
-        webhook_url: text("webhook_url").unwrap_or("hook").trim_matches('/').to_owned(),
+        webhook_url: text("webhook_url")
+            .unwrap_or("hook")
+            .trim_matches('/')
+            .to_owned(),
         webhook_disable_auth: is_true(section, "webhook_disable_auth"),
         stats_disable_auth: is_true(section, "stats_disable_auth"),
         enable_sessions: section.get("enable_sessions").is_none_or(Node::is_truthy),
         authorized_ips: section.get("authorized_ips").map(texts).unwrap_or_default(),
-        api_acl: section.get("api_acl").filter(|acl| acl.is_truthy()).map(api_acl),
+        api_acl: section
+            .get("api_acl")
+            .filter(|acl| acl.is_truthy())
+            .map(api_acl),
         cors_origin: section.get("cors_origin").map(texts).unwrap_or_default(),
     }
 }
 
 fn api_acl(acl: &Node) -> Vec<(String, Vec<String>)> {
-    let users = acl.as_map().and_then(|acl| acl.get("users")).and_then(Node::as_map);
+    let users = acl
+        .as_map()
+        .and_then(|acl| acl.get("users"))
+        .and_then(Node::as_map);
     let users = users.into_iter().flat_map(Mapping::iter);
-    users.map(|(user, entry)| (user.to_string(), texts(&entry.value))).collect()
+    users
+        .map(|(user, entry)| (user.to_string(), texts(&entry.value)))
+        .collect()
 }
 
 fn is_true(section: &Mapping, option: &str) -> bool {
@@ -284,7 +314,11 @@ fn texts(node: &Node) -> Vec<String> {
         Some(items) => items,
         None => std::slice::from_ref(node),
     };
-    items.iter().filter_map(Node::as_str).map(str::to_owned).collect()
+    items
+        .iter()
+        .filter_map(Node::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Reports sub-options that do nothing here, or that nobody knows.
@@ -322,18 +356,28 @@ mod tests {
         let section = "rest_cherrypy: {port: 8000, disable_ssl: true}\n";
         let served = options(section).servers;
         assert_eq!((served[0].host.as_str(), served[0].port), ("0.0.0.0", 8000));
-        for without in ["rest_cherrypy: {port: 8000}\n", "rest_cherrypy: {disable_ssl: true}\n"] {
+        for without in [
+            "rest_cherrypy: {port: 8000}\n",
+            "rest_cherrypy: {disable_ssl: true}\n",
+        ] {
             assert!(options(without).servers.is_empty(), "{without}");
         }
         for word in ["stock", "false"] {
-            assert!(options(&format!("{section}saltern_api: {word}\n")).servers.is_empty());
+            assert!(
+                options(&format!("{section}saltern_api: {word}\n"))
+                    .servers
+                    .is_empty()
+            );
         }
     }
 
     #[test]
     fn own_section_is_served_on_this_machine() {
         let served = options("saltern_api: true\n").servers;
-        assert_eq!((served[0].host.as_str(), served[0].port), ("127.0.0.1", 8000));
+        assert_eq!(
+            (served[0].host.as_str(), served[0].port),
+            ("127.0.0.1", 8000)
+        );
         let served = options("saltern_api: {port: 9000, host: '::'}\n").servers;
         assert_eq!((served[0].host.as_str(), served[0].port), ("::", 9000));
     }

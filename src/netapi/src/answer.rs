@@ -134,21 +134,27 @@ pub(crate) fn accepted<'m>(accept: Option<&str>, media: &[&'m str]) -> Option<&'
     if ranges.is_empty() {
         return media.first().copied();
     }
-    ranges.iter().filter(|range| range.quality > 0.0).find_map(|range| {
-        let mut media = media.iter().copied();
-        match range.media.strip_suffix('*') {
-            Some("*/") => media.next(),
-            Some(prefix) if prefix.ends_with('/') => media.find(|one| one.starts_with(prefix)),
-            _ => media.find(|one| *one == range.media),
-        }
-    })
+    ranges
+        .iter()
+        .filter(|range| range.quality > 0.0)
+        .find_map(|range| {
+            let mut media = media.iter().copied();
+            match range.media.strip_suffix('*') {
+                Some("*/") => media.next(),
+                Some(prefix) if prefix.ends_with('/') => media.find(|one| one.starts_with(prefix)),
+                _ => media.find(|one| *one == range.media),
+            }
+        })
 }
 
 /// The form that the client accepts.
 pub(crate) fn form(headers: &HeaderMap) -> Option<Form> {
     let media = FORMS.map(|(_, media)| media);
     let best = accepted(text(headers, header::ACCEPT), &media)?;
-    FORMS.iter().find(|(_, media)| *media == best).map(|(form, _)| *form)
+    FORMS
+        .iter()
+        .find(|(_, media)| *media == best)
+        .map(|(form, _)| *form)
 }
 
 /// A header as text.
@@ -177,8 +183,14 @@ mod tests {
             (None, Some("application/json")),
             (Some("*/*"), Some("application/json")),
             (Some("application/x-yaml"), Some("application/x-yaml")),
-            (Some("text/html, application/x-yaml;q=0.5"), Some("application/x-yaml")),
-            (Some("application/json;q=0.1, application/x-yaml"), Some("application/x-yaml")),
+            (
+                Some("text/html, application/x-yaml;q=0.5"),
+                Some("application/x-yaml"),
+            ),
+            (
+                Some("application/json;q=0.1, application/x-yaml"),
+                Some("application/x-yaml"),
+            ),
             (Some("application/*"), Some("application/json")),
             (Some("text/html"), None),
             (Some("application/json;q=0"), None),
@@ -192,7 +204,10 @@ mod tests {
     #[test]
     fn values_are_written_as_python_writes_them() {
         let value = Value::map([("b", Value::from(1_i64)), ("a", Value::Bin("ü".into()))]);
-        assert_eq!(Form::Json.write(&value).as_deref(), Some("{\"b\": 1, \"a\": \"ü\"}"));
+        assert_eq!(
+            Form::Json.write(&value).as_deref(),
+            Some("{\"b\": 1, \"a\": \"ü\"}")
+        );
         let value = Value::map([("b", Value::from(1_i64)), ("a", Value::Array(Vec::new()))]);
         assert_eq!(Form::Yaml.write(&value).as_deref(), Some("a: []\nb: 1\n"));
     }

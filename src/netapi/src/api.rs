@@ -125,9 +125,13 @@ pub(crate) const TOKEN_HEADER: &str = "x-auth-token";
 
 /// What a request names in `X-Auth-Token`, or else in its cookie.
 pub(crate) fn credential(headers: &HeaderMap) -> Option<Zeroizing<String>> {
-    let header = headers.get(TOKEN_HEADER).and_then(|value| value.to_str().ok());
+    let header = headers
+        .get(TOKEN_HEADER)
+        .and_then(|value| value.to_str().ok());
     let header = header.filter(|value| !value.is_empty());
-    header.or_else(|| cookie(headers)).map(|text| Zeroizing::new(text.to_owned()))
+    header
+        .or_else(|| cookie(headers))
+        .map(|text| Zeroizing::new(text.to_owned()))
 }
 
 /// The cookie `session_id`.
@@ -145,7 +149,10 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
 /// The client's address.
 pub(crate) fn peer(request: &Request) -> SocketAddr {
     let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    request.extensions().get::<Peer>().map_or(nowhere, |peer| peer.0)
+    request
+        .extensions()
+        .get::<Peer>()
+        .map_or(nowhere, |peer| peer.0)
 }
 
 /// The whole body, if it is no longer than `max` and comes in time.

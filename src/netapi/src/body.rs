@@ -31,11 +31,11 @@ pub(crate) enum BodyError {
     Form,
 }
 
-/// The content type without its parameters, in lower case.
+/// The content type without its parameters, as it is written: stock knows no other spelling.
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
     let whole = text(headers, header::CONTENT_TYPE).unwrap_or_default();
     let media = whole.split(';').next().unwrap_or_default();
-    media.trim().to_ascii_lowercase()
+    media.trim().to_owned()
 }
 
 /// Reads a body. Of a form, `is_typed` says whether `arg` and `kwarg` are read as on the command
@@ -50,7 +50,8 @@ pub(crate) fn read(headers: &HeaderMap, body: &[u8], is_typed: bool) -> Result<V
         "application/json" => json(as_text(BodyError::Json)?).ok_or(BodyError::Json),
         "application/x-yaml" | "text/yaml" => {
             let node = parse_yaml(as_text(BodyError::Yaml)?, "body", &YAML);
-            node.map(|node| yaml_value(&node)).map_err(|_| BodyError::Yaml)
+            node.map(|node| yaml_value(&node))
+                .map_err(|_| BodyError::Yaml)
         }
         "text/plain" => {
             let text = as_text(BodyError::Json)?;
@@ -62,7 +63,9 @@ pub(crate) fn read(headers: &HeaderMap, body: &[u8], is_typed: bool) -> Result<V
 
 /// A JSON document; deeper than 128 levels it is none.
 pub(crate) fn json(text: &str) -> Option<Value> {
-    serde_json::from_str::<serde_json::Value>(text).ok().map(of_json)
+    serde_json::from_str::<serde_json::Value>(text)
+        .ok()
+        .map(of_json)
 }
 
 fn of_json(json: serde_json::Value) -> Value {
@@ -78,7 +81,11 @@ fn of_json(json: serde_json::Value) -> Value {
         serde_json::Value::Array(items) => Value::Array(items.into_iter().map(of_json).collect()),
         serde_json::Value::Object(entries) => {
             let entries = entries.into_iter();
-            Value::Map(entries.map(|(key, value)| (key.into(), of_json(value))).collect())
+            Value::Map(
+                entries
+                    .map(|(key, value)| (key.into(), of_json(value)))
+                    .collect(),
+            )
         }
     }
 }
@@ -138,9 +145,14 @@ pub(crate) fn decoded(text: &str) -> String {
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
         rest = tail;
-        let hex = tail.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let hex = tail
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         let byte = hex.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        match (first, byte.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
+        match (
+            first,
+            byte.and_then(|digits| u8::from_str_radix(digits, 16).ok()),
+        ) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);
                 rest = tail.get(2..).unwrap_or_default();
@@ -193,6 +205,9 @@ mod tests {
             assert_eq!(read_as(content_type, body), Err(expected), "{content_type}");
         }
         assert_eq!(read_as("text/plain", b"{"), Ok("{".into()));
-        assert_eq!(read_as("text/plain", b"[1]"), Ok(Value::Array(vec![1_i64.into()])));
+        assert_eq!(
+            read_as("text/plain", b"[1]"),
+            Ok(Value::Array(vec![1_i64.into()]))
+        );
     }
 }

@@ -66,9 +66,9 @@ impl Page {
     /// Its methods, as the header `Allow` names them.
     fn allowed(self) -> &'static str {
         match self {
-            Self::Index | Self::Login | Self::Minions | Self::Keys => "GET, HEAD, POST",
-            Self::Logout | Self::Token | Self::Run => "POST",
-            Self::Jobs | Self::Stats | Self::App => "GET, HEAD",
+            Self::Stats | Self::App => "GET, HEAD",
+            // Each has both: what a page lacks it has from the index.
+            _ => "GET, HEAD, POST",
         }
     }
 
@@ -193,14 +193,19 @@ struct Answers {
 impl Answers {
     fn add(&mut self, answered: Answered) {
         self.values.extend(answered.values);
-        let jid = answered.jid.and_then(|jid| HeaderValue::from_str(&jid).ok());
+        let jid = answered
+            .jid
+            .and_then(|jid| HeaderValue::from_str(&jid).ok());
         if let Some(jid) = jid {
             self.jids.append(JID_HEADER, jid);
         }
     }
 
     fn first(self) -> (Value, HeaderMap) {
-        (self.values.into_iter().next().unwrap_or_default(), self.jids)
+        (
+            self.values.into_iter().next().unwrap_or_default(),
+            self.jids,
+        )
     }
 }
 
@@ -313,19 +318,15 @@ async fn resolved(
     let mut segments = path.trim_matches('/').split('/');
     let page = Page::named(segments.next().unwrap_or_default(), server);
     if request.method() == Method::OPTIONS {
-        return (response(StatusCode::OK, HTML, Body::empty()), page);
+        return (response(StatusCode::OK, "text/html", Body::empty()), page);
     }
     let Some(page) = page else {
         let message = format!("The path '{path}' was not found.");
-        return (error_page(&Failure::new(StatusCode::NOT_FOUND, message)), None);
+        return (
+            error_page(&Failure::new(StatusCode::NOT_FOUND, message)),
+            None,
+        );
     };
-    if path.len() > 1 && path.ends_with('/') {
-        let mut response = response(StatusCode::MOVED_PERMANENTLY, HTML, Body::empty());
-        if let Ok(to) = HeaderValue::from_str(path.trim_end_matches('/')) {
-            response.headers_mut().insert(header::LOCATION, to);
-        }
-        return (response, Some(page));
-    }
     let segments: Vec<String> = segments.map(body::decoded).collect();
     let headers = request.headers().clone();
     let done = page_answer(page, (api, server), request, segments).await;
@@ -367,13 +368,20 @@ async fn page_answer(
     if !authorized.is_empty() && !authorized.contains(&address) {
         return Err(Failure::new(StatusCode::FORBIDDEN, "Bad IP"));
     }
-    if !page.allowed().split(", ").any(|allowed| allowed == method.as_str()) {
+    if !page
+        .allowed()
+        .split(", ")
+        .any(|allowed| allowed == method.as_str())
+    {
         return Err(StatusCode::METHOD_NOT_ALLOWED.into());
     }
     if segments.len() > page.segments(is_read) {
         return Err(StatusCode::NOT_FOUND.into());
     }
-    let argument = segments.into_iter().next().filter(|segment| !segment.is_empty());
+    let argument = segments
+        .into_iter()
+        .next()
+        .filter(|segment| !segment.is_empty());
     let argument = match is_read && page != Page::App {
         true => with_query(page, argument, query.as_deref())?,
         false => argument,
@@ -403,7 +411,9 @@ fn is_foreign(headers: &HeaderMap, server: &ApiServer) -> bool {
         return true;
     };
     let host = text(headers, header::HOST).unwrap_or_default();
-    let own = origin.split_once("://").is_some_and(|(_, origin)| origin == host);
+    let own = origin
+        .split_once("://")
+        .is_some_and(|(_, origin)| origin == host);
     !own && !server.cors_origin.iter().any(|allowed| allowed == origin)
 }
 
@@ -429,7 +439,10 @@ fn with_query(
     query: Option<&str>,
 ) -> Result<Option<String>, Failure> {
     let mut argument = argument;
-    let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    let pairs = query
+        .unwrap_or_default()
+        .split('&')
+        .filter(|pair| !pair.is_empty());
     for pair in pairs {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let name = body::decoded(name);
@@ -452,19 +465,19 @@ enum Outcome {
 impl Asked<'_> {
     async fn answer(self, page: Page, is_read: bool) -> Result<Outcome, Failure> {
         let done = match (page, is_read) {
-            (Page::Index, true) => welcome(),
-            (Page::Index, false) => {
+            (Page::Index | Page::Logout | Page::Token | Page::Run, true) => welcome(),
+            (Page::Index | Page::Jobs, false) => {
                 let token = self.token.clone();
                 Done::of_calls(self.commands(None, token.as_deref()).await?)
             }
             (Page::Login, true) => please_log_in(),
             (Page::Login, false) => self.log_in().await?,
-            (Page::Logout, _) => self.log_out().await,
-            (Page::Token, _) => self.make_tokens().await?,
-            (Page::Run, _) => Done::of_calls(self.commands(None, None).await?),
+            (Page::Logout, false) => self.log_out().await,
+            (Page::Token, false) => self.make_tokens().await?,
+            (Page::Run, false) => Done::of_calls(self.commands(None, None).await?),
             (Page::Minions, true) => self.minions().await?,
             (Page::Minions, false) => self.begin_jobs().await?,
-            (Page::Jobs, _) => self.jobs().await?,
+            (Page::Jobs, true) => self.jobs().await?,
             (Page::Keys, true) => self.keys().await?,
             (Page::Keys, false) => return self.make_keys().await.map(Outcome::Response),
             (Page::Stats, _) => Done::of(Value::Map(Vec::new())),
@@ -489,7 +502,11 @@ impl Asked<'_> {
         }
     }
 
-    async fn commands(&self, client: Option<&str>, token: Option<&String>) -> Result<Answers, Failure> {
+    async fn commands(
+        &self,
+        client: Option<&str>,
+        token: Option<&String>,
+    ) -> Result<Answers, Failure> {
         let chunks = self.low_state()?;
         let chunks = chunks.into_iter().map(Chunk::of);
         self.run(chunks, client, token).await
@@ -523,7 +540,9 @@ impl Asked<'_> {
     /// Runs one command with the token of the session.
     async fn one(&self, chunk: Chunk) -> Result<(Value, HeaderMap), Failure> {
         let token = self.token.clone();
-        let answers = self.run([Some(chunk)].into_iter(), None, token.as_deref()).await?;
+        let answers = self
+            .run([Some(chunk)].into_iter(), None, token.as_deref())
+            .await?;
         Ok(answers.first())
     }
 
@@ -564,7 +583,12 @@ impl Asked<'_> {
         let results = job.get("Result").and_then(Value::as_map);
         let results = results.ok_or_else(Failure::unexpected)?.iter();
         let returns: Value = results
-            .map(|(id, result)| (id.clone(), result.get("return").cloned().unwrap_or_default()))
+            .map(|(id, result)| {
+                (
+                    id.clone(),
+                    result.get("return").cloned().unwrap_or_default(),
+                )
+            })
             .collect();
         let value = [
             ("info", Value::Array(vec![job])),
@@ -580,7 +604,9 @@ impl Asked<'_> {
         };
         let (answer, _) = self.one(chunk).await?;
         let value = answer.get("data").and_then(|data| data.get("return"));
-        Ok(Done::of(returned(value.cloned().unwrap_or(Value::Map(Vec::new())))))
+        Ok(Done::of(returned(
+            value.cloned().unwrap_or(Value::Map(Vec::new())),
+        )))
     }
 
     /// Makes a key pair, accepts its public half, and answers with an archive of both.
@@ -645,7 +671,10 @@ impl Asked<'_> {
             Failure::new(StatusCode::UNAUTHORIZED, message)
         })?;
         let text = |name: &str| token.get(name).and_then(Value::as_str).unwrap_or_default();
-        let expire = token.get("expire").and_then(Value::as_f64).unwrap_or_default();
+        let expire = token
+            .get("expire")
+            .and_then(Value::as_f64)
+            .unwrap_or_default();
         let (sessions, secret) = (self.api.sessions().clone(), text("token").to_owned());
         let secret = Zeroizing::new(secret);
         let made = tokio::task::spawn_blocking(move || sessions.create(&secret, expire)).await;
@@ -668,7 +697,11 @@ impl Asked<'_> {
         ]);
         let mut done = Done::of(returned(Value::Array(vec![record])));
         done.header(TOKEN_HEADER, &session);
-        let secure = if self.server.tls.is_some() { "; Secure" } else { "" };
+        let secure = if self.server.tls.is_some() {
+            "; Secure"
+        } else {
+            ""
+        };
         let cookie = format!(
             "session_id={}; Path=/; HttpOnly; SameSite=Strict{secure}",
             session.as_str()
@@ -719,7 +752,9 @@ fn may_use_api(server: &ApiServer, user: &str, from: std::net::SocketAddr) -> bo
     let of = |name: &str| users.iter().find(|(user, _)| user == name);
     let address = from.ip().to_canonical().to_string();
     of(user).or_else(|| of("*")).is_some_and(|(_, addresses)| {
-        addresses.iter().any(|allowed| allowed == "*" || *allowed == address)
+        addresses
+            .iter()
+            .any(|allowed| allowed == "*" || *allowed == address)
     })
 }
 
@@ -785,7 +820,9 @@ fn finish(headers: &HeaderMap, done: Result<Outcome, Failure>) -> Response {
             Form::Json.content_type(),
             Form::Yaml.content_type()
         );
-        return error_page(&Failure::new(StatusCode::NOT_ACCEPTABLE, message));
+        let mut response = error_page(&Failure::new(StatusCode::NOT_ACCEPTABLE, message));
+        response.headers_mut().extend(done.headers);
+        return response;
     };
     let Some(body) = form.write(&done.value) else {
         let message = "Could not serialize the return data from Salt.";
@@ -825,7 +862,9 @@ fn error_page(failure: &Failure) -> Response {
 }
 
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
 }
 
 /// The reason of a status and CherryPy's sentence for it.
@@ -833,9 +872,15 @@ fn phrase(status: StatusCode) -> (&'static str, &'static str) {
     match status.as_u16() {
         400 => ("Bad Request", "Bad request syntax or unsupported method"),
         401 => ("Unauthorized", "No permission -- see authorization schemes"),
-        403 => ("Forbidden", "Request forbidden -- authorization will not help"),
+        403 => (
+            "Forbidden",
+            "Request forbidden -- authorization will not help",
+        ),
         404 => ("Not Found", "Nothing matches the given URI"),
-        405 => ("Method Not Allowed", "Specified method is invalid for this resource"),
+        405 => (
+            "Method Not Allowed",
+            "Specified method is invalid for this resource",
+        ),
         406 => ("Not Acceptable", "URI not available in preferred format"),
         413 => ("Request Entity Too Large", "Entity is too large"),
         501 => ("Not Implemented", "Server does not support this operation"),
@@ -844,7 +889,10 @@ fn phrase(status: StatusCode) -> (&'static str, &'static str) {
             "The server is currently unable to handle the request due to a temporary overloading \
              or maintenance of the server.",
         ),
-        504 => ("Gateway Timeout", "The gateway server did not receive a timely response"),
+        504 => (
+            "Gateway Timeout",
+            "The gateway server did not receive a timely response",
+        ),
         _ => (
             "Internal Server Error",
             "The server encountered an unexpected condition which prevented it from fulfilling \

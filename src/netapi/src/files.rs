@@ -24,7 +24,11 @@ pub(crate) async fn below(dir: &Path, path: &str) -> Option<SiteFile> {
     let found = tokio::task::spawn_blocking(move || {
         // A link may not lead out of the directory either.
         let (dir, path) = (fs::canonicalize(dir).ok()?, fs::canonicalize(path).ok()?);
-        if path.starts_with(dir) { read(&path) } else { None }
+        if path.starts_with(dir) {
+            read(&path)
+        } else {
+            None
+        }
     });
     found.await.ok().flatten()
 }
@@ -83,7 +87,16 @@ mod tests {
         std::os::unix::fs::symlink("../secret", inside.join("link")).unwrap();
         let served = below(&inside, "/a.js").await.unwrap();
         assert_eq!(served.content_type, "text/javascript;charset=utf-8");
-        for path in ["../secret", "/../secret", "link", "", "/", ".", "none", "a.js/../../secret"] {
+        for path in [
+            "../secret",
+            "/../secret",
+            "link",
+            "",
+            "/",
+            ".",
+            "none",
+            "a.js/../../secret",
+        ] {
             assert!(below(&inside, path).await.is_none(), "{path}");
         }
     }

@@ -103,7 +103,9 @@ impl Chunk {
 
     pub(crate) fn get(&self, name: &str) -> Option<&Value> {
         let mut entries = self.0.iter().rev();
-        entries.find(|(key, _)| key.as_str() == Some(name)).map(|(_, value)| value)
+        entries
+            .find(|(key, _)| key.as_str() == Some(name))
+            .map(|(_, value)| value)
     }
 
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
@@ -112,7 +114,11 @@ impl Chunk {
 
     pub(crate) fn set(&mut self, name: &str, value: impl Into<Value>) {
         let value = value.into();
-        match self.0.iter_mut().find(|(key, _)| key.as_str() == Some(name)) {
+        match self
+            .0
+            .iter_mut()
+            .find(|(key, _)| key.as_str() == Some(name))
+        {
             Some((_, old)) => *old = value,
             None => self.0.push((name.into(), value)),
         }
@@ -206,7 +212,9 @@ impl<'a> Calls<'a> {
         let shown = shown.unwrap_or_else(|| "None".to_owned());
         let client = chunk.text("client").unwrap_or_default();
         if !CLIENTS.contains(&client) {
-            return Err(CallError::Malformed(format!("Invalid client specified: '{shown}'")));
+            return Err(CallError::Malformed(format!(
+                "Invalid client specified: '{shown}'"
+            )));
         }
         let enabled = &self.api.options().enabled_clients;
         if !enabled.iter().any(|enabled| enabled == client) {
@@ -221,7 +229,9 @@ impl<'a> Calls<'a> {
         }
         let shell = chunk.get("raw_shell").is_some_and(Value::is_truthy);
         if shell && !self.api.options().allow_raw_shell {
-            return Err(CallError::Refused("Raw shell option not allowed.".to_owned()));
+            return Err(CallError::Refused(
+                "Raw shell option not allowed.".to_owned(),
+            ));
         }
         Ok(())
     }
@@ -252,7 +262,11 @@ impl<'a> Calls<'a> {
     /// The client of a sender.
     pub(crate) fn client(&self, credentials: Credentials) -> LocalClient {
         let link = InsideLink::new(self.api.master().clone(), self.from);
-        LocalClient::linked(self.api.client_config().clone(), Arc::new(link), credentials)
+        LocalClient::linked(
+            self.api.client_config().clone(),
+            Arc::new(link),
+            credentials,
+        )
     }
 
     async fn local(&self, mut chunk: Chunk) -> Result<Answered, CallError> {
@@ -340,7 +354,9 @@ impl<'a> Calls<'a> {
         let wishes = BatchWishes {
             size: Some(size),
             failhard: chunk.take_flag("failhard"),
-            wait: chunk.take_seconds("batch_wait").map(|wait| wait.as_secs_f64()),
+            wait: chunk
+                .take_seconds("batch_wait")
+                .map(|wait| wait.as_secs_f64()),
             ..BatchWishes::default()
         };
         let whole = chunk.take_flag("raw");
@@ -349,6 +365,8 @@ impl<'a> Calls<'a> {
         let (published, mut batch) = match client.run_batch(&request).await {
             Ok(begun) => begun,
             Err(ClientError::NoMinions) => return Ok(Answered::default()),
+            // Such as a size that is none.
+            Err(ClientError::Publish(text)) => return Err(CallError::Malformed(text)),
             Err(error) => return Err(refusal(error)),
         };
         let mut answered = Answered::default().of_job(&published.jid);
@@ -374,9 +392,15 @@ impl<'a> Calls<'a> {
 
     /// What a chunk of the local clients publishes, and the client that does.
     fn publication(&self, mut chunk: Chunk) -> Result<(LocalClient, PublishRequest), CallError> {
-        let tgt = chunk.take("tgt").ok_or_else(|| malformed("'tgt' is missing"))?;
-        let fun = chunk.take("fun").ok_or_else(|| malformed("'fun' is missing"))?;
-        let tgt_type = chunk.take_text("tgt_type").unwrap_or_else(|| "glob".to_owned());
+        let tgt = chunk
+            .take("tgt")
+            .ok_or_else(|| malformed("'tgt' is missing"))?;
+        let fun = chunk
+            .take("fun")
+            .ok_or_else(|| malformed("'fun' is missing"))?;
+        let tgt_type = chunk
+            .take_text("tgt_type")
+            .unwrap_or_else(|| "glob".to_owned());
         let (tgt, tgt_type) = self.without_nodegroups(tgt, tgt_type)?;
         let mut request = PublishRequest::new(tgt, &tgt_type, "", arguments(&mut chunk)?);
         request.fun = fun;
@@ -411,7 +435,9 @@ impl<'a> Calls<'a> {
     }
 
     async fn runner(&self, mut chunk: Chunk) -> Result<Answered, CallError> {
-        let limit = chunk.take_seconds("timeout").unwrap_or(self.api.options().rest_timeout);
+        let limit = chunk
+            .take_seconds("timeout")
+            .unwrap_or(self.api.options().rest_timeout);
         let whole = chunk.take_flag("full_return");
         let (client, mut request) = self.function(chunk)?;
         request.timeout = Some(limit);
@@ -429,14 +455,19 @@ impl<'a> Calls<'a> {
         let (client, request) = self.function(chunk)?;
         let tag = client.call_async(&request).await.map_err(refusal)?;
         let jid = tag.rsplit('/').next().unwrap_or_default().to_owned();
-        let begun = [("tag", Value::from(tag.as_str())), ("jid", jid.as_str().into())];
+        let begun = [
+            ("tag", Value::from(tag.as_str())),
+            ("jid", jid.as_str().into()),
+        ];
         Ok(Answered::one(Value::map(begun)).of_job(&jid))
     }
 
     /// The call of a runner's chunk: its arguments stand in `arg` as typed, in `kwarg`, and beside
     /// them under their own names.
     fn function(&self, mut chunk: Chunk) -> Result<(LocalClient, RunnerRequest), CallError> {
-        let fun = chunk.take_text("fun").ok_or_else(|| malformed("'fun' is missing"))?;
+        let fun = chunk
+            .take_text("fun")
+            .ok_or_else(|| malformed("'fun' is missing"))?;
         let client = self.client(chunk.take_credentials());
         for name in ["user", "key"] {
             let _ = chunk.take(name);
@@ -500,7 +531,10 @@ impl<'a> Calls<'a> {
     pub(crate) async fn log_in(&self, mut load: Chunk) -> Result<Option<Value>, CallError> {
         load.set("cmd", "mk_token");
         let client = self.client(Credentials::Given(Vec::new()));
-        let reply = client.clear_request(&load.into_value()).await.map_err(refusal)?;
+        let reply = client
+            .clear_request(&load.into_value())
+            .await
+            .map_err(refusal)?;
         if let Some(error) = reply.get("error") {
             return match named(error) {
                 CallError::Refused(_) => Ok(None),
@@ -516,7 +550,10 @@ async fn wheel(client: LocalClient, mut chunk: Chunk) -> Result<Value, CallError
         return Err(malformed("'fun' is missing"));
     }
     chunk.set("cmd", "wheel");
-    let reply = client.clear_request(&chunk.into_value()).await.map_err(refusal)?;
+    let reply = client
+        .clear_request(&chunk.into_value())
+        .await
+        .map_err(refusal)?;
     match reply.get("error") {
         Some(error) => Err(named(error)),
         None => Ok(reply),
@@ -615,8 +652,11 @@ fn by_name(name: &str, message: &str) -> CallError {
     let message = message.to_owned();
     match name {
         _ if message == LOGINS_FULL => CallError::Busy(message),
-        "AuthenticationError" | "AuthorizationError" | "EauthAuthenticationError"
-        | "TokenAuthenticationError" | "UserAuthenticationError" => CallError::Refused(message),
+        "AuthenticationError"
+        | "AuthorizationError"
+        | "EauthAuthenticationError"
+        | "TokenAuthenticationError"
+        | "UserAuthenticationError" => CallError::Refused(message),
         "SaltInvocationError" => CallError::Malformed(message),
         _ => CallError::Failed(message),
     }
@@ -654,7 +694,11 @@ mod tests {
     #[test]
     fn tokens_are_numbers_of_base_16() {
         for (token, is_usable) in [("0aF", true), ("0x0a", true), ("", false), ("../x", false)] {
-            assert_eq!(Chunk::new([("token", token)]).has_usable_token(), is_usable, "{token}");
+            assert_eq!(
+                Chunk::new([("token", token)]).has_usable_token(),
+                is_usable,
+                "{token}"
+            );
         }
         assert!(Chunk::new([]).has_usable_token());
         let number = Chunk(vec![("token".into(), 1_i64.into())]);
@@ -677,9 +721,21 @@ mod tests {
     #[test]
     fn refusals_have_their_kind() {
         let cases = [
-            ("TokenAuthenticationError", "no", CallError::Refused("no".to_owned())),
-            ("EauthAuthenticationError", LOGINS_FULL, CallError::Busy(LOGINS_FULL.to_owned())),
-            ("SaltInvocationError", "no", CallError::Malformed("no".to_owned())),
+            (
+                "TokenAuthenticationError",
+                "no",
+                CallError::Refused("no".to_owned()),
+            ),
+            (
+                "EauthAuthenticationError",
+                LOGINS_FULL,
+                CallError::Busy(LOGINS_FULL.to_owned()),
+            ),
+            (
+                "SaltInvocationError",
+                "no",
+                CallError::Malformed("no".to_owned()),
+            ),
             ("SaltClientError", "no", CallError::Failed("no".to_owned())),
         ];
         for (name, message, expected) in cases {

@@ -29,7 +29,11 @@ pub(crate) fn permissions(token: &Value, config: &MasterConfig) -> Option<Vec<Va
         }
     }
     let groups = token.get("groups").and_then(Value::as_array);
-    let groups: Vec<&str> = groups.unwrap_or_default().iter().filter_map(Value::as_str).collect();
+    let groups: Vec<&str> = groups
+        .unwrap_or_default()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
     for (group, permissions) in users {
         let group = group.as_str().and_then(|group| group.strip_suffix('%'));
         if group.is_some_and(|group| groups.contains(&group.trim_end_matches('%'))) {
@@ -68,7 +72,14 @@ mod tests {
     #[test]
     fn permissions_are_sorted_and_each_stands_once() {
         let map = |name: &str| Value::map([(name, Value::from("x"))]);
-        let all = vec![map("b"), "@runner".into(), ".*".into(), map("a"), "@runner".into(), map("b")];
+        let all = vec![
+            map("b"),
+            "@runner".into(),
+            ".*".into(),
+            map("a"),
+            "@runner".into(),
+            map("b"),
+        ];
         let expected = vec![".*".into(), "@runner".into(), map("a"), map("b")];
         assert_eq!(sorted(all), expected);
     }

@@ -282,7 +282,10 @@ mod tests {
                 assert!(!text.contains(secret) && !name.contains(secret));
             }
             use std::os::unix::fs::PermissionsExt;
-            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+            assert_eq!(
+                entry.metadata().unwrap().permissions().mode() & 0o777,
+                0o600
+            );
         }
         let again = Sessions::open(dir, clock()).unwrap();
         assert_eq!(again.token(&id).unwrap().as_str(), TOKEN);
@@ -309,7 +312,11 @@ mod tests {
     #[test]
     fn damaged_session_file_is_removed() {
         let dir = tempfile::tempdir().unwrap();
-        for (name, text) in [("x", "y"), (&*"0".repeat(64), "2000\nzz\n"), (&*"1".repeat(64), "")] {
+        for (name, text) in [
+            ("x", "y"),
+            (&*"0".repeat(64), "2000\nzz\n"),
+            (&*"1".repeat(64), ""),
+        ] {
             std::fs::write(dir.path().join(name), text).unwrap();
         }
         Sessions::open(dir.path().to_owned(), clock()).unwrap();

@@ -29,10 +29,12 @@ pub(crate) async fn answer(api: &Arc<Api>, server: &ApiServer, request: Request)
         Err(status) => error_page(status),
     };
     let origin = headers.get(header::ORIGIN);
-    let allowed = origin.and_then(|origin| origin.to_str().ok()).filter(|origin| {
-        let mut origins = server.cors_origin.iter();
-        origins.any(|allowed| allowed == "*" || allowed == origin)
-    });
+    let allowed = origin
+        .and_then(|origin| origin.to_str().ok())
+        .filter(|origin| {
+            let mut origins = server.cors_origin.iter();
+            origins.any(|allowed| allowed == "*" || allowed == origin)
+        });
     if let Some(Ok(origin)) = allowed.map(HeaderValue::from_str) {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -61,7 +63,10 @@ async fn answered(
     };
     let mut segments = path.trim_matches('/').splitn(2, '/');
     let page = segments.next().unwrap_or_default();
-    let argument = segments.next().map(body::decoded).filter(|argument| !argument.is_empty());
+    let argument = segments
+        .next()
+        .map(body::decoded)
+        .filter(|argument| !argument.is_empty());
     let token = credential(&headers);
     let is_proved = match &token {
         Some(token) => api.is_good(token).await,
@@ -86,7 +91,9 @@ async fn answered(
             let value = [("status", "401 Unauthorized"), ("return", "Please log in")];
             let mut response = write(&headers, StatusCode::UNAUTHORIZED, &Value::map(value))?;
             let session = HeaderValue::from_static("Session");
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, session);
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, session);
             Ok(response)
         }
         ("login", false) => log_in(api, &calls, &headers, payload).await,
@@ -157,14 +164,19 @@ async fn commands(
 ) -> Result<Response, StatusCode> {
     let mut values = Vec::new();
     for mut chunk in chunks {
-        if !chunk.text("client").is_some_and(|client| CLIENTS.contains(&client)) {
+        if !chunk
+            .text("client")
+            .is_some_and(|client| CLIENTS.contains(&client))
+        {
             let text = "400 Invalid Client: Client not found in salt clients";
             return Ok(response(StatusCode::BAD_REQUEST, HTML, text));
         }
         if let (Some(token), None) = (token, chunk.get("token")) {
             chunk.set("token", token);
         }
-        let is_local = chunk.text("client").is_some_and(|client| client.starts_with("local"));
+        let is_local = chunk
+            .text("client")
+            .is_some_and(|client| client.starts_with("local"));
         match calls.run(chunk).await {
             // Stock answers a target without minions with this sentence.
             Ok(answered) if is_local && answered.jid.is_none() => {
@@ -218,7 +230,10 @@ async fn log_in(
     ]);
     let value = Value::map([("return", Value::Array(vec![record]))]);
     let mut response = write(headers, StatusCode::OK, &value)?;
-    let secret = token.get("token").and_then(Value::as_str).unwrap_or_default();
+    let secret = token
+        .get("token")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let cookie = format!("session_id={secret}; Path=/; HttpOnly; SameSite=Strict");
     if let Ok(cookie) = HeaderValue::from_str(&cookie) {
         response.headers_mut().insert(header::SET_COOKIE, cookie);

@@ -39,7 +39,10 @@ async fn run(
         return Ok("This is the API of a Salt master; send a list of commands with POST.".into());
     }
     if request.method() != Method::POST {
-        return Err(refused(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed"));
+        return Err(refused(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "Method Not Allowed",
+        ));
     }
     if body::content_type(request.headers()) != "application/json" {
         return Err(refused(StatusCode::NOT_ACCEPTABLE, "JSON required"));
@@ -50,14 +53,21 @@ async fn run(
     let content = content.ok_or_else(too_large)?;
     let chunks = std::str::from_utf8(&content).ok().and_then(body::json);
     let Some(Value::Array(chunks)) = chunks else {
-        return Err(refused(StatusCode::BAD_REQUEST, "a list of commands is expected"));
+        return Err(refused(
+            StatusCode::BAD_REQUEST,
+            "a list of commands is expected",
+        ));
     };
     let mut values = Vec::new();
     for chunk in chunks {
         let chunk = Chunk::of(chunk);
         let no_map = || refused(StatusCode::BAD_REQUEST, "a command is no mapping");
         let answered = calls.run(chunk.ok_or_else(no_map)?).await;
-        values.extend(answered.map_err(|error| (status(&error), error.to_string()))?.values);
+        values.extend(
+            answered
+                .map_err(|error| (status(&error), error.to_string()))?
+                .values,
+        );
     }
     Ok(Value::Array(values))
 }

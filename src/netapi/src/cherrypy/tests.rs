@@ -4,17 +4,28 @@ use super::*;
 fn archive_is_one_that_tar_reads() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("keys.tar");
-    let files = [("minion.pub", "public\n".to_owned()), ("minion.pem", "x".repeat(600))];
+    let files = [
+        ("minion.pub", "public\n".to_owned()),
+        ("minion.pem", "x".repeat(600)),
+    ];
     let archive = archive(&files);
     assert_eq!(archive.len() % 10_240, 0);
     std::fs::write(&path, archive).unwrap();
     let extracted = std::process::Command::new("tar")
-        .args(["-xf".as_ref(), path.as_os_str(), "-C".as_ref(), dir.path().as_os_str()])
+        .args([
+            "-xf".as_ref(),
+            path.as_os_str(),
+            "-C".as_ref(),
+            dir.path().as_os_str(),
+        ])
         .status()
         .unwrap();
     assert!(extracted.success());
     for (name, text) in files {
-        assert_eq!(std::fs::read_to_string(dir.path().join(name)).unwrap(), text);
+        assert_eq!(
+            std::fs::read_to_string(dir.path().join(name)).unwrap(),
+            text
+        );
     }
 }
 
@@ -33,7 +44,12 @@ fn requests_of_another_origin_need_the_header() {
     let host = ("host", "salt:8000");
     let foreign = [cookie, host, ("origin", "https://evil.example")];
     let own = [cookie, host, ("origin", "https://salt:8000")];
-    let with_header = [cookie, host, ("origin", "https://evil.example"), ("x-auth-token", "0")];
+    let with_header = [
+        cookie,
+        host,
+        ("origin", "https://evil.example"),
+        ("x-auth-token", "0"),
+    ];
     let allowed = [cookie, host, ("origin", "https://ok.example")];
     for (pairs, is_refused) in [
         (&foreign[..], true),
@@ -42,7 +58,11 @@ fn requests_of_another_origin_need_the_header() {
         (&allowed[..], false),
         (&[cookie, host][..], false),
     ] {
-        assert_eq!(is_foreign(&headers(pairs), &server()), is_refused, "{pairs:?}");
+        assert_eq!(
+            is_foreign(&headers(pairs), &server()),
+            is_refused,
+            "{pairs:?}"
+        );
     }
 }
 
