@@ -223,8 +223,8 @@ impl EventFeed {
     }
 }
 
-impl EventSource for Arc<EventFeed> {
-    fn subscribe(&self, after: Option<Position>) -> Box<dyn EventStream> {
+impl EventSource for EventFeed {
+    fn subscribe(self: Arc<Self>, after: Option<Position>) -> Box<dyn EventStream> {
         Box::new(self.follow(after))
     }
 }
@@ -276,7 +276,7 @@ impl FeedStream {
             return StreamItem::Gap { missed: None, at };
         }
         loop {
-            if let Some(item) = self.from_page() {
+            if let Some(item) = self.take_from_page() {
                 return item;
             }
             let head = *self.head.borrow_and_update();
@@ -304,7 +304,7 @@ impl FeedStream {
     }
 
     /// The next events of the page, or the gap before them.
-    fn from_page(&mut self) -> Option<StreamItem> {
+    fn take_from_page(&mut self) -> Option<StreamItem> {
         let page = self.page.as_ref()?;
         let events = page.batch.events();
         let first = events.partition_point(|event| event.number <= self.cursor);

@@ -41,7 +41,7 @@ const TOKEN_COOKIE: &str = "session_id";
 /// Where events come from.
 pub trait EventSource: Send + Sync + 'static {
     /// A stream of the events behind a position, or of those to come.
-    fn subscribe(&self, after: Option<Position>) -> Box<dyn EventStream>;
+    fn subscribe(self: Arc<Self>, after: Option<Position>) -> Box<dyn EventStream>;
 }
 
 /// The events of one subscriber.

@@ -60,7 +60,7 @@ async fn open(
         StreamRefusal::Full
     })?;
     Ok(SseStream {
-        events: streams.source.subscribe(after),
+        events: streams.source.clone().subscribe(after),
         open: OpenStream::new(&streams.metrics),
         stop: streams.stop.clone(),
         streams: streams.clone(),

@@ -16,7 +16,7 @@ struct Items(Arc<Mutex<(Option<Position>, VecDeque<StreamItem>)>>);
 struct ItemsStream(VecDeque<StreamItem>);
 
 impl EventSource for Items {
-    fn subscribe(&self, after: Option<Position>) -> Box<dyn EventStream> {
+    fn subscribe(self: Arc<Self>, after: Option<Position>) -> Box<dyn EventStream> {
         let mut shared = self.0.lock();
         shared.0 = after;
         Box::new(ItemsStream(shared.1.clone()))
