@@ -283,6 +283,22 @@ BUS = {
               (rate("saltern_bus_connections_refused_total", "socket"), "too many: {{socket}}"), width=12,
               about="Listeners that were disconnected, and connections that were not taken."),
     ],
+    "Streams and hooks of the API": [
+        graph("Streams", "none", ("sum(saltern_api_streams{I}) or vector(0)", "open"),
+              ("sum(saltern_event_feed_ring_events{I}) or vector(0)", "live events in memory"), width=6,
+              about="Clients that follow events over HTTP, and the events that they share."),
+        graph("Streams that ended", "ops",
+              (rate("saltern_api_streams_closed_total", "reason", zero=True), "{{reason}}"),
+              (rate("saltern_api_streams_refused_total", zero=True), "refused: too many"), width=6,
+              about="By reason. A slow client is cut off; it resumes at its last position."),
+        graph("Catching up", "ops",
+              (rate("saltern_event_feed_pages_total", zero=True), "pages read"),
+              (rate("saltern_api_stream_gaps_total", zero=True), "gaps announced"), width=6,
+              about="Reads of kept events for clients that come back, and events that are no longer kept."),
+        graph("Hooks", "ops",
+              (rate("saltern_api_hooks_total", "result", zero=True), "{{result}}"), width=6,
+              about="Requests to hooks by result."),
+    ],
 }
 
 MINIONS = {

@@ -30,7 +30,7 @@ use saltern_base::metrics::{
     HistogramVec, IntCounterVec, IntGaugeVec, Registry, SECONDS, counter_vec, gauge_vec,
     histogram_vec,
 };
-use saltern_config::MasterConfig;
+use saltern_config::{MasterConfig, ReturnerOptions};
 use saltern_supervise::Child;
 use saltern_wire::ipc::{PullDecoder, split_body};
 use tokio::sync::Notify;
@@ -135,10 +135,31 @@ impl Seed {
         name: &str,
         sink: Box<dyn Sink>,
         config: &MasterConfig,
+        bus: (&Arc<Bus>, Recipient<Fire>),
+        metrics: EventReturnMetrics,
+    ) -> Self {
+        Self::with_options(name, sink, (config, &config.returners), bus, metrics)
+    }
+
+    /// The same for the history of the API: every event, and none waits for others.
+    pub(crate) fn of_all_events(
+        name: &str,
+        sink: Box<dyn Sink>,
+        config: &MasterConfig,
+        bus: (&Arc<Bus>, Recipient<Fire>),
+        metrics: EventReturnMetrics,
+    ) -> Self {
+        let all = ReturnerOptions::default();
+        Self::with_options(name, sink, (config, &all), bus, metrics)
+    }
+
+    fn with_options(
+        name: &str,
+        sink: Box<dyn Sink>,
+        (config, options): (&MasterConfig, &ReturnerOptions),
         (bus, fire): (&Arc<Bus>, Recipient<Fire>),
         metrics: EventReturnMetrics,
     ) -> Self {
-        let options = &config.returners;
         let queue = Queue::new(QueueOptions {
             together: options.queue,
             patience: options.patience,

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Plan;
 use crate::automation::engine::{self, Engine, EngineMetrics};
-use crate::events::bus::{Bus, QueueLimits};
+use crate::events::bus::Bus;
 use crate::events::event_publisher::{self, EventPublisher};
 use crate::events::event_return::{
     self, EventReturn, EventReturnMetrics, EventTable, PythonReturner,
@@ -51,10 +51,7 @@ impl Plan {
         greeter: Recipient<Greet>,
     ) -> (Addr<EventPublisher>, Arc<Bus>) {
         let config = &self.config;
-        let queue = QueueLimits {
-            frames: config.saltern_event_queue_length,
-            bytes: config.saltern_subscriber_queue_size,
-        };
+        let queue = super::bus_limits(config);
         let clock = services.clock.clone();
         let bus = Bus::new(config.salt_compat, queue, clock, &self.registry);
         if let Some(reactor) = &self.reactor {
@@ -102,25 +99,35 @@ impl Plan {
         }
     }
 
-    /// Starts the returner for the job database. Ends before the database does.
+    /// Starts the returner for the job database, where the site or the API keeps events. Ends
+    /// before the database does.
     pub(super) fn start_event_table(
         &self,
         (publisher, bus): (&Addr<EventPublisher>, &Arc<Bus>),
-        store: &Addr<JobStore>,
+        (store, next_position): (&Addr<JobStore>, i64),
         metrics: EventReturnMetrics,
     ) {
         let config = &self.config;
-        if config
-            .returners
-            .events
-            .iter()
-            .any(|name| name == OWN_EVENTS)
-        {
-            let table = EventTable::new(store.clone().recipient(), self.clock.clone());
-            let bus = (bus, publisher.clone().recipient());
-            let seed = event_return::Seed::new(OWN_EVENTS, Box::new(table), config, bus, metrics);
-            let _: Addr<EventReturn> = self.root.start_child(self.on_thread("events-0"), seed, 0);
+        let feed = self.event_feed.clone();
+        let is_for_api = feed.is_some();
+        let mut returners = config.returners.events.iter();
+        if !is_for_api && !returners.any(|name| name == OWN_EVENTS) {
+            return;
         }
+        let store = store.clone().recipient();
+        let table = Box::new(EventTable::new(
+            store,
+            self.clock.clone(),
+            next_position,
+            feed,
+        ));
+        let bus = (bus, publisher.clone().recipient());
+        let seed = if is_for_api {
+            event_return::Seed::of_all_events(OWN_EVENTS, table, config, bus, metrics)
+        } else {
+            event_return::Seed::new(OWN_EVENTS, table, config, bus, metrics)
+        };
+        let _: Addr<EventReturn> = self.root.start_child(self.on_thread("events-0"), seed, 0);
     }
 
     /// Starts the engines of the site, last of all: they are clients of everything else.

@@ -77,6 +77,8 @@ use tokio_util::sync::CancellationToken;
 use self::jobs::Stored;
 use crate::automation::reactor::{OpenError, ReactionQueue, Reactor};
 use crate::events::batch_feed::BatchFeed;
+use crate::events::bus::QueueLimits;
+use crate::events::event_feed::EventFeed;
 use crate::events::event_publisher::EventPublisher;
 use crate::events::event_return::EventReturnMetrics;
 use crate::events::event_sockets::{EventSockets, SocketError};
@@ -249,6 +251,15 @@ impl Master {
         // Problems in it were reported with the rest of the configuration.
         let (schedule, _) = Schedule::of_site(&parts.config);
         let schedule = Arc::new(Mutex::new(schedule));
+        let event_feed = match is_api_on(&config) {
+            true => Some(EventFeed::new(
+                parts.database.reader()?,
+                parts.database.next_event_position(),
+                bus_limits(&config),
+                &parts.registry,
+            )?),
+            false => None,
+        };
         let plan = Plan {
             root: tree.root(),
             config: parts.config.clone(),
@@ -264,6 +275,7 @@ impl Master {
             requests_closed,
             store_metrics,
             http: listeners.http,
+            event_feed,
         };
         let registry = parts.registry.clone();
         let log_levels = parts.log_levels.clone();
@@ -413,6 +425,21 @@ impl Master {
     }
 }
 
+/// Whether the API is on, for whose streams events are kept.
+fn is_api_on(config: &MasterConfig) -> bool {
+    // The option has no row yet: it comes with the API itself.
+    let written = config.command_default("saltern_api");
+    written.is_some_and(|value| value.is_truthy())
+}
+
+/// Bounds of one subscriber of events.
+fn bus_limits(config: &MasterConfig) -> QueueLimits {
+    QueueLimits {
+        frames: config.saltern_event_queue_length,
+        bytes: config.saltern_subscriber_queue_size,
+    }
+}
+
 /// Addresses of actors that others send to which are started before them.
 #[derive(Default)]
 struct ReservedAddresses {
@@ -446,6 +473,8 @@ struct Plan {
     requests_closed: CancellationToken,
     store_metrics: job_store::StoreMetrics,
     http: HttpMetrics,
+    /// Events for the streams of the API, if it is on.
+    event_feed: Option<Arc<EventFeed>>,
 }
 
 /// All actors behind the workers.
@@ -535,13 +564,14 @@ impl Plan {
             publish,
             tracker.recipient(),
         );
+        let next_position = parts.database.next_event_position();
         let (mirror, store, tracker) = self.start_store(
             (reserved.store, reserved.tracker),
             (parts.database, stored.jobs),
             &services,
             (&bus, &publisher),
         );
-        self.start_event_table((&bus, &heard), &store, event_returns);
+        self.start_event_table((&bus, &heard), (&store, next_position), event_returns);
         let ends = (&bus, &store, &tracker);
         let batches = self.start_batches(reserved.batches, stored.batches, &services, ends);
         let core = CoreActors {

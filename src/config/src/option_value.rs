@@ -146,7 +146,7 @@ methods! {
         on_demand_ext_pillar pillar_cache_ttl pillar_roots pillar_source_merging_strategy
         pillar_version pillarenv publish_timeout reactor_worker_hwm reactor_worker_threads renderer
         renderer_blacklist renderer_whitelist roots_update_interval runner_dirs
-        saltern_reactor_limits saltenv state_aggregate state_auto_order state_events state_top
+        saltern_hook_secrets saltern_reactor_limits saltenv state_aggregate state_auto_order state_events state_top
         state_top_saltenv syndic_master syndic_wait top_file_merging_strategy verify_ssl;
 }
 
@@ -158,7 +158,7 @@ methods! {
         auth_pam_service = "auth.pam.service", eauth_acl_module, sharedsecret;
     values:
         client_acl_verify external_auth peer peer_run publisher_acl publisher_acl_blacklist reactor
-        saltern_reactor_acl schedule token_expire token_expire_user_override;
+        saltern_api_event_acl saltern_reactor_acl schedule token_expire token_expire_user_override;
 }
 
 /// Repositories whose parameters have options for all of them: `gitfs_base` is the `base` of those

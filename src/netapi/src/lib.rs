@@ -22,10 +22,12 @@ mod api;
 mod body;
 mod cherrypy;
 mod files;
+pub mod hook;
 mod low_data;
 pub mod master;
 mod permissions;
 mod sessions;
+pub mod stream;
 mod tornado;
 mod wsgi;
 

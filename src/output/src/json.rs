@@ -27,7 +27,8 @@ pub fn json(value: &Value) -> String {
 }
 
 /// A value as JSON on one line.
-pub(crate) fn json_line(value: &Value) -> String {
+#[must_use]
+pub fn json_line(value: &Value) -> String {
     let style = Style {
         indent: None,
         ..STYLE

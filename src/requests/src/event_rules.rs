@@ -174,6 +174,12 @@ pub fn is_paced_by_master(tag: &str) -> bool {
     is_reserved(tag) || begins_with_jid(tag)
 }
 
+/// Whether a tag that is no master's would be taken for one all the same: the reactor follows
+/// orders, and the command line returns, anywhere in a tag.
+pub fn is_tag_of_master(tag: &str) -> bool {
+    has_return_inside(tag) || is_return_of_job(tag) || tag.contains(REACTOR_ORDERS)
+}
+
 /// Whether the command line would take it for a return, anywhere in the tag: it waits for a regular
 /// expression that may match anywhere, `(salt/job|syndic/.*)/<jid>` (`get_iter_returns` in
 /// `salt/client/__init__.py`).

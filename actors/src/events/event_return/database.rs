@@ -1,16 +1,22 @@
-//! Returner for the master's own job database (`event_return: saltern`).
+//! Returner for the master's own job database (`event_return: saltern`, and the API's history).
+//!
+//! Gives each event the next position. The streams of the API get a batch after its commit, so a
+//! position that a client knows is on the disk.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use actix::Recipient;
-use parking_lot::Mutex;
 use saltern_base::clock::Clock;
+use saltern_netapi::stream::BusEvent;
 use saltern_requests::is_paced_by_master;
 use saltern_store::KeptEvent;
 use saltern_store::jobs::Write;
 
 use super::queue::PackedEvent;
 use super::{End, Sink};
+use crate::events::event_feed::EventFeed;
 use crate::messages::{FollowUp, Persist};
 use crate::shared::answer::PendingReply;
 
@@ -30,25 +36,26 @@ enum NotStored {
 pub(crate) struct EventTable {
     store: Recipient<Persist>,
     clock: Clock,
-    /// The time of the last stored event: the next one is later, whatever the clock says.
-    last: Mutex<i64>,
+    /// The position of the next event. It moves on when a batch is committed: a batch whose outcome
+    /// is unknown is stored once more at the same positions, which changes nothing.
+    next: AtomicI64,
+    /// The streams of the API, if it is on.
+    feed: Option<Arc<EventFeed>>,
 }
 
 impl EventTable {
-    pub(crate) fn new(store: Recipient<Persist>, clock: Clock) -> Self {
+    pub(crate) fn new(
+        store: Recipient<Persist>,
+        clock: Clock,
+        next: i64,
+        feed: Option<Arc<EventFeed>>,
+    ) -> Self {
         Self {
             store,
             clock,
-            last: Mutex::new(0),
+            next: AtomicI64::new(next),
+            feed,
         }
-    }
-
-    /// The first of `events` consecutive microseconds that no event has yet.
-    fn times_for(&self, events: usize) -> i64 {
-        let mut last = self.last.lock();
-        let first = self.clock.unix_micros().max(last.saturating_add(1));
-        *last = first.saturating_add(i64::try_from(events).unwrap_or(i64::MAX));
-        first
     }
 
     fn store(&self, events: Vec<KeptEvent>) -> Result<(), NotStored> {
@@ -71,19 +78,30 @@ impl Sink for EventTable {
         if batch.is_empty() {
             return End::Returned;
         }
-        let first = self.times_for(batch.len());
+        // There is one batch at a time.
+        let first = self.next.load(Ordering::Relaxed);
+        let received = self.clock.unix_micros();
         let events = batch
             .iter()
             .zip(first..)
-            .map(|((tag, data), received)| KeptEvent {
+            .map(|((tag, data), position)| KeptEvent {
+                position,
                 received,
                 tag: tag.clone(),
                 data: data.clone(),
                 of_minion: !is_paced_by_master(tag),
             });
-        match self.store(events.collect()) {
-            Ok(()) => End::Returned,
-            Err(error) => End::NotTried(error.to_string(), batch),
+        if let Err(error) = self.store(events.collect()) {
+            return End::NotTried(error.to_string(), batch);
         }
+        let events = i64::try_from(batch.len()).unwrap_or(i64::MAX);
+        self.next
+            .store(first.saturating_add(events), Ordering::Relaxed);
+        if let Some(feed) = &self.feed {
+            let events = batch.into_iter().zip(first..);
+            let events = events.map(|((tag, data), number)| BusEvent { number, tag, data });
+            feed.committed(events.collect());
+        }
+        End::Returned
     }
 }

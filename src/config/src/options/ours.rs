@@ -28,10 +28,20 @@ pub const OURS: &[ConfigOption] = &[
         "Maximum number of stored jobs: beyond it the oldest are removed, whatever their age, but \
          no open one; 0 for no such bound."),
     ours("saltern_keep_events_count", &[Some("100000")],
-        "Maximum number of events that \"event_return: saltern\" stores in the job database: \
-         beyond it the oldest are removed. Events whose number peers choose (custom tags, \
+        "Maximum number of events that \"event_return: saltern\" or the API store in the job \
+         database: beyond it the oldest are removed. Events whose number peers choose (custom tags, \
          returns, authentications) get at most half of it; 0 for no such bound. Events are \
          also removed with the jobs of their age."),
+    ours("saltern_api_event_acl", &[Some("null")],
+        "Which events users see over HTTP: a map of users to lists of tags, with wildcards such \
+         as \"salt/job/*\"; the user \"*\" stands for all others. Without it everybody who is \
+         logged in sees all events, as with stock. Gaps are shown to all.").followed(),
+    ours("saltern_hook_secrets", &[Some("null")],
+        "Secrets of hooks: a map of paths below \"/hook\" to secrets of at least 16 bytes. \
+         Requests to such a path, or below it, must be signed with it (\"X-Hub-Signature-256\", \
+         or the secret itself as \"X-Gitlab-Token\") and need no session. With \
+         \"X-Saltern-Timestamp\" (Unix seconds) the signature is that of the timestamp, a dot \
+         and the body, and holds for 300 seconds."),
     ours("saltern_keep_jobs_size", &[Some("68719476736")],
         "While the rows of the job database take more bytes than this (or text such as \
          \"10 GiB\"), or more than half of its disk, the oldest jobs are removed, as above. \

@@ -45,6 +45,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 pub(super) struct NextIds {
     pub(super) job: i64,
     pub(super) returned: i64,
+    /// Of events: their position.
+    pub(super) event: i64,
 }
 
 impl JobDatabase {
@@ -59,6 +61,7 @@ impl JobDatabase {
         let next = NextIds {
             job: next_id(&connection, "jobs").map_err(|error| wrap(path, "open", error))?,
             returned: next_id(&connection, "returns").map_err(|error| wrap(path, "open", error))?,
+            event: events::next_position(&connection).map_err(|error| wrap(path, "open", error))?,
         };
         Ok(Self {
             files,
@@ -217,7 +220,7 @@ fn apply(
             reason,
         } => batches::give_up(transaction, jid, minions, reason),
         Write::BatchOver { jid, halted } => batches::end(transaction, jid, halted.as_deref()),
-        Write::Events(kept) => events::insert(transaction, kept),
+        Write::Events(kept) => events::insert(transaction, next, kept),
         Write::DeleteJob { jid } => {
             let rows = delete_job(transaction, jid.as_str(), i64::MAX)?.rows;
             remember_next_ids(transaction, *next)?;
@@ -510,5 +513,6 @@ pub(super) fn remember_next_ids(
         transaction.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)")?;
     statement.execute(params!["jobs", next.job])?;
     statement.execute(params!["returns", next.returned])?;
+    statement.execute(params!["events", next.event])?;
     Ok(())
 }

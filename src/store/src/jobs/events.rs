@@ -4,10 +4,15 @@
 //! peers decide, lie in tables of their own, so that a flood of the latter evicts no more than its
 //! half. In both they are numbered as they come and only the oldest are ever removed, so the
 //! numbers also give the count. The content of an event is opaque here.
+//!
+//! Both tables share one sequence of positions: the order of the events on the bus. Each kept event
+//! has the next position and none is used twice, so positions also give the exact number of events
+//! that were removed between two that are left.
 
 use bytes::Bytes;
-use rusqlite::{Transaction, named_params, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, params};
 
+use super::database::NextIds;
 use super::reader::{JobReader, clamp};
 use super::{JobDatabase, Reason, Removed, Retention, Written};
 use crate::error::Result;
@@ -32,11 +37,37 @@ CREATE TABLE minion_events (
 ) STRICT;
 ";
 
+/// Columns and indexes of the positions. Empty in rows of the layouts before, until
+/// [`NUMBER_EVENTS`].
+pub(super) const POSITIONS: &str = "
+ALTER TABLE events ADD COLUMN position INTEGER;
+ALTER TABLE minion_events ADD COLUMN position INTEGER;
+CREATE UNIQUE INDEX events_position ON events (position);
+CREATE UNIQUE INDEX minion_events_position ON minion_events (position);
+";
+
+/// Numbers all events by the time at which they were kept; each had a time of its own before they
+/// had positions.
+pub(super) const NUMBER_EVENTS: &str = "
+CREATE TEMP TABLE ranked AS
+    SELECT of_minion, id, row_number() OVER (ORDER BY received, of_minion, id) AS position FROM (
+        SELECT 0 AS of_minion, id, received FROM events
+        UNION ALL SELECT 1, id, received FROM minion_events);
+CREATE UNIQUE INDEX temp.ranked_id ON ranked (of_minion, id);
+UPDATE events SET position =
+    (SELECT position FROM ranked WHERE of_minion = 0 AND ranked.id = events.id);
+UPDATE minion_events SET position =
+    (SELECT position FROM ranked WHERE of_minion = 1 AND ranked.id = minion_events.id);
+DROP TABLE ranked;
+";
+
 /// An event that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptEvent {
-    /// When it was kept, in microseconds since 1970. Events are read in the order of these times,
-    /// so each has one of its own.
+    /// Its place in the order of all kept events, from 1; no number is used twice. A write of a
+    /// position that is taken changes nothing, so a write whose outcome is unknown can be repeated.
+    pub position: i64,
+    /// When it was kept, in microseconds since 1970.
     pub received: i64,
     /// Its tag.
     pub tag: String,
@@ -44,6 +75,29 @@ pub struct KeptEvent {
     pub data: Bytes,
     /// Whether minions or unauthenticated peers decide how many such events there are.
     pub of_minion: bool,
+}
+
+/// Which events to read in the order of their positions.
+#[derive(Clone, Copy, Debug)]
+pub struct EventRange {
+    /// Only events behind this position.
+    pub after: i64,
+    /// Only events up to this position.
+    pub through: i64,
+    /// How many at most.
+    pub max_events: usize,
+    /// Bytes of tags and data after which no further event is read.
+    pub max_bytes: usize,
+}
+
+/// Events of a range that are still kept, in the order of their positions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventSlice {
+    /// The events.
+    pub events: Vec<KeptEvent>,
+    /// The position up to which the range was read: its end, or that of the last event when there
+    /// may be more behind it.
+    pub through: i64,
 }
 
 /// Which events to read.
@@ -63,13 +117,13 @@ impl JobReader {
         let mut events = self.read("read events of", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT * FROM (
-                     SELECT received, tag, data, 0 FROM events
+                     SELECT position, received, tag, data, 0 FROM events
                      WHERE (:tag IS NULL OR tag GLOB :tag)
                        AND (:since IS NULL OR received >= :since)
                      ORDER BY id DESC LIMIT :limit)
                  UNION ALL
                  SELECT * FROM (
-                     SELECT received, tag, data, 1 FROM minion_events
+                     SELECT position, received, tag, data, 1 FROM minion_events
                      WHERE (:tag IS NULL OR tag GLOB :tag)
                        AND (:since IS NULL OR received >= :since)
                      ORDER BY id DESC LIMIT :limit)
@@ -81,20 +135,83 @@ impl JobReader {
                     ":since": page.since,
                     ":limit": clamp(page.limit),
                 },
-                |row| {
-                    Ok(KeptEvent {
-                        received: row.get(0)?,
-                        tag: row.get(1)?,
-                        data: row.get::<_, Vec<u8>>(2)?.into(),
-                        of_minion: row.get(3)?,
-                    })
-                },
+                kept_event,
             )?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         })?;
         events.reverse();
         Ok(events)
     }
+
+    /// The events of a range, the oldest first.
+    pub fn events_between(&self, range: &EventRange) -> Result<EventSlice> {
+        self.read("read events of", |connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT position, received, tag, data, 0 FROM events
+                 WHERE position > :after AND position <= :through
+                 UNION ALL
+                 SELECT position, received, tag, data, 1 FROM minion_events
+                 WHERE position > :after AND position <= :through
+                 ORDER BY 1 LIMIT :limit",
+            )?;
+            let mut rows = statement.query(named_params! {
+                ":after": range.after,
+                ":through": range.through,
+                ":limit": clamp(range.max_events),
+            })?;
+            let (mut events, mut bytes) = (Vec::new(), 0);
+            while let Some(row) = rows.next()? {
+                let event = kept_event(row)?;
+                bytes += event.tag.len() + event.data.len();
+                let through = event.position;
+                events.push(event);
+                if bytes >= range.max_bytes || events.len() >= range.max_events {
+                    return Ok(EventSlice { events, through });
+                }
+            }
+            let through = range.through;
+            Ok(EventSlice { events, through })
+        })
+    }
+}
+
+fn kept_event(row: &Row<'_>) -> rusqlite::Result<KeptEvent> {
+    Ok(KeptEvent {
+        position: row.get(0)?,
+        received: row.get(1)?,
+        tag: row.get(2)?,
+        data: row.get::<_, Vec<u8>>(3)?.into(),
+        of_minion: row.get(4)?,
+    })
+}
+
+/// Numbers the events of a database that were copied from a layout without positions.
+pub(super) fn number_copied(connection: &Connection) -> rusqlite::Result<()> {
+    let sql = "SELECT 1 FROM events WHERE position IS NULL
+               UNION ALL SELECT 1 FROM minion_events WHERE position IS NULL LIMIT 1";
+    let missing: Option<i64> = connection.query_row(sql, [], |row| row.get(0)).optional()?;
+    match missing {
+        Some(_) => {
+            let transaction = connection.unchecked_transaction()?;
+            transaction.execute_batch(NUMBER_EVENTS)?;
+            transaction.commit()
+        }
+        None => Ok(()),
+    }
+}
+
+/// One more than every position that was ever given.
+pub(super) fn next_position(connection: &Connection) -> rusqlite::Result<i64> {
+    let one = |sql: &str| -> rusqlite::Result<Option<i64>> {
+        let found = connection.query_row(sql, [], |row| row.get::<_, Option<i64>>(0));
+        Ok(found.optional()?.flatten())
+    };
+    let highest = one("SELECT max(position) FROM events")?
+        .max(one("SELECT max(position) FROM minion_events")?);
+    let remembered = one("SELECT value FROM meta WHERE name = 'events'")?;
+    Ok(highest
+        .map_or(1, |position| position + 1)
+        .max(remembered.unwrap_or(1)))
 }
 
 /// Table of events: master's own, or those whose number minions decide.
@@ -156,6 +273,11 @@ impl Table {
 }
 
 impl JobDatabase {
+    /// The position of the next event that is kept.
+    pub fn next_event_position(&self) -> i64 {
+        self.next.event
+    }
+
     /// Removes events that are too old or too many, about `slice` at most.
     pub(super) fn remove_events(
         &mut self,
@@ -221,6 +343,7 @@ impl JobDatabase {
 
 pub(super) fn insert(
     transaction: &Transaction<'_>,
+    next: &mut NextIds,
     events: &[KeptEvent],
 ) -> rusqlite::Result<Written> {
     for event in events {
@@ -230,11 +353,14 @@ pub(super) fn insert(
             Table::Master
         };
         let sql = format!(
-            "INSERT INTO {} (received, tag, data) VALUES (?1, ?2, ?3)",
+            "INSERT INTO {} (position, received, tag, data) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (position) DO NOTHING",
             table.name()
         );
         let mut statement = transaction.prepare_cached(&sql)?;
-        statement.execute(params![event.received, event.tag, event.data.as_ref()])?;
+        let (position, data) = (event.position, event.data.as_ref());
+        statement.execute(params![position, event.received, event.tag, data])?;
+        next.event = next.event.max(position + 1);
     }
     Ok(Written::Updated)
 }

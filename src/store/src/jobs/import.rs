@@ -37,6 +37,8 @@ impl JobDatabase {
             let mut next = NextIds {
                 job: below(transaction, "jobs")?,
                 returned: below(transaction, "returns")?,
+                // None is imported.
+                event: 0,
             };
             for cached in slice {
                 if let Some(job) = &cached.job {

@@ -26,7 +26,7 @@ pub use batches::StoredBatch;
 pub use checkpoint::{CheckpointPass, Checkpointer};
 pub use database::JobDatabase;
 pub use displaced::{Restored, incidents, is_lost, note_incident};
-pub use events::{EventsPage, KeptEvent};
+pub use events::{EventRange, EventSlice, EventsPage, KeptEvent};
 pub use import::Imported;
 pub use listing::{JobHead, JobsPage, ReturnsPage};
 pub use reader::{JobReader, Numbered, OpenJob, StoredJob};

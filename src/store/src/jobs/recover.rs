@@ -19,7 +19,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 
 use super::schema::{self, wrap};
-use super::{DatabaseLimits, JobDatabase};
+use super::{DatabaseLimits, JobDatabase, events};
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, beside};
 
@@ -77,12 +77,12 @@ const TABLES: [Table; 7] = [
     Table {
         name: "events",
         columns: &["id", "received", "tag", "data"],
-        later: &[],
+        later: &["position"],
     },
     Table {
         name: "minion_events",
         columns: &["id", "received", "tag", "data"],
-        later: &[],
+        later: &["position"],
     },
 ];
 
@@ -197,7 +197,8 @@ fn copy(
             _ => {}
         }
     }
-    Ok(())
+    events::number_copied(&database.connection)
+        .map_err(|error| wrap(database.path(), "recover", error))
 }
 
 impl JobDatabase {

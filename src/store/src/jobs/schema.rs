@@ -12,7 +12,7 @@ use crate::error::{Result, StoreError};
 
 /// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
 /// never changed once a release had it: the next one changes what it made.
-const STEPS: [&str; 8] = [
+const STEPS: [&str; 10] = [
     LAYOUT,
     VERDICTS,
     LISTINGS,
@@ -21,6 +21,8 @@ const STEPS: [&str; 8] = [
     events::LAYOUT,
     REPORTERS,
     events::MINION_EVENTS,
+    events::POSITIONS,
+    events::NUMBER_EVENTS,
 ];
 
 /// The layout's number (`user_version`).

@@ -3,8 +3,11 @@
 use std::fs;
 
 use bytes::Bytes;
+use rusqlite::Connection;
 use saltern_model::Compat;
-use saltern_store::{DatabaseLimits, EventsPage, JobDatabase, KeptEvent, Reason, Retention, Write};
+use saltern_store::{
+    DatabaseLimits, EventRange, EventsPage, JobDatabase, KeptEvent, Reason, Retention, Write,
+};
 use tempfile::TempDir;
 
 use crate::common::{job, place};
@@ -16,6 +19,7 @@ fn ten_events(bytes: usize) -> (TempDir, JobDatabase) {
     let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
     let mut database = database.expect("a database");
     let events = (0..10_i64).map(|number| KeptEvent {
+        position: number + 1,
         received: number,
         tag: format!(
             "t/{}/{number}",
@@ -135,6 +139,7 @@ fn retention_removes_oldest_events_by_age_count_and_size() {
 fn flood_of_minion_events_evicts_no_master_event() {
     let (_dir, mut database) = ten_events(1);
     let flood = (10..1_010).map(|received| KeptEvent {
+        position: received + 1,
         received,
         tag: format!("my/{received}"),
         data: Bytes::from_static(b"x"),
@@ -163,6 +168,7 @@ fn kinds_removed(minions: i64, jobs: u32, masters: i64) -> String {
     let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
     let mut database = database.expect("a database");
     let event = |received, of_minion| KeptEvent {
+        position: received + 1,
         received,
         tag: "t".to_owned(),
         data: Bytes::from_static(b"x"),
@@ -221,4 +227,143 @@ fn size_retention_removes_minion_events_then_jobs_then_master_events() {
     ] {
         assert_eq!(kinds_removed(minions, jobs, masters), order);
     }
+}
+
+/// An event of the master's or a minion's; the data says its position.
+fn kept(position: i64, of_minion: bool) -> KeptEvent {
+    KeptEvent {
+        position,
+        received: 100 - position,
+        tag: "t".to_owned(),
+        data: Bytes::from(position.to_string()),
+        of_minion,
+    }
+}
+
+fn positions(database: &JobDatabase, range: &EventRange) -> (Vec<i64>, i64) {
+    let reader = database.reader().expect("a reader");
+    let slice = reader.events_between(range).expect("read");
+    let positions = slice.events.iter().map(|event| event.position);
+    (positions.collect(), slice.through)
+}
+
+fn range(after: i64, through: i64) -> EventRange {
+    EventRange {
+        after,
+        through,
+        max_events: 100,
+        max_bytes: 1 << 20,
+    }
+}
+
+fn open_empty() -> (TempDir, JobDatabase, std::path::PathBuf) {
+    let (dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let path = options.job_database.clone();
+    let database = JobDatabase::open(&path, DatabaseLimits::default()).expect("a database");
+    (dir, database, path)
+}
+
+#[test]
+fn range_of_events_is_read_in_order_of_positions_from_both_tables() {
+    let (_dir, mut database, _) = open_empty();
+    assert_eq!(database.next_event_position(), 1);
+    let events = (1..=9).map(|position| kept(position, position % 3 == 0));
+    database
+        .commit(&[Write::Events(events.collect())])
+        .expect("committed");
+    assert_eq!(database.next_event_position(), 10);
+    for (range, expected) in [
+        (range(0, 100), ((1..=9).collect(), 100)),
+        (range(2, 5), (vec![3, 4, 5], 5)),
+        (range(9, 9), (vec![], 9)),
+        (
+            EventRange {
+                max_bytes: 4,
+                ..range(3, 9)
+            },
+            (vec![4, 5, 6, 7], 7),
+        ),
+        (
+            EventRange {
+                max_events: 2,
+                ..range(3, 9)
+            },
+            (vec![4, 5], 5),
+        ),
+    ] {
+        assert_eq!(positions(&database, &range), expected, "{range:?}");
+    }
+}
+
+#[test]
+fn events_written_once_more_at_their_positions_change_nothing() {
+    let (_dir, mut database, _) = open_empty();
+    let events = vec![kept(1, false), kept(2, true)];
+    for _ in 0..2 {
+        database
+            .commit(&[Write::Events(events.clone())])
+            .expect("committed");
+    }
+    let reader = database.reader().expect("a reader");
+    let slice = reader.events_between(&range(0, 9)).expect("read");
+    assert_eq!(slice.events, events);
+    assert_eq!(database.next_event_position(), 3);
+}
+
+#[test]
+fn position_is_never_used_twice_though_its_events_are_removed() {
+    let (_dir, mut database, path) = open_empty();
+    let events = vec![kept(1, false), kept(2, true)];
+    database
+        .commit(&[Write::Events(events)])
+        .expect("committed");
+    let retention = Retention {
+        before: Some(i64::MAX),
+        ..Retention::default()
+    };
+    while database
+        .remove_slice(&retention, 100)
+        .expect("removed")
+        .is_some()
+    {}
+    assert!(positions(&database, &range(0, 9)).0.is_empty());
+    drop(database);
+    let database = JobDatabase::open(&path, DatabaseLimits::default()).expect("a database");
+    assert_eq!(database.next_event_position(), 3);
+}
+
+/// Takes the database back to the last layout without positions.
+fn without_positions(path: &std::path::Path) {
+    let raw = Connection::open(path).expect("sqlite");
+    raw.execute_batch(
+        "DROP INDEX events_position;
+         DROP INDEX minion_events_position;
+         ALTER TABLE events DROP COLUMN position;
+         ALTER TABLE minion_events DROP COLUMN position;
+         PRAGMA user_version = 8;",
+    )
+    .expect("the layout before");
+}
+
+#[test]
+fn events_of_the_layout_before_are_numbered_by_their_times() {
+    let (_dir, mut database, path) = open_empty();
+    let events = vec![kept(1, false), kept(2, true), kept(3, false)];
+    database
+        .commit(&[Write::Events(events)])
+        .expect("committed");
+    drop(database);
+    without_positions(&path);
+    let database = JobDatabase::open(&path, DatabaseLimits::default()).expect("a database");
+    let reader = database.reader().expect("a reader");
+    let slice = reader.events_between(&range(0, 9)).expect("read");
+    let data: Vec<&[u8]> = slice
+        .events
+        .iter()
+        .map(|event| event.data.as_ref())
+        .collect();
+    // Their times fall where their first positions rose.
+    assert_eq!(data, [b"3", b"2", b"1"]);
+    assert_eq!(database.next_event_position(), 4);
 }

@@ -1,0 +1,124 @@
+//! Events that were committed together, and their encoded forms, which all streams share.
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use saltern_output::json_line;
+use saltern_wire::msgpack::{Limits, Value, decode};
+
+use super::{CloseReason, Position};
+
+/// Tag of the event that announces a gap; the bus uses it, too.
+const GAP: &str = "saltern/bus/gap";
+
+/// Tag of the last event of a stream that the master ends.
+const CLOSED: &str = "saltern/stream/closed";
+
+/// An event with its position in the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BusEvent {
+    /// Its number.
+    pub number: i64,
+    /// Its tag.
+    pub tag: String,
+    /// Its data, packed.
+    pub data: Bytes,
+}
+
+/// Events in the order of their positions. Each form is made by the first stream that needs it.
+#[derive(Debug)]
+pub struct EventBatch {
+    history: u32,
+    events: Vec<BusEvent>,
+    sse: OnceLock<Encoded>,
+}
+
+/// All events of a batch in one form, one behind the other.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    bytes: Bytes,
+    /// Where each event ends.
+    ends: Vec<usize>,
+}
+
+impl Encoded {
+    /// Consecutive events, without a copy.
+    pub(super) fn slice(&self, range: Range<usize>) -> Bytes {
+        let end_of = |index: usize| match index.checked_sub(1) {
+            Some(before) => self.ends.get(before).copied().unwrap_or(self.bytes.len()),
+            None => 0,
+        };
+        let (start, end) = (end_of(range.start), end_of(range.end));
+        self.bytes.slice(start..end.max(start))
+    }
+}
+
+impl EventBatch {
+    /// Events of one history, in the order of their numbers.
+    pub fn new(history: u32, events: Vec<BusEvent>) -> Self {
+        Self {
+            history,
+            events,
+            sse: OnceLock::new(),
+        }
+    }
+
+    /// The events.
+    pub fn events(&self) -> &[BusEvent] {
+        &self.events
+    }
+
+    /// As blocks of server-sent events.
+    pub(super) fn sse(&self) -> &Encoded {
+        self.sse.get_or_init(|| {
+            let (mut text, mut ends) = (String::new(), Vec::with_capacity(self.events.len()));
+            for event in &self.events {
+                let data = decode(&event.data, &Limits::WIRE).unwrap_or(Value::Nil);
+                let position = Position {
+                    history: self.history,
+                    number: event.number,
+                };
+                push_block(&mut text, &event.tag, data, Some(position));
+                ends.push(text.len());
+            }
+            Encoded {
+                bytes: text.into(),
+                ends,
+            }
+        })
+    }
+}
+
+/// Appends an event as stock's servers print it, and its id behind that: scripts look for the tag
+/// in the first line. In a tag a carriage return would begin a new field.
+fn push_block(text: &mut String, tag: &str, data: Value, id: Option<Position>) {
+    let line = tag.replace(['\r', '\n'], " ");
+    let event = Value::map([("data", data), ("tag", tag.into())]);
+    let json = json_line(&event);
+    // Writing to a text does not fail.
+    let _ = writeln!(text, "tag: {line}\ndata: {json}");
+    if let Some(id) = id {
+        let _ = writeln!(text, "id: {id}");
+    }
+    text.push('\n');
+}
+
+/// The block that announces a gap. A client that resumes there does not get it again.
+pub(super) fn gap_block(missed: Option<u64>, at: Position) -> Bytes {
+    let missed = missed.map_or(Value::Nil, |missed| {
+        i64::try_from(missed).unwrap_or(i64::MAX).into()
+    });
+    let mut text = String::new();
+    push_block(&mut text, GAP, Value::map([("dropped", missed)]), Some(at));
+    text.into()
+}
+
+/// The last block of a stream that the master ends.
+pub(super) fn closed_block(reason: CloseReason) -> Bytes {
+    let mut text = String::new();
+    let data = Value::map([("reason", reason.label())]);
+    push_block(&mut text, CLOSED, data, None);
+    text.into()
+}

@@ -1,0 +1,224 @@
+//! Streams of events over HTTP: `/events` as server-sent events.
+//!
+//! A stream is a cursor into the events that are shared by all streams. What goes out is encoded
+//! once for each batch of events, and all streams send the same bytes. Each event has a durable
+//! position; a client that names its last one (`Last-Event-ID`) misses nothing that is kept, and is
+//! told the size of a gap.
+//!
+//! Not here: how events are kept and joined with the live ones ([`EventSource`]), and who is logged
+//! in ([`Sessions`]).
+
+mod acl;
+mod batch;
+mod formatted;
+mod metrics;
+mod position;
+mod sse;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+pub use acl::{AclError, EventAcl, TagRules};
+pub use batch::{BusEvent, EventBatch};
+pub use formatted::FormattedEvents;
+pub use metrics::StreamMetrics;
+pub use position::{Position, PositionError};
+
+/// Header with the token of a session.
+const TOKEN_HEADER: &str = "x-auth-token";
+
+/// Cookie with the token of a session.
+const TOKEN_COOKIE: &str = "session_id";
+
+/// Where events come from.
+pub trait EventSource: Send + Sync + 'static {
+    /// A stream of the events behind a position, or of those to come.
+    fn subscribe(self: Arc<Self>, after: Option<Position>) -> Box<dyn EventStream>;
+}
+
+/// The events of one subscriber.
+pub trait EventStream: Send {
+    /// The next item. Dropped before it is ready, nothing is lost. Behind [`StreamItem::Closed`]
+    /// there is none.
+    fn next(&mut self) -> BoxFuture<'_, StreamItem>;
+}
+
+/// Item of a stream of events.
+#[derive(Clone, Debug)]
+pub enum StreamItem {
+    /// Events that follow each other without a gap.
+    Events {
+        /// They and others, shared by all streams.
+        batch: Arc<EventBatch>,
+        /// Which of them.
+        range: Range<usize>,
+    },
+    /// Events that the stream cannot give.
+    Gap {
+        /// How many; `None` when the position of the subscriber is of another history.
+        missed: Option<u64>,
+        /// The position of the last of them.
+        at: Position,
+    },
+    /// The end of the stream.
+    Closed(CloseReason),
+}
+
+/// Why a stream ends before its client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// The client read too slowly.
+    Slow,
+    /// The session was revoked, or has expired.
+    SessionEnded,
+    /// The master stops.
+    Stopping,
+    /// Kept events cannot be read.
+    Unreadable,
+}
+
+impl CloseReason {
+    /// The reason in metrics, and for the client.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Slow => "slow",
+            Self::SessionEnded => "session_ended",
+            Self::Stopping => "stopping",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+/// Who is logged in.
+pub trait Sessions: Send + Sync + 'static {
+    /// The session of a token, if there is one and it has not ended.
+    fn find<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<LoggedIn>>;
+}
+
+/// A session that has not ended.
+#[derive(Clone, Debug)]
+pub struct LoggedIn {
+    /// The user.
+    pub user: String,
+    /// Cancelled when the session is revoked or expires.
+    pub ended: CancellationToken,
+}
+
+/// Whose streams are served: stock's servers differ in what they answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// `rest_cherrypy`.
+    Cherrypy,
+    /// `rest_tornado`.
+    Tornado,
+}
+
+/// Why no stream is opened. An extension of the response, for a dialect that words it otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamRefusal {
+    /// `rest_cherrypy` takes no parameters here; a token in one would be in every log.
+    #[error("the only query parameter of this resource is \"tag\"; tokens belong into a header")]
+    QueryParameter,
+    /// Nobody is logged in.
+    #[error("no permission: log in first")]
+    NotLoggedIn,
+    /// `Last-Event-ID` is no position.
+    #[error(transparent)]
+    Position(#[from] PositionError),
+    /// A tag in a parameter is no wildcard.
+    #[error("the parameter \"tag\" is no wildcard")]
+    Wildcard,
+    /// Too many streams are open.
+    #[error("too many streams are open")]
+    Full,
+}
+
+impl StreamRefusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::QueryParameter | Self::Position(_) | Self::Wildcard => StatusCode::BAD_REQUEST,
+            Self::NotLoggedIn => StatusCode::UNAUTHORIZED,
+            Self::Full => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn into_response_of(self, dialect: Dialect) -> Response {
+        let mut response = match (&self, dialect) {
+            (Self::NotLoggedIn, Dialect::Tornado) => {
+                (StatusCode::FOUND, [(header::LOCATION, "/login")]).into_response()
+            }
+            (Self::Full, _) => (
+                self.status(),
+                [(header::RETRY_AFTER, "5")],
+                self.to_string(),
+            )
+                .into_response(),
+            _ => (self.status(), self.to_string()).into_response(),
+        };
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// What all streams share.
+#[derive(Clone)]
+pub struct Streams {
+    /// Where events come from.
+    pub source: Arc<dyn EventSource>,
+    /// Who is logged in.
+    pub sessions: Arc<dyn Sessions>,
+    /// Who may see which events.
+    pub acl: Arc<EventAcl>,
+    /// A permit for each stream that may be open at a time.
+    pub permits: Arc<Semaphore>,
+    /// Cancelled when the master stops.
+    pub stop: CancellationToken,
+    /// Whose streams these are.
+    pub dialect: Dialect,
+    /// Metrics of all streams.
+    pub metrics: StreamMetrics,
+}
+
+impl Streams {
+    /// The routes of the streams.
+    pub fn router(self) -> Router {
+        Router::new()
+            .route("/events", get(sse::events))
+            .with_state(self)
+    }
+
+    async fn session(&self, headers: &HeaderMap) -> Result<LoggedIn, StreamRefusal> {
+        let token = token_of(headers).ok_or(StreamRefusal::NotLoggedIn)?;
+        let found = self.sessions.find(token).await;
+        found
+            .filter(|session| !session.ended.is_cancelled())
+            .ok_or(StreamRefusal::NotLoggedIn)
+    }
+}
+
+/// The token that a request bears in its header, else in its cookie.
+fn token_of(headers: &HeaderMap) -> Option<&str> {
+    let in_header = headers
+        .get(TOKEN_HEADER)
+        .and_then(|value| value.to_str().ok());
+    in_header.filter(|token| !token.is_empty()).or_else(|| {
+        let cookies = headers.get_all(header::COOKIE).iter();
+        let pairs = cookies.filter_map(|value| value.to_str().ok());
+        let mut pairs = pairs.flat_map(|cookies| cookies.split(';'));
+        pairs.find_map(|pair| {
+            let (name, value) = pair.trim().split_once('=')?;
+            (name == TOKEN_COOKIE).then(|| value.trim_matches('"'))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests;
