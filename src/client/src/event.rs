@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use saltern_wire::ipc::{FrameError, PullDecoder, split_body};
 use saltern_wire::msgpack::{self, Limits, Value};
 use tokio::net::UnixStream;
@@ -49,9 +50,22 @@ impl ReceivedEvent {
     }
 }
 
+/// A subscription in the master's own process.
+pub trait EventSource: Send {
+    /// The next event; `None` once the master has closed the subscription. Nothing is lost when the
+    /// future is dropped before it is ready.
+    fn next(&mut self) -> BoxFuture<'_, Option<ReceivedEvent>>;
+
+    /// Leaves out events of other jobs and calls; those of this jid since the subscription are kept.
+    fn only(&mut self, jid: &str);
+}
+
 /// A subscription to the master's events.
-pub struct EventListener {
-    frames: FramedRead<UnixStream, PullDecoder>,
+pub struct EventListener(Source);
+
+enum Source {
+    Socket(Box<FramedRead<UnixStream, PullDecoder>>),
+    Inside(Box<dyn EventSource>),
 }
 
 impl EventListener {
@@ -69,15 +83,32 @@ impl EventListener {
     }
 
     pub(crate) fn of(stream: UnixStream) -> Self {
-        Self {
-            frames: FramedRead::new(stream, PullDecoder::default()),
+        let frames = FramedRead::new(stream, PullDecoder::default());
+        Self(Source::Socket(Box::new(frames)))
+    }
+
+    /// A subscription in the master's own process.
+    #[must_use]
+    pub fn inside(source: Box<dyn EventSource>) -> Self {
+        Self(Source::Inside(source))
+    }
+
+    /// Says that only events of this job or call matter: where the source can, it leaves out all
+    /// others.
+    pub fn only(&mut self, jid: &str) {
+        if let Source::Inside(source) = &mut self.0 {
+            source.only(jid);
         }
     }
 
     /// The next event; `None` once the master has closed the socket, or is gone. Nothing is lost when the
     /// future is dropped before it is ready.
     pub async fn next(&mut self) -> Result<Option<ReceivedEvent>, ClientError> {
-        let body: Bytes = match self.frames.next().await {
+        let frames = match &mut self.0 {
+            Source::Socket(frames) => frames,
+            Source::Inside(source) => return Ok(source.next().await),
+        };
+        let body: Bytes = match frames.next().await {
             None => return Ok(None),
             Some(Ok(body)) => body,
             Some(Err(error)) if is_the_end(&error) => return Ok(None),
