@@ -51,8 +51,9 @@ use self::traces::JobTraces;
 use crate::events::batch_feed::BatchFeed;
 use crate::jobs::job_completions::JobCompletions;
 use crate::messages::{
-    AwaitedMinions, BeginJob, Beginning, CloseOlderThan, Departed, Explain, ExplainTo, Fire, FollowUp, Greet,
-    JobBegun, MinionReturned, Persist, Publish, Stored, TakeAnswer, TakeReturn, TakeSyndicMinions,
+    AwaitedMinions, BeginJob, Beginning, CloseOlderThan, Departed, Explain, ExplainTo, Fire,
+    FollowUp, Greet, JobBegun, MinionReturned, Persist, Publish, Stored, TakeAnswer, TakeReturn,
+    TakeSyndicMinions,
 };
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};

@@ -19,7 +19,8 @@ use crate::peer_publish::PeerPublish;
 use crate::{
     Outcome, Services, auth, files, get_token, master_opts, master_tops, mine, minion_event,
     minion_runner, mk_token, peer_publish, pillar, ping, pub_ret, publish, register_resources,
-    return_, revoke_auth, runner, saltern_batch, saltern_query, syndic_return, verify_minion, wheel,
+    return_, revoke_auth, runner, saltern_batch, saltern_query, syndic_return, verify_minion,
+    wheel,
 };
 
 /// Handling of a sealed request whose bytes arrive a second time.

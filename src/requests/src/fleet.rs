@@ -16,7 +16,7 @@ use saltern_wire::msgpack::Value;
 use crate::targets::Accepted;
 use crate::{PresenceView, Services, Stores};
 
-pub use inventory::InventoryError;
+pub use inventory::{InventoryError, as_json};
 
 /// The minions of a master.
 pub struct MasterFleet {

@@ -87,7 +87,7 @@ pub use commands::{clear_commands, minion_commands};
 pub use credentials::Sender;
 pub use event_data::master_event;
 pub use event_rules::is_paced_by_master;
-pub use fleet::{InventoryError, MasterFleet};
+pub use fleet::{InventoryError, MasterFleet, as_json};
 pub use handle::{Class, Handled, handle, peek_class, retry_later};
 pub use job::again::{announced_again, publication_again};
 pub use minions::Minions;

@@ -111,7 +111,7 @@ impl MasterFleet {
         let paths: Vec<&str> = grains.iter().map(String::as_str).collect();
         let grains = self.targeting.grains_at(&minions, &paths);
         let rows = minions.into_iter().zip(grains).map(|(id, grains)| {
-            let grains = grains.iter().map(|grain| grain.as_ref().map(json));
+            let grains = grains.iter().map(|grain| grain.as_ref().map(as_json));
             InventoryRow {
                 grains: grains.collect(),
                 minion: self.seen(id),
@@ -164,8 +164,8 @@ impl MasterFleet {
     }
 }
 
-/// A grain as JSON. What JSON does not know is a text.
-fn json(value: &Value) -> Json {
+/// A value as JSON. What JSON does not know is a text.
+pub fn as_json(value: &Value) -> Json {
     match value {
         Value::Nil => Json::Null,
         Value::Bool(flag) => Json::from(*flag),
@@ -173,11 +173,11 @@ fn json(value: &Value) -> Json {
         Value::Uint(number) => Json::from(*number),
         Value::Float(number) => Json::from(*number),
         Value::Str(text) => Json::from(text.as_str()),
-        Value::Array(items) => Json::Array(items.iter().map(json).collect()),
+        Value::Array(items) => Json::Array(items.iter().map(as_json).collect()),
         Value::Map(entries) => {
             let entries = entries.iter();
             let entries =
-                entries.map(|(key, value)| (saltern_python::str(key).into_owned(), json(value)));
+                entries.map(|(key, value)| (saltern_python::str(key).into_owned(), as_json(value)));
             Json::Object(entries.collect())
         }
         other => Json::from(saltern_python::str(other).into_owned()),

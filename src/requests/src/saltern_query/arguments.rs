@@ -126,6 +126,7 @@ impl<'a> QueryArguments<'a> {
             return Ok(ROWS);
         };
         let rows = limit.as_u64().and_then(|rows| usize::try_from(rows).ok());
-        rows.filter(|rows| (1..=MAX_ROWS).contains(rows)).ok_or_else(wrong)
+        rows.filter(|rows| (1..=MAX_ROWS).contains(rows))
+            .ok_or_else(wrong)
     }
 }

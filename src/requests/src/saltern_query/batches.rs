@@ -40,11 +40,7 @@ pub(super) fn stop(
     Ok(answer(&run("batch.stop", named, services)?))
 }
 
-fn run(
-    fun: &str,
-    named: Vec<(String, Value)>,
-    services: &Services,
-) -> Result<Value, QueryError> {
+fn run(fun: &str, named: Vec<(String, Value)>, services: &Services) -> Result<Value, QueryError> {
     let call = Call {
         jid: services.minter.mint(),
         fun: fun.to_owned(),
@@ -57,6 +53,8 @@ fn run(
     let ran = services.runners.run(&call, &mut Notices::new(&mut |_| {}));
     match ran.success {
         true => Ok(ran.value),
-        false => Err(QueryError::NotYet(saltern_python::str(&ran.value).into_owned())),
+        false => Err(QueryError::NotYet(
+            saltern_python::str(&ran.value).into_owned(),
+        )),
     }
 }

@@ -32,13 +32,17 @@ pub(super) fn page(
         let ids = services.keys.pki.list(known)?.into_iter();
         let is_meant = |id: &MinionId| {
             after.is_none_or(|after| id.as_str() > after)
-                && pattern.as_ref().is_none_or(|pattern| pattern.matches(id.as_str()))
+                && pattern
+                    .as_ref()
+                    .is_none_or(|pattern| pattern.matches(id.as_str()))
         };
         found.extend(ids.filter(is_meant).map(|id| (id, word, known)));
     }
     found.sort_by(|(one, ..), (other, ..)| one.cmp(other));
     // The cursor is an id, so all keys of one stand on one page.
-    let last = found.get(limit.saturating_sub(1)).map(|(id, ..)| id.clone());
+    let last = found
+        .get(limit.saturating_sub(1))
+        .map(|(id, ..)| id.clone());
     let end = match &last {
         Some(last) => found.partition_point(|(id, ..)| id <= last),
         None => found.len(),
@@ -63,7 +67,9 @@ fn row(
     let hash_type = HashType::from_name(services.config.hash_type.name());
     let finger = pem.zip(hash_type);
     let finger = finger.and_then(|(pem, hash_type)| pem_finger(pem.as_bytes(), hash_type).ok());
-    let written = pki.version(&minion, state)?.map(|version| version.modified_micros());
+    let written = pki
+        .version(&minion, state)?
+        .map(|version| version.modified_micros());
     let seen = (state == KeyState::Accepted).then(|| fleet.seen(minion.clone()));
     Ok(KeyRow {
         state: word.to_owned(),

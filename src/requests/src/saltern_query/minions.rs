@@ -35,7 +35,9 @@ pub(super) fn page(
             .map_err(QueryError::of_inventory)?,
     };
     let total = minions.len();
-    let start = after.map_or(0, |after| minions.partition_point(|id| id.as_str() <= after));
+    let start = after.map_or(0, |after| {
+        minions.partition_point(|id| id.as_str() <= after)
+    });
     minions.drain(..start);
     if let Some(present) = present {
         minions.retain(|id| fleet.is_present(id) == present);

@@ -66,8 +66,9 @@ fn asked(fun: &str, arguments: &[(&str, Value)]) -> Load {
 }
 
 fn ask(site: &Site, load: Load) -> Value {
-    let reply = site.ask_in_vain("a query", clear(load, 3));
-    from_slice(&reply, &Limits::WIRE).unwrap()
+    let outcome = site.ask(clear(load, 3));
+    assert!(outcome.effects.is_empty(), "a query has effects");
+    from_slice(&outcome.reply, &Limits::WIRE).unwrap()
 }
 
 fn page<T: DeserializeOwned>(site: &Site, fun: &str, arguments: &[(&str, Value)]) -> T {
@@ -80,7 +81,8 @@ fn page<T: DeserializeOwned>(site: &Site, fun: &str, arguments: &[(&str, Value)]
 fn jobs_are_paged_and_each_is_explained() {
     let site = site("");
     let first: JobsPage = page(&site, "jobs.page", &[("limit", 2_i64.into())]);
-    let jids = |page: &JobsPage| -> Vec<Jid> { page.jobs.iter().map(|job| job.jid.clone()).collect() };
+    let jids =
+        |page: &JobsPage| -> Vec<Jid> { page.jobs.iter().map(|job| job.jid.clone()).collect() };
     assert_eq!(jids(&first), [jid(3), jid(2)]);
     assert_eq!((first.jobs[0].expected, first.jobs[0].returned), (2, 1));
     let next = first.next.unwrap();
@@ -91,7 +93,11 @@ fn jobs_are_paged_and_each_is_explained() {
     let arguments = [("jid", Value::from(jid(1).as_str()))];
     let report: JobReport = page(&site, "jobs.explain", &arguments);
     assert_eq!(report.returned[0].minion, id("m1"));
-    let missing: Vec<&str> = report.missing.iter().map(|one| one.minion.as_str()).collect();
+    let missing: Vec<&str> = report
+        .missing
+        .iter()
+        .map(|one| one.minion.as_str())
+        .collect();
     assert_eq!((missing, report.state.as_str()), (vec!["m2"], "open"));
     let returns: ReturnsPage<Value> = page(&site, "jobs.returns", &arguments);
     assert_eq!(returns.returns[0].value, Value::from(1_i64));
@@ -100,21 +106,41 @@ fn jobs_are_paged_and_each_is_explained() {
 #[test]
 fn minions_and_keys_are_paged() {
     let site = site("");
-    site.write("pki/minions_pre/new", &crate::wire::site::key_pair("minion").public);
+    site.write(
+        "pki/minions_pre/new",
+        &crate::wire::site::key_pair("minion").public,
+    );
     let limit = ("limit", Value::from(1_i64));
     let first: MinionsPage<Value> = page(&site, "minions.page", &[limit.clone()]);
-    assert_eq!((first.minions[0].minion.id.as_str(), first.total), ("m1", 2));
+    assert_eq!(
+        (first.minions[0].minion.id.as_str(), first.total),
+        ("m1", 2)
+    );
     let after = ("after", Value::from(first.next.unwrap()));
     let rest: MinionsPage<Value> = page(&site, "minions.page", &[after, limit]);
-    assert_eq!((rest.minions[0].minion.id.as_str(), rest.next), ("m2", None));
+    assert_eq!(
+        (rest.minions[0].minion.id.as_str(), rest.next),
+        ("m2", None)
+    );
     let one = [("minion", Value::from("m2"))];
     let one: MinionsPage<Value> = page(&site, "minions.page", &one);
     assert_eq!(one.minions.len(), 1);
 
     let keys: KeysPage = page(&site, "keys.page", &[]);
-    let rows: Vec<_> = keys.keys.iter().map(|key| (key.minion.as_str(), key.state.as_str())).collect();
-    assert_eq!(rows, [("m1", "accepted"), ("m2", "accepted"), ("new", "pending")]);
-    assert!(keys.keys.iter().all(|key| key.fingerprint.is_some() && key.written.is_some()));
+    let rows: Vec<_> = keys
+        .keys
+        .iter()
+        .map(|key| (key.minion.as_str(), key.state.as_str()))
+        .collect();
+    assert_eq!(
+        rows,
+        [("m1", "accepted"), ("m2", "accepted"), ("new", "pending")]
+    );
+    assert!(
+        keys.keys
+            .iter()
+            .all(|key| key.fingerprint.is_some() && key.written.is_some())
+    );
     let pending: KeysPage = page(&site, "keys.page", &[("state", "pending".into())]);
     assert_eq!(pending.keys.len(), 1);
     let version: Versions = page(&site, "saltern.version", &[]);
@@ -140,13 +166,20 @@ fn wrong_argument_is_refused_by_its_name() {
     ];
     for (fun, argument, value) in table {
         let answer = ask(&site, load(&site, fun, &[(argument, value.clone())]));
-        let error = answer.get("error").unwrap_or_else(|| panic!("{fun} {argument} {value:?}"));
+        let error = answer
+            .get("error")
+            .unwrap_or_else(|| panic!("{fun} {argument} {value:?}"));
         let part = |name: &str| error.get(name).and_then(Value::as_str);
         assert_eq!(part("name"), Some("SaltInvocationError"), "{error:?}");
         assert_eq!(part("argument"), Some(argument), "{error:?}");
     }
-    let answer = ask(&site, load(&site, "jobs.explain", &[("jid", jid(9).as_str().into())]));
-    let name = answer.get("error").and_then(|error| error.get("name")?.as_str());
+    let answer = ask(
+        &site,
+        load(&site, "jobs.explain", &[("jid", jid(9).as_str().into())]),
+    );
+    let name = answer
+        .get("error")
+        .and_then(|error| error.get("name")?.as_str());
     assert_eq!(name, Some("NotFoundError"));
 }
 
@@ -163,10 +196,18 @@ fn rule_of_the_function_that_shows_the_same_admits_a_query() {
             .set("username", user)
             .set("password", "s3cret");
         let answer = ask(&site, login);
-        let name = answer.get("error").and_then(|error| error.get("name")?.as_str());
+        let name = answer
+            .get("error")
+            .and_then(|error| error.get("name")?.as_str());
         !name.is_some_and(|name| name.ends_with("AuthenticationError"))
     };
-    let queries = ["jobs.page", "jobs.explain", "minions.page", "keys.page", "saltern.version"];
+    let queries = [
+        "jobs.page",
+        "jobs.explain",
+        "minions.page",
+        "keys.page",
+        "saltern.version",
+    ];
     for (user, expected) in [
         ("jobs", [true, true, false, false, false]),
         ("runner", [true, true, true, false, true]),

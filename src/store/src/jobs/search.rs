@@ -233,7 +233,8 @@ impl Source {
         range: &Range,
         limit: usize,
     ) -> rusqlite::Result<Vec<String>> {
-        let of = |sql: &str, key: &dyn rusqlite::ToSql| jids(connection, sql, Some(key), range, limit);
+        let of =
+            |sql: &str, key: &dyn rusqlite::ToSql| jids(connection, sql, Some(key), range, limit);
         let lists = match self {
             Self::Jobs => return jids(connection, ALL, None, range, limit),
             Self::User(user) => return of(OF_USER, user),
@@ -431,7 +432,12 @@ mod tests {
     fn ended(number: u32, state: JobState) -> Write {
         let jid = jid(number);
         let notes = None;
-        Write::JobState { jid, state, at: 9, notes }
+        Write::JobState {
+            jid,
+            state,
+            at: 9,
+            notes,
+        }
     }
 
     fn database() -> (tempfile::TempDir, JobDatabase) {
@@ -456,7 +462,10 @@ mod tests {
 
     fn found(reader: &JobReader, search: &JobSearch<'_>) -> Vec<u32> {
         let limit = if search.limit == 0 { 10 } else { search.limit };
-        let search = JobSearch { limit, ..search.clone() };
+        let search = JobSearch {
+            limit,
+            ..search.clone()
+        };
         let page = reader.search_jobs(&search).unwrap();
         let number = |job: &JobSummary| job.jid.as_str()[14..].parse().unwrap();
         page.jobs.iter().map(number).collect()
@@ -470,26 +479,81 @@ mod tests {
         let (state, test, quoted) = (glob("state.*"), glob("test.ping"), id("a\"b"));
         let (a, b) = (id("a"), id("b"));
         let all = JobSearch::default();
-        let of_state = |state| JobSearch { state: Some(state), ..all.clone() };
-        let of_minion = |minion| JobSearch { minion: Some(minion), ..all.clone() };
+        let of_state = |state| JobSearch {
+            state: Some(state),
+            ..all.clone()
+        };
+        let of_minion = |minion| JobSearch {
+            minion: Some(minion),
+            ..all.clone()
+        };
         let made = 1_795_244_782_000_000;
         let third = jid(3);
         let table = [
             (all.clone(), &[4, 3, 2, 1][..]),
-            (JobSearch { function: Some(&state), ..all.clone() }, &[3, 2]),
-            (JobSearch { function: Some(&test), ..all.clone() }, &[1]),
-            (JobSearch { user: Some("alice"), ..all.clone() }, &[4, 2]),
-            (JobSearch { user: Some("alice"), function: Some(&state), ..all.clone() }, &[2]),
-            (JobSearch { target: Some(&state), ..all.clone() }, &[]),
+            (
+                JobSearch {
+                    function: Some(&state),
+                    ..all.clone()
+                },
+                &[3, 2],
+            ),
+            (
+                JobSearch {
+                    function: Some(&test),
+                    ..all.clone()
+                },
+                &[1],
+            ),
+            (
+                JobSearch {
+                    user: Some("alice"),
+                    ..all.clone()
+                },
+                &[4, 2],
+            ),
+            (
+                JobSearch {
+                    user: Some("alice"),
+                    function: Some(&state),
+                    ..all.clone()
+                },
+                &[2],
+            ),
+            (
+                JobSearch {
+                    target: Some(&state),
+                    ..all.clone()
+                },
+                &[],
+            ),
             (of_state(StateFilter::Open), &[4]),
             (of_state(StateFilter::Ended), &[3, 2, 1]),
             (of_state(StateFilter::Failed), &[3, 2]),
             (of_minion(&a), &[2, 1]),
             (of_minion(&b), &[3, 1]),
             (of_minion(&quoted), &[4]),
-            (JobSearch { since: Some(made + 3), ..all.clone() }, &[4, 3]),
-            (JobSearch { until: Some(made + 2), ..all.clone() }, &[2, 1]),
-            (JobSearch { before: Some(third.as_str()), ..all.clone() }, &[2, 1]),
+            (
+                JobSearch {
+                    since: Some(made + 3),
+                    ..all.clone()
+                },
+                &[4, 3],
+            ),
+            (
+                JobSearch {
+                    until: Some(made + 2),
+                    ..all.clone()
+                },
+                &[2, 1],
+            ),
+            (
+                JobSearch {
+                    before: Some(third.as_str()),
+                    ..all.clone()
+                },
+                &[2, 1],
+            ),
         ];
         for (row, (search, expected)) in table.iter().enumerate() {
             assert_eq!(found(&reader, search), *expected, "row {row}");
@@ -503,7 +567,11 @@ mod tests {
         let mut before: Option<String> = None;
         let mut pages = Vec::new();
         loop {
-            let search = JobSearch { limit: 3, before: before.as_deref(), ..JobSearch::default() };
+            let search = JobSearch {
+                limit: 3,
+                before: before.as_deref(),
+                ..JobSearch::default()
+            };
             let page = reader.search_jobs(&search).unwrap();
             pages.extend(page.jobs);
             match page.next {
@@ -535,7 +603,9 @@ mod tests {
         ] {
             let plan = reader.plan_of(sql);
             let reads_all = |step: &&String| {
-                step.starts_with("SCAN") && !step.contains("next") && !step.contains("json_each")
+                step.starts_with("SCAN")
+                    && !step.contains("next")
+                    && !step.contains("json_each")
                     && *step != "SCAN CONSTANT ROW"
             };
             let sorts = |step: &&String| step.contains("TEMP B-TREE");
