@@ -4,6 +4,7 @@
 //! needs no setting. It never writes: a subscriber gets every
 //! event and picks its own.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use saltern_wire::ipc::{FrameError, PullDecoder, split_body};
-use saltern_wire::msgpack::{self, Limits, Value};
+use saltern_wire::msgpack::{self, Dialect, Limits, Value, pack};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::codec::FramedRead;
@@ -41,6 +42,21 @@ impl ReceivedEvent {
     /// Whether it stands for events that were lost.
     pub fn is_gap(&self) -> bool {
         self.tag == GAP
+    }
+
+    /// The event that stands for lost ones, in the master's own process.
+    #[must_use]
+    pub fn gap(missed: u64) -> Self {
+        Self {
+            tag: GAP.to_owned(),
+            data: pack(
+                &[("dropped", missed)]
+                    .into_iter()
+                    .collect::<BTreeMap<_, _>>(),
+                Dialect::Bin,
+            )
+            .into(),
+        }
     }
 
     /// The data as a value.
@@ -172,7 +188,7 @@ fn is_the_end(error: &FrameError) -> bool {
 #[cfg(test)]
 pub(crate) mod testing {
     use saltern_wire::ipc::{EventFrame, Framing};
-    use saltern_wire::msgpack::{Dialect, encode};
+    use saltern_wire::msgpack::encode;
     use tokio::io::AsyncWriteExt;
 
     use super::*;

@@ -11,9 +11,7 @@ use zeroize::Zeroizing;
 
 use crate::job::Job;
 use crate::link::SocketLink;
-use crate::{
-    BatchWishes, ClientConfig, ClientError, MasterLink, RunnerRequest, WRONG_KEY, user,
-};
+use crate::{BatchWishes, ClientConfig, ClientError, MasterLink, RunnerRequest, WRONG_KEY, user};
 
 /// How long the master may take to say who is connected.
 const PRESENCE_TIMEOUT: Duration = Duration::from_secs(5);

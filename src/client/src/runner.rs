@@ -52,6 +52,10 @@ pub struct RunnerReturn {
     pub value: Value,
     /// The return code that stock's `salt-run` ends with.
     pub retcode: i64,
+    /// Tag of the event of its end.
+    pub tag: String,
+    /// The data of that event.
+    pub data: Value,
 }
 
 impl LocalClient {
@@ -172,10 +176,7 @@ struct Begun {
 
 impl Begun {
     /// Waits for the end; nothing when it may have been missed.
-    async fn end(
-        &mut self,
-        notify: &mut Notify<'_>,
-    ) -> Result<Option<RunnerReturn>, ClientError> {
+    async fn end(&mut self, notify: &mut Notify<'_>) -> Result<Option<RunnerReturn>, ClientError> {
         let silence = Instant::now() + SILENCE;
         while let Ok(event) = timeout_at(silence, self.events.next()).await {
             let event = event?.ok_or_else(|| ClientError::CallLost(self.jid.clone()))?;
@@ -183,7 +184,11 @@ impl Begun {
                 break;
             }
             match event.tag.strip_prefix(&self.tag) {
-                Some("ret") => return returned(&event.value()?).map(Some),
+                Some("ret") => {
+                    let mut returned = returned(&event.value()?)?;
+                    returned.tag = event.tag;
+                    return Ok(Some(returned));
+                }
                 Some("new") | None => {}
                 Some(suffix) => notify(suffix, event.value()?),
             }
@@ -210,6 +215,8 @@ fn returned(data: &Value) -> Result<RunnerReturn, ClientError> {
     Ok(RunnerReturn {
         retcode: retcode.unwrap_or(0),
         value,
+        tag: String::new(),
+        data: data.clone(),
     })
 }
 

@@ -48,7 +48,8 @@ pub trait Backend: Send + Sync + 'static {
     /// when there is no room for it.
     fn ask(&self, request: Bytes, from: SocketAddr) -> BoxFuture<'static, Option<Bytes>>;
 
-    /// The token that a session of `/login` stands for; `None` for an unknown or expired one.
+    /// The token that `X-Auth-Token` stands for, as an answer to `/login` gave it; `None` when there
+    /// is certainly none. The gate says whether it is good.
     fn session_token(&self, id: &str) -> Option<Zeroizing<String>>;
 
     /// Subscribes to the events of one jid, which is named later.
