@@ -20,6 +20,7 @@ const BRANCHES: &[(&str, &[&str])] = &[
         &["content", "events", "functions", "messages", "shared"],
     ),
     ("front", &["content", "functions", "messages", "shared"]),
+    ("api", &["events", "messages"]),
     (
         "operator",
         &["automation", "events", "jobs", "messages", "upkeep"],

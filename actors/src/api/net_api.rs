@@ -11,14 +11,12 @@ use std::time::Duration;
 use actix::{Actor, Context};
 use parking_lot::Mutex;
 use saltern_base::chain;
-use saltern_config::ApiServer;
+use saltern_config::{ApiServer, TlsConfig};
 use saltern_http::{HttpLimits, HttpMetrics, HttpServer};
 use saltern_netapi::Api;
 use saltern_supervise::Child;
-use saltern_wire::port::TlsError;
+use saltern_wire::port::{Tls, TlsError};
 use tokio_util::sync::CancellationToken;
-
-use crate::tree::listeners::tls;
 
 /// How long a request may take, the job that it waits for included.
 const EXCHANGE_TIME: Duration = Duration::from_secs(3600);
@@ -47,15 +45,18 @@ pub(crate) struct Seed {
     pub(crate) stop: CancellationToken,
 }
 
+/// Loader of certificates.
+pub(crate) type LoadTls = fn(&TlsConfig) -> Result<Tls, TlsError>;
+
 /// Binds the servers that can be bound; gives them with their addresses.
 pub(crate) fn bind(
     api: &Arc<Api>,
     servers: &[ApiServer],
-    http: &HttpMetrics,
+    (http, load_tls): (&HttpMetrics, LoadTls),
 ) -> (Vec<HttpServer>, Vec<SocketAddr>) {
     let mut bound = Vec::new();
     for server in servers {
-        match bind_one(api, server, http) {
+        match bind_one(api, server, (http, load_tls)) {
             Ok(listener) => {
                 let address = listener.address();
                 tracing::info!(%address, option = server.option, "the API is served");
@@ -81,14 +82,14 @@ pub(crate) fn bind(
 fn bind_one(
     api: &Arc<Api>,
     server: &ApiServer,
-    http: &HttpMetrics,
+    (http, load_tls): (&HttpMetrics, LoadTls),
 ) -> Result<HttpServer, NotServed> {
     let mut addresses = (server.host.as_str(), server.port)
         .to_socket_addrs()
         .map_err(NotServed::Host)?;
     let none = || NotServed::Host(io::Error::from(io::ErrorKind::NotFound));
     let address = addresses.next().ok_or_else(none)?;
-    let tls = server.tls.as_ref().map(tls).transpose()?;
+    let tls = server.tls.as_ref().map(load_tls).transpose()?;
     let limits = HttpLimits {
         connections: 4096,
         per_address: 1024,

@@ -14,6 +14,7 @@ use crate::api::job_events::JobEvents;
 use crate::api::net_api::{self, NetApi};
 use crate::events::bus::Bus;
 use crate::messages::{Accept, Explain, Fire};
+use crate::tree::listeners::tls;
 
 impl Plan {
     /// Starts the API where the configuration asks for it; gives the addresses that it is served on.
@@ -45,7 +46,7 @@ impl Plan {
                 return Vec::new();
             }
         };
-        let (bound, addresses) = net_api::bind(&api, servers, &self.http);
+        let (bound, addresses) = net_api::bind(&api, servers, (&self.http, tls));
         let seed = net_api::Seed {
             servers: Arc::new(Mutex::new(bound)),
             stop: self.stop.clone(),

@@ -110,7 +110,7 @@ impl Api {
 
     /// The token behind the session that a request names in `X-Auth-Token` or its cookie, if there
     /// is such a session. Whether the token is still good is another question ([`Api::is_good`]).
-    pub fn session_token(&self, headers: &HeaderMap) -> Option<Zeroizing<String>> {
+    pub(crate) fn session_token(&self, headers: &HeaderMap) -> Option<Zeroizing<String>> {
         self.sessions.token(&credential(headers)?)
     }
 

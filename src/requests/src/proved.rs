@@ -40,7 +40,7 @@ const NAMES: [&str; 11] = [
 ];
 
 /// Answer when no backend has a free slot.
-pub const NO_TIME: &str = "too many users log in at the moment; try again later";
+pub const LOGINS_FULL: &str = "too many users log in at the moment; try again later";
 
 /// Answer when a token or a backend cannot be read, for a reason of the master's own: a refusal
 /// would make a client discard good credentials.
@@ -226,7 +226,7 @@ fn handle_packed(
     });
     command.handled(Outcome {
         effects: vec![Effect::LogIn(log_in)],
-        ..Outcome::reply(command.not_asked(NO_TIME))
+        ..Outcome::reply(command.not_asked(LOGINS_FULL))
     })
 }
 

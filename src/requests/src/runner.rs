@@ -23,7 +23,7 @@ use crate::events::FunctionCall;
 use crate::handle::Handled;
 use crate::master_gate::{Admitted, FunctionKind};
 use crate::outcome::{EventSink, Ran, Run};
-use crate::proved::{NO_TIME, TOKEN_LIMITS};
+use crate::proved::{LOGINS_FULL, TOKEN_LIMITS};
 use crate::{
     Effect, LogIn, LoginEnd, Outcome, ReceivedReturn, Services, credentials, event_data, mk_token,
     reply,
@@ -91,7 +91,7 @@ fn log_in_first(owned: OwnedCall, from: IpAddr, services: &Arc<Services>) -> Out
     });
     Outcome {
         effects: vec![Effect::LogIn(log_in)],
-        ..not_asked(NO_TIME)
+        ..not_asked(LOGINS_FULL)
     }
 }
 
