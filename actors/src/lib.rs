@@ -36,7 +36,6 @@ mod shared;
 mod tree;
 mod upkeep;
 
-pub use jobs::job_tracker::given_up;
 pub use operator::control;
 pub use tree::listeners::{check_addresses, check_tls};
 pub use tree::{FollowError, Master, MasterParts, StartError};

@@ -35,7 +35,7 @@ use saltern_base::log_throttle::LogThrottle;
 use saltern_model::control::Account;
 use saltern_model::{Event, Jid, MinionId, ReturnRecord};
 use saltern_requests::{JobRelation, ProbeAnswer, ReceivedReturn, StartJob, SyndicMinions, probe};
-use saltern_store::jobs::{JobReader, JobState, OpenJob, Write};
+use saltern_store::jobs::{JobNotes, JobReader, JobState, OpenJob, Write};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, MapView, RawValue};
 use tokio::time::Instant;
@@ -45,20 +45,19 @@ use self::known::KnownJobs;
 use self::machine::{Answered, Asked, Departure, JobEvent, Machine, Resumed, TrackerEffect};
 use self::moment::Moment;
 use self::news::JobNews;
-use self::notes::Notes;
 use self::quota::ReportQuota;
 use self::syndic_replay::SyndicReplay;
 use self::traces::JobTraces;
 use crate::events::batch_feed::BatchFeed;
 use crate::jobs::job_completions::JobCompletions;
 use crate::messages::{
-    AwaitedMinions, BeginJob, Beginning, CloseOlderThan, Departed, Explain, Fire, FollowUp, Greet,
-    JobBegun, MinionReturned, Persist, Publish, Stored, TakeAnswer, TakeReturn, TakeSyndicMinions,
+    AwaitedMinions, BeginJob, Beginning, CloseOlderThan, Departed, Explain, ExplainTo, Fire,
+    FollowUp, Greet, JobBegun, MinionReturned, Persist, Publish, Stored, TakeAnswer, TakeReturn,
+    TakeSyndicMinions,
 };
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 
-pub use self::account::given_up;
 pub(crate) use self::deps::TrackerDeps;
 pub(crate) use self::metrics::TrackerMetrics;
 pub(crate) use self::quota::QuotaLimits;
@@ -183,7 +182,7 @@ impl JobTracker {
                 None if record.created >= youngest => Departure::Again,
                 None => Departure::Never,
             };
-            let notes = job.notes.map(|notes| Notes::unpack(&notes));
+            let notes = job.notes.map(|notes| JobNotes::unpack(&notes));
             let resumed = Resumed {
                 job: JobBegun {
                     jid: record.jid,
@@ -726,6 +725,15 @@ impl Handler<Explain> for JobTracker {
 
     fn handle(&mut self, Explain(jid): Explain, _: &mut Self::Context) -> Self::Result {
         self.machine.account(&jid, self.now())
+    }
+}
+
+impl Handler<ExplainTo> for JobTracker {
+    type Result = ();
+
+    fn handle(&mut self, ExplainTo { jid, answer }: ExplainTo, _: &mut Self::Context) {
+        // Whoever gave up waiting needs none.
+        let _ = answer.try_send(self.machine.account(&jid, self.now()));
     }
 }
 

@@ -153,6 +153,16 @@ pub struct AwaitedMinions {
 #[rtype(result = "Option<Account>")]
 pub struct Explain(pub Jid);
 
+/// The same for a caller on a thread that may wait. From the functions of the master.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct ExplainTo {
+    /// The job.
+    pub jid: Jid,
+    /// Gets the account.
+    pub answer: SyncSender<Option<Account>>,
+}
+
 // ---- to JobStore -------------------------------------------------------------------------------
 
 /// Write, commit, and only then do what follows. From JobTracker, Batches and the returner of the

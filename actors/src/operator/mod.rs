@@ -4,6 +4,7 @@
 pub mod control;
 pub(crate) mod health;
 pub(crate) mod key_metrics;
+pub(crate) mod live_master;
 pub(crate) mod metric_aliases;
 pub(crate) mod process_metrics;
 pub(crate) mod status_port;

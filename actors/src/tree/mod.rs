@@ -97,6 +97,7 @@ use crate::messages::Departed;
 use crate::operator::control::{self, Control, LogLevels};
 use crate::operator::health::{self, Health};
 use crate::operator::key_metrics;
+use crate::operator::live_master::RunningMaster;
 use crate::operator::process_metrics;
 use crate::tree::listeners::{Listeners, remove_sockets};
 use crate::upkeep::maintenance::Maintenance;
@@ -248,6 +249,10 @@ impl Master {
             store: store_metrics.health(),
         });
         health::register(&parts.registry, &health);
+        let known = known.with_live(Arc::new(RunningMaster {
+            tracker: reserved.tracker.recipient(),
+            health: Arc::downgrade(&health),
+        }));
         // Problems in it were reported with the rest of the configuration.
         let (schedule, _) = Schedule::of_site(&parts.config);
         let schedule = Arc::new(Mutex::new(schedule));

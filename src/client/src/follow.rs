@@ -42,7 +42,9 @@ impl LocalClient {
 }
 
 impl JobFollower {
-    fn new(mut events: EventListener, jid: Jid) -> Self {
+    /// Follows this job by these events.
+    #[must_use]
+    pub fn new(mut events: EventListener, jid: Jid) -> Self {
         events.only(jid.as_str());
         Self {
             events: FollowedEvents::new(events),

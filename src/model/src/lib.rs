@@ -14,6 +14,7 @@ pub mod job;
 pub mod key_state;
 pub mod minion_id;
 pub mod packed;
+pub mod query;
 pub mod salt_env;
 pub mod standing;
 pub mod tag;

@@ -8,8 +8,9 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::HeaderMap;
+use futures_util::future::BoxFuture;
 use saltern_base::clock::Clock;
-use saltern_client::ClientConfig;
+use saltern_client::{ClientConfig, EventSource};
 use saltern_config::{ApiDialect, ApiServer, MasterConfig, NetApiOptions};
 use saltern_http::Peer;
 use saltern_model::Jid;
@@ -18,7 +19,7 @@ use zeroize::Zeroizing;
 
 use crate::master::Master;
 use crate::sessions::Sessions;
-use crate::{cherrypy, tornado, wsgi};
+use crate::{cherrypy, tornado, v1, wsgi};
 
 /// Time in which a body must have come.
 const BODY_TIME: Duration = Duration::from_secs(60);
@@ -68,14 +69,15 @@ impl Api {
     pub fn router(self: &Arc<Self>, server: &ApiServer) -> Router {
         let server = Arc::new(server.clone());
         let api = Arc::clone(self);
+        let v1 = || v1::router(Arc::clone(self) as Arc<dyn v1::Backend>);
         match server.dialect {
-            ApiDialect::CherryPy => Router::new().fallback(move |request: Request| async move {
+            ApiDialect::CherryPy => v1().fallback(move |request: Request| async move {
                 cherrypy::answer(&api, &server, request).await
             }),
-            ApiDialect::Tornado => Router::new().fallback(move |request: Request| async move {
+            ApiDialect::Tornado => v1().fallback(move |request: Request| async move {
                 tornado::answer(&api, &server, request).await
             }),
-            ApiDialect::Wsgi => Router::new().fallback(move |request: Request| async move {
+            ApiDialect::Wsgi => v1().fallback(move |request: Request| async move {
                 wsgi::answer(&api, &server, request).await
             }),
         }
@@ -117,6 +119,22 @@ impl Api {
         let (master, token) = (Arc::clone(&self.master), Zeroizing::new(token.to_owned()));
         let looked = tokio::task::spawn_blocking(move || master.is_good(&token));
         looked.await.unwrap_or(false)
+    }
+}
+
+impl v1::Backend for Api {
+    fn ask(&self, request: Bytes, from: SocketAddr) -> BoxFuture<'static, Option<Bytes>> {
+        self.master.ask(request, from)
+    }
+
+    /// The text itself where it is no session: the log-in of `rest_tornado` answers with the token.
+    fn session_token(&self, id: &str) -> Option<Zeroizing<String>> {
+        let token = self.sessions.token(id);
+        token.or_else(|| Some(Zeroizing::new(id.to_owned())))
+    }
+
+    fn listen(&self) -> Box<dyn EventSource> {
+        self.master.listen()
     }
 }
 

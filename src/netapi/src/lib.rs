@@ -11,6 +11,8 @@
 //! do what. No thread waits for a job: a call is a future, and a client that goes away leaves its
 //! job running.
 //!
+//! `/v1` is our own: see [`v1`].
+//!
 //! Suggested reading order: [`master`] (what is asked of the master), `low_data` (a command of low
 //! data), `sessions`, `body` and `answer` (forms of requests and answers), then a dialect.
 //!
@@ -29,6 +31,7 @@ mod permissions;
 mod sessions;
 pub mod stream;
 mod tornado;
+pub mod v1;
 mod wsgi;
 
 pub use api::{Api, OpenError};

@@ -19,7 +19,8 @@ use crate::peer_publish::PeerPublish;
 use crate::{
     Outcome, Services, auth, files, get_token, master_opts, master_tops, mine, minion_event,
     minion_runner, mk_token, peer_publish, pillar, ping, pub_ret, publish, register_resources,
-    return_, revoke_auth, runner, saltern_batch, syndic_return, verify_minion, wheel,
+    return_, revoke_auth, runner, saltern_batch, saltern_query, syndic_return, verify_minion,
+    wheel,
 };
 
 /// Handling of a sealed request whose bytes arrive a second time.
@@ -187,6 +188,8 @@ pub(crate) enum ProvedHandler {
         FunctionKind,
         fn(&Value, Admitted, IpAddr, &Arc<Services>) -> Outcome,
     ),
+    /// The same credentials for a query, which knows the function whose rules hold for it.
+    Query(fn(&Value, Result<Sender, NotProved>, &Arc<Services>) -> Outcome),
 }
 
 impl ClearCommand {
@@ -238,6 +241,10 @@ pub(crate) static CLEAR_COMMANDS: &[ClearCommand] = {
         proved(
             saltern_batch::COMMAND,
             ProvedHandler::Job(saltern_batch::handle),
+        ),
+        proved(
+            saltern_query::COMMAND,
+            ProvedHandler::Query(saltern_query::handle),
         ),
         proved(
             "wheel",

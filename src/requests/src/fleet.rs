@@ -14,9 +14,9 @@ use saltern_store::{MinionDataStore, PkiTree, StoreError};
 use saltern_wire::msgpack::Value;
 
 use crate::targets::Accepted;
-use crate::{PresenceView, Stores};
+use crate::{PresenceView, Services, Stores};
 
-pub use inventory::InventoryError;
+pub use inventory::{InventoryError, as_json};
 
 /// The minions of a master.
 pub struct MasterFleet {
@@ -34,6 +34,16 @@ impl MasterFleet {
             targeting: stores.targeting.clone(),
             data: stores.minion_data.clone(),
             presence,
+        }
+    }
+
+    /// The minions of running services.
+    pub(crate) fn of_services(services: &Services) -> Self {
+        Self {
+            pki: services.keys.pki.clone(),
+            targeting: services.targeting.clone(),
+            data: services.minions.data.clone(),
+            presence: services.minions.presence.clone(),
         }
     }
 }

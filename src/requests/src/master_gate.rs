@@ -36,7 +36,7 @@ impl FunctionKind {
     }
 
     /// The arguments as the function will receive them: the checked ones are the ones that run.
-    fn arguments(self, load: &Value) -> Arguments {
+    pub(crate) fn arguments(self, load: &Value) -> Arguments {
         match self {
             Self::Runner => Arguments::of_load(load.get("kwarg").unwrap_or(&Value::Nil)),
             Self::Wheel => Arguments::of_wheel(load),
@@ -108,9 +108,22 @@ pub(crate) fn admit(
     proof: Result<Sender, NotProved>,
     services: &Services,
 ) -> Result<Admitted, Denied> {
-    let sender = proof.map_err(|refused| not_proved(door, load, refused))?;
     let function = load.get("fun").and_then(Value::as_str).unwrap_or_default();
     let arguments = door.arguments(load);
+    admit_call((door, function, arguments), load, proof, services)
+}
+
+/// Admits a user who may run this function with these arguments, for a request that stands for it.
+///
+/// # Errors
+/// As [`admit`].
+pub(crate) fn admit_call(
+    (door, function, arguments): (FunctionKind, &str, Arguments),
+    load: &Value,
+    proof: Result<Sender, NotProved>,
+    services: &Services,
+) -> Result<Admitted, Denied> {
+    let sender = proof.map_err(|refused| not_proved(door, load, refused))?;
     let denied = |name, message, why: &str| Denied {
         door,
         name,

@@ -62,7 +62,7 @@ impl ProvedCommand {
         match self.handler {
             ProvedHandler::LogIn(_) => None,
             ProvedHandler::Job(_) => Some(CredentialLocation::Kwargs),
-            ProvedHandler::Function(..) => Some(CredentialLocation::Load),
+            ProvedHandler::Function(..) | ProvedHandler::Query(_) => Some(CredentialLocation::Load),
         }
     }
 
@@ -86,7 +86,9 @@ impl ProvedCommand {
     fn login_limits(self) -> &'static Limits {
         match self.handler {
             ProvedHandler::LogIn(_) => &TOKEN_LIMITS,
-            ProvedHandler::Job(_) | ProvedHandler::Function(..) => &LOGIN_LIMITS,
+            ProvedHandler::Job(_) | ProvedHandler::Function(..) | ProvedHandler::Query(_) => {
+                &LOGIN_LIMITS
+            }
         }
     }
 
@@ -135,7 +137,7 @@ impl ProvedCommand {
         match self.handler {
             ProvedHandler::Job(_) => reply::named_error("AuthenticationError", text),
             // A token's absence is a refusal for stock's clients, whatever else is there.
-            ProvedHandler::LogIn(_) | ProvedHandler::Function(..) => {
+            ProvedHandler::LogIn(_) | ProvedHandler::Function(..) | ProvedHandler::Query(_) => {
                 reply::named_error("EauthAuthenticationError", text)
             }
         }
@@ -244,6 +246,15 @@ fn prove_and_run(
         }
         ProvedHandler::Job(run) => {
             let proof = prove(CredentialLocation::Kwargs);
+            if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
+                return end;
+            }
+            command.end(load, proof.is_err(), services, || {
+                run(load, proof, services)
+            })
+        }
+        ProvedHandler::Query(run) => {
+            let proof = prove(CredentialLocation::Load);
             if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
                 return end;
             }

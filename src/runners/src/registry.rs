@@ -13,6 +13,7 @@ use saltern_wire::msgpack::Value;
 
 use crate::call::{Call, Function, RunnerError};
 use crate::fleet::Fleet;
+use crate::live::LiveMaster;
 use crate::notices::Notices;
 use crate::reactor::Reactor;
 use crate::stock_names::STOCK_RUNNERS;
@@ -67,6 +68,8 @@ pub struct RunnerContext {
     pub(crate) reactor: Option<Arc<dyn Reactor>>,
     /// Keys, files and pillars; `None` in a process that only reads the job database.
     pub(crate) master: Option<Master>,
+    /// The running master; `None` in a process that is none.
+    pub(crate) live: Option<Arc<dyn LiveMaster>>,
     /// Runs functions that are not built in; `None` in a process that starts no Python.
     pub(crate) bridge: Option<Arc<Bridge>>,
     /// Wall-clock time.
@@ -85,6 +88,7 @@ impl RunnerContext {
             batches: None,
             reactor: None,
             master: None,
+            live: None,
             bridge: None,
             clock: Clock::system(),
             running: Mutex::default(),
@@ -119,6 +123,14 @@ impl RunnerContext {
     pub fn with_master(self, master: Master) -> Self {
         Self {
             master: Some(master),
+            ..self
+        }
+    }
+
+    /// Adds what only a running master knows.
+    pub fn with_live(self, live: Arc<dyn LiveMaster>) -> Self {
+        Self {
+            live: Some(live),
             ..self
         }
     }
@@ -178,6 +190,16 @@ impl Runners {
     /// The functions, with what they know.
     pub fn new(context: RunnerContext) -> Self {
         Self { context }
+    }
+
+    /// The job database; a reader apart from those of the workers.
+    pub fn jobs(&self) -> &JobReader {
+        &self.context.jobs
+    }
+
+    /// What only a running master knows; `None` in a process that is none.
+    pub fn live(&self) -> Option<&dyn LiveMaster> {
+        self.context.live.as_deref()
     }
 
     /// Whether there is such a function.

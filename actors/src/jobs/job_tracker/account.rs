@@ -1,5 +1,5 @@
-//! State of a job's missing minions in words: what `saltern explain` prints of an open job, from
-//! the tracker, or of any job, from its notes.
+//! State of an open job's missing minions in words, for those who explain it. What is known of any
+//! other job stands in its notes (`saltern_runners::explain`).
 
 use std::time::Duration;
 
@@ -7,20 +7,7 @@ use saltern_model::MinionId;
 
 use super::job::{Entry, Job, MinionState};
 use super::moment::Moment;
-use super::notes::Notes;
 use saltern_model::control::{Account, Missing};
-
-/// The minions of a job that were given up and why, from its notes in the job database
-/// ([`saltern_store::jobs::StoredJob::notes`]); empty when they cannot be read.
-pub fn given_up(notes: &[u8]) -> Vec<Missing> {
-    let lost = Notes::unpack(notes).lost.into_iter();
-    lost.map(|(minion, reason)| {
-        let why = reason.text().to_owned();
-        let state = MinionState::lost(reason).name(true).to_owned();
-        Missing { minion, state, why }
-    })
-    .collect()
-}
 
 /// The account of this job.
 pub(super) fn account_of(job: &Job, now: Moment) -> Account {

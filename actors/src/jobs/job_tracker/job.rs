@@ -8,43 +8,9 @@ use std::time::Duration;
 use indexmap::IndexMap;
 use saltern_model::{Jid, MinionId, Packed};
 use saltern_store::jobs::JobState;
+pub(super) use saltern_store::jobs::LostReason as Reason;
 
 use super::moment::Moment;
-
-/// Why a minion's return is not awaited at the moment.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reason {
-    /// It holds no connection to the publish port; why, in words.
-    NotConnected(Arc<str>),
-    /// The load never left the master.
-    NotSent,
-    /// A master before this one may have sent it, and it is too old to be sent again.
-    PerhapsNotSent,
-    /// It was asked and did not answer.
-    NoAnswer,
-    /// It answered, but could not say what it runs.
-    CannotSay,
-    /// It answered twice that it does not run the job, and no return came.
-    NotRunning,
-    /// It sent the job a signal that ends it, then said twice that it does not run the job, and no
-    /// return came.
-    Killed,
-}
-
-impl Reason {
-    /// For people.
-    pub(super) fn text(&self) -> &str {
-        match self {
-            Self::NotConnected(why) => why,
-            Self::NotSent => "the job was not sent to it",
-            Self::PerhapsNotSent => "it is not known whether the job was sent to it",
-            Self::NoAnswer => "it did not answer when it was asked",
-            Self::CannotSay => "it cannot say which jobs it runs",
-            Self::NotRunning => "it does not run the job and has not returned",
-            Self::Killed => "its process was ended by a signal",
-        }
-    }
-}
 
 /// State of a minion within a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,9 +40,9 @@ impl MinionState {
 
     /// The state of a minion that was given up for this reason.
     pub(super) fn lost(reason: Reason) -> Self {
-        match reason {
-            Reason::NotConnected(_) | Reason::NotSent => Self::Unreachable(reason),
-            _ => Self::Unknown(reason),
+        match reason.is_unreachable() {
+            true => Self::Unreachable(reason),
+            false => Self::Unknown(reason),
         }
     }
 

@@ -34,7 +34,7 @@ use std::time::Duration;
 use indexmap::{IndexMap, IndexSet};
 use saltern_model::{Jid, MinionId, Packed};
 use saltern_requests::SignalTargets;
-use saltern_store::jobs::JobState;
+use saltern_store::jobs::{JobNotes, JobState};
 
 use super::account::account_of;
 use super::job::{Job, MinionState, Reason};
@@ -42,7 +42,7 @@ use super::jobs::Jobs;
 use super::learned::Learned;
 use super::moment::{Moment, Timer, Timers};
 use super::news::{Change, Ending, JobNews, Overview};
-use super::notes::Notes;
+use super::notes::{self, notes_of};
 use super::rounds::Rounds;
 use crate::messages::{JobBegun, MinionReturned};
 use saltern_model::control::Account;
@@ -140,7 +140,7 @@ pub(super) struct Resumed {
     pub(super) departure: Departure,
     /// The minions that returned, each with its code.
     pub(super) returned: Vec<(MinionId, i64)>,
-    pub(super) notes: Notes,
+    pub(super) notes: JobNotes,
 }
 
 /// Whether a job that was found in the store had left.
@@ -178,7 +178,7 @@ pub(super) enum TrackerEffect {
     Keep {
         jid: Jid,
         state: JobState,
-        notes: Notes,
+        notes: JobNotes,
     },
     /// Announce it on the bus.
     Report(JobNews),
@@ -403,7 +403,7 @@ impl Machine {
         for (minion, retcode) in resumed.returned {
             job.put(&minion, MinionState::Returned { retcode });
         }
-        resumed.notes.restore(job);
+        notes::restore(resumed.notes, job);
         job.left = (resumed.departure == Departure::Left).then_some(turn.now);
         job.may_have_left = true;
         match resumed.departure {
@@ -496,7 +496,7 @@ impl Machine {
             turn.effects.push(TrackerEffect::Keep {
                 jid: jid.clone(),
                 state: JobState::Open,
-                notes: Notes::of(job),
+                notes: notes_of(job),
             });
         }
         self.progress_soon(jid, now);
@@ -679,7 +679,7 @@ impl Machine {
             if let Some(job) = self.jobs.get(&jid) {
                 turn.effects.push(TrackerEffect::Keep {
                     state: job.state,
-                    notes: Notes::of(job),
+                    notes: notes_of(job),
                     jid,
                 });
             }
@@ -710,7 +710,7 @@ impl Machine {
         turn.effects.push(TrackerEffect::Keep {
             jid: jid.clone(),
             state,
-            notes: Notes::of(job),
+            notes: notes_of(job),
         });
         let ending = Ending::of(jid, job, state, turn.now);
         turn.effects

@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use saltern_model::{Jid, MinionId, Packed};
 use saltern_requests::SignalTargets;
-use saltern_store::jobs::JobState;
+use saltern_store::jobs::{JobNotes, JobState};
 
 use super::job::{Counts, MinionState};
 use super::machine::{
@@ -29,7 +29,6 @@ use super::machine::{
 };
 use super::moment::Moment;
 use super::news::JobNews;
-use super::notes::Notes;
 use crate::messages::{JobBegun, MinionReturned};
 
 /// Runs, unless `SALTERN_SIMULATION_SEEDS` is set.
@@ -508,7 +507,7 @@ impl Simulation {
                 job: self.begun(job),
                 departure,
                 returned: returned.collect(),
-                notes: Notes::unpack(&row.notes),
+                notes: JobNotes::unpack(&row.notes),
             };
             self.step(JobEvent::Resumed(resumed));
             self.check_resumed(job, departure, &before);

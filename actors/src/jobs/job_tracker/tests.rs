@@ -15,7 +15,7 @@ use saltern_base::metrics::Registry;
 use saltern_model::Tag;
 use saltern_model::{JobRecord, Packed, ReturnRecord};
 use saltern_requests::{ProbeAnswer, Publication, SignalTargets, Topics};
-use saltern_store::jobs::{DatabaseLimits, JobDatabase};
+use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobNotes};
 use saltern_supervise::{ChildSpec, Tree};
 use saltern_wire::msgpack::{Dialect, Value, decode_exact, encode};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -628,7 +628,7 @@ fn changes_within_a_second_are_written_once() {
         let [(Write::JobState { notes, .. }, _)] = &persist.writes[..] else {
             panic!("{:?}", persist.only_writes().collect::<Vec<_>>());
         };
-        let notes = Notes::unpack(notes.as_ref().unwrap());
+        let notes = JobNotes::unpack(notes.as_ref().unwrap());
         assert_eq!(notes.lost.len(), 2);
     });
 }

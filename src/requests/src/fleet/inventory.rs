@@ -54,16 +54,23 @@ impl MasterFleet {
         })
     }
 
-    /// The accepted minions that a compound target means.
+    /// The accepted minions that a compound target means, with some of their grains.
     ///
     /// # Errors
     /// [`InventoryError`].
     pub fn inventory(&self, request: &InventoryRequest) -> Result<Inventory<Json>, InventoryError> {
-        if request.grains.len() > MAX_PATHS {
-            return Err(InventoryError::TooMany);
-        }
+        Ok(Inventory {
+            minions: self.rows(self.resolve(&request.target)?, &request.grains)?,
+        })
+    }
+
+    /// The accepted minions that a compound target means, sorted.
+    ///
+    /// # Errors
+    /// [`InventoryError`].
+    pub(crate) fn resolve(&self, target: &str) -> Result<Vec<MinionId>, InventoryError> {
         let accepted = self.pki.accepted()?;
-        let target = Target::Expression(TargetType::Compound, request.target.clone());
+        let target = Target::Expression(TargetType::Compound, target.to_owned());
         let options = MatchOptions {
             greedy: false,
             ..MatchOptions::default()
@@ -76,18 +83,46 @@ impl MasterFleet {
         }
         let mut minions = resolved.minions;
         minions.sort_unstable();
-        let paths: Vec<&str> = request.grains.iter().map(String::as_str).collect();
+        Ok(minions)
+    }
+
+    /// The minion, if it is accepted.
+    ///
+    /// # Errors
+    /// The keys cannot be listed.
+    pub(crate) fn accepted_one(&self, minion: &MinionId) -> Result<Vec<MinionId>, StoreError> {
+        let accepted = self.pki.accepted()?;
+        let is_accepted = accepted.sorted().binary_search(minion).is_ok();
+        Ok(is_accepted.then(|| minion.clone()).into_iter().collect())
+    }
+
+    /// What is known of these minions, with the grains at some paths.
+    ///
+    /// # Errors
+    /// There are too many paths.
+    pub(crate) fn rows(
+        &self,
+        minions: Vec<MinionId>,
+        grains: &[String],
+    ) -> Result<Vec<InventoryRow<Json>>, InventoryError> {
+        if grains.len() > MAX_PATHS {
+            return Err(InventoryError::TooMany);
+        }
+        let paths: Vec<&str> = grains.iter().map(String::as_str).collect();
         let grains = self.targeting.grains_at(&minions, &paths);
         let rows = minions.into_iter().zip(grains).map(|(id, grains)| {
-            let grains = grains.iter().map(|grain| grain.as_ref().map(json));
+            let grains = grains.iter().map(|grain| grain.as_ref().map(as_json));
             InventoryRow {
                 grains: grains.collect(),
                 minion: self.seen(id),
             }
         });
-        Ok(Inventory {
-            minions: rows.collect(),
-        })
+        Ok(rows.collect())
+    }
+
+    /// Whether a minion is, or may be, connected.
+    pub(crate) fn is_present(&self, minion: &MinionId) -> bool {
+        self.standing(minion).is_present()
     }
 
     /// Waits until nobody else is reading the cached data of all minions.
@@ -129,8 +164,8 @@ impl MasterFleet {
     }
 }
 
-/// A grain as JSON. What JSON does not know is a text.
-fn json(value: &Value) -> Json {
+/// A value as JSON. What JSON does not know is a text.
+pub fn as_json(value: &Value) -> Json {
     match value {
         Value::Nil => Json::Null,
         Value::Bool(flag) => Json::from(*flag),
@@ -138,11 +173,11 @@ fn json(value: &Value) -> Json {
         Value::Uint(number) => Json::from(*number),
         Value::Float(number) => Json::from(*number),
         Value::Str(text) => Json::from(text.as_str()),
-        Value::Array(items) => Json::Array(items.iter().map(json).collect()),
+        Value::Array(items) => Json::Array(items.iter().map(as_json).collect()),
         Value::Map(entries) => {
             let entries = entries.iter();
             let entries =
-                entries.map(|(key, value)| (saltern_python::str(key).into_owned(), json(value)));
+                entries.map(|(key, value)| (saltern_python::str(key).into_owned(), as_json(value)));
             Json::Object(entries.collect())
         }
         other => Json::from(saltern_python::str(other).into_owned()),

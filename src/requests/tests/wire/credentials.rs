@@ -18,41 +18,41 @@ use crate::wire::site::{Site, decode, sent, started};
 /// `alice` may do everything that rules can allow, `lim` only `test.version`; `bob` is the same by
 /// the key of a local user. `mallory` is on the blacklist.
 const CLEAR: &str = "
-    credential            ping get_token mk_token publish saltern_batch runner wheel
-    nothing                 y      n        n        n          n         n     n
-    empty key               y      n        n        n          n         n     n
-    wrong key               y      n        n        n          n         n     n
-    key that is a list      y      n        n        n          n         n     n
-    key of another user     y      n        n        n          n         n     n
-    key of root             y      n        n        y          y         y     y
-    root by sudo            y      n        n        y          y         y     y
-    root, key of bob        y      n        n        n          n         n     n
-    sudo_alice, key of bob  y      n        n        n          n         n     n
-    no user, key of bob     y      n        n        -          -         n     n
-    key of bob              y      n        n        r          r         n     n
-    mallory, key of root    y      n        n        r          r         y     y
-    token                   y      y        n        y          y         y     y
-    token of lim            y      y        n        r          r         n     n
-    token, mallory          y      y        n        r          r         y     y
-    expired token           y      n        n        n          n         n     n
-    revoked token           y      n        n        n          n         n     n
-    token nobody has        y      n        n        n          n         n     n
-    token of no backend     y      y        n        n          n         n     n
-    token that is a path    y      n        n        n          n         n     n
-    token that is a list    y      n        n        n          n         n     n
-    bad token, key of root  y      n        n        n          n         n     n
-    login                   y      n        y        y          y         y     y
-    login of lim            y      n        y        r          r         n     n
-    login of nobody         y      n        y        r          r         n     n
-    wrong password          y      n        n        n          n         n     n
-    no password             y      n        n        n          n         n     n
-    no name                 y      n        n        n          n         n     n
-    backend not enabled     y      n        n        n          n         n     n
-    backend not built in    y      n        n        n          n         n     n
-    backend that is a list  y      n        n        n          n         n     n
-    bad login, key of root  y      n        n        n          n         n     n
-    syndic's list           y      n        n        r          r         y     y
-    list without the key    y      n        n        r          r         n     n
+    credential            ping get_token mk_token publish saltern_batch saltern_query runner wheel
+    nothing                 y      n        n        n          n         n             n     n
+    empty key               y      n        n        n          n         n             n     n
+    wrong key               y      n        n        n          n         n             n     n
+    key that is a list      y      n        n        n          n         n             n     n
+    key of another user     y      n        n        n          n         n             n     n
+    key of root             y      n        n        y          y         y             y     y
+    root by sudo            y      n        n        y          y         y             y     y
+    root, key of bob        y      n        n        n          n         n             n     n
+    sudo_alice, key of bob  y      n        n        n          n         n             n     n
+    no user, key of bob     y      n        n        -          -         n             n     n
+    key of bob              y      n        n        r          r         n             n     n
+    mallory, key of root    y      n        n        r          r         y             y     y
+    token                   y      y        n        y          y         y             y     y
+    token of lim            y      y        n        r          r         n             n     n
+    token, mallory          y      y        n        r          r         y             y     y
+    expired token           y      n        n        n          n         n             n     n
+    revoked token           y      n        n        n          n         n             n     n
+    token nobody has        y      n        n        n          n         n             n     n
+    token of no backend     y      y        n        n          n         n             n     n
+    token that is a path    y      n        n        n          n         n             n     n
+    token that is a list    y      n        n        n          n         n             n     n
+    bad token, key of root  y      n        n        n          n         n             n     n
+    login                   y      n        y        y          y         y             y     y
+    login of lim            y      n        y        r          r         n             n     n
+    login of nobody         y      n        y        r          r         n             n     n
+    wrong password          y      n        n        n          n         n             n     n
+    no password             y      n        n        n          n         n             n     n
+    no name                 y      n        n        n          n         n             n     n
+    backend not enabled     y      n        n        n          n         n             n     n
+    backend not built in    y      n        n        n          n         n             n     n
+    backend that is a list  y      n        n        n          n         n             n     n
+    bad login, key of root  y      n        n        n          n         n             n     n
+    syndic's list           y      n        n        r          r         y             y     y
+    list without the key    y      n        n        r          r         n             n     n
 ";
 
 /// Names that are no commands: methods and attributes of stock's own classes among them.
@@ -257,6 +257,7 @@ impl Fixture {
             load = load.set(name.as_str().unwrap(), value);
         }
         let fun = match command {
+            "saltern_query" => "jobs.page",
             "wheel" => "key.list_all",
             _ => "jobs.list_jobs",
         };

@@ -25,6 +25,7 @@ mod returns;
 mod revoked;
 mod runner;
 mod saltern_batch;
+mod saltern_query;
 mod sent_as;
 mod site;
 mod syndics;

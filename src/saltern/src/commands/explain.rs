@@ -3,19 +3,17 @@
 //! Read from the job database, so it works while the master is stopped; of a job that is open a
 //! running master is asked how its minions stand at this moment.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
-use saltern_actors::given_up;
 use saltern_base::clock::civil;
 use saltern_base::exit::Exit;
 use saltern_client::control::{self, ControlError};
 use saltern_config::MasterConfig;
-use saltern_model::control::{Account, Missing};
-use saltern_model::{Jid, MinionId};
+use saltern_model::control::Missing;
+use saltern_model::Jid;
+use saltern_requests::explain::{Evidence, Standing};
 use saltern_store::StoreError;
 use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, ReturnHead, StoredJob};
-use serde::Serialize;
 
 use super::{chain, complain, jid_of, load_for_tool, say, say_json};
 use crate::ConfigArgument;
@@ -51,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(Some(known)) => {
             let most = if arguments.all { usize::MAX } else { NAMED };
             match arguments.json {
-                true => say_json(&Report::of(&known)),
+                true => say_json(&known.report()),
                 false => say(&described(&known, most)),
             }
             Exit::Ok
@@ -93,9 +91,7 @@ pub(super) fn explain(
 /// is no such job.
 pub(super) fn missing_of(config: &MasterConfig, jid: &Jid) -> Result<Vec<Missing>, ExplainError> {
     let known = look_up(config, jid)?;
-    Ok(known.map_or_else(Vec::new, |(job, returns, standing)| {
-        missing(&job, &returns, &standing)
-    }))
+    Ok(known.map_or_else(Vec::new, |known| known.missing()))
 }
 
 /// These minions in a list, `most` of them by name; `hint` names the others.
@@ -116,107 +112,38 @@ fn evidence(one: &Missing) -> String {
     }
 }
 
-type Known = (StoredJob, Vec<ReturnHead>, Standing);
-
-fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Known>, ExplainError> {
+fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, ExplainError> {
     let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
     let Some(job) = reader.load(jid)? else {
         return Ok(None);
     };
     let returns = reader.return_heads(jid)?;
     let standing = match job.state {
-        JobState::Open => Standing::ask(config, jid)?,
+        JobState::Open => ask(config, jid)?,
         _ => Standing::Over,
     };
-    Ok(Some((job, returns, standing)))
+    Ok(Some(Evidence {
+        job,
+        returns,
+        standing,
+    }))
 }
 
-/// What `--json` prints; times in microseconds since 1970.
-#[derive(Serialize)]
-struct Report<'a> {
-    created: i64,
-    expected: usize,
-    finished: Option<i64>,
-    function: &'a str,
-    /// Null when the job is over.
-    is_master_running: Option<bool>,
-    jid: &'a Jid,
-    missing: Vec<Missing>,
-    published: Option<i64>,
-    publisher: Option<&'a MinionId>,
-    returned: Vec<ReturnReport<'a>>,
-    state: &'static str,
-    target: &'a str,
-    target_type: &'a str,
-    user: &'a str,
-}
-
-#[derive(Serialize)]
-struct ReturnReport<'a> {
-    minion: &'a MinionId,
-    received: i64,
-    retcode: i64,
-}
-
-impl<'a> Report<'a> {
-    fn of((job, returns, standing): &'a Known) -> Self {
-        let record = &job.record;
-        let returned = returns.iter().map(|one| ReturnReport {
-            minion: &one.minion,
-            received: one.received,
-            retcode: one.retcode,
-        });
-        Self {
-            created: record.created,
-            expected: record.minions.len().max(returns.len()),
-            finished: job.finished,
-            function: &record.fun,
-            is_master_running: match standing {
-                Standing::Over => None,
-                Standing::Stopped => Some(false),
-                Standing::Unknown | Standing::Open(_) => Some(true),
-            },
-            jid: &record.jid,
-            missing: missing(job, returns, standing),
-            published: job.published,
-            publisher: job.publisher.as_ref(),
-            returned: returned.collect(),
-            state: match job.state {
-                JobState::Open => "open",
-                JobState::Complete => "complete",
-                JobState::Expired => "expired",
-                JobState::Killed => "killed",
-            },
-            target: &record.tgt,
-            target_type: &record.tgt_type,
-            user: &record.user,
-        }
+fn ask(config: &MasterConfig, jid: &Jid) -> Result<Standing, ControlError> {
+    match control::account(&config.sock_dir, jid) {
+        Ok(Some(account)) => Ok(Standing::Open(account)),
+        Ok(None) => Ok(Standing::Unknown),
+        Err(error) if error.is_no_master() => Ok(Standing::Stopped),
+        Err(error) => Err(error),
     }
 }
 
-/// Source of the live state, beside the stored one.
-enum Standing {
-    /// Nothing, and nothing is missing.
-    Over,
-    /// The job is open, and no master runs that could say more.
-    Stopped,
-    /// The job has just ended, or its beginning is just being stored.
-    Unknown,
-    Open(Account),
-}
-
-impl Standing {
-    fn ask(config: &MasterConfig, jid: &Jid) -> Result<Self, ControlError> {
-        match control::account(&config.sock_dir, jid) {
-            Ok(Some(account)) => Ok(Self::Open(account)),
-            Ok(None) => Ok(Self::Unknown),
-            Err(error) if error.is_no_master() => Ok(Self::Stopped),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-fn described((job, returns, standing): &Known, most: usize) -> String {
+fn described(known: &Evidence, most: usize) -> String {
+    let Evidence {
+        job,
+        returns,
+        standing,
+    } = known;
     let mut text = head(job);
     text += &progress(job, returns, standing);
     let mut failed = Vec::new();
@@ -238,7 +165,7 @@ fn described((job, returns, standing): &Known, most: usize) -> String {
         };
         lines.push((record.minion.as_str(), line));
     }
-    let missing = missing(job, returns, standing);
+    let missing = known.missing();
     text += &silent_list(&missing, most, "--all");
     list(&mut text, "failed", failed, most, "--all");
     list(&mut text, "returned", done, most, "--all");
@@ -302,38 +229,6 @@ fn over(word: &str, job: &StoredJob) -> String {
     let took = |at: i64| seconds(at.saturating_sub(job.record.created));
     let took = job.finished.map(|at| format!(" after {}", took(at)));
     format!("{word}{}", took.unwrap_or_default())
-}
-
-/// Missing minions: from the running master, or from the notes stored with the job.
-fn missing(job: &StoredJob, returns: &[ReturnHead], standing: &Standing) -> Vec<Missing> {
-    if let Standing::Open(account) = standing {
-        return account.missing.clone();
-    }
-    let notes = job.notes.as_deref().unwrap_or_default();
-    let mut lost: HashMap<MinionId, Missing> = match notes {
-        [] => HashMap::new(),
-        notes => given_up(notes)
-            .into_iter()
-            .map(|one| (one.minion.clone(), one))
-            .collect(),
-    };
-    let returned: HashSet<_> = returns.iter().map(|one| &one.minion).collect();
-    let minions = job
-        .record
-        .minions
-        .iter()
-        .filter(|id| !returned.contains(id));
-    minions
-        .map(|minion| lost.remove(minion).unwrap_or_else(|| unheard(minion)))
-        .collect()
-}
-
-fn unheard(minion: &MinionId) -> Missing {
-    Missing {
-        minion: minion.clone(),
-        state: "expected".to_owned(),
-        why: "nothing is written down of it".to_owned(),
-    }
 }
 
 fn list(text: &mut String, title: &str, lines: Vec<(&str, String)>, most: usize, hint: &str) {

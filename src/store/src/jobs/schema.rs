@@ -12,7 +12,7 @@ use crate::error::{Result, StoreError};
 
 /// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
 /// never changed once a release had it: the next one changes what it made.
-const STEPS: [&str; 10] = [
+const STEPS: [&str; 11] = [
     LAYOUT,
     VERDICTS,
     LISTINGS,
@@ -23,6 +23,7 @@ const STEPS: [&str; 10] = [
     events::MINION_EVENTS,
     events::POSITIONS,
     events::NUMBER_EVENTS,
+    SEARCHES,
 ];
 
 /// The layout's number (`user_version`).
@@ -109,6 +110,14 @@ ALTER TABLE jobs ADD COLUMN publisher TEXT;
 /// or the syndic of the master that published it.
 const REPORTERS: &str = "
 ALTER TABLE jobs ADD COLUMN reporter TEXT;
+";
+
+/// For searches (`search.rs`): by user, and for jobs and returns that did not go well. The latter two
+/// hold only the rows that are searched for, so that a job that goes well costs little.
+const SEARCHES: &str = "
+CREATE INDEX jobs_user ON jobs (user, jid);
+CREATE INDEX jobs_incomplete ON jobs (state, jid) WHERE state <> 1;
+CREATE INDEX returns_failed ON returns (jid) WHERE retcode <> 0;
 ";
 
 /// Opens the file for writing, makes it if it is not there, and examines it.

@@ -23,6 +23,8 @@ pub struct JobSummary {
     pub fun: String,
     /// The target as text.
     pub tgt: String,
+    /// The name of the target's type.
+    pub tgt_type: String,
     /// Its outcome.
     pub state: JobState,
     /// How many minions are expected.
@@ -96,7 +98,7 @@ impl JobReader {
     pub fn latest_jobs(&self, limit: usize) -> Result<Vec<JobSummary>> {
         self.read("list the jobs of", |connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT jid, created, finished, user, fun, tgt, state,
+                "SELECT jid, created, finished, user, fun, tgt, tgt_type, state,
                         (SELECT coalesce(sum(json_array_length(minions)), 0)
                            FROM expected_part WHERE expected_part.jid = jobs.jid),
                         (SELECT count(*) FROM returns WHERE returns.jid = jobs.jid),
@@ -116,10 +118,11 @@ impl JobReader {
                     user: row.get(3)?,
                     fun: row.get(4)?,
                     tgt: row.get(5)?,
-                    state: JobState::from_code(row.get(6)?),
-                    expected: count(7)?,
-                    returned: count(8)?,
-                    failed: count(9)?,
+                    tgt_type: row.get(6)?,
+                    state: JobState::from_code(row.get(7)?),
+                    expected: count(8)?,
+                    returned: count(9)?,
+                    failed: count(10)?,
                 }))
             })?;
             kept(rows)

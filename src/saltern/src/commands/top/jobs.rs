@@ -354,6 +354,7 @@ mod tests {
             user: "root".to_owned(),
             fun: "test.ping".to_owned(),
             tgt: "*".to_owned(),
+            tgt_type: "glob".to_owned(),
             state: JobState::Open,
             expected: 3,
             returned: 1,

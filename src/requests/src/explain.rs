@@ -1,0 +1,111 @@
+//! Account of a job: its state, who returned, and who did not and why. Made of the job database and,
+//! while the job is open, of what the tracker says; by the master and by tools beside it.
+
+use std::collections::{HashMap, HashSet};
+
+use saltern_model::MinionId;
+use saltern_model::control::{Account, Missing};
+use saltern_model::query::{JobReport, ReturnedMinion};
+use saltern_store::jobs::{JobNotes, JobState, ReturnHead, StoredJob};
+
+/// What is known of a job.
+pub struct Evidence {
+    /// The job.
+    pub job: StoredJob,
+    /// Its returns, in the order of their arrival.
+    pub returns: Vec<ReturnHead>,
+    /// Source of the live state.
+    pub standing: Standing,
+}
+
+/// Source of the live state, beside the stored one.
+pub enum Standing {
+    /// Nothing, and nothing is missing.
+    Over,
+    /// The job is open, and no master runs that could say more.
+    Stopped,
+    /// The job has just ended, or its beginning is just being stored.
+    Unknown,
+    /// The tracker's account.
+    Open(Account),
+}
+
+/// A job's state in one word.
+pub fn state_word(state: JobState) -> &'static str {
+    match state {
+        JobState::Open => "open",
+        JobState::Complete => "complete",
+        JobState::Expired => "expired",
+        JobState::Killed => "killed",
+    }
+}
+
+impl Evidence {
+    /// The account.
+    pub fn report(&self) -> JobReport {
+        let record = &self.job.record;
+        let returned = self.returns.iter().map(|one| ReturnedMinion {
+            minion: one.minion.clone(),
+            received: one.received,
+            retcode: one.retcode,
+        });
+        JobReport {
+            created: record.created,
+            expected: record.minions.len().max(self.returns.len()),
+            finished: self.job.finished,
+            function: record.fun.clone(),
+            is_master_running: match self.standing {
+                Standing::Over => None,
+                Standing::Stopped => Some(false),
+                Standing::Unknown | Standing::Open(_) => Some(true),
+            },
+            jid: record.jid.clone(),
+            missing: self.missing(),
+            published: self.job.published,
+            publisher: self.job.publisher.clone(),
+            returned: returned.collect(),
+            state: state_word(self.job.state).to_owned(),
+            target: record.tgt.clone(),
+            target_type: record.tgt_type.clone(),
+            user: record.user.clone(),
+        }
+    }
+
+    /// Missing minions: from the running master, or from the notes stored with the job.
+    pub fn missing(&self) -> Vec<Missing> {
+        if let Standing::Open(account) = &self.standing {
+            return account.missing.clone();
+        }
+        let notes = self.job.notes.as_deref().unwrap_or_default();
+        let mut lost: HashMap<MinionId, Missing> = match notes {
+            [] => HashMap::new(),
+            notes => given_up(notes)
+                .map(|one| (one.minion.clone(), one))
+                .collect(),
+        };
+        let returned: HashSet<_> = self.returns.iter().map(|one| &one.minion).collect();
+        let minions = self.job.record.minions.iter();
+        minions
+            .filter(|id| !returned.contains(id))
+            .map(|minion| lost.remove(minion).unwrap_or_else(|| unheard(minion)))
+            .collect()
+    }
+}
+
+/// The minions of a job that were given up and why, from its notes.
+fn given_up(notes: &[u8]) -> impl Iterator<Item = Missing> {
+    let lost = JobNotes::unpack(notes).lost.into_iter();
+    lost.map(|(minion, reason)| Missing {
+        minion,
+        state: reason.state().to_owned(),
+        why: reason.text().to_owned(),
+    })
+}
+
+fn unheard(minion: &MinionId) -> Missing {
+    Missing {
+        minion: minion.clone(),
+        state: "expected".to_owned(),
+        why: "nothing is written down of it".to_owned(),
+    }
+}

@@ -1,0 +1,54 @@
+//! `minions.page`: accepted minions with presence and some cached grains.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use saltern_model::MinionId;
+use saltern_model::query::MinionsPage;
+
+use super::arguments::QueryArguments;
+use super::{QueryError, answer};
+use crate::{MasterFleet, Services};
+
+/// After a start the cached data of all minions is read; who asks for grains waits for it so long.
+const INDEX_TIME: Duration = Duration::from_secs(8);
+
+pub(super) fn page(
+    arguments: &QueryArguments<'_>,
+    services: &Services,
+) -> Result<Bytes, QueryError> {
+    let target = arguments.text("target")?;
+    let minion = arguments.parsed("minion", MinionId::parse)?;
+    let present = arguments.flag("present")?;
+    let grains = arguments.texts("grains")?;
+    let after = arguments.text("after")?;
+    let limit = arguments.rows()?;
+    let fleet = MasterFleet::of_services(services);
+    if target.is_some() || !grains.is_empty() {
+        let waited = fleet.wait_for_index(INDEX_TIME);
+        waited.map_err(|being| QueryError::NotYet(being.to_string()))?;
+    }
+    let mut minions = match &minion {
+        Some(minion) => fleet.accepted_one(minion)?,
+        None => fleet
+            .resolve(target.unwrap_or("*"))
+            .map_err(QueryError::of_inventory)?,
+    };
+    let total = minions.len();
+    let start = after.map_or(0, |after| {
+        minions.partition_point(|id| id.as_str() <= after)
+    });
+    minions.drain(..start);
+    if let Some(present) = present {
+        minions.retain(|id| fleet.is_present(id) == present);
+    }
+    let has_more = minions.len() > limit;
+    minions.truncate(limit);
+    let last = minions.last().map(MinionId::to_string);
+    let rows = fleet.rows(minions, &grains);
+    Ok(answer(&MinionsPage {
+        next: last.filter(|_| has_more),
+        minions: rows.map_err(QueryError::of_inventory)?,
+        total,
+    }))
+}

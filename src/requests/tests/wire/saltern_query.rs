@@ -1,0 +1,221 @@
+//! `saltern_query`: pages, their bounds, and whose rules hold.
+
+use saltern_model::query::{JobReport, JobsPage, KeysPage, MinionsPage, ReturnsPage, Versions};
+use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_store::Write;
+use saltern_wire::msgpack::{Dialect, Limits, Value, encode, from_slice, pack};
+use serde::de::DeserializeOwned;
+
+use crate::wire::client::{Load, clear};
+use crate::wire::site::Site;
+
+fn jid(number: u32) -> Jid {
+    Jid::parse(&format!("20261121070622{number:06}")).unwrap()
+}
+
+fn id(name: &str) -> MinionId {
+    MinionId::parse(name).unwrap()
+}
+
+/// Jobs 1 to 3 of two minions each, of which `m1` returned.
+fn site(options: &str) -> Site {
+    let site = Site::new(options);
+    site.accept("m1", "minion");
+    site.accept("m2", "large");
+    let mut writes = Vec::new();
+    for number in 1..=3 {
+        let value = Value::map([("return", Value::from(i64::from(number)))]);
+        let load = Packed::new(encode(&value, Dialect::Bin));
+        writes.push(Write::Job(JobRecord {
+            jid: jid(number),
+            created: 1_795_244_782_000_000 + i64::from(number),
+            user: "root".to_owned(),
+            fun: "test.ping".to_owned(),
+            tgt: "*".to_owned(),
+            tgt_type: "glob".to_owned(),
+            load: load.clone(),
+            minions: vec![id("m1"), id("m2")],
+            nocache: false,
+        }));
+        writes.push(Write::Return(ReturnRecord {
+            jid: jid(number),
+            minion: id("m1"),
+            received: 5,
+            fun: "test.ping".to_owned(),
+            retcode: 0,
+            success: true,
+            load,
+        }));
+    }
+    site.database.lock().commit(&writes).unwrap();
+    site
+}
+
+fn load(site: &Site, fun: &str, arguments: &[(&str, Value)]) -> Load {
+    let rules = site.services.users.rules();
+    asked(fun, arguments)
+        .set("user", "root")
+        .set("key", rules.users.key("root").unwrap().expose())
+}
+
+fn asked(fun: &str, arguments: &[(&str, Value)]) -> Load {
+    Load::new()
+        .set("cmd", "saltern_query")
+        .set("fun", fun)
+        .set("kwarg", Value::map(arguments.iter().cloned()))
+}
+
+fn ask(site: &Site, load: Load) -> Value {
+    let outcome = site.ask(clear(load, 3));
+    assert!(outcome.effects.is_empty(), "a query has effects");
+    from_slice(&outcome.reply, &Limits::WIRE).unwrap()
+}
+
+fn page<T: DeserializeOwned>(site: &Site, fun: &str, arguments: &[(&str, Value)]) -> T {
+    let answer = ask(site, load(site, fun, arguments));
+    let page = answer.get("return").unwrap_or_else(|| panic!("{answer:?}"));
+    from_slice(&pack(page, Dialect::Bin), &Limits::WIRE).unwrap()
+}
+
+#[test]
+fn jobs_are_paged_and_each_is_explained() {
+    let site = site("");
+    let first: JobsPage = page(&site, "jobs.page", &[("limit", 2_i64.into())]);
+    let jids =
+        |page: &JobsPage| -> Vec<Jid> { page.jobs.iter().map(|job| job.jid.clone()).collect() };
+    assert_eq!(jids(&first), [jid(3), jid(2)]);
+    assert_eq!((first.jobs[0].expected, first.jobs[0].returned), (2, 1));
+    let next = first.next.unwrap();
+    let rest: JobsPage = page(&site, "jobs.page", &[("before", next.as_str().into())]);
+    assert_eq!(jids(&rest), [jid(1)]);
+    assert_eq!(rest.next, None);
+
+    let arguments = [("jid", Value::from(jid(1).as_str()))];
+    let report: JobReport = page(&site, "jobs.explain", &arguments);
+    assert_eq!(report.returned[0].minion, id("m1"));
+    let missing: Vec<&str> = report
+        .missing
+        .iter()
+        .map(|one| one.minion.as_str())
+        .collect();
+    assert_eq!((missing, report.state.as_str()), (vec!["m2"], "open"));
+    let returns: ReturnsPage<Value> = page(&site, "jobs.returns", &arguments);
+    assert_eq!(returns.returns[0].value, Value::from(1_i64));
+}
+
+#[test]
+fn minions_and_keys_are_paged() {
+    let site = site("");
+    site.write(
+        "pki/minions_pre/new",
+        &crate::wire::site::key_pair("minion").public,
+    );
+    let limit = ("limit", Value::from(1_i64));
+    let first: MinionsPage<Value> = page(&site, "minions.page", &[limit.clone()]);
+    assert_eq!(
+        (first.minions[0].minion.id.as_str(), first.total),
+        ("m1", 2)
+    );
+    let after = ("after", Value::from(first.next.unwrap()));
+    let rest: MinionsPage<Value> = page(&site, "minions.page", &[after, limit]);
+    assert_eq!(
+        (rest.minions[0].minion.id.as_str(), rest.next),
+        ("m2", None)
+    );
+    let one = [("minion", Value::from("m2"))];
+    let one: MinionsPage<Value> = page(&site, "minions.page", &one);
+    assert_eq!(one.minions.len(), 1);
+
+    let keys: KeysPage = page(&site, "keys.page", &[]);
+    let rows: Vec<_> = keys
+        .keys
+        .iter()
+        .map(|key| (key.minion.as_str(), key.state.as_str()))
+        .collect();
+    assert_eq!(
+        rows,
+        [("m1", "accepted"), ("m2", "accepted"), ("new", "pending")]
+    );
+    assert!(
+        keys.keys
+            .iter()
+            .all(|key| key.fingerprint.is_some() && key.written.is_some())
+    );
+    let pending: KeysPage = page(&site, "keys.page", &[("state", "pending".into())]);
+    assert_eq!(pending.keys.len(), 1);
+    let version: Versions = page(&site, "saltern.version", &[]);
+    assert_eq!(version.salt, "3008.3");
+}
+
+#[test]
+fn wrong_argument_is_refused_by_its_name() {
+    let site = site("");
+    let table = [
+        ("jobs.page", "limit", Value::from(501_i64)),
+        ("jobs.page", "limit", 0_i64.into()),
+        ("jobs.page", "state", "lost".into()),
+        ("jobs.page", "since", "today".into()),
+        ("jobs.page", "minion", "../m1".into()),
+        ("jobs.page", "function", 1_i64.into()),
+        ("jobs.page", "user", "x".repeat(5_000).into()),
+        ("jobs.page", "jid", "1".into()),
+        ("jobs.explain", "jid", "..".into()),
+        ("minions.page", "target", "( and".into()),
+        ("minions.page", "grains", "os".into()),
+        ("keys.page", "state", "open".into()),
+    ];
+    for (fun, argument, value) in table {
+        let answer = ask(&site, load(&site, fun, &[(argument, value.clone())]));
+        let error = answer
+            .get("error")
+            .unwrap_or_else(|| panic!("{fun} {argument} {value:?}"));
+        let part = |name: &str| error.get(name).and_then(Value::as_str);
+        assert_eq!(part("name"), Some("SaltInvocationError"), "{error:?}");
+        assert_eq!(part("argument"), Some(argument), "{error:?}");
+    }
+    let answer = ask(
+        &site,
+        load(&site, "jobs.explain", &[("jid", jid(9).as_str().into())]),
+    );
+    let name = answer
+        .get("error")
+        .and_then(|error| error.get("name")?.as_str());
+    assert_eq!(name, Some("NotFoundError"));
+}
+
+#[test]
+fn rule_of_the_function_that_shows_the_same_admits_a_query() {
+    let site = site(
+        "sharedsecret: s3cret\nexternal_auth:\n  sharedsecret:\n    jobs: ['@jobs']\n    runner: \
+         ['@runner']\n    one: [{'@runner': [jobs.list_jobs]}]\n    wheel: ['@wheel']\n    keys: \
+         [{'@wheel': [key.list_all]}]\n    none: ['.*']\n",
+    );
+    let admitted = |user: &str, fun: &str| {
+        let login = asked(fun, &[])
+            .set("eauth", "sharedsecret")
+            .set("username", user)
+            .set("password", "s3cret");
+        let answer = ask(&site, login);
+        let name = answer
+            .get("error")
+            .and_then(|error| error.get("name")?.as_str());
+        !name.is_some_and(|name| name.ends_with("AuthenticationError"))
+    };
+    let queries = [
+        "jobs.page",
+        "jobs.explain",
+        "minions.page",
+        "keys.page",
+        "saltern.version",
+    ];
+    for (user, expected) in [
+        ("jobs", [true, true, false, false, false]),
+        ("runner", [true, true, true, false, true]),
+        ("one", [true, false, false, false, false]),
+        ("wheel", [false, false, false, true, false]),
+        ("keys", [false, false, false, true, false]),
+        ("none", [false; 5]),
+    ] {
+        assert_eq!(queries.map(|fun| admitted(user, fun)), expected, "{user}");
+    }
+}
