@@ -68,7 +68,7 @@ pub(crate) fn json(text: &str) -> Option<Value> {
         .map(of_json)
 }
 
-fn of_json(json: serde_json::Value) -> Value {
+pub(crate) fn of_json(json: serde_json::Value) -> Value {
     match json {
         serde_json::Value::Null => Value::Nil,
         serde_json::Value::Bool(flag) => Value::Bool(flag),

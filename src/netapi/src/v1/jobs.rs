@@ -7,7 +7,8 @@ use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
 use saltern_model::query;
 use saltern_wire::msgpack::Value;
-use serde_json::Value as JsonValue;
+
+use crate::body::of_json;
 
 use super::caller::{Body, Caller, Params};
 use super::problem::Problem;
@@ -122,18 +123,16 @@ pub(super) async fn publish(
     caller: Caller,
     Body(job): Body<NewJob>,
 ) -> Result<Response, Problem> {
-    let arguments = job.arguments.into_iter();
-    let arguments = arguments.map(|value| packable("arguments", value));
-    let mut arguments = arguments.collect::<Result<Vec<_>, _>>()?;
+    let mut arguments: Vec<Value> = job.arguments.into_iter().map(of_json).collect();
     if !job.keyword_arguments.is_empty() {
         let mut named = vec![(Value::from("__kwarg__"), Value::from(true))];
         for (name, value) in job.keyword_arguments {
-            named.push((name.into(), packable("keyword_arguments", value)?));
+            named.push((name.into(), of_json(value)));
         }
         arguments.push(Value::Map(named));
     }
     let load = vec![
-        ("tgt", packable("target", job.target)?),
+        ("tgt", of_json(job.target)),
         ("tgt_type", job.target_type.into()),
         ("fun", job.function.into()),
         ("arg", Value::Array(arguments)),
@@ -167,10 +166,4 @@ fn micros(field: &'static str, text: Option<String>) -> Result<Option<Value>, Pr
         Ok(Value::from(time.as_microsecond()))
     })
     .transpose()
-}
-
-/// A value of JSON as one of msgpack.
-fn packable(field: &'static str, value: JsonValue) -> Result<Value, Problem> {
-    serde_json::from_value(value)
-        .map_err(|error| Problem::invalid(Some(field), format!("\"{field}\": {error}")))
 }

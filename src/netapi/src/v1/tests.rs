@@ -260,7 +260,9 @@ impl Answer {
 }
 
 fn request(method: &str, path: &str, body: &str) -> Request<Body> {
-    let request = Request::builder().method(method).uri(path);
+    let request = Request::builder()
+        .method(method.to_uppercase().as_str())
+        .uri(path);
     let request = request.header("authorization", "Bearer t0ken");
     let request = request.header("content-type", "application/json");
     request.body(Body::from(body.to_owned())).unwrap()
