@@ -161,3 +161,23 @@ fn salt_run_works_without_a_running_master() -> TestResult {
         },
     )
 }
+
+/// Stock's process prints a list of any length: its value takes no way over the event bus.
+#[test]
+fn list_of_jobs_beyond_an_event_is_whole() -> TestResult {
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |config| _ = config.set("max_event_size", 2000),
+        |site| {
+            site.bring_up(&[("m1", MinionKind::Native)])?;
+            for _ in 0..12 {
+                site.saltern_cmd(&["m1", "test.ping"])?.expect_code(0)?;
+            }
+            let run = own(site, &["jobs.list_jobs"])?;
+            run.expect_code(0)?;
+            ensure!(!run.stderr.contains("VALUE_TRIMMED"), "{run}");
+            ensure!(run.stdout.matches("StartTime:").count() >= 12, "{run}");
+            Ok(())
+        },
+    )
+}
