@@ -73,12 +73,19 @@ configure() {
     publish_port=$(free_port 24505 2)
     ret_port=$(free_port 24506 2)
     metrics_port=$(free_port 25507 2)
+    api_port=$(free_port 25508 2)
+    # A password for this demo alone; hexadecimal, so that it needs no quotes anywhere.
+    api_password=$(od -An -N12 -tx1 /dev/urandom | tr -d ' \n')
+    (umask 077 && echo "demo:$api_password" >"$demo/conf/users")
     cat >"$demo/conf/master" <<END
 # The demo's master. An ordinary Salt master configuration.
 interface: 127.0.0.1
 publish_port: $publish_port
 ret_port: $ret_port
 saltern_metrics_address: 127.0.0.1:$metrics_port
+saltern_api: {port: $api_port}
+netapi_enable_clients: [local, local_async, runner, wheel]
+external_auth: {file: {'^filename': $demo/conf/users, demo: ['.*', '@runner', '@wheel', '@jobs']}}
 user: $(id -un)
 root_dir: $demo
 pki_dir: $demo/pki
@@ -148,6 +155,15 @@ start() {
     # shellcheck disable=SC2016  # the minions' shells put their own names in
     show -L alfa,charlie cmd.run 'sleep 1; echo "done on $(hostname)"'
     show '*' grains.get role
+    local login=(-d username=demo -d eauth=file -d "password=$api_password")
+    local call=(-d client=local -d 'tgt=*' -d fun=test.ping)
+    echo
+    echo "The HTTP API, with the user and password of this demo:"
+    echo "\$ curl -s http://127.0.0.1:$api_port/run ${login[*]} -d client=local -d 'tgt=*' -d fun=test.ping"
+    if command -v curl >/dev/null; then
+        curl -sS "http://127.0.0.1:$api_port/run" "${login[@]}" "${call[@]}"
+        echo
+    fi
 
     cat <<END
 

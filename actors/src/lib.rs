@@ -14,6 +14,7 @@
 //! | `functions` | functions of the master, for users and minions |
 //! | `automation` | reactor, schedule, engines |
 //! | `front` | the request path: router, workers, authentications, log-ins |
+//! | `api` | the HTTP API's way into the request path, its events and its listeners |
 //! | `operator` | control socket, health, status port, metrics, traces |
 //! | `tree` | listeners, and the start of all of it, from the sink backwards |
 //!
@@ -22,6 +23,7 @@
 //! Read along with one return: `front/req_router.rs`, `front/mworker.rs`, `jobs/job_tracker.rs`,
 //! `jobs/job_store.rs`, `events/event_publisher.rs`.
 
+mod api;
 mod automation;
 mod content;
 mod events;

@@ -70,6 +70,8 @@ fn answers(server: Server, service: &PamService) -> Result<Vec<(String, Value)>>
             .set("auth.pam.service", &service.name)
             .set("auth.pam.python", python_for_pam(&root, server.release()))
             .set("rest_cherrypy", web(cherrypy))
+            // Ours would serve the same ports itself.
+            .set("saltern_api", "stock")
             .set("rest_tornado", web(tornado))
             .set("netapi_enable_clients", CLIENTS)
             .set(

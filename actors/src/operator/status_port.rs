@@ -8,14 +8,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use bytes::Bytes;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use prometheus::TextEncoder;
 use saltern_base::metrics::{Histogram, Registry, SECONDS, histogram};
 use saltern_config::{MasterConfig, MetricsCompat};
+use saltern_http::axum::body::Body;
+use saltern_http::axum::extract::State;
+use saltern_http::axum::{Router, middleware, routing};
 use saltern_http::{
-    Handler, HttpLimits, HttpMetrics, HttpServer, Method, Request, Response, StatusCode, header,
+    HeaderMap, HttpLimits, HttpMetrics, HttpServer, Method, Request, Response, StatusCode, header,
 };
 use saltern_wire::port::Tls;
 use serde::Serialize;
@@ -55,7 +55,7 @@ impl StatusPort {
         });
         let meters = http.of("status");
         let limits = HttpLimits::default();
-        match HttpServer::bind(address, tls, limits, pages.clone(), meters) {
+        match HttpServer::bind(address, tls, limits, router(&pages), meters) {
             Ok(server) => Ok(Some(Self { server, pages })),
             Err(error) if config.is_written("saltern_metrics_address") => Err(error),
             Err(error) => {
@@ -94,29 +94,49 @@ struct Pages {
     turn: tokio::sync::Mutex<()>,
 }
 
-impl Handler for Pages {
-    fn answer(&self, request: Request<Bytes>, _: SocketAddr) -> BoxFuture<'_, Response<Bytes>> {
-        async move {
-            if ![Method::GET, Method::HEAD].contains(request.method()) {
-                let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
-                let allowed = header::HeaderValue::from_static("GET, HEAD");
-                answer.headers_mut().insert(header::ALLOW, allowed);
-                return answer;
-            }
-            match request.uri().path() {
-                "/" => text(StatusCode::OK, "/metrics\n/healthz\n/readyz\n"),
-                "/metrics" => self.metrics().await,
-                "/healthz" => self.checks(&request, Health::alive),
-                "/readyz" => self.checks(&request, Health::ready),
-                _ => text(StatusCode::NOT_FOUND, "no such page\n"),
-            }
-        }
-        .boxed()
+fn router(pages: &Arc<Pages>) -> Router {
+    Router::new()
+        .route("/", routing::get(index))
+        .route("/metrics", routing::get(metrics))
+        .route("/healthz", routing::get(healthz))
+        .route("/readyz", routing::get(readyz))
+        .fallback(no_page)
+        .layer(middleware::from_fn(only_reads))
+        .with_state(Arc::clone(pages))
+}
+
+async fn only_reads(request: Request<Body>, next: middleware::Next) -> Response<Body> {
+    if [Method::GET, Method::HEAD].contains(request.method()) {
+        return next.run(request).await;
     }
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+    let allowed = header::HeaderValue::from_static("GET, HEAD");
+    response.headers_mut().insert(header::ALLOW, allowed);
+    response
+}
+
+async fn index() -> Response<Body> {
+    text(StatusCode::OK, "/metrics\n/healthz\n/readyz\n")
+}
+
+async fn no_page() -> Response<Body> {
+    text(StatusCode::NOT_FOUND, "no such page\n")
+}
+
+async fn metrics(State(pages): State<Arc<Pages>>) -> Response<Body> {
+    pages.metrics().await
+}
+
+async fn healthz(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response<Body> {
+    pages.checks(&headers, Health::alive)
+}
+
+async fn readyz(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response<Body> {
+    pages.checks(&headers, Health::ready)
 }
 
 impl Pages {
-    async fn metrics(&self) -> Response<Bytes> {
+    async fn metrics(&self) -> Response<Body> {
         let _turn = self.turn.lock().await;
         let (registry, scrapes) = (self.registry.clone(), self.scrapes.clone());
         let compat = self.compat;
@@ -140,7 +160,7 @@ impl Pages {
         }
     }
 
-    fn checks(&self, request: &Request<Bytes>, look: fn(&Health) -> Vec<Check>) -> Response<Bytes> {
+    fn checks(&self, headers: &HeaderMap, look: fn(&Health) -> Vec<Check>) -> Response<Body> {
         // The port is served only after it is set.
         let checks = self
             .health
@@ -152,7 +172,7 @@ impl Pages {
             true => StatusCode::OK,
             false => StatusCode::SERVICE_UNAVAILABLE,
         };
-        let accept = request.headers().get(header::ACCEPT);
+        let accept = headers.get(header::ACCEPT);
         let accept = accept.and_then(|accept| accept.to_str().ok());
         if accept.is_some_and(|accept| accept.contains("application/json")) {
             page(status, "application/json", as_json(passed, &checks))
@@ -179,12 +199,12 @@ struct HealthReport<'a> {
     checks: &'a [Check],
 }
 
-fn text(status: StatusCode, text: &str) -> Response<Bytes> {
+fn text(status: StatusCode, text: &str) -> Response<Body> {
     page(status, "text/plain; charset=utf-8", text.to_owned())
 }
 
-fn page(status: StatusCode, form: &'static str, body: String) -> Response<Bytes> {
-    let mut answer = Response::new(Bytes::from(body));
+fn page(status: StatusCode, form: &'static str, body: String) -> Response<Body> {
+    let mut answer = Response::new(Body::from(body));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();
     let mut set = |name, value| headers.insert(name, header::HeaderValue::from_static(value));

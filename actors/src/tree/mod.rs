@@ -21,6 +21,7 @@
 //! | PeerCalls | peers | permanent | minions that wait are answered as not handled |
 //! | MWorker × n | worker-n | permanent | the request at hand is answered as not handled |
 //! | ReqRouter | requests | permanent | its backlog is answered as not handled |
+//! | NetApi | api | permanent | its connections stay, and requests at hand go on |
 //! | Upkeep | upkeep | permanent | it checks the disk once more |
 //! | Remotes | remotes | permanent | a fetch is tried again |
 //! | Scheduler | main | permanent | it reads the clock again; no job starts anew |
@@ -40,6 +41,7 @@
 //!
 //! `Plan::start` is the order; how each child is made stands in the file of its branch.
 
+mod api;
 mod events;
 mod front;
 mod jobs;
@@ -182,6 +184,7 @@ pub struct Master {
     requests: SocketAddr,
     publish: SocketAddr,
     status: Option<SocketAddr>,
+    api: Vec<SocketAddr>,
     /// Cancelled when there is nothing left to report.
     unwatched: CancellationToken,
     /// Held for the gatherers of metrics, which do not.
@@ -265,7 +268,7 @@ impl Master {
         let registry = parts.registry.clone();
         let log_levels = parts.log_levels.clone();
         let tracker = reserved.tracker.recipient();
-        let (services, minions) = plan.start(
+        let (services, minions, api) = plan.start(
             reserved,
             (parts, known, stored),
             (listeners.requests, listeners.publish, listeners.events),
@@ -297,6 +300,7 @@ impl Master {
             requests,
             publish,
             status,
+            api,
             unwatched,
             _health: health,
         })
@@ -315,6 +319,11 @@ impl Master {
     /// Address of the status port, if there is one.
     pub fn status_address(&self) -> Option<SocketAddr> {
         self.status
+    }
+
+    /// Addresses of the HTTP API, a server each.
+    pub fn api_addresses(&self) -> &[SocketAddr] {
+        &self.api
     }
 
     /// Makes an actor panic at its next poll, for tests of what happens then; for an actor that
@@ -510,7 +519,7 @@ impl Plan {
         reserved: ReservedAddresses,
         (parts, known, stored): (MasterParts, RunnerContext, Stored),
         (requests, publish, events): (ReqListener, PubListener, EventSockets),
-    ) -> (Arc<Services>, Arc<MasterFleet>) {
+    ) -> (Arc<Services>, Arc<MasterFleet>, Vec<SocketAddr>) {
         let presence = Presence::new(&self.config, self.clock.clone(), &self.registry);
         let (services, fleet) = self.services(parts.stores, known, stored.requests, &presence);
         let (connections, watch) = connections(&services, presence, &publish, &requests);
@@ -546,12 +555,18 @@ impl Plan {
         };
         let upkeep = self.start_upkeep(&core, stored.upkeep);
         let remotes = self.start_remotes(&core);
+        let asked = (
+            reserved.router.recipient(),
+            core.tracker.clone().recipient(),
+            bus.clone().recipient(),
+        );
         let front = (reserved.router, reserved.peer_calls, reserved.reactor);
         let runs = self.start_front(front, requests, &core);
+        let api = self.start_net_api(&services, &heard, asked);
         self.start_scheduler(&core, runs);
         self.start_maintenance(reserved.maintenance, core, (upkeep, remotes), connections);
         self.start_engines(services.clone(), &bus, &heard);
-        (services, fleet)
+        (services, fleet, api)
     }
 
     /// What the workers work with.

@@ -9,6 +9,7 @@
 mod batches;
 mod faults;
 mod jobs;
+mod net_api;
 mod remotes;
 mod schedules;
 mod site;

@@ -63,7 +63,8 @@ pub struct BatchFollower {
 }
 
 impl BatchFollower {
-    fn new(events: EventListener, jid: String) -> Self {
+    fn new(mut events: EventListener, jid: String) -> Self {
+        events.only(&jid);
         let events = FollowedEvents::new(events);
         Self { events, jid }
     }
@@ -78,7 +79,7 @@ impl LocalClient {
         &self,
         request: &PublishRequest,
     ) -> Result<(Published, BatchFollower), ClientError> {
-        let events = EventListener::connect(&self.config().sock_dir).await?;
+        let events = self.link().listen().await?;
         let published = self.publish(request).await?;
         let jid = published.jid.clone();
         Ok((published, BatchFollower::new(events, jid)))
@@ -89,7 +90,7 @@ impl LocalClient {
     /// # Errors
     /// When the event socket cannot be opened.
     pub async fn follow_batch(&self, jid: &str) -> Result<BatchFollower, ClientError> {
-        let events = EventListener::connect(&self.config().sock_dir).await?;
+        let events = self.link().listen().await?;
         Ok(BatchFollower::new(events, jid.to_owned()))
     }
 

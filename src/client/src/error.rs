@@ -86,6 +86,17 @@ pub enum ClientError {
     /// The master does not run a function.
     #[error("the master did not run the function: {0}")]
     Run(String),
+    /// The master refuses to run a function, with a named error.
+    #[error("the master did not run the function: {message}")]
+    Refused {
+        /// The error's name, one of stock's exceptions.
+        name: String,
+        /// The master's words.
+        message: String,
+    },
+    /// The master has no room for the request, or lost it; it may be sent again.
+    #[error("the master is too busy to handle the request; try again later")]
+    Overloaded,
     /// The master refused the job for another reason.
     #[error("the master did not publish the job: {0}")]
     Publish(String),

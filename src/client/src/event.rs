@@ -4,13 +4,15 @@
 //! needs no setting. It never writes: a subscriber gets every
 //! event and picks its own.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
 use saltern_wire::ipc::{FrameError, PullDecoder, split_body};
-use saltern_wire::msgpack::{self, Limits, Value};
+use saltern_wire::msgpack::{self, Dialect, Limits, Value, pack};
 use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::codec::FramedRead;
@@ -42,6 +44,21 @@ impl ReceivedEvent {
         self.tag == GAP
     }
 
+    /// The event that stands for lost ones, in the master's own process.
+    #[must_use]
+    pub fn gap(missed: u64) -> Self {
+        Self {
+            tag: GAP.to_owned(),
+            data: pack(
+                &[("dropped", missed)]
+                    .into_iter()
+                    .collect::<BTreeMap<_, _>>(),
+                Dialect::Bin,
+            )
+            .into(),
+        }
+    }
+
     /// The data as a value.
     pub fn value(&self) -> Result<Value, ClientError> {
         msgpack::decode_exact(&self.data, &Limits::WIRE)
@@ -49,9 +66,22 @@ impl ReceivedEvent {
     }
 }
 
+/// A subscription in the master's own process.
+pub trait EventSource: Send {
+    /// The next event; `None` once the master has closed the subscription. Nothing is lost when the
+    /// future is dropped before it is ready.
+    fn next(&mut self) -> BoxFuture<'_, Option<ReceivedEvent>>;
+
+    /// Leaves out events of other jobs and calls; those of this jid since the subscription are kept.
+    fn only(&mut self, jid: &str);
+}
+
 /// A subscription to the master's events.
-pub struct EventListener {
-    frames: FramedRead<UnixStream, PullDecoder>,
+pub struct EventListener(Source);
+
+enum Source {
+    Socket(Box<FramedRead<UnixStream, PullDecoder>>),
+    Inside(Box<dyn EventSource>),
 }
 
 impl EventListener {
@@ -69,15 +99,32 @@ impl EventListener {
     }
 
     pub(crate) fn of(stream: UnixStream) -> Self {
-        Self {
-            frames: FramedRead::new(stream, PullDecoder::default()),
+        let frames = FramedRead::new(stream, PullDecoder::default());
+        Self(Source::Socket(Box::new(frames)))
+    }
+
+    /// A subscription in the master's own process.
+    #[must_use]
+    pub fn inside(source: Box<dyn EventSource>) -> Self {
+        Self(Source::Inside(source))
+    }
+
+    /// Says that only events of this job or call matter: where the source can, it leaves out all
+    /// others.
+    pub fn only(&mut self, jid: &str) {
+        if let Source::Inside(source) = &mut self.0 {
+            source.only(jid);
         }
     }
 
     /// The next event; `None` once the master has closed the socket, or is gone. Nothing is lost when the
     /// future is dropped before it is ready.
     pub async fn next(&mut self) -> Result<Option<ReceivedEvent>, ClientError> {
-        let body: Bytes = match self.frames.next().await {
+        let frames = match &mut self.0 {
+            Source::Socket(frames) => frames,
+            Source::Inside(source) => return Ok(source.next().await),
+        };
+        let body: Bytes = match frames.next().await {
             None => return Ok(None),
             Some(Ok(body)) => body,
             Some(Err(error)) if is_the_end(&error) => return Ok(None),
@@ -141,7 +188,7 @@ fn is_the_end(error: &FrameError) -> bool {
 #[cfg(test)]
 pub(crate) mod testing {
     use saltern_wire::ipc::{EventFrame, Framing};
-    use saltern_wire::msgpack::{Dialect, encode};
+    use saltern_wire::msgpack::encode;
     use tokio::io::AsyncWriteExt;
 
     use super::*;

@@ -36,13 +36,14 @@ impl LocalClient {
     /// # Errors
     /// When the event socket cannot be opened.
     pub async fn follow_job(&self, jid: &Jid) -> Result<JobFollower, ClientError> {
-        let events = EventListener::connect(&self.config().sock_dir).await?;
+        let events = self.link().listen().await?;
         Ok(JobFollower::new(events, jid.clone()))
     }
 }
 
 impl JobFollower {
-    fn new(events: EventListener, jid: Jid) -> Self {
+    fn new(mut events: EventListener, jid: Jid) -> Self {
+        events.only(jid.as_str());
         Self {
             events: FollowedEvents::new(events),
             jid,

@@ -2,7 +2,7 @@
 //! with the stock master as well as with ours.
 //!
 //! Suggested reading order: [`config`] (where the master's sockets and keys are), [`user`] (who
-//! is asking), [`event`] (the event socket), [`publish`] (one job out), [`job`] (its answers),
+//! is asking), [`link`] (how it is reached), [`event`] (the event socket), [`publish`] (one job out), [`job`] (its answers),
 //! [`follow`] (a job that somebody else published), [`batch`] (a batch that the master drives), [`client_batch`] (one that the client drives,
 //! under a stock master), [`runner`] (functions of the master), [`control`] (the
 //! control socket of a master of ours). It prints
@@ -18,6 +18,7 @@ pub mod event;
 mod fire;
 pub mod follow;
 pub mod job;
+pub mod link;
 pub mod publish;
 pub mod runner;
 pub mod user;
@@ -26,9 +27,10 @@ pub use batch::{BatchEnd, BatchFollower, BatchNews, BatchWishes};
 pub use client_batch::{BatchStep, ClientBatch};
 pub use config::ClientConfig;
 pub use error::{ClientError, WRONG_KEY};
-pub use event::{EventListener, ReceivedEvent};
+pub use event::{EventListener, EventSource, ReceivedEvent};
 pub use fire::EventSender;
 pub use follow::{FollowNews, JobFollower};
 pub use job::{Absence, Job, MinionOutcome, MinionReturn, Tally};
+pub use link::MasterLink;
 pub use publish::{Credentials, LocalClient, PublishRequest, Published};
 pub use runner::{RunnerRequest, RunnerReturn};

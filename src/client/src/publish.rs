@@ -1,23 +1,17 @@
 //! Sends a job to the master, as `salt.client.LocalClient.pub` does.
 
 use std::collections::HashSet;
-use std::io::ErrorKind;
-use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use saltern_model::control::SOCKET;
-use saltern_wire::client::ReqClient;
 use saltern_wire::msgpack::{self, Dialect, Limits, Value, as_map, pack};
 use serde::{Serialize, Serializer};
 use zeroize::Zeroizing;
 
-use crate::event::EventListener;
 use crate::job::Job;
-use crate::{BatchWishes, ClientConfig, ClientError, RunnerRequest, WRONG_KEY, user};
-
-/// The socket by whose existence stock's clients recognize a running master.
-const PUBLISH_SOCKET: &str = "publish_pull.ipc";
+use crate::link::SocketLink;
+use crate::{BatchWishes, ClientConfig, ClientError, MasterLink, RunnerRequest, WRONG_KEY, user};
 
 /// How long the master may take to say who is connected.
 const PRESENCE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,6 +35,8 @@ pub struct PublishRequest {
     pub timeout: Option<Duration>,
     /// Options of a batch that the master drives.
     pub batch: Option<BatchWishes>,
+    /// The job's id; the master chooses when it is empty.
+    pub jid: String,
 }
 
 impl PublishRequest {
@@ -56,6 +52,7 @@ impl PublishRequest {
             kwargs: Vec::new(),
             timeout: None,
             batch: None,
+            jid: String::new(),
         }
     }
 }
@@ -76,6 +73,7 @@ pub struct Published {
 /// A client on the master's machine.
 pub struct LocalClient {
     config: ClientConfig,
+    link: Arc<dyn MasterLink>,
     user: String,
     /// Of external authentication; else the key of the user counts.
     credentials: Option<Credentials>,
@@ -95,6 +93,8 @@ pub enum Credentials {
         #[serde(serialize_with = "revealed")]
         password: Zeroizing<String>,
     },
+    /// The entries that a client of ours gave, whatever its backend takes.
+    Given(#[serde(serialize_with = "as_map::serialize")] Vec<(Value, Value)>),
     /// A token that the master made.
     Token {
         /// The token.
@@ -125,8 +125,8 @@ struct PublishLoad<'a> {
     key: &'a str,
     tgt_type: &'a str,
     ret: &'a str,
-    /// Empty: the master chooses.
-    jid: &'static str,
+    /// Where it is empty, the master chooses.
+    jid: &'a str,
     #[serde(skip_serializing_if = "Kwargs::is_empty")]
     kwargs: Kwargs<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -173,10 +173,30 @@ impl LocalClient {
     #[must_use]
     pub fn new(config: ClientConfig) -> Self {
         Self {
+            link: Arc::new(SocketLink::new(config.clone())),
             config,
             user: user::publishing_user(),
             credentials: None,
         }
+    }
+
+    /// A client of a master that is reached by `link`, for somebody who logs in.
+    #[must_use]
+    pub fn linked(
+        config: ClientConfig,
+        link: Arc<dyn MasterLink>,
+        credentials: Credentials,
+    ) -> Self {
+        Self {
+            user: config.user.clone(),
+            config,
+            link,
+            credentials: Some(credentials),
+        }
+    }
+
+    pub(crate) fn link(&self) -> &dyn MasterLink {
+        &*self.link
     }
 
     /// The same for somebody who logs in: these entries count in place of the user and its key.
@@ -197,8 +217,9 @@ impl LocalClient {
     /// Publishes and follows: the subscription stands before the job leaves, so that no return
     /// is missed.
     pub async fn run(&self, request: &PublishRequest) -> Result<Job<'_>, ClientError> {
-        let events = EventListener::connect(&self.config.sock_dir).await?;
+        let mut events = self.link.listen().await?;
         let published = self.publish(request).await?;
+        events.only(&published.jid);
         Ok(Job::new(
             self,
             events,
@@ -216,11 +237,7 @@ impl LocalClient {
     /// Whether the master is one of ours, whose tracker says on the event socket what becomes of jobs.
     #[must_use]
     pub fn has_tracker(&self) -> bool {
-        match UnixStream::connect(self.config.sock_dir.join(SOCKET)) {
-            Ok(_) => true,
-            // It is there, for other users.
-            Err(error) => error.kind() == ErrorKind::PermissionDenied,
-        }
+        self.link.has_tracker()
     }
 
     /// The accepted minions without a connection, as the master sees it (`manage.not_present`).
@@ -240,10 +257,7 @@ impl LocalClient {
 
     /// Publishes without waiting for anything but the master's answer (`salt --async`).
     pub async fn publish(&self, request: &PublishRequest) -> Result<Published, ClientError> {
-        let probe = self.config.sock_dir.join(PUBLISH_SOCKET);
-        if !probe.exists() {
-            return Err(ClientError::NotRunning(probe));
-        }
+        self.link.check()?;
         if self.credentials.is_some() {
             let reply = self.send(request, &Zeroizing::default()).await?;
             return self.understand(&reply);
@@ -271,10 +285,7 @@ impl LocalClient {
 
     /// Sends a cleartext request, with the user and its key, or the credentials of a log-in.
     pub(crate) async fn ask(&self, load: &impl Serialize) -> Result<Value, ClientError> {
-        let probe = self.config.sock_dir.join(PUBLISH_SOCKET);
-        if !probe.exists() {
-            return Err(ClientError::NotRunning(probe));
-        }
+        self.link.check()?;
         let key;
         let sender = match &self.credentials {
             Some(credentials) => Sender::LoggedIn(credentials),
@@ -303,26 +314,8 @@ impl LocalClient {
     }
 
     async fn exchange(&self, payload: Bytes) -> Result<Value, ClientError> {
-        let route = self.config.master().ok_or(ClientError::NoTransport)?;
-        let address = route.to;
         let limit = self.config.publish_timeout;
-        let exchange = async {
-            let mut client =
-                ReqClient::connect(route)
-                    .await
-                    .map_err(|error| ClientError::Connect {
-                        address,
-                        source: error.into(),
-                    })?;
-            client
-                .request(payload)
-                .await
-                .map_err(|error| ClientError::Connect {
-                    address,
-                    source: error.into(),
-                })
-        };
-        let reply = tokio::time::timeout(limit, exchange)
+        let reply = tokio::time::timeout(limit, self.link.request(payload))
             .await
             .map_err(|_| ClientError::Timeout(limit))??;
         msgpack::decode_wire(&reply, &Limits::WIRE)
@@ -344,7 +337,7 @@ impl LocalClient {
             key,
             tgt_type: &request.tgt_type,
             ret: &request.ret,
-            jid: "",
+            jid: &request.jid,
             kwargs: Kwargs {
                 settings: &request.kwargs,
                 credentials: self.credentials.as_ref(),

@@ -42,6 +42,9 @@ struct RunnerArguments<'a> {
     kwarg: &'a [(Value, Value)],
 }
 
+/// Receiver of the events of a call between its begin and its end, by the last part of the tag.
+pub type Notify<'a> = dyn FnMut(&str, Value) + Send + 'a;
+
 /// Return of a function of the master.
 #[derive(Debug, Clone)]
 pub struct RunnerReturn {
@@ -49,6 +52,10 @@ pub struct RunnerReturn {
     pub value: Value,
     /// The return code that stock's `salt-run` ends with.
     pub retcode: i64,
+    /// Tag of the event of its end.
+    pub tag: String,
+    /// The data of that event.
+    pub data: Value,
 }
 
 impl LocalClient {
@@ -69,7 +76,7 @@ impl LocalClient {
     pub async fn call_and_notify(
         &self,
         request: &RunnerRequest,
-        notify: &mut dyn FnMut(&str, Value),
+        notify: &mut Notify<'_>,
     ) -> Result<RunnerReturn, ClientError> {
         let wait = async {
             let mut begun = self.begin(request).await?;
@@ -117,15 +124,17 @@ impl LocalClient {
 
     async fn begin(&self, request: &RunnerRequest) -> Result<Begun, ClientError> {
         // Before the master is asked, so that the end is not missed.
-        let events = EventListener::connect(&self.config().sock_dir).await?;
+        let mut events = self.link().listen().await?;
         let reply = self.ask_to_run(request).await?;
         let text = |name| reply.get(name).and_then(Value::as_str);
         let Some(tag) = text("tag") else {
             return Err(self.not_run(&reply));
         };
+        let jid = text("jid").unwrap_or_default().to_owned();
+        events.only(&jid);
         Ok(Begun {
             events,
-            jid: text("jid").unwrap_or_default().to_owned(),
+            jid,
             tag: format!("{tag}/"),
         })
     }
@@ -147,7 +156,11 @@ impl LocalClient {
         let part = |name| error?.get(name).and_then(Value::as_str);
         match (part("name"), part("message").or(reply.as_str())) {
             (Some("UserAuthenticationError"), Some(message)) => self.unauthenticated(message),
-            (_, Some(message)) => ClientError::Run(message.to_owned()),
+            (Some(name), Some(message)) => ClientError::Refused {
+                name: name.to_owned(),
+                message: message.to_owned(),
+            },
+            (None, Some(message)) => ClientError::Run(message.to_owned()),
             _ => ClientError::BadReply("it has no tag".to_owned()),
         }
     }
@@ -163,10 +176,7 @@ struct Begun {
 
 impl Begun {
     /// Waits for the end; nothing when it may have been missed.
-    async fn end(
-        &mut self,
-        notify: &mut dyn FnMut(&str, Value),
-    ) -> Result<Option<RunnerReturn>, ClientError> {
+    async fn end(&mut self, notify: &mut Notify<'_>) -> Result<Option<RunnerReturn>, ClientError> {
         let silence = Instant::now() + SILENCE;
         while let Ok(event) = timeout_at(silence, self.events.next()).await {
             let event = event?.ok_or_else(|| ClientError::CallLost(self.jid.clone()))?;
@@ -174,7 +184,11 @@ impl Begun {
                 break;
             }
             match event.tag.strip_prefix(&self.tag) {
-                Some("ret") => return returned(&event.value()?).map(Some),
+                Some("ret") => {
+                    let mut returned = returned(&event.value()?)?;
+                    returned.tag = event.tag;
+                    return Ok(Some(returned));
+                }
                 Some("new") | None => {}
                 Some(suffix) => notify(suffix, event.value()?),
             }
@@ -201,6 +215,8 @@ fn returned(data: &Value) -> Result<RunnerReturn, ClientError> {
     Ok(RunnerReturn {
         retcode: retcode.unwrap_or(0),
         value,
+        tag: String::new(),
+        data: data.clone(),
     })
 }
 

@@ -22,6 +22,7 @@ use crate::followed::{Current, Followed};
 use crate::listeners::{self, AlsoListen, TlsConfig};
 use crate::logging::{self, LogOptions};
 use crate::lost;
+use crate::net_api::{self, NetApiOptions};
 use crate::option_value::{self, OptionValue};
 use crate::options;
 use crate::paths::absolute;
@@ -274,6 +275,8 @@ pub struct MasterConfig {
     pub python_bridge: BridgeOptions,
     /// The returners of events and jobs.
     pub returners: ReturnerOptions,
+    /// The HTTP API: `rest_cherrypy` and its like, `saltern_api`.
+    pub net_api: NetApiOptions,
 
     pub(crate) current: Current,
     settings: Mapping,
@@ -504,6 +507,7 @@ pub(crate) fn take(
         ssl: listeners::tls(reader, compat),
         saltern_metrics_address: watching::address(reader),
         saltern_metrics_ssl: watching::tls(reader),
+        net_api: net_api::take(reader),
         metrics_compat: watching::compat(reader),
         pub_hwm: reader.usize("pub_hwm", 1, i64::from(u32::MAX)),
         zmq_backlog: match reader.written("zmq_backlog") {

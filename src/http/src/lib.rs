@@ -1,4 +1,4 @@
-//! HTTP: the server of the master's own pages and hooks, and the one client.
+//! HTTP: the server of the master's own pages, hooks and API, and the one client.
 //!
 //! The server binds sockets and takes TLS as the two ports do (`saltern_wire::port`). Neither knows
 //! what is served or fetched, nor who may ask.
@@ -6,6 +6,9 @@
 pub mod client;
 pub mod server;
 
+pub use axum;
 pub use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 
-pub use server::{Handler, HttpLimits, HttpMeters, HttpMetrics, HttpServer};
+pub use server::{
+    HttpLimits, HttpMeters, HttpMetrics, HttpServer, LongStream, Peer, RequestId, Stopping,
+};

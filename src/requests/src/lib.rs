@@ -95,6 +95,7 @@ pub use outcome::{
     PeerCallWork, PeerRun, PeerRunWork, ProbeAnswer, Publication, Ran, ReceivedReturn, Run,
     RunWork, SignalTargets, StartJob, SyndicMinions, Topics,
 };
+pub use proved::NO_TIME as LOGINS_FULL;
 pub use refusal_log::RefusalLog;
 pub use registration::registered_minion;
 pub use reply::NO_ANSWER;

@@ -11,7 +11,7 @@ use crate::commands::ProvedHandler;
 use crate::credentials::{self, CredentialLocation, NotProved, Presented};
 use crate::envelope::LOAD_LIMITS;
 use crate::handle::{Handled, traced};
-use crate::{Effect, LogIn, LoginEnd, Outcome, Services, master_gate, mk_token, reply, traces};
+use crate::{Effect, LogIn, LoginEnd, Outcome, Services, master_gate, reply, traces};
 
 /// Bounds on the load of a `mk_token`: any peer may send one, and it waits for a backend.
 pub(crate) const TOKEN_LIMITS: Limits = Limits {
@@ -40,7 +40,7 @@ const NAMES: [&str; 11] = [
 ];
 
 /// Answer when no backend has a free slot.
-pub(crate) const NO_TIME: &str = "too many users log in at the moment; try again later";
+pub const NO_TIME: &str = "too many users log in at the moment; try again later";
 
 /// Answer when a token or a backend cannot be read, for a reason of the master's own: a refusal
 /// would make a client discard good credentials.
@@ -133,9 +133,11 @@ impl ProvedCommand {
     /// The answer where no backend is asked.
     fn not_asked(self, text: &str) -> Bytes {
         match self.handler {
-            ProvedHandler::LogIn(_) => mk_token::nothing().reply,
             ProvedHandler::Job(_) => reply::named_error("AuthenticationError", text),
-            ProvedHandler::Function(..) => reply::named_error("EauthAuthenticationError", text),
+            // A token's absence is a refusal for stock's clients, whatever else is there.
+            ProvedHandler::LogIn(_) | ProvedHandler::Function(..) => {
+                reply::named_error("EauthAuthenticationError", text)
+            }
         }
     }
 }

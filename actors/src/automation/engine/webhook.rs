@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use actix::Recipient;
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use saltern_automation::engines::hook_event;
 use saltern_config::WebhookEngine;
-use saltern_http::{Handler, HttpLimits, HttpServer, Method, Request, Response, StatusCode};
+use saltern_http::axum::Router;
+use saltern_http::axum::extract::State;
+use saltern_http::{HeaderMap, HttpLimits, HttpServer, Method, StatusCode, Uri};
 use saltern_model::Event;
 use saltern_requests::Services;
 use saltern_wire::port::{PeerCertificate, Tls, TlsOptions};
@@ -51,20 +52,23 @@ pub(super) async fn run(seed: &Seed, hook: &WebhookEngine) -> Result<(), Ended> 
     let limits = HttpLimits {
         connections: CONNECTIONS,
         per_address: PER_ADDRESS,
+        requests: CONNECTIONS,
         head_bytes: HEAD,
         headers: 100,
         body_bytes: seed.services.config.max_event_size,
         drain: Duration::from_secs(2).min(seed.services.config.saltern_stop_timeout / 2),
         ..HttpLimits::default()
     };
-    let door = WebhookHandler {
+    let handler = WebhookHandler {
         engine: seed.engine.name.clone(),
         services: seed.services.clone(),
         bus: seed.bus.clone(),
         metrics: seed.metrics.clone(),
     };
     let meters = seed.http.clone();
-    let server = HttpServer::bind(address, tls.transpose()?, limits, Arc::new(door), meters);
+    let router = Router::new().fallback(answer);
+    let router = router.with_state(Arc::new(handler));
+    let server = HttpServer::bind(address, tls.transpose()?, limits, router, meters);
     let server = server.map_err(failed)?;
     server.serve(seed.stop.clone()).await.map_err(failed)
 }
@@ -88,40 +92,35 @@ struct WebhookHandler {
     metrics: EngineMetrics,
 }
 
-impl Handler for WebhookHandler {
-    fn answer(&self, request: Request<Bytes>, _: SocketAddr) -> BoxFuture<'_, Response<Bytes>> {
-        let status = match self.event(&request) {
-            Ok(event) => {
-                let fired = self.bus.send(Fire(vec![event]));
-                return Box::pin(async move {
-                    if fired.await.is_err() {
-                        return bare(StatusCode::SERVICE_UNAVAILABLE);
-                    }
-                    count(&self.metrics.events, &self.engine);
-                    bare(StatusCode::OK)
-                });
-            }
-            Err(status) => status,
-        };
-        Box::pin(std::future::ready(bare(status)))
+/// Answers a request to any path.
+async fn answer(
+    State(handler): State<Arc<WebhookHandler>>,
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    if method != Method::POST {
+        return StatusCode::METHOD_NOT_ALLOWED;
+    }
+    match handler.event(&uri, &headers, &body) {
+        Ok(event) => handler.fire(event).await,
+        Err(status) => status,
     }
 }
 
 impl WebhookHandler {
-    fn event(&self, request: &Request<Bytes>) -> Result<Event, StatusCode> {
-        if request.method() != Method::POST {
-            return Err(StatusCode::METHOD_NOT_ALLOWED);
-        }
-        let headers = request.headers().iter();
+    fn event(&self, uri: &Uri, headers: &HeaderMap, body: &Bytes) -> Result<Event, StatusCode> {
+        let headers = headers.iter();
         let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
-        let path = request.uri().path();
-        hook_event(&self.services, path, headers, request.body())
-            .map_err(|_| StatusCode::BAD_REQUEST)
+        hook_event(&self.services, uri.path(), headers, body).map_err(|_| StatusCode::BAD_REQUEST)
     }
-}
 
-fn bare(status: StatusCode) -> Response<Bytes> {
-    let mut response = Response::new(Bytes::new());
-    *response.status_mut() = status;
-    response
+    async fn fire(&self, event: Event) -> StatusCode {
+        if self.bus.send(Fire(vec![event])).await.is_err() {
+            return StatusCode::SERVICE_UNAVAILABLE;
+        }
+        count(&self.metrics.events, &self.engine);
+        StatusCode::OK
+    }
 }

@@ -59,6 +59,8 @@ pub(super) fn call(
         .retcode
         .or_else(|| codes.filter_map(Value::as_i64).next());
     Ok(RunnerReturn {
+        data: Value::map([("return", ran.value.clone())]),
+        tag: String::new(),
         value: ran.value,
         retcode: retcode.unwrap_or(0),
     })

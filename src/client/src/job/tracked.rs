@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{Job, MinionReturn, Patience, Step, retcode};
 use crate::event::SILENCE;
-use crate::{ClientError, RunnerRequest, control};
+use crate::{ClientError, RunnerRequest};
 
 /// Why a minion is not waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,10 +145,8 @@ impl Job<'_> {
         let Ok(jid) = Jid::parse(&self.jid) else {
             return Ok(());
         };
-        let sock_dir = self.client.config().sock_dir.clone();
-        let asked = tokio::task::spawn_blocking(move || control::account(&sock_dir, &jid));
         // Who may not ask goes on listening.
-        let Ok(Ok(account)) = asked.await else {
+        let Ok(account) = self.client.link().account(jid).await else {
             return Ok(());
         };
         verdicts.is_over = account.is_none();
@@ -179,7 +177,11 @@ impl Job<'_> {
         let stored = match self.client.call(&request).await {
             Ok(stored) => stored.value,
             // Who may not ask goes on listening.
-            Err(ClientError::Run(_) | ClientError::Authentication { .. }) => return Ok(()),
+            Err(
+                ClientError::Run(_)
+                | ClientError::Refused { .. }
+                | ClientError::Authentication { .. },
+            ) => return Ok(()),
             Err(error) => return Err(error),
         };
         let results = stored.get("Result").and_then(Value::as_map);

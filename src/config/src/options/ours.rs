@@ -163,6 +163,11 @@ pub const OURS: &[ConfigOption] = &[
         "\"text\" writes the log as log_fmt_console and log_fmt_logfile say; \"json\" writes \
          one object a line, on the console and in the file, with \"time\", \"level\", \
          \"target\", \"message\" and the fields of the line, such as \"jid\" and \"minion\"."),
+    ours("saltern_api", &[Some("null")],
+        "The HTTP API. Unset, this master serves what rest_cherrypy, rest_tornado and rest_wsgi ask \
+         for; \"stock\" leaves these to stock's salt-api beside it, false serves none. true, or a \
+         mapping {port: 8000, host: 127.0.0.1, …} with the options of rest_cherrypy, adds a \
+         server on this machine. If a port is in use, the master starts without that server."),
     ours("saltern_metrics_address", &[Some("\"127.0.0.1:4507\"")],
         "Where /metrics, /healthz and /readyz are served over HTTP: an IP address and a port; \
          empty for nowhere. They are not authenticated: beyond this machine, require \

@@ -568,9 +568,11 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("mworker_niceness", Master, ALL, &[Null, Int], &[Some("null")]).no_effect(NICENESS),
     stock("mworker_queue_niceness", Master, ALL, &[Null, Int], &[Some("null")]).no_effect(NICENESS),
     stock("nested_indent", Undeclared, ALL, &[Int], &[]).no_effect(CLI),
-    stock("netapi_allow_raw_shell", Master, ALL, &[Bool], &[Some("false")]).no_effect(SALT_API),
+    stock("netapi_allow_raw_shell", Master, ALL, &[Bool], &[Some("false")])
+        .honoured("Whether commands of the API may have raw_shell."),
     stock("netapi_disable_clients", Undeclared, ALL, &[List], &[]).no_effect(SALT_API),
-    stock("netapi_enable_clients", Master, ALL, &[List], &[Some("[]")]).no_effect(SALT_API),
+    stock("netapi_enable_clients", Master, ALL, &[List], &[Some("[]")])
+        .honoured("Clients that the API may run commands with, such as local and runner."),
     stock("no_color", Undeclared, ALL, &[Bool], &[]).no_effect(CLI),
     stock("no_host_keys", Undeclared, ALL, &[Bool], &[]).no_effect(SALT_SSH),
     stock("no_proxy", Schema, ALL, &[List], &[]).not_built(Runners, "Hosts that are reached without a proxy."),
@@ -731,9 +733,14 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("resource_registry_compact_load_factor", Undeclared, ALL, &[Float], &[]).no_effect(INDEX),
     stock("resource_registry_compact_min_interval", Undeclared, ALL, &[Float], &[]).no_effect(INDEX),
     stock("resource_registry_compact_tombstone_ratio", Undeclared, ALL, &[Float], &[]).no_effect(INDEX),
-    stock("rest_cherrypy", Undeclared, ALL, &[Map], &[]).no_effect(SALT_API),
-    stock("rest_timeout", Schema, ALL, &[Int], &[]).no_effect(SALT_API),
-    stock("rest_tornado", Undeclared, ALL, &[Map], &[]).no_effect(SALT_API),
+    stock("rest_cherrypy", Undeclared, ALL, &[Map], &[])
+        .honoured("Server of the HTTP API with rest_cherrypy's pages; see saltern_api."),
+    stock("rest_timeout", Schema, ALL, &[Int], &[])
+        .honoured("Seconds that the API waits for a runner function, 300 unless it is given."),
+    stock("rest_tornado", Undeclared, ALL, &[Map], &[])
+        .honoured("Server of the HTTP API with rest_tornado's pages; see saltern_api."),
+    stock("rest_wsgi", Undeclared, ALL, &[Map], &[])
+        .honoured("Server of the HTTP API with rest_wsgi's one page; see saltern_api."),
     stock("restart_on_error", Minion, ALL, &[], &[]).no_effect(MINION),
     stock("ret_port", Master, ALL, &[Int], &[Some("4506")]).honoured("Port of the request channel."),
     stock("retry_dns", Minion, ALL, &[Float], &[]).no_effect(MINION),

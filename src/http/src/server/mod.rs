@@ -1,42 +1,62 @@
-//! Small HTTP/1.1 server for programs that monitor or call the master: metrics, health, webhooks.
+//! The HTTP server of the master: status pages, webhooks, the API.
 //!
-//! It may be opened to a network, so it is built limits first, as the two ports are: connections,
-//! bytes of head and body, and time are bounded before a handler is called. **A connection carries
-//! one request.** So one deadline covers everything that happens on it, and there are no idle
-//! connections to keep. Each has a task of its own, until `stop`.
+//! It accepts any peer, so it is built limits first, as the two ports are: connections,
+//! bytes of head and body, requests, streams and time are bounded before a handler is called. A
+//! connection carries many requests, by HTTP/1.1 or HTTP/2. Each has a task of its own, until
+//! `stop`.
 //!
-//! Not here: what is served (a [`Handler`] decides), streaming, HTTP/2, and access control: a
-//! handler that needs it checks the request's headers.
+//! A handler gets a complete body, and as extensions of the request [`Peer`], [`Stopping`],
+//! [`RequestId`], and a `TraceContext` if the client sent one. A response that goes on has the
+//! extension [`LongStream`]. A connection is upgraded by `hyper::upgrade`
+//! ([`websocket`](crate::websocket)).
 //!
-//! Reading order: `limits`, this file, `exchange`, `connection_slots`, `metrics`.
+//! Not here: what is served (the router decides), and access control.
+//!
+//! Reading order: `limits`, this file, `connection`, `activity`, `answering`, `response_body`,
+//! `connection_io`, `certificates`, `connection_slots`, `metrics`.
 
+mod activity;
+mod answering;
+mod certificates;
+mod connection;
+mod connection_io;
 mod connection_slots;
-mod exchange;
 mod limits;
 mod metrics;
+mod request_info;
+mod response_body;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::future::BoxFuture;
-use hyper::{Request, Response};
+use axum::Router;
+use axum::extract::{DefaultBodyLimit, MatchedPath, Request};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use hyper::http::Extensions;
+use hyper::{HeaderMap, StatusCode, Version};
 use saltern_base::log_throttle::LogThrottle;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, Predicate};
 
 use saltern_wire::port::{ListenOptions, Tls, bind};
 
+use answering::Answering;
+use certificates::Certificates;
+use connection::{Connections, TrackedExecutor};
 use connection_slots::ConnectionSlots;
-use exchange::Exchange;
 use metrics::Refusal;
+use request_info::RequestIds;
 
 pub use limits::HttpLimits;
 pub use metrics::{HttpMeters, HttpMetrics};
+pub use request_info::{LongStream, Peer, RequestId, Stopping};
 
 /// Pause after a failed accept: for want of file descriptors, mostly.
 const STARVED_PAUSE: Duration = Duration::from_millis(100);
@@ -44,28 +64,22 @@ const STARVED_PAUSE: Duration = Duration::from_millis(100);
 /// A persistent shortage is logged at most once per `LOG_INTERVAL`.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Request handler of a server.
-pub trait Handler: Send + Sync + 'static {
-    /// Answers one request, whose body is complete and within the limits.
-    ///
-    /// The future is dropped when the connection's deadline passes. A panic is answered with
-    /// status 500.
-    fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> BoxFuture<'_, Response<Bytes>>;
-}
-
 /// A bound server. Nothing is accepted before it is served.
 pub struct HttpServer {
     listener: std::net::TcpListener,
     address: SocketAddr,
     tls: Option<Tls>,
     limits: HttpLimits,
-    handler: Arc<dyn Handler>,
+    router: Router,
     meters: HttpMeters,
 }
 
 impl HttpServer {
-    /// Binds `address`; requests are answered by `handler`, within `limits` and inside TLS if
-    /// configured.
+    /// Binds `address`; requests are answered by `router`, within `limits` and inside TLS if
+    /// configured. Certificates are read again when their files change.
+    ///
+    /// A handler's future is dropped when the request's deadline passes or the client goes. A panic
+    /// is answered with status 500.
     ///
     /// # Errors
     /// The kernel's error: the port is taken, or needs a privilege, or the address is not local.
@@ -73,7 +87,7 @@ impl HttpServer {
         address: SocketAddr,
         tls: Option<Tls>,
         limits: HttpLimits,
-        handler: Arc<dyn Handler>,
+        router: Router,
         meters: HttpMeters,
     ) -> io::Result<Self> {
         let options = ListenOptions {
@@ -87,7 +101,7 @@ impl HttpServer {
             address,
             tls,
             limits,
-            handler,
+            router: layered(router),
             meters,
         })
     }
@@ -98,67 +112,108 @@ impl HttpServer {
         self.address
     }
 
-    /// Serves until `stop`; returns when the last exchange has ended or was cut off.
+    /// Serves until `stop`; returns when the last exchange has ended or was cut off. Long streams
+    /// and upgraded connections end at once.
     ///
     /// # Errors
     /// The runtime does not take the socket.
     pub async fn serve(self, stop: CancellationToken) -> io::Result<()> {
         let listener = TcpListener::from_std(self.listener)?;
-        let connection_slots = ConnectionSlots::new(&self.limits);
-        let exchange = Arc::new(Exchange {
-            limits: self.limits,
-            tls: self.tls,
-            handler: self.handler,
-            meters: self.meters.clone(),
-            lingering: Semaphore::new(self.limits.connections),
+        let (limits, meters) = (self.limits, self.meters);
+        let connection_slots = ConnectionSlots::new(&limits);
+        let (tasks, cut) = (TaskTracker::new(), CancellationToken::new());
+        let executor = TrackedExecutor {
+            tasks: tasks.clone(),
+            cut: cut.clone(),
+        };
+        let connections = Arc::new(Connections {
+            answering: Arc::new(Answering {
+                limits,
+                router: self.router,
+                meters: meters.clone(),
+                ids: RequestIds::new(),
+                requests: Arc::new(Semaphore::new(limits.requests)),
+                stop: stop.clone(),
+            }),
+            certificates: self.tls.map(|tls| Certificates::new(&tls, meters.clone())),
+            builder: connection::builder(&limits, executor),
+            lingering: Arc::new(Semaphore::new(limits.connections)),
+            handshake: tokio::sync::Mutex::default(),
+            stop: stop.clone(),
+            cut: cut.clone(),
+            tasks: tasks.clone(),
         });
-        let failures = LogThrottle::new(LOG_INTERVAL);
-        let mut connections = JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                () = stop.cancelled() => break,
-                accepted = listener.accept() => accepted,
-                Some(_) = connections.join_next() => continue,
-            };
-            match accepted {
-                Ok((stream, peer)) => {
-                    start(stream, peer, &exchange, &connection_slots, &mut connections);
-                }
-                Err(error) => {
-                    self.meters.refused(Refusal::Accept);
-                    if let Some(times) = failures.record() {
-                        tracing::warn!(%error, times, "cannot accept HTTP connections");
-                    }
-                    tokio::time::sleep(STARVED_PAUSE).await;
-                }
-            }
-        }
+        let accepting = accept(&listener, &connections, &connection_slots);
+        let _: Option<()> = stop.run_until_cancelled(accepting).await;
         drop(listener);
-        let drained = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(self.limits.drain, drained)
+        tasks.close();
+        if tokio::time::timeout(limits.drain, tasks.wait())
             .await
             .is_err()
         {
-            connections.shutdown().await;
+            cut.cancel();
+            tasks.wait().await;
         }
         Ok(())
+    }
+}
+
+/// Accepts connections for ever.
+async fn accept(
+    listener: &TcpListener,
+    connections: &Arc<Connections>,
+    connection_slots: &Arc<ConnectionSlots>,
+) {
+    let failures = LogThrottle::new(LOG_INTERVAL);
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => start(stream, peer, connections, connection_slots),
+            Err(error) => {
+                connections.answering.meters.refused(Refusal::Accept);
+                if let Some(times) = failures.record() {
+                    tracing::warn!(%error, times, "cannot accept HTTP connections");
+                }
+                tokio::time::sleep(STARVED_PAUSE).await;
+            }
+        }
     }
 }
 
 fn start(
     stream: TcpStream,
     peer: SocketAddr,
-    exchange: &Arc<Exchange>,
+    connections: &Arc<Connections>,
     connection_slots: &Arc<ConnectionSlots>,
-    connections: &mut JoinSet<()>,
 ) {
     match connection_slots.take(peer.ip()) {
-        Ok(place) => {
-            let exchange = Arc::clone(exchange);
-            connections.spawn(async move {
-                exchange.run(stream, peer, place).await;
-            });
+        Ok(slot) => {
+            let running = Arc::clone(connections).run(stream, peer, slot);
+            let running = connections.cut.clone().run_until_cancelled_owned(running);
+            connections.tasks.spawn(running);
         }
-        Err(refusal) => exchange.meters.refused(refusal),
+        Err(refusal) => connections.answering.meters.refused(refusal),
     }
+}
+
+/// The router with what each server has: packed responses, and the route for the access log.
+fn layered(router: Router) -> Router {
+    let is_short = |_: StatusCode, _: Version, _: &HeaderMap, extensions: &Extensions| {
+        extensions.get::<LongStream>().is_none()
+    };
+    let packing = CompressionLayer::new().compress_when(DefaultPredicate::new().and(is_short));
+    router
+        .layer(middleware::from_fn(note_route))
+        // The server's own limit holds, and the body is complete.
+        .layer(DefaultBodyLimit::disable())
+        .layer(packing)
+}
+
+/// Hands the matched route on with the response.
+async fn note_route(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let mut response = next.run(request).await;
+    if let Some(route) = route {
+        response.extensions_mut().insert(route);
+    }
+    response
 }

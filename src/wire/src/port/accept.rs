@@ -276,7 +276,7 @@ impl Gate {
     pub(super) async fn stream(self: &Arc<Self>, stream: TcpStream) -> Result<Stream, Close> {
         Stream::open(
             stream,
-            self.tls.as_ref().map(|tls| Arc::clone(&tls.0)),
+            self.tls.as_ref().map(|tls| Arc::clone(&tls.config)),
             self,
         )
         .await

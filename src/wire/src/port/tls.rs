@@ -130,13 +130,22 @@ const TLS12_SUITES: [(&str, SupportedCipherSuite); 6] = {
 
 /// TLS configuration of a listener. Clones share it.
 #[derive(Clone)]
-pub struct Tls(pub(crate) Arc<ServerConfig>);
+pub struct Tls {
+    pub(crate) config: Arc<ServerConfig>,
+    options: Arc<TlsOptions>,
+}
 
 impl Tls {
     /// The configuration for other servers than the two ports.
     #[must_use]
     pub fn server_config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.config)
+    }
+
+    /// The options it was made from: files that change are read again by them.
+    #[must_use]
+    pub fn options(&self) -> &TlsOptions {
+        &self.options
     }
 
     /// Reads and checks all files that `options` name.
@@ -187,7 +196,10 @@ impl Tls {
         // Salt's clients resume no sessions, and a store would grow with every stranger.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Self(Arc::new(config)))
+        Ok(Self {
+            config: Arc::new(config),
+            options: Arc::new(options.clone()),
+        })
     }
 }
 

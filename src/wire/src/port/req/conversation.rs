@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFuture;
 
 use super::connection::{Connection, Registered, Reply};
-use super::{Core, Extras, Incoming, Peer, ReplyHandle, RequestSink};
+use super::{Core, Extras, Incoming, Peer, Receiver, ReplyHandle, RequestSink};
 use crate::port::accept::Admission;
 use crate::port::framing::{PeerMessage, Side};
 use crate::port::link::{Due, Fill, Link};
@@ -222,7 +222,7 @@ impl Conversation {
             })
         });
         let reply = ReplyHandle {
-            connection: Some(Arc::clone(&self.connection)),
+            receiver: Some(Receiver::Connection(Arc::clone(&self.connection))),
             extras,
         };
         let incoming = Incoming {

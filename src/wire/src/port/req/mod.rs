@@ -8,6 +8,7 @@
 mod answers;
 mod connection;
 mod conversation;
+mod inside;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -34,6 +35,7 @@ use super::wake_list::WakeList;
 use self::answers::AnswerBudget;
 use self::connection::{Connection, Reply};
 use self::conversation::converse;
+use self::inside::InsideReply;
 
 /// Memory of a message beyond its payload: its headers and envelope.
 const MARGIN: usize = 16 << 10;
@@ -101,9 +103,18 @@ pub struct Peer {
 /// Dropped without a reply, it sends the listener's `unanswered` reply, so that no client waits
 /// for a lost request.
 pub struct ReplyHandle {
-    connection: Option<Arc<Connection>>,
+    /// `None` once the reply is sent.
+    receiver: Option<Receiver>,
     /// Boxed, because most requests have neither.
     extras: Option<Box<Extras>>,
+}
+
+/// Receiver of a reply.
+enum Receiver {
+    /// A connection of the listener.
+    Connection(Arc<Connection>),
+    /// A task of this process.
+    Inside(InsideReply),
 }
 
 /// Optional parts of a request.
@@ -124,7 +135,7 @@ impl ReplyHandle {
     /// retries after its own timeout, and until then costs neither side anything.
     pub fn hang_up(mut self) {
         self.extras = None;
-        if let Some(connection) = self.connection.take() {
+        if let Some(Receiver::Connection(connection)) = self.receiver.take() {
             connection.gate.metrics.unanswered.inc();
             connection.end(Close::Overload);
         }
@@ -134,7 +145,7 @@ impl ReplyHandle {
     /// `after_auth`, and so have new connections from the same address. Stock minions reconnect
     /// for every request, so without the latter they could never send a large return.
     pub fn authenticated(&self) {
-        if let Some(connection) = &self.connection {
+        if let Some(connection) = self.connection() {
             connection.authenticated();
         }
     }
@@ -142,44 +153,62 @@ impl ReplyHandle {
     /// Records that the request was refused: it authenticates nothing. After several of them in a
     /// row the connection is closed behind its reply ([`ReqLimits::refusals`]).
     pub fn refused(&self) {
-        if let Some(connection) = &self.connection {
+        if let Some(connection) = self.connection() {
             connection.refused();
         }
     }
 
     /// The peer's standing.
     pub fn standing(&self) -> Standing {
-        let connection = self.connection.as_ref();
-        connection.map_or(Standing::Unknown, |connection| connection.standing())
+        match &self.receiver {
+            Some(Receiver::Connection(connection)) => connection.standing(),
+            Some(Receiver::Inside(inside)) => inside.standing(),
+            None => Standing::Unknown,
+        }
     }
 
-    /// The peer's transport.
+    /// The peer's transport; of a task of this process, which has none, ZeroMQ.
     pub fn transport(&self) -> Transport {
-        let connection = self.connection.as_ref();
+        let connection = self.connection();
         connection.map_or(Transport::ZeroMq, |connection| connection.gate.transport)
     }
 
     /// Whether the connection is closed, so that the reply reaches no peer.
     pub fn is_gone(&self) -> bool {
-        let connection = self.connection.as_ref();
-        connection.is_none_or(|connection| connection.is_closed())
+        match &self.receiver {
+            Some(Receiver::Connection(connection)) => connection.is_closed(),
+            Some(Receiver::Inside(inside)) => inside.is_gone(),
+            None => true,
+        }
+    }
+
+    fn connection(&self) -> Option<&Arc<Connection>> {
+        match &self.receiver {
+            Some(Receiver::Connection(connection)) => Some(connection),
+            Some(Receiver::Inside(_)) | None => None,
+        }
     }
 
     fn complete(&mut self, payload: Bytes) {
-        if let Some(connection) = self.connection.take() {
-            let envelope = self
-                .extras
-                .take()
-                .map(|extras| extras.envelope)
-                .unwrap_or_default();
-            connection.reply(Reply::new(envelope, payload));
+        match self.receiver.take() {
+            Some(Receiver::Connection(connection)) => {
+                let envelope = self
+                    .extras
+                    .take()
+                    .map(|extras| extras.envelope)
+                    .unwrap_or_default();
+                connection.reply(Reply::new(envelope, payload));
+            }
+            Some(Receiver::Inside(inside)) => inside.send(payload),
+            None => {}
         }
     }
 }
 
 impl Drop for ReplyHandle {
     fn drop(&mut self) {
-        if let Some(connection) = &self.connection {
+        // A task of this process sees its own end of the channel closed.
+        if let Some(Receiver::Connection(connection)) = &self.receiver {
             connection.gate.metrics.unanswered.inc();
             let payload = connection.core.limits.unanswered.clone();
             self.complete(payload);

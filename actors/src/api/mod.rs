@@ -1,0 +1,83 @@
+//! The HTTP API inside the master: its way into the gate, the events of its calls, and the actor
+//! that owns its listeners.
+//!
+//! A request of the API is delivered to the router of port 4506 with the address of its HTTP client.
+//! So the same classes, bounds, checks and metrics hold for it, and no second set of rules exists.
+
+pub(crate) mod job_events;
+pub(crate) mod net_api;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use actix::Recipient;
+use actix::dev::SendError;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use saltern_client::EventSource;
+use saltern_client::control::ControlError;
+use saltern_model::control::Account;
+use saltern_model::{Event, Jid};
+use saltern_netapi::Master;
+use saltern_requests::Services;
+use saltern_wire::port::{Incoming, Standing};
+
+use crate::api::job_events::JobEvents;
+use crate::messages::{Accept, Explain, Fire};
+
+/// The master, as the API sees it.
+pub(crate) struct InsideMaster {
+    pub(crate) router: Recipient<Accept>,
+    pub(crate) tracker: Recipient<Explain>,
+    pub(crate) bus: Recipient<Fire>,
+    pub(crate) events: Arc<JobEvents>,
+    pub(crate) services: Arc<Services>,
+}
+
+impl Master for InsideMaster {
+    fn ask(&self, request: Bytes, from: SocketAddr) -> BoxFuture<'static, Option<Bytes>> {
+        let (incoming, reply) = Incoming::inside(from, Standing::Known, request);
+        match self.router.try_send(Accept(incoming)) {
+            Ok(()) => Box::pin(reply),
+            Err(SendError::Full(accept)) => {
+                let router = self.router.clone();
+                Box::pin(async move {
+                    router.send(accept).await.ok()?;
+                    reply.await
+                })
+            }
+            Err(SendError::Closed(_)) => Box::pin(std::future::ready(None)),
+        }
+    }
+
+    fn listen(&self) -> Box<dyn EventSource> {
+        self.events.listen()
+    }
+
+    fn account(&self, jid: Jid) -> BoxFuture<'static, Result<Option<Account>, ControlError>> {
+        let tracker = self.tracker.clone();
+        Box::pin(async move {
+            let account = tracker.send(Explain(jid)).await;
+            account.map_err(|_| ControlError::Busy)
+        })
+    }
+
+    fn fire(&self, event: Event) -> BoxFuture<'static, bool> {
+        let bus = self.bus.clone();
+        Box::pin(async move { bus.send(Fire(vec![event])).await.is_ok() })
+    }
+
+    fn mint(&self) -> Jid {
+        self.services.minter.mint()
+    }
+
+    fn revoke(&self, token: &str) {
+        if let Err(error) = self.services.users.tokens.remove(token) {
+            tracing::error!(%error, "a token cannot be revoked");
+        }
+    }
+
+    fn is_good(&self, token: &str) -> bool {
+        matches!(self.services.users.tokens.find(token), Ok(Some(_)))
+    }
+}

@@ -1,0 +1,56 @@
+//! Start of the HTTP API, behind everything that it asks.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use actix::{Addr, Recipient};
+use parking_lot::Mutex;
+use saltern_netapi::Api;
+use saltern_requests::Services;
+
+use super::Plan;
+use crate::api::InsideMaster;
+use crate::api::job_events::JobEvents;
+use crate::api::net_api::{self, NetApi};
+use crate::events::bus::Bus;
+use crate::messages::{Accept, Explain, Fire};
+
+impl Plan {
+    /// Starts the API where the configuration asks for it; gives the addresses that it is served on.
+    pub(super) fn start_net_api(
+        &self,
+        services: &Arc<Services>,
+        heard: &Arc<Bus>,
+        (router, tracker, bus): (Recipient<Accept>, Recipient<Explain>, Recipient<Fire>),
+    ) -> Vec<SocketAddr> {
+        let servers = &self.config.net_api.servers;
+        if servers.is_empty() {
+            return Vec::new();
+        }
+        let events = Arc::new(JobEvents::default());
+        heard.tap(events.clone());
+        let master = InsideMaster {
+            router,
+            tracker,
+            bus,
+            events,
+            services: services.clone(),
+        };
+        let api = Api::open(self.config.clone(), self.clock.clone(), Arc::new(master));
+        let api = match api {
+            Ok(api) => api,
+            Err(error) => {
+                let error = saltern_base::chain(&error);
+                tracing::error!(error, "the API is not served");
+                return Vec::new();
+            }
+        };
+        let (bound, addresses) = net_api::bind(&api, servers, &self.http);
+        let seed = net_api::Seed {
+            servers: Arc::new(Mutex::new(bound)),
+            stop: self.stop.clone(),
+        };
+        let _: Addr<NetApi> = self.root.start_child(self.on_thread("api"), seed, 0);
+        addresses
+    }
+}

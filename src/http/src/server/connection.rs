@@ -1,0 +1,216 @@
+//! One HTTP connection: TLS if configured, then requests by HTTP/1.1 or HTTP/2 until it is idle for
+//! too long, a deadline passes, or the server stops.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::rt::Executor;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::rustls::server::Acceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::activity::{Activity, Due};
+use super::answering::Answering;
+use super::certificates::Certificates;
+use super::connection_io::{ConnectionIo, InUse, IoParts};
+use super::connection_slots::ConnectionSlot;
+use super::limits::HttpLimits;
+use super::metrics::Refusal;
+use super::request_info::Peer;
+
+/// Time for the orderly end of a connection that has no running exchange.
+const CLOSE_TIME: Duration = Duration::from_millis(500);
+
+/// Silence after which an HTTP/2 peer is asked for a sign of life, and the time it has for it.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
+
+/// Bytes of bodies that an HTTP/2 peer may send on one connection before they are read.
+const HTTP2_WINDOW: u32 = 256 << 10;
+
+/// Bytes of one body that it may send so.
+const HTTP2_STREAM_WINDOW: u32 = 64 << 10;
+
+/// State shared by all connections of a server.
+pub(super) struct Connections {
+    pub(super) answering: Arc<Answering>,
+    pub(super) certificates: Option<Arc<Certificates>>,
+    pub(super) builder: Builder<TrackedExecutor>,
+    /// Lingering connections at most; further ones are closed with their response.
+    pub(super) lingering: Arc<Semaphore>,
+    /// One handshake at a time: its signature costs a stranger nothing and us a millisecond, in
+    /// which no other task of the thread runs.
+    pub(super) handshake: tokio::sync::Mutex<()>,
+    /// The server stops.
+    pub(super) stop: CancellationToken,
+    /// The time to stop is over.
+    pub(super) cut: CancellationToken,
+    pub(super) tasks: TaskTracker,
+}
+
+/// Runs the tasks of HTTP/2, of which a stopping server waits for each.
+#[derive(Clone)]
+pub(super) struct TrackedExecutor {
+    pub(super) tasks: TaskTracker,
+    pub(super) cut: CancellationToken,
+}
+
+impl<F> Executor<F> for TrackedExecutor
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.tasks
+            .spawn(self.cut.clone().run_until_cancelled_owned(task));
+    }
+}
+
+/// The parser for all connections of a server.
+pub(super) fn builder(limits: &HttpLimits, executor: TrackedExecutor) -> Builder<TrackedExecutor> {
+    let mut builder = Builder::new(executor);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // Deadlines are those of `Activity`: this one would also end idle connections.
+        .header_read_timeout(None)
+        .max_buf_size(limits.head_bytes())
+        .max_headers(limits.headers);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.http2_streams)
+        .max_header_list_size(u32::try_from(limits.head_bytes()).unwrap_or(u32::MAX))
+        .initial_stream_window_size(HTTP2_STREAM_WINDOW)
+        .initial_connection_window_size(HTTP2_WINDOW)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_INTERVAL);
+    builder
+}
+
+impl Connections {
+    /// Serves one connection to its end.
+    pub(super) async fn run(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        slot: ConnectionSlot,
+    ) {
+        let meters = &self.answering.meters;
+        let in_use = InUse((slot, meters.open()));
+        let outcome = match &self.certificates {
+            None => self.converse(stream, peer, in_use).await,
+            Some(certificates) => match self.accept(stream, certificates).await {
+                Ok(Some(stream)) => self.converse(stream, peer, in_use).await,
+                Ok(None) => Ok(()),
+                Err(refusal) => Err(refusal),
+            },
+        };
+        if let Err(reason) = outcome {
+            self.answering.meters.refused(reason);
+        }
+    }
+
+    /// Does the TLS handshake; `None` if the server stops.
+    async fn accept(
+        &self,
+        stream: TcpStream,
+        certificates: &Arc<Certificates>,
+    ) -> Result<Option<TlsStream<TcpStream>>, Refusal> {
+        let accepted = async {
+            let greeted = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+            let config = certificates.current().await;
+            let turn = self.handshake.lock().await;
+            tokio::task::yield_now().await;
+            drop(turn);
+            io::Result::Ok(greeted.into_stream(config).await?)
+        };
+        let accepted = tokio::time::timeout(self.answering.limits.head_time, accepted);
+        match self.stop.run_until_cancelled(accepted).await {
+            None => Ok(None),
+            Some(Ok(Ok(stream))) => Ok(Some(stream)),
+            Some(Ok(Err(error))) => {
+                tracing::debug!(%error, "no TLS handshake");
+                Err(Refusal::Tls)
+            }
+            Some(Err(_)) => Err(Refusal::Timeout),
+        }
+    }
+
+    async fn converse<S>(&self, stream: S, peer: SocketAddr, in_use: InUse) -> Result<(), Refusal>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let activity = Activity::new(self.answering.limits);
+        let parts = IoParts {
+            activity: Arc::clone(&activity),
+            in_use,
+            lingering: Arc::clone(&self.lingering),
+            cut: self.cut.clone(),
+            tracked: self.tasks.token(),
+        };
+        let stream = TokioIo::new(ConnectionIo::new(stream, parts));
+        let service = service_fn(|request| {
+            let (answering, activity) = (Arc::clone(&self.answering), Arc::clone(&activity));
+            async move { answering.answer(request, Peer(peer), &activity).await }
+        });
+        let connection = self.builder.serve_connection_with_upgrades(stream, service);
+        let mut connection = pin!(connection);
+        // Since when it is closed in order.
+        let mut closing: Option<Instant> = None;
+        loop {
+            let deadline = next(&activity, closing);
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    return match ended {
+                        Err(_) if closing.is_none() && activity.is_incomplete() => {
+                            Err(Refusal::Broken)
+                        }
+                        _ => Ok(()),
+                    };
+                }
+                () = self.stop.cancelled(), if closing.is_none() => {
+                    closing = Some(Instant::now());
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = activity.changed() => {}
+                () = until(deadline) => match deadline {
+                    Some((_, Due::Idle)) if closing.is_none() => {
+                        closing = Some(Instant::now());
+                        connection.as_mut().graceful_shutdown();
+                    }
+                    Some((_, Due::Idle)) => return Ok(()),
+                    _ => return Err(Refusal::Timeout),
+                },
+            }
+        }
+    }
+}
+
+/// The next deadline of a connection, which may be closing already.
+fn next(activity: &Activity, closing: Option<Instant>) -> Option<(Instant, Due)> {
+    match closing {
+        Some(since) if !activity.has_exchanges() => {
+            Some((since.max(activity.idle_since()) + CLOSE_TIME, Due::Idle))
+        }
+        _ => activity.deadline(),
+    }
+}
+
+async fn until(deadline: Option<(Instant, Due)>) {
+    match deadline {
+        Some((at, _)) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}

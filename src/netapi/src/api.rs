@@ -1,0 +1,162 @@
+//! The API of one master: what all dialects and servers of it share.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::Request;
+use axum::http::HeaderMap;
+use saltern_base::clock::Clock;
+use saltern_client::ClientConfig;
+use saltern_config::{ApiDialect, ApiServer, MasterConfig, NetApiOptions};
+use saltern_http::Peer;
+use saltern_model::Jid;
+use saltern_store::StoreError;
+use zeroize::Zeroizing;
+
+use crate::master::Master;
+use crate::sessions::Sessions;
+use crate::{cherrypy, tornado, wsgi};
+
+/// Time in which a body must have come.
+const BODY_TIME: Duration = Duration::from_secs(60);
+
+/// The directory of sessions, in `cachedir`.
+const SESSIONS: &str = "saltern_api_sessions";
+
+/// Why the API cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The sessions cannot be read.
+    #[error("the sessions of the API cannot be opened")]
+    Sessions(#[from] StoreError),
+}
+
+/// The API of one master.
+pub struct Api {
+    master: Arc<dyn Master>,
+    config: Arc<MasterConfig>,
+    client_config: ClientConfig,
+    sessions: Arc<Sessions>,
+}
+
+impl Api {
+    /// The API of a master, with the sessions that an earlier process left.
+    ///
+    /// # Errors
+    /// When these cannot be read.
+    pub fn open(
+        config: Arc<MasterConfig>,
+        clock: Clock,
+        master: Arc<dyn Master>,
+    ) -> Result<Arc<Self>, OpenError> {
+        let sessions = Sessions::open(config.cachedir.join(SESSIONS), clock)?;
+        Ok(Arc::new(Self {
+            master,
+            client_config: ClientConfig::from(&*config),
+            config,
+            sessions: Arc::new(sessions),
+        }))
+    }
+
+    /// The pages of one server, in the dialect of its section.
+    ///
+    /// The routes of event streams and hooks are merged here: they come before the dialect, which
+    /// answers every other path.
+    pub fn router(self: &Arc<Self>, server: &ApiServer) -> Router {
+        let server = Arc::new(server.clone());
+        let api = Arc::clone(self);
+        match server.dialect {
+            ApiDialect::CherryPy => Router::new().fallback(move |request: Request| async move {
+                cherrypy::answer(&api, &server, request).await
+            }),
+            ApiDialect::Tornado => Router::new().fallback(move |request: Request| async move {
+                tornado::answer(&api, &server, request).await
+            }),
+            ApiDialect::Wsgi => Router::new().fallback(move |request: Request| async move {
+                wsgi::answer(&api, &server, request).await
+            }),
+        }
+    }
+
+    /// The master.
+    pub fn master(&self) -> &Arc<dyn Master> {
+        &self.master
+    }
+
+    pub(crate) fn config(&self) -> &MasterConfig {
+        &self.config
+    }
+
+    pub(crate) fn client_config(&self) -> &ClientConfig {
+        &self.client_config
+    }
+
+    pub(crate) fn options(&self) -> &NetApiOptions {
+        &self.config.net_api
+    }
+
+    pub(crate) fn mint(&self) -> Jid {
+        self.master.mint()
+    }
+
+    pub(crate) fn sessions(&self) -> &Arc<Sessions> {
+        &self.sessions
+    }
+
+    /// The token behind the session that a request names in `X-Auth-Token` or its cookie, if there
+    /// is such a session. Whether the token is still good is another question ([`Api::is_good`]).
+    pub fn session_token(&self, headers: &HeaderMap) -> Option<Zeroizing<String>> {
+        self.sessions.token(&credential(headers)?)
+    }
+
+    /// Whether a token is good at this moment.
+    pub async fn is_good(&self, token: &str) -> bool {
+        let (master, token) = (Arc::clone(&self.master), Zeroizing::new(token.to_owned()));
+        let looked = tokio::task::spawn_blocking(move || master.is_good(&token));
+        looked.await.unwrap_or(false)
+    }
+}
+
+/// The header that names a session, or a token.
+pub(crate) const TOKEN_HEADER: &str = "x-auth-token";
+
+/// What a request names in `X-Auth-Token`, or else in its cookie.
+pub(crate) fn credential(headers: &HeaderMap) -> Option<Zeroizing<String>> {
+    let header = headers
+        .get(TOKEN_HEADER)
+        .and_then(|value| value.to_str().ok());
+    let header = header.filter(|value| !value.is_empty());
+    header
+        .or_else(|| cookie(headers))
+        .map(|text| Zeroizing::new(text.to_owned()))
+}
+
+/// The cookie `session_id`.
+pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get_all(axum::http::header::COOKIE).iter();
+    let mut cookies = cookies
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'));
+    cookies.find_map(|pair| {
+        let (name, value) = pair.trim().split_once('=')?;
+        (name == "session_id").then(|| value.trim_matches('"'))
+    })
+}
+
+/// The client's address.
+pub(crate) fn peer(request: &Request) -> SocketAddr {
+    let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+    request
+        .extensions()
+        .get::<Peer>()
+        .map_or(nowhere, |peer| peer.0)
+}
+
+/// The whole body, if it is no longer than `max` and comes in time.
+pub(crate) async fn whole_body(body: axum::body::Body, max: usize) -> Option<Bytes> {
+    let read = axum::body::to_bytes(body, max);
+    tokio::time::timeout(BODY_TIME, read).await.ok()?.ok()
+}

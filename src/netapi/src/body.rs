@@ -1,0 +1,213 @@
+//! Forms of request bodies: forms, JSON, YAML and text, made into values.
+
+use axum::http::{HeaderMap, header};
+use saltern_config::yaml::{Limits, parse as parse_yaml};
+use saltern_requests::{typed_argument, yaml_value};
+use saltern_wire::msgpack::Value;
+
+use crate::answer::text;
+
+/// Bounds on YAML bodies; their size is bounded before.
+const YAML: Limits = Limits {
+    depth: 64,
+    nodes: 200_000,
+    bytes: 64 << 20,
+};
+
+/// Why a body is no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BodyError {
+    /// A content type that nobody reads.
+    #[error("Content type not supported")]
+    ContentType,
+    /// No JSON.
+    #[error("Invalid JSON document")]
+    Json,
+    /// No YAML.
+    #[error("Invalid YAML document")]
+    Yaml,
+    /// A form that is no text.
+    #[error("Invalid form")]
+    Form,
+}
+
+/// The content type without its parameters, as it is written: stock knows no other spelling.
+pub(crate) fn content_type(headers: &HeaderMap) -> String {
+    let whole = text(headers, header::CONTENT_TYPE).unwrap_or_default();
+    let media = whole.split(';').next().unwrap_or_default();
+    media.trim().to_owned()
+}
+
+/// Reads a body. Of a form, `is_typed` says whether `arg` and `kwarg` are read as on the command
+/// line, and `arg` is always a list then.
+pub(crate) fn read(headers: &HeaderMap, body: &[u8], is_typed: bool) -> Result<Value, BodyError> {
+    let as_text = |error| std::str::from_utf8(body).map_err(|_| error);
+    match content_type(headers).as_str() {
+        "application/x-www-form-urlencoded" => {
+            let form = form(as_text(BodyError::Form)?);
+            Ok(if is_typed { typed(form) } else { form })
+        }
+        "application/json" => json(as_text(BodyError::Json)?).ok_or(BodyError::Json),
+        "application/x-yaml" | "text/yaml" => {
+            let node = parse_yaml(as_text(BodyError::Yaml)?, "body", &YAML);
+            node.map(|node| yaml_value(&node))
+                .map_err(|_| BodyError::Yaml)
+        }
+        "text/plain" => {
+            let text = as_text(BodyError::Json)?;
+            Ok(json(text).unwrap_or_else(|| text.into()))
+        }
+        _ => Err(BodyError::ContentType),
+    }
+}
+
+/// A JSON document; deeper than 128 levels it is none.
+pub(crate) fn json(text: &str) -> Option<Value> {
+    serde_json::from_str::<serde_json::Value>(text)
+        .ok()
+        .map(of_json)
+}
+
+fn of_json(json: serde_json::Value) -> Value {
+    match json {
+        serde_json::Value::Null => Value::Nil,
+        serde_json::Value::Bool(flag) => Value::Bool(flag),
+        serde_json::Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => number.into(),
+            (None, Some(number)) => number.into(),
+            (None, None) => number.as_f64().into(),
+        },
+        serde_json::Value::String(text) => text.into(),
+        serde_json::Value::Array(items) => Value::Array(items.into_iter().map(of_json).collect()),
+        serde_json::Value::Object(entries) => {
+            let entries = entries.into_iter();
+            Value::Map(
+                entries
+                    .map(|(key, value)| (key.into(), of_json(value)))
+                    .collect(),
+            )
+        }
+    }
+}
+
+/// The fields of a form; one that comes several times is a list. Fields without a value do not
+/// count, as for Python's `parse_qsl`.
+fn form(text: &str) -> Value {
+    let mut fields: Vec<(Value, Vec<Value>)> = Vec::new();
+    for field in text.split('&') {
+        let Some((name, value)) = field.split_once('=') else {
+            continue;
+        };
+        let (name, value) = (Value::from(decoded(name)), decoded(value));
+        if value.is_empty() {
+            continue;
+        }
+        match fields.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => values.push(value.into()),
+            None => fields.push((name, vec![value.into()])),
+        }
+    }
+    let fields = fields.into_iter().map(|(name, mut values)| {
+        let value = match values.len() {
+            1 => values.pop().unwrap_or_default(),
+            _ => Value::Array(values),
+        };
+        (name, value)
+    });
+    Value::Map(fields.collect())
+}
+
+fn typed(form: Value) -> Value {
+    let Value::Map(fields) = form else {
+        return form;
+    };
+    let one = |value: Value| match value {
+        Value::Str(text) => typed_argument(&text),
+        other => other,
+    };
+    let fields = fields.into_iter().map(|(name, value)| {
+        let value = match (name.as_str(), value) {
+            (Some("kwarg"), value) => one(value),
+            (Some("arg"), Value::Array(items)) => {
+                Value::Array(items.into_iter().map(one).collect())
+            }
+            (Some("arg"), value) => Value::Array(vec![one(value)]),
+            (_, value) => value,
+        };
+        (name, value)
+    });
+    Value::Map(fields.collect())
+}
+
+/// Text of a form: `+` is a blank, `%XX` a byte.
+pub(crate) fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        let hex = tail
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = hex.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+        match (
+            first,
+            byte.and_then(|digits| u8::from_str_radix(digits, 16).ok()),
+        ) {
+            (b'%', Some(byte)) => {
+                bytes.push(byte);
+                rest = tail.get(2..).unwrap_or_default();
+            }
+            (b'+', _) => bytes.push(b' '),
+            (other, _) => bytes.push(*other),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn read_as(content_type: &'static str, body: &[u8]) -> Result<Value, BodyError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        read(&headers, body, true)
+    }
+
+    #[test]
+    fn forms_are_read_as_on_the_command_line() {
+        let form = "application/x-www-form-urlencoded; charset=utf-8";
+        let read = read_as(form, b"tgt=%2A&arg=a+b&arg=1&kwarg={x: 2}&empty=&none").unwrap();
+        let expected = Value::map([
+            ("tgt", Value::from("*")),
+            ("arg", Value::Array(vec!["a b".into(), 1_i64.into()])),
+            ("kwarg", Value::map([("x", 2_i64)])),
+        ]);
+        assert_eq!(read, expected);
+        let one = read_as(form, b"arg=1%").unwrap();
+        assert_eq!(one, Value::map([("arg", Value::Array(vec!["1%".into()]))]));
+    }
+
+    #[test]
+    fn bodies_that_are_no_values_are_refused() {
+        let deep = "[".repeat(100_000);
+        let cases: [(&'static str, &[u8], BodyError); 6] = [
+            ("application/json", b"{", BodyError::Json),
+            ("application/json", b"\"\xff\"", BodyError::Json),
+            ("application/json", deep.as_bytes(), BodyError::Json),
+            ("text/yaml", b"a: b: c", BodyError::Yaml),
+            ("text/yaml", deep.as_bytes(), BodyError::Yaml),
+            ("image/png", b"x", BodyError::ContentType),
+        ];
+        for (content_type, body, expected) in cases {
+            assert_eq!(read_as(content_type, body), Err(expected), "{content_type}");
+        }
+        assert_eq!(read_as("text/plain", b"{"), Ok("{".into()));
+        assert_eq!(
+            read_as("text/plain", b"[1]"),
+            Ok(Value::Array(vec![1_i64.into()]))
+        );
+    }
+}

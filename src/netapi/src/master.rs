@@ -1,0 +1,76 @@
+//! What the API asks of the master it is part of, and the link by which the clients of
+//! `saltern-client` use that.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use saltern_client::control::ControlError;
+use saltern_client::{ClientError, EventListener, EventSource, MasterLink};
+use saltern_model::control::Account;
+use saltern_model::{Event, Jid};
+
+/// The master. Implemented by its actors, and by tests.
+pub trait Master: Send + Sync + 'static {
+    /// Hands a packed request of the client at `from` to the gate; gives the packed reply, or `None`
+    /// when there is no room for it, or it was lost.
+    ///
+    /// What was handed over is carried out, even if the future is dropped then.
+    fn ask(&self, request: Bytes, from: SocketAddr) -> BoxFuture<'static, Option<Bytes>>;
+
+    /// Subscribes to the events of one jid, which is named later ([`EventSource::only`]); the
+    /// latest events before that are kept for it.
+    fn listen(&self) -> Box<dyn EventSource>;
+
+    /// Account of an open job; `None` when it is not open.
+    fn account(&self, jid: Jid) -> BoxFuture<'static, Result<Option<Account>, ControlError>>;
+
+    /// Fires an event; `false` when it was lost.
+    fn fire(&self, event: Event) -> BoxFuture<'static, bool>;
+
+    /// A new jid.
+    fn mint(&self) -> Jid;
+
+    /// Revokes a token. Blocks: it removes a file.
+    fn revoke(&self, token: &str);
+
+    /// Whether a token is good at this moment. Blocks: it reads a file.
+    fn is_good(&self, token: &str) -> bool;
+}
+
+/// The link of one client of the API to the master.
+pub(crate) struct InsideLink {
+    master: Arc<dyn Master>,
+    from: SocketAddr,
+}
+
+impl InsideLink {
+    pub(crate) fn new(master: Arc<dyn Master>, from: SocketAddr) -> Self {
+        Self { master, from }
+    }
+}
+
+impl MasterLink for InsideLink {
+    fn check(&self) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    fn request(&self, payload: Bytes) -> BoxFuture<'_, Result<Bytes, ClientError>> {
+        let reply = self.master.ask(payload, self.from);
+        Box::pin(async move { reply.await.ok_or(ClientError::Overloaded) })
+    }
+
+    fn listen(&self) -> BoxFuture<'_, Result<EventListener, ClientError>> {
+        let listener = EventListener::inside(self.master.listen());
+        Box::pin(std::future::ready(Ok(listener)))
+    }
+
+    fn has_tracker(&self) -> bool {
+        true
+    }
+
+    fn account(&self, jid: Jid) -> BoxFuture<'_, Result<Option<Account>, ControlError>> {
+        self.master.account(jid)
+    }
+}

@@ -1,0 +1,289 @@
+//! The dialect of rest_tornado (`salt/netapi/rest_tornado/saltnado.py`): tokens are those of Salt,
+//! and a command that fails is a text among the answers of the others.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::Response;
+use saltern_config::ApiServer;
+use saltern_wire::msgpack::Value;
+
+use crate::answer::{form, response, text};
+use crate::api::{Api, credential, peer, whole_body};
+use crate::body::{self, BodyError};
+use crate::low_data::{CallError, Calls, Chunk};
+use crate::permissions::permissions;
+
+/// The clients that stock's server has.
+const CLIENTS: [&str; 4] = ["local", "local_async", "runner", "runner_async"];
+
+const HTML: &str = "text/html; charset=UTF-8";
+
+/// Answers a request.
+pub(crate) async fn answer(api: &Arc<Api>, server: &ApiServer, request: Request) -> Response {
+    let headers = request.headers().clone();
+    let mut response = match answered(api, server, request).await {
+        Ok(response) => response,
+        Err(status) => error_page(status),
+    };
+    let origin = headers.get(header::ORIGIN);
+    let allowed = origin
+        .and_then(|origin| origin.to_str().ok())
+        .filter(|origin| {
+            let mut origins = server.cors_origin.iter();
+            origins.any(|allowed| allowed == "*" || allowed == origin)
+        });
+    if let Some(Ok(origin)) = allowed.map(HeaderValue::from_str) {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    }
+    response
+}
+
+async fn answered(
+    api: &Arc<Api>,
+    server: &ApiServer,
+    request: Request,
+) -> Result<Response, StatusCode> {
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let headers = request.headers().clone();
+    let from = peer(&request);
+    if method == Method::OPTIONS {
+        return Ok(preflight(&headers));
+    }
+    form(&headers).ok_or(StatusCode::NOT_ACCEPTABLE)?;
+    let content = whole_body(request.into_body(), server.max_body).await;
+    let content = content.ok_or(StatusCode::PAYLOAD_TOO_LARGE)?;
+    let payload = match content.is_empty() {
+        true => None,
+        false => Some(read(&headers, &content)?),
+    };
+    let mut segments = path.trim_matches('/').splitn(2, '/');
+    let page = segments.next().unwrap_or_default();
+    let argument = segments
+        .next()
+        .map(body::decoded)
+        .filter(|argument| !argument.is_empty());
+    let token = credential(&headers);
+    let is_proved = match &token {
+        Some(token) => api.is_good(token).await,
+        None => false,
+    };
+    let token = token.as_ref().map(|token| token.as_str());
+    let calls = Calls::new(api, from);
+    let is_read = [Method::GET, Method::HEAD].contains(&method);
+    if !is_read && method != Method::POST {
+        return Err(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    match (page, is_read) {
+        ("", true) => {
+            let clients = CLIENTS.iter().map(|client| Value::from(*client));
+            let welcome = [
+                ("clients", Value::Array(clients.collect())),
+                ("return", "Welcome".into()),
+            ];
+            write(&headers, StatusCode::OK, &Value::map(welcome))
+        }
+        ("login", true) => {
+            let value = [("status", "401 Unauthorized"), ("return", "Please log in")];
+            let mut response = write(&headers, StatusCode::UNAUTHORIZED, &Value::map(value))?;
+            let session = HeaderValue::from_static("Session");
+            response
+                .headers_mut()
+                .insert(header::WWW_AUTHENTICATE, session);
+            Ok(response)
+        }
+        ("login", false) => log_in(api, &calls, &headers, payload).await,
+        ("run", false) => commands(&calls, &headers, chunks(payload)?, token).await,
+        ("" | "minions", false) | ("minions" | "jobs", true) if !is_proved => Ok(redirect()),
+        ("", false) => commands(&calls, &headers, chunks(payload)?, token).await,
+        ("minions", true) => {
+            let tgt = argument.as_deref().unwrap_or("*");
+            let chunk = Chunk::new([("client", "local"), ("tgt", tgt), ("fun", "grains.items")]);
+            commands(&calls, &headers, vec![chunk], token).await
+        }
+        ("minions", false) => {
+            let mut chunks = chunks(payload)?;
+            for chunk in &mut chunks {
+                match chunk.text("client") {
+                    None => chunk.set("client", "local_async"),
+                    Some("local_async") => {}
+                    Some(_) => {
+                        let text = "We don't serve your kind here";
+                        return Ok(response(StatusCode::BAD_REQUEST, HTML, text));
+                    }
+                }
+            }
+            commands(&calls, &headers, chunks, token).await
+        }
+        ("jobs", true) => {
+            let mut chunk = Chunk::new([("client", "runner"), ("fun", "jobs.list_jobs")]);
+            if let Some(jid) = argument {
+                chunk.set("fun", "jobs.list_job");
+                chunk.set("jid", jid);
+            }
+            commands(&calls, &headers, vec![chunk], token).await
+        }
+        ("run", true) | ("jobs", false) => Err(StatusCode::METHOD_NOT_ALLOWED),
+        _ => Err(StatusCode::NOT_FOUND),
+    }
+}
+
+fn read(headers: &HeaderMap, content: &[u8]) -> Result<Value, StatusCode> {
+    match body::read(headers, content, false) {
+        // Text has to be JSON.
+        Ok(Value::Str(_)) if body::content_type(headers) == "text/plain" => {
+            Err(StatusCode::BAD_REQUEST)
+        }
+        Ok(value) => Ok(value),
+        Err(BodyError::ContentType) => Err(StatusCode::NOT_ACCEPTABLE),
+        Err(_) => Err(StatusCode::BAD_REQUEST),
+    }
+}
+
+fn chunks(payload: Option<Value>) -> Result<Vec<Chunk>, StatusCode> {
+    let chunks = match payload {
+        None => return Err(StatusCode::INTERNAL_SERVER_ERROR),
+        Some(Value::Array(chunks)) => chunks,
+        Some(one) => vec![one],
+    };
+    let chunks: Option<Vec<Chunk>> = chunks.into_iter().map(Chunk::of).collect();
+    let mut chunks = chunks.ok_or(StatusCode::BAD_REQUEST)?;
+    chunks.iter_mut().for_each(Chunk::list_arguments);
+    Ok(chunks)
+}
+
+async fn commands(
+    calls: &Calls<'_>,
+    headers: &HeaderMap,
+    chunks: Vec<Chunk>,
+    token: Option<&str>,
+) -> Result<Response, StatusCode> {
+    let mut values = Vec::new();
+    for mut chunk in chunks {
+        if !chunk
+            .text("client")
+            .is_some_and(|client| CLIENTS.contains(&client))
+        {
+            let text = "400 Invalid Client: Client not found in salt clients";
+            return Ok(response(StatusCode::BAD_REQUEST, HTML, text));
+        }
+        if let (Some(token), None) = (token, chunk.get("token")) {
+            chunk.set("token", token);
+        }
+        let is_local = chunk
+            .text("client")
+            .is_some_and(|client| client.starts_with("local"));
+        match calls.run(chunk).await {
+            // Stock answers a target without minions with this sentence.
+            Ok(answered) if is_local && answered.jid.is_none() => {
+                let text = "No minions matched the target. No command was sent, no jid was \
+                            assigned.";
+                values.push(text.into());
+            }
+            Ok(answered) => values.extend(answered.values),
+            Err(CallError::Refused(_)) => {
+                values.push("Failed to authenticate".into());
+                break;
+            }
+            Err(CallError::Busy(_)) => return Err(StatusCode::SERVICE_UNAVAILABLE),
+            Err(CallError::Timeout) => values.push("Timeout waiting for runner to execute".into()),
+            Err(error) => {
+                values.push(format!("Unexpected exception while handling request: {error}").into());
+            }
+        }
+    }
+    let value = Value::map([("return", Value::Array(values))]);
+    write(headers, StatusCode::OK, &value)
+}
+
+async fn log_in(
+    api: &Api,
+    calls: &Calls<'_>,
+    headers: &HeaderMap,
+    payload: Option<Value>,
+) -> Result<Response, StatusCode> {
+    let payload = payload.and_then(Chunk::of).ok_or(StatusCode::BAD_REQUEST)?;
+    let mut load = Chunk::new([]);
+    for name in ["username", "password", "eauth"] {
+        let value = payload.get(name).ok_or(StatusCode::BAD_REQUEST)?;
+        load.set(name, value.clone());
+    }
+    let token = match calls.log_in(load).await {
+        Ok(token) => token.ok_or(StatusCode::UNAUTHORIZED)?,
+        Err(CallError::Busy(_)) => return Err(StatusCode::SERVICE_UNAVAILABLE),
+        Err(_) => return Err(StatusCode::INTERNAL_SERVER_ERROR),
+    };
+    let permissions = permissions(&token, api.config());
+    let permissions = permissions.ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
+    let part = |name: &str| token.get(name).cloned().unwrap_or_default();
+    let record = Value::map([
+        ("token", part("token")),
+        ("expire", part("expire")),
+        ("start", part("start")),
+        ("user", part("name")),
+        ("eauth", part("eauth")),
+        ("perms", Value::Array(permissions)),
+    ]);
+    let value = Value::map([("return", Value::Array(vec![record]))]);
+    let mut response = write(headers, StatusCode::OK, &value)?;
+    let secret = token
+        .get("token")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let cookie = format!("session_id={secret}; Path=/; HttpOnly; SameSite=Strict");
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+fn write(headers: &HeaderMap, status: StatusCode, value: &Value) -> Result<Response, StatusCode> {
+    let form = form(headers).ok_or(StatusCode::NOT_ACCEPTABLE)?;
+    let body = form.write(value).ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
+    Ok(response(status, form.content_type(), body))
+}
+
+fn redirect() -> Response {
+    let mut response = response(StatusCode::FOUND, HTML, Body::empty());
+    let to = HeaderValue::from_static("/login");
+    response.headers_mut().insert(header::LOCATION, to);
+    response
+}
+
+fn preflight(headers: &HeaderMap) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let asked = text(headers, header::ACCESS_CONTROL_REQUEST_HEADERS).unwrap_or_default();
+    let answer = response.headers_mut();
+    if let Ok(asked) = HeaderValue::from_str(asked) {
+        answer.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, asked);
+    }
+    let fixed = [
+        (header::ACCESS_CONTROL_EXPOSE_HEADERS, "X-Auth-Token"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "OPTIONS, GET, POST"),
+    ];
+    for (name, value) in fixed {
+        answer.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Tornado's page for an error.
+fn error_page(status: StatusCode) -> Response {
+    let title = format!(
+        "{}: {}",
+        status.as_u16(),
+        status.canonical_reason().unwrap_or("Unknown")
+    );
+    let page = format!("<html><title>{title}</title><body>{title}</body></html>");
+    let mut response = response(status, HTML, page);
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        let retry = HeaderValue::from_static("1");
+        response.headers_mut().insert(header::RETRY_AFTER, retry);
+    }
+    response
+}
