@@ -118,8 +118,10 @@ fn pepper(site: &Site, port: u16) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Without jids: words of 20 digits.
+/// Without jids (words of 20 digits) and the lines of time stamps.
 fn masked(text: &str) -> String {
+    let lines = text.lines().filter(|line| !line.contains("\"_stamp\""));
+    let text = lines.collect::<Vec<_>>().join("\n");
     let words = text.split_inclusive(|c: char| !c.is_ascii_digit());
     words
         .map(|word| {
