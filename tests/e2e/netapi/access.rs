@@ -33,8 +33,15 @@ const OF_MINIONS: &[(User, &str, &[&str])] = &[
     (NO_BACKEND, "test.ping", &[]),
 ];
 
-/// Who asks the master for what: the client, the function, and its arguments by name.
-const OF_THE_MASTER: &[(User, &str, &str, &[(&str, &str)])] = &[
+/// Who asks the master, by which client, for which function, with which arguments by name.
+type OfTheMaster = (
+    User,
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str)],
+);
+
+const OF_THE_MASTER: &[OfTheMaster] = &[
     (
         ANA,
         "runner",

@@ -1,10 +1,15 @@
 //! Streams of events: over a crash of the master, and at its end.
 
+#![allow(
+    clippy::disallowed_types,
+    reason = "measures real processes in real time"
+)]
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Site, TestResult};
+use saltern_tests::{Site, TestResult, wait_until};
 use serde_json::{Value, json};
 
 use super::{Dialect, User, with_ours};
@@ -52,18 +57,12 @@ fn stream_resumed_after_kill_has_each_job_event_once() -> TestResult {
 
 /// Runs a job to its end; its jid. A master that was just started may not have its minion yet.
 fn ping(user: &mut User) -> Result<String> {
-    let end = Instant::now() + SOON;
-    loop {
+    wait_until("the minion to answer", SOON, || {
         let chunk =
             json!({"client": "local", "tgt": "m1", "fun": "test.ping", "full_return": true});
-        let answer = user.low(chunk);
-        if let Ok(answer) = &answer
-            && let Some(jid) = answer["m1"]["jid"].as_str()
-        {
-            return Ok(jid.to_owned());
-        }
-        ensure!(Instant::now() < end, "no ping: {answer:?}");
-    }
+        let answer = user.low(chunk).ok()?;
+        answer["m1"]["jid"].as_str().map(str::to_owned)
+    })
 }
 
 /// How many streams are open when the master is asked to stop.
