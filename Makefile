@@ -108,6 +108,7 @@ bench: stock lab ## Measure our master and stock 3008.3 side by side; writes tes
 	tests/bench/storm.py
 	tests/bench/reactor.py
 	tests/bench/cli.py
+	tests/bench/api.py
 
 .PHONY: session
 session: stock lab ## Record the README's terminal session anew, docs/session.svg
@@ -123,6 +124,8 @@ bench-check: ## Run each bench for a moment with the tests' binary: whether it w
 	SALTERN=target/debug/saltern tests/bench/reactor.py --only saltern --rate 100 --seconds 3 --drain 20
 	SALTERN=target/debug/saltern tests/bench/cli.py --only saltern --minions 20 --many 40 --keys 100 \
 		--jobs 100 --fleet 100 --returns 200 --rounds 1
+	SALTERN=target/debug/saltern tests/bench/api.py --only saltern --clients 4 --seconds 3 --streams 20 \
+		--rate 100
 
 .PHONY: grafana
 grafana: lab ## Start the demo with Prometheus (and Grafana where it is installed) on loopback

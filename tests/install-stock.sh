@@ -6,6 +6,7 @@
 #   tests/install-stock.sh --system   only the system packages
 #   tests/install-stock.sh --python   the same, and prints the Python the releases are given
 #   tests/install-stock.sh --prometheus   only Prometheus; prints the directory of its programs
+#   tests/install-stock.sh --api-clients  only the clients of the HTTP API; prints the directory of theirs
 #   tests/install-stock.sh 3008.3     only this release
 #
 # The releases live in ~/.cache/saltern/stock/VERSION, one Python environment each, installed by the
@@ -47,6 +48,7 @@ missing_packages() {
     command -v git >/dev/null || echo git
     # Cargo and git trust no registry without it.
     [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
+    command -v curl >/dev/null || echo curl
     command -v make >/dev/null || echo make
     command -v pkg-config >/dev/null || echo pkg-config
     command -v gpg >/dev/null || echo gnupg
@@ -106,6 +108,23 @@ install_prometheus() {
     echo "$home/usr/bin"
 }
 
+# pip writes a distribution's directory after its files, so one that is there is complete.
+install_api_clients() {
+    local home="$HOME/.cache/saltern/tools/api-clients" name missing=()
+    for name in salt-pepper==0.7.6 websocket-client==1.9.2; do
+        local file=${name//-/_}
+        compgen -G "$home/lib/python*/site-packages/${file/==/-}.dist-info/RECORD" >/dev/null ||
+            missing+=("$name")
+    done
+    if [ ${#missing[@]} != 0 ]; then
+        say "${missing[*]}: installing into $home"
+        [ -x "$home/bin/pip" ] || "$1" -m venv "$home"
+        "$home/bin/pip" install --quiet --no-input --disable-pip-version-check setuptools "${missing[@]}" >&2 ||
+            die "pip cannot install ${missing[*]}"
+    fi
+    echo "$home/bin"
+}
+
 verify() {
     "$root/$1/bin/python" - "$1" <<'PYTHON'
 import sys
@@ -129,7 +148,16 @@ if [ "${1:-}" = --python ]; then
     echo "$python"
     exit 0
 fi
-if [ $# = 0 ]; then install_prometheus >/dev/null; else releases=("$@"); fi
+if [ "${1:-}" = --api-clients ]; then
+    install_api_clients "$python"
+    exit 0
+fi
+if [ $# = 0 ]; then
+    install_prometheus >/dev/null
+    install_api_clients "$python" >/dev/null
+else
+    releases=("$@")
+fi
 
 # Two at a time: pip is busy with one core each.
 failed=0

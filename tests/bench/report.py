@@ -89,6 +89,18 @@ FIGURES += [
     ("cli_help_megabytes", "… peak memory", "MB", "{:,.1f}", False),
 ]
 
+# Of api.py: the HTTP API, stock's salt-api with stock's master, and ours.
+FIGURES += [
+    ("api_logins_per_second", "HTTP API, 16 clients: log-ins", "/s", "{:,.1f}", True),
+    ("api_pings_per_second", "… local test.ping", "/s", "{:,.1f}", True),
+    ("api_pings_p99_ms", "… test.ping, p99", "ms", "{:,.0f}", False),
+    ("api_runners_per_second", "… runner calls", "/s", "{:,.1f}", True),
+    ("api_streams_opened", "500 event streams wanted: opened", "", "{:,.0f}", True),
+    ("api_stream_events_lost", "… events lost, at 1,000/s in each", "", "{:,.0f}", False),
+    ("api_stream_megabytes", "… memory grown by", "MB", "{:,.0f}", False),
+    ("api_stream_bus_p99_ms", "… until other subscribers have them, p99", "ms", "{:,.1f}", False),
+]
+
 
 def figures(results):
     """All figures that both masters have; those of the fleets are named after their sizes."""

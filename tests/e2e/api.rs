@@ -83,6 +83,10 @@ fn answers(server: Server, service: &PamService) -> Result<Vec<(String, Value)>>
             )
             .set("sharedsecret", SECRET)
             .set("timeout", 20);
+        if server.is_ours() {
+            // Or this master would serve these sections itself.
+            config.set("saltern_api", "stock");
+        }
     };
     Site::run(server, configure, |site| {
         site.announce("request refused");

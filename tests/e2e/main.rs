@@ -39,6 +39,7 @@ mod mine;
 mod minion_events;
 mod minions;
 mod mixed;
+mod netapi;
 mod on_demand;
 mod peers;
 mod pillar;

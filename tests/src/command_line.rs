@@ -1,6 +1,7 @@
 //! The commands of a site: stock's, run against its master, and our own.
 
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::Result;
@@ -106,6 +107,16 @@ impl Site {
             .arg(peer("api_client.py"))
             .arg(format!("http://127.0.0.1:{port}"));
         Session::start(&mut command, &self.path(format!("log/api-client-{port}")))
+    }
+
+    /// Opens a session with a program of `tests/peers` that uses a web interface, run by this Python.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn web_peer(&self, python: &Path, program: &str, arguments: &[&str]) -> Result<Session> {
+        let mut command = Command::new(python);
+        command.arg(peer(program)).args(arguments);
+        Session::start(&mut command, &self.path(format!("log/{program}")))
     }
 
     /// Runs a program of our own: `saltern ARGUMENTS… -c CONF`.
