@@ -2,7 +2,7 @@
 //! and the order of a stream.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -10,6 +10,7 @@ use axum::http::{Request, StatusCode};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt;
+use parking_lot::Mutex;
 use saltern_client::{EventSource, ReceivedEvent};
 use saltern_http::Peer;
 use saltern_model::control::{InventoryRow, Missing, SeenMinion};
@@ -46,7 +47,7 @@ impl Table {
 
     /// The next answer for a function; the last one is given again and again.
     fn answer(&self, fun: &str) -> Option<Value> {
-        let mut answers = self.answers.lock().unwrap();
+        let mut answers = self.answers.lock();
         let place = answers.iter().position(|(name, _)| *name == fun)?;
         let has_more = answers.iter().filter(|(name, _)| *name == fun).count() > 1;
         match has_more {
@@ -63,7 +64,7 @@ impl Backend for Table {
         let command = load.get("cmd").and_then(Value::as_str).unwrap();
         let fun = load.get("fun").and_then(Value::as_str).unwrap();
         let reply = self.answer(if command == "publish" { command } else { fun });
-        self.asked.lock().unwrap().push(load);
+        self.asked.lock().push(load);
         let reply = reply.map(|reply| Bytes::from(pack(&reply, Dialect::Raw)));
         Box::pin(std::future::ready(reply))
     }
@@ -73,7 +74,7 @@ impl Backend for Table {
     }
 
     fn listen(&self) -> Box<dyn EventSource> {
-        Box::new(Events(std::mem::take(&mut *self.events.lock().unwrap())))
+        Box::new(Events(std::mem::take(&mut *self.events.lock())))
     }
 }
 
@@ -386,14 +387,16 @@ async fn document_is_served_without_a_token() {
 async fn wrong_request_is_a_problem_with_status_and_field() {
     let ok = answers;
     let refused = |name, message| move || vec![("jobs.page", error(name, message))];
-    let table: [(
-        &str,
-        &str,
-        &str,
+    /// Method, path, body, the master's answers; the status, and the field that the problem names.
+    type Row<'a> = (
+        &'a str,
+        &'a str,
+        &'a str,
         Vec<(&'static str, Value)>,
         u16,
-        Option<&str>,
-    ); 13] = [
+        Option<&'a str>,
+    );
+    let table: [Row<'_>; 13] = [
         ("get", "/v1/jobs?limit=x", "", ok(), 400, Some("limit")),
         ("get", "/v1/jobs?colour=x", "", ok(), 400, Some("colour")),
         ("get", "/v1/jobs?token=t0ken", "", ok(), 400, Some("token")),
@@ -483,7 +486,7 @@ async fn caller_is_named_by_token_or_session() {
             token.is_some(),
             "{header} {text}"
         );
-        let asked = table.asked.lock().unwrap().pop();
+        let asked = table.asked.lock().pop();
         let sent = asked.as_ref().and_then(|load| load.get("token")?.as_str());
         assert_eq!(sent, token, "{header} {text}");
     }
@@ -501,7 +504,7 @@ async fn key_is_changed_by_exact_id_and_only_where_it_can_be() {
         accepted.json(),
         json!({"minion": "m1", "state": "accepted"})
     );
-    let asked = table.asked.lock().unwrap().pop().unwrap();
+    let asked = table.asked.lock().pop().unwrap();
     assert_eq!(asked.get("match"), Some(&Value::Array(vec!["m1".into()])));
     // The page of this table has the key of "m1" only.
     let other = send(
@@ -510,7 +513,7 @@ async fn key_is_changed_by_exact_id_and_only_where_it_can_be() {
     )
     .await;
     assert_eq!(other.status, StatusCode::NOT_FOUND);
-    let asked = table.asked.lock().unwrap().pop().unwrap();
+    let asked = table.asked.lock().pop().unwrap();
     let pattern = asked.get("kwarg").and_then(|kwarg| kwarg.get("match"));
     assert_eq!(pattern, Some(&Value::from("[*]")));
 }
@@ -533,7 +536,7 @@ async fn stream_sends_stored_returns_then_live_ones_once_and_ends_with_the_verdi
         event(&format!("/job/{JID}/ret/{id}"), data)
     };
     let over = event(&format!("ern/job/{JID}/finished"), Value::Map(Vec::new()));
-    *table.events.lock().unwrap() = vec![returned("m1"), returned("m3"), over];
+    *table.events.lock() = vec![returned("m1"), returned("m3"), over];
     let path = format!("/v1/jobs/{JID}/stream");
     let answer = send(router(table), request("get", &path, "")).await;
     assert_eq!(answer.content_type, "text/event-stream");

@@ -111,7 +111,7 @@ fn minions_and_keys_are_paged() {
         &crate::wire::site::key_pair("minion").public,
     );
     let limit = ("limit", Value::from(1_i64));
-    let first: MinionsPage<Value> = page(&site, "minions.page", &[limit.clone()]);
+    let first: MinionsPage<Value> = page(&site, "minions.page", std::slice::from_ref(&limit));
     assert_eq!(
         (first.minions[0].minion.id.as_str(), first.total),
         ("m1", 2)
