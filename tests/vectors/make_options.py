@@ -95,6 +95,7 @@ UNDECLARED = {
     "resource_registry_compact_tombstone_ratio": ["float"],
     "rest_cherrypy": ["dict"],
     "rest_tornado": ["dict"],
+    "rest_wsgi": ["dict"],
     "roster": ["str"],
     "roster_defaults": ["dict"],
     "roster_dir": ["str"],

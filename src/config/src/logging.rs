@@ -45,7 +45,7 @@ pub struct LogOptions {
 /// The prefix of all log targets of this program.
 const OURS: &str = "saltern";
 /// Its crates that a master runs, without that.
-const CRATES: [&str; 19] = [
+const CRATES: [&str; 20] = [
     "actors",
     "automation",
     "base",
@@ -57,6 +57,7 @@ const CRATES: [&str; 19] = [
     "crypto",
     "http",
     "model",
+    "netapi",
     "output",
     "policy",
     "python",

@@ -134,6 +134,10 @@ pub(crate) fn take(reader: &mut Reader<'_>) -> NetApiOptions {
     let enabled = reader.applies("netapi_enable_clients");
     reader.mark_read("netapi_enable_clients");
     let enabled_clients = enabled.map(texts).unwrap_or_default();
+    if enabled.is_some_and(|node| !matches!(node.value, NodeValue::Seq(_) | NodeValue::Null)) {
+        let message = "is no list such as [local, runner]";
+        reader.find(Severity::Warning, "netapi_enable_clients", message);
+    }
     let rest_timeout = match reader.written("rest_timeout") {
         Some(_) => reader.seconds("rest_timeout"),
         None => Duration::from_secs(300),
@@ -146,7 +150,15 @@ pub(crate) fn take(reader: &mut Reader<'_>) -> NetApiOptions {
     let mut servers = Vec::new();
     for (name, dialect) in sections {
         reader.mark_read(name);
-        let section = reader.written(name).and_then(Node::as_map);
+        let written = reader.written(name);
+        let section = written.and_then(Node::as_map);
+        if written.is_some_and(|node| section.is_none() && node.value != NodeValue::Null) {
+            reader.find(
+                Severity::Warning,
+                name,
+                "is no mapping, so it is not served",
+            );
+        }
         servers.extend(section.and_then(|section| of_section(reader, (name, dialect), section)));
     }
     reader.mark_read(OWN);

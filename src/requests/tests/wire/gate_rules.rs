@@ -498,7 +498,7 @@ fn oversize_login_asks_no_backend() {
                 .set("cmd", "mk_token")
                 .set("x", "x".repeat(64 << 10).as_str()),
             false,
-            "no error",
+            "EauthAuthenticationError",
         ),
         (
             publish(
@@ -513,7 +513,7 @@ fn oversize_login_asks_no_backend() {
         (
             login("ana").set("cmd", "mk_token").set("x", nils(1_000)),
             true,
-            "no error",
+            "EauthAuthenticationError",
         ),
         (
             publish(login("ana").set("x", nils(100_000)), "test.ping", "db"),
