@@ -397,9 +397,15 @@ fn our_own_command_line_follows_a_batch_to_its_end() -> TestResult {
             saltern_cmd(site, &["--subset", "1", "n*", "test.ping"])?
                 .expect_code(0)?
                 .expect_text(":\n    True")?;
+            let mark = site.events().mark();
             saltern_cmd(site, &["*", "test.ping", "-b", "1"])?
                 .expect_code(0)?
                 .expect_text("Executing run on ['n2']")?;
+            // The listener may be behind the command, which has ended.
+            site.events()
+                .find_since(mark, "the end of the batch", SOON, |event| {
+                    event.tag.ends_with("/complete").then_some(())
+                })?;
             let mark = site.events().mark();
             saltern_cmd(site, &["*", "test.ping", "--no-such-option"])?
                 .expect_code(64)?
