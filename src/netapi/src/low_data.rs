@@ -708,12 +708,12 @@ mod tests {
     #[test]
     fn arguments_of_a_job_keep_their_types() {
         let mut chunk = Chunk(vec![
-            ("arg".into(), 20_261_121_070_622_637_714_u64.into()),
+            ("arg".into(), u64::MAX.into()),
             ("kwarg".into(), Value::map([("a", 1_i64)])),
         ]);
         let arguments = arguments(&mut chunk).unwrap();
         let named = Value::map([("__kwarg__", Value::from(true)), ("a", 1_i64.into())]);
-        // Larger than 64 bits of a signed number: still a jid.
+        // A number beyond the signed ones is an argument too.
         assert_eq!(arguments.last(), Some(&named));
         assert!(chunk.get("arg").is_none() && chunk.get("kwarg").is_none());
     }

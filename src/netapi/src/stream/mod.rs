@@ -18,13 +18,9 @@ mod sse;
 use std::ops::Range;
 use std::sync::Arc;
 
-#[cfg(test)]
-use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-#[cfg(test)]
-use axum::routing::get;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -194,14 +190,6 @@ impl Streams {
     /// Answers `GET /events`.
     pub(crate) async fn serve(self, query: Option<String>, headers: HeaderMap) -> Response {
         sse::events(State(self), RawQuery(query), headers).await
-    }
-
-    /// The routes of the streams.
-    #[cfg(test)]
-    fn router(self) -> Router {
-        Router::new()
-            .route("/events", get(sse::events))
-            .with_state(self)
     }
 
     async fn session(&self, headers: &HeaderMap) -> Result<LoggedIn, StreamRefusal> {
