@@ -129,6 +129,7 @@ def cases(token):
     ), False
     yield "cross-site-cookie", posted(ping, cookie, "Origin: http://elsewhere.example", path="/"), False
     yield "cross-site-logout", posted("{}", cookie, "Origin: http://elsewhere.example", path="/logout"), False
+    yield "cross-site-fetch", posted(ping, cookie, "Sec-Fetch-Site: cross-site", path="/"), False
     yield "websocket-bad-version", request(
         "GET /ws HTTP/1.1",
         ["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 99", "Sec-WebSocket-Key: a", auth],

@@ -9,7 +9,8 @@ A request has a `name`, one method with its path (`"get": "/keys"`), and perhaps
 - `accept`: the header; `null` leaves it out; `application/json` unless said;
 - `json`, `form`, `yaml`, `text`: the body with its usual content type; `raw` (text) or `hex` (bytes)
   with `type`, where `null` leaves the header out;
-- `as`: the user whose session it is; `ann/x` is a session of ann's own for this name. `by` is
+- `as`: the user whose session it is; `ann/x` is a session of ann's own for this name, for requests
+  that end it or, as a log-in with it does in stock, give it to another user. `by` is
   `header` unless it is `cookie`. The player logs in before the request, once a session;
 - `with`: the user whose name and password are put into each command;
 - `<session:ann>` and `<token:ann>` anywhere: ann's session, and a token of the master for ann;
@@ -41,7 +42,8 @@ USERS["flo"] = {"username": "flo", "password": "of the file", "eauth": "file"}
 USERS["pia"] = {"username": "pia", "password": "secret", "eauth": "pam"}
 
 METHODS = ("get", "post", "put", "delete", "patch", "head", "options")
-# What clients look at, beside the status and the body.
+# What clients look at, beside the status and the body. Not `set-cookie`: stock sets it with most
+# answers, ours with the log-in only, and with other attributes.
 HEADERS = (
     "access-control-allow-credentials",
     "access-control-allow-headers",
@@ -54,7 +56,6 @@ HEADERS = (
     "content-disposition",
     "content-type",
     "location",
-    "set-cookie",
     "www-authenticate",
     "x-auth-token",
 )
@@ -174,7 +175,7 @@ class Player:
                 return self.masks.value(json.loads(text))
             except ValueError:
                 pass
-        return self.masks.text(text)
+        return page(self.masks.text(text))
 
     # --- what is sent
 
@@ -234,6 +235,12 @@ class Player:
         if response.status != 200:
             raise SystemExit(f"{path}: {response.status} {text!r}")
         return json.loads(text)
+
+
+def page(text):
+    """Of CherryPy's page for an error its title and message: the rest is looks, and its traceback."""
+    found = re.search(r"<h2>(.*?)</h2>\s*<p>(.*?)</p>\s*<pre id=\"traceback\">", text, re.DOTALL)
+    return f"{found[1]}: {found[2]}" if found else text
 
 
 def is_for(row, dialect):

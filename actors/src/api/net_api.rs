@@ -21,6 +21,9 @@ use tokio_util::sync::CancellationToken;
 /// How long a request may take, the job that it waits for included.
 const EXCHANGE_TIME: Duration = Duration::from_secs(3600);
 
+/// Time for the body of a request, which may be long and come over a slow line.
+const BODY_TIME: Duration = Duration::from_secs(60);
+
 /// Why a server is not there.
 #[derive(Debug, thiserror::Error)]
 enum NotServed {
@@ -96,6 +99,7 @@ fn bind_one(
         requests: 4096,
         head_bytes: 64 << 10,
         body_bytes: server.max_body,
+        body_time: BODY_TIME,
         exchange_time: EXCHANGE_TIME,
         ..HttpLimits::default()
     };

@@ -117,6 +117,20 @@ async fn slow_handler_is_answered_with_503() {
     assert_eq!(server.metric("saltern_http_refused_total", "timeout"), 1.0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn body_that_does_not_come_is_refused_before_the_exchange_ends() {
+    let limits = HttpLimits {
+        exchange_time: Duration::from_secs(3600),
+        ..small()
+    };
+    let server = Running::start(limits);
+    let began = tokio::time::Instant::now();
+    let answer = rest(server.send(&post(100, b"{")).await).await;
+    assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    assert!(began.elapsed() < limits.body_time * 2);
+    assert_eq!(server.metric("saltern_http_refused_total", "timeout"), 1.0);
+}
+
 #[tokio::test]
 async fn handler_panic_is_answered_with_500() {
     let server = Running::start(small());

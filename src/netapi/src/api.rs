@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -23,9 +22,6 @@ use crate::master::Master;
 use crate::sessions::Sessions;
 use crate::stream::{AclError, EventAcl, StreamMetrics};
 use crate::{cherrypy, events, tornado, v1, wsgi};
-
-/// Time in which a body must have come.
-const BODY_TIME: Duration = Duration::from_secs(60);
 
 /// The directory of sessions, in `cachedir`.
 const SESSIONS: &str = "saltern_api_sessions";
@@ -208,8 +204,7 @@ pub(crate) fn peer(request: &Request) -> SocketAddr {
         .map_or(nowhere, |peer| peer.0)
 }
 
-/// The whole body, if it is no longer than `max` and comes in time.
+/// The whole body, if it is no longer than `max`. The server has limited the time for it.
 pub(crate) async fn whole_body(body: axum::body::Body, max: usize) -> Option<Bytes> {
-    let read = axum::body::to_bytes(body, max);
-    tokio::time::timeout(BODY_TIME, read).await.ok()?.ok()
+    axum::body::to_bytes(body, max).await.ok()
 }

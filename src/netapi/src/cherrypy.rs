@@ -30,6 +30,9 @@ const HTML: &str = "text/html;charset=utf-8";
 /// The header with the id of the job of an answer.
 const JID_HEADER: &str = "x-saltern-jid";
 
+/// By which a browser says how the page that sends a request and this server are related.
+const FETCH_SITE: &str = "sec-fetch-site";
+
 /// Seconds after which a client that found no room tries again.
 const RETRY_AFTER: &str = "1";
 
@@ -344,8 +347,23 @@ async fn resolved(
     };
     let segments: Vec<String> = segments.map(body::decoded).collect();
     let headers = request.headers().clone();
-    let done = page_answer(page, (api, server), request, segments).await;
-    (finish(&headers, done), Some(page))
+    let takes_session =
+        page.needs_session(server) || (page == Page::Index && request.method() == Method::POST);
+    let token = api.session_token(&headers);
+    let is_private = takes_session && token.is_some();
+    let done = match takes_session && token.is_none() {
+        true => Err(StatusCode::UNAUTHORIZED.into()),
+        false => page_answer(page, (api, server), (request, token), segments).await,
+    };
+    let mut response = finish(&headers, done);
+    if is_private {
+        // So that no cache between keeps what one session has got.
+        let private = HeaderValue::from_static("private");
+        response
+            .headers_mut()
+            .insert(header::CACHE_CONTROL, private);
+    }
+    (response, Some(page))
 }
 
 /// `GET /events`.
@@ -373,7 +391,7 @@ async fn event_stream(
 async fn page_answer(
     page: Page,
     (api, server): (&Arc<Api>, &ApiServer),
-    request: Request,
+    (request, token): (Request, Option<Zeroizing<String>>),
     segments: Vec<String>,
 ) -> Result<Outcome, Failure> {
     let method = request.method().clone();
@@ -381,12 +399,6 @@ async fn page_answer(
     let (from, query) = (peer(&request), request.uri().query().map(str::to_owned));
     let (parts, content) = request.into_parts();
     let headers = parts.headers;
-    let token = api.session_token(&headers);
-    let takes_session =
-        page.needs_session(server) || (page == Page::Index && method == Method::POST);
-    if takes_session && token.is_none() {
-        return Err(StatusCode::UNAUTHORIZED.into());
-    }
     if token.is_some() && is_foreign(&headers, server) {
         return Err(Failure::new(StatusCode::FORBIDDEN, FOREIGN));
     }
@@ -440,8 +452,11 @@ fn is_foreign(headers: &HeaderMap, server: &ApiServer) -> bool {
     if headers.contains_key(TOKEN_HEADER) || cookie(headers).is_none() {
         return false;
     }
+    // A browser that names no origin says by this header where the page is from.
     let Some(origin) = headers.get(header::ORIGIN) else {
-        return false;
+        return headers
+            .get(FETCH_SITE)
+            .is_some_and(|site| site == "cross-site");
     };
     let Ok(origin) = origin.to_str() else {
         return true;
@@ -868,7 +883,6 @@ fn finish(headers: &HeaderMap, done: Result<Outcome, Failure>) -> Response {
     let mut response = response(status, form.content_type(), body);
     let own = response.headers_mut();
     own.extend(done.headers);
-    own.insert(header::CACHE_CONTROL, HeaderValue::from_static("private"));
     response
 }
 

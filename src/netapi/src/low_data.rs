@@ -439,7 +439,7 @@ impl<'a> Calls<'a> {
             .take_seconds("timeout")
             .unwrap_or(self.api.options().rest_timeout);
         let whole = chunk.take_flag("full_return");
-        let (client, mut request) = self.function(chunk)?;
+        let (client, mut request) = self.function("runner", chunk)?;
         request.timeout = Some(limit);
         match client.call(&request).await {
             Ok(returned) if whole => {
@@ -452,7 +452,7 @@ impl<'a> Calls<'a> {
     }
 
     async fn runner_async(&self, chunk: Chunk) -> Result<Answered, CallError> {
-        let (client, request) = self.function(chunk)?;
+        let (client, request) = self.function("runner_async", chunk)?;
         let tag = client.call_async(&request).await.map_err(refusal)?;
         let jid = tag.rsplit('/').next().unwrap_or_default().to_owned();
         let begun = [
@@ -464,10 +464,14 @@ impl<'a> Calls<'a> {
 
     /// The call of a runner's chunk: its arguments stand in `arg` as typed, in `kwarg`, and beside
     /// them under their own names.
-    fn function(&self, mut chunk: Chunk) -> Result<(LocalClient, RunnerRequest), CallError> {
+    fn function(
+        &self,
+        name: &str,
+        mut chunk: Chunk,
+    ) -> Result<(LocalClient, RunnerRequest), CallError> {
         let fun = chunk
             .take_text("fun")
-            .ok_or_else(|| malformed("'fun' is missing"))?;
+            .ok_or_else(|| without_function(name))?;
         let client = self.client(chunk.take_credentials());
         for name in ["user", "key"] {
             let _ = chunk.take(name);
@@ -545,9 +549,14 @@ impl<'a> Calls<'a> {
     }
 }
 
+/// What stock says of a command that names no function.
+fn without_function(client: &str) -> CallError {
+    CallError::Malformed(format!("{client} takes at least 1 argument (0 given)"))
+}
+
 async fn wheel(client: LocalClient, mut chunk: Chunk) -> Result<Value, CallError> {
     if chunk.text("fun").is_none() {
-        return Err(malformed("'fun' is missing"));
+        return Err(without_function("wheel"));
     }
     chunk.set("cmd", "wheel");
     let reply = client

@@ -114,7 +114,8 @@ impl Answering {
                 "too many requests are being answered\n",
             )
         })?);
-        let body = tokio::time::timeout_at(deadline, self.read(body)).await;
+        let body_deadline = deadline.min(answered.access.began + self.limits.body_time);
+        let body = tokio::time::timeout_at(body_deadline, self.read(body)).await;
         let body = body.map_err(|_| {
             refused(
                 StatusCode::REQUEST_TIMEOUT,
@@ -161,6 +162,11 @@ impl Answering {
         let hosts = head.headers.get_all(header::HOST).iter().count();
         if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
             return broken("a request has one header \"host\"\n");
+        }
+        // Where the length comes last, the parser has dropped it, and the chunks alone count.
+        let names = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
+        if names.iter().all(|name| head.headers.contains_key(name)) {
+            return broken("a body has a length or chunks, not both\n");
         }
         if head.method == Method::CONNECT {
             return broken("this is no proxy\n");

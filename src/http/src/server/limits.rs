@@ -25,6 +25,8 @@ pub struct HttpLimits {
     /// The TLS handshake; and from the first byte of a request, or from the start of the
     /// connection, to the end of the headers.
     pub head_time: Duration,
+    /// From the end of the headers to the end of the body.
+    pub body_time: Duration,
     /// One request: its body, the handler, and the peer's reading of the response. A long stream
     /// has this time for its head, and whenever the peer reads nothing.
     pub exchange_time: Duration,
@@ -56,6 +58,7 @@ impl Default for HttpLimits {
             headers: 64,
             body_bytes: 0,
             head_time: Duration::from_secs(5),
+            body_time: Duration::from_secs(10),
             exchange_time: Duration::from_secs(30),
             idle_time: Duration::from_secs(60),
             drain: Duration::from_secs(2),

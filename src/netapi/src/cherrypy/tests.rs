@@ -51,8 +51,26 @@ fn requests_of_another_origin_need_the_header() {
         ("x-auth-token", "0"),
     ];
     let allowed = [cookie, host, ("origin", "https://ok.example")];
+    let fetched = [cookie, host, ("sec-fetch-site", "cross-site")];
+    let same_site = [cookie, host, ("sec-fetch-site", "same-origin")];
+    let fetched_with_header = [
+        cookie,
+        host,
+        ("sec-fetch-site", "cross-site"),
+        ("x-auth-token", "0"),
+    ];
+    let fetched_from_allowed = [
+        cookie,
+        host,
+        ("origin", "https://ok.example"),
+        ("sec-fetch-site", "cross-site"),
+    ];
     for (pairs, is_refused) in [
         (&foreign[..], true),
+        (&fetched[..], true),
+        (&same_site[..], false),
+        (&fetched_with_header[..], false),
+        (&fetched_from_allowed[..], false),
         (&own[..], false),
         (&with_header[..], false),
         (&allowed[..], false),
