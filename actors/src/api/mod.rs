@@ -18,11 +18,12 @@ use saltern_client::EventSource;
 use saltern_client::control::ControlError;
 use saltern_model::control::Account;
 use saltern_model::{Event, Jid};
-use saltern_netapi::Master;
+use saltern_netapi::{Master, stream};
 use saltern_requests::Services;
 use saltern_wire::port::{Incoming, Standing};
 
 use crate::api::job_events::JobEvents;
+use crate::events::event_feed::EventFeed;
 use crate::messages::{Accept, Explain, Fire};
 
 /// The master, as the API sees it.
@@ -31,6 +32,7 @@ pub(crate) struct InsideMaster {
     pub(crate) tracker: Recipient<Explain>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) events: Arc<JobEvents>,
+    pub(crate) feed: Option<Arc<EventFeed>>,
     pub(crate) services: Arc<Services>,
 }
 
@@ -67,6 +69,11 @@ impl Master for InsideMaster {
         Box::pin(async move { bus.send(Fire(vec![event])).await.is_ok() })
     }
 
+    fn events(&self) -> Option<Arc<dyn stream::EventSource>> {
+        let feed = self.feed.clone()?;
+        Some(feed)
+    }
+
     fn mint(&self) -> Jid {
         self.services.minter.mint()
     }
@@ -77,7 +84,8 @@ impl Master for InsideMaster {
         }
     }
 
-    fn is_good(&self, token: &str) -> bool {
-        matches!(self.services.users.tokens.find(token), Ok(Some(_)))
+    fn user_of(&self, token: &str) -> Option<String> {
+        let token = self.services.users.tokens.find(token).ok().flatten();
+        token.map(|token| token.name().to_owned())
     }
 }

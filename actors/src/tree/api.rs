@@ -35,9 +35,15 @@ impl Plan {
             tracker,
             bus,
             events,
+            feed: self.event_feed.clone(),
             services: services.clone(),
         };
-        let api = Api::open(self.config.clone(), self.clock.clone(), Arc::new(master));
+        let api = Api::open(
+            self.config.clone(),
+            self.clock.clone(),
+            &self.registry,
+            Arc::new(master),
+        );
         let api = match api {
             Ok(api) => api,
             Err(error) => {

@@ -256,14 +256,14 @@ impl Master {
         // Problems in it were reported with the rest of the configuration.
         let (schedule, _) = Schedule::of_site(&parts.config);
         let schedule = Arc::new(Mutex::new(schedule));
-        let event_feed = match is_api_on(&config) {
-            true => Some(EventFeed::new(
+        let event_feed = match config.net_api.servers.is_empty() {
+            false => Some(EventFeed::new(
                 parts.database.reader()?,
                 parts.database.next_event_position(),
                 bus_limits(&config),
                 &parts.registry,
             )?),
-            false => None,
+            true => None,
         };
         let plan = Plan {
             root: tree.root(),
@@ -428,13 +428,6 @@ impl Master {
         // Fails only by a panic, which is in the log.
         let _ = tokio::task::spawn_blocking(move || work(&bridge)).await;
     }
-}
-
-/// Whether the API is on, for whose streams events are kept.
-fn is_api_on(config: &MasterConfig) -> bool {
-    // The option has no row yet: it comes with the API itself.
-    let written = config.command_default("saltern_api");
-    written.is_some_and(|value| value.is_truthy())
 }
 
 /// Bounds of one subscriber of events.

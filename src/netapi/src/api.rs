@@ -9,16 +9,19 @@ use axum::extract::Request;
 use axum::http::HeaderMap;
 use futures_util::future::BoxFuture;
 use saltern_base::clock::Clock;
+use saltern_base::metrics::Registry;
 use saltern_client::{ClientConfig, EventSource};
 use saltern_config::{ApiDialect, ApiServer, MasterConfig, NetApiOptions};
 use saltern_http::Peer;
 use saltern_model::Jid;
 use saltern_store::StoreError;
+use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
 use crate::master::Master;
 use crate::sessions::Sessions;
-use crate::{cherrypy, tornado, v1, wsgi};
+use crate::stream::{AclError, EventAcl, StreamMetrics};
+use crate::{cherrypy, events, tornado, v1, wsgi};
 
 /// The directory of sessions, in `cachedir`.
 const SESSIONS: &str = "saltern_api_sessions";
@@ -29,6 +32,9 @@ pub enum OpenError {
     /// The sessions cannot be read.
     #[error("the sessions of the API cannot be opened")]
     Sessions(#[from] StoreError),
+    /// Who may see which events cannot be told.
+    #[error(transparent)]
+    Acl(#[from] AclError),
 }
 
 /// The API of one master.
@@ -37,6 +43,14 @@ pub struct Api {
     config: Arc<MasterConfig>,
     client_config: ClientConfig,
     sessions: Arc<Sessions>,
+    streams: SharedStreams,
+}
+
+/// What all streams of events share.
+pub(crate) struct SharedStreams {
+    pub(crate) acl: Arc<EventAcl>,
+    pub(crate) permits: Arc<Semaphore>,
+    pub(crate) metrics: StreamMetrics,
 }
 
 impl Api {
@@ -47,14 +61,24 @@ impl Api {
     pub fn open(
         config: Arc<MasterConfig>,
         clock: Clock,
+        registry: &Registry,
         master: Arc<dyn Master>,
     ) -> Result<Arc<Self>, OpenError> {
         let sessions = Sessions::open(config.cachedir.join(SESSIONS), clock)?;
+        let streams = SharedStreams {
+            acl: Arc::default(),
+            permits: Arc::new(Semaphore::new(events::MAX_STREAMS)),
+            metrics: StreamMetrics::new(registry),
+        };
+        streams
+            .acl
+            .follow(config.command_default("saltern_api_event_acl"))?;
         Ok(Arc::new(Self {
             master,
             client_config: ClientConfig::from(&*config),
             config,
             sessions: Arc::new(sessions),
+            streams,
         }))
     }
 
@@ -102,6 +126,17 @@ impl Api {
 
     pub(crate) fn sessions(&self) -> &Arc<Sessions> {
         &self.sessions
+    }
+
+    pub(crate) fn streams(&self) -> &SharedStreams {
+        &self.streams
+    }
+
+    /// The user of a token that is good at this moment.
+    pub(crate) async fn user_of(&self, token: &str) -> Option<String> {
+        let (master, token) = (Arc::clone(&self.master), Zeroizing::new(token.to_owned()));
+        let looked = tokio::task::spawn_blocking(move || master.user_of(&token));
+        looked.await.ok().flatten()
     }
 
     /// The token behind the session that a request names in `X-Auth-Token` or its cookie, if there

@@ -7,18 +7,22 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use saltern_config::ApiServer;
+use saltern_http::Peer;
 use saltern_wire::msgpack::Value;
 use zeroize::Zeroizing;
 
 use crate::answer::{Form, accepted, form, response, text};
 use crate::api::{Api, TOKEN_HEADER, cookie, credential, peer, whole_body};
 use crate::body;
+use crate::events;
 use crate::files::{self, SiteFile};
 use crate::low_data::{Answered, CLIENTS, CallError, Calls, Chunk};
 use crate::permissions::permissions;
+use crate::stream::{Dialect, StreamRefusal};
 
 /// The content type of the page for errors.
 const HTML: &str = "text/html;charset=utf-8";
@@ -31,6 +35,9 @@ const FETCH_SITE: &str = "sec-fetch-site";
 
 /// Seconds after which a client that found no room tries again.
 const RETRY_AFTER: &str = "1";
+
+/// Why a cookie alone is not enough.
+const FOREIGN: &str = "A request from another origin needs the header X-Auth-Token.";
 
 /// A page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,6 +325,14 @@ async fn resolved(
     if path == "/favicon.ico" && server.favicon.is_some() && is_read {
         return (site_file(server.favicon.clone()).await, None);
     }
+    if server.enable_sessions
+        && path.trim_end_matches('/') == "/events"
+        && request.method() == Method::GET
+    {
+        let (parts, _) = request.into_parts();
+        let answer = event_stream((api, server), &parts).await;
+        return (answer.unwrap_or_else(|failure| error_page(&failure)), None);
+    }
     let mut segments = path.trim_matches('/').split('/');
     let page = Page::named(segments.next().unwrap_or_default(), server);
     if request.method() == Method::OPTIONS {
@@ -351,6 +366,28 @@ async fn resolved(
     (response, Some(page))
 }
 
+/// `GET /events`.
+async fn event_stream(
+    (api, server): (&Arc<Api>, &ApiServer),
+    parts: &Parts,
+) -> Result<Response, Failure> {
+    if is_foreign(&parts.headers, server) {
+        return Err(Failure::new(StatusCode::FORBIDDEN, FOREIGN));
+    }
+    let from = parts.extensions.get::<Peer>();
+    let address = from.map(|peer| peer.0.ip().to_canonical().to_string());
+    let authorized = &server.authorized_ips;
+    if !authorized.is_empty() && !address.is_some_and(|address| authorized.contains(&address)) {
+        return Err(Failure::new(StatusCode::FORBIDDEN, "Bad IP"));
+    }
+    let answer = events::answer(api, Dialect::Cherrypy, parts).await;
+    let answer = answer.ok_or(StatusCode::NOT_FOUND)?;
+    match answer.extensions().get() {
+        Some(StreamRefusal::NotLoggedIn) => Err(StatusCode::UNAUTHORIZED.into()),
+        _ => Ok(answer),
+    }
+}
+
 async fn page_answer(
     page: Page,
     (api, server): (&Arc<Api>, &ApiServer),
@@ -363,8 +400,7 @@ async fn page_answer(
     let (parts, content) = request.into_parts();
     let headers = parts.headers;
     if token.is_some() && is_foreign(&headers, server) {
-        let message = "A request from another origin needs the header X-Auth-Token.";
-        return Err(Failure::new(StatusCode::FORBIDDEN, message));
+        return Err(Failure::new(StatusCode::FORBIDDEN, FOREIGN));
     }
     let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(&method);
     let body = match has_body {
@@ -676,7 +712,10 @@ impl Asked<'_> {
             Some(Value::Array(chunks)) => chunks.first().cloned(),
             other => other.clone(),
         };
-        let load = first.and_then(Chunk::of).ok_or_else(Failure::unexpected)?;
+        let load = first.and_then(Chunk::of).ok_or_else(|| {
+            let message = "Name, password and eauth are expected";
+            Failure::new(StatusCode::BAD_REQUEST, message)
+        })?;
         let user = load.text("username").unwrap_or_default();
         if !may_use_api(self.server, user, self.from) {
             return Err(StatusCode::UNAUTHORIZED.into());

@@ -23,6 +23,7 @@ mod answer;
 mod api;
 mod body;
 mod cherrypy;
+mod events;
 mod files;
 pub mod hook;
 mod low_data;

@@ -722,7 +722,7 @@ mod tests {
         ]);
         let arguments = arguments(&mut chunk).unwrap();
         let named = Value::map([("__kwarg__", Value::from(true)), ("a", 1_i64.into())]);
-        // Larger than 64 bits of a signed number: still a jid.
+        // A number beyond the signed ones is an argument too.
         assert_eq!(arguments.last(), Some(&named));
         assert!(chunk.get("arg").is_none() && chunk.get("kwarg").is_none());
     }

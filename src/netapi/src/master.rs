@@ -11,6 +11,8 @@ use saltern_client::{ClientError, EventListener, EventSource, MasterLink};
 use saltern_model::control::Account;
 use saltern_model::{Event, Jid};
 
+use crate::stream;
+
 /// The master. Implemented by its actors, and by tests.
 pub trait Master: Send + Sync + 'static {
     /// Hands a packed request of the client at `from` to the gate; gives the packed reply, or `None`
@@ -29,14 +31,22 @@ pub trait Master: Send + Sync + 'static {
     /// Fires an event; `false` when it was lost.
     fn fire(&self, event: Event) -> BoxFuture<'static, bool>;
 
+    /// All events, for streams; `None` when they are not kept.
+    fn events(&self) -> Option<Arc<dyn stream::EventSource>>;
+
     /// A new jid.
     fn mint(&self) -> Jid;
 
     /// Revokes a token. Blocks: it removes a file.
     fn revoke(&self, token: &str);
 
+    /// The user of a token that is good at this moment. Blocks: it reads a file.
+    fn user_of(&self, token: &str) -> Option<String>;
+
     /// Whether a token is good at this moment. Blocks: it reads a file.
-    fn is_good(&self, token: &str) -> bool;
+    fn is_good(&self, token: &str) -> bool {
+        self.user_of(token).is_some()
+    }
 }
 
 /// The link of one client of the API to the master.

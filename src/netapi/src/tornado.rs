@@ -13,8 +13,10 @@ use saltern_wire::msgpack::Value;
 use crate::answer::{form, response, text};
 use crate::api::{Api, credential, peer, whole_body};
 use crate::body::{self, BodyError};
+use crate::events;
 use crate::low_data::{CallError, Calls, Chunk};
 use crate::permissions::permissions;
+use crate::stream::Dialect;
 
 /// The clients that stock's server has.
 const CLIENTS: [&str; 4] = ["local", "local_async", "runner", "runner_async"];
@@ -53,6 +55,11 @@ async fn answered(
     let from = peer(&request);
     if method == Method::OPTIONS {
         return Ok(preflight(&headers));
+    }
+    if path.trim_end_matches('/') == "/events" && method == Method::GET {
+        let (parts, _) = request.into_parts();
+        let answer = events::answer(api, Dialect::Tornado, &parts).await;
+        return answer.ok_or(StatusCode::NOT_FOUND);
     }
     form(&headers).ok_or(StatusCode::NOT_ACCEPTABLE)?;
     let content = whole_body(request.into_body(), server.max_body).await;

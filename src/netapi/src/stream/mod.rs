@@ -18,10 +18,9 @@ mod sse;
 use std::ops::Range;
 use std::sync::Arc;
 
-use axum::Router;
+use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -188,11 +187,9 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// The routes of the streams.
-    pub fn router(self) -> Router {
-        Router::new()
-            .route("/events", get(sse::events))
-            .with_state(self)
+    /// Answers `GET /events`.
+    pub(crate) async fn serve(self, query: Option<String>, headers: HeaderMap) -> Response {
+        sse::events(State(self), RawQuery(query), headers).await
     }
 
     async fn session(&self, headers: &HeaderMap) -> Result<LoggedIn, StreamRefusal> {

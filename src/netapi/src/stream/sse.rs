@@ -15,6 +15,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use saltern_base::percent_decoded;
+use saltern_http::LongStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -83,6 +84,7 @@ fn response(stream: SseStream, dialect: Dialect) -> Response {
         Dialect::Tornado => "text/event-stream",
     };
     let mut response = Response::new(Body::from_stream(chunks));
+    response.extensions_mut().insert(LongStream);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
