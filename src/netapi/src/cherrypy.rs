@@ -712,7 +712,10 @@ impl Asked<'_> {
             Some(Value::Array(chunks)) => chunks.first().cloned(),
             other => other.clone(),
         };
-        let load = first.and_then(Chunk::of).ok_or_else(Failure::unexpected)?;
+        let load = first.and_then(Chunk::of).ok_or_else(|| {
+            let message = "Name, password and eauth are expected";
+            Failure::new(StatusCode::BAD_REQUEST, message)
+        })?;
         let user = load.text("username").unwrap_or_default();
         if !may_use_api(self.server, user, self.from) {
             return Err(StatusCode::UNAUTHORIZED.into());

@@ -163,11 +163,6 @@ impl Answering {
         if hosts > 1 || (hosts == 0 && head.version == Version::HTTP_11) {
             return broken("a request has one header \"host\"\n");
         }
-        // Where the length comes last, the parser has dropped it, and the chunks alone count.
-        let names = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
-        if names.iter().all(|name| head.headers.contains_key(name)) {
-            return broken("a body has a length or chunks, not both\n");
-        }
         if head.method == Method::CONNECT {
             return broken("this is no proxy\n");
         }
