@@ -17,9 +17,10 @@ use futures_util::future::BoxFuture;
 use saltern_client::EventSource;
 use saltern_client::control::ControlError;
 use saltern_model::control::Account;
-use saltern_model::{Event, Jid};
+use saltern_model::{Jid, Tag};
 use saltern_netapi::{Master, stream};
 use saltern_requests::Services;
+use saltern_wire::msgpack::Value;
 use saltern_wire::port::{Incoming, Standing};
 
 use crate::api::job_events::JobEvents;
@@ -64,7 +65,11 @@ impl Master for InsideMaster {
         })
     }
 
-    fn fire(&self, event: Event) -> BoxFuture<'static, bool> {
+    fn fire(&self, tag: Tag, data: Value) -> BoxFuture<'static, bool> {
+        let Value::Map(entries) = data else {
+            return Box::pin(std::future::ready(false));
+        };
+        let event = saltern_requests::event(&self.services, tag, entries);
         let bus = self.bus.clone();
         Box::pin(async move { bus.send(Fire(vec![event])).await.is_ok() })
     }

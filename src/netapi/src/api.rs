@@ -18,6 +18,8 @@ use saltern_store::StoreError;
 use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
+use crate::hook::{HookMetrics, HookSecrets, SecretsError};
+use crate::hooks::SharedHooks;
 use crate::master::Master;
 use crate::sessions::Sessions;
 use crate::stream::{AclError, EventAcl, StreamMetrics};
@@ -35,6 +37,9 @@ pub enum OpenError {
     /// Who may see which events cannot be told.
     #[error(transparent)]
     Acl(#[from] AclError),
+    /// The secrets of hooks cannot be used.
+    #[error(transparent)]
+    Secrets(#[from] SecretsError),
 }
 
 /// The API of one master.
@@ -44,6 +49,7 @@ pub struct Api {
     client_config: ClientConfig,
     sessions: Arc<Sessions>,
     streams: SharedStreams,
+    hooks: SharedHooks,
 }
 
 /// What all streams of events share.
@@ -64,6 +70,13 @@ impl Api {
         registry: &Registry,
         master: Arc<dyn Master>,
     ) -> Result<Arc<Self>, OpenError> {
+        let hooks = SharedHooks {
+            secrets: Arc::new(HookSecrets::read(
+                config.command_default("saltern_hook_secrets"),
+            )?),
+            clock: clock.clone(),
+            metrics: HookMetrics::new(registry),
+        };
         let sessions = Sessions::open(config.cachedir.join(SESSIONS), clock)?;
         let streams = SharedStreams {
             acl: Arc::default(),
@@ -79,23 +92,24 @@ impl Api {
             config,
             sessions: Arc::new(sessions),
             streams,
+            hooks,
         }))
     }
 
     /// The pages of one server, in the dialect of its section.
     ///
-    /// The routes of event streams and hooks are merged here: they come before the dialect, which
-    /// answers every other path.
+    /// `/v1` comes before the dialect, which answers every other path.
     pub fn router(self: &Arc<Self>, server: &ApiServer) -> Router {
         let server = Arc::new(server.clone());
         let api = Arc::clone(self);
+        let hooks = Arc::new(self.hooks.of(&server));
         let v1 = || v1::router(Arc::clone(self) as Arc<dyn v1::Backend>);
         match server.dialect {
             ApiDialect::CherryPy => v1().fallback(move |request: Request| async move {
-                cherrypy::answer(&api, &server, request).await
+                cherrypy::answer(&api, (&server, hooks.as_ref().as_ref()), request).await
             }),
             ApiDialect::Tornado => v1().fallback(move |request: Request| async move {
-                tornado::answer(&api, &server, request).await
+                tornado::answer(&api, (&server, hooks.as_ref().as_ref()), request).await
             }),
             ApiDialect::Wsgi => v1().fallback(move |request: Request| async move {
                 wsgi::answer(&api, &server, request).await

@@ -3,6 +3,7 @@
 //!
 //! Longer than 500 lines because it is the whole of one contract: each page is a few lines.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -20,6 +21,8 @@ use crate::api::{Api, TOKEN_HEADER, cookie, credential, peer, whole_body};
 use crate::body;
 use crate::events;
 use crate::files::{self, SiteFile};
+use crate::hook::Hooks;
+use crate::hooks;
 use crate::low_data::{Answered, CLIENTS, CallError, Calls, Chunk};
 use crate::permissions::permissions;
 use crate::stream::{Dialect, StreamRefusal};
@@ -228,7 +231,7 @@ struct Asked<'a> {
     api: &'a Api,
     server: &'a ApiServer,
     calls: Calls<'a>,
-    from: std::net::SocketAddr,
+    from: SocketAddr,
     headers: HeaderMap,
     /// The token of its session.
     token: Option<Zeroizing<String>>,
@@ -239,13 +242,17 @@ struct Asked<'a> {
 }
 
 /// Answers a request.
-pub(crate) async fn answer(api: &Arc<Api>, server: &ApiServer, request: Request) -> Response {
+pub(crate) async fn answer(
+    api: &Arc<Api>,
+    (server, hooks): (&ApiServer, Option<&Hooks>),
+    request: Request,
+) -> Response {
     let headers = request.headers().clone();
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
     let (mut response, page) = match is_for_app(server, &headers, &path) {
         true => (site_file(server.app.clone()).await, None),
-        false => resolved(api, server, request).await,
+        false => resolved(api, (server, hooks), request).await,
     };
     let answer = response.headers_mut();
     let origin = headers.get(header::ORIGIN).cloned();
@@ -312,7 +319,7 @@ fn served(file: Option<SiteFile>) -> Response {
 
 async fn resolved(
     api: &Arc<Api>,
-    server: &ApiServer,
+    (server, hooks): (&ApiServer, Option<&Hooks>),
     request: Request,
 ) -> (Response, Option<Page>) {
     let path = request.uri().path().to_owned();
@@ -332,6 +339,13 @@ async fn resolved(
         let (parts, _) = request.into_parts();
         let answer = event_stream((api, server), &parts).await;
         return (answer.unwrap_or_else(|failure| error_page(&failure)), None);
+    }
+    if let (Some(hooks), Some(hook)) = (hooks, hooks::path_of(server, &path))
+        && request.method() != Method::OPTIONS
+    {
+        let headers = request.headers().clone();
+        let done = hook_answer(api, (server, hooks), hook, request).await;
+        return (finish(&headers, done), None);
     }
     let mut segments = path.trim_matches('/').split('/');
     let page = Page::named(segments.next().unwrap_or_default(), server);
@@ -366,6 +380,16 @@ async fn resolved(
     (response, Some(page))
 }
 
+/// Refuses an address that `authorized_ips` does not name.
+fn check_address(server: &ApiServer, from: Option<SocketAddr>) -> Result<(), Failure> {
+    let authorized = &server.authorized_ips;
+    let address = from.map(|from| from.ip().to_canonical().to_string());
+    match authorized.is_empty() || address.is_some_and(|address| authorized.contains(&address)) {
+        true => Ok(()),
+        false => Err(Failure::new(StatusCode::FORBIDDEN, "Bad IP")),
+    }
+}
+
 /// `GET /events`.
 async fn event_stream(
     (api, server): (&Arc<Api>, &ApiServer),
@@ -375,11 +399,7 @@ async fn event_stream(
         return Err(Failure::new(StatusCode::FORBIDDEN, FOREIGN));
     }
     let from = parts.extensions.get::<Peer>();
-    let address = from.map(|peer| peer.0.ip().to_canonical().to_string());
-    let authorized = &server.authorized_ips;
-    if !authorized.is_empty() && !address.is_some_and(|address| authorized.contains(&address)) {
-        return Err(Failure::new(StatusCode::FORBIDDEN, "Bad IP"));
-    }
+    check_address(server, from.map(|peer| peer.0))?;
     let answer = events::answer(api, Dialect::Cherrypy, parts).await;
     let answer = answer.ok_or(StatusCode::NOT_FOUND)?;
     match answer.extensions().get() {
@@ -411,11 +431,7 @@ async fn page_answer(
             read_body(&headers, &content)?
         }
     };
-    let authorized = &server.authorized_ips;
-    let address = from.ip().to_canonical().to_string();
-    if !authorized.is_empty() && !authorized.contains(&address) {
-        return Err(Failure::new(StatusCode::FORBIDDEN, "Bad IP"));
-    }
+    check_address(server, Some(from))?;
     if !page
         .allowed()
         .split(", ")
@@ -480,6 +496,40 @@ fn read_body(headers: &HeaderMap, content: &[u8]) -> Result<Option<Value>, Failu
         Failure::new(status, error.to_string())
     })?;
     Ok(Some(value))
+}
+
+/// Fires the event of a hook (`Webhook` in stock's file).
+async fn hook_answer(
+    api: &Arc<Api>,
+    (server, hooks): (&ApiServer, &Hooks),
+    path: &str,
+    request: Request,
+) -> Result<Outcome, Failure> {
+    if request.method() != Method::POST {
+        return Err(StatusCode::METHOD_NOT_ALLOWED.into());
+    }
+    let from = peer(&request);
+    check_address(server, Some(from))?;
+    let (parts, body) = request.into_parts();
+    let content = whole_body(body, server.max_body).await;
+    let content = content.ok_or(StatusCode::PAYLOAD_TOO_LARGE)?;
+    let token = match is_foreign(&parts.headers, server) {
+        true => None,
+        false => api.session_token(&parts.headers),
+    };
+    let is_logged_in = match token {
+        Some(token) => api.is_good(&token).await,
+        None => false,
+    };
+    let fired = hooks::answer((api, hooks), &parts, (from, path), &content, is_logged_in).await;
+    match fired {
+        Ok(fired) => Ok(Outcome::Value(Done::of(Value::map([("success", fired)])))),
+        // CherryPy's own sentence.
+        Err(failure) if failure.status() == StatusCode::UNAUTHORIZED => {
+            Err(StatusCode::UNAUTHORIZED.into())
+        }
+        Err(failure) => Err(Failure::new(failure.status(), failure.message())),
+    }
 }
 
 /// The argument of a page that reads, from its path or from the query. Other parameters are

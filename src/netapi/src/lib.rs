@@ -26,6 +26,7 @@ mod cherrypy;
 mod events;
 mod files;
 pub mod hook;
+mod hooks;
 mod low_data;
 pub mod master;
 mod permissions;

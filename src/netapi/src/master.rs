@@ -9,7 +9,8 @@ use futures_util::future::BoxFuture;
 use saltern_client::control::ControlError;
 use saltern_client::{ClientError, EventListener, EventSource, MasterLink};
 use saltern_model::control::Account;
-use saltern_model::{Event, Jid};
+use saltern_model::{Jid, Tag};
+use saltern_wire::msgpack::Value;
 
 use crate::stream;
 
@@ -28,8 +29,8 @@ pub trait Master: Send + Sync + 'static {
     /// Account of an open job; `None` when it is not open.
     fn account(&self, jid: Jid) -> BoxFuture<'static, Result<Option<Account>, ControlError>>;
 
-    /// Fires an event; `false` when it was lost.
-    fn fire(&self, event: Event) -> BoxFuture<'static, bool>;
+    /// Fires an event, with `_stamp` added to its data, which is a map; `false` when it was lost.
+    fn fire(&self, tag: Tag, data: Value) -> BoxFuture<'static, bool>;
 
     /// All events, for streams; `None` when they are not kept.
     fn events(&self) -> Option<Arc<dyn stream::EventSource>>;

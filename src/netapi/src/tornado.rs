@@ -14,6 +14,8 @@ use crate::answer::{form, response, text};
 use crate::api::{Api, credential, peer, whole_body};
 use crate::body::{self, BodyError};
 use crate::events;
+use crate::hook::{HookRefusal, Hooks};
+use crate::hooks::{self, HookFailure};
 use crate::low_data::{CallError, Calls, Chunk};
 use crate::permissions::permissions;
 use crate::stream::Dialect;
@@ -24,9 +26,13 @@ const CLIENTS: [&str; 4] = ["local", "local_async", "runner", "runner_async"];
 const HTML: &str = "text/html; charset=UTF-8";
 
 /// Answers a request.
-pub(crate) async fn answer(api: &Arc<Api>, server: &ApiServer, request: Request) -> Response {
+pub(crate) async fn answer(
+    api: &Arc<Api>,
+    (server, hooks): (&ApiServer, Option<&Hooks>),
+    request: Request,
+) -> Response {
     let headers = request.headers().clone();
-    let mut response = match answered(api, server, request).await {
+    let mut response = match answered(api, (server, hooks), request).await {
         Ok(response) => response,
         Err(status) => error_page(status),
     };
@@ -44,9 +50,38 @@ pub(crate) async fn answer(api: &Arc<Api>, server: &ApiServer, request: Request)
     response
 }
 
+/// Fires the event of a hook (`WebhookSaltAPIHandler` in stock's file).
+async fn hook_answer(
+    api: &Arc<Api>,
+    (server, hooks): (&ApiServer, &Hooks),
+    path: &str,
+    request: Request,
+) -> Result<Response, StatusCode> {
+    if request.method() != Method::POST {
+        return Err(StatusCode::METHOD_NOT_ALLOWED);
+    }
+    let from = peer(&request);
+    let (parts, body) = request.into_parts();
+    let content = whole_body(body, server.max_body).await;
+    let content = content.ok_or(StatusCode::PAYLOAD_TOO_LARGE)?;
+    let is_logged_in = match credential(&parts.headers) {
+        Some(token) => api.is_good(&token).await,
+        None => false,
+    };
+    let fired = hooks::answer((api, hooks), &parts, (from, path), &content, is_logged_in).await;
+    match fired {
+        Ok(fired) => {
+            let value = Value::map([("success", fired)]);
+            write(&parts.headers, StatusCode::OK, &value)
+        }
+        Err(HookFailure::Refused(HookRefusal::NotLoggedIn)) => Ok(redirect()),
+        Err(failure) => Err(failure.status()),
+    }
+}
+
 async fn answered(
     api: &Arc<Api>,
-    server: &ApiServer,
+    (server, hooks): (&ApiServer, Option<&Hooks>),
     request: Request,
 ) -> Result<Response, StatusCode> {
     let method = request.method().clone();
@@ -60,6 +95,9 @@ async fn answered(
         let (parts, _) = request.into_parts();
         let answer = events::answer(api, Dialect::Tornado, &parts).await;
         return answer.ok_or(StatusCode::NOT_FOUND);
+    }
+    if let (Some(hooks), Some(hook)) = (hooks, hooks::path_of(server, &path)) {
+        return hook_answer(api, (server, hooks), hook, request).await;
     }
     form(&headers).ok_or(StatusCode::NOT_ACCEPTABLE)?;
     let content = whole_body(request.into_body(), server.max_body).await;

@@ -85,7 +85,7 @@ pub use check::check;
 pub use client_targets::{matching_minions, without_nodegroups};
 pub use commands::{clear_commands, minion_commands};
 pub use credentials::Sender;
-pub use event_data::master_event;
+pub use event_data::{event, master_event};
 pub use event_rules::{is_paced_by_master, is_tag_of_master};
 pub use fleet::{InventoryError, MasterFleet, as_json};
 pub use handle::{Class, Handled, handle, peek_class, retry_later};

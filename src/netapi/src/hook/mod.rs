@@ -11,6 +11,7 @@ mod rate;
 mod signature;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::http::HeaderMap;
 use bytes::Bytes;
@@ -112,24 +113,45 @@ pub struct Posted {
 
 /// All hooks.
 pub struct Hooks {
-    secrets: HookSecrets,
+    secrets: Arc<HookSecrets>,
     /// `webhook_disable_auth`.
     is_open: bool,
     dialect: Dialect,
     clock: Clock,
     replays: Mutex<Replays>,
     rates: Mutex<SourceRates>,
+    metrics: HookMetrics,
+}
+
+/// Metrics of the hooks of all servers.
+#[derive(Clone)]
+pub struct HookMetrics {
     requests: IntCounterVec,
+}
+
+impl HookMetrics {
+    /// Registers them.
+    pub fn new(registry: &Registry) -> Self {
+        Self {
+            requests: counter_vec(
+                registry,
+                "saltern_api_hooks_total",
+                "Requests to hooks, by result: fired, lost (the bus took no event), or why they \
+                 were refused: not_logged_in, signature, rate, path or reserved.",
+                &["result"],
+            ),
+        }
+    }
 }
 
 impl Hooks {
     /// The hooks of a configuration.
     pub fn new(
-        secrets: HookSecrets,
+        secrets: Arc<HookSecrets>,
         is_open: bool,
         dialect: Dialect,
         clock: Clock,
-        registry: &Registry,
+        metrics: HookMetrics,
     ) -> Self {
         Self {
             secrets,
@@ -138,13 +160,7 @@ impl Hooks {
             clock,
             replays: Mutex::default(),
             rates: Mutex::default(),
-            requests: counter_vec(
-                registry,
-                "saltern_api_hooks_total",
-                "Requests to hooks, by result: fired, lost (the bus took no event), or why they \
-                 were refused: not_logged_in, signature, rate, path or reserved.",
-                &["result"],
-            ),
+            metrics,
         }
     }
 
@@ -211,7 +227,7 @@ impl Hooks {
     }
 
     fn count(&self, result: &str) {
-        self.requests.with_label_values(&[result]).inc();
+        self.metrics.requests.with_label_values(&[result]).inc();
     }
 }
 

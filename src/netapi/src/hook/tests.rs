@@ -16,7 +16,13 @@ fn hooks(is_open: bool, dialect: Dialect) -> Hooks {
     let secrets = yaml::parse(&secrets, "test", &yaml::Limits::DEFAULT).unwrap();
     let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs(NOW));
     let secrets = HookSecrets::read(Some(&secrets)).ok().unwrap();
-    Hooks::new(secrets, is_open, dialect, clock, &Registry::new())
+    Hooks::new(
+        Arc::new(secrets),
+        is_open,
+        dialect,
+        clock,
+        HookMetrics::new(&Registry::new()),
+    )
 }
 
 fn headers(list: &[(&str, &str)]) -> HeaderMap {
@@ -207,6 +213,9 @@ async fn event_has_the_fields_of_the_dialect_and_no_credentials() {
         assert!(hooks.fire(&bus, tag, &request, posted.clone()).await);
         let fired = bus.0.lock().clone();
         assert_eq!(fired, [("salt/netapi/hook/a".to_owned(), expected)]);
-        assert_eq!(hooks.requests.with_label_values(&["fired"]).get(), 1);
+        assert_eq!(
+            hooks.metrics.requests.with_label_values(&["fired"]).get(),
+            1
+        );
     }
 }
