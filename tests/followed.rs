@@ -27,6 +27,7 @@ const READERS: &[(&str, How)] = &[
         How::MadeAnewBy("Master::follow_reactor"),
     ),
     ("saltern/src/reload.rs", How::MadeAnewBy("Reloader::take")),
+    ("netapi/src/events.rs", How::ReadsEachTime),
     ("netapi/src/permissions.rs", How::ReadsEachTime),
     ("commands/master.rs", How::OnlyAtTheStart),
     ("listeners.rs", How::OnlyAtTheStart),
