@@ -265,6 +265,7 @@ fn compare(server: Server, tables: &[Lines]) -> TestResult {
 fn be_brief(site: &mut Site) -> Result<()> {
     set_patience(site.config(), BRIEF);
     site.write_config()?;
+    site.announce("the publish connection broke");
     site.stop_master()?;
     site.start_master()?;
     wait_until("the minions to be back", SOON, || {
