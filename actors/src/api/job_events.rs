@@ -4,7 +4,7 @@
 //! queued a thousand times, so events are dispatched by jid before they are queued. A caller learns
 //! its jid from the gate's answer, when the first events have gone by: the latest ones are kept, and
 //! handed to it from the moment on at which it began to listen. Where they are gone already, or its
-//! queue was full, it is told so by a gap, after which it asks the job database.
+//! queue was full, it gets a gap, after which it asks the job database.
 //!
 //! A jid that the caller chooses would need no such store, but a chosen jid costs a look into the job
 //! database, and the gate chooses those of runner functions itself.

@@ -1,13 +1,12 @@
 //! Forms of answers: JSON and YAML as Python writes them, chosen by `Accept`.
 
-use std::borrow::Cow;
-
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use saltern_output::Shown;
 use saltern_python::json::{self, Style};
 use saltern_python::repr::Limits;
-use saltern_python::{Node, Object, Sequence, TextError, Visitor, yaml};
+use saltern_python::{Node, yaml};
 use saltern_wire::msgpack::Value;
 
 /// Forms of an answer, the preferred one first.
@@ -62,41 +61,6 @@ impl Form {
                 yaml::safe_dump(&Node::read(value).ok()?, style).ok()
             }
         }
-    }
-}
-
-/// A value of which bytes are text as far as they are, as stock decodes them.
-enum Shown<'a> {
-    Key(&'a Value),
-    Value(&'a Value),
-}
-
-impl Object for Shown<'_> {
-    type Error = TextError;
-
-    fn accept<V: Visitor>(&self, visitor: &mut V) -> Result<(), TextError> {
-        match self {
-            Self::Key(Value::Bin(bytes) | Value::Ext(_, bytes))
-            | Self::Value(Value::Bin(bytes) | Value::Ext(_, bytes)) => {
-                visitor.text(&String::from_utf8_lossy(bytes))
-            }
-            Self::Key(key @ (Value::Array(_) | Value::Map(_))) => {
-                visitor.text(&saltern_python::repr(key))
-            }
-            Self::Value(Value::Array(items)) => {
-                visitor.sequence(Sequence::List, items.iter().map(Shown::Value))
-            }
-            Self::Value(Value::Map(entries)) => {
-                let entries = entries.iter();
-                visitor.dict(entries.map(|(key, value)| (Shown::Key(key), Shown::Value(value))))
-            }
-            Self::Key(scalar) | Self::Value(scalar) => scalar.accept(visitor),
-        }
-    }
-
-    fn own_str(&self) -> Option<Cow<'_, str>> {
-        let (Self::Key(value) | Self::Value(value)) = self;
-        value.own_str()
     }
 }
 

@@ -34,7 +34,7 @@ pub enum OpenError {
     /// The sessions cannot be read.
     #[error("the sessions of the API cannot be opened")]
     Sessions(#[from] StoreError),
-    /// Who may see which events cannot be told.
+    /// The rules of who may see which events cannot be used.
     #[error(transparent)]
     Acl(#[from] AclError),
     /// The secrets of hooks cannot be used.

@@ -46,8 +46,10 @@ fn written(value: &Value, style: Style) -> String {
 
 /// A value of which everything has a form in JSON: `json.dumps` refuses bytes, times, and keys that
 /// are containers, and a command line has to show what a minion returned all the same.
-enum Shown<'a> {
+pub enum Shown<'a> {
+    /// A key of a map.
     Key(&'a Value),
+    /// Anything else.
     Value(&'a Value),
 }
 

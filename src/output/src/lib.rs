@@ -41,7 +41,7 @@ use saltern_wire::msgpack::Value;
 
 pub use colors::{Color, Colors};
 pub use document::JsonDocument;
-pub use json::{json, json_line};
+pub use json::{Shown, json, json_line};
 pub use key::{KEY_LIST_STYLES, KeyList, KeyListStyle, key_lists};
 pub use messages::{NO_MINIONS_MATCHED, NOT_CONNECTED, no_response, verbose_heading};
 pub use nested::nested;

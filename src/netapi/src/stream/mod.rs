@@ -2,8 +2,8 @@
 //!
 //! A stream is a cursor into the events that are shared by all streams. What goes out is encoded
 //! once for each batch of events, and all streams send the same bytes. Each event has a durable
-//! position; a client that names its last one (`Last-Event-ID`) misses nothing that is kept, and is
-//! told the size of a gap.
+//! position; a client that names its last one (`Last-Event-ID`) misses nothing that is kept, and gets
+//! the size of a gap.
 //!
 //! Not here: how events are kept and joined with the live ones ([`EventSource`]), and who is logged
 //! in ([`Sessions`]).
