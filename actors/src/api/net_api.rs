@@ -8,7 +8,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::{Actor, Context};
+use actix::{Actor, Context, ResponseActFuture};
 use parking_lot::Mutex;
 use saltern_base::chain;
 use saltern_config::{ApiServer, TlsConfig};
@@ -17,6 +17,7 @@ use saltern_netapi::Api;
 use saltern_supervise::Child;
 use saltern_wire::port::{Tls, TlsError};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// How long a request may take, the job that it waits for included.
 const EXCHANGE_TIME: Duration = Duration::from_secs(3600);
@@ -46,6 +47,8 @@ pub(crate) struct Seed {
     /// The listeners, until the first value has taken them.
     pub(crate) servers: Arc<Mutex<Vec<HttpServer>>>,
     pub(crate) stop: CancellationToken,
+    /// The servers that still have connections.
+    pub(crate) serving: TaskTracker,
 }
 
 /// Loader of certificates.
@@ -121,6 +124,15 @@ impl Child for NetApi {
     fn build(seed: &Seed) -> Self {
         Self { seed: seed.clone() }
     }
+
+    /// The connections run on this actor's thread: streams get their proper end, and requests at
+    /// hand their answer, before it is gone.
+    fn drain(&mut self, _: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
+        self.seed.serving.close();
+        let serving = self.seed.serving.clone();
+        let ended = async move { serving.wait().await };
+        Some(Box::pin(actix::fut::wrap_future(ended)))
+    }
 }
 
 impl Actor for NetApi {
@@ -130,7 +142,7 @@ impl Actor for NetApi {
         // The address outlives this value, so they are served once.
         for server in std::mem::take(&mut *self.seed.servers.lock()) {
             let stop = self.seed.stop.clone();
-            actix_rt::spawn(async move {
+            self.seed.serving.spawn_local(async move {
                 let address = server.address();
                 if let Err(error) = server.serve(stop).await {
                     tracing::error!(%error, %address, "the API is not served");

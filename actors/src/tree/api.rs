@@ -7,6 +7,7 @@ use actix::{Addr, Recipient};
 use parking_lot::Mutex;
 use saltern_netapi::Api;
 use saltern_requests::Services;
+use tokio_util::task::TaskTracker;
 
 use super::Plan;
 use crate::api::InsideMaster;
@@ -56,6 +57,7 @@ impl Plan {
         let seed = net_api::Seed {
             servers: Arc::new(Mutex::new(bound)),
             stop: self.stop.clone(),
+            serving: TaskTracker::new(),
         };
         let _: Addr<NetApi> = self.root.start_child(self.on_thread("api"), seed, 0);
         addresses
