@@ -2,7 +2,7 @@
 """Measures stock's command line and ours beside each other: time and peak memory of whole processes.
 
 Both talk to the same master, one of ours, so that the figures differ by the command alone:
-`salt one test.ping` of a native and of a stock minion, `salt '*' test.ping` of 1,000 and of 10,000
+`salt one test.ping` of a native and of a stock minion, `salt '*' test.ping` of 1,000 and of 9,000
 native minions, `salt-key -L` of 100,000 keys, `salt-run jobs.list_jobs` of 100,000 jobs, and
 `salt --help`. What stock has no command for is measured alone: `saltern minions` of 20,000 minions
 whose cached grains a master that has just started has yet to read, and the completion of words.
@@ -18,12 +18,14 @@ import ctypes
 import json
 import os
 import pathlib
+import re
 import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 from report import write_markdown, write_pages, write_svg
 from run import HERE, LAB, ROOT, SALTERN, STOCK, STOCK_VERSION, Master, machine, wait_for
@@ -115,14 +117,34 @@ def running(master):
         master.kill()
 
 
+SUBSCRIBERS = re.compile(
+    r'^saltern_port_connections\{listener="publish",state="open",transport="zeromq"\} (\d+)', re.M
+)
+
+
+def subscribers(master):
+    """The minions that hear what our master publishes; `None` for a master that does not count them."""
+    if master.kind != "saltern":
+        return None
+    address = f"http://127.0.0.1:{master.metrics_port}/metrics"
+    with urllib.request.urlopen(address) as answer:
+        found = SUBSCRIBERS.search(answer.read().decode())
+    return int(found[1]) if found else 0
+
+
 @contextlib.contextmanager
 def swarm(master, prefix, minions):
+    """So many native minions that hear what is published."""
+    before = subscribers(master)
     address = f"127.0.0.1:{master.ret_port}"
     command = [LAB, "swarm", "--prefix", prefix, "--minions", str(minions), "--master", address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         if b"signed in" not in process.stdout.readline():
             sys.exit(f"the {minions} minions {prefix}-* did not sign in")
         try:
+            # A minion subscribes once it has signed in.
+            if before is not None:
+                wait_for("the subscriptions", lambda: subscribers(master) >= before + minions)
             yield
         finally:
             process.kill()
@@ -216,6 +238,9 @@ def measure_lists(kinds, place, options, found):
             print(f"  {program} {' '.join(words)}", flush=True)
             for kind, programs in kinds.items():
                 command = programs.command(program, master, *words)
+                if name == "jobs" and kind == "saltern":
+                    # Without it ours lists the newest 10,000.
+                    command.append(f"limit={options.jobs}")
                 found[kind] |= measure(name, command, options.rounds, lines)
 
 
@@ -260,7 +285,7 @@ def measure_inventory(place, options):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minions", type=int, default=1_000)
-    parser.add_argument("--many", type=int, default=10_000)
+    parser.add_argument("--many", type=int, default=9_000)
     parser.add_argument("--keys", type=int, default=100_000)
     parser.add_argument("--jobs", type=int, default=100_000)
     parser.add_argument("--fleet", type=int, default=20_000, help="minions of the inventory")
