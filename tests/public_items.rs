@@ -30,7 +30,7 @@ const ALLOWED: &[(&str, &str)] = &[
 /// Programs, and the command lines, which are a library for their tests only: nobody uses what they have.
 const PROGRAMS: [&str; 4] = ["src/cli", "src/lab", "src/saltern", "tests"];
 
-/// What tests and examples are called that stand beside the code.
+/// Whether the file is a test or an example beside the code, by its name.
 fn is_test(path: &str) -> bool {
     let stem = path.trim_end_matches(".rs");
     ["tests", "testing", "simulation"]

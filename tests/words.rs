@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What must not stand in a source or a page, and what to write in its place.
+/// Banned words, each with its replacement.
 const BANNED: &[(&str, &str)] = &[
     ("See the module.", "a sentence that says what the item is"),
     ("Seldom", "LogThrottle"),

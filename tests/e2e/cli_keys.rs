@@ -112,7 +112,7 @@ const LINES: &[&[&str]] = &[
     &["-L"],
 ];
 
-/// What a command printed, and what it left.
+/// Output of a command, and the files that it left.
 #[derive(PartialEq, Eq)]
 struct Outcome {
     line: String,

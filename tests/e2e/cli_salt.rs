@@ -286,7 +286,7 @@ fn printed(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(is_printed).collect()
 }
 
-/// What was printed, without what differs from run to run: job ids, and the order in which minions
+/// Printed lines without those that differ from run to run: job ids, and the order in which minions
 /// answer. The help is worded otherwise.
 fn shown(stdout: &str) -> Vec<String> {
     if stdout.starts_with("Usage") {

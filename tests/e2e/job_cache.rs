@@ -24,7 +24,7 @@ fn jobs_of_3008_are_known_after_the_switch() -> TestResult {
     known_after_the_switch(Release::V3008)
 }
 
-/// What is asked of the old master's tools and of the new master; `{jid}` is the job.
+/// Queries to the old master's tools and to the new master; `{jid}` is the job.
 const QUESTIONS: &[&[&str]] = &[
     &["jobs.lookup_jid", "{jid}"],
     &["jobs.lookup_jid", "{jid}", "missing=True"],

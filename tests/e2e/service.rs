@@ -12,7 +12,7 @@ use saltern_tests::process::{Daemon, peer};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
-/// What the manager noted, a line each.
+/// The manager's notes, a line each.
 const NOTES: &str = "log/notes";
 
 /// Generous, for a busy machine: the watchdog must not fire, its precision is not tested.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use saltern_tests::site::SOON;
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
-/// What is wrong with the end of the write-ahead log.
+/// Damage at the end of the write-ahead log.
 #[derive(Clone, Copy, Debug)]
 enum Tear {
     /// The last page of the commit arrived in part.

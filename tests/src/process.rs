@@ -331,7 +331,7 @@ impl Process {
     }
 }
 
-/// What stands for no input.
+/// Standard input without content.
 pub(crate) fn null() -> Result<OwnedFd> {
     Ok(File::open("/dev/null")?.into())
 }

@@ -114,7 +114,7 @@ impl Terminal {
         found.with_context(|| format!("{texts:?} is not all on:\n{}", self.screen()))
     }
 
-    /// What stands on the screen, a line each.
+    /// The lines of the screen.
     pub fn screen(&self) -> String {
         shown(&String::from_utf8_lossy(&self.output.lock())).0
     }
@@ -212,7 +212,7 @@ struct Page {
     is_without_cursor: bool,
 }
 
-/// What is on a screen after this output.
+/// The screen after this output.
 fn shown(output: &str) -> (String, Page) {
     let mut cells = vec![vec![' '; usize::from(COLUMNS)]; usize::from(ROWS)];
     let (mut row, mut column) = (0, 0);

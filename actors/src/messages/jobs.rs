@@ -176,7 +176,7 @@ pub struct Persist {
     pub answer: Option<PendingReply>,
 }
 
-/// What follows the commit of one [`Write`]; in the order of the writes.
+/// Work that follows the commit of one [`Write`], in the order of the writes.
 pub enum FollowUp {
     /// Nothing.
     Nothing,

@@ -486,7 +486,7 @@ struct CoreActors {
     batches: Addr<Batches>,
 }
 
-/// What is known of the minions that are connected.
+/// Shared state about connected minions: presence, subscribers, networks, rotation.
 struct Connections {
     presence: Arc<Presence>,
     subscribers: PubHandle,
@@ -597,7 +597,7 @@ impl Plan {
         (services, fleet, api)
     }
 
-    /// What the workers work with.
+    /// Makes the services of the workers, and the fleet.
     fn services(
         &self,
         stores: Stores,

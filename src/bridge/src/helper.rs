@@ -40,7 +40,7 @@ pub(crate) struct Settings {
     pub(crate) memory: usize,
 }
 
-/// What a helper reads of them at its start.
+/// Settings that a helper reads from its standard input at its start.
 #[derive(Serialize)]
 struct HelperSettings<'a> {
     conf_file: &'a str,

@@ -44,8 +44,8 @@ pub enum MinionOutcome {
     NoResponse {
         /// The minion.
         id: String,
-        /// What the master's tracker says about it; nothing under a stock master, and about ids that
-        /// the master does not know.
+        /// The verdict of the master's tracker; `None` under a stock master, and for ids that the
+        /// master does not know.
         absence: Option<Absence>,
     },
 }
@@ -75,7 +75,7 @@ enum Patience {
     Asking(Rounds),
 }
 
-/// What following a job needs next.
+/// Next step in following a job.
 enum Step {
     /// Nobody is waited for any more.
     Close,

@@ -79,7 +79,7 @@ pub struct LocalClient {
     credentials: Option<Credentials>,
 }
 
-/// What a load carries of somebody who logs in. Has no `Debug`: it holds a password or a token.
+/// Credentials in a load. Has no `Debug`: it holds a password or a token.
 #[derive(Clone, Serialize)]
 #[serde(untagged)]
 pub enum Credentials {

@@ -265,7 +265,7 @@ pub struct MasterConfig {
     /// Whether minions are kept from tags of the master and of each other.
     pub saltern_strict_minion_events: bool,
 
-    /// What runs beside the master for as long as it does.
+    /// Engines, which run beside the master until it stops.
     pub engines: Vec<EngineConfig>,
     /// Restarts of an engine within the window before it is given up.
     pub saltern_engine_restarts: u32,
@@ -294,8 +294,8 @@ impl MasterConfig {
         self.settings.get(name).or_else(|| self.defaults.get(name))
     }
 
-    /// What the command line uses where its own option is absent: an option that the master itself
-    /// does not read, named by the tables of `saltern-cli`.
+    /// The default of the command line where its own option is absent: an option that the master
+    /// itself does not read, named by the tables of `saltern-cli`.
     pub fn command_default(&self, name: &str) -> Option<&Node> {
         self.node(name)
     }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 type Stock = BTreeMap<String, BTreeMap<String, BTreeMap<String, Value>>>;
 
-/// What `tests/vectors/make_options.py` found, by version and name.
+/// The options that `tests/vectors/make_options.py` found, by version and name.
 fn found() -> Stock {
     serde_json::from_str(include_str!("../../../tests/vectors/options.json")).unwrap()
 }

@@ -26,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 /// Timeout of what should happen at once.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the handler of `/hold` and its test tell each other.
+/// Signals between the handler of `/hold` and its test.
 #[derive(Default)]
 pub(crate) struct Echo {
     pub(crate) asked: Notify,

@@ -53,7 +53,7 @@ pub struct MinionConfig {
     pub random_reauth_delay: Duration,
     /// The shortest pause before reconnecting.
     pub recon_default: Duration,
-    /// What the pause grows by at most.
+    /// The bound to which the pause grows.
     pub recon_max: Duration,
     /// Whether the pause is drawn at random.
     pub recon_randomize: bool,

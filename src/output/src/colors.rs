@@ -128,8 +128,9 @@ impl Colors {
         format!("{}{text}{}", self.code(color), self.end())
     }
 
-    /// What a format of the site's own (`state_tabular`) is given for a colour: stock's own codes are
-    /// objects that take no format, those of a theme and of no colour at all are texts.
+    /// The argument that a format of the site's own (`state_tabular`) gets for a colour: stock's
+    /// own codes are objects that take no format, those of a theme and of no colour at all are
+    /// texts.
     pub(crate) fn argument(&self, color: Color) -> Node {
         match self.0.get(color as usize) {
             Some(Cow::Borrowed(code)) if !code.is_empty() => Node::Other {

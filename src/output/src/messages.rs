@@ -1,9 +1,9 @@
 //! Texts of stock's command line that stand beside returns.
 
-/// What stands for the return of a minion that is known but has no connection to the master.
+/// Text in place of the return of a minion that is known but has no connection to the master.
 pub const NOT_CONNECTED: &str = "Minion did not return. [Not connected]";
 
-/// What stands for the return of a minion that did not answer (stock: `salt/client/__init__.py`).
+/// Text in place of the return of a minion that did not answer (stock: `salt/client/__init__.py`).
 #[must_use]
 pub fn no_response(jid: &str) -> String {
     format!(

@@ -1,5 +1,5 @@
-//! What decides how a value is printed besides the outputter: stock's options of the same names,
-//! read from configuration and command line by the caller.
+//! Options of printing beside the outputter: stock's of the same names, read from configuration and
+//! command line by the caller.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct OutputOptions {
     pub nested_indent: usize,
     /// `output_indent` and `--out-indent`.
     pub indent: Indent,
-    /// What the highstate outputter shows.
+    /// Options of the highstate outputter.
     pub state: StateOptions,
     /// How tables are drawn.
     pub table: TableOptions,

@@ -108,7 +108,7 @@ impl MinionData for NoData {
     }
 }
 
-/// What targets of a site mean, beside the ids of its minions.
+/// Site data for targets, beside the ids of its minions.
 pub struct Site {
     /// The version whose rules hold (`salt_compat`).
     pub compat: Compat,

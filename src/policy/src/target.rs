@@ -34,8 +34,8 @@ pub struct Resolved {
     pub may_mean_more: bool,
 }
 
-/// What is wrong with parts of a target of which the rest still counts; stock logs each as an
-/// error. The first few are kept: the client chooses the target, and so their number.
+/// Errors in parts of a target of which the rest still counts; stock logs each as an error. The
+/// first few are kept: the client chooses the target, and so their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(Vec<String>);
 

@@ -61,7 +61,7 @@ pub struct Sessions {
     replay_window: Duration,
     /// Nonces that are remembered in all sessions.
     nonces: Arc<AtomicUsize>,
-    /// What the requests show of the minions' clocks.
+    /// Clocks of the minions, as their requests show them.
     pub clocks: MinionClocks,
 }
 

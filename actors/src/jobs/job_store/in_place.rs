@@ -171,7 +171,8 @@ impl JobStore {
         }
     }
 
-    /// What a process that ends has to wait for: what was committed would go with its open file.
+    /// The restore that a stopping process waits for: otherwise the committed rows would be lost
+    /// with the open file.
     pub(super) fn last_restore(
         &mut self,
         context: &mut Context<Self>,

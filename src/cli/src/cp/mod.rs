@@ -39,7 +39,7 @@ const PART: usize = 98_304;
 /// Most bytes of a part: a job has to fit into a request.
 const MAX_PART: usize = 16 << 20;
 
-/// What each minion says about each path.
+/// The result of each path, by minion.
 type Results = BTreeMap<String, Vec<(String, Value)>>;
 
 /// Runs `salt-cp` with a command line, without the name of the program.

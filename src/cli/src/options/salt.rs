@@ -303,7 +303,7 @@ fn execution() -> Vec<OptionDefinition<SaltOptions>> {
     ]
 }
 
-/// What is to be done, with the arguments as they were typed.
+/// The call of a command line, with the arguments as they were typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
     /// One function.
@@ -333,7 +333,7 @@ pub struct SaltCommand {
     pub target_type: Option<TargetType>,
     /// Which minions.
     pub target: TargetText,
-    /// What to run there.
+    /// The functions to call there.
     pub call: Call,
     /// Named arguments that are not read as YAML.
     pub no_parse: Vec<String>,

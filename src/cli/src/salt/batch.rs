@@ -22,10 +22,10 @@ use crate::terminal::{JobProgress, ProgressLine};
 /// Events that the master has fired arrive within this.
 const REST: Duration = Duration::from_secs(2);
 
-/// What our master says of a target without a single connected minion.
+/// Beginning of our master's refusal of a target without a connected minion.
 const NOT_THERE: &str = "not connected: ";
 
-/// What was returned so far.
+/// State of the returns so far.
 #[derive(Default)]
 struct Seen {
     /// The highest return code.
@@ -221,7 +221,7 @@ impl SaltTool<'_> {
         }
     }
 
-    /// What stock says of a target that means nobody.
+    /// Prints stock's texts for a target without minions.
     fn nobody_for_batch(&self) -> Result<bool, Left> {
         match self.is_one_document() {
             true => complain(NO_MINIONS_MATCHED),
@@ -453,7 +453,7 @@ impl SaltTool<'_> {
     }
 }
 
-/// What standard output does not say about an end.
+/// Prints on standard error how a batch ended, if it was stopped or returns are missing.
 fn report_end(end: &BatchEnd) {
     if let Some(reason) = &end.halted {
         complain(&format!(

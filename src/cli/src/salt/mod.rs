@@ -57,7 +57,7 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
 /// Reports why minions of a job are silent: given its jid and their ids.
 pub type SilenceReport<'a> = &'a dyn Fn(&str, &BTreeSet<String>);
 
-/// What `saltern cmd` does beyond `salt`.
+/// Options of `saltern cmd` that `salt` does not have.
 pub struct OwnManner<'a> {
     /// A batch that the master drives.
     pub batch: Option<BatchWishes>,
@@ -451,7 +451,7 @@ impl SaltTool<'_> {
         Ok(FAILED)
     }
 
-    /// What can be done about an error.
+    /// Prints advice on an error, where there is any.
     fn advise(&self, error: &ClientError) {
         let (advice, sentence) = (saltern_base::chain(error), refusal::sentence(error));
         if !advice.ends_with(&sentence) {

@@ -90,7 +90,7 @@ impl<W: Write> ProgressLine<W> {
         }
     }
 
-    /// What `work` gives; shows meanwhile what `progress` says. The line is gone afterwards.
+    /// Awaits `work`, and shows the text of `progress` meanwhile. The line is removed afterwards.
     pub async fn beside<T>(
         &mut self,
         work: impl Future<Output = T>,

@@ -411,7 +411,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a configuration file or a pillar may need, with a wide margin.
+    /// Limits for a configuration file or a pillar, with a wide margin.
     pub const DEFAULT: Limits = Limits {
         depth: 200,
         nodes: 2_000_000,

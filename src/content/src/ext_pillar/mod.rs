@@ -51,8 +51,8 @@ pub struct ExtInput<'a> {
     pub saltenv: Option<&'a str>,
     /// `pillarenv` of the minion.
     pub pillarenv: Option<&'a str>,
-    /// What templates of the pillar are rendered with; sources change copies of it. The deadline of
-    /// its limits holds for the sources too.
+    /// Context in which templates of the pillar are rendered; sources change copies of it. The
+    /// deadline of its limits holds for the sources too.
     pub context: &'a Context,
     /// The renderers of the pillar.
     pub renderers: &'a Renderers,

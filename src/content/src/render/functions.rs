@@ -91,7 +91,7 @@ pub struct InPlace {
     pub flag: Option<usize>,
 }
 
-/// What templates can call.
+/// Functions that templates can call.
 pub trait Functions: Send + Sync {
     /// Whether the function `mod.fun` exists.
     fn has(&self, name: &str) -> bool;

@@ -73,7 +73,7 @@ const PYTHON_ONLY: [&str; 20] = [
     "yaml_wempy",
 ];
 
-/// What flows from one renderer to the next.
+/// Value passed from one renderer to the next.
 enum Flow {
     Text(String),
     Data(Value),

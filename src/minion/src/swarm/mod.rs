@@ -317,7 +317,7 @@ fn minion_id(prefix: &str, number: usize) -> Result<MinionId, SwarmError> {
         .map_err(|_| SwarmError::Prefix(prefix.to_owned()))
 }
 
-/// What all the minions have in common; its id is not used.
+/// The configuration that all minions share; its id is not used.
 fn shared_config(config: &SwarmConfig) -> Result<MinionConfig, SwarmError> {
     let mut shared = MinionConfig::new(minion_id(&config.prefix, config.first)?, Path::new("/"));
     shared.zmq_filtering = config.zmq_filtering;

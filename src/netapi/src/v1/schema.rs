@@ -75,7 +75,7 @@ pub struct MinionsParams {
     pub limit: Option<u32>,
 }
 
-/// What to show of a minion.
+/// Parameters of a minion's page.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -234,7 +234,7 @@ pub struct Return {
     pub received: Option<String>,
     /// The return code.
     pub retcode: i64,
-    /// What the function returned.
+    /// The return value of the function.
     pub value: Json,
 }
 
@@ -357,11 +357,11 @@ pub struct Check {
     pub name: String,
     /// Whether it passed.
     pub passed: bool,
-    /// What was found.
+    /// The finding.
     pub reason: String,
 }
 
-/// What runs.
+/// Versions of the running master.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Version {
     /// The version of the master.

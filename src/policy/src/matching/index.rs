@@ -241,7 +241,7 @@ impl Index {
         self.facet(kind).answer(question)
     }
 
-    /// What a test needs to answer the question.
+    /// The data that a test reads to answer the query.
     pub(super) fn view(
         &mut self,
         kind: Kind,
@@ -297,7 +297,7 @@ fn is_same_list(one: &[MinionId], other: &[MinionId]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(is_same)
 }
 
-/// What an answer was given to.
+/// Key of a cached answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueryKey<'a> {
     pub(super) text: &'a str,

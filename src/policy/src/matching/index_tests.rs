@@ -290,7 +290,7 @@ fn at_most_three_problems_of_a_target_are_kept() {
     assert!(problems.len() < 200, "{problems}");
 }
 
-/// What happens to a minion: it goes, or comes with these grains.
+/// Change of a minion: it goes, or comes with these grains.
 fn change() -> impl Strategy<Value = (u8, Option<(u8, u8, bool)>)> {
     (
         0_u8..10,

@@ -54,7 +54,7 @@ pub(super) struct Part {
 pub(super) struct Rest {
     text: String,
     test: Test,
-    /// What follows a leading `*:`.
+    /// The rest after a leading `*:`.
     behind_star: Option<Rc<Rest>>,
     nested: Option<Subdict>,
 }

@@ -80,7 +80,7 @@ fn text(levels: &CurrentLevels) -> String {
     text
 }
 
-/// What `--json` prints: console, file (null where none is open) and targets in one object.
+/// Output of `--json`: console, file (null where none is open) and targets in one object.
 #[derive(Serialize)]
 struct LevelsReport<'a> {
     console: &'a str,

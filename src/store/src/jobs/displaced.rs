@@ -77,7 +77,7 @@ pub(super) fn identified<T>(
     Ok((open()?, id))
 }
 
-/// What the writer has open. A file without an identity was replaced while it was opened, and
+/// Files that the writer has open. One without an identity was replaced while it was opened, and
 /// counts as displaced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OpenFiles {
@@ -132,7 +132,7 @@ pub fn note_incident(path: &Path, stamp: i64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// What happened to the database, with the file that says so, oldest first.
+/// Incidents of the database, each with its file and text, oldest first.
 pub fn incidents(path: &Path) -> Result<Vec<(PathBuf, String)>> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(Vec::new());

@@ -137,8 +137,7 @@ impl JobDatabase {
     }
 }
 
-/// What the new database is called between its completion and its taking the place of the damaged
-/// one.
+/// Suffix of the new database between its completion and its taking the place of the damaged one.
 const BUILT: &str = ".recovered";
 
 /// Puts a recovered database that is whole in the place of the damaged one; where that is now.

@@ -333,7 +333,7 @@ impl OpenJobDir {
         })
     }
 
-    /// What the minion sent, as far as the job cache has it.
+    /// Return load of the minion, as far as the job cache has it.
     fn load_of(&self, minion: &MinionId, parts: &ReturnParts) -> Vec<u8> {
         let parts = [
             ("return", &parts.value),

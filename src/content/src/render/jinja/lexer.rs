@@ -32,7 +32,7 @@ pub(crate) enum Token {
 /// A token and its line, from 1.
 pub(crate) type Placed = (Token, usize);
 
-/// What cannot be read, and in which line.
+/// Description of the unreadable text, and its line.
 pub(crate) type LexError = (String, usize);
 
 /// The signs, longest first.
@@ -324,7 +324,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// What follows an end mark with its sign and the white space that it takes.
+    /// The text after an end mark, its sign and the white space that it strips.
     fn tag_end<'t>(&self, text: &'t str, end: &str, block: bool) -> Option<&'t str> {
         if let Some(after) = text
             .strip_prefix('-')

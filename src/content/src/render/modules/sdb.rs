@@ -40,7 +40,8 @@ impl<'a> Sdb<'a> {
         self.get(value, false)
     }
 
-    /// What is no uri, or of a profile that is not there, is given back unless `strict`.
+    /// Looks up a uri. One that is no sdb uri, or names a missing profile, is returned unchanged
+    /// unless `strict`.
     fn get(&self, uri: &Value, strict: bool) -> Called {
         let back = |reason: String| match strict {
             true => Err(CallError::Refused(reason)),
