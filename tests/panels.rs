@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Where names are put together, with what they begin with there.
+/// Sources that put names together, with the beginning of the names there.
 const PREFIXES: &[(&str, &str)] = &[("wire/src/port/metrics.rs", "saltern_port_")];
 
 /// Prefixes of the metrics that dashboards have to show; others have the names of other programs.

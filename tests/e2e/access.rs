@@ -32,7 +32,7 @@ const NOBODY: &[&str] = &["-a", "file", "--username", "carl", "--password", "sec
 const NO_BACKEND: &[&str] = &["-a", "auto", "--username", "ana", "--password", "secret"];
 const PIA: &[&str] = &["-a", "pam", "--username", "pia", "--password", "secret"];
 const PIA_WRONG: &[&str] = &["-a", "pam", "--username", "pia", "--password", "guess"];
-/// Whom PAM knows, and whose account it does not let in.
+/// A user that PAM knows, and whose account it does not let in.
 const LOCKED: &[&str] = &["-a", "pam", "--username", "locked", "--password", "secret"];
 const TOKEN: &[&str] = &["-T"];
 /// For `salt-key`, whose `-a` accepts keys.

@@ -24,7 +24,7 @@ fn the_api_of_3008_answers_as_with_stocks_master() -> TestResult {
     compare(Release::V3008)
 }
 
-/// Which of the two interfaces of salt-api.
+/// Interface of salt-api.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interface {
     CherryPy,

@@ -321,7 +321,7 @@ fn without_jids(line: &str) -> String {
     shown.trim_end_matches('\n').to_owned()
 }
 
-/// Whoever logs in may do what the rules of that user permit, and is refused as stock refuses.
+/// A user who logs in may do what the rules of that user permit, and is refused as stock refuses.
 #[test]
 fn salt_with_eauth_prints_what_stock_does() -> TestResult {
     let lines: Lines = &[

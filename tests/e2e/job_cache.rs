@@ -206,7 +206,7 @@ fn file_modes_exclude_others_unless_users_are_admitted() -> TestResult {
     Ok(())
 }
 
-/// Everything below a directory with its permissions.
+/// All entries below a directory with their permissions.
 fn modes(directory: &Path) -> Result<Vec<(std::path::PathBuf, u32)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {

@@ -75,7 +75,7 @@ fn tear_last_commit(log: &Path, tear: Tear) -> Result<()> {
     Ok(std::fs::write(log, bytes)?)
 }
 
-/// Where the last valid frame of a write-ahead log lies, which ends a commit ("WAL-mode file
+/// Position of the last valid frame of a write-ahead log, which ends a commit ("WAL-mode file
 /// format" in SQLite's documentation: numbers are big-endian; frames of earlier rounds have other
 /// salts).
 fn last_frame(log: &[u8]) -> Result<Range<usize>> {

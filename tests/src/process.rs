@@ -217,7 +217,7 @@ impl Daemon {
         Ok(kilobytes.parse::<u64>()? << 10)
     }
 
-    /// Where its output goes.
+    /// The file of its output.
     pub fn output(&self) -> &Path {
         &self.output
     }

@@ -236,7 +236,7 @@ fn in_seconds(time: &str) -> Result<String> {
     Ok(format!("{}s", number * seconds))
 }
 
-/// Where metrics are served in a site's configuration: a free port, since the site must know it.
+/// Address of the status port in a site's configuration: a free port, since the site must know it.
 pub fn metrics_address() -> String {
     format!("127.0.0.1:{}", free_port())
 }

@@ -119,7 +119,7 @@ impl Terminal {
         shown(&String::from_utf8_lossy(&self.output.lock())).0
     }
 
-    /// Everything that the program has written so far, with what steers the terminal.
+    /// All output of the program so far, with control sequences.
     pub fn raw(&self) -> String {
         String::from_utf8_lossy(&self.output.lock()).into_owned()
     }
@@ -205,7 +205,7 @@ fn collect(terminal: Weak<File>, output: Arc<Mutex<Vec<u8>>>) {
     });
 }
 
-/// Which page is shown, and whether the cursor is.
+/// The page that is shown, and whether the cursor is.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Page {
     is_other: bool,

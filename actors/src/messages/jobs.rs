@@ -137,8 +137,8 @@ pub struct MinionReturned {
 #[rtype(result = "()")]
 pub struct CloseOlderThan(pub i64);
 
-/// Which of these minions of a job may still return: those that have not returned and are not given
-/// up. From Batches; none for a job that is not remembered.
+/// The minions of a job that may still return: those that have not returned and are not given up.
+/// From Batches; none for a job that is not remembered.
 #[derive(Message)]
 #[rtype(result = "Vec<MinionId>")]
 pub struct AwaitedMinions {
@@ -257,7 +257,7 @@ pub struct BatchReturns(pub Vec<MinionReturned>);
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct BatchCalled {
-    /// Which batch.
+    /// The jid of the batch.
     pub jid: Jid,
     /// The message.
     pub call: BatchCall,

@@ -67,7 +67,7 @@ pub(crate) struct Helper {
     calls: u32,
     /// The compilation whose loaders it holds.
     pub(crate) token: Option<u64>,
-    /// Which reading of the configuration it was started with, as its pool counts them.
+    /// Number of the configuration's reading it was started with, as its pool counts them.
     pub(crate) reading: u64,
 }
 

@@ -94,7 +94,7 @@ impl LocalClient {
         Ok(BatchFollower::new(events, jid.to_owned()))
     }
 
-    /// Where a batch stands, as the master's `batch.status` says.
+    /// Status of a batch, from the master's `batch.status`.
     ///
     /// # Errors
     /// When the master cannot be asked.

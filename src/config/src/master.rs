@@ -67,7 +67,7 @@ pub struct MasterConfig {
     pub saltern_also_listen: Vec<AlsoListen>,
     /// TLS on the ports of TCP and websockets.
     pub ssl: Option<TlsConfig>,
-    /// Where metrics and health are served; `None` for nowhere.
+    /// Address of the status port (metrics and health); `None` for no such port.
     pub saltern_metrics_address: Option<SocketAddr>,
     /// TLS there.
     pub saltern_metrics_ssl: Option<TlsConfig>,
@@ -334,7 +334,7 @@ impl MasterConfig {
 pub struct Reading {
     /// The configuration, with the default in place of each value that is wrong.
     pub config: MasterConfig,
-    /// Everything there is to say about it: errors first, in the order of the files.
+    /// All findings: errors first, in the order of the files.
     pub findings: Vec<Finding>,
     /// Whether a file could not be read, as opposed to being wrong.
     pub unreadable: bool,

@@ -28,7 +28,7 @@ fn kind(name: &str) -> Kind {
     }
 }
 
-/// Where stock declares an option, from what its versions say.
+/// Stock's declaration of an option, by the facts of its versions.
 fn origin(facts: &[&BTreeMap<String, Value>]) -> Origin {
     let is = |name: &str| {
         let mut facts = facts.iter();

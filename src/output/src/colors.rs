@@ -83,8 +83,8 @@ impl Colors {
     }
 
     /// These colours with those of a theme file (`color_theme`), whose content is a map of names to
-    /// codes such as `0;32`. What it does not name stays; a file that is no map changes nothing, and no
-    /// colour stays none.
+    /// codes such as `0;32`. A colour that it does not name stays; a file that is no map changes
+    /// nothing, and no colour stays none.
     #[must_use]
     pub fn with_theme(mut self, theme: &Value) -> Self {
         if self.end().is_empty() {

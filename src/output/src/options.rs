@@ -214,7 +214,7 @@ pub struct TableOptions {
     pub row_delimiter: String,
     /// Between columns.
     pub delim: String,
-    /// Where text stands in its column.
+    /// Alignment of text in its column.
     pub justify: Justify,
     /// Whether separator lines stand between rows.
     pub separate_rows: bool,
@@ -253,7 +253,7 @@ impl Default for TableOptions {
     }
 }
 
-/// Where text stands in its column.
+/// Alignment of text in its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Justify {
     /// In the middle.

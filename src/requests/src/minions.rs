@@ -29,7 +29,7 @@ pub struct Minions {
     pub presence: Arc<dyn PresenceView>,
     /// The last pillar of each (`pillar_cache`).
     pub(crate) pillars: Arc<Pillars>,
-    /// Where targets look up resources.
+    /// Index in which targets look up resources.
     pub(crate) targeting: Arc<Targeting>,
     /// `preserve_minion_cache`: grains, pillar and mine outlast the key.
     pub(crate) preserves_data: bool,

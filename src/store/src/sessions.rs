@@ -35,7 +35,7 @@ pub struct Session {
     pub key: KeyString,
     /// The key made ready for use.
     pub crypticle: Crypticle,
-    /// Which requests under it were carried out.
+    /// Requests under it that were carried out.
     pub replay: ReplayWindow,
 }
 
@@ -78,7 +78,7 @@ struct Remembered {
 }
 
 impl Remembered {
-    /// Which file was made, and when.
+    /// Identity of the file, and when it was made.
     fn made_at(&self) -> Option<(Version, i64)> {
         self.made.map(|made| (self.version, made))
     }

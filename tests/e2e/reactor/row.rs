@@ -33,7 +33,7 @@ pub(super) enum Step {
     Fire(String, Value),
     /// The minion sends this load.
     Minion(Value),
-    /// Somebody writes a file.
+    /// A file is written.
     Write(String, String),
     /// Stock's `salt-run` calls a function, which returns this.
     Ask(Value, Value),

@@ -37,9 +37,9 @@ pub(super) struct Restoring {
 /// Whether changes can be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// They can.
+    /// Changes can be stored.
     Right,
-    /// They can in a moment.
+    /// They can be stored in a moment.
     Awaited,
 }
 

@@ -21,7 +21,7 @@ use crate::options::Ending;
 const NOT_PUSHED: &str = "not pushed: there is no such file, the directory has no files or one that cannot \
                           be read, or the option file_recv of the master is not set";
 
-/// Where files are pushed that are wanted elsewhere, below the files of a minion.
+/// Directory, below the files of a minion, for files that are fetched to another one.
 const STAGING: &str = ".saltern-cp";
 
 /// A file that cannot be copied out of the cache.

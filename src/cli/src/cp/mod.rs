@@ -55,7 +55,7 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which way files are copied.
+/// Direction of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Files of this machine to minions.
@@ -156,7 +156,7 @@ fn real_path(name: &str) -> PathBuf {
 
 struct CopyTool<'a> {
     client: LocalClient,
-    /// Which minions, and how that is read.
+    /// The target, and how it is read.
     target: (Value, &'static str),
     command: &'a CopyCommand,
     /// The sources, with links resolved.

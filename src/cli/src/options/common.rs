@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::definition::{Action, Group, OptionDefinition};
 
-/// Where the configuration is when neither option nor environment says so.
+/// Directory of the configuration when neither option nor environment names one.
 const CONFIG_DIR: &str = "/etc/salt";
 
 /// The levels in the order in which stock lists them for the console.
@@ -50,7 +50,7 @@ impl Password {
     }
 }
 
-/// Where the configuration is, and what concerns the whole process.
+/// Options for the directory of the configuration, and for the whole process.
 #[derive(Debug, Clone, Default)]
 pub struct ConfigOptions {
     /// `--saltfile`: a file with options (`SALT_SALTFILE`).
@@ -102,7 +102,7 @@ pub struct OutputOptions {
     pub state_verbose: Option<String>,
 }
 
-/// Where log lines go.
+/// Options of logging.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
     /// `--log-level`: that of the console.
@@ -458,7 +458,7 @@ pub(super) const TARGET_WAYS: &[(&str, TargetType, &str)] = &[
     ),
 ];
 
-/// Those of `salt` beyond them.
+/// Further kinds of targets, which only `salt` has.
 pub(super) const MORE_TARGET_WAYS: &[(&str, TargetType, &str)] = &[
     (
         "-C --compound",

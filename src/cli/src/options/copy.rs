@@ -93,7 +93,7 @@ pub struct CopyCommand {
     pub options: CopyOptions,
     /// How the target is read; a glob when `None`.
     pub target_type: Option<TargetType>,
-    /// Which minions.
+    /// The target.
     pub target: TargetText,
     /// The files and directories, as typed.
     pub sources: Vec<String>,

@@ -2,7 +2,7 @@
 
 use super::common::{Password, TargetOptions, TargetType};
 
-/// Which command line knows an option.
+/// Command lines that know an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// Stock's, in all three releases.
@@ -76,7 +76,7 @@ pub struct OptionDefinition<T> {
     pub metavar: String,
     /// One sentence of help.
     pub help: String,
-    /// Whose option it is.
+    /// The command line that knows it.
     pub origin: Origin,
 }
 

@@ -331,7 +331,7 @@ pub struct SaltCommand {
     pub options: SaltOptions,
     /// How the target is read; a glob when `None`.
     pub target_type: Option<TargetType>,
-    /// Which minions.
+    /// The target.
     pub target: TargetText,
     /// The functions to call there.
     pub call: Call,

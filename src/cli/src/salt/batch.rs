@@ -36,7 +36,7 @@ struct Seen {
     document: Option<JsonDocument>,
     /// With `-s`: the returns, which are printed together.
     all: Vec<(Value, Value)>,
-    /// Where the batch stands.
+    /// Progress of the batch.
     standing: JobProgress,
     /// Minions that have the job and have not returned.
     active: BTreeSet<String>,

@@ -113,7 +113,7 @@ pub(super) fn come_back(jid: &str) -> String {
     )
 }
 
-/// Where the job stands, kept beside the client's own account, which is in use while it waits.
+/// Progress of a job, kept beside the client's own account, which is in use while it waits.
 struct Standing {
     jid: String,
     begun: Instant,

@@ -65,11 +65,11 @@ pub struct OwnManner<'a> {
     pub report: SilenceReport<'a>,
 }
 
-/// Whose exit codes and texts count.
+/// The command line whose exit codes and texts are used.
 enum Manner<'a> {
-    /// Those of stock's `salt`.
+    /// Stock's `salt`.
     Stock,
-    /// Those of `saltern cmd`: every failure has an exit code, and its text on standard error.
+    /// `saltern cmd`: every failure has an exit code, and its text on standard error.
     Own(OwnManner<'a>),
 }
 

@@ -41,7 +41,7 @@ pub type CompileRoots<'a> = dyn Fn(&[(String, Vec<PathBuf>)]) -> (Value, Vec<Str
 
 /// Input of the sources from a compilation.
 pub struct ExtInput<'a> {
-    /// Whose pillar it is.
+    /// The minion of the pillar.
     pub minion: &'a MinionId,
     /// Its grains.
     pub grains: &'a Value,

@@ -73,7 +73,7 @@ pub struct Parts {
     pub bridge: Option<Arc<Bridge>>,
 }
 
-/// Whose pillar is asked for, and how.
+/// Request for the pillar of one minion.
 #[derive(Clone)]
 pub struct PillarRequest {
     /// The minion, whose key is accepted.

@@ -295,7 +295,7 @@ fn comparable(function: &str, mut answer: Json) -> Json {
     answer
 }
 
-/// Where ours differs on purpose, and stock's answer is therefore not compared.
+/// Whether ours differs on purpose, and stock's answer is therefore not compared.
 fn known_differences(call: &Json, ours: &Json, stock: &Json) -> bool {
     let path = call[1].as_str().unwrap_or_default();
     let nothing = [

@@ -256,7 +256,7 @@ fn comparable(function: &str, mut answer: Json) -> Json {
     answer
 }
 
-/// Where ours differs on purpose, and stock's answer is therefore not compared.
+/// Whether ours differs on purpose, and stock's answer is therefore not compared.
 fn is_known(call: &Json, ours: &Json, stock: &Json, commit: &str) -> bool {
     let text = |at: usize| call[at].as_str().unwrap_or_default();
     let failed = stock["exception"].as_str().unwrap_or_default();

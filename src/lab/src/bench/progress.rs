@@ -9,7 +9,7 @@ use saltern_minion::swarm::LoadReport;
 
 use crate::terminal::say;
 
-/// Where the figures go.
+/// Sink of the figures.
 pub(crate) struct Progress {
     json: bool,
     /// The processor time of this process when the phase began, in seconds.

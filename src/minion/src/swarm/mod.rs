@@ -57,8 +57,8 @@ pub struct SwarmConfig {
     pub keys: usize,
     /// The size of those in bits.
     pub keysize: u32,
-    /// Where the key pairs are kept, so that a later swarm of the same ids is known to the
-    /// master; in memory only when absent.
+    /// Directory of the key pairs, so that a later swarm of the same ids is known to the master; in
+    /// memory only when absent.
     pub pki_dir: Option<PathBuf>,
     /// The master's request port.
     pub master: SocketAddr,

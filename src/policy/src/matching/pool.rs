@@ -117,7 +117,7 @@ impl Values {
         }
     }
 
-    /// Which of the values pass.
+    /// The values that pass.
     pub(super) fn test(&self, passes: impl Fn(&Value) -> bool) -> Bits {
         let mut entries = self.0.iter();
         Bits::of(self.len(), |_| {

@@ -24,7 +24,7 @@ pub struct Resource {
     pub grains: Option<Value>,
 }
 
-/// Everything that is registered at one moment.
+/// Registered resources at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory(Vec<Resource>);
 
@@ -46,7 +46,7 @@ pub(super) struct Universe<'a> {
     /// Resources whose minions are among the candidates.
     resources: Vec<&'a Resource>,
     pub(super) ids: Vec<MinionId>,
-    /// Which of them are minions.
+    /// The minions among them.
     minions: Bits,
 }
 

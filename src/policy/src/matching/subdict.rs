@@ -319,7 +319,7 @@ impl Rest {
     }
 }
 
-/// Where a path leads; nothing is what stock calls the default.
+/// Value at the end of a path; `None` is what stock calls the default.
 fn traverse<'a>(value: &'a Value, path: &[Rc<Part>], budget: &Budget<'_>) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, part| {
         budget.spend().then_some(())?;

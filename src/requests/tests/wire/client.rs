@@ -14,7 +14,7 @@ use crate::wire::site::{START, Site, decode, key_pair};
 
 pub(crate) const NONCE: &str = "0123456789abcdef0123456789abcdef";
 
-/// That of [`published_by_root`].
+/// The jid of [`published_by_root`].
 pub(crate) const JID: &str = "20260102030405060708";
 
 /// Every command that a minion can send encrypted, served or not. The last is `revoke_auth`, for after

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     /// Fetch files of minions, in place of copying to them.
     #[arg(long)]
     fetch: bool,
-    /// Which minions.
+    /// The target: an expression for minions.
     target: String,
     /// Files and directories, and last where they go.
     #[arg(required = true, value_name = "PATH")]

@@ -79,7 +79,7 @@ struct Shown {
     choice: Choice,
 }
 
-/// Which keys.
+/// Choice of keys.
 #[derive(clap::Args)]
 struct Choice {
     /// The key is named by its fingerprint.

@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     /// How to print the list.
     #[arg(long, value_name = "FORM", default_value = "table")]
     out: Output,
-    /// Which minions: a compound target.
+    /// The target: a compound expression for minions.
     #[arg(default_value = "*", hide_default_value = true)]
     target: String,
 }

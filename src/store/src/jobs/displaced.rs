@@ -54,7 +54,7 @@ impl Failed {
     }
 }
 
-/// Which file lies at a path: device and inode.
+/// Identity of the file at a path: device and inode.
 pub(super) type FileId = (u64, u64);
 
 /// `None` when there is no file.

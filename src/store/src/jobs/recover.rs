@@ -28,7 +28,7 @@ use crate::files::{self, Create, beside};
 pub struct Recovered {
     /// The damage.
     pub damage: String,
-    /// Where it is now.
+    /// Its present path.
     pub set_aside: PathBuf,
     /// Jobs that were copied.
     pub jobs: u64,
@@ -231,7 +231,7 @@ fn is_of_the_row(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
 }
 
-/// Where the first page of the damaged file is kept if it had to be replaced.
+/// Suffix of the file that keeps the first page of the damaged file if it had to be replaced.
 const FIRST_PAGE: &str = ".first-page";
 
 /// Opens the damaged file. If its first page is not that of a database, it gets the first page of

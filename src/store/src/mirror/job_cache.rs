@@ -62,7 +62,7 @@ pub struct CachedJob {
     pub reporter: Option<MinionId>,
     /// Some of its returns.
     pub returns: Vec<ReturnRecord>,
-    /// These are the last ones.
+    /// Whether these are the last ones.
     pub is_whole: bool,
 }
 

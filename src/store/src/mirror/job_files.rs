@@ -138,7 +138,7 @@ impl JobFiles {
         })
     }
 
-    /// Where a job's files lie.
+    /// The directory of a job's files.
     pub fn job_dir(&self, jid: &Jid) -> Result<PathBuf> {
         let digest = openssl::hash::hash(self.digest, jid.as_str().as_bytes())
             .map_err(|source| StoreError::io("name the directory in", &self.root, source))?;

@@ -227,7 +227,7 @@ mod sessions {
         assert!(!new.key.same_as(&old.key));
     }
 
-    /// Else all that came at once would authenticate at once a day later.
+    /// Otherwise all minions that came at once would authenticate at once a day later.
     #[test]
     fn sessions_of_one_minute_end_over_hours() {
         let (_dir, options) = place(Compat::V3008);
@@ -249,7 +249,7 @@ mod sessions {
         assert!(ended.clone().all(|ended| ended < 20), "{alive:?}");
     }
 
-    /// Whoever had the name before knows the session, and could read and forge with it.
+    /// The minion that had the name before knows the session, and could read and forge with it.
     #[test]
     fn the_owner_of_another_key_gets_another_session() {
         let (_dir, options) = place(Compat::V3008);
@@ -324,7 +324,7 @@ mod sessions {
         }
     }
 
-    /// Else a request that one of them has carried out would be new to the other.
+    /// Otherwise a request that one worker has carried out would be new to the other.
     #[test]
     fn workers_that_meet_one_session_at_once_share_its_window() {
         let (_dir, options) = place(Compat::V3008);

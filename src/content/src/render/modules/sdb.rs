@@ -12,7 +12,7 @@ use super::lookup::{Called, Facts, merge, traverse};
 use crate::render::data::from_yaml;
 use crate::render::functions::{CallError, Registry};
 
-/// Where profiles are looked up.
+/// Options and pillar in which profiles are looked up.
 pub(super) struct Sdb<'a> {
     opts: &'a Value,
     pillar: &'a Value,

@@ -90,7 +90,7 @@ enum SearchError {
     /// A user or group that does not exist.
     #[error("no such {kind} \"{name}\"")]
     Unknown {
-        /// Which of the two.
+        /// `user` or `group`.
         kind: &'static str,
         /// Its name.
         name: String,
