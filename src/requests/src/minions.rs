@@ -239,7 +239,7 @@ impl Minions {
         let forget = |memory: Box<dyn Memory + '_>| {
             memory.forget(minion).unwrap_or_else(|error| {
                 let what = memory.name();
-                tracing::error!(%minion, %error, what, "what was kept for a former minion stays");
+                tracing::error!(%minion, %error, what, "the kept data of a former minion cannot be removed");
                 false
             })
         };

@@ -220,7 +220,7 @@ impl Tokens {
                 Ok(Some(_)) => kept += 1,
                 Err(error) => {
                     kept += 1;
-                    tracing::warn!(%error, "a token cannot be looked at");
+                    tracing::warn!(%error, "a token cannot be read");
                 }
             }
         }

@@ -206,7 +206,7 @@ impl JobDatabase {
             self.files.failed = Some(Failed::once_more(self.files.failed, stamp));
             // It may take much of a disk that is nearly full.
             if let Err(error) = remove_parts(&building) {
-                tracing::warn!(%error, "what was written of the job database is left");
+                tracing::warn!(%error, "the unfinished copy of the job database cannot be removed");
             }
         }
         restored.map(Some)
@@ -241,7 +241,7 @@ impl JobDatabase {
         // At its end it would remove the log of the path, which is no longer its own.
         let kept = old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         if let Err(error) = kept {
-            tracing::debug!(%error, "the displaced job database");
+            tracing::debug!(%error, "the displaced job database cannot be kept from a checkpoint on close");
         }
         drop(old);
         self.files = files;

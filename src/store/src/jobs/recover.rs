@@ -179,7 +179,7 @@ fn copy(
     let damaged = match open_damaged(damaged, database.path()) {
         Ok(damaged) => damaged,
         Err(error) => {
-            tracing::warn!(%error, "nothing can be read of the damaged job database");
+            tracing::warn!(%error, "the damaged job database cannot be read at all");
             return Ok(());
         }
     };

@@ -222,7 +222,10 @@ impl JobCacheReader {
                 "jobs in a directory of stock's job cache are passed over for now"
             );
         } else {
-            tracing::debug!(error = chain(&error), "one more");
+            tracing::debug!(
+                error = chain(&error),
+                "a further directory of the job cache cannot be listed"
+            );
         }
         self.unlisted.push(part);
     }
@@ -242,7 +245,7 @@ impl OpenJobDir {
             // Removed a moment ago.
             Err(Errno::NOENT) => return Opened::TooOld,
             Err(error) => {
-                tracing::debug!(path = %path.display(), %error, "a job of the job cache");
+                tracing::debug!(path = %path.display(), %error, "a job of the job cache cannot be opened");
                 return Opened::Unreadable;
             }
         };
