@@ -1,4 +1,7 @@
 //! `json.dumps(value)`.
+//!
+//! A visitor of its own beside `repr`: JSON has other brackets, refuses types, sorts keys and breaks
+//! lines. Limits, floats and the walk over values are shared.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -46,13 +49,8 @@ struct Json<'o> {
 
 impl Json<'_> {
     fn item<T: Object>(&mut self, value: &T) -> Result<(), T::Error> {
-        if self.depth > self.limits.depth {
-            return Err(TextError::Circular.into());
-        }
-        // A list that holds another twice doubles it at each level.
-        if self.out.len() > self.limits.bytes {
-            return Err(TextError::TooLong.into());
-        }
+        self.limits
+            .check(self.depth, self.out, TextError::Circular)?;
         value.accept(self)
     }
 

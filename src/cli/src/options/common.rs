@@ -202,20 +202,22 @@ impl TargetOptions {
     /// The one way, `None` for a glob.
     ///
     /// # Errors
-    /// Stock's message where there is more than one.
-    pub fn selected(&self) -> Result<Option<TargetType>, String> {
+    /// There is more than one.
+    pub fn selected(&self) -> Result<Option<TargetType>, ExclusiveTargets> {
         let mut chosen = self.chosen.iter().copied();
         let first = chosen.next();
         if chosen.next().is_none() {
             return Ok(first);
         }
-        let names: Vec<&str> = self.chosen.iter().map(|kind| kind.long()).collect();
-        Err(format!(
-            "The options {} are mutually exclusive. Please only choose one of them",
-            names.join("/")
-        ))
+        let names = self.chosen.iter().map(|kind| kind.long());
+        Err(ExclusiveTargets(names.collect()))
     }
 }
+
+/// More than one kind of target, by their options; the text is stock's.
+#[derive(Debug, thiserror::Error)]
+#[error("The options {} are mutually exclusive. Please only choose one of them", .0.join("/"))]
+pub struct ExclusiveTargets(Vec<&'static str>);
 
 /// `--version`, `-V`, `-h`, `--saltfile` and `-c`: they stand first in every help.
 pub(super) fn leading<T: AsMut<ConfigOptions>>() -> Vec<OptionDefinition<T>> {

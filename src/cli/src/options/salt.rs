@@ -351,7 +351,7 @@ impl SaltCommand {
         } = parsed;
         let grammar = SaltOptions::grammar();
         let target_type = options.target.selected();
-        let target_type = target_type.map_err(|message| grammar.refuse(&message))?;
+        let target_type = target_type.map_err(|error| grammar.refuse(&error.to_string()))?;
         let is_on = |flag: Option<bool>| flag == Some(true);
         let is_short = arguments.len() <= 1 && !is_on(options.doc);
         let help = match is_short && !is_on(options.preview_target) {
