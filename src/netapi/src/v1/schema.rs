@@ -1,4 +1,8 @@
-//! Requests and answers of `/v1`. Their documentation is the document's.
+//! Requests and answers of `/v1`: their comments are the texts of the OpenAPI document.
+//!
+//! Rows of `saltern_model::query` stand here again: those travel between parts of one master and may
+//! change, these are a public contract. `cursor` and `limit` stand in each list of parameters, because
+//! serde refuses unknown fields only where no field is flattened.
 
 use std::collections::BTreeMap;
 
