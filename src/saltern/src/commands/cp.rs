@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     fetch: bool,
     /// The target: an expression for minions.
     target: String,
-    /// Files and directories, and last where they go.
+    /// The files and directories to copy; the last path is the destination.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
 }
