@@ -366,6 +366,14 @@ fn of_float(number: f64) -> String {
     }
 }
 
+/// `json.dumps(text, ensure_ascii=False)`.
+#[must_use]
+pub fn of_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    push_text(&mut out, text, false);
+    out
+}
+
 fn push_text(out: &mut String, text: &str, ascii: bool) {
     out.push('"');
     for letter in text.chars() {

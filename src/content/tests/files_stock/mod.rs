@@ -280,8 +280,9 @@ fn inflated(mut answer: Value) -> Value {
     answer
 }
 
-/// Both sides without what no two calls have in common: the time of access, and which exception.
-fn comparable(function: &str, mut answer: Json) -> Json {
+/// Both sides without what no two calls have in common: the time of access of a file of roots, and
+/// which exception.
+pub(crate) fn comparable(function: &str, mut answer: Json) -> Json {
     if answer.get("exception").is_some() {
         return json!({"exception": true});
     }

@@ -14,7 +14,7 @@ use saltern_config::{MasterConfig, load_master};
 use saltern_content::files::FileServer;
 use serde_json::{Value as Json, json};
 
-use crate::files_stock::{as_json, ask_us, list};
+use crate::files_stock::{as_json, ask_us, comparable, list};
 use repository::{Repository, What};
 
 fn ask_stock(steps: &Json) -> Vec<Vec<Json>> {
@@ -238,22 +238,6 @@ fn written(site: &Site, config: &str) -> String {
     } else {
         format!("fileserver_backend: [gitfs]\n{config}")
     }
-}
-
-/// Both sides without what no two calls have in common: the time of access of a file of roots, and
-/// which exception.
-fn comparable(function: &str, mut answer: Json) -> Json {
-    if answer.get("exception").is_some() {
-        return json!({"exception": true});
-    }
-    let stat = match function {
-        "file_hash_and_stat" => answer.get_mut(1),
-        _ => answer.get_mut("stat"),
-    };
-    if let Some(accessed) = stat.and_then(|stat| stat.get_mut(7)) {
-        *accessed = Json::Null;
-    }
-    answer
 }
 
 /// Whether ours differs on purpose, and stock's answer is therefore not compared.

@@ -189,7 +189,6 @@ pub struct Swarm {
     members: Vec<Arc<Channel>>,
     stats: Arc<Stats>,
     config: SwarmConfig,
-    shared: Arc<MinionConfig>,
 }
 
 impl Swarm {
@@ -223,7 +222,6 @@ impl Swarm {
             members,
             stats,
             config,
-            shared,
         };
         swarm.sign_in_all().await?;
         Ok(swarm)

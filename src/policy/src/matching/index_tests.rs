@@ -17,7 +17,8 @@ use super::subdict::{MatchKind, Subdict};
 use super::view::{Test, View};
 use super::{BeingIndexed, MatchOptions, MinionData, Nodegroups, Site};
 use crate::expression::PatternCache;
-use crate::target::{Candidates, TargetError, Targeting};
+use crate::target::testing::Fleet;
+use crate::target::{TargetError, Targeting};
 
 #[derive(Default)]
 struct State {
@@ -51,18 +52,6 @@ impl MinionData for Data {
                 None => Changed::Everything,
             },
         }
-    }
-}
-
-struct Fleet(Vec<MinionId>);
-
-impl Candidates for Fleet {
-    fn ids(&self) -> &[MinionId] {
-        &self.0
-    }
-
-    fn find(&self, id: &str) -> Option<&MinionId> {
-        self.0.iter().find(|known| known.as_str() == id)
     }
 }
 

@@ -151,19 +151,8 @@ mod tests {
 
     use super::*;
     use crate::matching::{MatchOptions, MinionData, Nodegroups, Site};
-    use crate::target::{Candidates, Targeting};
-
-    struct Fleet(Vec<MinionId>);
-
-    impl Candidates for Fleet {
-        fn ids(&self) -> &[MinionId] {
-            &self.0
-        }
-
-        fn find(&self, id: &str) -> Option<&MinionId> {
-            self.0.iter().find(|known| known.as_str() == id)
-        }
-    }
+    use crate::target::Targeting;
+    use crate::target::testing::Fleet;
 
     /// Both minions are known; no grains but the role of m1.
     struct Data;

@@ -34,6 +34,13 @@ impl Load {
         Self::default()
     }
 
+    /// The key of root, which a local client of stock's puts into its loads.
+    pub(crate) fn with_key_of_root(self, site: &Site) -> Self {
+        let rules = site.services.users.rules();
+        let key = rules.users.key("root").unwrap();
+        self.set("key", key.expose())
+    }
+
     pub(crate) fn set(mut self, name: &str, value: impl Into<Value>) -> Self {
         let value = value.into();
         match self
@@ -230,16 +237,7 @@ pub(crate) fn published_by_root(site: &Site, tgt: &str) -> Load {
         .set("tgt", tgt)
         .set("fun", "test.ping")
         .set("arg", Value::Array(Vec::new()))
-        .set(
-            "key",
-            site.services
-                .users
-                .rules()
-                .users
-                .key("root")
-                .unwrap()
-                .expose(),
-        )
+        .with_key_of_root(site)
         .set("tgt_type", "glob")
         .set("ret", "")
         .set("jid", JID)
