@@ -1,4 +1,4 @@
-//! What holds the workspace to its own rules, without running it. Here: a crate uses only crates that
+//! Layout tests, which read the workspace without running it. Here: a crate uses only crates that
 //! stand above it in the list, and no crate uses what its job forbids.
 
 mod branches;

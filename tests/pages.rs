@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a file that a page names may stand, seen from the root: pages leave out what is clear.
+/// Directories below which a file that a page names may stand, seen from the root: pages leave out
+/// what is clear.
 const BASES: [&str; 3] = ["", "src", "actors/src"];
 
 /// Ends of the names that are taken for files.

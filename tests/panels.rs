@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Where names are put together, with what they begin with there.
+/// Sources that put names together, with the beginning of the names there.
 const PREFIXES: &[(&str, &str)] = &[("wire/src/port/metrics.rs", "saltern_port_")];
 
-/// What all metrics begin with that dashboards have to show; others have the names of other programs.
+/// Prefixes of the metrics that dashboards have to show; others have the names of other programs.
 const OURS: [&str; 2] = ["saltern_", "process_"];
 
-/// What Prometheus adds to the name of a histogram.
+/// Suffixes that Prometheus adds to the name of a histogram.
 const PARTS_OF_HISTOGRAMS: [&str; 3] = ["_bucket", "_sum", "_count"];
 
 fn root() -> PathBuf {

@@ -5,37 +5,47 @@
 //!
 //! Textual, so a name that two items share hides both: it finds what nobody names, and nothing else.
 
-use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Items without a user, with the reason why they stay.
-const ALLOWED: &[(&str, &str)] = &[
+/// Items that only tests name, each with what a test cannot see otherwise. Every other one has a use in
+/// the product.
+const FOR_TESTS: &[(&str, &str)] = &[
+    ("api_addresses", "ports that the system chose"),
     (
-        "apply_arguments",
-        "outputters of `salt`, which is being written",
+        "clean_old",
+        "all parts of a removal that the product does one by one",
     ),
     (
-        "minion_return",
-        "for commands that follow jobs, being written",
+        "clear_commands",
+        "the commands that a table of tests must name",
     ),
     (
-        "verbose_heading",
-        "outputters of `salt`, which is being written",
+        "is_translated",
+        "whether an expression is read as CPython reads it",
     ),
-    ("with_theme", "outputters of `salt`, which is being written"),
+    (
+        "memories_with",
+        "what is kept of each minion, as lists of tests name it",
+    ),
+    ("memory_names", "the same"),
+    (
+        "minion_commands",
+        "the commands that a table of tests must name",
+    ),
+    ("refresh_remotes", "a fetch that is over when it returns"),
+    ("status_address", "a port that the system chose"),
 ];
 
 /// Programs, and the command lines, which are a library for their tests only: nobody uses what they have.
 const PROGRAMS: [&str; 4] = ["src/cli", "src/lab", "src/saltern", "tests"];
 
-/// What tests and examples are called that stand beside the code.
+/// Whether the file is a test or an example beside the code, by its name.
 fn is_test(path: &str) -> bool {
     let stem = path.trim_end_matches(".rs");
-    ["tests", "testing", "simulation"]
-        .iter()
-        .any(|name| stem.ends_with(name) || stem.contains(&format!("/{name}/")))
+    path.starts_with("tests/")
+        || ["tests", "testing", "simulation", "examples"]
+            .iter()
+            .any(|name| stem.ends_with(name) || stem.contains(&format!("/{name}/")))
 }
 
 /// The directory of the crate that a file is part of.
@@ -85,55 +95,87 @@ fn words(source: &str) -> HashSet<&str> {
         .collect()
 }
 
-#[test]
-fn every_public_item_is_used_by_somebody() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let listed = Command::new("git")
-        .args(["ls-files", "-z", "--", "*.rs"])
-        .current_dir(&root)
-        .output()
-        .expect("git lists the files");
-    let names = String::from_utf8(listed.stdout).expect("names of files are text");
-    let names = names.split('\0').filter(|name| !name.is_empty());
-    // A file may be deleted and not yet committed so.
-    let sources: Vec<(&str, String)> = names
-        .filter_map(|name| Some((name, fs::read_to_string(root.join(name)).ok()?)))
-        .collect();
+/// The sources that git knows, by path.
+fn sources() -> Vec<(String, String)> {
+    let sources = super::words::sources(&["rs"]);
     assert!(
         sources.len() > 500,
         "only {} files were read",
         sources.len()
     );
+    sources
+}
+
+/// The sources that name each word.
+fn users(sources: &[(String, String)]) -> HashMap<&str, Vec<&str>> {
     let mut users: HashMap<&str, Vec<&str>> = HashMap::new();
     let others = sources.iter();
-    for (path, source) in others.filter(|(path, _)| *path != "tests/public_items.rs") {
+    for (path, source) in others.filter(|(path, _)| path != "tests/public_items.rs") {
         for word in words(source) {
             users.entry(word).or_default().push(path);
         }
     }
-    let is_own_source = |user: &str, directory: &str| {
-        let inside = user.strip_prefix(directory);
-        inside.is_some_and(|inside| inside.starts_with("/src/") && !user.starts_with("tests/"))
-    };
-    let mut unused = Vec::new();
-    for (path, source) in &sources {
+    users
+}
+
+/// Whether a source is one of the product's, of this crate.
+fn is_own_source(user: &str, directory: &str) -> bool {
+    let inside = user.strip_prefix(directory);
+    inside.is_some_and(|inside| inside.starts_with("/src/") && !user.starts_with("tests/"))
+}
+
+/// The public items of libraries: their sources, lines and names.
+fn library_items(sources: &[(String, String)]) -> impl Iterator<Item = (&str, &str, usize, &str)> {
+    let is_library = |path: &str| {
         let directory = crate_of(path);
-        let is_library = !PROGRAMS.contains(&directory) && is_own_source(path, directory);
-        if !is_library || is_test(path) {
-            continue;
-        }
-        for (line, name) in items(source) {
-            let users = users.get(name).map_or(&[][..], Vec::as_slice);
-            let is_used = users.iter().any(|user| !is_own_source(user, directory));
-            let is_allowed = ALLOWED.iter().any(|(allowed, _)| *allowed == name);
-            if !is_used && !is_allowed {
-                unused.push(format!("{path}:{line}: {name}"));
-            }
-        }
-    }
+        !PROGRAMS.contains(&directory) && is_own_source(path, directory) && !is_test(path)
+    };
+    let libraries = sources.iter().filter(move |(path, _)| is_library(path));
+    libraries.flat_map(|(path, source)| {
+        let items = items(source).into_iter();
+        items.map(move |(line, name)| (path.as_str(), source.as_str(), line, name))
+    })
+}
+
+#[test]
+fn every_public_item_is_used_by_somebody() {
+    let sources = sources();
+    let users = users(&sources);
+    let unused = library_items(&sources).filter(|(path, _, _, name)| {
+        let users = users.get(name).map_or(&[][..], Vec::as_slice);
+        let is_outside = |user: &&str| !is_own_source(user, crate_of(path));
+        !users.iter().any(is_outside)
+    });
+    let unused: Vec<String> = unused
+        .map(|(path, _, line, name)| format!("{path}:{line}: {name}"))
+        .collect();
     assert!(
         unused.is_empty(),
         "nobody outside uses these; remove them, or make them pub(crate):\n{}",
         unused.join("\n")
     );
+}
+
+/// One that tests alone use is dead in the product, unless it is there for them.
+#[test]
+fn public_items_for_tests_are_listed() {
+    let sources = sources();
+    let users = users(&sources);
+    let of_tests = library_items(&sources).filter(|(path, source, _, name)| {
+        let users = users.get(name).map_or(&[][..], Vec::as_slice);
+        let others = users.iter().filter(|user| *user != path);
+        let is_used = others.into_iter().any(|user| !is_test(user));
+        !is_used && source_names(source, name) == 1
+    });
+    let found: BTreeSet<&str> = of_tests.map(|(_, _, _, name)| name).collect();
+    let listed = FOR_TESTS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(found, listed, "items that only tests use, and their list");
+}
+
+/// How often the code of a source names an item, before its tests.
+fn source_names(source: &str, name: &str) -> usize {
+    let code = source.lines().take_while(|line| *line != "#[cfg(test)]");
+    let code = code.filter(|line| !line.trim_start().starts_with("//"));
+    let words = code.flat_map(|line| line.split(|c: char| !c.is_alphanumeric() && c != '_'));
+    words.filter(|word| *word == name).count()
 }

@@ -1,5 +1,5 @@
-//! What `make test` leaves to `make test-all` (`tests/tiers.list`): every test named there exists, and
-//! its promise is guarded by tests that `make test` runs.
+//! The tests that `make test` leaves to `make test-all` (`tests/tiers.list`): each named test
+//! exists, and its promise is guarded by tests that `make test` runs.
 
 use std::collections::BTreeSet;
 use std::fs;

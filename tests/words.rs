@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What must not stand in a source or a page, and what to write in its place.
+/// Banned words, each with its replacement.
 const BANNED: &[(&str, &str)] = &[
     ("See the module.", "a sentence that says what the item is"),
     ("Seldom", "LogThrottle"),
@@ -82,4 +82,74 @@ fn banned_words_stand_nowhere() {
     }
     assert!(count > 500, "only {count} files were read");
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Words with which a comment begins that does not name its item.
+const HEADLESS: [&str; 6] = ["What", "Who", "Whoever", "Whom", "Whose", "Which one."];
+
+/// Sources whose comments are still to be rewritten.
+const NOT_YET: [&str; 4] = [
+    "src/netapi/",
+    "src/console/",
+    "actors/src/api/",
+    "tests/e2e/netapi",
+];
+
+/// The lines of comments that document an item, and begin without naming it.
+fn headless(source: &str) -> Vec<(usize, &str)> {
+    let comment = |line: &str| {
+        let line = line.trim_start();
+        line.starts_with("///") || line.starts_with("//!")
+    };
+    let mut found = Vec::new();
+    let mut is_inside = false;
+    for (number, line) in (1..).zip(source.lines()) {
+        let is_first = comment(line) && !is_inside;
+        is_inside = comment(line);
+        let text = line.trim_start().get(3..).unwrap_or_default().trim();
+        let begins = |word: &str| {
+            let rest = text.strip_prefix(word);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        if is_first && HEADLESS.iter().any(|word| begins(word)) {
+            found.push((number, text));
+        }
+    }
+    found
+}
+
+#[test]
+fn comments_begin_with_what_an_item_is() {
+    let mut found = Vec::new();
+    let is_written = |name: &str| !NOT_YET.iter().any(|start| name.starts_with(start));
+    for (name, text) in sources(&["rs"]).iter().filter(|(name, _)| is_written(name)) {
+        let lines = headless(text).into_iter();
+        found.extend(lines.map(|(number, line)| format!("{name}:{number}: {line}")));
+    }
+    assert!(
+        found.is_empty(),
+        "a noun phrase or an imperative first:\n{}",
+        found.join("\n")
+    );
+}
+
+#[test]
+fn only_the_first_line_of_a_comment_is_judged() {
+    let source = [
+        "//! What it is",
+        "",
+        "/// A thing.",
+        "/// What follows is fine.",
+        "fn a() {}",
+        "/// Whose it is.",
+        "fn b() {}",
+        "/// Which one.",
+        "/// Whatever.",
+        "// What.",
+    ];
+    let lines: Vec<usize> = headless(&source.join("\n"))
+        .iter()
+        .map(|(line, _)| *line)
+        .collect();
+    assert_eq!(lines, [1, 6, 8]);
 }

@@ -18,7 +18,7 @@
 //! | `operator` | control socket, health, status port, metrics, traces |
 //! | `tree` | listeners, and the start of all of it, from the sink backwards |
 //!
-//! What an actor needs to restart is its seed; everything else it owns dies with a panic.
+//! An actor restarts from its seed; everything else it owns dies with a panic.
 //!
 //! Read along with one return: `front/req_router.rs`, `front/mworker.rs`, `jobs/job_tracker.rs`,
 //! `jobs/job_store.rs`, `events/event_publisher.rs`.

@@ -16,7 +16,6 @@ import json
 import multiprocessing
 import os
 import pathlib
-import resource
 import select
 import signal
 import socket
@@ -25,10 +24,10 @@ import sys
 import tempfile
 import time
 
+import results
 from cli import swarm
 from reactor import TAG, Bus, send
-from report import write_markdown, write_pages, write_svg
-from run import HERE, ROOT, STOCK, STOCK_VERSION, Master, free_port, machine, wait_for
+from run import STOCK, STOCK_VERSION, Master, free_port, machine, wait_for
 from storm import Place
 
 CREDENTIALS = {"username": "bench", "password": "a password", "eauth": "file"}
@@ -256,39 +255,26 @@ def arguments():
     parser.add_argument("--seconds", type=int, default=20, help="of each load")
     parser.add_argument("--streams", type=int, default=500)
     parser.add_argument("--rate", type=int, default=1000, help="events a second")
-    parser.add_argument("--only", choices=["stock", "saltern"])
-    parser.add_argument("--out", type=pathlib.Path, default=HERE, help="where results.* are")
+    results.add_arguments(parser)
     return parser.parse_args()
 
 
 def main():
     options = arguments()
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    path = options.out / "results.json"
-    results = json.loads(path.read_text()) if path.exists() else {"stock": STOCK_VERSION}
-    results["machine"] = machine()
+    results.raise_descriptor_limit()
+    record = results.load(options.out, STOCK_VERSION)
+    record["machine"] = machine()
     with tempfile.TemporaryDirectory(prefix="slt-api-", dir="/tmp") as top:
         place = Place(pathlib.Path(top))
-        for kind in [options.only] if options.only else ["stock", "saltern"]:
-            master = results.setdefault("masters", {}).setdefault(kind, {"fleets": {}, "capped": []})
-            found = measure(kind, place, options)
-            master.update(found)
-            if options.only == "saltern" and (problem := wrong(found, options)):
+        for kind in results.kinds(options):
+            figures = measure(kind, place, options)
+            results.of_master(record, kind).update(figures)
+            if options.only == "saltern" and (problem := wrong(figures, options)):
                 sys.exit(problem)
     if options.only:
         return
-    results["api"] = {"clients": options.clients, "streams": options.streams, "rate": options.rate}
-    options.out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    # Without the figures of run.py there is no table to add to.
-    if "site" not in results:
-        return
-    write_markdown(results, options.out / "results.md")
-    write_svg(results, options.out / "results.svg")
-    if options.out == HERE:
-        has_storm = "storm" in results
-        write_pages((HERE / "results.md").read_text(), ROOT, has_storm=has_storm)
+    record["api"] = {"clients": options.clients, "streams": options.streams, "rate": options.rate}
+    results.write(record, options.out)
 
 
 def wrong(found, options):

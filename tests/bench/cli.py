@@ -15,11 +15,9 @@ whose cached grains a master that has just started has yet to read, and the comp
 import argparse
 import contextlib
 import ctypes
-import json
 import os
 import pathlib
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -27,8 +25,8 @@ import tempfile
 import time
 import urllib.request
 
-from report import write_markdown, write_pages, write_svg
-from run import HERE, LAB, ROOT, SALTERN, STOCK, STOCK_VERSION, Master, machine, wait_for
+import results
+from run import LAB, SALTERN, STOCK, STOCK_VERSION, Master, machine, wait_for
 from storm import Place
 from store import fill, put_keys
 
@@ -292,53 +290,38 @@ def arguments():
     parser.add_argument("--returns", type=int, default=200_000, help="in its job database")
     parser.add_argument("--rounds", type=int, default=9, help="of commands that are quick")
     parser.add_argument("--parts", default="salt,lists,inventory", help="only these")
-    parser.add_argument("--only", choices=["saltern"])
-    parser.add_argument("--out", type=pathlib.Path, default=HERE, help="where results.* are")
+    results.add_arguments(parser, only=("saltern",))
     return parser.parse_args()
 
 
 def main():
     options = arguments()
     parts = options.parts.split(",")
-    # Both ends of each minion's connections are on this machine.
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    results.raise_descriptor_limit()
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         sys.exit("this kernel lets no process adopt the children of its children")
-    path = options.out / "results.json"
-    results = json.loads(path.read_text()) if path.exists() else {"stock": STOCK_VERSION}
+    record = results.load(options.out, STOCK_VERSION)
     # Beside figures of another day theirs stays.
-    results.setdefault("machine", machine())
-    results["cli_machine"] = machine()
-    results["cli_load"] = os.getloadavg()[0]
+    record.setdefault("machine", machine())
+    record["cli_machine"] = machine()
+    record["cli_load"] = os.getloadavg()[0]
     print("command lines, both with a master of ours", flush=True)
     with tempfile.TemporaryDirectory(prefix="slt-cli-", dir="/tmp") as top:
         place = Place(pathlib.Path(top))
-        kinds = [options.only] if options.only else ["stock", "saltern"]
-        kinds = {kind: Programs(kind, place.top) for kind in kinds}
+        kinds = {kind: Programs(kind, place.top) for kind in results.kinds(options)}
         found = {kind: {} for kind in kinds}
         if "salt" in parts:
             measure_salt(kinds, place, options, found)
         if "lists" in parts:
             measure_lists(kinds, place, options, found)
         if "inventory" in parts:
-            results["inventory"] = measure_inventory(place, options)
-            print(f"  {results['inventory']}", flush=True)
+            record["inventory"] = measure_inventory(place, options)
+            print(f"  {record['inventory']}", flush=True)
     for kind in kinds:
-        master = results.setdefault("masters", {}).setdefault(kind, {"fleets": {}, "capped": []})
-        master.update(found[kind])
+        results.of_master(record, kind).update(found[kind])
     if options.only:
         return
-    options.out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    # Without the figures of run.py there is no table to add to.
-    if "site" not in results:
-        return
-    write_markdown(results, options.out / "results.md")
-    write_svg(results, options.out / "results.svg")
-    if options.out == HERE:
-        has_storm = "storm" in results
-        write_pages((HERE / "results.md").read_text(), ROOT, has_storm=has_storm)
+    results.write(record, options.out)
 
 
 if __name__ == "__main__":

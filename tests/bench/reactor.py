@@ -14,7 +14,6 @@ counted.
 import argparse
 import array
 import contextlib
-import json
 import multiprocessing
 import os
 import pathlib
@@ -26,8 +25,8 @@ import sys
 import tempfile
 import time
 
-from report import write_markdown, write_pages, write_svg
-from run import HERE, ROOT, SALTERN, STOCK_VERSION, Master, machine, wait_for
+import results
+from run import SALTERN, STOCK_VERSION, Master, machine, wait_for
 
 TAG = "bench/reactor"
 
@@ -235,34 +234,22 @@ def arguments():
     parser.add_argument("--rate", type=int, default=20_000, help="events a second")
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--drain", type=int, default=60, help="seconds to wait for what is left")
-    parser.add_argument("--only", choices=["stock", "saltern"])
-    parser.add_argument("--out", type=pathlib.Path, default=HERE, help="where results.* are")
+    results.add_arguments(parser)
     return parser.parse_args()
 
 
 def main():
     options = arguments()
-    path = options.out / "results.json"
-    results = json.loads(path.read_text()) if path.exists() else {"stock": STOCK_VERSION}
-    results["machine"] = machine()
+    record = results.load(options.out, STOCK_VERSION)
+    record["machine"] = machine()
     with tempfile.TemporaryDirectory(prefix="react-", dir="/tmp") as top:
         place = Place(pathlib.Path(top))
-        for kind in [options.only] if options.only else ["stock", "saltern"]:
-            master = results.setdefault("masters", {}).setdefault(kind, {"fleets": {}})
-            master.update(measure(kind, place, options))
+        for kind in results.kinds(options):
+            results.of_master(record, kind).update(measure(kind, place, options))
     if options.only:
         return
-    results["reactor"] = {"rate": options.rate, "seconds": options.seconds}
-    options.out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    # Without the figures of run.py there is no table to add to.
-    if "site" not in results:
-        return
-    write_markdown(results, options.out / "results.md")
-    write_svg(results, options.out / "results.svg")
-    if options.out == HERE:
-        has_storm = "storm" in results
-        write_pages((HERE / "results.md").read_text(), ROOT, has_storm=has_storm)
+    record["reactor"] = {"rate": options.rate, "seconds": options.seconds}
+    results.write(record, options.out)
 
 
 if __name__ == "__main__":

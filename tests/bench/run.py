@@ -19,7 +19,6 @@ import json
 import os
 import pathlib
 import platform
-import resource
 import signal
 import socket
 import subprocess
@@ -28,11 +27,10 @@ import tempfile
 import time
 import urllib.request
 
-from report import write_markdown, write_pages, write_svg
+import results
+from results import HERE, ROOT
 from site_files import Site
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 STOCK = pathlib.Path(
     os.environ.get("SALTERN_STOCK", pathlib.Path.home() / ".cache/saltern/stock")
 )
@@ -423,34 +421,24 @@ def main():
     if busy > 0.5:
         print(f"note: this machine is busy (load {busy:.1f}); the figures will be too low")
 
-    # Every minion has two connections, and both ends are on this machine.
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    kinds = [options.only] if options.only else ["stock", "saltern"]
-    results = {
+    results.raise_descriptor_limit()
+    record = {
         "machine": machine(),
         "stock": STOCK_VERSION,
         "site": {"small_files": options.small_files, "megabytes": options.megabytes},
     }
     with Site(options.small_files, options.megabytes, "files" in options.phases) as site:
-        results["masters"] = measure(kinds, site, options)
+        record["masters"] = measure(results.kinds(options), site, options)
     is_whole = not options.only and options.phases == PHASES
     out = options.out or HERE
     if options.update:
-        results = updated(json.loads((out / "results.json").read_text()), results)
+        record = updated(json.loads((out / "results.json").read_text()), record)
     elif not options.out and not is_whole:
-        print(json.dumps(results, indent=2))
+        print(json.dumps(record, indent=2))
         return
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "results.json").write_text(json.dumps(results, indent=2) + "\n")
-    if options.only:
-        return
-    write_markdown(results, out / "results.md")
-    write_svg(results, out / "results.svg")
-    table = (out / "results.md").read_text()
-    if out == HERE:
-        write_pages(table, ROOT, has_storm="storm" in results)
-    print(table)
+    table = results.write(record, out, with_table=not options.only)
+    if table:
+        print(table)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ import argparse
 import json
 import os
 import pathlib
-import resource
 import tempfile
 
-from report import write_markdown, write_pages, write_storm_svg, write_svg
-from run import HERE, ROOT, STOCK_VERSION, Master, machine, put_load
+import results
+from report import write_storm_svg
+from run import STOCK_VERSION, Master, machine, put_load
 
 
 class Place:
@@ -65,44 +65,32 @@ def arguments():
     parser.add_argument("--minions", type=int, default=5000, help="of the storm")
     parser.add_argument("--limit", type=int, default=60, help="seconds to wait for the last one")
     parser.add_argument("--watched", type=int, default=500, help="minions that run long jobs")
-    parser.add_argument("--only", choices=["stock", "saltern"])
-    parser.add_argument("--out", type=pathlib.Path, default=HERE, help="where results.* are")
+    results.add_arguments(parser)
     return parser.parse_args()
 
 
 def main():
     options = arguments()
-    # Every minion has two connections, and both ends are on this machine.
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    path = options.out / "results.json"
-    results = json.loads(path.read_text()) if path.exists() else {"stock": STOCK_VERSION}
-    results["machine"] = machine()
+    results.raise_descriptor_limit()
+    record = results.load(options.out, STOCK_VERSION)
+    record["machine"] = machine()
     curves = {}
     with tempfile.TemporaryDirectory(prefix="storm-") as top:
         place = Place(pathlib.Path(top))
-        for kind in [options.only] if options.only else ["stock", "saltern"]:
+        for kind in results.kinds(options):
             stormed = storm(kind, place, options)
             watched = watch(kind, place, options)
-            master = results.setdefault("masters", {}).setdefault(kind, {"fleets": {}})
-            found, capped = figures(stormed, watched, options)
+            master = results.of_master(record, kind)
+            of_storm, capped = figures(stormed, watched, options)
             kept = [key for key in master.get("capped", []) if not key.startswith("storm_")]
-            master.update(found, capped=kept + capped)
+            master.update(of_storm, capped=kept + capped)
             curves[kind] = stormed.get("storm_curve", [])
     if options.only:
-        print(json.dumps(results["masters"][options.only], indent=2))
+        print(json.dumps(record["masters"][options.only], indent=2))
         return
-    results["storm"] = {"minions": options.minions, "limit": options.limit, "curves": curves}
-    options.out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=2) + "\n")
-    write_storm_svg(results, options.out / "storm.svg")
-    # Without the figures of run.py there is no table to add to.
-    if "site" not in results:
-        return
-    write_markdown(results, options.out / "results.md")
-    write_svg(results, options.out / "results.svg")
-    if options.out == HERE:
-        write_pages((HERE / "results.md").read_text(), ROOT, has_storm=True)
+    record["storm"] = {"minions": options.minions, "limit": options.limit, "curves": curves}
+    results.write(record, options.out)
+    write_storm_svg(record, options.out / "storm.svg")
 
 
 if __name__ == "__main__":

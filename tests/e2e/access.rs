@@ -32,7 +32,7 @@ const NOBODY: &[&str] = &["-a", "file", "--username", "carl", "--password", "sec
 const NO_BACKEND: &[&str] = &["-a", "auto", "--username", "ana", "--password", "secret"];
 const PIA: &[&str] = &["-a", "pam", "--username", "pia", "--password", "secret"];
 const PIA_WRONG: &[&str] = &["-a", "pam", "--username", "pia", "--password", "guess"];
-/// Whom PAM knows, and whose account it does not let in.
+/// A user that PAM knows, and whose account it does not let in.
 const LOCKED: &[&str] = &["-a", "pam", "--username", "locked", "--password", "secret"];
 const TOKEN: &[&str] = &["-T"];
 /// For `salt-key`, whose `-a` accepts keys.
@@ -129,7 +129,7 @@ const BY_SUDO: &[(&str, &[&str])] = &[
     ("stranger", &["m1", "test.ping"]),
 ];
 
-/// What must have been served.
+/// Requests that must have been served.
 const SERVED: &[&str] = &[
     "$ salt -a file --username ana --password secret m1 test.ping",
     "$ salt -a file --username lim --password limited m1 test.echo allowed",
@@ -191,7 +191,7 @@ fn configure(config: &mut Config, release: Release, service: &PamService) {
         .set("token_file", format!("{root}/token"));
 }
 
-/// What the commands printed and how they ended.
+/// Output and exit code of each command.
 fn transcript(site: &mut Site) -> Result<Vec<String>> {
     // Every refusal is a line, as with stock.
     site.announce("request refused");

@@ -21,7 +21,7 @@ use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
 
 const OURS: Server = Server::Saltern(Release::V3008);
 
-/// Which test shows which alerts: that they fire for their cause, and clear when it is over.
+/// Tests of the alerts: that they fire for their cause, and clear when it is over.
 const SHOWN: &[(&str, &[&str])] = &[
     (
         "minions_and_their_jobs",

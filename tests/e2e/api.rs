@@ -24,7 +24,7 @@ fn the_api_of_3008_answers_as_with_stocks_master() -> TestResult {
     compare(Release::V3008)
 }
 
-/// Which of the two interfaces of salt-api.
+/// Interface of salt-api.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interface {
     CherryPy,
@@ -149,7 +149,7 @@ fn ask(
 /// Pages about the jobs so far, and about salt-api itself: their status is compared.
 const NEVER_THE_SAME: [&str; 2] = ["/jobs", "/stats"];
 
-/// What is asked, in order.
+/// Requests, in order.
 fn requests(interface: Interface) -> Vec<Value> {
     let low = |low: Value| json!({"method": "POST", "path": "/", "auth": true, "json": [low]});
     let get = |path: &str| json!({"method": "GET", "path": path, "auth": true});

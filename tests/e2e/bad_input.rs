@@ -196,7 +196,7 @@ fn a_corrupt_job_database_is_set_aside_and_named() -> TestResult {
             let path = stopped_with_a_job(site)?;
             // Nothing of it can be read.
             std::fs::write(&path, vec![0x5a; 8192])?;
-            site.announce("nothing can be read of the damaged job database");
+            site.announce("the damaged job database cannot be read at all");
             site.announce("the job database was damaged");
             site.start_master()?;
             let said = std::fs::read_to_string(site.path("log/master.out"))?;

@@ -286,8 +286,7 @@ fn compare(release: Release) -> Result<()> {
     Ok(())
 }
 
-/// What a command printed, apart from job ids and from whose turn came first, which is chance in
-/// stock.
+/// Output of a command without job ids and without the order of turns, which is chance in stock.
 fn parse_tag(run: &Run) -> Result<String> {
     let mut lines: Vec<String> = run
         .stdout

@@ -1,5 +1,5 @@
-//! What only Python can run, by our master beside stock's: pillars, functions of the master, and
-//! what becomes of both when the Python helper is killed or there is none.
+//! Python modules of the site, run by our master beside stock's: pillars, functions of the master,
+//! and both when the Python helper is killed or there is none.
 
 use std::fmt::Debug;
 use std::fs;
@@ -383,7 +383,7 @@ fn python_runners_match_stock(release: Release) -> TestResult {
     })
 }
 
-/// What a function of the master returns: by stock's `salt-run` of a stock master, which runs it
+/// Return of a function of the master: by stock's `salt-run` of a stock master, which runs it
 /// itself, or by ours.
 fn run(site: &Site, words: &[&str]) -> Result<Value> {
     let run = match site.server().is_ours() {

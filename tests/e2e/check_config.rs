@@ -15,7 +15,7 @@ const USAGE: i32 = 64;
 const UNAVAILABLE: i32 = 69;
 const NO_PERMISSION: i32 = 77;
 
-/// What `check-config --json` prints, with this exit code.
+/// Output of `check-config --json`, with this exit code.
 fn checked(site: &Site, code: i32) -> Result<Value> {
     let run = site.saltern(&["check-config", "--json"])?;
     run.expect_code(code)?;

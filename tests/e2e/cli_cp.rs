@@ -204,7 +204,7 @@ fn saltern_cp_copies_both_ways() -> TestResult {
     )
 }
 
-/// What is below a directory, with modes, sorted.
+/// Entries below a directory, with modes, sorted.
 fn seen(directory: &Path) -> Result<Vec<String>> {
     let mut seen = Vec::new();
     walk(directory, &mut seen)?;
@@ -244,7 +244,7 @@ fn prepare(source: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the command printed, and what is at the target then.
+/// Output of the command, and the entries at the target afterwards.
 fn copied(site: &Site, line: &[&str], is_ours: bool) -> Result<String> {
     let (source, target) = (site.path("source"), site.path("target"));
     let text = |path: &Path| path.display().to_string();

@@ -1,4 +1,4 @@
-//! What keeps a command from its work, and odd surroundings: each is a sentence with an exit code of stock's,
+//! Failures of the commands, and odd surroundings: each is a sentence with an exit code of stock's,
 //! never the text of a panic; a follower that lost events shows all the same.
 #![expect(
     clippy::disallowed_types,
@@ -309,7 +309,7 @@ fn follower_that_lost_events_shows_all_returns() -> TestResult {
     )
 }
 
-/// What keeps a command from its end is a sentence with an exit code, never a panic.
+/// A failure in the middle is a sentence with an exit code, never a panic.
 #[test]
 fn salt_that_fails_says_what_to_do() -> TestResult {
     Site::run(Server::Saltern(Release::V3008), configure, |site| {

@@ -14,7 +14,7 @@ use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
 const CTRL_C: &str = "\x03";
 
-/// What a command says that leaves a job behind.
+/// Parts of the text of a command that leaves a job behind.
 const COME_BACK: &[&str] = &[
     "This job's jid is: 2",
     "salt-run jobs.lookup_jid 2",
@@ -26,9 +26,9 @@ const COME_BACK: &[&str] = &[
 struct Moment {
     /// The command line.
     words: &'static [&'static str],
-    /// What is on the screen when it is pressed.
+    /// Texts on the screen when it is pressed.
     seen: &'static [&'static str],
-    /// What is on the screen afterwards.
+    /// Texts on the screen afterwards.
     said: &'static [&'static str],
     /// The exit code.
     code: i32,

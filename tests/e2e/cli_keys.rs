@@ -26,7 +26,7 @@ fn salt_key_of_3008_prints_and_does_what_stock_does() -> TestResult {
     Ok(compare(Release::V3008)?)
 }
 
-/// Who has which key before the first command, as `state/id`.
+/// Keys before the first command, as `state/id`.
 const KEYS: &[&str] = &[
     "minions/accepted",
     "minions/Other",
@@ -112,7 +112,7 @@ const LINES: &[&[&str]] = &[
     &["-L"],
 ];
 
-/// What a command printed, and what it left.
+/// Output of a command, and the files that it left.
 #[derive(PartialEq, Eq)]
 struct Outcome {
     line: String,

@@ -102,7 +102,7 @@ fn own(site: &Site, words: &[&str]) -> Result<Run> {
     run(&mut site.own_command("salt-run", words), SOON)
 }
 
-/// Whoever logs in runs what the rules of that user permit.
+/// A user who logs in runs what the rules of that user permit.
 #[test]
 fn salt_run_with_eauth_is_what_the_user_may() -> TestResult {
     Site::run(

@@ -286,7 +286,7 @@ fn printed(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(is_printed).collect()
 }
 
-/// What was printed, without what differs from run to run: job ids, and the order in which minions
+/// Printed lines without those that differ from run to run: job ids, and the order in which minions
 /// answer. The help is worded otherwise.
 fn shown(stdout: &str) -> Vec<String> {
     if stdout.starts_with("Usage") {
@@ -321,7 +321,7 @@ fn without_jids(line: &str) -> String {
     shown.trim_end_matches('\n').to_owned()
 }
 
-/// Whoever logs in may do what the rules of that user permit, and is refused as stock refuses.
+/// A user who logs in may do what the rules of that user permit, and is refused as stock refuses.
 #[test]
 fn salt_with_eauth_prints_what_stock_does() -> TestResult {
     let lines: Lines = &[

@@ -1,7 +1,7 @@
 //! The same commands to stock's master and to ours: same output, same exit codes, same events.
 //!
-//! What cannot be equal is masked: job ids become `JID1`, `JID2`, … in the order in which they
-//! appear, times and process ids become a shape. Everything else is compared to the letter.
+//! Chance is masked: job ids become `JID1`, `JID2`, … in the order in which they appear, times and
+//! process ids become a shape. Everything else is compared to the letter.
 
 use std::fmt::Write as _;
 
@@ -114,7 +114,7 @@ fn compare(release: Release) -> Result<()> {
     Ok(())
 }
 
-/// What was printed and what the bus carried, masked.
+/// Output and events of the bus, masked.
 struct Transcript {
     commands: Vec<String>,
     events: Vec<String>,
@@ -214,7 +214,7 @@ impl Mask {
         out + rest
     }
 
-    /// What a command printed, without the times of day in it and without Python's remarks about
+    /// Output of a command, without the times of day in it and without Python's remarks about
     /// objects that were not closed, which come by chance.
     fn output(&mut self, text: &str) -> String {
         let mut out = String::new();

@@ -30,7 +30,7 @@ const SITE_ENGINE: &str = "import os, time\n\
             with open(path, 'w') as out:\n            \
                 out.write('cleared up')\n";
 
-/// What the script prints: events, what is none, and a line by way of the errors.
+/// Output of the script: events, a line that is none, and a line on standard error.
 const LINES: &str = "echo '{\"tag\": \"site/one\", \"data\": {\"x\": [1, null, true, 2.5, \"ä\"]}}'\n\
     echo '{\"tag\": \"site/id\", \"data\": {\"id\": \"mine\", \"n\": {\"a\": {}}}}'\n\
     echo '{\"data\": {\"no\": \"tag\"}}'\n\

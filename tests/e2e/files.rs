@@ -1,5 +1,5 @@
-//! What stock minions fetch from our file server: states that use files, templates, includes and
-//! `file.recurse`, single files, whole directories; and what they push.
+//! Files that stock minions fetch from our file server: states that use files, templates, includes
+//! and `file.recurse`, single files, whole directories; and files that they push.
 //!
 //! The bytes and the kinds of files are compared with stock in `saltern-content`; here the real
 //! minion is the judge.

@@ -24,7 +24,7 @@ fn jobs_of_3008_are_known_after_the_switch() -> TestResult {
     known_after_the_switch(Release::V3008)
 }
 
-/// What is asked of the old master's tools and of the new master; `{jid}` is the job.
+/// Queries to the old master's tools and to the new master; `{jid}` is the job.
 const QUESTIONS: &[&[&str]] = &[
     &["jobs.lookup_jid", "{jid}"],
     &["jobs.lookup_jid", "{jid}", "missing=True"],
@@ -206,7 +206,7 @@ fn file_modes_exclude_others_unless_users_are_admitted() -> TestResult {
     Ok(())
 }
 
-/// Everything below a directory with its permissions.
+/// All entries below a directory with their permissions.
 fn modes(directory: &Path) -> Result<Vec<(std::path::PathBuf, u32)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory)? {

@@ -32,7 +32,7 @@ fn jid_of(site: &Site, mark: usize, fun: &str) -> Result<String> {
         })
 }
 
-/// What is said of a minion of a job, from then on.
+/// Waits for a verdict on a minion of a job, from this mark on.
 fn verdict(site: &Site, mark: usize, jid: &str, minion: &str, words: &[&str]) -> Result<()> {
     let tag = format!("saltern/job/{jid}/verdict");
     site.events()

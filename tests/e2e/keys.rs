@@ -1,4 +1,4 @@
-//! What becomes of a minion whose key is rejected or deleted while it is connected, and of one that
+//! Changes of keys: a minion whose key is rejected or deleted while it is connected, and one that
 //! needs nobody to accept it.
 
 use anyhow::{Result, ensure};

@@ -11,7 +11,7 @@ use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult, logs, wait_until};
 use serde_json::Value;
 
-/// What users and the site keep to themselves.
+/// Secrets of users and of the site.
 const PASSWORD: &str = "correct-horse-battery";
 const WRONG_PASSWORD: &str = "wrong-horse-battery";
 const PILLAR: &str = "pillar-value-nobody-may-read";
@@ -103,7 +103,7 @@ fn be_busy(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// What must not be in a log, with a name for it.
+/// Secrets that must not be in a log, with a name for each.
 fn secrets(site: &Site) -> Result<Vec<(String, String)>> {
     let mut secrets: Vec<(String, String)> = [PASSWORD, WRONG_PASSWORD, PILLAR]
         .map(|text| (text.to_owned(), text.to_owned()))

@@ -440,7 +440,7 @@ fn number(site: &Site, metric: &str) -> Result<f64> {
     Ok(line.unwrap_or(0.0))
 }
 
-/// What root may read, the master of another user may not.
+/// A file that root may read is unreadable for the master of another user.
 #[test]
 fn doctor_as_root_checks_as_the_masters_user() -> TestResult {
     Site::run(

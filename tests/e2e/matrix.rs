@@ -1,5 +1,5 @@
-//! What issue 2 demands of every release: minion, command line and event listener of that release
-//! work with our master. The same steps run against stock's own master, which keeps them honest.
+//! Compatibility matrix: minion, command line and event listener of every release work with our
+//! master. The same steps run against stock's own master, which keeps them honest.
 
 use std::time::Duration;
 

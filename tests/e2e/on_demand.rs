@@ -11,7 +11,7 @@ const MODULE: &str = "def ext_pillar(minion_id, pillar, *args, **kwargs):\n    \
     return {'asked': {'id': minion_id, 'args': list(args), 'named': kwargs,\n                      \
             'seen': sorted(pillar)}}\n";
 
-/// What is asked for, and whether the answer has it.
+/// Requested paths, and whether the answer has each.
 const ASKED: &[(&str, bool)] = &[
     ("{'site_ext': [1, two]}", true),
     ("{'site_ext': {'a': 1}}", true),

@@ -39,7 +39,7 @@ fn configure(config: &mut Config) {
         .set("runner_returns", false);
 }
 
-/// What each minion is asked to do by a job; the answers are compared as they are.
+/// Calls of each minion by a job; the answers are compared as they are.
 fn calls() -> Vec<(&'static str, &'static str, Value)> {
     vec![
         (ASKER, "publish.publish", json!(["*", "test.ping"])),
@@ -192,8 +192,8 @@ fn call(client: &mut Session, minion: &str, fun: &str, arg: &Value) -> Result<Va
     client.call(&json!({"tgt": minion, "fun": fun, "arg": arg}))
 }
 
-/// What stock's master cannot do: `full_data` and `runner` of all releases at one master, several
-/// functions, nodegroups; and what lies on disk of it.
+/// Beyond stock's master: `full_data` and `runner` of all releases at one master, several
+/// functions, nodegroups; and the files of such jobs.
 #[test]
 fn minions_of_every_release_publish_to_each_other() -> TestResult {
     let release = Release::V3008;

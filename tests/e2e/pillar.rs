@@ -104,7 +104,7 @@ fn compare() -> Result<()> {
     Ok(())
 }
 
-/// What the minions and the commands say, by what was asked.
+/// Answers of the minions and the commands, by query.
 fn ask(site: &mut Site) -> Result<Vec<(String, Value)>> {
     for (name, text) in TREE {
         let path = site.path(name);

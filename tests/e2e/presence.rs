@@ -84,7 +84,7 @@ fn filtering_minion_is_identified_by_its_subscription() -> TestResult {
     )
 }
 
-/// What stock's `salt` prints too.
+/// Text that stock's `salt` prints too.
 const NOT_CONNECTED: &str = "Minion did not return. [Not connected]";
 
 /// Stock's own runner asks the minions; ours does not need to.

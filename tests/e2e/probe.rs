@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const RELEASE: Release = Release::V3008;
 
-/// What stock answers to a request that it did not handle to its end.
+/// Stock's answer to a request that it did not handle to its end.
 const NO_ANSWER: &str = "'Some exception handling minion payload'";
 
 /// The rows whose answers differ, and why ours is what it is.

@@ -89,7 +89,7 @@ fn check_tables(server: Server) -> TestResult {
     check(server, tables.into_iter().flatten().collect(), Form::List)
 }
 
-/// Where the rules are.
+/// Source of the rules.
 #[derive(Clone, Copy)]
 enum Form {
     /// In the configuration.
@@ -205,7 +205,7 @@ struct Scene<'a> {
     site: &'a Site,
     client: Session,
     minion: Session,
-    /// Whose jobs those of the reactor are.
+    /// User of the reactor's jobs.
     user: String,
 }
 

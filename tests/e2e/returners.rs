@@ -99,7 +99,7 @@ fn with_modules(config: &mut Config, server: Server) {
     }
 }
 
-/// What the two masters made of the same scenario.
+/// Results of the same scenario under both masters.
 fn of_both<T>(
     release: Release,
     configure: impl Fn(&mut Config, Server),

@@ -236,8 +236,8 @@ fn compare_data(release: Release) -> TestResult {
     })
 }
 
-/// What a runner returned; of a failure no more than that it is one, because stock says it with a
-/// traceback; of wrong arguments what is wrong with them.
+/// The comparable part of a runner's return: of a failure only that it is one, because stock says
+/// it with a traceback; of wrong arguments what is wrong with them.
 fn said(value: Value) -> Value {
     let text = value.as_str().unwrap_or_default();
     if text.contains("Exception occurred") {

@@ -12,7 +12,7 @@ use saltern_tests::process::{Daemon, peer};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
-/// What the manager noted, a line each.
+/// The manager's notes, a line each.
 const NOTES: &str = "log/notes";
 
 /// Generous, for a busy machine: the watchdog must not fire, its precision is not tested.
@@ -92,8 +92,8 @@ fn service_manager_is_notified_of_reload_and_holds_ports_over_restart() -> TestR
     })
 }
 
-/// Whoever sees a port of the master may signal it: a SIGHUP must not end it, and a SIGTERM must let
-/// it finish.
+/// A supervisor that sees a port of the master may signal it: a SIGHUP must not end it, and a
+/// SIGTERM must let it finish.
 #[test]
 fn signal_to_master_that_only_just_serves_is_handled() -> TestResult {
     const STARTS: usize = 8;

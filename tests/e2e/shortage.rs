@@ -125,7 +125,7 @@ fn publishes(site: &Site) -> Result<bool> {
     Ok(run.code == Some(0))
 }
 
-/// What the master may open: twice what it needs for itself, its threads above all.
+/// Descriptors that the master may open: twice what it needs for itself, its threads above all.
 const DESCRIPTORS: usize = 400;
 
 #[test]
@@ -189,18 +189,18 @@ fn exhausted_descriptors_leave_connected_peers_served() -> TestResult {
     )
 }
 
-/// What the log says when no connection can be accepted, once a listener and a minute.
+/// Text of the log when no connection can be accepted, once a listener and a minute.
 const LOG_INTERVAL: &str = "cannot accept connections";
 
 /// Subscribers that never read, on the publish port and on the event socket.
 const FROZEN: usize = 10_000;
 const FROZEN_LISTENERS: usize = 1_000;
 
-/// What the master may need for all of them: 8 KiB a connection, and something for what their
+/// Bytes that the master may need for all of them: 8 KiB a connection, and something for what their
 /// queues keep together. The events of this test alone come to twice as much.
 const MEMORY: u64 = (FROZEN as u64) * (8 << 10) + (64 << 20);
 
-/// What a metric counted, by its labels.
+/// Values of a metric, by its labels.
 fn counts(site: &Site, metric: &str) -> String {
     let metrics = site.saltern(&["metrics"]).map(|run| run.stdout);
     let metrics = metrics.unwrap_or_default();

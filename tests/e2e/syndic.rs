@@ -27,7 +27,7 @@ fn below(config: &mut Config) {
     config.set("auto_accept", "True");
 }
 
-/// What our masters say of the options of this file.
+/// Our masters' findings on the options of this file.
 fn as_written(site: &mut Site) {
     site.announce("auto_accept: every new minion is accepted");
     site.announce("order_masters: every minion may return");

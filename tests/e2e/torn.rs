@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use saltern_tests::site::SOON;
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
-/// What is wrong with the end of the write-ahead log.
+/// Damage at the end of the write-ahead log.
 #[derive(Clone, Copy, Debug)]
 enum Tear {
     /// The last page of the commit arrived in part.
@@ -75,7 +75,7 @@ fn tear_last_commit(log: &Path, tear: Tear) -> Result<()> {
     Ok(std::fs::write(log, bytes)?)
 }
 
-/// Where the last valid frame of a write-ahead log lies, which ends a commit ("WAL-mode file
+/// Position of the last valid frame of a write-ahead log, which ends a commit ("WAL-mode file
 /// format" in SQLite's documentation: numbers are big-endian; frames of earlier rounds have other
 /// salts).
 fn last_frame(log: &[u8]) -> Result<Range<usize>> {

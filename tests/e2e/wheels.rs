@@ -48,7 +48,7 @@ fn a_minion_whose_key_a_wheel_deletes_is_refused_with_its_next_message() -> Test
     )
 }
 
-/// Who has which key, as `state/id`, before the first question.
+/// Keys before the first question, as `state/id`.
 const KEYS: &[&str] = &[
     "minions/accepted",
     "minions/Other",

@@ -140,7 +140,7 @@ impl Site {
         run(command.args(arguments), SOON * 2)
     }
 
-    /// What one metric of our master says, summed up over all whose labels contain this text.
+    /// The value of one metric of our master, summed up over all whose labels contain this text.
     ///
     /// # Errors
     /// When the master does not answer.

@@ -108,7 +108,7 @@ impl Fleet {
         })
     }
 
-    /// What was acknowledged so far.
+    /// The file of the acknowledged returns.
     pub fn ledger(&self) -> &Path {
         &self.ledger
     }

@@ -127,7 +127,7 @@ impl Program {
         })
     }
 
-    /// What the server is asked; none when the process has to start afresh.
+    /// The request to the server; `None` when the process has to start afresh.
     fn request(&self, command: &Command) -> Result<Option<String>> {
         if command.get_envs().next().is_some() {
             return Ok(None);

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
-/// What a ZMTP 3.0 subscriber says first: the greeting (RFC 23: signature, version, mechanism
+/// First bytes of a ZMTP 3.0 subscriber: the greeting (RFC 23: signature, version, mechanism
 /// `NULL`), READY with its socket type, and a subscription to everything.
 const SUBSCRIBER: &[u8] = b"\xff\0\0\0\0\0\0\0\0\x7f\x03\0NULL\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
     \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\

@@ -17,7 +17,7 @@ pub(crate) struct Minion {
     pub(crate) daemon: Option<Daemon>,
 }
 
-/// Which program a minion is.
+/// Program of a minion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MinionKind {
     /// `salt-minion` of a stock release.

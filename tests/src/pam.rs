@@ -11,7 +11,7 @@ use crate::release::Release;
 /// and `locked`, and lets only `pia` in. PAM looks for its services in one directory, so this takes
 /// root, as the containers of CI are run by.
 pub struct PamService {
-    /// What the option `auth.pam.service` has to say.
+    /// Value of the option `auth.pam.service`.
     pub name: String,
     file: PathBuf,
     _program: tempfile::TempDir,

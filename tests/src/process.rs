@@ -217,7 +217,7 @@ impl Daemon {
         Ok(kilobytes.parse::<u64>()? << 10)
     }
 
-    /// Where its output goes.
+    /// The file of its output.
     pub fn output(&self) -> &Path {
         &self.output
     }
@@ -331,7 +331,7 @@ impl Process {
     }
 }
 
-/// What stands for no input.
+/// Standard input without content.
 pub(crate) fn null() -> Result<OwnedFd> {
     Ok(File::open("/dev/null")?.into())
 }

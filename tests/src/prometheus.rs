@@ -122,14 +122,14 @@ pub fn alerts() -> Result<BTreeSet<String>> {
     Ok(names.map(str::to_owned).collect())
 }
 
-/// What a server said over HTTP.
+/// Response of an HTTP server.
 #[derive(Debug)]
 pub struct Answer {
     /// The status, 200 for instance.
     pub status: u16,
     /// The headers as they came.
     pub head: String,
-    /// What follows them.
+    /// The body.
     pub body: String,
 }
 
@@ -166,7 +166,7 @@ pub fn get_over(mut stream: impl Read + Write, path: &str) -> Result<Answer> {
 /// Fails unless `promtool` finds nothing to say about a page of metrics.
 ///
 /// # Errors
-/// What it says.
+/// Its complaints are the error.
 pub fn check_metrics(page: &str, scratch: &Path) -> Result<()> {
     std::fs::write(scratch, page)?;
     let mut command = Command::new(program("promtool")?);
@@ -236,7 +236,7 @@ fn in_seconds(time: &str) -> Result<String> {
     Ok(format!("{}s", number * seconds))
 }
 
-/// Where metrics are served in a site's configuration: a free port, since the site must know it.
+/// Address of the status port in a site's configuration: a free port, since the site must know it.
 pub fn metrics_address() -> String {
     format!("127.0.0.1:{}", free_port())
 }

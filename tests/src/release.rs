@@ -45,7 +45,7 @@ impl Release {
     }
 }
 
-/// Which master a site has; the release is that of its command line and event listener.
+/// Master of a site; the release is that of its command line and event listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Server {
     /// The stock master of this release: the oracle.

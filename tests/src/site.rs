@@ -20,7 +20,7 @@ use crate::port::free_port;
 use crate::process::{Daemon, wait_until};
 use crate::release::{Server, saltern_program};
 
-/// What a test returns.
+/// Return type of a test.
 pub type TestResult = Result<(), Failure>;
 
 /// Why a test failed: its message without a backtrace, which only ever shows the harness.

@@ -114,12 +114,12 @@ impl Terminal {
         found.with_context(|| format!("{texts:?} is not all on:\n{}", self.screen()))
     }
 
-    /// What stands on the screen, a line each.
+    /// The lines of the screen.
     pub fn screen(&self) -> String {
         shown(&String::from_utf8_lossy(&self.output.lock())).0
     }
 
-    /// Everything that the program has written so far, with what steers the terminal.
+    /// All output of the program so far, with control sequences.
     pub fn raw(&self) -> String {
         String::from_utf8_lossy(&self.output.lock()).into_owned()
     }
@@ -205,14 +205,14 @@ fn collect(terminal: Weak<File>, output: Arc<Mutex<Vec<u8>>>) {
     });
 }
 
-/// Which page is shown, and whether the cursor is.
+/// The page that is shown, and whether the cursor is.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Page {
     is_other: bool,
     is_without_cursor: bool,
 }
 
-/// What is on a screen after this output.
+/// The screen after this output.
 fn shown(output: &str) -> (String, Page) {
     let mut cells = vec![vec![' '; usize::from(COLUMNS)]; usize::from(ROWS)];
     let (mut row, mut column) = (0, 0);

@@ -1,5 +1,5 @@
-//! What the tests of all crates share. Stock Salt: where it is installed, and what a script of a test
-//! makes of a question there; no test passes over a stock that is missing. And servers with TLS.
+//! Shared parts of the tests of all crates: stock Salt, where it is installed, and a script's
+//! answers to questions there; no test passes over a stock that is missing. And servers with TLS.
 //!
 //! `tests/install-stock.sh` installs each release into an environment of its own, below
 //! `~/.cache/saltern/stock` or the directory that `SALTERN_STOCK` names. `SALTERN_STOCK_PYTHON`
@@ -59,7 +59,7 @@ fn installed(release: &str, program: PathBuf) -> PathBuf {
     program
 }
 
-/// What a script prints that reads a question from its input.
+/// Output of a script that reads a question from its input.
 ///
 /// # Panics
 /// When the release is not installed, or the script fails; its complaints are reported.

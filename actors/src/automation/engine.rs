@@ -117,7 +117,7 @@ enum Ended {
     /// The program does not start, or cannot be watched.
     #[error("\"{program}\" cannot be run")]
     Program {
-        /// Which one.
+        /// The program.
         program: String,
         /// Why.
         source: std::io::Error,

@@ -1,4 +1,4 @@
-//! What the master does of its own accord: reactions to events, scheduled functions, engines.
+//! Automation: reactions to events, scheduled functions, engines.
 
 pub(crate) mod engine;
 pub(crate) mod reactor;

@@ -152,7 +152,7 @@ impl Reactor {
         }
         let lost = Lost::new(queue, event);
         let Ok(data) = decode(event.data.as_ref(), &Limits::WIRE) else {
-            tracing::error!(tag = %event.tag, "an event cannot be read, and leads to nothing");
+            tracing::error!(tag = %event.tag, "an event cannot be read, and is dropped");
             return lost.settled();
         };
         if let Some(order) = reactor::order_of(event.tag.as_str()) {

@@ -161,7 +161,10 @@ impl Scheduler {
         let (job, late) = (due.job.clone(), due.late);
         let fun = due.function.clone();
         let Some(run) = due.into_run(services, zone) else {
-            tracing::debug!(job = job.name, "a scheduled job that is not to be run");
+            tracing::debug!(
+                job = job.name,
+                "a scheduled job is skipped: its function cannot be called"
+            );
             return;
         };
         if runs.push(run).is_err() {

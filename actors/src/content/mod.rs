@@ -1,4 +1,4 @@
-//! What minions fetch, as far as it is slow: rendering, with its queue, and fetching git remotes.
+//! Slow content work: rendering, with its queue, and fetching git remotes.
 
 pub(crate) mod remotes;
 pub(crate) mod render_queue;

@@ -243,7 +243,7 @@ fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// What tests of the queue and of the renderers share.
+/// Fixtures for the tests of the queue and of the renderers.
 #[cfg(test)]
 pub(crate) mod testing {
     use bytes::Bytes;

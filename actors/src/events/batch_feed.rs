@@ -90,7 +90,7 @@ impl BatchFeed {
         for called in heard {
             let jid = called.jid.clone();
             if self.calls.send(called).await.is_err() {
-                tracing::warn!(%jid, "what a local program said of a batch was lost");
+                tracing::warn!(%jid, "the call of a local program about a batch was lost");
             }
         }
     }

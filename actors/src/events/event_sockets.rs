@@ -104,7 +104,7 @@ pub(crate) struct SocketOptions {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot make \"{}\"", path.display())]
 pub struct SocketError {
-    /// Which one.
+    /// The path of the socket.
     pub path: PathBuf,
     /// Why.
     #[source]

@@ -1,4 +1,4 @@
-//! What leaves the master: events on the bus for local programs and returners, loads on the publish
+//! Output of the master: events on the bus for local programs and returners, loads on the publish
 //! port for minions. Keeps track of who is connected there.
 //!
 //! Knows no job. What local programs say about batches is parsed here and passed on.

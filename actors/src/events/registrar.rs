@@ -26,7 +26,7 @@ impl SubscriberWatch for Registrar {
     fn registers(&self, connection: u64, words: &Bytes) -> Option<Bytes> {
         let minion = registered_minion(words, &self.services)?;
         self.presence.registered(connection, &minion);
-        tracing::debug!(%minion, connection, "a subscriber has said who it is");
+        tracing::debug!(%minion, connection, "a subscriber has answered the identity probe");
         Some(Bytes::copy_from_slice(minion.as_str().as_bytes()))
     }
 

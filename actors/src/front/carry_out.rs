@@ -15,7 +15,7 @@ use crate::messages::{
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 
-/// Where effects go.
+/// Receivers of effects.
 #[derive(Clone)]
 pub(crate) struct Sinks {
     pub(crate) begin_job: Recipient<BeginJob>,

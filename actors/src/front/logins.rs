@@ -77,7 +77,7 @@ pub(crate) struct Logins {
     pub(crate) taking: Histogram,
 }
 
-/// Where and when the names that have logged in were last saved.
+/// File and time of the last saved names that have logged in.
 struct Saved {
     memory: Option<PathBuf>,
     at: Option<Instant>,

@@ -396,8 +396,8 @@ impl Seed {
         Called { results, end }
     }
 
-    /// What stock calls for a row (`_send_pub` and its kin in `salt/master.py`, `_store_job` in
-    /// `salt/utils/job.py`).
+    /// The returner's call for a row, as stock makes it (`_send_pub` and its kin in
+    /// `salt/master.py`, `_store_job` in `salt/utils/job.py`).
     fn step<'a>(&self, load: &'a Load<'_>) -> Step<'a> {
         let is_master = self.purpose == Purpose::Master;
         let jid = load.jid.as_str();

@@ -312,7 +312,12 @@ impl JobStore {
     fn give_up(&self, group: CommitGroup, error: &StoreError) {
         if let Some(times) = self.failures.record() {
             let (error, requests) = (chain(error), group.len());
-            tracing::error!(error, requests, times, "nothing was stored");
+            tracing::error!(
+                error,
+                requests,
+                times,
+                "a commit failed: nothing was stored"
+            );
         }
         self.refuse(group);
     }

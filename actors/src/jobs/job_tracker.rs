@@ -298,7 +298,7 @@ impl JobTracker {
             && ending.state == JobState::Expired
         {
             let missing = ending.missing.len();
-            tracing::info!(jid = %ending.jid, missing, "a job is waited for no longer");
+            tracing::info!(jid = %ending.jid, missing, "a job has expired: its missing returns are no longer awaited");
         }
         news.event(stamp)
     }

@@ -1,5 +1,5 @@
-//! What becomes of jobs: the store, which commits, the tracker and the batches, which decide, and
-//! those who follow the store's rows: the mirror and the job caches.
+//! Jobs: the store, which commits; the tracker and the batches, which decide; and the followers of
+//! the store's rows, the mirror and the job caches.
 
 pub(crate) mod batches;
 pub(crate) mod job_cache;

@@ -75,7 +75,7 @@ impl Handler<Checkpoint> for WalCheckpointer {
                 Ok(folded) if folded.left() > LITTLE => {}
                 Ok(_) => break,
                 Err(error) => {
-                    tracing::error!(%error, "the log of the job database grows");
+                    tracing::error!(%error, "the write-ahead log of the job database grows");
                     break;
                 }
             }

@@ -24,7 +24,7 @@ pub struct Publish {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Ask {
-    /// Which connection.
+    /// The connection.
     pub connection: u64,
     /// The jid of the load.
     pub jid: Jid,

@@ -137,8 +137,8 @@ pub struct MinionReturned {
 #[rtype(result = "()")]
 pub struct CloseOlderThan(pub i64);
 
-/// Which of these minions of a job may still return: those that have not returned and are not given
-/// up. From Batches; none for a job that is not remembered.
+/// The minions of a job that may still return: those that have not returned and are not given up.
+/// From Batches; none for a job that is not remembered.
 #[derive(Message)]
 #[rtype(result = "Vec<MinionId>")]
 pub struct AwaitedMinions {
@@ -176,7 +176,7 @@ pub struct Persist {
     pub answer: Option<PendingReply>,
 }
 
-/// What follows the commit of one [`Write`]; in the order of the writes.
+/// Work that follows the commit of one [`Write`], in the order of the writes.
 pub enum FollowUp {
     /// Nothing.
     Nothing,
@@ -257,7 +257,7 @@ pub struct BatchReturns(pub Vec<MinionReturned>);
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct BatchCalled {
-    /// Which batch.
+    /// The jid of the batch.
     pub jid: Jid,
     /// The message.
     pub call: BatchCall,

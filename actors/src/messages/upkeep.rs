@@ -21,7 +21,7 @@ pub struct LookOver(pub Look);
 /// See [`LookOver`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// Everything that is due.
+    /// All tasks that are due.
     Due,
     /// Only this, due or not.
     Only(MaintenanceTask),

@@ -42,7 +42,7 @@ pub enum LogLevelError {
     )]
     UnknownPlace(String),
     /// As many targets as are allowed have a level of their own.
-    #[error("{0} places have a level of their own already")]
+    #[error("{0} targets have a level of their own already")]
     TooManyPlaces(usize),
 }
 
@@ -290,7 +290,7 @@ impl Control {
             known.ok_or_else(|| Refusal(format!("\"{level}\" is not {}", LogLevel::NAMES)))?;
         let levels = self.log_levels()?;
         levels.set(level, target).map_err(Refusal::of)?;
-        tracing::info!(%level, place = target, "the log has another level");
+        tracing::info!(%level, place = target, "the log level was changed");
         Ok(levels.current())
     }
 

@@ -1,4 +1,4 @@
-//! What queries of users learn from the running master: accounts of open jobs, and readiness.
+//! Live state of the master for queries of users: accounts of open jobs, and readiness.
 
 use std::sync::Weak;
 use std::sync::mpsc::sync_channel;

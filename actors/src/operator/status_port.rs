@@ -154,7 +154,7 @@ impl Pages {
         match written.await {
             Ok(Ok(metrics)) => page(StatusCode::OK, prometheus::TEXT_FORMAT, metrics),
             failed => {
-                tracing::error!(?failed, "the metrics cannot be written down");
+                tracing::error!(?failed, "the metrics cannot be encoded");
                 text(StatusCode::INTERNAL_SERVER_ERROR, "see the master's log\n")
             }
         }

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use crate::shared::testing::{NOT_HANDLED, Port, in_system};
 
-    /// What the peer receives when the parts end so: done, failed, dropped.
+    /// The peer's reply for parts that end so: done, failed, dropped.
     async fn said(ends: &[Option<bool>]) -> Bytes {
         let mut port = Port::open();
         let (request, reply) = port.ask(b"x").await;

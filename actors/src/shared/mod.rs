@@ -1,5 +1,5 @@
-//! What actors of every branch use: the reply to a request with its slot and its latency, sending to
-//! bounded mailboxes, fair queues, thread priority.
+//! Shared parts of the actors of all branches: the reply to a request with its slot and its
+//! latency, sending to bounded mailboxes, fair queues, thread priority.
 
 pub(crate) mod answer;
 pub(crate) mod fair_queue;

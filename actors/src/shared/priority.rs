@@ -7,6 +7,6 @@ pub(crate) fn give_way(niceness: i32) {
     if let Err(error) = rustix::process::setpriority_process(thread, niceness) {
         let current = std::thread::current();
         let name = current.name().unwrap_or("?");
-        tracing::debug!(%error, thread = name, "the thread keeps its priority");
+        tracing::debug!(%error, thread = name, "the priority of the thread cannot be changed");
     }
 }

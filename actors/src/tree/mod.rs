@@ -115,7 +115,7 @@ pub struct MasterParts {
     pub reactions: Arc<Reactions>,
     /// The job database.
     pub database: JobDatabase,
-    /// Where metrics are registered.
+    /// Registry of the metrics.
     pub registry: Registry,
     /// Listening sockets that a service manager holds for the ports of the configuration.
     pub inherited: Inherited,
@@ -129,7 +129,7 @@ pub enum StartError {
     /// A port cannot be bound.
     #[error("cannot listen on {address}")]
     Port {
-        /// Which one.
+        /// The address.
         address: SocketAddr,
         /// Why.
         #[source]
@@ -450,7 +450,7 @@ struct ReservedAddresses {
     maintenance: Reserved<Maintenance>,
 }
 
-/// Everything that the start of the children needs.
+/// Plan of the tree: parts and settings for the start of the children.
 struct Plan {
     root: Supervisor,
     config: Arc<MasterConfig>,
@@ -486,7 +486,7 @@ struct CoreActors {
     batches: Addr<Batches>,
 }
 
-/// What is known of the minions that are connected.
+/// Shared state about connected minions: presence, subscribers, networks, rotation.
 struct Connections {
     presence: Arc<Presence>,
     subscribers: PubHandle,
@@ -597,7 +597,7 @@ impl Plan {
         (services, fleet, api)
     }
 
-    /// What the workers work with.
+    /// Makes the services of the workers, and the fleet.
     fn services(
         &self,
         stores: Stores,

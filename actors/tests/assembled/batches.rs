@@ -254,8 +254,8 @@ fn actor_panic_costs_a_batch_nothing() {
     });
 }
 
-/// What stock's command line leaves behind for `-b 1 --async`: the first part is published under
-/// the jid of the batch, the state lies in its file, and the event says so.
+/// Stock's command line leaves this for `-b 1 --async`: the first part is published under the jid
+/// of the batch, the state lies in its file, and the event says so.
 #[test]
 fn stock_command_line_batch_is_adopted() {
     in_system(async {

@@ -77,7 +77,7 @@ fn return_of_an_unknown_job_stores_a_closed_job() {
     });
 }
 
-/// What is in the job cache at the second start is what this master has mirrored there.
+/// At the second start the job cache holds only the jobs that this master mirrored there.
 #[test]
 fn master_of_a_new_site_has_no_job_cache_to_read() {
     in_system(async {

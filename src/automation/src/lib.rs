@@ -1,4 +1,4 @@
-//! What the master does by itself: reactions to events, scheduled jobs, events of engines.
+//! Automation: reactions to events, scheduled jobs, events of engines.
 //!
 //! The pure parts: rules, forecasts and events. Queues, clocks, programs and sockets are the
 //! actors'. A reaction or a scheduled job is no wire command, but what it starts enters the gate of

@@ -89,7 +89,7 @@ pub fn civil(unix_micros: i64) -> DateTime {
     Offset::UTC.to_datetime(moment)
 }
 
-/// What `%z` and `%Z` of a time format write.
+/// Offset and name of a time zone, as `%z` and `%Z` of a time format write them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneName {
     /// `+0000` and `UTC`.

@@ -1,4 +1,4 @@
-//! What programs print for whoever called them. A reader that has gone away is no error.
+//! Standard output and standard error of programs. A reader that has gone away is no error.
 
 use std::io::{self, Write};
 

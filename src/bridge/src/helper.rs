@@ -40,7 +40,7 @@ pub(crate) struct Settings {
     pub(crate) memory: usize,
 }
 
-/// What a helper reads of them at its start.
+/// Settings that a helper reads from its standard input at its start.
 #[derive(Serialize)]
 struct HelperSettings<'a> {
     conf_file: &'a str,
@@ -67,7 +67,7 @@ pub(crate) struct Helper {
     calls: u32,
     /// The compilation whose loaders it holds.
     pub(crate) token: Option<u64>,
-    /// Which reading of the configuration it was started with, as its pool counts them.
+    /// Number of the configuration's reading it was started with, as its pool counts them.
     pub(crate) reading: u64,
 }
 

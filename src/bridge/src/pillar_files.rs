@@ -17,8 +17,8 @@ const MAX_NAMED: usize = 100;
 /// Bytes of a file that are read.
 const FIRST_LINE: u64 = 256;
 
-/// Those files, sorted, each with the renderers; the first hundred that are found among so many
-/// entries of the roots.
+/// The pillar files that need Python, sorted, each with its renderers; the first hundred that are
+/// found among so many entries of the roots.
 pub fn python_pillar_files(config: &MasterConfig) -> Vec<(PathBuf, Vec<String>)> {
     let roots = config.pillar_roots().as_map();
     let roots = roots.into_iter().flat_map(|map| map.iter());

@@ -92,7 +92,7 @@ pub enum Work<'a> {
         saltenv: &'a Value,
         /// The name of the file with dots.
         sls: &'a Value,
-        /// Where the file is.
+        /// Path of the file.
         path: &'a str,
         /// Names that an include gave along.
         defaults: Vec<(&'a str, &'a Value)>,

@@ -22,7 +22,7 @@ pub(crate) enum AccountError {
     System {
         /// The user.
         user: String,
-        /// What it said.
+        /// The error of the system.
         source: nix::Error,
     },
 }

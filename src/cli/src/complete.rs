@@ -1,5 +1,5 @@
-//! What shells complete words with: ids of minions, functions, jobs. From the running master's cache and the
-//! job database; no job is published for it. Whatever fails, nothing is completed.
+//! Shell completion: ids of minions, functions, jobs. From the running master's cache and the job
+//! database; no job is published for it. On any error nothing is completed.
 
 use saltern_client::control;
 use saltern_config::MasterConfig;
@@ -13,7 +13,7 @@ const MAX_WORDS: usize = 1_000;
 /// The newest jobs that are offered.
 const JOBS: usize = 50;
 
-/// What a word may be.
+/// Kind of a word to complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The id of an accepted minion.

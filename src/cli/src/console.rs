@@ -1,4 +1,4 @@
-//! Where a command prints: outputter, colour and file, chosen as stock's `salt.output` chooses them.
+//! Output of a command: outputter, colour and file, chosen as stock's `salt.output` chooses them.
 
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};

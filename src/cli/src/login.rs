@@ -23,7 +23,7 @@ const FAILED: u8 = 1;
 /// How long a token lasts by default (`token_expire`), in seconds.
 const TOKEN_SECONDS: f64 = 43_200.0;
 
-/// What ends a prompt: Ctrl-C, Ctrl-D.
+/// Bytes that end a prompt: Ctrl-C, Ctrl-D.
 const ENDS: [u8; 2] = [3, 4];
 
 /// The load of the command `mk_token`.

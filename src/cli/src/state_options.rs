@@ -1,5 +1,4 @@
-//! What the outputter of states shows: the options `state_…` of the configuration and of the command
-//! line.
+//! Options of the outputter of states: `state_…` of the configuration and of the command line.
 
 use saltern_config::MasterConfig;
 use saltern_config::yaml::Node;

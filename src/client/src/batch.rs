@@ -3,13 +3,19 @@
 //! The master alone decides; a follower may come and go. It gets no events from before it
 //! subscribed.
 
+use std::time::Duration;
+
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
 
 use crate::event::{FollowedEvents, ReceivedEvent};
 use crate::job::{MinionReturn, minion_return};
 use crate::publish::strings;
 use crate::{ClientError, EventListener, LocalClient, PublishRequest, Published, RunnerRequest};
+
+/// Events that the master has fired arrive within this.
+const REST: Duration = Duration::from_secs(2);
 
 /// Options of a batch, the entry `batch` of the master's command `saltern_batch`; the master chooses
 /// those that are `None`.
@@ -40,9 +46,8 @@ pub enum BatchNews {
     Returned(MinionReturn),
     /// The batch is over.
     Over(BatchEnd),
-    /// Events were lost, or none came for a while: the master knows where the batch stands
-    /// (`batch.status`).
-    Unsure,
+    /// The batch is over, but events of it were missed.
+    Missed(BatchEnd),
 }
 
 /// How a batch ended.
@@ -57,16 +62,44 @@ pub struct BatchEnd {
 }
 
 /// A batch being followed. Give up by dropping it: the batch goes on.
-pub struct BatchFollower {
+pub struct BatchFollower<'a> {
+    client: &'a LocalClient,
     events: FollowedEvents,
     jid: String,
+    certainty: Certainty,
 }
 
-impl BatchFollower {
-    fn new(mut events: EventListener, jid: String) -> Self {
+/// Whether the events show all that happened to a batch.
+enum Certainty {
+    /// No event was missed.
+    Sure,
+    /// Events were lost, or none came for a while: the master knows where the batch stands.
+    Unsure,
+    /// The master's status names this end; its last events may come until then.
+    Ended(BatchEnd, Instant),
+}
+
+impl<'a> BatchFollower<'a> {
+    fn new(client: &'a LocalClient, mut events: EventListener, jid: String) -> Self {
         events.only(&jid);
-        let events = FollowedEvents::new(events);
-        Self { events, jid }
+        Self {
+            client,
+            events: FollowedEvents::new(events),
+            jid,
+            certainty: Certainty::Sure,
+        }
+    }
+
+    /// The next thing that happens; after [`BatchNews::Over`] or [`BatchNews::Missed`] nothing does. A
+    /// dropped future loses nothing.
+    ///
+    /// # Errors
+    /// When the master closes the event socket, sends a malformed event, or cannot be asked for the
+    /// batch's status.
+    pub async fn next(&mut self) -> Result<BatchNews, ClientError> {
+        let (client, jid) = (self.client, self.jid.as_str());
+        let status = || client.batch_status(jid);
+        next(&mut self.events, jid, &mut self.certainty, status).await
     }
 }
 
@@ -78,23 +111,23 @@ impl LocalClient {
     pub async fn run_batch(
         &self,
         request: &PublishRequest,
-    ) -> Result<(Published, BatchFollower), ClientError> {
+    ) -> Result<(Published, BatchFollower<'_>), ClientError> {
         let events = self.link().listen().await?;
         let published = self.publish(request).await?;
         let jid = published.jid.clone();
-        Ok((published, BatchFollower::new(events, jid)))
+        Ok((published, BatchFollower::new(self, events, jid)))
     }
 
     /// Follows a batch that runs already.
     ///
     /// # Errors
     /// When the event socket cannot be opened.
-    pub async fn follow_batch(&self, jid: &str) -> Result<BatchFollower, ClientError> {
+    pub async fn follow_batch(&self, jid: &str) -> Result<BatchFollower<'_>, ClientError> {
         let events = self.link().listen().await?;
-        Ok(BatchFollower::new(events, jid.to_owned()))
+        Ok(BatchFollower::new(self, events, jid.to_owned()))
     }
 
-    /// Where a batch stands, as the master's `batch.status` says.
+    /// Status of a batch, from the master's `batch.status`.
     ///
     /// # Errors
     /// When the master cannot be asked.
@@ -125,15 +158,40 @@ impl BatchEnd {
     }
 }
 
-impl BatchFollower {
-    /// The next thing that happens. A dropped future loses nothing.
-    ///
-    /// # Errors
-    /// When the master closes the event socket, or sends a malformed event.
-    pub async fn next(&mut self) -> Result<BatchNews, ClientError> {
-        let jid = &self.jid;
-        let news = self.events.next(|event| read(event, jid)).await?;
-        Ok(news.unwrap_or(BatchNews::Unsure))
+/// The next news of a batch; asks for its `status` where events may be missing.
+async fn next<F>(
+    events: &mut FollowedEvents,
+    jid: &str,
+    certainty: &mut Certainty,
+    status: impl Fn() -> F,
+) -> Result<BatchNews, ClientError>
+where
+    F: Future<Output = Result<Value, ClientError>>,
+{
+    loop {
+        let news = match certainty {
+            Certainty::Sure => events.next(|event| read(event, jid)).await?,
+            Certainty::Ended(end, until) => {
+                let rest = events.next(|event| read(event, jid));
+                match timeout_at(*until, rest).await {
+                    Ok(news) => news?,
+                    Err(_) => return Ok(BatchNews::Missed(end.clone())),
+                }
+            }
+            Certainty::Unsure => {
+                *certainty = match BatchEnd::of_status(&status().await?) {
+                    Some(end) => Certainty::Ended(end, Instant::now() + REST),
+                    None => Certainty::Sure,
+                };
+                continue;
+            }
+        };
+        match news {
+            Some(news) => return Ok(news),
+            // The end is known: only its last events are awaited.
+            None if matches!(certainty, Certainty::Ended(..)) => {}
+            None => *certainty = Certainty::Unsure,
+        }
     }
 }
 
@@ -172,24 +230,74 @@ fn end(data: &Value) -> BatchEnd {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
+    use crate::event::SILENCE;
     use crate::event::testing::Bus;
 
+    const JID: &str = "20260102030405060708";
+
+    /// A batch that is followed on a bus, and the status that its master gives when asked.
+    struct Followed {
+        events: FollowedEvents,
+        certainty: Certainty,
+        asked: Cell<usize>,
+        is_over: bool,
+    }
+
+    impl Followed {
+        fn new(events: EventListener, is_over: bool) -> Self {
+            Self {
+                events: FollowedEvents::new(events),
+                certainty: Certainty::Sure,
+                asked: Cell::new(0),
+                is_over,
+            }
+        }
+
+        async fn next(&mut self) -> BatchNews {
+            let status = || {
+                self.asked.set(self.asked.get() + 1);
+                let active = i64::from(!self.is_over);
+                std::future::ready(Ok(Value::map([("active", active), ("failed", 1)])))
+            };
+            let news = next(&mut self.events, JID, &mut self.certainty, status);
+            news.await.expect("news")
+        }
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn batch_follower_reports_gaps_and_silence() {
+    async fn batch_status_is_asked_after_a_gap_and_after_silence() {
         let (mut bus, events) = Bus::with_listener();
-        let mut follower = BatchFollower::new(events, "20260102030405060708".to_owned());
+        let mut followed = Followed::new(events, false);
         let nothing = Value::Map(Vec::new());
         bus.fire("saltern/bus/gap", &nothing).await;
-        let news = follower.next().await.expect("news");
-        assert!(matches!(news, BatchNews::Unsure), "{news:?}");
         // Time passes by itself while nobody has anything to do.
-        let news = follower.next().await.expect("news");
-        assert!(matches!(news, BatchNews::Unsure), "{news:?}");
-        bus.fire("salt/batch/20260102030405060708/complete", &nothing)
+        let silence = tokio::time::timeout(SILENCE + REST, followed.next());
+        assert!(silence.await.is_err(), "the batch goes on");
+        assert_eq!(followed.asked.get(), 2);
+        bus.fire(&format!("salt/batch/{JID}/complete"), &nothing)
             .await;
-        let news = follower.next().await.expect("news");
+        let news = followed.next().await;
         assert!(matches!(news, BatchNews::Over(_)), "{news:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn last_events_of_an_ended_batch_are_awaited_and_then_missed() {
+        let (mut bus, events) = Bus::with_listener();
+        let mut followed = Followed::new(events, true);
+        let nothing = Value::Map(Vec::new());
+        bus.fire("saltern/bus/gap", &nothing).await;
+        let returned = Value::map([("id", Value::from("m1")), ("return", true.into())]);
+        bus.fire(&format!("salt/job/{JID}/ret/m1"), &returned).await;
+        let news = followed.next().await;
+        assert!(matches!(news, BatchNews::Returned(_)), "{news:?}");
+        match followed.next().await {
+            BatchNews::Missed(end) => assert_eq!(end.failed, 1),
+            news => panic!("{news:?}"),
+        }
+        assert_eq!(followed.asked.get(), 1);
     }
 
     #[test]

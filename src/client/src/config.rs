@@ -8,7 +8,7 @@ use saltern_config::{MasterConfig, OptionValue, TransportName};
 use saltern_wire::client::Route;
 use saltern_wire::port::Transport;
 
-/// Where a local client finds the master, and how long it waits.
+/// Address of the master for a local client, and its timeouts.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
     /// The directory of the event sockets (`sock_dir`).

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What [`ClientError::Authentication`] says of a key that the master refuses without a word.
+/// Reason in [`ClientError::Authentication`] for a key that the master refuses without a text.
 pub const WRONG_KEY: &str = "the key is not the one this master gave to this user";
 
 /// A failure of the local client.
@@ -102,7 +102,7 @@ pub enum ClientError {
     Publish(String),
 }
 
-/// What to do about a socket that cannot be opened.
+/// Advice on a socket that cannot be opened.
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => " (run as the master's user or root)",

@@ -44,8 +44,8 @@ pub enum MinionOutcome {
     NoResponse {
         /// The minion.
         id: String,
-        /// What the master's tracker says about it; nothing under a stock master, and about ids that
-        /// the master does not know.
+        /// The verdict of the master's tracker; `None` under a stock master, and for ids that the
+        /// master does not know.
         absence: Option<Absence>,
     },
 }
@@ -58,7 +58,7 @@ pub struct Job<'a> {
     begun: Instant,
     timeout: Duration,
     expected: BTreeSet<String>,
-    /// Those of them that have not returned.
+    /// Expected minions that have not returned.
     awaited: BTreeSet<String>,
     found: BTreeSet<String>,
     missing: BTreeSet<String>,
@@ -67,7 +67,7 @@ pub struct Job<'a> {
     over: bool,
 }
 
-/// Who says how long minions are waited for.
+/// Source of the decision how long minions are waited for.
 enum Patience {
     /// The tracker of a master of ours.
     Tracked(Verdicts),
@@ -75,9 +75,9 @@ enum Patience {
     Asking(Rounds),
 }
 
-/// What following a job needs next.
+/// Next step in following a job.
 enum Step {
-    /// Nobody is waited for any more.
+    /// No minion is waited for any more.
     Close,
     /// The minions have to be asked what they run.
     Ask,
@@ -129,7 +129,7 @@ impl<'a> Job<'a> {
         &self.expected
     }
 
-    /// Those of them that have not returned.
+    /// The expected minions that have not returned.
     #[must_use]
     pub const fn awaited(&self) -> &BTreeSet<String> {
         &self.awaited

@@ -16,7 +16,7 @@ use crate::{ClientConfig, ClientError, EventListener};
 /// The socket by whose existence stock's clients recognize a running master.
 const PUBLISH_SOCKET: &str = "publish_pull.ipc";
 
-/// What a client needs of a master.
+/// Connection of a client to a master.
 pub trait MasterLink: Send + Sync + 'static {
     /// Whether a master is there at all.
     ///

@@ -79,7 +79,7 @@ pub struct LocalClient {
     credentials: Option<Credentials>,
 }
 
-/// What a load carries of somebody who logs in. Has no `Debug`: it holds a password or a token.
+/// Credentials in a load. Has no `Debug`: it holds a password or a token.
 #[derive(Clone, Serialize)]
 #[serde(untagged)]
 pub enum Credentials {
@@ -125,7 +125,7 @@ struct PublishLoad<'a> {
     key: &'a str,
     tgt_type: &'a str,
     ret: &'a str,
-    /// Where it is empty, the master chooses.
+    /// The jid; chosen by the master if empty.
     jid: &'a str,
     #[serde(skip_serializing_if = "Kwargs::is_empty")]
     kwargs: Kwargs<'a>,
@@ -208,7 +208,7 @@ impl LocalClient {
         }
     }
 
-    /// Where this client looks for the master.
+    /// The configuration of this client.
     #[must_use]
     pub const fn config(&self) -> &ClientConfig {
         &self.config

@@ -21,7 +21,7 @@ pub struct RunnerRequest {
     pub fun: String,
     /// The arguments without a name.
     pub arg: Vec<Value>,
-    /// Those with one.
+    /// Named arguments.
     pub kwarg: Vec<(Value, Value)>,
     /// How long it may take; for ever when absent.
     pub timeout: Option<Duration>,

@@ -67,7 +67,7 @@ pub struct MasterConfig {
     pub saltern_also_listen: Vec<AlsoListen>,
     /// TLS on the ports of TCP and websockets.
     pub ssl: Option<TlsConfig>,
-    /// Where metrics and health are served; `None` for nowhere.
+    /// Address of the status port (metrics and health); `None` for no such port.
     pub saltern_metrics_address: Option<SocketAddr>,
     /// TLS there.
     pub saltern_metrics_ssl: Option<TlsConfig>,
@@ -265,7 +265,7 @@ pub struct MasterConfig {
     /// Whether minions are kept from tags of the master and of each other.
     pub saltern_strict_minion_events: bool,
 
-    /// What runs beside the master for as long as it does.
+    /// Engines, which run beside the master until it stops.
     pub engines: Vec<EngineConfig>,
     /// Restarts of an engine within the window before it is given up.
     pub saltern_engine_restarts: u32,
@@ -294,8 +294,8 @@ impl MasterConfig {
         self.settings.get(name).or_else(|| self.defaults.get(name))
     }
 
-    /// What the command line uses where its own option is absent: an option that the master itself
-    /// does not read, named by the tables of `saltern-cli`.
+    /// The default of the command line where its own option is absent: an option that the master
+    /// itself does not read, named by the tables of `saltern-cli`.
     pub fn command_default(&self, name: &str) -> Option<&Node> {
         self.node(name)
     }
@@ -334,7 +334,7 @@ impl MasterConfig {
 pub struct Reading {
     /// The configuration, with the default in place of each value that is wrong.
     pub config: MasterConfig,
-    /// Everything there is to say about it: errors first, in the order of the files.
+    /// All findings: errors first, in the order of the files.
     pub findings: Vec<Finding>,
     /// Whether a file could not be read, as opposed to being wrong.
     pub unreadable: bool,

@@ -64,7 +64,7 @@ const HONOURED: [&str; 20] = [
     "url",
 ];
 
-/// Whose requests and answers a server speaks.
+/// Dialect of a server: stock's API module whose requests and answers it speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiDialect {
     /// Stock's rest_cherrypy.
@@ -92,15 +92,15 @@ pub struct ApiServer {
     pub max_body: usize,
     /// The page of the site's own application (`app`).
     pub app: Option<PathBuf>,
-    /// Where that is served.
+    /// Path of that application.
     pub app_path: String,
     /// A directory of files (`static`).
     pub static_dir: Option<PathBuf>,
-    /// Where these are served.
+    /// Path of the static files.
     pub static_path: String,
     /// The icon.
     pub favicon: Option<PathBuf>,
-    /// Where hooks are, without slashes around it.
+    /// Path of the hooks, without slashes around it.
     pub webhook_url: String,
     /// Whether hooks need no session.
     pub webhook_disable_auth: bool,

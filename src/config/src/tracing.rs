@@ -13,7 +13,7 @@ use crate::yaml::{Mapping, Node};
 pub struct TracingOptions {
     /// Spans are sent somewhere; else only the place in a trace goes on to others.
     pub is_exported: bool,
-    /// Where to; empty for what the environment says.
+    /// Address of the collector; empty for the one in the environment.
     pub endpoint: String,
     /// Headers for there; they may be what lets us in.
     pub headers: Vec<(String, Secret)>,
@@ -21,7 +21,7 @@ pub struct TracingOptions {
     pub service_name: String,
     /// Further attributes of the resource.
     pub resource_attributes: Vec<(String, String)>,
-    /// Which traces are collected.
+    /// Sampling of traces.
     pub sampler: Sampler,
 }
 

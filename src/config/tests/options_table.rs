@@ -10,7 +10,7 @@ use serde_json::Value;
 
 type Stock = BTreeMap<String, BTreeMap<String, BTreeMap<String, Value>>>;
 
-/// What `tests/vectors/make_options.py` found, by version and name.
+/// The options that `tests/vectors/make_options.py` found, by version and name.
 fn found() -> Stock {
     serde_json::from_str(include_str!("../../../tests/vectors/options.json")).unwrap()
 }
@@ -28,7 +28,7 @@ fn kind(name: &str) -> Kind {
     }
 }
 
-/// Where stock declares an option, from what its versions say.
+/// Stock's declaration of an option, by the facts of its versions.
 fn origin(facts: &[&BTreeMap<String, Value>]) -> Origin {
     let is = |name: &str| {
         let mut facts = facts.iter();

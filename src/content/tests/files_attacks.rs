@@ -1,4 +1,4 @@
-//! What a minion may send to get at what it must not have, and what becomes of it.
+//! Attacks of minions on the file server, and their results.
 //!
 //! Everything that must stay hidden has the text `secret` in it, so that no answer may hold that
 //! text; and nothing may be written outside of the directory of the minion that pushes.

@@ -1,5 +1,5 @@
-//! What minions fetch, compared with stock and attacked.
-//! One binary a crate, so that it is linked once.
+//! File server, renderers and pillars, compared with stock and attacked. One binary a crate, so
+//! that it is linked once.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! What pillars do that stock's do not, or that a comparison cannot show: bounds, roots that hold,
-//! files that change, kept pillars. A little over 500 lines with the tree that all of them share.
+//! Pillars beyond a comparison with stock: bounds, roots that hold, files that change, kept
+//! pillars. A little over 500 lines with the tree that all of them share.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! What a template cannot do: run for ever, print for ever, nest for ever, leave its root. And
-//! what the pipeline makes of files, beside the templates that `render_stock.rs` compares.
+//! Bounds of a template: on time, output, nesting and paths. And the pipeline of renderers on
+//! files, beside the templates that `render_stock.rs` compares.
 
 use std::sync::Arc;
 use std::time::Duration;

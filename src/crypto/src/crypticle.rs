@@ -2,8 +2,8 @@
 //! ciphertext, with stock's `pickle::` mark in front of the plaintext (`Crypticle` in
 //! stock's `crypt.py`).
 //!
-//! What is inside the mark is not looked at here. The `serial` of a publication is part of
-//! the decoded message and is checked by the code that decodes it.
+//! The content inside the mark is not looked at here. The `serial` of a publication is part of the
+//! decoded message and is checked by the code that decodes it.
 
 use aes::{Aes192Dec, Aes192Enc};
 use bytes::Bytes;

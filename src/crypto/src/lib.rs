@@ -1,5 +1,5 @@
-//! Everything Salt does with keys: the shared-key envelope (Crypticle), RSA in the three
-//! forms the wire uses, PEM files as stock writes them, and key fingerprints.
+//! Salt's cryptography: the shared-key envelope (Crypticle), RSA in the three forms the wire uses,
+//! PEM files as stock writes them, and key fingerprints.
 //!
 //! Works on bytes in memory only. It does not read or write files, does not know what a
 //! minion is, does not parse msgpack, and keeps no `serial` counter (that needs the

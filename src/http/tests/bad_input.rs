@@ -5,7 +5,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::running::{Running, rest, small, soon};
 
-/// What an attacker hides behind a request, for the next hop to take for a request of its own.
+/// Request smuggled behind another, for the next hop to take for one of its own.
 const HIDDEN: &str = "GET /hold HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// Heads, the status they get (none: the connection ends without one), and why.

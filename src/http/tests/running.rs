@@ -1,4 +1,4 @@
-//! A server for the tests, and what they say to it.
+//! A server for the tests, and its clients.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -21,12 +21,13 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Timeout of what should happen at once.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What the handler of `/hold` and its test tell each other.
+/// Signals between the handler of `/hold` and its test.
 #[derive(Default)]
 pub(crate) struct Echo {
     pub(crate) asked: Notify,
@@ -183,7 +184,37 @@ impl Running {
             pace.tick().await;
         }
     }
+
+    pub(crate) async fn falls_to_zero(&self, name: &str, label: &str) {
+        let mut pace = tokio::time::interval(Duration::from_millis(1));
+        while self.metric(name, label) > 0.0 {
+            pace.tick().await;
+        }
+    }
+
+    /// Opens this many streams, and reads the beginning of each.
+    pub(crate) async fn streams(&self, number: usize) -> Vec<TcpStream> {
+        let mut streams = Vec::new();
+        for _ in 0..number {
+            let mut stream = self.send(STREAM).await;
+            soon(read_until(&mut stream, "first")).await;
+            streams.push(stream);
+        }
+        streams
+    }
+
+    /// Stops the server, which must end within a second of tokio's clock.
+    pub(crate) async fn stops_within_a_second(self) {
+        let began = Instant::now();
+        self.stop.cancel();
+        soon(self.task).await.expect("no panic").expect("served");
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
 }
+
+/// A request of a stream that has no end.
+pub(crate) const STREAM: &[u8] = b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// Reads until the connection ends.
 pub(crate) async fn rest(mut stream: impl AsyncRead + Unpin) -> String {

@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use saltern_http::HttpLimits;
-use tokio::time::Instant;
 
 use crate::http2::Http2;
-use crate::running::{Running, read_until, rest, small, soon};
-
-const STREAM: &[u8] = b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n";
+use crate::running::{Running, STREAM, read_until, rest, small, soon};
 
 /// Open streams of the test below, for each version.
 const STREAMS: usize = 500;
@@ -27,24 +24,12 @@ fn many() -> HttpLimits {
 #[tokio::test]
 async fn stopping_server_is_gone_within_a_second_with_500_streams() {
     let server = Running::start(many());
-    let mut streams = Vec::new();
-    for _ in 0..STREAMS {
-        let mut stream = server.send(STREAM).await;
-        soon(read_until(&mut stream, "first")).await;
-        streams.push(stream);
-    }
+    let streams = server.streams(STREAMS).await;
     let open = server.metric("saltern_http_streams", "test");
     assert_eq!(open, STREAMS as f64);
     // What counts is what the server waits for, not how busy the machine is.
     tokio::time::pause();
-    let began = Instant::now();
-    server.stop.cancel();
-    soon(server.task).await.expect("no panic").expect("served");
-    assert!(
-        began.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        began.elapsed()
-    );
+    server.stops_within_a_second().await;
     // Each ended in order: with the last chunk.
     for stream in streams {
         let end = soon(rest(stream)).await;
@@ -69,14 +54,7 @@ async fn stopping_server_is_gone_within_a_second_with_500_streams_over_http2() {
     assert_eq!(server.metric("saltern_http_streams", "test"), 500.0);
     // What counts is what the server waits for, not how busy the machine is.
     tokio::time::pause();
-    let began = Instant::now();
-    server.stop.cancel();
-    soon(server.task).await.expect("no panic").expect("served");
-    assert!(
-        began.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        began.elapsed()
-    );
+    server.stops_within_a_second().await;
 }
 
 /// Nobody reads: the stream's producer always has more, and is not asked for it.
@@ -87,14 +65,7 @@ async fn stopping_server_cuts_off_a_stream_that_is_not_read() {
     read_until(&mut stream, "first").await;
     // What counts is what the server waits for, not how busy the machine is.
     tokio::time::pause();
-    let began = Instant::now();
-    server.stop.cancel();
-    soon(server.task).await.expect("no panic").expect("served");
-    assert!(
-        began.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        began.elapsed()
-    );
+    server.stops_within_a_second().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,10 +86,7 @@ async fn stream_has_no_deadline() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(server.metric("saltern_http_streams", "test"), 1.0);
     drop(stream);
-    let mut pace = tokio::time::interval(Duration::from_millis(1));
-    while server.metric("saltern_http_streams", "test") > 0.0 {
-        pace.tick().await;
-    }
+    server.falls_to_zero("saltern_http_streams", "test").await;
     assert_eq!(server.metric("saltern_http_refused_total", "test"), 0.0);
 }
 
@@ -130,11 +98,6 @@ async fn open_stream_is_no_running_request() {
         ..small()
     };
     let server = Running::start(limits);
-    let mut streams = Vec::new();
-    for _ in 0..3 {
-        let mut stream = server.send(STREAM).await;
-        soon(read_until(&mut stream, "first")).await;
-        streams.push(stream);
-    }
+    let _streams = server.streams(3).await;
     assert_eq!(server.metric("saltern_http_streams", "test"), 3.0);
 }

@@ -1,12 +1,9 @@
 //! Websockets: which requests open one, its bounds, and its end when the server stops.
 
-use std::time::Duration;
-
 use futures_util::{SinkExt, StreamExt};
 use saltern_http::websocket::{Message, WebSocketLimits};
 use saltern_stock::tls::Identity;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::time::Instant;
 use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::running::{Running, small, soon};
@@ -43,10 +40,7 @@ async fn messages_are_echoed_and_the_connection_is_counted() {
     assert_eq!(server.metric("saltern_http_requests_total", "1xx"), 1.0);
     socket.close(None).await.expect("closed");
     while let Some(Ok(_)) = soon(socket.next()).await {}
-    let mut pace = tokio::time::interval(Duration::from_millis(1));
-    while server.metric("saltern_http_connections", "test") > 0.0 {
-        soon(pace.tick()).await;
-    }
+    soon(server.falls_to_zero("saltern_http_connections", "test")).await;
     assert_eq!(server.metric("saltern_http_streams", "test"), 0.0);
 }
 
@@ -98,14 +92,7 @@ async fn stopping_server_ends_its_websockets() {
         soon(echoes(&mut socket, "hello")).await;
         sockets.push(socket);
     }
-    let began = Instant::now();
-    server.stop.cancel();
-    soon(server.task).await.expect("no panic").expect("served");
-    assert!(
-        began.elapsed() < Duration::from_secs(1),
-        "{:?}",
-        began.elapsed()
-    );
+    server.stops_within_a_second().await;
 }
 
 /// Headers of the request, and the status of the response.

@@ -41,7 +41,7 @@ enum Command {
     BenchStore(bench_store::Arguments),
 }
 
-/// Where the master's configuration is.
+/// The master's configuration file.
 #[derive(clap::Args)]
 struct ConfigArgument {
     /// The configuration directory, or its file "master".

@@ -1,4 +1,4 @@
-//! What the program prints: results, complaints, log lines.
+//! Output of the program: results, errors, log lines.
 
 use std::io::IsTerminal as _;
 

@@ -29,7 +29,7 @@ impl Acknowledged {
     pub(crate) fn note(&self, fields: &[(&str, Value)]) {
         let line = line_of(fields);
         if let Err(error) = self.0.lock().write_all(line.as_bytes()) {
-            tracing::error!("an acknowledged return is not written down: {error}");
+            tracing::error!("an acknowledged return cannot be recorded: {error}");
         }
     }
 }

@@ -25,9 +25,9 @@ pub struct MinionConfig {
     pub master_port: u16,
     /// The master's publish port; the port that the master names when it is 4506 (as in stock).
     pub publish_port: u16,
-    /// Where `minion.pem`, `minion.pub` and `minion_master.pub` are.
+    /// Directory of `minion.pem`, `minion.pub` and `minion_master.pub`.
     pub pki_dir: PathBuf,
-    /// Where stock keeps caches; this minion writes nothing there.
+    /// Directory of stock's caches; this minion writes nothing there.
     pub cachedir: PathBuf,
     /// The fingerprint that the master's key must have; empty for any.
     pub master_finger: String,
@@ -53,7 +53,7 @@ pub struct MinionConfig {
     pub random_reauth_delay: Duration,
     /// The shortest pause before reconnecting.
     pub recon_default: Duration,
-    /// What the pause grows by at most.
+    /// The bound to which the pause grows.
     pub recon_max: Duration,
     /// Whether the pause is drawn at random.
     pub recon_randomize: bool,
@@ -96,7 +96,7 @@ pub struct MinionConfig {
 pub struct Finding {
     /// The option.
     pub option: String,
-    /// Where it stands, as `file:line:column`.
+    /// Its position, as `file:line:column`.
     pub place: String,
     /// The reason.
     pub message: String,
@@ -120,7 +120,7 @@ pub enum ConfigError {
     /// A value is of the wrong kind.
     #[error("{place}: \"{option}\" must be {expected}")]
     Value {
-        /// Where it stands.
+        /// Its position.
         place: String,
         /// The option.
         option: String,

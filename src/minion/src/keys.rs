@@ -66,7 +66,7 @@ impl MinionKeys {
     }
 }
 
-/// Where the master's public key is kept.
+/// Store of the master's public key.
 pub trait MasterKeyStore: Send + Sync {
     /// The trusted key; `None` before the first contact.
     fn load(&self) -> Result<Option<Arc<PublicKey>>, KeyError>;

@@ -289,7 +289,7 @@ fn config_port(config: &MinionConfig) -> Option<u16> {
     (config.publish_port != UNSET_PUBLISH_PORT).then_some(config.publish_port)
 }
 
-/// What to subscribe to (protocol.md, section 5).
+/// Topics to subscribe to (protocol.md, section 5).
 pub(crate) fn topics(config: &MinionConfig, id: &str) -> Vec<String> {
     if !config.zmq_filtering {
         return vec![String::new()];

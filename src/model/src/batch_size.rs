@@ -63,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// What stock's `get_batch_size` of 3008.3 answers.
+    /// Compared with `get_batch_size` of stock 3008.3.
     #[test]
     fn batch_sizes_are_those_of_stock() {
         let cases = [

@@ -97,7 +97,7 @@ pub struct SeenMinion {
     pub standing: String,
 }
 
-/// Which minions an inventory lists, and what of each.
+/// Selection of minions for an inventory, and of their fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InventoryRequest {
     /// A compound target.
@@ -109,7 +109,7 @@ pub struct InventoryRequest {
 /// Minions, sorted by id. `V` is a grain's value as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory<V> {
-    /// Those that the target means.
+    /// The minions that the target matches.
     pub minions: Vec<InventoryRow<V>>,
 }
 

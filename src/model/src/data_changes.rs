@@ -11,7 +11,7 @@ pub struct DataChanges {
     pub changed: Changed,
 }
 
-/// Which minions' data has changed, or came, or went.
+/// Minions whose data have changed, or that came, or went.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// These; it may also be that some of them have not.

@@ -114,7 +114,7 @@ pub struct ReturnRow<V> {
     pub retcode: i64,
     /// Whether the minion counts it as a success.
     pub success: bool,
-    /// What the function returned; nothing where the load has none.
+    /// The return value; `None` where the load has none.
     pub value: V,
 }
 
@@ -175,7 +175,7 @@ pub struct HealthCheck {
     pub reason: String,
 }
 
-/// What runs.
+/// Versions of the running master.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versions {
     /// The version of this program.

@@ -378,13 +378,7 @@ impl<'a> Calls<'a> {
                     let (id, value) = shown(outcome, &published.jid, whole);
                     answered.values.push(Value::map([(id, value)]));
                 }
-                BatchNews::Over(_) => return Ok(answered),
-                BatchNews::Unsure => {
-                    let status = client.batch_status(&published.jid).await.map_err(refusal)?;
-                    if saltern_client::BatchEnd::of_status(&status).is_some() {
-                        return Ok(answered);
-                    }
-                }
+                BatchNews::Over(_) | BatchNews::Missed(_) => return Ok(answered),
                 BatchNews::Part(_) | BatchNews::Returned(_) => {}
             }
         }

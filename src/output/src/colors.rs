@@ -83,8 +83,8 @@ impl Colors {
     }
 
     /// These colours with those of a theme file (`color_theme`), whose content is a map of names to
-    /// codes such as `0;32`. What it does not name stays; a file that is no map changes nothing, and no
-    /// colour stays none.
+    /// codes such as `0;32`. A colour that it does not name stays; a file that is no map changes
+    /// nothing, and no colour stays none.
     #[must_use]
     pub fn with_theme(mut self, theme: &Value) -> Self {
         if self.end().is_empty() {
@@ -128,8 +128,9 @@ impl Colors {
         format!("{}{text}{}", self.code(color), self.end())
     }
 
-    /// What a format of the site's own (`state_tabular`) is given for a colour: stock's own codes are
-    /// objects that take no format, those of a theme and of no colour at all are texts.
+    /// The argument that a format of the site's own (`state_tabular`) gets for a colour: stock's
+    /// own codes are objects that take no format, those of a theme and of no colour at all are
+    /// texts.
     pub(crate) fn argument(&self, color: Color) -> Node {
         match self.0.get(color as usize) {
             Some(Cow::Borrowed(code)) if !code.is_empty() => Node::Other {

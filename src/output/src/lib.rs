@@ -43,7 +43,7 @@ pub use colors::{Color, Colors};
 pub use document::JsonDocument;
 pub use json::{Shown, json, json_line};
 pub use key::{KEY_LIST_STYLES, KeyList, KeyListStyle, key_lists};
-pub use messages::{NO_MINIONS_MATCHED, NOT_CONNECTED, no_response, verbose_heading};
+pub use messages::{NO_MINIONS_MATCHED, NOT_CONNECTED, batch_part, no_response, verbose_heading};
 pub use nested::nested;
 pub use no_return::no_return;
 pub use options::{

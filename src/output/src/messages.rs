@@ -1,9 +1,11 @@
 //! Texts of stock's command line that stand beside returns.
 
-/// What stands for the return of a minion that is known but has no connection to the master.
+use saltern_wire::msgpack::Value;
+
+/// Text in place of the return of a minion that is known but has no connection to the master.
 pub const NOT_CONNECTED: &str = "Minion did not return. [Not connected]";
 
-/// What stands for the return of a minion that did not answer (stock: `salt/client/__init__.py`).
+/// Text in place of the return of a minion that did not answer (stock: `salt/client/__init__.py`).
 #[must_use]
 pub fn no_response(jid: &str) -> String {
     format!(
@@ -23,4 +25,12 @@ pub fn verbose_heading(jid: &str) -> String {
     let line = format!("Executing job with jid {jid}");
     let rule = "-".repeat(line.chars().count());
     format!("{line}\n{rule}\n")
+}
+
+/// The heading of a batch's part: the minions that run it, sorted, between empty lines.
+#[must_use]
+pub fn batch_part(mut minions: Vec<String>) -> String {
+    minions.sort_unstable();
+    let minions = Value::Array(minions.into_iter().map(Value::from).collect());
+    format!("\nExecuting run on {}\n", saltern_python::str(&minions))
 }

@@ -1,5 +1,5 @@
-//! What decides how a value is printed besides the outputter: stock's options of the same names,
-//! read from configuration and command line by the caller.
+//! Options of printing beside the outputter: stock's of the same names, read from configuration and
+//! command line by the caller.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub struct OutputOptions {
     pub nested_indent: usize,
     /// `output_indent` and `--out-indent`.
     pub indent: Indent,
-    /// What the highstate outputter shows.
+    /// Options of the highstate outputter.
     pub state: StateOptions,
     /// How tables are drawn.
     pub table: TableOptions,
@@ -214,7 +214,7 @@ pub struct TableOptions {
     pub row_delimiter: String,
     /// Between columns.
     pub delim: String,
-    /// Where text stands in its column.
+    /// Alignment of text in its column.
     pub justify: Justify,
     /// Whether separator lines stand between rows.
     pub separate_rows: bool,
@@ -253,7 +253,7 @@ impl Default for TableOptions {
     }
 }
 
-/// Where text stands in its column.
+/// Alignment of text in its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Justify {
     /// In the middle.

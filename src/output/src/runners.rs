@@ -26,7 +26,7 @@ pub(crate) fn overstate_stage(value: &Value, options: &OutputOptions) -> Option<
     Some(out)
 }
 
-/// What Python iterates over; an empty dict or text is as good as an empty list.
+/// The items over which Python would iterate; an empty dict or text counts as an empty list.
 fn items(value: &Value) -> Option<&[Value]> {
     match value {
         Value::Array(items) => Some(items),

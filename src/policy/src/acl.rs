@@ -72,7 +72,7 @@ pub struct AskedJob<'a> {
 /// The minions of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whom<'a> {
-    /// These and no others.
+    /// These minions and no others.
     These(&'a [MinionId]),
     /// Every minion that this pattern matches, now or later: a rule must be one for all of them,
     /// as a look at both patterns shows.
@@ -81,7 +81,7 @@ pub enum Whom<'a> {
     Anybody,
 }
 
-/// Which functions of the master a call is about.
+/// Kind of functions of the master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Runner functions.

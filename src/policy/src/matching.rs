@@ -1,4 +1,4 @@
-//! Which minions a target of any kind means: what stock's `CkMinions` does
+//! Matching: the minions of a target of any kind, as stock's `CkMinions` finds them
 //! (`salt/utils/minions.py`).
 //!
 //! Candidates are the accepted minions; grains and pillars are those that the master has cached
@@ -108,7 +108,7 @@ impl MinionData for NoData {
     }
 }
 
-/// What targets of a site mean, beside the ids of its minions.
+/// Site data for targets, beside the ids of its minions.
 pub struct Site {
     /// The version whose rules hold (`salt_compat`).
     pub compat: Compat,

@@ -34,8 +34,8 @@ pub struct Resolved {
     pub may_mean_more: bool,
 }
 
-/// What is wrong with parts of a target of which the rest still counts; stock logs each as an
-/// error. The first few are kept: the client chooses the target, and so their number.
+/// Errors in parts of a target of which the rest still counts; stock logs each as an error. The
+/// first few are kept: the client chooses the target, and so their number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(Vec<String>);
 
@@ -179,10 +179,11 @@ pub(crate) fn by_list<'a>(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod testing {
     use super::*;
 
-    struct Fleet(Vec<MinionId>);
+    /// Minions that a target may match.
+    pub(crate) struct Fleet(pub(crate) Vec<MinionId>);
 
     impl Candidates for Fleet {
         fn ids(&self) -> &[MinionId] {
@@ -193,6 +194,12 @@ mod tests {
             self.0.iter().find(|known| known.as_str() == id)
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::Fleet;
+    use super::*;
 
     fn fleet() -> Fleet {
         Fleet(

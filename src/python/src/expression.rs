@@ -231,8 +231,9 @@ impl Pattern {
 
 /// A regular expression of a template or of the configuration, searched for anywhere in a text.
 ///
-/// What [`Pattern`] refuses because CPython may read it otherwise is left to the engine here: the
-/// site writes these itself, they grant nothing, and most such expressions mean the same.
+/// An expression that [`Pattern`] refuses because CPython may read it otherwise is left to the
+/// engine here: the site writes these itself, they grant nothing, and most such expressions mean
+/// the same.
 #[derive(Debug)]
 pub struct Expression {
     regex: Regex,

@@ -224,8 +224,8 @@ fn tokens(pattern: &str) -> Box<[Token]> {
     tokens.into()
 }
 
-/// Where the class that begins at `start` (behind its `[`) ends: the index of its `]`. A `]` in
-/// the first place is a member of the class.
+/// End of the class that begins at `start` (behind its `[`): the index of its `]`. A `]` in the
+/// first place is a member of the class.
 fn class_end(chars: &[char], start: usize) -> Option<usize> {
     let mut at = start;
     if chars.get(at) == Some(&'!') {

@@ -30,7 +30,7 @@ pub enum FormatError {
 /// The deepest a field may stand in the format of another.
 const DEPTH: usize = 2;
 
-/// What the fields of a template are filled from.
+/// Source of the values for the fields of a template.
 pub trait Arguments {
     /// A value.
     type Value;
@@ -233,7 +233,7 @@ impl<A: Arguments> Filler<'_, A> {
         Ok(Some(index))
     }
 
-    /// What `[key]`, `[0]` and `.attribute` lead to.
+    /// Resolves `[key]`, `[0]` and `.attribute`.
     fn follow(&self, value: A::Value, path: &str) -> Result<A::Value, A::Error> {
         let empty = FormatError::Value("Empty attribute in format string");
         let mut value = value;

@@ -1,4 +1,7 @@
 //! `json.dumps(value)`.
+//!
+//! A visitor of its own beside `repr`: JSON has other brackets, refuses types, sorts keys and breaks
+//! lines. Limits, floats and the walk over values are shared.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -46,13 +49,8 @@ struct Json<'o> {
 
 impl Json<'_> {
     fn item<T: Object>(&mut self, value: &T) -> Result<(), T::Error> {
-        if self.depth > self.limits.depth {
-            return Err(TextError::Circular.into());
-        }
-        // A list that holds another twice doubles it at each level.
-        if self.out.len() > self.limits.bytes {
-            return Err(TextError::TooLong.into());
-        }
+        self.limits
+            .check(self.depth, self.out, TextError::Circular)?;
         value.accept(self)
     }
 
@@ -366,6 +364,14 @@ fn of_float(number: f64) -> String {
     } else {
         number::float_repr(number)
     }
+}
+
+/// `json.dumps(text, ensure_ascii=False)`.
+#[must_use]
+pub fn of_text(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    push_text(&mut out, text, false);
+    out
 }
 
 fn push_text(out: &mut String, text: &str, ascii: bool) {

@@ -44,7 +44,7 @@ fn compare(left: &Node, right: &Node) -> Ordering {
         .unwrap_or_else(|| left.type_name().cmp(right.type_name()))
 }
 
-/// Where a value stands.
+/// Position of a value in its line.
 #[derive(Clone, Copy)]
 struct Position {
     /// Columns before it.

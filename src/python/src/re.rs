@@ -28,7 +28,7 @@ const ASCII_WORD: &str = "0-9A-Za-z_";
 const SPACE: &str = r"\s\x1c-\x1f";
 const ASCII_SPACE: &str = r"\t-\r\x20";
 
-/// What Python takes for the same letter without regard to case, and the engine for three.
+/// Letters that Python takes for the same one without regard to case, and the engine for three.
 const LETTERS_I: [char; 4] = ['i', 'I', 'ı', 'İ'];
 
 /// Why an expression is refused.

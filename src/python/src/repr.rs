@@ -22,6 +22,27 @@ impl Limits {
         depth: 1_000,
         bytes: usize::MAX,
     };
+
+    /// Whether a further value may begin at this depth, behind a text of this length; `too_deep` is the
+    /// error of one that nests deeper.
+    ///
+    /// # Errors
+    /// It may not.
+    pub(crate) fn check(
+        self,
+        depth: usize,
+        written: &str,
+        too_deep: TextError,
+    ) -> Result<(), TextError> {
+        if depth > self.depth {
+            return Err(too_deep);
+        }
+        // A list that holds another twice doubles it at each level.
+        if written.len() > self.bytes {
+            return Err(TextError::TooLong);
+        }
+        Ok(())
+    }
 }
 
 /// `repr(value)`, for values that were bounded when they were read. A text that would pass the
@@ -65,13 +86,8 @@ struct Repr<'o> {
 
 impl Repr<'_> {
     fn item<T: Object>(&mut self, value: &T) -> Result<(), T::Error> {
-        if self.depth > self.limits.depth {
-            return Err(TextError::TooDeep.into());
-        }
-        // A list that holds another twice doubles it at each level.
-        if self.out.len() > self.limits.bytes {
-            return Err(TextError::TooLong.into());
-        }
+        self.limits
+            .check(self.depth, self.out, TextError::TooDeep)?;
         value.accept(self)
     }
 

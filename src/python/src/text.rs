@@ -1,4 +1,4 @@
-//! What Python takes for white space, line ends, digits and printable characters.
+//! Python's classes of characters: white space, line ends, digits, printable.
 
 use std::sync::LazyLock;
 

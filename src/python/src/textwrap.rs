@@ -113,7 +113,8 @@ fn expand_tabs(text: &str) -> String {
     out
 }
 
-/// Where a line may end: words, parts of hyphenated words, dashes, and the spaces between.
+/// Chunks between which a line may end: words, parts of hyphenated words, dashes, and the spaces
+/// between.
 static CHUNK: LazyLock<Regex> = LazyLock::new(|| {
     let space = r"[\t\n\x0b\x0c\r ]";
     let other = r"[^\t\n\x0b\x0c\r ]";

@@ -56,7 +56,7 @@ pub fn safe_dump_mixed(value: &Node) -> Result<String, YamlError> {
     dump(value, Collections::FlowOfScalars, None)
 }
 
-/// Which collections are in flow style.
+/// Collections in flow style.
 #[derive(Clone, Copy)]
 enum Collections {
     Flow,

@@ -548,7 +548,7 @@ fn keys(asker: &Asker<'_>, load: &Load<'_>, minion: &MinionId, presented: &str) 
         }
         Err(KeysError::Unable(error)) => {
             let reason: &dyn std::error::Error = &error;
-            tracing::error!(%minion, reason, "the keys for a minion cannot be had; it is asked to retry");
+            tracing::error!(%minion, reason, "the keys for a minion cannot be read; it is asked to retry");
             asker.negative(Negative::Unable, "error")
         }
     }

@@ -154,7 +154,7 @@ pub(crate) struct ClearRequest<'a> {
     pub(crate) version: i64,
     /// The queue in which it waited.
     pub(crate) class: Class,
-    /// Where it came from.
+    /// Its origin.
     pub(crate) origin: Origin,
 }
 

@@ -16,7 +16,7 @@ use saltern_wire::msgpack::Value;
 use crate::job::jid_owner::{BACKEND, Owner};
 use crate::{Services, Users, targets};
 
-/// Where in the load of a command tokens, names and passwords stand. Keys stand in the load itself.
+/// Location of tokens, names and passwords in the load of a command. Keys stand in the load itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CredentialLocation {
     /// In the load.

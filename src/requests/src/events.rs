@@ -135,7 +135,7 @@ pub(crate) struct NamedError<'a> {
 pub struct FileUpdate<'a> {
     /// Whether anything changed.
     pub changed: bool,
-    /// Which files, where the backend knows.
+    /// The changed files, where the backend knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<ChangedFiles<'a>>,
     /// The backend's name.

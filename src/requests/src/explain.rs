@@ -8,7 +8,7 @@ use saltern_model::control::{Account, Missing};
 use saltern_model::query::{JobReport, ReturnedMinion};
 use saltern_store::jobs::{JobNotes, JobState, ReturnHead, StoredJob};
 
-/// What is known of a job.
+/// Evidence about a job.
 pub struct Evidence {
     /// The job.
     pub job: StoredJob,

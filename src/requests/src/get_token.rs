@@ -23,7 +23,7 @@ pub(crate) fn handle(load: &MapView, context: &Context, users: &Users) -> Outcom
     let found = match token.map(|name| users.tokens.find(name)) {
         Some(Ok(found)) => found,
         Some(Err(error)) => {
-            tracing::error!(%error, "a token cannot be looked at");
+            tracing::error!(%error, "a token cannot be read");
             return Outcome::reply(reply::no_answer());
         }
         None => None,

@@ -32,7 +32,7 @@ pub(crate) enum MineCommand {
 struct StoreLoad {
     /// Functions with their results.
     data: Value,
-    /// Whether what was stored before is removed.
+    /// Whether the stored functions are removed before.
     #[serde(default, deserialize_with = "lenient")]
     clear: Option<bool>,
 }

@@ -29,7 +29,7 @@ pub struct Minions {
     pub presence: Arc<dyn PresenceView>,
     /// The last pillar of each (`pillar_cache`).
     pub(crate) pillars: Arc<Pillars>,
-    /// Where targets look up resources.
+    /// Index in which targets look up resources.
     pub(crate) targeting: Arc<Targeting>,
     /// `preserve_minion_cache`: grains, pillar and mine outlast the key.
     pub(crate) preserves_data: bool,
@@ -239,7 +239,7 @@ impl Minions {
         let forget = |memory: Box<dyn Memory + '_>| {
             memory.forget(minion).unwrap_or_else(|error| {
                 let what = memory.name();
-                tracing::error!(%minion, %error, what, "what was kept for a former minion stays");
+                tracing::error!(%minion, %error, what, "the kept data of a former minion cannot be removed");
                 false
             })
         };

@@ -124,7 +124,7 @@ impl LogIn {
         }
     }
 
-    /// Where the request came from.
+    /// Address that the request came from.
     pub fn from(&self) -> IpAddr {
         self.from
     }
@@ -288,9 +288,9 @@ pub enum JobRelation {
 /// Target processes of a job that sends a signal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignalTargets {
-    /// Those of one job.
+    /// Returns of one job.
     Job(Jid),
-    /// Those of all jobs of its minions.
+    /// Returns of all jobs of its minions.
     All,
 }
 

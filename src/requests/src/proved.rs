@@ -57,7 +57,7 @@ pub(crate) struct ProvedCommand {
 }
 
 impl ProvedCommand {
-    /// Where its credentials stand; `None` where only a log-in will do.
+    /// Location of its credentials; `None` where only a log-in will do.
     fn location(self) -> Option<CredentialLocation> {
         match self.handler {
             ProvedHandler::LogIn(_) => None,

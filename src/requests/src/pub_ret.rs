@@ -76,7 +76,7 @@ fn answer(sealed: &Sealed, services: &Services) -> Result<Value, Refused> {
         .reader
         .publisher_of(&jid)
         .unwrap_or_else(|error| {
-            tracing::error!(%error, %jid, "it is not known who published a job");
+            tracing::error!(%error, %jid, "the publisher of a job cannot be looked up");
             None
         });
     let publisher = publisher.ok_or(Refused::failed("no minion published the job"))?;

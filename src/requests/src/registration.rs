@@ -22,7 +22,10 @@ pub fn registered_minion(words: &Bytes, services: &Services) -> Option<MinionId>
         Ok(minion) => Some(minion),
         Err(refusal) => {
             services.metrics.refuse(refusal.reason);
-            tracing::debug!(reason = refusal.reason, "a subscriber is not who it says");
+            tracing::debug!(
+                reason = refusal.reason,
+                "a subscriber is not the minion that it claims to be"
+            );
             None
         }
     }

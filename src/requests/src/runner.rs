@@ -292,7 +292,7 @@ pub fn of_the_master(
 ) -> Option<ReceivedReturn> {
     let id = services.config.id.as_str();
     let minion = MinionId::parse(id)
-        .inspect_err(|error| tracing::error!(%error, jid = %call.jid, "a call is not kept"))
+        .inspect_err(|error| tracing::error!(%error, jid = %call.jid, "the return of a call cannot be stored"))
         .ok()?;
     let received = services.clock.unix_micros();
     Some(ReceivedReturn {

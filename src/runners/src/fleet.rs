@@ -13,13 +13,13 @@ pub trait Fleet: Send + Sync {
     /// When the accepted keys cannot be listed. An unusable target matches no minion.
     fn matching(&self, target: &Target) -> Result<Vec<MinionId>, StoreError>;
 
-    /// Where a minion stands.
+    /// Presence of a minion.
     fn standing(&self, minion: &MinionId) -> Standing;
 
     /// When it was last heard, in microseconds since 1970.
     fn last_heard(&self, minion: &MinionId) -> Option<i64>;
 
-    /// Where its connection, or its last request, comes from.
+    /// Address of its connection, or of its last request.
     fn address(&self, minion: &MinionId) -> Option<IpAddr>;
 
     /// The version of Salt that it runs, as far as it has said so.

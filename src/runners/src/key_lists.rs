@@ -8,7 +8,7 @@ use saltern_model::key_state::sorted_ignoring_case;
 use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
-/// Where the master's own keys stand in a listing.
+/// Section of a listing with the master's own keys.
 pub const LOCAL: &str = "local";
 
 /// Names up to which a list is searched by comparing.
@@ -141,7 +141,7 @@ impl KeyLists {
         }
     }
 
-    /// Where the keys of `changed` are now (`Key.dict_match`); each name counts as a pattern.
+    /// Present lists of the keys of `changed` (`Key.dict_match`); each name counts as a pattern.
     #[must_use]
     pub fn of_changed(&self, changed: &Self) -> Self {
         let states = KeyState::ALL.map(KeyState::directory);

@@ -197,7 +197,7 @@ impl Runners {
         &self.context.jobs
     }
 
-    /// What only a running master knows; `None` in a process that is none.
+    /// The running master's live state; `None` in any other process.
     pub fn live(&self) -> Option<&dyn LiveMaster> {
         self.context.live.as_deref()
     }

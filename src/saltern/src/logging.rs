@@ -1,5 +1,5 @@
-//! Where log lines go: to standard error (or the journal behind it) at `log_level`, and to
-//! `log_file` at `log_level_logfile`, each in its own form.
+//! Sinks of log lines: standard error (or the journal behind it) at `log_level`, and `log_file` at
+//! `log_level_logfile`, each in its own form.
 //!
 //! One layer does it all, so that an event is read once and a level that changes while the master
 //! runs changes in one place.

@@ -78,7 +78,7 @@ enum Command {
     Debug(commands::debug::Arguments),
 }
 
-/// Where the configuration is.
+/// The directory or file of the master's configuration.
 #[derive(clap::Args)]
 pub(crate) struct ConfigArgument {
     /// The configuration directory, or its file "master".

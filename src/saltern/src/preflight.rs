@@ -12,7 +12,7 @@ use saltern_config::{Finding, MasterConfig, Severity};
 use crate::commands::{chain, python_parts};
 use crate::privileges;
 
-/// What the parts of a master say of a configuration that was read, as the user of this process.
+/// Findings of a master's parts on a configuration that was read, as the user of this process.
 pub(crate) fn parts(config: &MasterConfig) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (option, problem) in privileges::unusable_directories(config) {

@@ -75,7 +75,7 @@ impl ServiceManager {
         }
     }
 
-    /// Everything is served from now on, or again after a reload.
+    /// Reports that all ports serve, after the start or a reload.
     pub(crate) async fn ready(&self) {
         self.notify(&[NotifyState::Ready, NotifyState::Status(&self.serving)])
             .await;

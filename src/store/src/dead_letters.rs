@@ -49,7 +49,7 @@ pub struct DeadLetter {
     pub reason: String,
     /// When, in microseconds since 1970.
     pub time: i64,
-    /// Which of the reactions of the id: its state,
+    /// The key of the reaction among those of its id: its state,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// its position,

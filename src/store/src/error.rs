@@ -45,7 +45,7 @@ pub enum StoreError {
         path.display()
     )]
     Displaced {
-        /// Where the database should be.
+        /// The path of the database.
         path: PathBuf,
     },
     /// A file has more bytes than its kind can have.

@@ -339,7 +339,7 @@ fn give_away(file: &File, owner: u32) -> io::Result<()> {
 /// Removes a temporary file on the way out of an error, which is the one worth reporting.
 fn discard(path: &Path) {
     if let Err(error) = fs::remove_file(path) {
-        tracing::debug!(path = %path.display(), %error, "a temporary file stays behind");
+        tracing::debug!(path = %path.display(), %error, "a temporary file cannot be removed");
     }
 }
 

@@ -43,7 +43,7 @@ impl MinionClocks {
     pub(crate) fn new(private_dir: &Path) -> Self {
         let path = private_dir.join("minion_clocks");
         if let Err(error) = files::remove(&path) {
-            tracing::warn!(%error, "the list of wrong clocks cannot be begun anew");
+            tracing::warn!(%error, "the list of wrong clocks cannot be cleared");
         }
         Self {
             path,

@@ -452,7 +452,7 @@ impl MinionDataStore {
     }
 }
 
-/// Which of a minion's two stamps belongs to a bank; a mine has none.
+/// The stamp of a minion that belongs to a bank; a mine has none.
 fn place(bank: Bank) -> Option<usize> {
     match bank {
         Bank::Data | Bank::Grains => Some(0),

@@ -31,9 +31,9 @@ pub struct StoreOptions {
     pub id: String,
     /// The user the master runs as (`user`).
     pub user: String,
-    /// Where keys lie (`pki_dir`).
+    /// Directory of the keys (`pki_dir`).
     pub pki_dir: PathBuf,
-    /// Where everything else lies (`cachedir`).
+    /// Directory of all other files (`cachedir`).
     pub cachedir: PathBuf,
     /// The job database (`saltern_job_database`).
     pub job_database: PathBuf,

@@ -9,7 +9,7 @@
 //! distinguished from a replay, so the session ends: the minion authenticates and gets a new key,
 //! under which nothing was sent yet. No minion is locked out, and recorded requests are worthless.
 //!
-//! What a restart forgets is made up for by the master's clock: of a session that an earlier
+//! After a restart the master's clock stands in for the lost memory: of a session that an earlier
 //! process made, only requests of about this time are taken at first.
 //!
 //! # Memory

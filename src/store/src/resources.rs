@@ -195,7 +195,7 @@ impl ResourceStore {
         Ok(stat.is_some_and(|stat| stat.version.is_from_before(key)))
     }
 
-    /// Everything that is registered: the minion and its resource.
+    /// All registered resources, each with its minion.
     pub fn all(&self) -> Result<Vec<(MinionId, Registered)>> {
         let each = |(owner, owned): (&MinionId, &Owned)| (owner.clone(), owned.resources.clone());
         let known: Vec<_> = self.with_known(|known| known.by_owner.iter().map(each).collect())?;

@@ -35,7 +35,7 @@ pub struct Session {
     pub key: KeyString,
     /// The key made ready for use.
     pub crypticle: Crypticle,
-    /// Which requests under it were carried out.
+    /// Requests under it that were carried out.
     pub replay: ReplayWindow,
 }
 
@@ -61,7 +61,7 @@ pub struct Sessions {
     replay_window: Duration,
     /// Nonces that are remembered in all sessions.
     nonces: Arc<AtomicUsize>,
-    /// What the requests show of the minions' clocks.
+    /// Clocks of the minions, as their requests show them.
     pub clocks: MinionClocks,
 }
 
@@ -78,7 +78,7 @@ struct Remembered {
 }
 
 impl Remembered {
-    /// Which file was made, and when.
+    /// Identity of the file, and when it was made.
     fn made_at(&self) -> Option<(Version, i64)> {
         self.made.map(|made| (self.version, made))
     }

@@ -162,14 +162,9 @@ impl SharedKeys {
         i64::try_from(whole).unwrap_or(i64::MAX)
     }
 
-    /// The next number under the current key, above every number given before, also before a
-    /// restart. Touches the disk once in about a thousand calls.
-    pub fn next_serial(&self) -> Result<u64> {
-        self.next().map(|(_, serial)| serial)
-    }
-
-    /// The key in use together with its next number: what a publication needs, and safe against a
-    /// rotation in between.
+    /// The key in use together with its next number, for a publication: safe against a rotation in
+    /// between. The number is above every number given before, also before a restart. Touches the
+    /// disk once in about a thousand calls.
     pub fn next(&self) -> Result<(Arc<SharedKey>, u64)> {
         let mut state = self.state.lock();
         let serial = state.serial + 1;

@@ -220,7 +220,7 @@ impl Tokens {
                 Ok(Some(_)) => kept += 1,
                 Err(error) => {
                     kept += 1;
-                    tracing::warn!(%error, "a token cannot be looked at");
+                    tracing::warn!(%error, "a token cannot be read");
                 }
             }
         }
@@ -228,7 +228,7 @@ impl Tokens {
         Ok(names.len() - kept)
     }
 
-    /// What the version in `salt_compat` has in the file of a token.
+    /// Content of a token's file, as the version in `salt_compat` writes it.
     fn envelope(&self, token: Value, expire: f64) -> Value {
         match self.compat {
             Compat::V3006 | Compat::V3007 => token,

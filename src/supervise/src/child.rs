@@ -8,7 +8,7 @@ use actix::{Actor, Context, ResponseActFuture};
 /// other actors, shared indexes, handles of listeners) belongs in the [`Seed`](Self::Seed).
 /// `stopping` and `stopped` of [`Actor`] should hold no logic: after a panic they do not run.
 pub trait Child: Actor<Context = Context<Self>> {
-    /// Everything needed to start, and to start again, on any thread.
+    /// Data to start the actor, and to start it again, on any thread.
     type Seed: Clone + Send + 'static;
 
     /// The name in logs and the `actor` label of the metrics: lower case, no spaces.

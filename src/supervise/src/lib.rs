@@ -24,8 +24,8 @@
 //! itself, [`Tree::failed`] resolves, and the process should end with exit code 70 and let the
 //! service manager start it anew.
 //!
-//! What supervision cannot cure is a thread stuck in synchronous code. Every actor answers a
-//! heartbeat outside its mailbox, [`Tree::liveness`] shows the age of the last answer, and
+//! Supervision cannot cure a thread stuck in synchronous code. Every actor answers a heartbeat
+//! outside its mailbox, [`Tree::liveness`] shows the age of the last answer, and
 //! [`Tree::heartbeat`] resolves while all answer: a watchdog fed by it ends a stuck process.
 //!
 //! # Things to know about actix under supervision

@@ -183,7 +183,7 @@ impl<A: Child> Runner<A> {
             // a value that may be broken. Terminated, it does not.
             value.ctx().terminate();
             if let Err(reason) = guarded(&self.line, || drop(value)) {
-                tracing::error!(actor = %self.line.actor, %reason, "actor failed while dropped");
+                tracing::error!(actor = %self.line.actor, %reason, "actor panicked while it was dropped");
             }
         }
         self.drained = None;
@@ -195,7 +195,7 @@ impl<A: Child> Runner<A> {
         self.phase = Phase::Over;
         let inbox = Rc::clone(&self.inbox);
         if let Err(reason) = guarded(&self.line, || inbox.borrow_mut().close()) {
-            tracing::error!(actor = %self.line.actor, %reason, "a waiting message failed in drop");
+            tracing::error!(actor = %self.line.actor, %reason, "a queued message panicked while it was dropped");
         }
         self.report_depth(0);
         self.release = None;
@@ -210,7 +210,7 @@ impl<A: Child> Runner<A> {
             let mut task = Task::from_waker(std::task::Waker::noop());
             let last = guarded(&self.line, || Pin::new(value.as_mut()).poll(&mut task));
             if let Err(reason) = last {
-                tracing::error!(actor = %self.line.actor, %reason, "actor failed while stopping");
+                tracing::error!(actor = %self.line.actor, %reason, "actor panicked while stopping");
             }
         }
         if !matches!(self.phase, Phase::Over) {

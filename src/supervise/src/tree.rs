@@ -285,7 +285,7 @@ pub(crate) enum Level {
 
 pub(crate) struct Shared {
     metrics: Metrics,
-    /// Where the tree's own tasks run.
+    /// Arbiter of the tree's own tasks.
     home: ArbiterHandle,
     epoch: Instant,
     family: Mutex<Family>,

@@ -1,4 +1,4 @@
-//! What the outside sees: metrics, and the name of the actor that panics.
+//! Observability of supervision: metrics, and the name of the actor that panics.
 //!
 //! A panic hook belongs to the whole process: cargo-nextest runs each test in one of its own.
 

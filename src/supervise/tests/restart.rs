@@ -1,4 +1,4 @@
-//! What survives a panic, and what does not.
+//! State that survives a panic, and state that does not.
 
 use std::{
     sync::{

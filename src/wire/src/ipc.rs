@@ -4,7 +4,7 @@
 //! `frame_msg_ipc`), on some sockets and versions after its length in four bytes. The body of an
 //! event is its tag, two line feeds and the packed data (`salt/utils/event.py`, `pack`).
 //!
-//! Which version gets which framing is decided by the caller, and so is access.
+//! The caller chooses the framing by version, and decides on access.
 
 use std::io;
 use std::ops::Range;

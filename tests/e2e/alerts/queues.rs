@@ -34,7 +34,7 @@ fn queues_that_are_full() -> TestResult {
         for text in [
             "auto_accept",
             "max_open_files",
-            "the reactor could not follow",
+            "the reactor dropped events",
             "took no events for too long",
         ] {
             site.announce(text);

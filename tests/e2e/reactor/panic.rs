@@ -86,7 +86,7 @@ fn scenario(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// What events led to, by their tags: how often.
+/// Number of reactions, by the tag of their event.
 #[derive(Default)]
 struct Outcomes {
     mark: usize,

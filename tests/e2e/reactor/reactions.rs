@@ -1,5 +1,4 @@
-//! What a reaction does: its four kinds, the forms in which it is given arguments, and the order of
-//! several.
+//! Reactions: their four kinds, the forms of their arguments, and the order of several.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! What a file is rendered with and by: tag and data of events from the master and from minions,
-//! functions in templates, renderers other than Jinja and YAML.
+//! Rendering of reaction files: tag and data of events from the master and from minions, functions
+//! in templates, renderers other than Jinja and YAML.
 
 use serde_json::{Value, json};
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// A configuration of the reactor with events and the reactions to them.
 pub(super) struct Row {
-    /// What the row shows, as a sentence.
+    /// The case, as a sentence.
     pub(super) name: &'static str,
     /// Its position in the table, which makes its tags unique.
     pub(super) number: usize,
@@ -20,20 +20,20 @@ pub(super) struct Row {
     pub(super) rules: Vec<String>,
     /// Names and texts.
     pub(super) files: Vec<(String, String)>,
-    /// What happens, in order.
+    /// The steps, in order.
     pub(super) steps: Vec<Step>,
     reactions: Vec<String>,
     older: Option<Vec<String>>,
     ours: Option<Vec<String>>,
 }
 
-/// What happens in a row.
+/// A step of a row.
 pub(super) enum Step {
     /// A program of the master's machine fires an event.
     Fire(String, Value),
     /// The minion sends this load.
     Minion(Value),
-    /// Somebody writes a file.
+    /// A file is written.
     Write(String, String),
     /// Stock's `salt-run` calls a function, which returns this.
     Ask(Value, Value),
@@ -152,7 +152,7 @@ impl Row {
             .replace("$ROOT", root)
     }
 
-    /// What has to follow under this master.
+    /// The reactions expected under this master.
     pub(super) fn expected(&self, server: Server) -> impl Iterator<Item = &str> {
         let ours = self.ours.as_ref().filter(|_| server.is_ours());
         let is_older = server.release() != Release::V3008;

@@ -1,5 +1,5 @@
-//! Which events have which files rendered: tag globs, lists, paths, the loop guard, and the
-//! functions that change rules while the master runs.
+//! Rules of the reactor: tag globs, lists, paths, the loop guard, and the functions that change
+//! rules while the master runs.
 
 use serde_json::json;
 

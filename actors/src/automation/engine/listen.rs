@@ -26,10 +26,14 @@ pub(super) async fn run(seed: &Seed) -> Result<(), Ended> {
             .into_iter()
             .filter_map(|frame| read(&mut decoder, frame))
         {
-            tracing::debug!(engine, tag, ?data, "an event");
+            tracing::debug!(engine, tag, ?data, "event of the bus");
         }
         if missed > 0 {
-            tracing::debug!(engine, missed, "events were too many");
+            tracing::debug!(
+                engine,
+                missed,
+                "events were dropped for this engine: its queue is full"
+            );
         }
     }
 }

@@ -14,13 +14,13 @@ pub(crate) enum ReplayError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// There is none with this name.
-    #[error("there is no dead letter \"{0}\", or it cannot be understood")]
+    #[error("there is no dead letter \"{0}\", or it cannot be read")]
     Missing(String),
     /// It holds no event with a valid tag.
-    #[error("the letter cannot be understood")]
+    #[error("the dead letter cannot be read")]
     Malformed,
     /// The queue of the reactor has no room.
-    #[error("too many events wait; the letter is kept")]
+    #[error("too many events wait; the dead letter is kept")]
     QueueFull,
     /// The data of its event is malformed.
     #[error("its event cannot be read: {0}")]

@@ -194,7 +194,7 @@ impl ReactionQueue {
     /// `saltern/reactor/dropped`, when the counts have changed.
     pub(super) fn dropped_event(&self) -> Option<Event> {
         let news = self.dropped.news()?;
-        tracing::warn!(dropped = ?news, "the reactor could not follow");
+        tracing::warn!(dropped = ?news, "the reactor dropped events");
         Some(self.event("dropped", &DroppedData { reasons: news }))
     }
 
@@ -239,7 +239,7 @@ impl ReactionQueue {
             self.dropped(Reason::Stop, u64::try_from(waiting).unwrap_or(u64::MAX));
             tracing::warn!(
                 events = waiting,
-                "the reactor stops; these events lead to nothing"
+                "the reactor stops; waiting events are dropped"
             );
         }
         let dropped = self.dropped_event();
@@ -265,7 +265,7 @@ impl ReactionQueue {
     /// `saltern/reactor/failed` for failures that were too many to be reported one by one.
     pub(super) fn unreported_event(&self) -> Option<Event> {
         let times = self.failures.rest()?;
-        tracing::error!(times, "reactions failed that are not named");
+        tracing::error!(times, "further reactions failed");
         let report = ReactionReport {
             subject: None,
             reason: "too many failed to name each",

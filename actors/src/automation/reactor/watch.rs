@@ -120,7 +120,7 @@ impl Watch {
     pub(super) fn meant_nobody(mut self) {
         if let Some(subject) = self.subject.take() {
             let (tag, id) = (&subject.event.tag, &subject.id);
-            tracing::info!(%tag, id, "a reaction means no minion");
+            tracing::info!(%tag, id, "the target of a reaction matches no minion");
             self.queue.metrics.ended(subject.kind(), "nobody");
         }
     }

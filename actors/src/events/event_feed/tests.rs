@@ -94,7 +94,7 @@ impl Site {
     }
 }
 
-/// What a stream gave without waiting for more.
+/// Outcome of reading a stream until it would wait.
 #[derive(Debug, PartialEq, Eq)]
 enum Given {
     Event(i64),

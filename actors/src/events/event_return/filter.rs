@@ -1,4 +1,4 @@
-//! Which events are returned: `event_return_whitelist` and `event_return_blacklist`.
+//! Filter of returned events: `event_return_whitelist` and `event_return_blacklist`.
 
 use saltern_config::ReturnerOptions;
 use saltern_python::expression::Pattern;

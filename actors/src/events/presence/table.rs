@@ -86,7 +86,7 @@ enum Asked {
 /// An accepted minion with a request or a connection.
 #[derive(Default)]
 struct MinionConnections {
-    /// Where its last request came from.
+    /// Address of its last request.
     address: Option<IpAddr>,
     /// The connections that are tied to it.
     held: Vec<u64>,

@@ -22,7 +22,7 @@ struct BatchEvent<'a> {
     _stamp: String,
 }
 
-/// What each event of a batch adds; times and durations in seconds.
+/// Data of the events of a batch, beyond its jid; times and durations in seconds.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub(super) enum BatchNews {

@@ -168,7 +168,7 @@ fn acts(minions: usize) -> impl Strategy<Value = Vec<Act>> {
     prop::collection::vec(act, 0..80)
 }
 
-/// What the database would hold.
+/// Model of the rows of a batch in the database.
 #[derive(Default)]
 struct Stored {
     sent: Vec<MinionId>,

@@ -1,4 +1,4 @@
-//! What follows a commit: job files, the tracker's notice, events, publishes and replies.
+//! Follow-ups of a commit: job files, the tracker's notice, events, publishes and replies.
 
 use std::time::Duration;
 

@@ -37,9 +37,9 @@ pub(super) struct Restoring {
 /// Whether changes can be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// They can.
+    /// Changes can be stored.
     Right,
-    /// They can in a moment.
+    /// They can be stored in a moment.
     Awaited,
 }
 
@@ -171,7 +171,8 @@ impl JobStore {
         }
     }
 
-    /// What a process that ends has to wait for: what was committed would go with its open file.
+    /// The restore that a stopping process waits for: otherwise the committed rows would be lost
+    /// with the open file.
     pub(super) fn last_restore(
         &mut self,
         context: &mut Context<Self>,

@@ -1,5 +1,5 @@
-//! Those of salt-exporter's metrics that have a minion in a label: with it where the site asks for
-//! it (`saltern_metrics_minion_labels`), else for all minions together.
+//! salt-exporter's metrics with a minion in a label: with it where the site asks for it
+//! (`saltern_metrics_minion_labels`), else for all minions together.
 
 use std::collections::HashSet;
 

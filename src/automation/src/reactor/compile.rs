@@ -26,7 +26,7 @@ pub(super) struct Chunk {
     pub(super) state: String,
     /// Its function.
     pub(super) fun: String,
-    /// Everything else: `name`, `order`, arguments.
+    /// All other keys: `name`, `order`, arguments.
     pub(super) entries: Entries,
     /// Its index in the `names` of its reaction, from 1; 0 without.
     pub(super) name_order: u32,

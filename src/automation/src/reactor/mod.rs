@@ -55,7 +55,7 @@ pub struct Problem {
     pub sls: String,
     /// The id of the reaction, if only that one is wrong; `None` where the whole file is dropped.
     pub id: Option<String>,
-    /// Which reaction of the id, where the others are carried out.
+    /// The reaction of the id, where the others are carried out.
     pub key: Option<Box<ReactionKey>>,
     /// The problem, for people.
     pub text: String,

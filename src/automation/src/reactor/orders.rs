@@ -66,7 +66,7 @@ pub fn answer(
     }) {
         tracing::error!(
             ?order,
-            "an order to the reactor without the master's key is not obeyed"
+            "a command to the reactor without the master's key is ignored"
         );
         return None;
     }

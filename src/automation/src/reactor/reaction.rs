@@ -16,7 +16,7 @@ pub struct Reaction {
     pub id: String,
     /// Its file.
     pub sls: String,
-    /// Which reaction of its id it is.
+    /// Key of this reaction among those of its id.
     pub key: ReactionKey,
     /// Its call.
     pub call: ReactionCall,

@@ -91,7 +91,7 @@ fn beginning(job: &Job, call: &Call, services: &Services, zone: &TimeZone) -> Be
     }
 }
 
-/// What is known of a run before its end.
+/// Data of a run that are known at its start.
 #[derive(Clone, Serialize)]
 struct Beginning {
     /// In the event, not in a kept return.

@@ -36,7 +36,7 @@ impl From<&str> for Attribute {
     }
 }
 
-/// Which traces are collected.
+/// Sampling of traces.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Sampler {
     /// `always_on`: all.
@@ -72,7 +72,7 @@ pub struct FinishedSpan {
     pub name: String,
     /// See [`Kind`].
     pub kind: Kind,
-    /// Where it is.
+    /// Trace id and span id.
     pub context: TraceContext,
     /// The id of the span that it is under.
     pub parent: Option<u64>,

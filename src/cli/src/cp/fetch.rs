@@ -1,8 +1,8 @@
 //! Fetches files and directories of minions: they push them to the master (`cp.push_dir`, which the option
 //! `file_recv` allows), and from the master's cache they are copied to where they are wanted.
 //!
-//! What is wanted elsewhere is pushed into a directory of its own, so that nothing that was pushed
-//! before comes along, and removed from there afterwards.
+//! Files that are fetched to another directory are pushed into one of their own and removed
+//! afterwards, so that no file of an earlier push is fetched with them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,11 +17,11 @@ use saltern_wire::msgpack::Value;
 use super::{CopyTool, FAILED, file_name};
 use crate::options::Ending;
 
-/// What stands for a source that a minion does not push.
+/// Result of a source that a minion does not push.
 const NOT_PUSHED: &str = "not pushed: there is no such file, the directory has no files or one that cannot \
                           be read, or the option file_recv of the master is not set";
 
-/// Where files are pushed that are wanted elsewhere, below the files of a minion.
+/// Directory, below the files of a minion, for files that are fetched to another one.
 const STAGING: &str = ".saltern-cp";
 
 /// A file that cannot be copied out of the cache.
@@ -34,7 +34,7 @@ enum TakeError {
 }
 
 impl CopyTool<'_> {
-    /// What became of each source of each minion: `True`, or why not.
+    /// The result of each source of each minion: `True`, or why not.
     pub(super) async fn fetch(&self, cachedir: &Path) -> Result<Value, Ending> {
         let mut results: BTreeMap<String, Vec<(Value, Value)>> = BTreeMap::new();
         self.bar.begin(self.command.sources.len() as u64);

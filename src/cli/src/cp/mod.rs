@@ -39,7 +39,7 @@ const PART: usize = 98_304;
 /// Most bytes of a part: a job has to fit into a request.
 const MAX_PART: usize = 16 << 20;
 
-/// What each minion says about each path.
+/// The result of each path, by minion.
 type Results = BTreeMap<String, Vec<(String, Value)>>;
 
 /// Runs `salt-cp` with a command line, without the name of the program.
@@ -55,7 +55,7 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which way files are copied.
+/// Direction of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// Files of this machine to minions.
@@ -156,7 +156,7 @@ fn real_path(name: &str) -> PathBuf {
 
 struct CopyTool<'a> {
     client: LocalClient,
-    /// Which minions, and how that is read.
+    /// The target, and how it is read.
     target: (Value, &'static str),
     command: &'a CopyCommand,
     /// The sources, with links resolved.

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What the sources consist of.
+/// The files and directories below the sources.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Sources {
     /// Files with their modes, in the order in which they were found.
@@ -28,7 +28,7 @@ pub(super) enum SourceError {
     Io {
         /// Which.
         path: PathBuf,
-        /// What it says.
+        /// The error of the system.
         error: io::Error,
     },
 }

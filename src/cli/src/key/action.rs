@@ -1,9 +1,9 @@
-//! What a command line of `salt-key` does: stock takes the first action of its own order, whatever
-//! else was given.
+//! The action of a command line of `salt-key`: stock takes the first one of its own order and
+//! ignores the others.
 
 use crate::options::KeyOptions;
 
-/// What to do.
+/// An action of `salt-key`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
     /// `--gen-keys`, with the name.
@@ -29,7 +29,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What has become of a key, as stock forms it.
+    /// The past participle that stock prints of a changed key.
     pub(super) const fn done(self) -> &'static str {
         match self {
             Self::Accept => "accepted",

@@ -1,4 +1,5 @@
-//! What goes with a key: the cached data of its minion, and the shared key of all minions.
+//! Data that are removed or replaced with a key: the cached data of its minion, and the shared key
+//! of all minions.
 
 use std::collections::HashSet;
 

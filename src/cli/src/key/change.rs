@@ -18,7 +18,7 @@ use crate::options::{KeyCommand, KeyOptions};
 /// The tag of an event about a key.
 const TAG: &str = "salt/key";
 
-/// Which lists a change takes keys from, in the order of stock's listing.
+/// Lists that a change takes keys from, in the order of stock's listing.
 pub(super) fn sources(change: Change, options: &KeyOptions) -> Vec<&'static str> {
     let is_set = |option: Option<bool>| option == Some(true);
     let all = is_set(options.include_all);

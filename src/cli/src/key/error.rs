@@ -17,7 +17,7 @@ pub(super) enum KeyError {
     File {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The key store.
@@ -28,7 +28,7 @@ pub(super) enum KeyError {
     Key {
         /// Its file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of its content.
         source: PemError,
     },
     /// The hash of fingerprints is not available.

@@ -106,8 +106,8 @@ impl KeyFiles {
         Ok(exists.then(|| sorted_ignoring_case(names)))
     }
 
-    /// What each release takes for a key: 3006 a file, 3007 whatever is there, 3008 a file that is no
-    /// link and has the name of a minion.
+    /// Whether the release lists this entry as a key: 3006 lists files, 3007 any entry, 3008 files
+    /// that are no links and are named as a minion may be.
     fn is_listed(&self, directory: &Path, state: KeyState, name: &str, entry: FileType) -> bool {
         let is_hidden = match (self.compat, state) {
             // The denied keys are listed by another function there.

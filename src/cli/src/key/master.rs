@@ -41,7 +41,7 @@ impl MasterKeys {
         lists(&self.call("name_match", pattern.into(), Vec::new())?)
     }
 
-    /// What a function (`print`, `finger`) shows of the keys that a pattern selects.
+    /// The keys that a pattern selects, as the wheel function `print` or `finger` returns them.
     pub(super) fn shown(&self, function: &str, pattern: &str) -> Result<Vec<ShownKeys>, KeyError> {
         let value = self.call(function, pattern.into(), Vec::new())?;
         let lists = value.as_map().ok_or_else(|| refused(&value))?.iter();

@@ -364,7 +364,7 @@ impl KeyTool<'_> {
 /// A list of keys, with what is shown of each.
 type ShownKeys = (String, Vec<(String, String)>);
 
-/// What `show` gives of each key.
+/// Applies `show` to each key.
 fn each(
     lists: &KeyLists,
     show: impl Fn(&str, &str) -> Result<String, KeyError>,

@@ -67,7 +67,7 @@ pub(super) enum Comparison {
     AtLeast,
 }
 
-/// What a field is compared with.
+/// Operand that a field is compared with.
 #[derive(Debug)]
 pub(super) enum Operand {
     Text(String),

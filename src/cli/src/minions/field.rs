@@ -1,4 +1,4 @@
-//! What a column or a condition may name: a field of our own, or a grain.
+//! Fields of a column or a condition: one of our own, or a grain.
 
 use super::Minion;
 use super::cell::Cell;

@@ -41,7 +41,7 @@ pub const COLUMNS: [&str; 8] = [
     "job.result",
 ];
 
-/// What to list.
+/// A query of the inventory.
 #[derive(Debug, Clone)]
 pub struct MinionsQuery {
     /// A compound target.
@@ -172,7 +172,7 @@ pub(crate) fn inventory(
     }
 }
 
-/// What a minion is sorted by.
+/// Sort key of a minion.
 struct SortKey(Vec<(Cell, bool)>);
 
 impl SortKey {

@@ -1,7 +1,7 @@
 //! The inventory as a table, as CSV (RFC 4180) and as JSON.
 //!
-//! What minions say cannot steer a terminal: in a table such characters stand as their code points, in
-//! JSON as escapes, in CSV as code points where a terminal reads it.
+//! Values that come from minions cannot send control sequences to a terminal: a table shows such
+//! characters as their code points, JSON as escapes, CSV as code points where a terminal reads it.
 
 use std::fmt::Write as _;
 

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 
 use super::definition::{Action, Group, OptionDefinition};
 
-/// Where the configuration is when neither option nor environment says so.
+/// Directory of the configuration when neither option nor environment names one.
 const CONFIG_DIR: &str = "/etc/salt";
 
 /// The levels in the order in which stock lists them for the console.
@@ -50,7 +50,7 @@ impl Password {
     }
 }
 
-/// Where the configuration is, and what concerns the whole process.
+/// Options for the directory of the configuration, and for the whole process.
 #[derive(Debug, Clone, Default)]
 pub struct ConfigOptions {
     /// `--saltfile`: a file with options (`SALT_SALTFILE`).
@@ -102,7 +102,7 @@ pub struct OutputOptions {
     pub state_verbose: Option<String>,
 }
 
-/// Where log lines go.
+/// Options of logging.
 #[derive(Debug, Clone, Default)]
 pub struct LogOptions {
     /// `--log-level`: that of the console.
@@ -202,20 +202,22 @@ impl TargetOptions {
     /// The one way, `None` for a glob.
     ///
     /// # Errors
-    /// Stock's message where there is more than one.
-    pub fn selected(&self) -> Result<Option<TargetType>, String> {
+    /// There is more than one.
+    pub fn selected(&self) -> Result<Option<TargetType>, ExclusiveTargets> {
         let mut chosen = self.chosen.iter().copied();
         let first = chosen.next();
         if chosen.next().is_none() {
             return Ok(first);
         }
-        let names: Vec<&str> = self.chosen.iter().map(|kind| kind.long()).collect();
-        Err(format!(
-            "The options {} are mutually exclusive. Please only choose one of them",
-            names.join("/")
-        ))
+        let names = self.chosen.iter().map(|kind| kind.long());
+        Err(ExclusiveTargets(names.collect()))
     }
 }
+
+/// More than one kind of target, by their options; the text is stock's.
+#[derive(Debug, thiserror::Error)]
+#[error("The options {} are mutually exclusive. Please only choose one of them", .0.join("/"))]
+pub struct ExclusiveTargets(Vec<&'static str>);
 
 /// `--version`, `-V`, `-h`, `--saltfile` and `-c`: they stand first in every help.
 pub(super) fn leading<T: AsMut<ConfigOptions>>() -> Vec<OptionDefinition<T>> {
@@ -458,7 +460,7 @@ pub(super) const TARGET_WAYS: &[(&str, TargetType, &str)] = &[
     ),
 ];
 
-/// Those of `salt` beyond them.
+/// Further kinds of targets, which only `salt` has.
 pub(super) const MORE_TARGET_WAYS: &[(&str, TargetType, &str)] = &[
     (
         "-C --compound",

@@ -93,7 +93,7 @@ pub struct CopyCommand {
     pub options: CopyOptions,
     /// How the target is read; a glob when `None`.
     pub target_type: Option<TargetType>,
-    /// Which minions.
+    /// The target.
     pub target: TargetText,
     /// The files and directories, as typed.
     pub sources: Vec<String>,
@@ -110,7 +110,7 @@ impl CopyCommand {
         let Parsed { options, arguments } = parsed;
         let grammar = CopyOptions::grammar();
         let target_type = options.target.selected();
-        let target_type = target_type.map_err(|message| grammar.refuse(&message))?;
+        let target_type = target_type.map_err(|error| grammar.refuse(&error.to_string()))?;
         let [target, sources @ .., destination] = arguments.as_slice() else {
             return Err(grammar
                 .refuse("Insufficient arguments")

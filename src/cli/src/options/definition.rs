@@ -2,7 +2,7 @@
 
 use super::common::{Password, TargetOptions, TargetType};
 
-/// Which command line knows an option.
+/// Command lines that know an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// Stock's, in all three releases.
@@ -13,7 +13,7 @@ pub enum Origin {
     Own,
 }
 
-/// What an option does; each variant names the field that it sets.
+/// Effect of an option; each variant names the field that it sets.
 pub enum Action<T> {
     /// Prints the help and ends.
     Help,
@@ -70,13 +70,13 @@ pub struct OptionDefinition<T> {
     pub long: Vec<&'static str>,
     /// The name of the value in stock's configuration (`dest`).
     pub dest: &'static str,
-    /// What it does.
+    /// Its effect.
     pub action: Action<T>,
-    /// What stands for the value in the help.
+    /// Placeholder of the value in the help.
     pub metavar: String,
     /// One sentence of help.
     pub help: String,
-    /// Whose option it is.
+    /// The command line that knows it.
     pub origin: Origin,
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 /// Exit code of stock for a command line that its parser refuses (`EX_USAGE`).
 const USAGE: u8 = 64;
 
-/// What is printed, and the exit code.
+/// Last text of a command, and its exit code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
     /// The exit code.

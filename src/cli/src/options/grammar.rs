@@ -11,7 +11,7 @@ pub struct Grammar<T> {
     pub program: &'static str,
     /// How it is called, after the name.
     pub usage: &'static str,
-    /// What it is for.
+    /// The description in the help.
     pub description: &'static str,
     /// The options, in the order of the help.
     pub groups: Vec<Group<T>>,
@@ -21,7 +21,7 @@ pub struct Grammar<T> {
 pub struct Parsed<T> {
     /// The options.
     pub options: T,
-    /// What is none.
+    /// The positional arguments.
     pub arguments: Vec<String>,
 }
 

@@ -313,7 +313,7 @@ fn generation() -> Vec<OptionDefinition<KeyOptions>> {
 pub struct KeyCommand {
     /// The options.
     pub options: KeyOptions,
-    /// What is no option; stock does not look at it.
+    /// Positional arguments, which stock ignores.
     pub arguments: Vec<String>,
 }
 

@@ -16,7 +16,7 @@ pub trait CommandOptions: Default {
     /// The table.
     fn grammar() -> Grammar<Self>;
 
-    /// Where the configuration is.
+    /// Options for the directory of the configuration.
     fn config(&self) -> &ConfigOptions;
 
     /// Whether more of the command line comes by standard input (`--args-stdin`).

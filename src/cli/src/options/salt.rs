@@ -303,7 +303,7 @@ fn execution() -> Vec<OptionDefinition<SaltOptions>> {
     ]
 }
 
-/// What is to be done, with the arguments as they were typed.
+/// The call of a command line, with the arguments as they were typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
     /// One function.
@@ -331,9 +331,9 @@ pub struct SaltCommand {
     pub options: SaltOptions,
     /// How the target is read; a glob when `None`.
     pub target_type: Option<TargetType>,
-    /// Which minions.
+    /// The target.
     pub target: TargetText,
-    /// What to run there.
+    /// The functions to call there.
     pub call: Call,
     /// Named arguments that are not read as YAML.
     pub no_parse: Vec<String>,
@@ -351,7 +351,7 @@ impl SaltCommand {
         } = parsed;
         let grammar = SaltOptions::grammar();
         let target_type = options.target.selected();
-        let target_type = target_type.map_err(|message| grammar.refuse(&message))?;
+        let target_type = target_type.map_err(|error| grammar.refuse(&error.to_string()))?;
         let is_on = |flag: Option<bool>| flag == Some(true);
         let is_short = arguments.len() <= 1 && !is_on(options.doc);
         let help = match is_short && !is_on(options.preview_target) {

@@ -55,7 +55,7 @@ pub fn call(config: &MasterConfig, command: RunCommand, wait: Option<Duration>) 
     execute(config, command, manner).unwrap_or_else(|ending| ending.finish())
 }
 
-/// As which command a function is called.
+/// Command as which a function is called.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Manner {
     /// As `salt-run`: what stock prints, where stock prints it.

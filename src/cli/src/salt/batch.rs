@@ -9,7 +9,7 @@ use saltern_client::{
     PublishRequest, Published,
 };
 use saltern_model::{BatchSize, Compat};
-use saltern_output::{JsonDocument, NO_MINIONS_MATCHED};
+use saltern_output::{JsonDocument, NO_MINIONS_MATCHED, batch_part};
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
@@ -19,13 +19,10 @@ use crate::console::{Shown, complain, say};
 use crate::options::Ending;
 use crate::terminal::{JobProgress, ProgressLine};
 
-/// Events that the master has fired arrive within this.
-const REST: Duration = Duration::from_secs(2);
-
-/// What our master says of a target without a single connected minion.
+/// Beginning of our master's refusal of a target without a connected minion.
 const NOT_THERE: &str = "not connected: ";
 
-/// What was returned so far.
+/// State of the returns so far.
 #[derive(Default)]
 struct Seen {
     /// The highest return code.
@@ -36,7 +33,7 @@ struct Seen {
     document: Option<JsonDocument>,
     /// With `-s`: the returns, which are printed together.
     all: Vec<(Value, Value)>,
-    /// Where the batch stands.
+    /// Progress of the batch.
     standing: JobProgress,
     /// Minions that have the job and have not returned.
     active: BTreeSet<String>,
@@ -221,7 +218,7 @@ impl SaltTool<'_> {
         }
     }
 
-    /// What stock says of a target that means nobody.
+    /// Prints stock's texts for a target without minions.
     fn nobody_for_batch(&self) -> Result<bool, Left> {
         match self.is_one_document() {
             true => complain(NO_MINIONS_MATCHED),
@@ -276,7 +273,7 @@ impl SaltTool<'_> {
     async fn follow_batch(
         &mut self,
         jid: &str,
-        follower: &mut BatchFollower,
+        follower: &mut BatchFollower<'_>,
         seen: &mut Seen,
     ) -> Result<BatchEnd, Left> {
         let begun = Instant::now();
@@ -291,65 +288,28 @@ impl SaltTool<'_> {
             let Some(news) = line.beside(next, || seen.progress(begun)).await else {
                 return Err(Left::Interrupted);
             };
-            let news = news?;
-            let is_unsure = matches!(news, BatchNews::Unsure);
-            if let Some(end) = self.take_news(jid, news, seen)? {
-                return Ok(end);
-            }
-            if !is_unsure {
-                continue;
-            }
-            let Some(end) = BatchEnd::of_status(&self.client.batch_status(jid).await?) else {
-                continue;
-            };
-            // Its last events may have come while the master was asked.
-            let rest = async {
-                loop {
-                    let news = follower.next().await?;
-                    if let Some(end) = self.take_news(jid, news, seen)? {
-                        return Ok::<_, Left>(end);
-                    }
+            match news? {
+                BatchNews::Part(minions) => {
+                    seen.part(&minions);
+                    self.name_part(minions);
                 }
-            };
-            return match tokio::time::timeout(REST, rest).await {
-                Ok(ended) => ended,
-                Err(_) => {
+                BatchNews::Returned(minion) => self.show(jid, minion, seen)?,
+                BatchNews::Over(end) => return Ok(end),
+                BatchNews::Missed(end) => {
                     complain(&format!(
                         "The batch is over, but events of it were missed; see: salt-run \
                          jobs.lookup_jid {jid}"
                     ));
-                    Ok(end)
+                    return Ok(end);
                 }
-            };
-        }
-    }
-
-    fn take_news(
-        &self,
-        jid: &str,
-        news: BatchNews,
-        seen: &mut Seen,
-    ) -> Result<Option<BatchEnd>, Left> {
-        match news {
-            BatchNews::Part(minions) => {
-                seen.part(&minions);
-                self.name_part(minions);
             }
-            BatchNews::Returned(minion) => self.show(jid, minion, seen)?,
-            BatchNews::Over(end) => return Ok(Some(end)),
-            BatchNews::Unsure => {}
         }
-        Ok(None)
     }
 
-    fn name_part(&self, mut minions: Vec<String>) {
-        if self.is_bare() {
-            return;
+    fn name_part(&self, minions: Vec<String>) {
+        if !self.is_bare() {
+            say(&format!("{}\n", batch_part(minions)));
         }
-        minions.sort_unstable();
-        let minions = Value::Array(minions.into_iter().map(Value::from).collect());
-        let minions = saltern_python::str(&minions);
-        say(&format!("\nExecuting run on {minions}\n\n"));
     }
 
     /// Prints a return; with its code and jid, as stock's batches do, unless the command is our own.
@@ -453,7 +413,7 @@ impl SaltTool<'_> {
     }
 }
 
-/// What standard output does not say about an end.
+/// Prints on standard error how a batch ended, if it was stopped or returns are missing.
 fn report_end(end: &BatchEnd) {
     if let Some(reason) = &end.halted {
         complain(&format!(

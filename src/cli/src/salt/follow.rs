@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// Exit code of a command whose reader has gone away: that of a shell for SIGPIPE.
 const READER_GONE: u8 = 141;
 
-/// What one minion answered, or the text that stands for it.
+/// The return of one minion, or the text shown in its place.
 pub(super) struct Answer {
     /// The minion.
     pub(super) id: String,
@@ -48,7 +48,7 @@ pub(super) enum End {
     Left(u8),
 }
 
-/// What stands before the returns.
+/// Heading in front of the returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heading {
     /// Nothing.
@@ -85,8 +85,8 @@ impl Interrupts {
         }
     }
 
-    /// What `work` gives; `None` for two Ctrl-C. After one the answer is awaited, because it names the
-    /// job.
+    /// Awaits `work`; `None` after two Ctrl-C. After the first the answer is still awaited, because
+    /// it names the job.
     pub(super) async fn answered<T>(&mut self, work: impl Future<Output = T>) -> (Option<T>, bool) {
         let mut work = pin!(work);
         tokio::select! {
@@ -103,7 +103,7 @@ impl Interrupts {
     }
 }
 
-/// What an interrupted command says: stock's text, and what this master can say about the job.
+/// Text of an interrupted command: stock's, and how to follow the job with this master.
 pub(super) fn come_back(jid: &str) -> String {
     format!(
         "\nThis job's jid is: {jid}\nExiting gracefully on Ctrl-c\nThe minions may not have all finished \
@@ -113,7 +113,7 @@ pub(super) fn come_back(jid: &str) -> String {
     )
 }
 
-/// Where the job stands, kept beside the client's own account, which is in use while it waits.
+/// Progress of a job, kept beside the client's own account, which is in use while it waits.
 struct Standing {
     jid: String,
     begun: Instant,
@@ -244,7 +244,7 @@ impl SaltTool<'_> {
         Err(FAILED)
     }
 
-    /// What is shown for an outcome; nothing for a minion that is not to be shown.
+    /// The text shown for an outcome; `None` for a minion that is not shown.
     async fn answer(
         &self,
         job: &Job<'_>,

@@ -57,7 +57,7 @@ fn run(words: Vec<String>) -> Result<ExitCode, Ending> {
 /// Reports why minions of a job are silent: given its jid and their ids.
 pub type SilenceReport<'a> = &'a dyn Fn(&str, &BTreeSet<String>);
 
-/// What `saltern cmd` does beyond `salt`.
+/// Options of `saltern cmd` that `salt` does not have.
 pub struct OwnManner<'a> {
     /// A batch that the master drives.
     pub batch: Option<BatchWishes>,
@@ -65,11 +65,11 @@ pub struct OwnManner<'a> {
     pub report: SilenceReport<'a>,
 }
 
-/// Whose exit codes and texts count.
+/// The command line whose exit codes and texts are used.
 enum Manner<'a> {
-    /// Those of stock's `salt`.
+    /// Stock's `salt`.
     Stock,
-    /// Those of `saltern cmd`: every failure has an exit code, and its text on standard error.
+    /// `saltern cmd`: every failure has an exit code, and its text on standard error.
     Own(OwnManner<'a>),
 }
 
@@ -451,7 +451,7 @@ impl SaltTool<'_> {
         Ok(FAILED)
     }
 
-    /// What can be done about an error.
+    /// Prints advice on an error, where there is any.
     fn advise(&self, error: &ClientError) {
         let (advice, sentence) = (saltern_base::chain(error), refusal::sentence(error));
         if !advice.ends_with(&sentence) {

@@ -1,4 +1,4 @@
-//! What stock prints on standard output where a job is not published, by cause.
+//! Stock's texts on standard output for a job that is not published, by cause.
 
 use saltern_client::{ClientError, WRONG_KEY};
 

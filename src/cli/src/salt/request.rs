@@ -54,7 +54,7 @@ pub(super) fn seconds(option: Option<i64>) -> Option<Duration> {
         .map(Duration::from_secs)
 }
 
-/// What the master and the minions read beside the call. Stock sends the first two, too.
+/// Settings beside the call, for the master and the minions. Stock sends the first two, too.
 fn settings(options: &SaltOptions) -> Vec<(String, Value)> {
     let mut settings = vec![
         (

@@ -14,7 +14,7 @@ const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
 /// Most characters of a name.
 const MAX_NAME: usize = 24;
 
-/// What is counted.
+/// Unit of the bar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CopyUnit {
     /// Bytes of the files that are copied.

@@ -1,5 +1,5 @@
-//! What a command shows a person beside its results: the progress line, and text from outside made
-//! safe for a terminal. Nothing of it goes to standard output.
+//! Terminal output beside the results: the progress line, and text from outside made safe for a
+//! terminal. It never goes to standard output.
 
 mod copy_bar;
 mod plain;

@@ -26,7 +26,7 @@ const DEFAULT_COLUMNS: usize = 80;
 /// Erases the line that the cursor is on.
 const ERASE: &[u8] = b"\r\x1b[K";
 
-/// Where a job stands.
+/// Progress of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobProgress {
     /// Minions that are to return.
@@ -90,7 +90,7 @@ impl<W: Write> ProgressLine<W> {
         }
     }
 
-    /// What `work` gives; shows meanwhile what `progress` says. The line is gone afterwards.
+    /// Awaits `work`, and shows the text of `progress` meanwhile. The line is removed afterwards.
     pub async fn beside<T>(
         &mut self,
         work: impl Future<Output = T>,

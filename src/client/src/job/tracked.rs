@@ -21,7 +21,7 @@ pub struct Absence {
     pub reason: String,
 }
 
-/// What the tracker said about one job.
+/// Verdicts of the tracker on one job.
 pub(super) struct Verdicts {
     /// Minions that have not returned and are given up.
     lost: BTreeMap<String, Absence>,

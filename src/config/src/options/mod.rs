@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// Where a name comes from.
+/// Origin of an option's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Stock's `DEFAULT_MASTER_OPTS`.
@@ -86,7 +86,7 @@ pub enum Reload {
 pub struct ConfigOption {
     /// The name in the file.
     pub name: &'static str,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
     /// Whether 3006, 3007 and 3008 know it, in this order.
     pub known: [bool; 3],

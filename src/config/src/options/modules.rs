@@ -41,7 +41,7 @@ const MODULES: &[&str] = &[
     "yamlex", "yubico", "zabbix", "zabbix_return",
 ];
 
-/// Where a value may come from when it begins with `sdb://NAME`.
+/// Scheme of values `sdb://NAME`, which another source gives.
 const SDB: &str = "sdb";
 
 /// The module that an undeclared option is for; `"sdb"` for a profile of a store of secrets. `None`

@@ -1,10 +1,10 @@
 //! Every option name of stock Salt, a row each: what stock has (origin, versions, types, defaults), what
 //! this program does with it, what it means, and whether SIGHUP takes a change over.
 //!
-//! What stock has is compared with `tests/vectors/options.json`, which `tests/vectors/make_options.py`
-//! writes from 3006.28, 3007.15, 3008.3; the rest is decided here, by hand. An option that is no longer
-//! "not built" becomes `honoured`, and a test then asks for the field that reads it.
-//! The file is long because Salt has that many options.
+//! The table is compared with `tests/vectors/options.json`, which `tests/vectors/make_options.py`
+//! writes from 3006.28, 3007.15, 3008.3; status and meaning are decided here, by hand. An option
+//! that is no longer "not built" becomes `honoured`, and a test then asks for the field that reads
+//! it. The file is long because Salt has that many options.
 
 use super::ConfigOption;
 use super::Kind::{Bool, Float, Int, List, Map, Null, Str};

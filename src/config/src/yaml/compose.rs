@@ -300,7 +300,8 @@ fn place(graph: &mut Graph, stack: &mut [Open], id: Id) {
     }
 }
 
-/// What PyYAML's reader refuses: control characters other than tab, line ends and NEL.
+/// Refuses the characters that PyYAML's reader refuses: control characters other than tab, line
+/// ends and NEL.
 fn refuse_control_characters(text: &str, file: &Arc<str>) -> Result<(), YamlError> {
     let bad = |c: char| {
         matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'

@@ -26,8 +26,8 @@ use std::sync::Arc;
 use indexmap::{Equivalent, IndexMap};
 use saltern_python::number::float_repr;
 
-/// Where something was written. Lines and columns count from one; line 0 means "no place in a
-/// file", as for a default.
+/// Position in a file. Lines and columns count from one; line 0 means "no place in a file", as for
+/// a default.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Mark {
     /// The file as it was named when it was opened, or a word such as `default`.
@@ -69,7 +69,7 @@ impl fmt::Debug for Mark {
 pub struct Node {
     /// The value.
     pub value: NodeValue,
-    /// Where it was written.
+    /// Its position.
     pub mark: Mark,
 }
 
@@ -202,7 +202,7 @@ impl Equivalent<Key> for TextKey<'_> {
 /// One entry of a mapping.
 #[derive(Clone)]
 pub struct Entry {
-    /// Where the key was written.
+    /// Position of the key.
     pub key_mark: Mark,
     /// The value.
     pub value: Node,
@@ -411,7 +411,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a configuration file or a pillar may need, with a wide margin.
+    /// Limits for a configuration file or a pillar, with a wide margin.
     pub const DEFAULT: Limits = Limits {
         depth: 200,
         nodes: 2_000_000,
@@ -423,7 +423,7 @@ impl Limits {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{mark}: {message}")]
 pub struct YamlError {
-    /// Where reading stopped.
+    /// Position at which reading stopped.
     pub mark: Mark,
     /// The reason, without the place.
     pub message: String,

@@ -1,4 +1,4 @@
-//! What several tests of configurations share.
+//! Fixtures of several tests of configurations.
 
 use saltern_config::{ConfigErrors, Loaded, load_master};
 

@@ -100,7 +100,8 @@ fn run(mut command: Command, call: &Call<'_>) -> Result<String, ProcessError> {
     Ok(text.trim_end().to_owned())
 }
 
-/// What stock does with output that it cannot read: it logs that, and the source gives nothing.
+/// Reads a command's output; output that cannot be parsed is logged and the source gives nothing,
+/// as in stock.
 fn read<E: Error>(parsed: Result<Value, E>, command: &str) -> Value {
     parsed.unwrap_or_else(|error| {
         let problem = error.to_string();

@@ -68,7 +68,7 @@ pub(super) struct FileTree {
     template: Option<Templates>,
 }
 
-/// Which files keep the newline at their end.
+/// Files that keep the newline at their end.
 enum KeepNewline {
     All,
     None,

@@ -41,7 +41,7 @@ pub type CompileRoots<'a> = dyn Fn(&[(String, Vec<PathBuf>)]) -> (Value, Vec<Str
 
 /// Input of the sources from a compilation.
 pub struct ExtInput<'a> {
-    /// Whose pillar it is.
+    /// The minion of the pillar.
     pub minion: &'a MinionId,
     /// Its grains.
     pub grains: &'a Value,
@@ -51,8 +51,8 @@ pub struct ExtInput<'a> {
     pub saltenv: Option<&'a str>,
     /// `pillarenv` of the minion.
     pub pillarenv: Option<&'a str>,
-    /// What templates of the pillar are rendered with; sources change copies of it. The deadline of
-    /// its limits holds for the sources too.
+    /// Context in which templates of the pillar are rendered; sources change copies of it. The
+    /// deadline of its limits holds for the sources too.
     pub context: &'a Context,
     /// The renderers of the pillar.
     pub renderers: &'a Renderers,

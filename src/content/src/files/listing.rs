@@ -38,7 +38,7 @@ impl Paths {
         }
     }
 
-    /// Those that start with `prefix`, as text: `web` finds `website/x` too, as in stock.
+    /// Paths that start with `prefix`, as text: `web` finds `website/x` too, as in stock.
     pub(crate) fn below(&self, prefix: &str) -> &[Box<str>] {
         let start = self.paths.partition_point(|path| **path < *prefix);
         let rest = self.paths.get(start..).unwrap_or_default();
@@ -68,13 +68,13 @@ pub(crate) fn pack(paths: &[Box<str>]) -> Bytes {
     out.into()
 }
 
-/// Everything that is listed of one environment.
+/// Listing of one environment.
 #[derive(Default)]
 pub(crate) struct Listing {
     pub(crate) files: Paths,
     pub(crate) directories: Paths,
     pub(crate) empty_directories: Paths,
-    /// Where each link points, as it is written in the link.
+    /// Target of each link, as it is written in the link.
     pub(crate) links: BTreeMap<String, String>,
 }
 

@@ -82,7 +82,7 @@ impl MinionFs {
         }))
     }
 
-    /// What a path means here: below the mountpoint, of which minion, and which of its files.
+    /// Resolves a path: the part below the mountpoint, the minion, and its file.
     fn pushed(&self, wanted: &Wanted, saltenv: &str) -> Option<(String, MinionId, Relative)> {
         let path = wanted.path.as_str();
         // Stock keeps a minion from handing out a top file.

@@ -28,7 +28,7 @@ pub(crate) enum BackendName {
     Git,
 }
 
-/// Everything the file server is configured by.
+/// Options of the file server.
 pub(crate) struct Options {
     pub(crate) backends: Vec<BackendName>,
     /// The roots of each environment, both in the order they were written.

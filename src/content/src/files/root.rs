@@ -216,7 +216,7 @@ impl Root {
     }
 }
 
-/// Where an open file lies, as the kernel knows it.
+/// Real path of an open file, as the kernel knows it.
 fn real_path_of(file: &impl AsFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }

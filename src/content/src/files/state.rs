@@ -2,8 +2,8 @@
 
 use rustix::fs::Stat;
 
-/// Where a file is, how long, and when it was changed; see [`super::tree::is_settled`] for when
-/// that can be trusted.
+/// Identity, size and time of change of a file; see [`super::tree::is_settled`] for when that can
+/// be trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FileState {
     device: u64,

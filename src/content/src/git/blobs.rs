@@ -31,7 +31,7 @@ pub(super) struct Blobs {
 }
 
 impl Blobs {
-    /// Those below a directory, which an earlier master may have left.
+    /// Opens the blobs below a directory, which an earlier master may have left.
     pub(super) fn new(directory: PathBuf) -> Self {
         let blobs = Self {
             directory,

@@ -165,7 +165,7 @@ impl Clone {
         self.directory.join("repository")
     }
 
-    /// Where [`Clone::file`] puts files.
+    /// Directory of the files of [`Clone::file`].
     pub(crate) fn files(&self) -> &Path {
         self.blobs.directory()
     }

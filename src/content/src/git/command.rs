@@ -159,8 +159,8 @@ impl Git {
         self.command
     }
 
-    /// What the call prints. Its errors are not kept: a call on the clone has no other than that
-    /// the object is not there.
+    /// Runs the call and returns its standard output. Its errors are not kept: the only one of a
+    /// call on the clone is that the object is not there.
     ///
     /// # Errors
     /// [`CommandError`]

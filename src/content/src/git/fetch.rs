@@ -160,8 +160,8 @@ fn refresh(clone: &Clone, cancel: Option<&Cancel>) -> Result<bool, GitError> {
     Ok(changed)
 }
 
-/// What `git fetch` would do by itself, but then nobody could use what was fetched until it is
-/// done, and it says nothing for long.
+/// Runs git's housekeeping (`gc --auto`) apart from the fetch: as part of it, the fetched objects
+/// could not be used until it is done, and it prints nothing for long.
 fn tidy_up(clone: &Clone, lock: File, cancel: Option<&Cancel>) {
     let tidied = Git::on(&clone.repository())
         .args(["gc", "--auto", "--quiet"])

@@ -122,7 +122,7 @@ impl<'a> Parameters<'a> {
         }
     }
 
-    /// What Python takes for true.
+    /// Whether the option is true in Python's sense.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.get(name).is_some_and(Node::is_truthy)
     }

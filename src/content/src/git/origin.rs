@@ -213,8 +213,8 @@ pub(crate) fn shown(url: &str) -> String {
     }
 }
 
-/// What stands between `://` and `@` of a URL. A password with a slash in it makes no URL, but is
-/// to be found in one that is wrong too; so is one without `://`.
+/// The user information of a URL, between `://` and `@`. A password with a slash in it makes an
+/// invalid URL, but its secret is found all the same; so it is without `://`.
 fn secret_part(url: &str) -> Option<&str> {
     let is_password = |secret: &&str| secret.contains(':');
     let Some((_, rest)) = url.split_once("://") else {

@@ -29,7 +29,7 @@ pub(crate) struct Refs {
     pub(crate) tags: BTreeMap<String, Oid>,
 }
 
-/// What [`Refs::parse`] reads.
+/// Format of git's output that [`Refs::parse`] reads.
 pub(super) const FORMAT: &str = "--format=%(objectname) %(refname)";
 
 impl Refs {

@@ -27,7 +27,7 @@ pub(crate) enum Entry {
     },
 }
 
-/// Everything in a tree, by its path.
+/// Entries of a tree, by path.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tree {
     entries: BTreeMap<Box<str>, Entry>,
@@ -45,7 +45,7 @@ impl Tree {
         self.entries.get(path)
     }
 
-    /// Everything below a directory, with paths from there on; the whole tree for an empty path.
+    /// The entries below a directory, with paths from there on; the whole tree for an empty path.
     pub(crate) fn below(&self, directory: &str) -> impl Iterator<Item = (&str, &Entry)> {
         let prefix = match directory {
             "" => String::new(),

@@ -72,7 +72,7 @@ const INDEXED: usize = 24;
 /// Keyed anew in each process: keys come from minions, who must not be able to choose equal hashes.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Where values stand in a row that only grows at its end: the first place of each hash.
+/// Positions of values in a row that only grows at its end: the first one of each hash.
 struct Index(Option<HashMap<u64, usize>>);
 
 impl Index {

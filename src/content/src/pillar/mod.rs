@@ -73,7 +73,7 @@ pub struct Parts {
     pub bridge: Option<Arc<Bridge>>,
 }
 
-/// Whose pillar is asked for, and how.
+/// Request for the pillar of one minion.
 #[derive(Clone)]
 pub struct PillarRequest {
     /// The minion, whose key is accepted.
@@ -176,7 +176,7 @@ impl Pillars {
         })
     }
 
-    /// What [`Pillars::new`] would refuse; nothing is opened.
+    /// The errors for which [`Pillars::new`] would refuse the configuration; opens nothing.
     pub fn check(config: &MasterConfig, clock: Clock) -> Vec<PillarError> {
         let options = Options::new(config).err();
         options
@@ -251,8 +251,8 @@ impl Pillars {
         Compilation::new(self, request, &self.options.limits, None).run()
     }
 
-    /// What the merged top files say, before anybody asks whom they mean: a mapping from
-    /// environments to mappings from targets to SLS names (`Pillar.get_top`).
+    /// The merged top files before matching: a mapping from environments to mappings from targets
+    /// to SLS names (`Pillar.get_top`).
     ///
     /// # Errors
     /// The texts of what is wrong with them.

@@ -21,7 +21,7 @@ pub(super) const ANY_ENVIRONMENT: &str = "__env__";
 /// Root that stock reads if `pillar_roots` is no mapping.
 const DEFAULT_ROOT: &str = "/srv/pillar";
 
-/// Everything that pillars are configured by.
+/// Options of pillars.
 pub(super) struct Options {
     pub(super) compat: Compat,
     /// The roots of each environment, both in the order they were written.

@@ -1,9 +1,9 @@
 //! The options that templates see as `opts`, and that `pillar_opts` shows to minions.
 //!
-//! What all minions have in common is made once; the few entries that belong to one minion are
-//! put beside them (`Pillar.__gen_opts` in `salt/pillar/__init__.py`). Secrets and this master's own
-//! options are not among them: `pillar_opts` shows these to every minion, and functions of the
-//! master show them on the bus.
+//! The options that all minions share are made once; the few entries of one minion are put beside
+//! them (`Pillar.__gen_opts` in `salt/pillar/__init__.py`). Secrets and this master's own options
+//! are not among them: `pillar_opts` shows these to every minion, and functions of the master show
+//! them on the bus.
 
 use saltern_config::{MasterConfig, is_secret, options};
 use saltern_wire::msgpack::Value;

@@ -26,7 +26,7 @@ const MAX_KEY_LENGTH: usize = 100;
 /// nothing if they failed.
 type Rendered = HashMap<String, Option<Arc<Value>>>;
 
-/// Where a file stands among others.
+/// Position of a file among others.
 #[derive(Clone, Copy)]
 struct At<'a> {
     saltenv: &'a str,

@@ -1,4 +1,4 @@
-//! Where top files, SLS files and templates are read from: `pillar_roots`.
+//! Source of top files, SLS files and templates: `pillar_roots`.
 //!
 //! Files are only reached below their roots, by a normal relative path; links in a root are
 //! followed wherever they lead, as in stock. Texts are kept in memory as long as the
@@ -174,7 +174,7 @@ pub(super) struct SourceFile<'a> {
     root: &'a Root,
     relative: Relative,
     stat: Stat,
-    /// Where it is on disk.
+    /// Path on disk.
     pub(super) path: String,
 }
 

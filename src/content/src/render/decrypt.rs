@@ -1,8 +1,8 @@
 //! `decrypt_pillar`: values of a finished pillar that are decrypted in place
 //! (`Pillar.decrypt_pillar` in `salt/pillar/__init__.py`, `salt/utils/crypt.py`).
 //!
-//! Which values is the site's choice, by their paths. A value that cannot be decrypted stays, and
-//! is reported in the pillar's `_errors`.
+//! The site chooses the values by their paths. A value that cannot be decrypted stays, and is
+//! reported in the pillar's `_errors`.
 
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
@@ -174,7 +174,7 @@ enum DecryptError {
     Renderer {
         /// The renderer.
         renderer: String,
-        /// Those that are allowed.
+        /// Renderers that are allowed.
         valid: Vec<String>,
     },
     /// The renderer failed.

@@ -86,12 +86,12 @@ impl CallArgs {
 pub struct InPlace {
     /// The name of the first parameter.
     pub parameter: &'static str,
-    /// Where the flag `in_place` is, if the function has one: only if it is true, as it is by
+    /// Index of the flag `in_place`, if the function has one: only if it is true, as it is by
     /// default, the mapping is changed.
     pub flag: Option<usize>,
 }
 
-/// What templates can call.
+/// Functions that templates can call.
 pub trait Functions: Send + Sync {
     /// Whether the function `mod.fun` exists.
     fn has(&self, name: &str) -> bool;

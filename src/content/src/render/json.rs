@@ -23,7 +23,7 @@ pub enum JsonError {
     /// The text breaks the grammar.
     #[error("{what}: line {line} column {column} (char {at})")]
     Syntax {
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
         /// The line, from 1.
         line: usize,

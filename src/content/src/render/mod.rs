@@ -25,14 +25,14 @@ use saltern_wire::msgpack::Value;
 
 use jinja::Context;
 
-/// Which renderers are used.
+/// Choice of renderers.
 #[derive(Debug, Clone)]
 pub struct Renderers {
     /// The pipeline of files that name none: `renderer`.
     pub default: String,
     /// If not empty, only these run: `renderer_whitelist`.
     pub whitelist: Vec<String>,
-    /// These never run: `renderer_blacklist`.
+    /// Renderers that never run: `renderer_blacklist`.
     pub blacklist: Vec<String>,
     /// How PGP messages are decrypted.
     pub gpg: Gpg,
@@ -73,7 +73,7 @@ const PYTHON_ONLY: [&str; 20] = [
     "yaml_wempy",
 ];
 
-/// What flows from one renderer to the next.
+/// Value passed from one renderer to the next.
 enum Flow {
     Text(String),
     Data(Value),

@@ -166,7 +166,7 @@ fn ours(top: &Path, case: &Case, ext_pillar: &str) -> (Value, Vec<String>) {
     sources.apply(pillar, &[], &input, &merge)
 }
 
-/// What stock needs to know of a case.
+/// The input of stock's script for a case.
 fn question(top: &Path, case: &Case, ext_pillar: &str) -> Json {
     let at = top.to_str().unwrap();
     // As text, because JSON knows neither the order of keys nor numbers as keys.

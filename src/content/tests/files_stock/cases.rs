@@ -1,6 +1,6 @@
 //! The trees and configurations over which both file servers are asked.
 
-/// What stands at a path.
+/// Entry of a file tree.
 pub(crate) enum What {
     File(&'static str),
     Directory,

@@ -280,8 +280,9 @@ fn inflated(mut answer: Value) -> Value {
     answer
 }
 
-/// Both sides without what no two calls have in common: the time of access, and which exception.
-fn comparable(function: &str, mut answer: Json) -> Json {
+/// Both sides without what no two calls have in common: the time of access of a file of roots, and
+/// which exception.
+pub(crate) fn comparable(function: &str, mut answer: Json) -> Json {
     if answer.get("exception").is_some() {
         return json!({"exception": true});
     }
@@ -295,7 +296,7 @@ fn comparable(function: &str, mut answer: Json) -> Json {
     answer
 }
 
-/// Where ours differs on purpose, and stock's answer is therefore not compared.
+/// Whether ours differs on purpose, and stock's answer is therefore not compared.
 fn known_differences(call: &Json, ours: &Json, stock: &Json) -> bool {
     let path = call[1].as_str().unwrap_or_default();
     let nothing = [

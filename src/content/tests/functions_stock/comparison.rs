@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use saltern_wire::msgpack::Value;
 
-/// What came of the templates so far.
+/// Results of the templates so far.
 #[derive(Default)]
 pub(crate) struct Comparison {
     compared: usize,

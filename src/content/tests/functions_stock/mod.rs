@@ -35,8 +35,8 @@ const KNOWN: &[(&str, &str)] = &[(
 /// Filters of stock that are not here: two reach the network, one is a language of its own.
 const NO_FILTERS: [&str; 3] = ["dns_check", "http_query", "json_query"];
 
-/// What stock makes of templates, as its script prints it. With the argument `battery` they are
-/// those of `battery.py`.
+/// Stock's results for the templates, as its script prints them. With the argument `battery` the
+/// templates are those of `battery.py`.
 fn ask_stock(root: &Path, arguments: &[&str]) -> Value {
     let script =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors/make_functions.py");

@@ -14,7 +14,7 @@ use saltern_config::{MasterConfig, load_master};
 use saltern_content::files::FileServer;
 use serde_json::{Value as Json, json};
 
-use crate::files_stock::{as_json, ask_us, list};
+use crate::files_stock::{as_json, ask_us, comparable, list};
 use repository::{Repository, What};
 
 fn ask_stock(steps: &Json) -> Vec<Vec<Json>> {
@@ -240,23 +240,7 @@ fn written(site: &Site, config: &str) -> String {
     }
 }
 
-/// Both sides without what no two calls have in common: the time of access of a file of roots, and
-/// which exception.
-fn comparable(function: &str, mut answer: Json) -> Json {
-    if answer.get("exception").is_some() {
-        return json!({"exception": true});
-    }
-    let stat = match function {
-        "file_hash_and_stat" => answer.get_mut(1),
-        _ => answer.get_mut("stat"),
-    };
-    if let Some(accessed) = stat.and_then(|stat| stat.get_mut(7)) {
-        *accessed = Json::Null;
-    }
-    answer
-}
-
-/// Where ours differs on purpose, and stock's answer is therefore not compared.
+/// Whether ours differs on purpose, and stock's answer is therefore not compared.
 fn is_known(call: &Json, ours: &Json, stock: &Json, commit: &str) -> bool {
     let text = |at: usize| call[at].as_str().unwrap_or_default();
     let failed = stock["exception"].as_str().unwrap_or_default();

@@ -220,7 +220,7 @@ fn remotes_that_are_refused_are_named_without_their_passwords() {
     }
 }
 
-/// Everything that is logged, with all fields.
+/// All log lines, with all fields.
 #[derive(Clone, Default)]
 struct Log(Arc<parking_lot::Mutex<Vec<String>>>);
 

@@ -1,4 +1,4 @@
-//! What happens to remotes: fetches, changes, what is refused.
+//! Changes of remotes: fetches, commits, refusals.
 
 use std::fs;
 use std::path::Path;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What is committed at a path.
+/// Entry of a commit's tree.
 pub(crate) enum What {
     File(&'static str),
     Program(&'static str),

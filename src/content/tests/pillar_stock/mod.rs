@@ -129,7 +129,7 @@ fn split_errors(pillar: &Json) -> (Json, Vec<String>) {
     (pillar, errors)
 }
 
-/// What differs, if anything does.
+/// The difference between the two, if there is any.
 fn difference(case: &Case, ours: &Value, stock: &Json) -> Option<String> {
     let (our_pillar, our_errors) = split_errors(&shown(ours));
     if let Some(raised) = stock.get("raised") {

@@ -1,5 +1,5 @@
-//! What saltern-crypto does, compared with stock Salt, with a second RSA implementation and
-//! with itself. One binary, so that it is linked once.
+//! Cryptography compared with stock Salt, with a second RSA implementation and with itself. One
+//! binary, so that it is linked once.
 
 #![allow(
     clippy::unwrap_used,

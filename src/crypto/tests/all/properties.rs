@@ -1,4 +1,4 @@
-//! What holds for every message: it comes back, and a changed one does not.
+//! Properties of every message: it is recovered, and a changed one is not.
 
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -84,7 +84,7 @@ pub enum ClientError {
     /// The server is not found, not to be trusted, silent, or sends no HTTP response.
     #[error("no response from \"{host}\"")]
     Exchange {
-        /// Which server.
+        /// The server.
         host: String,
         /// Why.
         #[source]
@@ -93,7 +93,7 @@ pub enum ClientError {
     /// The response has the status of an error.
     #[error("\"{host}\" answered with the status {status}")]
     Status {
-        /// Which server.
+        /// The server.
         host: String,
         /// Its status.
         status: u16,
@@ -104,7 +104,7 @@ pub enum ClientError {
     /// The response is too long.
     #[error("the response of \"{host}\" has more than {max} bytes")]
     TooLarge {
-        /// Which server.
+        /// The server.
         host: String,
         /// The bound, in bytes.
         max: u64,

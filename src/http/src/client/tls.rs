@@ -198,7 +198,7 @@ fn other(error: impl std::error::Error + Send + Sync + 'static) -> Error {
     Error::Other(Box::new(error))
 }
 
-/// What the connection took is gone from its time.
+/// The remaining timeout, less the time that the connection took.
 fn left(details: &ConnectionDetails<'_>) -> NextTimeout {
     let mut timeout = details.timeout;
     let now = (details.current_time)();

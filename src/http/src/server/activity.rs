@@ -1,4 +1,4 @@
-//! What one connection does at the moment, and when it has done that for too long.
+//! Activity of one connection, and its deadlines.
 //!
 //! The parts of a connection (its stream, its requests, the bodies of its responses) report here;
 //! the task of the connection asks for the next deadline. Nothing here reads a socket.
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::limits::HttpLimits;
 use super::metrics::Open;
 
-/// What follows when a deadline passes.
+/// Consequence of a passed deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     /// The connection is cut off, and counted.

@@ -36,7 +36,7 @@ use super::response_body::ResponseBody;
 /// Time beside the deadline of a request in which its refusal can still be sent.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
-/// What all requests of a server share.
+/// State that all requests of a server share.
 pub(super) struct Answering {
     pub(super) limits: HttpLimits,
     pub(super) router: Router,

@@ -39,7 +39,7 @@ struct State {
     checked: Instant,
 }
 
-/// What tells a file from its successor; `None` if it cannot be looked at.
+/// Identity and time of a file, by which a replaced one is noticed; `None` if it cannot be read.
 type Stamp = Option<(u64, u64, i64, i64)>;
 
 impl Certificates {

@@ -28,14 +28,14 @@ const LINGER: Duration = Duration::from_secs(1);
 /// Bytes read at once of what is ignored.
 const DISCARD: usize = 4 << 10;
 
-/// What a connection in use holds: its slot and its part of the gauge. Both are given back once the
-/// last response is sent: a lingering peer costs no other one a connection.
+/// Resources of a connection in use: its slot and its part of the gauge. Both are given back once
+/// the last response is sent: a lingering peer costs no other one a connection.
 pub(super) struct InUse(
     #[expect(dead_code, reason = "held, and given back when dropped")]
     pub(super)  (ConnectionSlot, Open),
 );
 
-/// What the stream of a connection needs of its server.
+/// Parts of the server that the stream of a connection uses.
 pub(super) struct IoParts {
     pub(super) activity: Arc<Activity>,
     pub(super) in_use: InUse,

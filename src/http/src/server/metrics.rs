@@ -61,9 +61,9 @@ impl Refusal {
 /// Classes of methods: label `method` of `saltern_http_requests_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MethodClass {
-    /// What changes nothing.
+    /// Safe methods (RFC 9110, 9.2.1): they change nothing.
     Read,
-    /// What may change something.
+    /// Methods that may change something.
     Write,
     /// Any other word.
     Other,

@@ -1,4 +1,4 @@
-//! What a handler gets beside the request, as extensions, and what it may say beside the response.
+//! Extensions of a request for its handler, and those that a handler may add to its response.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;

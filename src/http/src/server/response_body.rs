@@ -24,7 +24,7 @@ const STREAM_GRACE: Duration = Duration::from_millis(100);
 /// See the head of this file.
 pub(super) struct ResponseBody {
     inner: Body,
-    /// What is left of the last frame.
+    /// The unsent rest of the last frame.
     rest: Bytes,
     stop: Option<StreamStop>,
     answered: Answered,

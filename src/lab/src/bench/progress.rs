@@ -9,7 +9,7 @@ use saltern_minion::swarm::LoadReport;
 
 use crate::terminal::say;
 
-/// Where the figures go.
+/// Sink of the figures.
 pub(crate) struct Progress {
     json: bool,
     /// The processor time of this process when the phase began, in seconds.
@@ -94,7 +94,7 @@ pub(crate) const fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// What all threads of this process have used so far.
+/// Processor time of all threads of this process so far, in seconds.
 fn processor_seconds() -> f64 {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else {
         return 0.0;

@@ -216,8 +216,8 @@ impl Observer {
         }
     }
 
-    /// What a client notices: jobs for one minion that is there, from the question to the answer.
-    /// Before the first one is served there is no master to speak of.
+    /// Latency of jobs for one connected minion, as a client sees it. Nothing is measured before
+    /// the first minion is served.
     async fn publish_now_and_then(&self) {
         loop {
             tokio::time::sleep(PUBLISH_EVERY).await;

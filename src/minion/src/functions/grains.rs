@@ -126,7 +126,7 @@ fn traverse<'a>(value: &'a Value, path: &str, delimiter: &str) -> Option<&'a Val
         })
 }
 
-/// What `test.version` gives: Saltern's version, so that nobody takes this for a Salt minion.
+/// Result of `test.version`: Saltern's version, so that nobody takes this for a Salt minion.
 pub(crate) fn version() -> String {
     format!("saltern {}", env!("CARGO_PKG_VERSION"))
 }

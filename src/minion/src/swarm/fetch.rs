@@ -67,7 +67,7 @@ pub enum FetchError {
         /// The missing part.
         missing: &'static str,
     },
-    /// What came has another hash than the master said, or than what another minion got.
+    /// The content has another hash than the master announced, or than the one of another minion.
     #[error("the content of \"{0}\" is not what the master announced")]
     WrongContent(String),
     /// The master announced and sent other content than its file root has.

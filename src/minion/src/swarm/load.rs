@@ -254,12 +254,6 @@ impl Swarm {
         }
         shares
     }
-
-    /// The configuration that the minions share.
-    #[must_use]
-    pub fn minion_config(&self) -> &crate::MinionConfig {
-        &self.shared
-    }
 }
 
 /// Jids of a job for each round: the time of the start, a microsecond apart.

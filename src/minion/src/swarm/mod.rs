@@ -57,8 +57,8 @@ pub struct SwarmConfig {
     pub keys: usize,
     /// The size of those in bits.
     pub keysize: u32,
-    /// Where the key pairs are kept, so that a later swarm of the same ids is known to the
-    /// master; in memory only when absent.
+    /// Directory of the key pairs, so that a later swarm of the same ids is known to the master; in
+    /// memory only when absent.
     pub pki_dir: Option<PathBuf>,
     /// The master's request port.
     pub master: SocketAddr,
@@ -189,7 +189,6 @@ pub struct Swarm {
     members: Vec<Arc<Channel>>,
     stats: Arc<Stats>,
     config: SwarmConfig,
-    shared: Arc<MinionConfig>,
 }
 
 impl Swarm {
@@ -223,7 +222,6 @@ impl Swarm {
             members,
             stats,
             config,
-            shared,
         };
         swarm.sign_in_all().await?;
         Ok(swarm)
@@ -317,7 +315,7 @@ fn minion_id(prefix: &str, number: usize) -> Result<MinionId, SwarmError> {
         .map_err(|_| SwarmError::Prefix(prefix.to_owned()))
 }
 
-/// What all the minions have in common; its id is not used.
+/// The configuration that all minions share; its id is not used.
 fn shared_config(config: &SwarmConfig) -> Result<MinionConfig, SwarmError> {
     let mut shared = MinionConfig::new(minion_id(&config.prefix, config.first)?, Path::new("/"));
     shared.zmq_filtering = config.zmq_filtering;

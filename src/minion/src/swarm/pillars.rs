@@ -1,6 +1,6 @@
 //! Asks for pillars, as many as a master can render, and looks whether they are the right ones.
 //!
-//! What a minion's grains are and what its pillar must be is the caller's to say.
+//! The caller gives the grains of each minion and the pillar that is expected.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;

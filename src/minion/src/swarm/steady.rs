@@ -74,7 +74,7 @@ impl Swarm {
             match member.send(&fields, self.config.request_timeout).await {
                 Ok(_) => return self.stats.note_return(begin.elapsed(), &fields),
                 Err(error) if stop.is_cancelled() => {
-                    return tracing::debug!("a return is left: {error}");
+                    return tracing::debug!("a return is not sent again: {error}");
                 }
                 Err(error) => tracing::debug!("a return is sent again: {error}"),
             }

@@ -1,4 +1,8 @@
-//! Requests and answers of `/v1`. Their documentation is the document's.
+//! Requests and answers of `/v1`: their comments are the texts of the OpenAPI document.
+//!
+//! Rows of `saltern_model::query` stand here again: those travel between parts of one master and may
+//! change, these are a public contract. `cursor` and `limit` stand in each list of parameters, because
+//! serde refuses unknown fields only where no field is flattened.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +79,7 @@ pub struct MinionsParams {
     pub limit: Option<u32>,
 }
 
-/// What to show of a minion.
+/// Parameters of a minion's page.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -234,7 +238,7 @@ pub struct Return {
     pub received: Option<String>,
     /// The return code.
     pub retcode: i64,
-    /// What the function returned.
+    /// The return value of the function.
     pub value: Json,
 }
 
@@ -357,11 +361,11 @@ pub struct Check {
     pub name: String,
     /// Whether it passed.
     pub passed: bool,
-    /// What was found.
+    /// The finding.
     pub reason: String,
 }
 
-/// What runs.
+/// Versions of the running master.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Version {
     /// The version of the master.

@@ -56,7 +56,7 @@ fn compressed_host(states: &mut Value) -> Option<Vec<Named>> {
     Some(shown)
 }
 
-/// What states that become one have in common.
+/// Group key: states of one group are merged into one.
 fn group(name: &Value, info: &Value) -> Option<String> {
     let module = name.as_str()?.split("_|-").next()?;
     let field = |field| info.get(field).map(saltern_python::str);

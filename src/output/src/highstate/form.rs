@@ -8,7 +8,7 @@ use saltern_wire::msgpack::Value;
 use super::changes::INDENT;
 use crate::{Color, OutputOptions, Tabular, dict};
 
-/// What both forms need to know of a state.
+/// State of one line, for both forms.
 pub(super) struct Form<'a> {
     pub(super) options: &'a OutputOptions,
     pub(super) color: Color,

@@ -16,7 +16,7 @@ pub(super) struct Shown {
     pub(super) has_changes: bool,
 }
 
-/// What is known of a host while its states are shown.
+/// Report of one host while its states are formatted.
 pub(super) struct Report<'a> {
     pub(super) options: &'a OutputOptions,
     /// See [`super::shown`].
@@ -78,7 +78,7 @@ pub(super) fn shown(
 }
 
 impl Report<'_> {
-    /// What a function returned that an orchestration called; that counts as a change.
+    /// Adds the return of a function that an orchestration called; that counts as a change.
     fn returned<'t>(&mut self, lines: impl IntoIterator<Item = &'t str>) {
         for line in lines {
             let line = format!("    {line}");

@@ -11,7 +11,7 @@ use crate::{Color, StateMode, dict};
 /// States of orchestrations whose changes are state runs of their own.
 const RUNS: [&str; 3] = ["state.orch", "state.orchestrate", "state.sls"];
 
-/// What the names of merged states have in them.
+/// Mark in the names of merged states.
 const COMPRESSED: &str = "_|-state_compressed_";
 
 /// How much of a state is shown.

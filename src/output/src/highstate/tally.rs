@@ -19,7 +19,7 @@ const FAILED: Key = Key::Number(0.0);
 /// Stock counts warnings beside the results, under this name.
 const WARNINGS: &str = "warnings";
 
-/// What a summary shows.
+/// Counts and times of a summary.
 #[derive(Default)]
 pub(super) struct Tally {
     counts: Vec<(Key, usize)>,

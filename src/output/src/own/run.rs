@@ -1,4 +1,4 @@
-//! What is a state run, and what its states say.
+//! Recognises state runs, and reads the results of their states.
 
 use saltern_wire::msgpack::Value;
 

@@ -108,7 +108,7 @@ impl Fresh {
     }
 }
 
-/// Where in a sorted list of candidates each minion stands.
+/// Position of each minion in a sorted list of candidates.
 #[derive(Default)]
 pub(super) struct Order {
     ids: Vec<MinionId>,
@@ -216,7 +216,7 @@ impl Index {
         self.grains.values.values().clone()
     }
 
-    /// Where `candidates` stand now. `last` is what this said to the same candidates before.
+    /// The present order of `candidates`. `last` is the earlier result for the same candidates.
     pub(super) fn arrange(
         &mut self,
         candidates: &[MinionId],
@@ -241,7 +241,7 @@ impl Index {
         self.facet(kind).answer(question)
     }
 
-    /// What a test needs to answer the question.
+    /// The data that a test reads to answer the query.
     pub(super) fn view(
         &mut self,
         kind: Kind,
@@ -279,7 +279,7 @@ impl Index {
 }
 
 impl Order {
-    /// Which of the candidates match, where `holds` knows it of slots.
+    /// The candidates that match, where `holds` knows it of slots.
     pub(super) fn standing(&self, holds: impl Fn(usize) -> bool) -> Bits {
         Bits::of(self.slots.len(), |at| {
             let slot = self.slots.get(at);
@@ -297,7 +297,7 @@ fn is_same_list(one: &[MinionId], other: &[MinionId]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(is_same)
 }
 
-/// What an answer was given to.
+/// Key of a cached answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueryKey<'a> {
     pub(super) text: &'a str,
@@ -338,7 +338,7 @@ struct Facet {
     uses: u64,
 }
 
-/// Which minions matched, when the changes up to a number were known.
+/// Minions that matched, when the changes up to a number were known.
 struct CachedMatch {
     bits: Arc<Bits>,
     at: u64,

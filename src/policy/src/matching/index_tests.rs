@@ -17,7 +17,8 @@ use super::subdict::{MatchKind, Subdict};
 use super::view::{Test, View};
 use super::{BeingIndexed, MatchOptions, MinionData, Nodegroups, Site};
 use crate::expression::PatternCache;
-use crate::target::{Candidates, TargetError, Targeting};
+use crate::target::testing::Fleet;
+use crate::target::{TargetError, Targeting};
 
 #[derive(Default)]
 struct State {
@@ -51,18 +52,6 @@ impl MinionData for Data {
                 None => Changed::Everything,
             },
         }
-    }
-}
-
-struct Fleet(Vec<MinionId>);
-
-impl Candidates for Fleet {
-    fn ids(&self) -> &[MinionId] {
-        &self.0
-    }
-
-    fn find(&self, id: &str) -> Option<&MinionId> {
-        self.0.iter().find(|known| known.as_str() == id)
     }
 }
 
@@ -290,7 +279,7 @@ fn at_most_three_problems_of_a_target_are_kept() {
     assert!(problems.len() < 200, "{problems}");
 }
 
-/// What happens to a minion: it goes, or comes with these grains.
+/// Change of a minion: it goes, or comes with these grains.
 fn change() -> impl Strategy<Value = (u8, Option<(u8, u8, bool)>)> {
     (
         0_u8..10,

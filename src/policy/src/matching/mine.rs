@@ -29,7 +29,7 @@ use super::budget::Allowance;
 /// Marks an entry of a mine that has an `allow_tgt`.
 const ACL_MARK: &str = "__saltmine_acl__";
 
-/// Where such an entry keeps its data.
+/// Key of the data in such an entry.
 const ACL_DATA: &str = "__data__";
 
 /// The largest answer, in bytes of memory as [`weight`] estimates them.
@@ -54,7 +54,7 @@ pub enum MineError {
     /// The mines of all minions together have no bound of their own.
     #[error("the mines that are asked for take more than 256 MiB")]
     TooLarge,
-    /// They have too many entries, or too many different `allow_tgt`.
+    /// The entries are too many, or have too many different `allow_tgt`.
     #[error("it takes too long to collect the mines that are asked for")]
     TooMuchWork,
 }
@@ -121,7 +121,7 @@ pub struct MineRequest {
     pub target: Target,
     /// Whether pillars are compared exactly for this target.
     pub exact_pillar: bool,
-    /// Which functions.
+    /// The functions.
     pub functions: Vec<String>,
     /// Whether the answer has a level for the functions.
     pub by_function: bool,

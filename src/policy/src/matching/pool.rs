@@ -1,7 +1,7 @@
 //! Interning of values that many minions share: each is stored once and referred to by a number.
 //!
-//! What a search reads of them is shared with it, so that it needs no lock while it is at work: a
-//! change that comes meanwhile copies the page that it is on.
+//! A search shares the pages that it reads, so it needs no lock while it is at work: a change that
+//! comes meanwhile copies its page.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -117,7 +117,7 @@ impl Values {
         }
     }
 
-    /// Which of the values pass.
+    /// The values that pass.
     pub(super) fn test(&self, passes: impl Fn(&Value) -> bool) -> Bits {
         let mut entries = self.0.iter();
         Bits::of(self.len(), |_| {

@@ -25,8 +25,8 @@ pub(super) fn lower(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// What a part of a path is after `yamlify_arg` (`salt/utils/args.py`), when that is something else
-/// than its own text and can be a key.
+/// Value of a part of a path after `yamlify_arg` (`salt/utils/args.py`), when it is not its own
+/// text and can be a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Loaded {
     Nil,
@@ -99,7 +99,7 @@ pub(super) fn key_is_int(key: &Value, number: i64) -> bool {
     }
 }
 
-/// What Python's `int(text)` makes of a part of a path that meets a list.
+/// List index that Python's `int(text)` reads from a part of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Index {
     At(i64),

@@ -165,7 +165,7 @@ fn expand_term(term: &str, depth: usize, room: &mut Room) -> Result<Vec<String>,
     Ok(expanded)
 }
 
-/// Where the bracket that `text` begins with is closed.
+/// Position at which the bracket that `text` begins with is closed.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     text.char_indices().find_map(|(at, c)| {

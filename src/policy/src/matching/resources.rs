@@ -24,7 +24,7 @@ pub struct Resource {
     pub grains: Option<Value>,
 }
 
-/// Everything that is registered at one moment.
+/// Registered resources at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory(Vec<Resource>);
 
@@ -46,7 +46,7 @@ pub(super) struct Universe<'a> {
     /// Resources whose minions are among the candidates.
     resources: Vec<&'a Resource>,
     pub(super) ids: Vec<MinionId>,
-    /// Which of them are minions.
+    /// The minions among them.
     minions: Bits,
 }
 
@@ -151,19 +151,8 @@ mod tests {
 
     use super::*;
     use crate::matching::{MatchOptions, MinionData, Nodegroups, Site};
-    use crate::target::{Candidates, Targeting};
-
-    struct Fleet(Vec<MinionId>);
-
-    impl Candidates for Fleet {
-        fn ids(&self) -> &[MinionId] {
-            &self.0
-        }
-
-        fn find(&self, id: &str) -> Option<&MinionId> {
-            self.0.iter().find(|known| known.as_str() == id)
-        }
-    }
+    use crate::target::Targeting;
+    use crate::target::testing::Fleet;
 
     /// Both minions are known; no grains but the role of m1.
     struct Data;

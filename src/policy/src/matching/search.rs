@@ -309,8 +309,8 @@ impl Search<'_> {
         Ok(greedy)
     }
 
-    /// Which of the candidates match the question, and where they stand. The index is locked
-    /// before and after the work, not during it.
+    /// The candidates that match the query, and their positions. The index is locked before and
+    /// after the work, not during it.
     fn answer(
         &self,
         data: &dyn MinionData,

@@ -54,7 +54,7 @@ pub(super) struct Part {
 pub(super) struct Rest {
     text: String,
     test: Test,
-    /// What follows a leading `*:`.
+    /// The rest after a leading `*:`.
     behind_star: Option<Rc<Rest>>,
     nested: Option<Subdict>,
 }
@@ -319,7 +319,7 @@ impl Rest {
     }
 }
 
-/// Where a path leads; nothing is what stock calls the default.
+/// Value at the end of a path; `None` is what stock calls the default.
 fn traverse<'a>(value: &'a Value, path: &[Rc<Part>], budget: &Budget<'_>) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, part| {
         budget.spend().then_some(())?;

@@ -310,7 +310,7 @@ fn argument_of(tagged: &Json) -> Node {
     }
 }
 
-/// What `hex` wrote.
+/// Reads the output of Python's `hex`.
 fn from_hex(text: &str) -> f64 {
     let (negative, text) = match text.strip_prefix('-') {
         Some(text) => (true, text),

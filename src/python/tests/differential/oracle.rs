@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-/// What CPython answers to each job; `oracle.py` names the functions.
+/// CPython's answer to each job; `oracle.py` names the functions.
 pub(crate) fn asked_of_python(jobs: &Json) -> Vec<Json> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/differential/oracle.py");
     let answer = saltern_stock::answer(saltern_stock::NEWEST, script, &jobs.to_string());

@@ -1,10 +1,10 @@
 //! The same expressions to CPython's `re` and `fnmatch` and to us: random ones over a small alphabet
 //! in which what the engines read differently is frequent.
 //!
-//! What compiles here must compile there and match the same texts. What is refused here is no
-//! difference, because a target in error means nobody and rules for some minions do not hold for
-//! it; but most of what Python takes must be taken. `SALTERN_REGEX_CASES` sets the number of
-//! expressions for a longer run, `SALTERN_REGEX_SEED` another beginning.
+//! An expression that compiles here must compile there and match the same texts. One that is
+//! refused here is no difference, because a target in error means nobody and rules for some minions
+//! do not hold for it; but most of what Python takes must be taken. `SALTERN_REGEX_CASES` sets the
+//! number of expressions for a longer run, `SALTERN_REGEX_SEED` another beginning.
 
 use saltern_python::expression::{Expression, ExpressionFlags, Pattern};
 use serde_json::{Value as Json, json};
@@ -206,7 +206,7 @@ fn wildcards_match_as_in_python() {
     }
 }
 
-/// What a search finds, group by group, where both sides know the expression.
+/// Groups of a search, compared where both sides know the expression.
 #[test]
 fn searches_find_what_python_finds() {
     let count = number("SALTERN_REGEX_CASES", 4_000);

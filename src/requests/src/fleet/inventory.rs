@@ -96,7 +96,7 @@ impl MasterFleet {
         Ok(is_accepted.then(|| minion.clone()).into_iter().collect())
     }
 
-    /// What is known of these minions, with the grains at some paths.
+    /// Inventory rows of these minions, with the grains at some paths.
     ///
     /// # Errors
     /// There are too many paths.
@@ -151,7 +151,7 @@ impl MasterFleet {
         Ok(alike.take(limit).cloned().collect())
     }
 
-    /// What is known of a minion's presence.
+    /// Presence of a minion, and when it was last heard.
     pub fn seen(&self, id: MinionId) -> SeenMinion {
         let standing = self.standing(&id);
         SeenMinion {

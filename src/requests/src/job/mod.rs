@@ -134,7 +134,7 @@ fn jid(load: &Value, sender: &Sender, services: &Services) -> Result<Jid, Refuse
         Ok(true) => Ok(jid),
         Ok(false) => Err(Refused::JidTaken(jid)),
         Err(error) => {
-            tracing::error!(%error, %jid, "it is not known whose a jid is");
+            tracing::error!(%error, %jid, "the owner of a jid cannot be looked up");
             let text = "the job database cannot be read; see the master's log";
             Err(Refused::Because(text.to_owned()))
         }

@@ -331,7 +331,7 @@ fn flood_of_two_blocks_leaves_third_block_its_share() {
     assert_eq!(pending(&site), now);
 }
 
-/// Whoever can have a pending key removed must not take over its id.
+/// A peer that can have a pending key removed must not take over its id.
 #[test]
 fn id_of_evicted_key_stays_reserved_for_it() {
     let other = ("web1", "large");

@@ -14,7 +14,7 @@ use crate::wire::site::{START, Site, decode, key_pair};
 
 pub(crate) const NONCE: &str = "0123456789abcdef0123456789abcdef";
 
-/// That of [`published_by_root`].
+/// The jid of [`published_by_root`].
 pub(crate) const JID: &str = "20260102030405060708";
 
 /// Every command that a minion can send encrypted, served or not. The last is `revoke_auth`, for after
@@ -32,6 +32,13 @@ pub(crate) struct Load(Vec<(Value, Value)>);
 impl Load {
     pub(crate) fn new() -> Self {
         Self::default()
+    }
+
+    /// The key of root, which a local client of stock's puts into its loads.
+    pub(crate) fn with_key_of_root(self, site: &Site) -> Self {
+        let rules = site.services.users.rules();
+        let key = rules.users.key("root").unwrap();
+        self.set("key", key.expose())
     }
 
     pub(crate) fn set(mut self, name: &str, value: impl Into<Value>) -> Self {
@@ -230,16 +237,7 @@ pub(crate) fn published_by_root(site: &Site, tgt: &str) -> Load {
         .set("tgt", tgt)
         .set("fun", "test.ping")
         .set("arg", Value::Array(Vec::new()))
-        .set(
-            "key",
-            site.services
-                .users
-                .rules()
-                .users
-                .key("root")
-                .unwrap()
-                .expose(),
-        )
+        .with_key_of_root(site)
         .set("tgt_type", "glob")
         .set("ret", "")
         .set("jid", JID)

@@ -102,7 +102,7 @@ const OUTLASTS_A_REPLACED_KEY: [(&str, &str); 2] = [
     ),
 ];
 
-/// Where no data shows by its age that the key is younger, each memory has to clear itself.
+/// Each memory has to clear itself where no data shows by its age that the key is younger.
 #[test]
 fn replaced_key_clears_each_memory_without_the_help_of_others() {
     let site = Site::new("pillar_cache: True\n");

@@ -19,16 +19,7 @@ fn load(site: &Site, fun: &str, arguments: &[&str]) -> Load {
         .set("fun", fun)
         .set("kwarg", kwarg)
         .set("user", "root")
-        .set(
-            "key",
-            site.services
-                .users
-                .rules()
-                .users
-                .key("root")
-                .unwrap()
-                .expose(),
-        )
+        .with_key_of_root(site)
 }
 
 /// The answer, and the events and result of the run.

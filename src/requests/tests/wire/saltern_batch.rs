@@ -23,16 +23,7 @@ fn load(site: &Site, wishes: Value) -> Load {
         .set("tgt", "m*")
         .set("fun", "test.arg")
         .set("arg", Value::Array(vec!["one".into()]))
-        .set(
-            "key",
-            site.services
-                .users
-                .rules()
-                .users
-                .key("root")
-                .unwrap()
-                .expose(),
-        )
+        .with_key_of_root(site)
         .set("tgt_type", "glob")
         .set("ret", "")
         .set(

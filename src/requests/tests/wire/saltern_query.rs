@@ -52,10 +52,9 @@ fn site(options: &str) -> Site {
 }
 
 fn load(site: &Site, fun: &str, arguments: &[(&str, Value)]) -> Load {
-    let rules = site.services.users.rules();
     asked(fun, arguments)
         .set("user", "root")
-        .set("key", rules.users.key("root").unwrap().expose())
+        .with_key_of_root(site)
 }
 
 fn asked(fun: &str, arguments: &[(&str, Value)]) -> Load {

@@ -13,16 +13,7 @@ fn load(site: &Site, fun: &str, named: &[(&str, Value)]) -> Load {
         .set("cmd", "wheel")
         .set("fun", fun)
         .set("user", "root")
-        .set(
-            "key",
-            site.services
-                .users
-                .rules()
-                .users
-                .key("root")
-                .unwrap()
-                .expose(),
-        );
+        .with_key_of_root(site);
     let named = named.iter().cloned();
     named.fold(load, |load, (name, value)| load.set(name, value))
 }

@@ -47,9 +47,9 @@ enum ConfigError {
     /// The name leads elsewhere; stock's words.
     #[error("Invalid path")]
     Path,
-    #[error("what is to be written is no mapping of options")]
+    #[error("the configuration to write is no mapping of options")]
     NoMapping,
-    #[error("what is to be written is too large")]
+    #[error("the configuration to write is too large")]
     TooLarge,
     #[error("{}", saltern_base::chain(.0))]
     Store(#[from] StoreError),

@@ -122,7 +122,7 @@ impl TargetKinds {
 pub(crate) struct TargetArguments {
     #[command(flatten)]
     kind: TargetKinds,
-    /// What separates the levels of a grain or pillar.
+    /// The separator of the levels of a grain or pillar.
     #[arg(
         long,
         value_name = "TEXT",

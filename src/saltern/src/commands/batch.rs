@@ -5,22 +5,18 @@
 //! `--async`.
 
 use std::io::IsTerminal;
-use std::time::Duration;
 
 use saltern_base::exit::Exit;
 use saltern_client::{
     BatchEnd, BatchFollower, BatchNews, BatchWishes, ClientConfig, ClientError, LocalClient,
     MinionOutcome, Tally,
 };
-use saltern_model::BatchSize;
-use saltern_output::{OutputOptions, Outputter, render_return};
+use saltern_model::{BatchSize, BatchSizeError};
+use saltern_output::{OutputOptions, Outputter, batch_part, render_return};
 use saltern_wire::msgpack::Value;
 
 use super::{chain, complain, load_for_tool, say};
 use crate::{ConfigArgument, logging};
-
-/// Events that the master has fired arrive within this.
-const REST: Duration = Duration::from_secs(2);
 
 /// Options that make a job a batch.
 #[derive(clap::Args)]
@@ -46,15 +42,19 @@ pub(super) struct Options {
     batch_safe_size: String,
 }
 
-fn size(text: &str) -> Result<String, String> {
-    let size = BatchSize::parse(text).map_err(|error| error.to_string())?;
-    Ok(size.to_string())
+fn size(text: &str) -> Result<String, BatchSizeError> {
+    Ok(BatchSize::parse(text)?.to_string())
 }
 
-fn wait(text: &str) -> Result<f64, String> {
+/// A text that is no time to wait.
+#[derive(Debug, thiserror::Error)]
+#[error("a number of seconds is expected")]
+struct WaitError;
+
+fn wait(text: &str) -> Result<f64, WaitError> {
     let seconds = text.parse::<f64>().ok();
     let seconds = seconds.filter(|seconds| (0.0..1e9).contains(seconds));
-    seconds.ok_or_else(|| "a number of seconds is expected".to_owned())
+    seconds.ok_or(WaitError)
 }
 
 impl Options {
@@ -141,52 +141,21 @@ async fn watch(
         count("failed"),
     ));
     match BatchEnd::of_status(&status) {
-        None => follow(client, jid, follower, options).await,
+        None => follow(jid, follower, options).await,
         Some(end) => Ok(exit(&end, &Tally::default())),
     }
 }
 
 /// Prints what happens until the batch is over.
 async fn follow(
-    client: &LocalClient,
     jid: &str,
-    mut batch: BatchFollower,
+    mut batch: BatchFollower<'_>,
     options: &OutputOptions,
 ) -> Result<Exit, ClientError> {
     let mut tally = Tally::default();
     loop {
-        if let Some(end) = print_progress(&mut batch, &mut tally, options).await? {
-            return Ok(exit(&end, &tally));
-        }
-        let Some(end) = BatchEnd::of_status(&client.batch_status(jid).await?) else {
-            continue;
-        };
-        // Its end may have come while the master was asked.
-        let rest = print_progress(&mut batch, &mut tally, options);
-        if let Ok(Ok(Some(end))) = tokio::time::timeout(REST, rest).await {
-            return Ok(exit(&end, &tally));
-        }
-        complain(&format!(
-            "the batch is over, but events of it were missed; see: saltern run jobs.lookup_jid {jid}"
-        ));
-        exit(&end, &tally);
-        return Ok(Exit::Failure);
-    }
-}
-
-/// Prints the batch's progress until it is over; `None` when it is uncertain whether it is.
-async fn print_progress(
-    batch: &mut BatchFollower,
-    tally: &mut Tally,
-    options: &OutputOptions,
-) -> Result<Option<BatchEnd>, ClientError> {
-    loop {
         match batch.next().await? {
-            BatchNews::Part(mut minions) => {
-                minions.sort_unstable();
-                let names: Vec<String> = minions.iter().map(|id| format!("'{id}'")).collect();
-                say(&format!("\nExecuting run on [{}]\n\n", names.join(", ")));
-            }
+            BatchNews::Part(minions) => say(&format!("{}\n", batch_part(minions))),
             BatchNews::Returned(returned) => {
                 tally.add(&MinionOutcome::Returned(returned.clone()));
                 let options = options.with_retcode(returned.retcode);
@@ -194,8 +163,15 @@ async fn print_progress(
                 let text = render_return(&returned.id, returned.value, outputter, &options);
                 say(&format!("{text}\n"));
             }
-            BatchNews::Over(end) => return Ok(Some(end)),
-            BatchNews::Unsure => return Ok(None),
+            BatchNews::Over(end) => return Ok(exit(&end, &tally)),
+            BatchNews::Missed(end) => {
+                complain(&format!(
+                    "the batch is over, but events of it were missed; see: saltern run \
+                     jobs.lookup_jid {jid}"
+                ));
+                exit(&end, &tally);
+                return Ok(Exit::Failure);
+            }
         }
     }
 }

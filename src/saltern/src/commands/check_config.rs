@@ -83,7 +83,7 @@ fn as_text(findings: &mut [Finding]) -> String {
     }
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     errors: usize,

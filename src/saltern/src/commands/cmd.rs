@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     returners: Option<String>,
     #[command(flatten)]
     batch: batch::Options,
-    /// Which minions.
+    /// The target: an expression for minions.
     target: String,
     /// The function, such as `test.ping`; several are separated by commas, and so are their arguments.
     function: String,

@@ -40,9 +40,9 @@ pub(crate) struct Arguments {
     /// Fetch files of minions, in place of copying to them.
     #[arg(long)]
     fetch: bool,
-    /// Which minions.
+    /// The target: an expression for minions.
     target: String,
-    /// Files and directories, and last where they go.
+    /// The files and directories to copy; the last path is the destination.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
 }

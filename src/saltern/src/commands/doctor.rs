@@ -232,7 +232,7 @@ fn as_text(is_running: Option<bool>, found: &[(&str, Finding)]) -> String {
     text
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     errors: usize,

@@ -13,7 +13,7 @@ use super::complain;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Where they go, into the directories `man` and `completions`; it must exist.
+    /// The directory in which `man` and `completions` are written; it must exist.
     directory: PathBuf,
 }
 

@@ -94,7 +94,7 @@ pub(super) fn missing_of(config: &MasterConfig, jid: &Jid) -> Result<Vec<Missing
     Ok(known.map_or_else(Vec::new, |known| known.missing()))
 }
 
-/// These minions in a list, `most` of them by name; `hint` names the others.
+/// A list of these minions, `most` of them by name; `hint` names the others.
 pub(super) fn silent_list(missing: &[Missing], most: usize, hint: &str) -> String {
     let mut text = String::new();
     let lines = missing

@@ -1,8 +1,8 @@
 //! `saltern follow JID`: all of a job from anywhere: the returns that were there already, then those
 //! that come, and at the end the minions that are silent, each with the reason.
 //!
-//! What is stored is read from the job database, so a job that is over can be shown while the master is
-//! stopped. What comes is taken from the event socket; no minion is asked.
+//! Stored rows are read from the job database, so a job that is over can be shown while the master
+//! is stopped. New ones are taken from the event socket; no minion is asked.
 
 use std::collections::HashSet;
 use std::io::IsTerminal;

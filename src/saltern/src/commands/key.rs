@@ -15,13 +15,13 @@ use crate::logging;
 #[command(after_help = "\
 Examples:
   saltern key list --details          age, last seen, version and address of every key
-  saltern key list --state pending    who waits to be let in
+  saltern key list --state pending    keys that nobody has decided on
   saltern key finger web1             to be compared with `salt-call --local key.finger` on web1
   saltern key accept web1             accept it, after a question
   saltern key accept --by-fingerprint 4f:1a:...   the one key that has it
   saltern key delete 'old*' --yes     without a question
 
-Keys are chosen by ids or wildcards; several are separated by commas. No master need run.")]
+Keys are chosen by ids or wildcards; several are separated by commas. Needs no running master.")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -79,7 +79,7 @@ struct Shown {
     choice: Choice,
 }
 
-/// Which keys.
+/// Choice of keys.
 #[derive(clap::Args)]
 struct Choice {
     /// The key is named by its fingerprint.

@@ -30,11 +30,22 @@ pub(crate) struct Arguments {
 /// Takes back what was changed.
 const RESET: &str = "reset";
 
-fn level(word: &str) -> Result<String, String> {
+/// A word of a command line that is no log level: the text names those that are.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnknownLevel {
+    /// A level is expected.
+    #[error("{}", LogLevel::NAMES)]
+    Level,
+    /// A level or [`RESET`] is expected.
+    #[error("{}, or \"{RESET}\"", LogLevel::NAMES)]
+    LevelOrReset,
+}
+
+fn level(word: &str) -> Result<String, UnknownLevel> {
     let is_known = word == RESET || LogLevel::from_name(word).is_some();
     match is_known {
         true => Ok(word.to_owned()),
-        false => Err(format!("{}, or \"{RESET}\"", LogLevel::NAMES)),
+        false => Err(UnknownLevel::LevelOrReset),
     }
 }
 
@@ -80,7 +91,7 @@ fn text(levels: &CurrentLevels) -> String {
     text
 }
 
-/// What `--json` prints: console, file (null where none is open) and targets in one object.
+/// Output of `--json`: console, file (null where none is open) and targets in one object.
 #[derive(Serialize)]
 struct LevelsReport<'a> {
     console: &'a str,

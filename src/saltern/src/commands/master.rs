@@ -342,7 +342,10 @@ fn remove_temporary_files(config: &MasterConfig) {
     for directory in keys.chain(caches) {
         // What cannot be removed does no harm.
         if let Err(error) = saltern_store::files::remove_stale(&directory) {
-            tracing::warn!(error = chain(&error), "temporary files of before stay");
+            tracing::warn!(
+                error = chain(&error),
+                "temporary files of an earlier process cannot be removed"
+            );
         }
     }
 }
@@ -374,7 +377,7 @@ async fn serve(parts: MasterParts, reloader: Reloader) -> Exit {
     let tls = config.ssl.is_some();
     for also in &config.saltern_also_listen {
         let (ret_port, publish_port) = (also.ret_port, also.publish_port);
-        tracing::info!(transport = %also.transport, tls, ret_port, publish_port, "listening too");
+        tracing::info!(transport = %also.transport, tls, ret_port, publish_port, "listening on a further transport");
     }
     tracing::info!(
         address = %config.interface,

@@ -16,7 +16,7 @@ use crate::{ConfigArgument, logging};
 Examples:
   saltern minions                                   every accepted minion
   saltern minions 'G@os:Debian and web*'            those of a compound target
-  saltern minions -w 'not present'                  who is away
+  saltern minions -w 'not present'                  minions without a connection
   saltern minions -w 'os = Debian and kernelrelease < 6.1' --columns id,kernelrelease
   saltern minions --job 'state.*' -w 'job.result = failed' --columns id,job,job.at
   saltern minions -w 'last_seen > 7d' --sort -last_seen --out csv
@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     /// How to print the list.
     #[arg(long, value_name = "FORM", default_value = "table")]
     out: Output,
-    /// Which minions: a compound target.
+    /// The target: a compound expression for minions.
     #[arg(default_value = "*", hide_default_value = true)]
     target: String,
 }

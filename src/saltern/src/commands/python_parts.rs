@@ -1,4 +1,4 @@
-//! Which parts of a configuration only Python can run, and whether there is one to run them: the
+//! Parts of a configuration that only Python can run, and whether there is one to run them: the
 //! last paragraph of `saltern check-config`.
 //!
 //! Names of modules are those of files; no module is read or loaded. What templates and files with

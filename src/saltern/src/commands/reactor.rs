@@ -178,7 +178,7 @@ fn shown_reaction(reaction: &Reaction) -> ReactionReport<'_> {
     }
 }
 
-/// What `--json` prints of a dead letter. Its data are bytes, which Python's JSON shows as text.
+/// Output of `--json` for a dead letter. Its data are bytes, which Python's JSON shows as text.
 #[derive(Serialize)]
 struct LetterReport<'a> {
     letter: &'a str,

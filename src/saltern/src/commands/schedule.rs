@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     Exit::Ok
 }
 
-/// What `--json` prints.
+/// Output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     /// The error.

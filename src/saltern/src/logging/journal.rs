@@ -13,7 +13,7 @@ use tracing::Level;
 
 use super::line::LogLine;
 
-/// Where the journal listens.
+/// Socket of the journal.
 const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// An open way to the journal.

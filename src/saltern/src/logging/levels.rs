@@ -73,7 +73,7 @@ fn covers(place: &str, target: &str) -> bool {
     rest.is_some_and(|rest| is_end(rest) || place == "saltern")
 }
 
-/// Where a line is wanted.
+/// Sinks that take a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogSinks {
     pub(super) console: bool,

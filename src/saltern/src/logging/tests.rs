@@ -1,4 +1,4 @@
-//! What the layer makes of events, at a file and at a journal of the test's own.
+//! Events written by the layer, to a file and to a journal of the test's own.
 
 use std::os::unix::net::UnixDatagram;
 

@@ -35,8 +35,8 @@ enum Says {
     Nothing,
 }
 
-/// What is written, the option that is looked at, and what is said of it. `DIR` is the directory of
-/// the site, in which there are `salt`, `pillar`, `x.sls` and `no.pem`, which is no certificate.
+/// The configuration, the option in question, and the finding. `DIR` is the directory of the site,
+/// in which there are `salt`, `pillar`, `x.sls` and `no.pem`, which is no certificate.
 #[rustfmt::skip]
 const TABLE: &[(&str, &str, Says)] = &[
     // Files.
@@ -269,7 +269,7 @@ impl Site {
         self.dir.path()
     }
 
-    /// What the check says.
+    /// The findings of the check.
     fn findings(&self) -> Vec<Finding> {
         let mut reading = read_master(self.path());
         assert!(reading.is_whole(), "{:?}", reading.findings);
@@ -448,8 +448,8 @@ fn shipped_configuration_uncommented_gives_no_false_finding() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What the shipped configuration shows and this master refuses: clusters, secrets of an sdb, and
-/// TLS without a transport that has it.
+/// Options that the shipped configuration shows and this master refuses: clusters, secrets of an
+/// sdb, and TLS without a transport that has it.
 const REFUSED_AS_SHIPPED: &[&str] = &[
     "cluster_id",
     "cluster_peers",

@@ -179,7 +179,7 @@ pub(super) fn end(
     })
 }
 
-/// What belongs to a job that is removed; how many rows.
+/// Removes the batch rows of a job; returns how many.
 pub(super) fn remove(transaction: &Transaction<'_>, jid: &str) -> rusqlite::Result<usize> {
     let failed = transaction
         .prepare_cached("DELETE FROM batch_failed WHERE jid = ?1")?

@@ -81,7 +81,7 @@ impl JobDatabase {
         JobReader::open(&self.path, self.limits)
     }
 
-    /// Where the database lies.
+    /// The path of the database.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -54,7 +54,7 @@ impl Failed {
     }
 }
 
-/// Which file lies at a path: device and inode.
+/// Identity of the file at a path: device and inode.
 pub(super) type FileId = (u64, u64);
 
 /// `None` when there is no file.
@@ -77,7 +77,7 @@ pub(super) fn identified<T>(
     Ok((open()?, id))
 }
 
-/// What the writer has open. A file without an identity was replaced while it was opened, and
+/// Files that the writer has open. One without an identity was replaced while it was opened, and
 /// counts as displaced.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OpenFiles {
@@ -132,7 +132,7 @@ pub fn note_incident(path: &Path, stamp: i64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// What happened to the database, with the file that says so, oldest first.
+/// Incidents of the database, each with its file and text, oldest first.
 pub fn incidents(path: &Path) -> Result<Vec<(PathBuf, String)>> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(Vec::new());
@@ -206,7 +206,7 @@ impl JobDatabase {
             self.files.failed = Some(Failed::once_more(self.files.failed, stamp));
             // It may take much of a disk that is nearly full.
             if let Err(error) = remove_parts(&building) {
-                tracing::warn!(%error, "what was written of the job database is left");
+                tracing::warn!(%error, "the unfinished copy of the job database cannot be removed");
             }
         }
         restored.map(Some)
@@ -241,7 +241,7 @@ impl JobDatabase {
         // At its end it would remove the log of the path, which is no longer its own.
         let kept = old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
         if let Err(error) = kept {
-            tracing::debug!(%error, "the displaced job database");
+            tracing::debug!(%error, "the displaced job database cannot be kept from a checkpoint on close");
         }
         drop(old);
         self.files = files;

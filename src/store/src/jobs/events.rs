@@ -77,7 +77,7 @@ pub struct KeptEvent {
     pub of_minion: bool,
 }
 
-/// Which events to read in the order of their positions.
+/// Range of events, in the order of their positions.
 #[derive(Clone, Copy, Debug)]
 pub struct EventRange {
     /// Only events behind this position.
@@ -100,7 +100,7 @@ pub struct EventSlice {
     pub through: i64,
 }
 
-/// Which events to read.
+/// Query for a page of events.
 #[derive(Clone, Debug, Default)]
 pub struct EventsPage<'a> {
     /// Only events with a tag like this; `*`, `?` and `[…]` as in SQLite's `GLOB`.

@@ -14,7 +14,7 @@ use super::reader::{
 };
 use crate::error::Result;
 
-/// Which jobs to list.
+/// Query for a page of jobs.
 #[derive(Clone, Debug, Default)]
 pub struct JobsPage<'a> {
     /// Only jobs whose jid is below this one.

@@ -157,7 +157,7 @@ pub enum Write {
     PublishedFor {
         /// The job.
         jid: Jid,
-        /// That minion.
+        /// The minion.
         minion: MinionId,
     },
     /// A new batch, open; [`Written::Duplicate`], and nothing changes, when its jid is a batch's

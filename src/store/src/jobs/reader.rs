@@ -94,7 +94,7 @@ impl JobReader {
         Self::open(&self.path, self.limits)
     }
 
-    /// Which database this is: a word that no other database has.
+    /// Identity of this database: a word that no other database has.
     pub fn identity(&self) -> Result<String> {
         self.read("read", |connection| {
             connection.query_row(
@@ -262,7 +262,7 @@ impl JobReader {
         schema::quick_check(&self.connection.lock().0, &self.path)
     }
 
-    /// Where the database is.
+    /// The path of the database.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

@@ -28,7 +28,7 @@ use crate::files::{self, Create, beside};
 pub struct Recovered {
     /// The damage.
     pub damage: String,
-    /// Where it is now.
+    /// Its present path.
     pub set_aside: PathBuf,
     /// Jobs that were copied.
     pub jobs: u64,
@@ -137,8 +137,7 @@ impl JobDatabase {
     }
 }
 
-/// What the new database is called between its completion and its taking the place of the damaged
-/// one.
+/// Suffix of the new database between its completion and its taking the place of the damaged one.
 const BUILT: &str = ".recovered";
 
 /// Puts a recovered database that is whole in the place of the damaged one; where that is now.
@@ -180,7 +179,7 @@ fn copy(
     let damaged = match open_damaged(damaged, database.path()) {
         Ok(damaged) => damaged,
         Err(error) => {
-            tracing::warn!(%error, "nothing can be read of the damaged job database");
+            tracing::warn!(%error, "the damaged job database cannot be read at all");
             return Ok(());
         }
     };
@@ -232,7 +231,7 @@ fn is_of_the_row(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
 }
 
-/// Where the first page of the damaged file is kept if it had to be replaced.
+/// Suffix of the file that keeps the first page of the damaged file if it had to be replaced.
 const FIRST_PAGE: &str = ".first-page";
 
 /// Opens the damaged file. If its first page is not that of a database, it gets the first page of

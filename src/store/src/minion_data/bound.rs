@@ -14,7 +14,7 @@ const GRAINS_VALUES: usize = 20_000;
 /// Bytes that the head of a packed value has at most; of a small one they are fewer.
 const HEAD: usize = 5;
 
-/// What a value takes.
+/// Size of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Weight {
     bytes: usize,

@@ -62,7 +62,7 @@ pub struct CachedJob {
     pub reporter: Option<MinionId>,
     /// Some of its returns.
     pub returns: Vec<ReturnRecord>,
-    /// These are the last ones.
+    /// Whether these are the last ones.
     pub is_whole: bool,
 }
 
@@ -222,7 +222,10 @@ impl JobCacheReader {
                 "jobs in a directory of stock's job cache are passed over for now"
             );
         } else {
-            tracing::debug!(error = chain(&error), "one more");
+            tracing::debug!(
+                error = chain(&error),
+                "a further directory of the job cache cannot be listed"
+            );
         }
         self.unlisted.push(part);
     }
@@ -242,7 +245,7 @@ impl OpenJobDir {
             // Removed a moment ago.
             Err(Errno::NOENT) => return Opened::TooOld,
             Err(error) => {
-                tracing::debug!(path = %path.display(), %error, "a job of the job cache");
+                tracing::debug!(path = %path.display(), %error, "a job of the job cache cannot be opened");
                 return Opened::Unreadable;
             }
         };
@@ -333,7 +336,7 @@ impl OpenJobDir {
         })
     }
 
-    /// What the minion sent, as far as the job cache has it.
+    /// Return load of the minion, as far as the job cache has it.
     fn load_of(&self, minion: &MinionId, parts: &ReturnParts) -> Vec<u8> {
         let parts = [
             ("return", &parts.value),

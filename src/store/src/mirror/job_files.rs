@@ -58,7 +58,7 @@ impl JobDir {
     }
 }
 
-/// What of a return load is kept, as packed values in the dialect with bin types.
+/// Parts of a return load that are kept, as packed values in the dialect with bin types.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReturnParts {
     /// `return`
@@ -138,7 +138,7 @@ impl JobFiles {
         })
     }
 
-    /// Where a job's files lie.
+    /// The directory of a job's files.
     pub fn job_dir(&self, jid: &Jid) -> Result<PathBuf> {
         let digest = openssl::hash::hash(self.digest, jid.as_str().as_bytes())
             .map_err(|source| StoreError::io("name the directory in", &self.root, source))?;
@@ -262,7 +262,7 @@ impl JobFiles {
 
     /// Writes a minion's directory with `return.p` and, if the load has it, `out.p`.
     ///
-    /// What is there already stays, unless it was cut short by a power loss. `false` when the job's
+    /// An existing file stays, unless it was cut short by a power loss. `false` when the job's
     /// directory has been removed since it was opened.
     pub fn write_return(
         &self,

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use saltern_crypto::{PublicKey, clean_key, ct_eq};
 use saltern_model::MinionId;
 
-/// What a minion's `tok` must open to (`salt/channel/server.py`, `validate_token`).
+/// Plain text of a minion's `tok` (`salt/channel/server.py`, `validate_token`).
 const TOKEN_TEXT: &[u8] = b"salt";
 
 /// An accepted minion's key, ready for use.

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Fixtures of the tests of this crate.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

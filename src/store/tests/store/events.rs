@@ -161,7 +161,7 @@ fn flood_of_minion_events_evicts_no_master_event() {
     assert_eq!(received(&database, &all()), expected);
 }
 
-/// What a slice removed: `m`inions' events, `j`obs or the `a`udit events of the master.
+/// Kinds that a slice removed: `m`inions' events, `j`obs or the `a`udit events of the master.
 fn kinds_removed(minions: i64, jobs: u32, masters: i64) -> String {
     let (_dir, options) = place(Compat::V3008);
     fs::create_dir_all(options.private_dir()).expect("a directory");

@@ -1,5 +1,5 @@
-//! What a returner is given of the job database: everything that came after it was configured, once
-//! its place is saved not again.
+//! Rows that a follower is given: all that came after it was configured, once its position is saved
+//! none twice.
 
 use std::fs;
 

@@ -806,7 +806,7 @@ fn published_job_is_distinct_from_reported_one() {
     assert_eq!([1, 2, 3, 4].map(has), [true, true, true, false]);
 }
 
-/// What a minion sends again, because no answer came, says the same as before but for stamps.
+/// A return that is sent again, because no answer came, is equal to the first but for stamps.
 #[test]
 fn repeated_return_is_distinct_from_a_different_one() {
     type Change = fn(&mut ReturnRecord);

@@ -227,7 +227,7 @@ mod sessions {
         assert!(!new.key.same_as(&old.key));
     }
 
-    /// Else all that came at once would authenticate at once a day later.
+    /// Otherwise all minions that came at once would authenticate at once a day later.
     #[test]
     fn sessions_of_one_minute_end_over_hours() {
         let (_dir, options) = place(Compat::V3008);
@@ -249,7 +249,7 @@ mod sessions {
         assert!(ended.clone().all(|ended| ended < 20), "{alive:?}");
     }
 
-    /// Whoever had the name before knows the session, and could read and forge with it.
+    /// The minion that had the name before knows the session, and could read and forge with it.
     #[test]
     fn the_owner_of_another_key_gets_another_session() {
         let (_dir, options) = place(Compat::V3008);
@@ -324,7 +324,7 @@ mod sessions {
         }
     }
 
-    /// Else a request that one of them has carried out would be new to the other.
+    /// Otherwise a request that one worker has carried out would be new to the other.
     #[test]
     fn workers_that_meet_one_session_at_once_share_its_window() {
         let (_dir, options) = place(Compat::V3008);
@@ -356,17 +356,17 @@ mod shared {
         let (_dir, options) = place(Compat::V3008);
         let open = || SharedKeys::with_options(&options, Clock::system()).expect("a key");
         let first = open();
-        assert_eq!(first.next_serial().expect("a number"), 1);
+        assert_eq!(first.next().expect("a number").1, 1);
         let mut last = 1;
         for _ in 0..3_000 {
-            let next = first.next_serial().expect("a number");
+            let next = first.next().expect("a number").1;
             assert_eq!(next, last + 1);
             last = next;
         }
         let key = first.current();
         let second = open();
         assert!(second.current().key.same_as(&key.key));
-        assert!(second.next_serial().expect("a number") > last);
+        assert!(second.next().expect("a number").1 > last);
         assert_eq!(mode(&options.cachedir.join("saltern/shared_key")), 0o600);
     }
 
@@ -375,7 +375,7 @@ mod shared {
         let (_dir, options) = place(Compat::V3008);
         let shared = SharedKeys::with_options(&options, Clock::system()).expect("a key");
         let old = shared.current();
-        shared.next_serial().expect("a number");
+        shared.next().expect("a number");
         let new = shared.rotate().expect("rotated");
         assert!(!new.key.same_as(&old.key));
         let (key, serial) = shared.next().expect("a number");
@@ -403,7 +403,7 @@ mod shared {
         shared.rotate().expect("rotated");
         // A block of numbers later the file has been written again.
         for _ in 0..1_100 {
-            shared.next_serial().expect("a number");
+            shared.next().expect("a number");
         }
         let shared = open(&options);
         assert!(shared.previous().expect("kept").key.same_as(&second.key));

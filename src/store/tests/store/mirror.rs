@@ -370,7 +370,7 @@ fn publish_auth_file_is_stocks_and_expires() {
     run_again_and_remove(&mut site, &path);
 }
 
-/// What goes before its time goes with all its files.
+/// A job removed before its time is removed with all its files.
 fn run_again_and_remove(site: &mut Site, path: &std::path::Path) {
     let files = JobFiles::with_options(&site.options).expect("files");
     files

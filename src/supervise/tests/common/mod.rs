@@ -41,7 +41,7 @@ pub(crate) fn tree(max_restarts: u32) -> (Tree, Supervisor) {
     (tree, root)
 }
 
-/// What the probes did, in order, with the time since the log was made.
+/// Log of the probes' actions, in order, with the time since the log was made.
 #[derive(Clone)]
 pub(crate) struct Log {
     entries: Arc<Mutex<Vec<(String, Duration)>>>,

@@ -26,10 +26,10 @@ use super::token::{Budget, Cursor, DecodeError, Limits, Token};
 /// Why packed bytes are not a value of the wanted type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// They are no value within the limits.
+    /// The bytes are no value within the limits.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
-    /// They are another value, or lack a field.
+    /// The bytes are another value, or lack a field.
     #[error("unexpected packed value: {0}")]
     Mismatch(Box<str>),
 }

@@ -240,7 +240,7 @@ impl Shape {
 struct Compound<'w, 'a> {
     writer: &'w mut Writer<'a>,
     shape: Shape,
-    /// Where the header belongs, if it is not written yet.
+    /// Position of the header, if it is not written yet.
     header_at: Option<usize>,
     written: usize,
 }

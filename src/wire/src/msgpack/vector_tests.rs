@@ -23,7 +23,7 @@ pub(crate) struct StockEvent {
     pub(crate) prefixed: Vec<u8>,
 }
 
-/// What the `fire_event` of every version wrote into a socket.
+/// Frames that `fire_event` of every version wrote into a socket.
 pub(crate) fn stock_frames() -> Vec<StockEvent> {
     let vectors: Json = serde_json::from_str(VECTORS).unwrap();
     let versions = vectors["frames"].as_object().unwrap().values();

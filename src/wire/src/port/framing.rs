@@ -59,7 +59,7 @@ impl Transport {
     }
 }
 
-/// Which of the two ports a connection belongs to.
+/// Port of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Request,

@@ -69,7 +69,7 @@ pub enum ListenError {
     /// The registry refused the metrics: one registry holds one listener of each kind.
     #[error("cannot register the metrics of the \"{listener}\" listener")]
     Metrics {
-        /// Which listener.
+        /// The listener.
         listener: &'static str,
         /// The registry's error.
         #[source]

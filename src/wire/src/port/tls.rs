@@ -50,7 +50,7 @@ pub enum TlsError {
     /// A file cannot be read.
     #[error("cannot read \"{}\"", path.display())]
     Read {
-        /// Which one.
+        /// The file.
         path: PathBuf,
         /// Why.
         #[source]
@@ -59,7 +59,7 @@ pub enum TlsError {
     /// A file holds something else.
     #[error("\"{}\" holds no {wanted} in PEM form", path.display())]
     Pem {
-        /// Which one.
+        /// The file.
         path: PathBuf,
         /// The kind of item that is missing.
         wanted: &'static str,
@@ -70,7 +70,7 @@ pub enum TlsError {
     /// Other users could read the key.
     #[error("the key \"{}\" can be read by others (mode {mode:o}); make it 0600", path.display())]
     OpenKey {
-        /// Which one.
+        /// The file.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,
@@ -78,7 +78,7 @@ pub enum TlsError {
     /// An authority's certificate that cannot be used.
     #[error("\"{}\" holds a certificate that cannot vouch for others", path.display())]
     Authority {
-        /// Which one.
+        /// The file.
         path: PathBuf,
         /// Why.
         #[source]

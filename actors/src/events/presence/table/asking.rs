@@ -1,4 +1,4 @@
-//! Which connections are probed, and when.
+//! Choice of the connections that are probed, and of the time.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -29,7 +29,7 @@ fn forwarded(record: ReturnRecord) -> Box<ReceivedReturn> {
     })
 }
 
-/// What the store reports of these returns through a syndic.
+/// The store's report of these returns through a syndic.
 fn stored_forwarded(returns: &[(u32, &str)]) -> Stored {
     let mut stored = stored(returns);
     for one in &mut stored.returns {

@@ -39,7 +39,7 @@ const KEPT_OTHERS: usize = 16;
 pub(crate) struct GitFs {
     remotes: Vec<Remote>,
     clones: Clones,
-    /// Where stock would put a file; part of the answers.
+    /// Path at which stock would put a file; part of the answers.
     shown: String,
     cache: Mutex<Cache>,
 }

@@ -66,13 +66,13 @@ fn traverse(args: Args) -> Outcome<Value> {
     })
 }
 
-/// What `joiner(sep)` gives: nothing when it is called first, then the separator.
+/// Object of `joiner(sep)`: called first it is empty, then the separator.
 struct Joiner {
     separator: Value,
     used: Mutex<bool>,
 }
 
-/// What `cycler(a, b, …)` gives.
+/// Object of `cycler(a, b, …)`.
 struct Cycler {
     items: Vec<Value>,
     at: Mutex<usize>,

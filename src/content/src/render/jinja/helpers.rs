@@ -233,7 +233,7 @@ pub(crate) fn remove(engine: &mut Environment<'_>) {
     }
 }
 
-/// What `{{ value }}` prints.
+/// The output of `{{ value }}`, within the limits of the run.
 pub(crate) fn print(run: &Run, value: &Value) -> Outcome<String> {
     let text = if is_undefined(value) && !run.strict() {
         String::new()
@@ -416,7 +416,7 @@ fn call_function(function: &Function, args: Args) -> Outcome<Value> {
     }
 }
 
-/// What a function returned; if it changes its first argument, that mapping with what it returned
+/// The result of a function; for one that changes its first argument, that mapping with the result
 /// in it.
 fn updated(function: &Function, args: &Args, result: Value) -> Value {
     let Some(InPlace { parameter, flag }) = function.functions.updates(&function.name) else {

@@ -32,7 +32,7 @@ pub(crate) enum Token {
 /// A token and its line, from 1.
 pub(crate) type Placed = (Token, usize);
 
-/// What cannot be read, and in which line.
+/// Description of the unreadable text, and its line.
 pub(crate) type LexError = (String, usize);
 
 /// The signs, longest first.
@@ -47,7 +47,7 @@ struct Lexer<'a> {
     line: usize,
     syntax: &'a Syntax,
     tokens: Vec<Placed>,
-    /// Where each start mark stands next, as far as it was looked for: at its index in
+    /// Next position of each start mark, as far as it was looked for: at its index in
     /// [`Lexer::next_start`]. Each part of the text is searched once for each mark.
     ahead: [Ahead; 5],
     /// Whether the last thing read ended a line, which is where `lstrip_blocks` may work.
@@ -238,8 +238,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Where a line statement or comment starts: white space at the start of a line and the
-    /// prefix; a comment may also stand after text.
+    /// Start of a line statement or comment: white space at the start of a line and the prefix; a
+    /// comment may also stand after text.
     fn line_mark(&self, prefix: &str, comment: bool) -> Option<(usize, usize)> {
         let rest = self.rest();
         let mut from = 0;
@@ -324,7 +324,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// What follows an end mark with its sign and the white space that it takes.
+    /// The text after an end mark, its sign and the white space that it strips.
     fn tag_end<'t>(&self, text: &'t str, end: &str, block: bool) -> Option<&'t str> {
         if let Some(after) = text
             .strip_prefix('-')
@@ -445,7 +445,7 @@ impl<'a> Lexer<'a> {
 /// Why the digits of a number have no value.
 #[derive(Debug, thiserror::Error)]
 enum NumberError {
-    /// They are no floating-point number.
+    /// The digits are no floating-point number.
     #[error("'{0}' is not a number")]
     Float(String),
     /// The integer has more than 128 bits.

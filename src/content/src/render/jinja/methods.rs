@@ -211,7 +211,7 @@ fn list_method(
     Ok(none())
 }
 
-/// What `dict.keys()`, `.values()` and `.items()` give: it can be iterated, but not indexed.
+/// View of a dict (`keys()`, `values()`, `items()`): it can be iterated, but not indexed.
 pub(crate) struct View {
     pub(crate) name: String,
     pub(crate) items: Vec<Value>,

@@ -102,7 +102,7 @@ pub struct Context {
     pub values: Vec<(String, Arc<Data>)>,
     /// Functions of `salt`.
     pub functions: Arc<dyn Functions>,
-    /// Where `include` and `import` find templates.
+    /// Loader of templates for `include` and `import`.
     pub loader: Arc<dyn Loader>,
     /// The clock of `strftime` and the like.
     pub clock: Clock,

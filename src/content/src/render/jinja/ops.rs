@@ -443,7 +443,7 @@ pub(crate) fn contains(haystack: &Value, needle: &Value) -> Outcome<bool> {
     }
 }
 
-/// What a `for` loop goes through: keys of a dict, letters of a text.
+/// The items of an iteration: keys of a dict, letters of a text.
 pub(crate) fn items(value: &Value) -> Outcome<Vec<Value>> {
     match Kind::of(value) {
         Kind::List(list) => Ok(list.0.lock().clone()),

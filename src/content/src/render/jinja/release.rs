@@ -14,7 +14,7 @@ use std::sync::Arc;
 use minijinja::value::{Object, ObjectRepr, Value};
 
 thread_local! {
-    /// What waits to be dropped, while something is.
+    /// Values that wait to be dropped while another one is.
     static WAITING: RefCell<Option<Vec<Value>>> = const { RefCell::new(None) };
 }
 

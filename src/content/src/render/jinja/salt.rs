@@ -44,7 +44,7 @@ pub(crate) struct Method {
 /// A global function of templates, such as `range`.
 pub(crate) struct Builtin(pub(crate) &'static str);
 
-/// What an import bound to a name: the engine's module, and the prefix of the names in it.
+/// A name bound by an import: the engine's module, and the prefix of the names in it.
 pub(crate) struct Imported {
     pub(crate) module: Value,
     pub(crate) prefix: String,

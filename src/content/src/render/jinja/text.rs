@@ -38,7 +38,7 @@ pub(crate) fn repr(value: &Value) -> Outcome<String> {
     Ok(out)
 }
 
-/// What `{{ value }}` prints.
+/// The output of `{{ value }}`.
 pub(crate) fn printed(value: &Value) -> Outcome<String> {
     match Kind::of(value) {
         Kind::Str(text) => Ok(text.to_owned()),
@@ -52,7 +52,7 @@ pub(crate) fn printed(value: &Value) -> Outcome<String> {
     }
 }
 
-/// What a value is shown in.
+/// Notation of a value as text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// `repr`.

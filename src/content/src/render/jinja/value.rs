@@ -21,7 +21,7 @@ use super::release::release;
 /// How deep tuples may be nested that are keys.
 const MAX_KEY_DEPTH: usize = 20;
 
-/// What makes two keys of a dict equal: `1`, `1.0` and `True` are one key.
+/// Identity of a dict's key: `1`, `1.0` and `True` are one key.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Key {
     None,

@@ -20,7 +20,7 @@ use crate::render::process::{self, Errors, Finished};
 
 use super::users;
 
-/// What stock calls the default shell.
+/// Stock's default shell.
 const SHELL: &str = "/bin/sh";
 
 /// Bounds on the programs that templates start.

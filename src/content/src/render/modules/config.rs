@@ -12,7 +12,7 @@ use super::sdb::Sdb;
 use crate::render::functions::{CallArgs, Registry};
 use crate::render::json;
 
-/// What stock falls back to (`DEFAULTS` in its module), as JSON.
+/// Stock's defaults (`DEFAULTS` in its module), as JSON.
 const DEFAULTS: &str = r#"{
     "mongo.db": "salt", "mongo.password": "", "mongo.port": 27017, "mongo.user": "",
     "redis.db": "0", "redis.host": "salt", "redis.port": 6379,

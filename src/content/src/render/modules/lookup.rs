@@ -16,7 +16,7 @@ const MAX_MERGE_DEPTH: usize = 100;
 /// The result of a function.
 pub(super) type Called = Result<Value, CallError>;
 
-/// What the functions look into.
+/// Data that the functions look up: grains, pillar, options.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// The grains of the minion.

@@ -13,7 +13,7 @@ use super::lookup::{
 };
 use crate::render::functions::{CallArgs, CallError, Registry};
 
-/// What is looked into, and the options that say how.
+/// The pillar of the lookups, and the options that decide how.
 struct Pillar {
     data: Arc<Value>,
     /// `pillar_raise_on_missing`.

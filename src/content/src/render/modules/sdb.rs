@@ -12,7 +12,7 @@ use super::lookup::{Called, Facts, merge, traverse};
 use crate::render::data::from_yaml;
 use crate::render::functions::{CallError, Registry};
 
-/// Where profiles are looked up.
+/// Options and pillar in which profiles are looked up.
 pub(super) struct Sdb<'a> {
     opts: &'a Value,
     pillar: &'a Value,
@@ -40,7 +40,8 @@ impl<'a> Sdb<'a> {
         self.get(value, false)
     }
 
-    /// What is no uri, or of a profile that is not there, is given back unless `strict`.
+    /// Looks up a uri. One that is no sdb uri, or names a missing profile, is returned unchanged
+    /// unless `strict`.
     fn get(&self, uri: &Value, strict: bool) -> Called {
         let back = |reason: String| match strict {
             true => Err(CallError::Refused(reason)),

@@ -15,7 +15,7 @@ use crate::render::functions::{CallArgs, CallError, Registry};
 
 use super::lookup::Facts;
 
-/// What functions need of the master.
+/// Functions that need the running master.
 pub trait SiteFunctions: Send + Sync {
     /// For the runner `mine.get`: a mapping from functions to mappings from minions to values.
     /// Functions that no minion of the target has are left out. As in stock `allow_tgt` holds for

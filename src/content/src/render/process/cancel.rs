@@ -36,7 +36,7 @@ impl Cancel {
         self.open.lock().is_none()
     }
 
-    /// What to wait for.
+    /// Descriptor that becomes readable with the cancellation, for `poll`.
     pub(super) fn poll(&self) -> PollFd<'_> {
         PollFd::new(&self.wake, PollFlags::IN)
     }

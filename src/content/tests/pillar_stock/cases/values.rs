@@ -1,4 +1,4 @@
-//! What SLS files hold: types, renderers, the names that templates see, and errors.
+//! Content of SLS files: types, renderers, the names that templates see, and errors.
 
 use super::{Case, case};
 

@@ -59,7 +59,7 @@ struct Functions {
     end: Step,
 }
 
-/// What PAM is answered with.
+/// Answers for PAM's conversation function.
 struct PamConversation {
     name: CString,
     password: CString,

@@ -23,7 +23,7 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
     findings
 }
 
-/// Whether what lies there lets in whom it should not; `others` are the bits that must not be set.
+/// Whether the mode of a file lets in other users; `others` are the bits that must not be set.
 fn too_open(path: &Path, others: u32) -> Option<Finding> {
     let mode = std::fs::metadata(path).ok()?.mode() & 0o7777;
     (mode & others != 0).then(|| {

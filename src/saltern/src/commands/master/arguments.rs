@@ -7,6 +7,7 @@ use saltern_cli::options::{Ending, MasterOptions, read};
 use saltern_config::{LevelOptions, LogLevel, MasterConfig};
 
 use crate::ConfigArgument;
+use crate::commands::log_level::UnknownLevel;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -81,6 +82,6 @@ impl Arguments {
     }
 }
 
-fn log_level(name: &str) -> Result<LogLevel, String> {
-    LogLevel::from_name(name).ok_or_else(|| LogLevel::NAMES.to_owned())
+fn log_level(name: &str) -> Result<LogLevel, UnknownLevel> {
+    LogLevel::from_name(name).ok_or(UnknownLevel::Level)
 }

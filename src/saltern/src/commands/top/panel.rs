@@ -1,5 +1,5 @@
-//! What is open over a list, as lines: a job with what is missing of it and its events, one event
-//! with its data, or the help.
+//! Panel over a list, as lines: a job with its missing minions and its events, one event with its
+//! data, or the help.
 
 use super::state::State;
 use super::table::time_of_day;

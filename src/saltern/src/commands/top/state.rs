@@ -27,7 +27,7 @@ pub(super) enum Update {
     Minions(Vec<SeenMinion>),
     /// The latest jobs of the database.
     Jobs(Vec<JobSummary>),
-    /// Where a job stands, as `saltern explain` says it.
+    /// Account of a job, as `saltern explain` gives it.
     Explained(Jid, String),
     /// One notice for the operator.
     Said(String),

@@ -1,4 +1,4 @@
-//! What stands on the screen, drawn into a buffer instead of a terminal, and what keys do to it.
+//! Screens, drawn into a buffer instead of a terminal, and the effect of keys.
 
 use bytes::Bytes;
 use ratatui::Terminal;

@@ -82,7 +82,7 @@ pub(super) struct ViewedData {
     pub(super) job: Option<Jid>,
 }
 
-/// Where a list stands.
+/// Position in a list.
 #[derive(Default)]
 struct ListPosition {
     /// The key of the chosen row; without one the first row is, whichever it is.
@@ -135,7 +135,7 @@ impl View {
         }
     }
 
-    /// Which row is chosen, and which rows are on a screen that has room for `room`.
+    /// The chosen row, and the rows on a screen that has room for `room`.
     pub(super) fn window(&self, entries: &[Entry<'_>], room: usize) -> (usize, usize) {
         let room = room.max(1);
         self.page.set(room);

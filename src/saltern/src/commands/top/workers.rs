@@ -1,5 +1,4 @@
-//! What the metrics say of the actors, of the commands that they serve, and of everything that
-//! waits in a queue.
+//! Metrics of the actors, of the commands that they serve, and of all queues.
 
 use saltern_cli::terminal::plain;
 

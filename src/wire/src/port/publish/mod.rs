@@ -44,7 +44,7 @@ pub use self::watch::SubscriberWatch;
 pub struct PubMessage(Arc<Encoded>);
 
 struct Encoded {
-    /// What comes before the payload, if anything: what ZeroMQ's subscriptions are compared with.
+    /// Topic before the payload, if there is any: ZeroMQ's subscriptions are compared with it.
     topic: Option<Bytes>,
     /// All bytes before the payload, by transport; made when the first subscriber needs them.
     heads: [OnceLock<Bytes>; Transport::ALL.len()],

@@ -470,7 +470,7 @@ fn select(
     Ok(list(out))
 }
 
-/// What Python can hash, as far as Salt's set filters ask.
+/// Whether Python can hash the value, as far as Salt's set filters ask.
 fn hashable(value: &Value) -> bool {
     !matches!(
         Kind::of(value),

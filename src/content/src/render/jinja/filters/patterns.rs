@@ -149,7 +149,7 @@ fn substitute(pattern: &Expression, text: &str, template: &str) -> Outcome<Strin
     Ok(out)
 }
 
-/// Where the character ends that begins at `at`; nothing at the end of the text.
+/// End of the character that begins at `at`; `None` at the end of the text.
 fn next_letter(text: &str, at: usize) -> Option<usize> {
     let letter = text.get(at..)?.chars().next()?;
     Some(at + letter.len_utf8())

@@ -94,25 +94,9 @@ pub(crate) fn translate(source: &str, syntax: &Syntax, prefix: &str) -> Parsed<S
     Ok(parser.out)
 }
 
-/// A text as a literal of the engine.
+/// A text as a literal of the engine, which reads the escapes of JSON.
 pub(crate) fn literal(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for letter in text.chars() {
-        match letter {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{0}'..='\u{1f}' => {
-                let _ = write!(out, "\\u{:04x}", u32::from(letter));
-            }
-            _ => out.push(letter),
-        }
-    }
-    out.push('"');
-    out
+    saltern_python::json::of_text(text)
 }
 
 impl Parser<'_> {

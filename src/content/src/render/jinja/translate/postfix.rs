@@ -6,7 +6,7 @@ use super::super::lexer::Token;
 use super::super::{filters, is_tests};
 use super::{Parsed, Parser, literal};
 
-/// What stands between brackets.
+/// Expression between brackets.
 enum Subscript {
     Index(String),
     /// The three bounds of a slice.

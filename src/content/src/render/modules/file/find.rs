@@ -90,7 +90,7 @@ enum SearchError {
     /// A user or group that does not exist.
     #[error("no such {kind} \"{name}\"")]
     Unknown {
-        /// Which of the two.
+        /// `user` or `group`.
         kind: &'static str,
         /// Its name.
         name: String,
@@ -267,7 +267,7 @@ impl Search {
         Ok(())
     }
 
-    /// What is printed of a file: one value, or several as a list.
+    /// The printed values of a file: one, or several as a list.
     fn shown(&self, path: &str, it: &Metadata) -> Result<Value, CallError> {
         let mut values = Vec::new();
         for part in &self.print {
