@@ -4,6 +4,7 @@
 //! keeps no session alive.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -81,6 +82,8 @@ pub(crate) struct Subscription {
     session: Zeroizing<String>,
     /// Nothing for all.
     wanted: Option<TagRules>,
+    /// What the user may see, read again with each check; nothing for all.
+    rules: Option<Arc<TagRules>>,
     events: Box<dyn EventStream>,
     stop: CancellationToken,
     checked: Instant,
@@ -105,6 +108,7 @@ impl Subscription {
         let permit = site.streams.clone().try_acquire_owned();
         Ok(Self {
             site: site.clone(),
+            rules: site.backend.event_rules(&visit.user),
             user: visit.user.clone(),
             session: visit.session.clone(),
             wanted: (!tags.is_empty()).then_some(wanted),
@@ -124,6 +128,7 @@ impl Subscription {
         loop {
             if self.checked.elapsed() >= CHECK_INTERVAL {
                 self.checked = Instant::now();
+                self.rules = self.site.backend.event_rules(&self.user);
                 return Some(match self.has_session().await {
                     true => News::Silence,
                     false => self.close("session ended"),
@@ -137,9 +142,9 @@ impl Subscription {
             };
             match item {
                 StreamItem::Events { batch, range } => {
-                    let rules = self.site.backend.event_rules(&self.user);
+                    let rules = self.rules.as_ref();
                     let is_shown = |event: &&BusEvent| {
-                        rules.as_ref().is_none_or(|rules| rules.allow(&event.tag))
+                        rules.is_none_or(|rules| rules.allow(&event.tag))
                             && self
                                 .wanted
                                 .as_ref()
