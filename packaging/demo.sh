@@ -165,6 +165,9 @@ start() {
         echo
     fi
 
+    echo
+    echo "The console: http://127.0.0.1:$api_port/console/ (user demo, password $api_password)"
+
     cat <<END
 
 That took $((SECONDS - began)) s. The master and the minions keep running. Try:

@@ -38,6 +38,7 @@ const FLOORS: &[&str] = &[
     "saltern-client",
     "saltern-output",
     "saltern-netapi",
+    "saltern-console",
     "saltern-actors",
     "saltern-cli",
     "saltern-minion",

@@ -12,6 +12,7 @@ use actix::{Actor, Context, ResponseActFuture};
 use parking_lot::Mutex;
 use saltern_base::chain;
 use saltern_config::{ApiServer, TlsConfig};
+use saltern_console::Console;
 use saltern_http::{HttpLimits, HttpMetrics, HttpServer};
 use saltern_netapi::Api;
 use saltern_supervise::Child;
@@ -56,16 +57,16 @@ pub(crate) type LoadTls = fn(&TlsConfig) -> Result<Tls, TlsError>;
 
 /// Binds the servers that can be bound; gives them with their addresses.
 pub(crate) fn bind(
-    api: &Arc<Api>,
+    pages: (&Arc<Api>, &Console),
     servers: &[ApiServer],
     (http, load_tls): (&HttpMetrics, LoadTls),
 ) -> (Vec<HttpServer>, Vec<SocketAddr>) {
     let mut bound = Vec::new();
     for server in servers {
-        match bind_one(api, server, (http, load_tls)) {
+        match bind_one(pages, server, (http, load_tls)) {
             Ok(listener) => {
                 let address = listener.address();
-                tracing::info!(%address, option = server.option, "the API is served");
+                tracing::info!(%address, option = server.option, console = server.console, "the API is served");
                 bound.push(listener);
             }
             Err(error) => {
@@ -86,7 +87,7 @@ pub(crate) fn bind(
 }
 
 fn bind_one(
-    api: &Arc<Api>,
+    (api, console): (&Arc<Api>, &Console),
     server: &ApiServer,
     (http, load_tls): (&HttpMetrics, LoadTls),
 ) -> Result<HttpServer, NotServed> {
@@ -107,7 +108,8 @@ fn bind_one(
         ..HttpLimits::default()
     };
     let meters = http.of("api");
-    HttpServer::bind(address, tls, limits, api.router(server), meters).map_err(NotServed::Port)
+    HttpServer::bind(address, tls, limits, console.beside(api, server), meters)
+        .map_err(NotServed::Port)
 }
 
 /// Actor that owns the listeners of the API.

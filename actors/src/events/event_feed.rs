@@ -227,6 +227,13 @@ impl EventSource for EventFeed {
     fn subscribe(self: Arc<Self>, after: Option<Position>) -> Box<dyn EventStream> {
         Box::new(self.follow(after))
     }
+
+    fn newest(&self) -> Option<Position> {
+        Some(Position {
+            history: self.history,
+            number: *self.head.borrow(),
+        })
+    }
 }
 
 impl Ring {

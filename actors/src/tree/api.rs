@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use actix::{Addr, Recipient};
 use parking_lot::Mutex;
+use saltern_console::Console;
 use saltern_netapi::Api;
 use saltern_requests::Services;
 use tokio_util::task::TaskTracker;
@@ -53,7 +54,16 @@ impl Plan {
                 return Vec::new();
             }
         };
-        let (bound, addresses) = net_api::bind(&api, servers, (&self.http, tls));
+        let console = Console::open(self.config.cachedir.clone(), self.clock.clone());
+        let console = match console {
+            Ok(console) => console,
+            Err(error) => {
+                let error = saltern_base::chain(&error);
+                tracing::error!(error, "neither the console nor the API is served");
+                return Vec::new();
+            }
+        };
+        let (bound, addresses) = net_api::bind((&api, &console), servers, (&self.http, tls));
         let seed = net_api::Seed {
             servers: Arc::new(Mutex::new(bound)),
             stop: self.stop.clone(),

@@ -15,6 +15,9 @@ use crate::yaml::{Mapping, Node, NodeValue};
 /// Name of our own option.
 const OWN: &str = "saltern_api";
 
+/// The option that turns the console on or off.
+const CONSOLE: &str = "saltern_console";
+
 /// The port of our own server, that of stock's examples.
 const OWN_PORT: u16 = 8000;
 
@@ -114,6 +117,8 @@ pub struct ApiServer {
     pub api_acl: Option<Vec<(String, Vec<String>)>>,
     /// Other origins whose pages may send requests.
     pub cors_origin: Vec<String>,
+    /// Whether it serves the console, too (`saltern_console`).
+    pub console: bool,
 }
 
 /// The API.
@@ -175,6 +180,17 @@ pub(crate) fn take(reader: &mut Reader<'_>) -> NetApiOptions {
             OWN,
             "is not true, false, stock or a mapping such as {port: 8000}",
         ),
+    }
+    let console = match reader.applies(CONSOLE).is_none_or(Node::is_null) {
+        true => {
+            reader.mark_read(CONSOLE);
+            None
+        }
+        false => Some(reader.bool(CONSOLE)),
+    };
+    for server in &mut servers {
+        // Who upgrades a site of stock's gets no new pages on its ports unasked.
+        server.console = console.unwrap_or(server.option == OWN);
     }
     if servers.is_empty() {
         // Nobody is asked, so nothing is enabled.
@@ -302,6 +318,7 @@ fn server(
             .filter(|acl| acl.is_truthy())
             .map(api_acl),
         cors_origin: section.get("cors_origin").map(texts).unwrap_or_default(),
+        console: false,
     }
 }
 
@@ -392,5 +409,27 @@ mod tests {
         );
         let served = options("saltern_api: {port: 9000, host: '::'}\n").servers;
         assert_eq!((served[0].host.as_str(), served[0].port), ("::", 9000));
+    }
+
+    #[test]
+    fn console_is_served_beside_our_own_section_unless_an_option_says_otherwise() {
+        let section = "rest_cherrypy: {port: 1, disable_ssl: true}\n";
+        for (text, expected) in [
+            ("saltern_api: true\n", vec![false, true]),
+            (
+                "saltern_api: true\nsaltern_console: false\n",
+                vec![false, false],
+            ),
+            (
+                "saltern_api: true\nsaltern_console: true\n",
+                vec![true, true],
+            ),
+            ("saltern_console: true\n", vec![true]),
+            ("", vec![false]),
+        ] {
+            let served = options(&format!("{section}{text}")).servers;
+            let console: Vec<bool> = served.iter().map(|server| server.console).collect();
+            assert_eq!(console, expected, "{text}");
+        }
     }
 }

@@ -81,6 +81,25 @@ pub struct JobReport {
     pub user: String,
 }
 
+/// What a job asked for, with all of its arguments. `V` is a value of the load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JobRequest<V> {
+    /// Its id.
+    pub jid: Jid,
+    /// The function, or a list of them.
+    pub function: V,
+    /// The arguments; a list of lists when there are several functions.
+    pub arguments: V,
+    /// The target, a text or a list.
+    pub target: V,
+    /// The name of the target's type.
+    pub target_type: String,
+    /// The user that published it.
+    pub user: String,
+    /// The minion or syndic that reported it; none of a job that this master published.
+    pub reporter: Option<MinionId>,
+}
+
 /// A minion that returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReturnedMinion {

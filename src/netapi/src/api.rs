@@ -122,7 +122,8 @@ impl Api {
         &self.master
     }
 
-    pub(crate) fn config(&self) -> &MasterConfig {
+    /// The configuration.
+    pub fn config(&self) -> &MasterConfig {
         &self.config
     }
 
@@ -147,7 +148,7 @@ impl Api {
     }
 
     /// The user of a token that is good at this moment.
-    pub(crate) async fn user_of(&self, token: &str) -> Option<String> {
+    pub async fn user_of(&self, token: &str) -> Option<String> {
         let (master, token) = (Arc::clone(&self.master), Zeroizing::new(token.to_owned()));
         let looked = tokio::task::spawn_blocking(move || master.user_of(&token));
         looked.await.ok().flatten()

@@ -849,7 +849,7 @@ fn please_log_in() -> Done {
 }
 
 /// Whether a user may log in from this address (`api_acl`).
-fn may_use_api(server: &ApiServer, user: &str, from: std::net::SocketAddr) -> bool {
+pub(crate) fn may_use_api(server: &ApiServer, user: &str, from: std::net::SocketAddr) -> bool {
     let Some(users) = &server.api_acl else {
         return true;
     };

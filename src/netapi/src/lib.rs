@@ -27,6 +27,7 @@ mod events;
 mod files;
 pub mod hook;
 mod hooks;
+mod log_in;
 mod low_data;
 pub mod master;
 mod permissions;
@@ -37,4 +38,6 @@ pub mod v1;
 mod wsgi;
 
 pub use api::{Api, OpenError};
+pub use log_in::LogInError;
 pub use master::Master;
+pub use sessions::{SessionError, Sessions};

@@ -38,7 +38,7 @@ const FILE_BYTES: usize = 2 * MAX_TOKEN + 64;
 type IdHash = [u8; 32];
 
 /// The sessions.
-pub(crate) struct Sessions {
+pub struct Sessions {
     dir: PathBuf,
     clock: Clock,
     state: Mutex<State>,
@@ -60,7 +60,10 @@ struct Session {
 
 impl Sessions {
     /// The sessions that an earlier process left in `dir`, which is made if there is none.
-    pub(crate) fn open(dir: PathBuf, clock: Clock) -> Result<Self, StoreError> {
+    ///
+    /// # Errors
+    /// When the directory cannot be made or read.
+    pub fn open(dir: PathBuf, clock: Clock) -> Result<Self, StoreError> {
         files::ensure_dir(&dir, 0o700)?;
         files::remove_stale(&dir)?;
         let mut names = Vec::new();
@@ -104,11 +107,7 @@ impl Sessions {
     ///
     /// # Errors
     /// When it cannot be written, or there are too many.
-    pub(crate) fn create(
-        &self,
-        token: &str,
-        expire: f64,
-    ) -> Result<Zeroizing<String>, SessionError> {
+    pub fn create(&self, token: &str, expire: f64) -> Result<Zeroizing<String>, SessionError> {
         if token.len() > MAX_TOKEN {
             return Err(SessionError::Token);
         }
@@ -138,7 +137,7 @@ impl Sessions {
     }
 
     /// The token of a session; `None` for an unknown or expired one.
-    pub(crate) fn token(&self, id: &str) -> Option<Zeroizing<String>> {
+    pub fn token(&self, id: &str) -> Option<Zeroizing<String>> {
         let hash = hash_of(id);
         let state = self.state.lock();
         let session = state.sessions.get(&hash)?;
@@ -152,7 +151,7 @@ impl Sessions {
     }
 
     /// Ends a session. Blocks: it removes a file.
-    pub(crate) fn end(&self, id: &str) {
+    pub fn end(&self, id: &str) {
         let hash = hash_of(id);
         if self.state.lock().sessions.remove(&hash).is_some() {
             self.remove_file(&hash);
@@ -191,7 +190,7 @@ impl Sessions {
 
 /// Why there is no session.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SessionError {
+pub enum SessionError {
     /// As many as there may be.
     #[error("there are too many sessions")]
     TooMany,

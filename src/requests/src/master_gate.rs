@@ -28,7 +28,8 @@ impl FunctionKind {
         self.form().name()
     }
 
-    fn form(self) -> Form {
+    /// The rules that are asked.
+    pub(crate) fn form(self) -> Form {
         match self {
             Self::Runner => Form::Runner,
             Self::Wheel => Form::Wheel,
@@ -123,7 +124,7 @@ pub(crate) fn admit_call(
     proof: Result<Sender, NotProved>,
     services: &Services,
 ) -> Result<Admitted, Denied> {
-    let sender = proof.map_err(|refused| not_proved(door, load, refused))?;
+    let sender = proved(door, load, proof)?;
     let denied = |name, message, why: &str| Denied {
         door,
         name,
@@ -155,6 +156,18 @@ pub(crate) fn admit_call(
             "it is no name of a function",
         )),
     }
+}
+
+/// The sender of a load, whatever it may do.
+///
+/// # Errors
+/// When the load proves none.
+pub(crate) fn proved(
+    door: FunctionKind,
+    load: &Value,
+    proof: Result<Sender, NotProved>,
+) -> Result<Sender, Denied> {
+    proof.map_err(|refused| not_proved(door, load, refused))
 }
 
 fn error_name(kind: Kind) -> &'static str {

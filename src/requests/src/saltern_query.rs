@@ -5,6 +5,7 @@
 //! nothing, but for `batches.stop`. Whoever may call the function of stock that shows the same ([`Query::shown_by`]) may send
 //! the query, so a site's rules hold without a change. Queries run beside the workers.
 
+mod access;
 mod arguments;
 mod batches;
 mod jobs;
@@ -75,9 +76,15 @@ const QUERIES: &[Query] = {
             run: jobs::page,
         },
         Query {
+            name: "jobs.request",
+            shown_by: (Runner, "jobs.list_job"),
+            parameters: &["jid"],
+            run: jobs::request,
+        },
+        Query {
             name: "jobs.returns",
             shown_by: (Runner, "jobs.lookup_jid"),
-            parameters: &["jid", "after", "limit"],
+            parameters: &["jid", "minion", "after", "limit"],
             run: jobs::returns,
         },
         Query {
@@ -87,10 +94,22 @@ const QUERIES: &[Query] = {
             run: keys::page,
         },
         Query {
+            name: "minions.grains",
+            shown_by: (Runner, "cache.grains"),
+            parameters: &["minion"],
+            run: minions::grains,
+        },
+        Query {
             name: "minions.page",
             shown_by: (Runner, "cache.grains"),
             parameters: &["target", "minion", "present", "grains", "after", "limit"],
             run: minions::page,
+        },
+        Query {
+            name: "minions.pillar",
+            shown_by: (Runner, "cache.pillar"),
+            parameters: &["minion"],
+            run: minions::pillar,
         },
         Query {
             name: "saltern.health",
@@ -206,6 +225,9 @@ pub(crate) fn handle(
     services: &Arc<Services>,
 ) -> Outcome {
     let fun = load.get("fun").and_then(Value::as_str).unwrap_or_default();
+    if fun == access::NAME {
+        return access::handle(load, proof, services);
+    }
     let query = QUERIES.iter().find(|query| query.name == fun);
     // Who may not ask anything does not learn what there is to ask.
     let (kind, function) = query.map_or((FunctionKind::Runner, fun), |query| query.shown_by);

@@ -178,6 +178,10 @@ pub const OURS: &[ConfigOption] = &[
          for; \"stock\" leaves these to stock's salt-api beside it, false serves none. true, or a \
          mapping {port: 8000, host: 127.0.0.1, …} with the options of rest_cherrypy, adds a \
          server on this machine. If a port is in use, the master starts without that server."),
+    ours("saltern_console", &[Some("null")],
+        "Whether the servers of the HTTP API serve the web console, too, below \"/console/\": true \
+         or false. Unset, the server of \"saltern_api\" does, those of rest_cherrypy, rest_tornado \
+         and rest_wsgi do not."),
     ours("saltern_metrics_address", &[Some("\"127.0.0.1:4507\"")],
         "Where /metrics, /healthz and /readyz are served over HTTP: an IP address and a port; \
          empty for nowhere. They are not authenticated: beyond this machine, require \

@@ -65,6 +65,14 @@ impl EventBatch {
         }
     }
 
+    /// The position of one of its events.
+    pub fn position_of(&self, event: &BusEvent) -> Position {
+        Position {
+            history: self.history,
+            number: event.number,
+        }
+    }
+
     /// The events.
     pub fn events(&self) -> &[BusEvent] {
         &self.events

@@ -41,6 +41,11 @@ const TOKEN_COOKIE: &str = "session_id";
 pub trait EventSource: Send + Sync + 'static {
     /// A stream of the events behind a position, or of those to come.
     fn subscribe(self: Arc<Self>, after: Option<Position>) -> Box<dyn EventStream>;
+
+    /// The position of the newest event; nothing where that is not known.
+    fn newest(&self) -> Option<Position> {
+        None
+    }
 }
 
 /// The events of one subscriber.

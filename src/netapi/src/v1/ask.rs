@@ -1,21 +1,23 @@
 //! Asks the master: commands of the request port with the caller's token, and what a refusal means.
 
+use std::sync::Arc;
+
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_wire, from_slice, pack};
 use serde::de::DeserializeOwned;
 
-use super::Shared;
+use super::Backend;
 use super::caller::Caller;
 use super::problem::Problem;
 
 /// Arguments by name; those without a value are left out.
-pub(super) type Arguments = Vec<(&'static str, Option<Value>)>;
+pub type Arguments = Vec<(&'static str, Option<Value>)>;
 
 fn map(entries: Vec<(&'static str, Value)>) -> Value {
     Value::map(entries)
 }
 
 /// Sends a clear load and gives the reply, unless that is an error.
-async fn send(backend: &Shared, caller: &Caller, load: Value) -> Result<Value, Problem> {
+async fn send(backend: &Arc<dyn Backend>, caller: &Caller, load: Value) -> Result<Value, Problem> {
     let envelope = map(vec![
         ("enc", "clear".into()),
         ("load", load),
@@ -57,8 +59,11 @@ fn refused(error: &Value) -> Problem {
 }
 
 /// Asks a query (`saltern_query`) for its page.
-pub(super) async fn query<T: DeserializeOwned>(
-    backend: &Shared,
+///
+/// # Errors
+/// What the master refuses, or cannot do now.
+pub async fn query<T: DeserializeOwned>(
+    backend: &Arc<dyn Backend>,
     caller: &Caller,
     fun: &'static str,
     arguments: Arguments,
@@ -78,8 +83,11 @@ pub(super) async fn query<T: DeserializeOwned>(
 }
 
 /// Calls a wheel function, and gives what it returns.
-pub(super) async fn wheel(
-    backend: &Shared,
+///
+/// # Errors
+/// What the master refuses, or cannot do now.
+pub async fn wheel(
+    backend: &Arc<dyn Backend>,
     caller: &Caller,
     fun: &'static str,
     arguments: Vec<(&'static str, Value)>,
@@ -102,16 +110,23 @@ pub(super) async fn wheel(
     }
 }
 
-/// Publishes a job; gives the load of the reply.
-pub(super) async fn publish(
-    backend: &Shared,
+/// Publishes a job, as a batch when it has an entry `batch`; gives the load of the reply.
+///
+/// # Errors
+/// What the master refuses, or cannot do now; also when no minion matches.
+pub async fn publish(
+    backend: &Arc<dyn Backend>,
     caller: &Caller,
     job: Vec<(&'static str, Value)>,
 ) -> Result<Value, Problem> {
+    let is_batch = job.iter().any(|(name, _)| *name == "batch");
+    let command = if is_batch { "saltern_batch" } else { "publish" };
     let mut load = vec![
-        ("cmd", Value::from("publish")),
+        ("cmd", Value::from(command)),
         ("ret", "".into()),
         ("jid", "".into()),
+        // The gate puts the proved name in its place, and refuses a load without this entry.
+        ("user", "api".into()),
         ("kwargs", map(vec![("token", caller.token.as_str().into())])),
     ];
     load.extend(job);

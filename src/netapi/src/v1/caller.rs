@@ -18,9 +18,11 @@ use super::problem::{Problem, unreadable};
 pub(super) const SESSION_HEADER: &str = "X-Auth-Token";
 
 /// The caller of a route. Has no `Debug`: it holds a token.
-pub(super) struct Caller {
-    pub(super) token: Zeroizing<String>,
-    pub(super) from: SocketAddr,
+pub struct Caller {
+    /// The token, as the gate takes it.
+    pub token: Zeroizing<String>,
+    /// The client's address.
+    pub from: SocketAddr,
 }
 
 impl FromRequestParts<Shared> for Caller {

@@ -14,7 +14,7 @@
 //!
 //! Not here: log-ins and sessions, which are those of the other interfaces; TLS and limits.
 
-mod ask;
+pub mod ask;
 mod batches;
 mod caller;
 mod jobs;
@@ -40,7 +40,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use zeroize::Zeroizing;
 
-use problem::Problem;
+pub use caller::Caller;
+pub use problem::Problem;
 
 /// What `/v1` needs of the API that it is part of.
 pub trait Backend: Send + Sync + 'static {

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 /// An error.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct Problem {
+pub struct Problem {
     /// The kind of the problem: `urn:saltern:problem:…`.
     #[serde(rename = "type")]
     kind: &'static str,
@@ -23,6 +23,26 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
+    /// The kind in words.
+    pub fn title(&self) -> &'static str {
+        self.title
+    }
+
+    /// The status of the response.
+    pub fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// What is wrong this time.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The field of the request that is wrong.
+    pub fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
     fn new(status: StatusCode, kind: &'static str, title: &'static str, detail: String) -> Self {
         Self {
             kind,
@@ -34,7 +54,7 @@ impl Problem {
     }
 
     /// The request cannot be understood, because of this field if it is known.
-    pub(super) fn invalid(field: Option<&str>, detail: impl Into<String>) -> Self {
+    pub fn invalid(field: Option<&str>, detail: impl Into<String>) -> Self {
         Self {
             field: field.map(str::to_owned),
             ..Self::new(
@@ -67,7 +87,7 @@ impl Problem {
     }
 
     /// There is no such thing.
-    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+    pub fn not_found(detail: impl Into<String>) -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
             "urn:saltern:problem:not-found",
@@ -77,7 +97,7 @@ impl Problem {
     }
 
     /// It is not in a state in which that can be done.
-    pub(super) fn conflict(detail: impl Into<String>) -> Self {
+    pub fn conflict(detail: impl Into<String>) -> Self {
         Self::new(
             StatusCode::CONFLICT,
             "urn:saltern:problem:conflict",
@@ -107,7 +127,7 @@ impl Problem {
     }
 
     /// The master failed.
-    pub(super) fn failed(detail: impl Into<String>) -> Self {
+    pub fn failed(detail: impl Into<String>) -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "urn:saltern:problem:failed",

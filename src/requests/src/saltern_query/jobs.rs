@@ -1,7 +1,7 @@
 //! `jobs.page`, `jobs.explain` and `jobs.returns`.
 
 use bytes::Bytes;
-use saltern_model::query::{JobRow, JobsPage, ReturnRow, ReturnsPage};
+use saltern_model::query::{JobRequest, JobRow, JobsPage, ReturnRow, ReturnsPage};
 use saltern_model::{Jid, MinionId, ReturnRecord};
 use saltern_store::jobs::{JobSearch, JobState, JobSummary, StateFilter};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode_exact};
@@ -88,6 +88,27 @@ pub(super) fn explain(
     Ok(answer(&evidence.report()))
 }
 
+pub(super) fn request(
+    arguments: &QueryArguments<'_>,
+    services: &Services,
+) -> Result<Bytes, QueryError> {
+    let jid = arguments.needed("jid", Jid::parse)?;
+    let job = services.runners.jobs().load(&jid)?;
+    let job = job.ok_or_else(|| QueryError::NoJob(jid.to_string()))?;
+    let record = job.record;
+    let load = decode_exact(record.load.bytes(), &Limits::WIRE).unwrap_or(Value::Nil);
+    let part = |name: &str| load.get(name).cloned();
+    Ok(answer(&JobRequest {
+        jid,
+        function: part("fun").unwrap_or_else(|| record.fun.into()),
+        arguments: part("arg").unwrap_or(Value::Array(Vec::new())),
+        target: part("tgt").unwrap_or_else(|| record.tgt.into()),
+        target_type: record.tgt_type,
+        user: record.user,
+        reporter: job.reporter,
+    }))
+}
+
 pub(super) fn returns(
     arguments: &QueryArguments<'_>,
     services: &Services,
@@ -96,6 +117,13 @@ pub(super) fn returns(
     let after = arguments.text("after")?;
     let limit = arguments.rows()?;
     let jobs = services.runners.jobs();
+    if let Some(minion) = arguments.parsed("minion", MinionId::parse)? {
+        let one = jobs.return_of(&jid, &minion)?;
+        return Ok(answer(&ReturnsPage {
+            returns: one.into_iter().map(returned).collect(),
+            next: None,
+        }));
+    }
     let page = jobs.returns_page(&jid, after, limit, MAX_BYTES)?;
     if page.returns.is_empty() && after.is_none() && !jobs.has(&jid)? {
         return Err(QueryError::NoJob(jid.to_string()));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use saltern_model::MinionId;
 use saltern_model::query::MinionsPage;
+use saltern_wire::msgpack::Value;
 
 use super::arguments::QueryArguments;
 use super::{QueryError, answer};
@@ -12,6 +13,26 @@ use crate::{MasterFleet, Services};
 
 /// After a start the cached data of all minions is read; who asks for grains waits for it so long.
 const INDEX_TIME: Duration = Duration::from_secs(8);
+
+/// All cached grains of one minion.
+pub(super) fn grains(
+    arguments: &QueryArguments<'_>,
+    services: &Services,
+) -> Result<Bytes, QueryError> {
+    let minion = arguments.needed("minion", MinionId::parse)?;
+    let grains = services.minions.data.grains(&minion)?;
+    Ok(answer(grains.as_deref().unwrap_or(&Value::Nil)))
+}
+
+/// The cached pillar of one minion.
+pub(super) fn pillar(
+    arguments: &QueryArguments<'_>,
+    services: &Services,
+) -> Result<Bytes, QueryError> {
+    let minion = arguments.needed("minion", MinionId::parse)?;
+    let pillar = services.minions.data.pillar(&minion)?;
+    Ok(answer(pillar.as_deref().unwrap_or(&Value::Nil)))
+}
 
 pub(super) fn page(
     arguments: &QueryArguments<'_>,

@@ -1,6 +1,8 @@
 //! `saltern_query`: pages, their bounds, and whose rules hold.
 
-use saltern_model::query::{JobReport, JobsPage, KeysPage, MinionsPage, ReturnsPage, Versions};
+use saltern_model::query::{
+    JobReport, JobRequest, JobsPage, KeysPage, MinionsPage, ReturnsPage, Versions,
+};
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_store::Write;
 use saltern_wire::msgpack::{Dialect, Limits, Value, encode, from_slice, pack};
@@ -217,4 +219,55 @@ fn rule_of_the_function_that_shows_the_same_admits_a_query() {
     ] {
         assert_eq!(queries.map(|fun| admitted(user, fun)), expected, "{user}");
     }
+}
+
+#[test]
+fn job_is_described_with_its_arguments_and_one_return_is_found() {
+    let site = site("");
+    let of_job = ("jid", Value::from(jid(1).as_str()));
+    let request: JobRequest<Value> = page(&site, "jobs.request", std::slice::from_ref(&of_job));
+    assert_eq!(request.function, Value::from("test.ping"));
+    assert_eq!(request.user, "root");
+    for (minion, count) in [("m1", 1), ("m2", 0)] {
+        let arguments = [of_job.clone(), ("minion", minion.into())];
+        let returns: ReturnsPage<Value> = page(&site, "jobs.returns", &arguments);
+        assert_eq!(returns.returns.len(), count, "{minion}");
+    }
+}
+
+#[test]
+fn cached_data_is_that_of_exactly_one_minion() {
+    let site = site("");
+    let data = &site.services.minions.data;
+    let value = |text: &str| Value::map([("os", text)]);
+    let (grains, pillar) = (value("grain"), value("pillar"));
+    data.store_grains_and_pillar(&id("m1"), &grains, &pillar)
+        .unwrap();
+    for (fun, text) in [("minions.grains", "grain"), ("minions.pillar", "pillar")] {
+        let known: Value = page(&site, fun, &[("minion", "m1".into())]);
+        assert_eq!(known, value(text), "{fun}");
+        let unknown: Value = page(&site, fun, &[("minion", "nobody".into())]);
+        assert_eq!(unknown, Value::Nil, "{fun}");
+    }
+}
+
+#[test]
+fn access_is_checked_for_whoever_is_proved_and_runs_nothing() {
+    let site = site("");
+    let functions = [
+        "runner jobs.list_jobs",
+        "wheel key.accept",
+        "wheel",
+        "other jobs.list_jobs",
+    ];
+    let functions = Value::Array(
+        functions
+            .iter()
+            .map(|function| (*function).into())
+            .collect(),
+    );
+    let flags: Vec<bool> = page(&site, "access.check", &[("functions", functions.clone())]);
+    assert_eq!(flags, [true, true, false, false]);
+    let answer = ask(&site, asked("access.check", &[("functions", functions)]));
+    assert!(answer.get("return").is_none(), "{answer:?}");
 }

@@ -1,0 +1,169 @@
+//! The pages, one file each; and what several of them show.
+
+pub(crate) mod batches;
+pub(crate) mod events;
+pub(crate) mod job;
+pub(crate) mod jobs;
+pub(crate) mod keys;
+pub(crate) mod log_in;
+pub(crate) mod minion;
+pub(crate) mod minions;
+pub(crate) mod now;
+pub(crate) mod run;
+
+use saltern_model::query::{JobRow, JobsPage, KeyRow};
+use saltern_netapi::v1::{Problem, ask::Arguments};
+use serde::Serialize;
+
+use crate::moment::{Moment, duration};
+use crate::site::{Shared, Visit, encoded};
+
+/// A job of a list.
+#[derive(Serialize)]
+pub(crate) struct JobLine {
+    jid: String,
+    path: String,
+    function: String,
+    user: String,
+    target: String,
+    target_type: String,
+    created: Moment,
+    /// How long it took, or has taken.
+    took: String,
+    state: State,
+    expected: usize,
+    returned: usize,
+    failed: usize,
+}
+
+/// A state in one word, and how it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct State {
+    pub(crate) word: &'static str,
+    /// `ok`, `bad`, `warn`, `run` or `mute`.
+    pub(crate) tone: &'static str,
+}
+
+impl State {
+    /// Of a job by its stored state and the return codes of its minions.
+    pub(crate) fn of_job(state: &str, (expected, returned, failed): (usize, usize, usize)) -> Self {
+        let (word, tone) = match state {
+            "open" => ("running", "run"),
+            "killed" => ("killed", "mute"),
+            _ if failed > 0 => ("failed", "bad"),
+            _ if returned < expected => ("incomplete", "warn"),
+            _ => ("complete", "ok"),
+        };
+        Self { word, tone }
+    }
+}
+
+impl JobLine {
+    fn new(job: JobRow, now: i64) -> Self {
+        let counts = (job.expected, job.returned, job.failed);
+        Self {
+            path: job_path(job.jid.as_str()),
+            state: State::of_job(&job.state, counts),
+            created: Moment::new(job.created, now),
+            took: duration(job.finished.unwrap_or(now) - job.created),
+            jid: job.jid.to_string(),
+            function: job.function,
+            user: job.user,
+            target: job.target,
+            target_type: job.target_type,
+            expected: job.expected,
+            returned: job.returned,
+            failed: job.failed,
+        }
+    }
+}
+
+/// The page of a job.
+pub(crate) fn job_path(jid: &str) -> String {
+    format!("/console/jobs/{}", encoded(jid))
+}
+
+/// The page of a minion.
+pub(crate) fn minion_path(id: &str) -> String {
+    format!("/console/minions/{}", encoded(id))
+}
+
+/// The path with the parameters that have a value.
+pub(crate) fn with_query(path: &str, parameters: &[(&str, Option<&str>)]) -> String {
+    let pairs = parameters.iter();
+    let pairs = pairs.filter_map(|(name, value)| Some(format!("{name}={}", encoded((*value)?))));
+    let pairs: Vec<String> = pairs.collect();
+    match pairs.is_empty() {
+        true => path.to_owned(),
+        false => format!("{path}?{}", pairs.join("&")),
+    }
+}
+
+/// Some jobs, and the cursor of the next ones.
+pub(crate) async fn job_lines(
+    site: &Shared,
+    visit: &Visit,
+    arguments: Arguments,
+) -> Result<(Vec<JobLine>, Option<String>), Problem> {
+    let page: JobsPage = site.query(visit, "jobs.page", arguments).await?;
+    let jobs = page.jobs.into_iter();
+    let lines = jobs.map(|job| JobLine::new(job, visit.now));
+    Ok((lines.collect(), page.next))
+}
+
+/// A key.
+#[derive(Serialize)]
+pub(crate) struct KeyLine {
+    minion: String,
+    path: Option<String>,
+    state: String,
+    tone: &'static str,
+    fingerprint: String,
+    written: Option<Moment>,
+    last_heard: Option<Moment>,
+    is_present: Option<bool>,
+    /// The fingerprint and the id: what a form sends, so that no other key is changed.
+    value: String,
+    is_compared: bool,
+}
+
+impl KeyLine {
+    fn new(key: KeyRow, now: i64, compared: Option<&str>) -> Self {
+        let fingerprint = key.fingerprint.unwrap_or_default();
+        Self {
+            path: (key.state == "accepted").then(|| minion_path(key.minion.as_str())),
+            tone: match key.state.as_str() {
+                "accepted" => "ok",
+                "pending" => "warn",
+                "rejected" => "mute",
+                _ => "bad",
+            },
+            written: key.written.map(|written| Moment::new(written, now)),
+            last_heard: key.last_heard.map(|heard| Moment::new(heard, now)),
+            is_present: key.is_present,
+            value: format!("{fingerprint} {}", key.minion),
+            is_compared: compared.is_some_and(|text| text == plain(&fingerprint)),
+            minion: key.minion.to_string(),
+            state: key.state,
+            fingerprint,
+        }
+    }
+}
+
+/// A fingerprint without what separates its digits.
+pub(crate) fn plain(fingerprint: &str) -> String {
+    let digits = fingerprint.chars().filter(char::is_ascii_hexdigit);
+    digits.map(|digit| digit.to_ascii_lowercase()).collect()
+}
+
+/// A pattern that matches this id alone.
+pub(crate) fn escaped_glob(id: &str) -> String {
+    let mut pattern = String::with_capacity(id.len());
+    for character in id.chars() {
+        match character {
+            '*' | '?' | '[' => pattern.extend(['[', character, ']']),
+            other => pattern.push(other),
+        }
+    }
+    pattern
+}

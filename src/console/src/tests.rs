@@ -1,0 +1,540 @@
+//! The console before a master that answers by a table: pages with and without data, log-in, forms,
+//! headers, and that no text of others becomes an element or an attribute.
+
+mod injection;
+mod master;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt;
+use saltern_base::clock::Clock;
+use saltern_http::Peer;
+use tower_service::Service;
+
+use super::*;
+use master::{Before, JID, Table};
+use saltern_wire::msgpack::Value;
+
+/// A console before a table, and the cookie of a session.
+struct Rig {
+    router: Router,
+    master: Arc<Table>,
+    clock: Clock,
+    session: String,
+    _dir: tempfile::TempDir,
+}
+
+struct Answer {
+    status: StatusCode,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        value.map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+impl Rig {
+    fn new(master: Arc<Table>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let start = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_795_244_800);
+        let clock = Clock::manual(start);
+        let console = Console::open(dir.path().to_owned(), clock.clone()).unwrap();
+        let router = console.router(Arc::new(Before(master.clone())), false);
+        let token = NewToken {
+            token: "t0ken".to_owned().into(),
+            expire: clock.unix() as f64 + 1e6,
+        };
+        let session = console.sessions.create(&token).unwrap().to_string();
+        Self {
+            router,
+            master,
+            clock,
+            session,
+            _dir: dir,
+        }
+    }
+
+    async fn send(&self, mut request: Request<Body>) -> Answer {
+        let from = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+        request.extensions_mut().insert(Peer(from));
+        let response = self.router.clone().call(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            body: String::from_utf8(body.to_vec()).unwrap(),
+        }
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        let cookie = format!("other=1; saltern_console={}", self.session);
+        let request = Request::get(path).header("cookie", cookie);
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    async fn post(&self, path: &str, form: &[(&str, &str)]) -> Answer {
+        let csrf = session::csrf_token(&self.session);
+        let mut form = form.to_vec();
+        form.push(("csrf", &csrf));
+        self.post_as_is(path, &form, &[]).await
+    }
+
+    async fn post_as_is(
+        &self,
+        path: &str,
+        form: &[(&str, &str)],
+        headers: &[(&str, &str)],
+    ) -> Answer {
+        let pairs = form.iter();
+        let pairs = pairs.map(|(name, value)| format!("{name}={}", site::encoded(value)));
+        let body = pairs.collect::<Vec<_>>().join("&");
+        let mut request = Request::post(path)
+            .header("cookie", format!("saltern_console={}", self.session))
+            .header("content-type", "application/x-www-form-urlencoded");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        self.send(request.body(Body::from(body)).unwrap()).await
+    }
+}
+
+/// Every page that is read, with the answers of [`Table::full`].
+pub(crate) fn pages() -> Vec<String> {
+    let job = format!("/console/jobs/{JID}");
+    vec![
+        "/console/".to_owned(),
+        "/console/jobs".to_owned(),
+        "/console/jobs?state=failed&function=state.*&since=1h".to_owned(),
+        job.clone(),
+        format!("{job}?show=missing"),
+        format!("{job}/minions/m1"),
+        "/console/minions".to_owned(),
+        "/console/minions?target=G%40os%3ADebian&present=yes&grains=os".to_owned(),
+        "/console/minions/m1".to_owned(),
+        "/console/keys".to_owned(),
+        "/console/keys?compare=AA%3ABB".to_owned(),
+        "/console/run".to_owned(),
+        "/console/run?tgt=*&fun=test.ping".to_owned(),
+        format!("/console/run?again={JID}"),
+        format!("/console/run?again={JID}&only=failed"),
+        "/console/events".to_owned(),
+        "/console/events/00000007-3".to_owned(),
+        "/console/batches".to_owned(),
+    ]
+}
+
+#[tokio::test]
+async fn every_page_is_shown_with_and_without_data() {
+    for master in [Table::full("x"), Table::empty()] {
+        let rig = Rig::new(master);
+        for path in pages() {
+            let answer = rig.get(&path).await;
+            let is_of_nothing = path.contains("/jobs/")
+                || path.contains("again=")
+                || path.contains("/minions/")
+                || path.contains("/events/");
+            let expected = match rig.master.is_empty() && is_of_nothing {
+                true => StatusCode::NOT_FOUND,
+                false => StatusCode::OK,
+            };
+            assert_eq!(answer.status, expected, "{path}: {}", answer.body);
+            assert!(answer.body.contains("</html>"), "{path}");
+            assert!(!answer.body.contains("t0ken"), "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_response_has_the_headers_that_keep_others_out() {
+    let rig = Rig::new(Table::full("x"));
+    let css = assets::paths()[0].clone();
+    let mut paths = pages();
+    paths.extend([
+        css.clone(),
+        "/console/nothing".to_owned(),
+        "/console/login".to_owned(),
+    ]);
+    for path in paths {
+        let answer = rig.get(&path).await;
+        let policy = answer.header("content-security-policy");
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self'; style-src 'self'"),
+            "{path}"
+        );
+        assert!(
+            policy.ends_with("base-uri 'none'; frame-ancestors 'none'"),
+            "{path}"
+        );
+        assert!(!policy.contains("unsafe"), "{path}");
+        assert_eq!(answer.header("referrer-policy"), "no-referrer", "{path}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+        let caching = answer.header("cache-control");
+        match path == css {
+            true => assert_eq!(caching, "public, max-age=31536000, immutable"),
+            false => assert_eq!(caching, "no-store", "{path}"),
+        }
+        assert!(!answer.body.contains("style=\""), "{path}");
+        assert!(!answer.body.contains("onclick"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn user_logs_in_and_out() {
+    let mut rig = Rig::new(Table::full("x"));
+    rig.session.clear();
+    let answer = rig.get("/console/jobs?state=failed").await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    let next = "/console/jobs?state=failed";
+    assert_eq!(
+        answer.header("location"),
+        format!("/console/login?next={}", site::encoded(next))
+    );
+
+    let form = rig.get("/console/login").await;
+    let cookie = form.header("set-cookie").to_owned();
+    for part in [
+        "saltern_console_login=",
+        "Path=/console",
+        "SameSite=Strict",
+        "HttpOnly",
+    ] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    let before = cookie.split_once(';').unwrap().0;
+    let csrf = session::csrf_token(before.split_once('=').unwrap().1);
+    assert!(form.body.contains(&csrf));
+    let right = [
+        ("username", "ann"),
+        ("password", "pw"),
+        ("eauth", "file"),
+        ("next", next),
+        ("csrf", &csrf),
+    ];
+    let mut wrong = right;
+    wrong[1].1 = "no";
+    let answer = rig
+        .post_as_is("/console/login", &wrong, &[("cookie", before)])
+        .await;
+    assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+    assert!(!answer.body.contains("\"no\""));
+    let mut forged = right;
+    forged[4].1 = "x";
+    let answer = rig
+        .post_as_is("/console/login", &forged, &[("cookie", before)])
+        .await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    let answer = rig
+        .post_as_is("/console/login", &right, &[("cookie", before)])
+        .await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.body);
+    assert_eq!(answer.header("location"), next);
+    let cookie = answer.header("set-cookie").to_owned();
+    for part in [
+        "saltern_console=",
+        "Path=/console",
+        "SameSite=Strict",
+        "HttpOnly",
+    ] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    let session = cookie.split_once(';').unwrap().0;
+    rig.session = session.split_once('=').unwrap().1.to_owned();
+    assert_eq!(rig.get(next).await.status, StatusCode::OK);
+
+    let answer = rig.post("/console/logout", &[]).await;
+    assert_eq!(answer.header("location"), "/console/login");
+    assert_eq!(*rig.master.revoked.lock(), ["t0ken"]);
+    assert_eq!(rig.get(next).await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn log_in_leads_to_pages_of_the_console_only() {
+    for next in [
+        "https://evil.example/",
+        "//evil.example",
+        "/console\\evil",
+        "javascript:x",
+        "/console/\r\nx: y",
+    ] {
+        assert_eq!(site::own_path(Some(next)), "/console/", "{next}");
+    }
+    assert_eq!(
+        site::own_path(Some("/console/jobs?a=b")),
+        "/console/jobs?a=b"
+    );
+}
+
+#[tokio::test]
+async fn change_without_the_token_of_its_session_is_refused() {
+    let rig = Rig::new(Table::full("x"));
+    let changes = [
+        "/console/logout",
+        "/console/theme",
+        "/console/keys",
+        "/console/run",
+        &format!("/console/jobs/{JID}/kill"),
+        &format!("/console/batches/{JID}/stop"),
+        "/console/minions/m1/pillar",
+    ];
+    for path in changes {
+        for csrf in ["", "x", &session::csrf_token("another session")] {
+            let answer = rig.post_as_is(path, &[("csrf", csrf)], &[]).await;
+            assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
+        }
+        let csrf = session::csrf_token(&rig.session);
+        let foreign = [("sec-fetch-site", "cross-site")];
+        let answer = rig.post_as_is(path, &[("csrf", &csrf)], &foreign).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{path}");
+    }
+    assert_eq!(rig.master.changes(), 0);
+}
+
+#[tokio::test]
+async fn idle_session_has_to_log_in_again() {
+    let rig = Rig::new(Table::full("x"));
+    assert_eq!(rig.get("/console/jobs").await.status, StatusCode::OK);
+    rig.clock.advance(std::time::Duration::from_secs(1_801));
+    assert_eq!(rig.get("/console/jobs").await.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn what_a_user_may_not_do_is_not_offered_and_is_refused() {
+    let rig = Rig::new(Table::full("x"));
+    rig.master.allow(&["runner cache.grains"]);
+    let answer = rig.get("/console/").await;
+    for (path, is_offered) in [
+        ("/console/minions", true),
+        ("/console/jobs", false),
+        ("/console/keys", false),
+    ] {
+        let link = format!("href=\"{}\"", path.replace('/', "&#x2f;"));
+        assert_eq!(answer.body.contains(&link), is_offered, "{path}");
+    }
+    rig.master.refuse("jobs.page");
+    assert_eq!(rig.get("/console/jobs").await.status, StatusCode::FORBIDDEN);
+    let keys = rig.get("/console/keys").await;
+    assert!(!keys.body.contains("id=\"accept\""));
+}
+
+#[tokio::test]
+async fn job_is_shown_with_verdicts_returns_and_what_can_be_done() {
+    let rig = Rig::new(Table::full("x"));
+    let answer = rig.get(&format!("/console/jobs/{JID}")).await;
+    for part in [
+        "data-minion=\"m1\"",
+        "data-minion=\"m2\"",
+        "no connection",
+        "id=\"kill-now\"",
+        "id=\"again\"",
+        "saltern follow",
+    ] {
+        assert!(answer.body.contains(part), "{part} in {}", answer.body);
+    }
+    let tag = site::encoded(&format!("salt/job/{JID}/ret/*")).replace('/', "&#x2f;");
+    assert!(answer.body.contains(&tag), "{tag}");
+
+    let answer = rig.post(&format!("/console/jobs/{JID}/kill"), &[]).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.body);
+    let sent = rig.master.asked_of("saltutil.kill_job").pop().unwrap();
+    assert_eq!(sent.get("tgt"), Some(&master::list(&["m2"])));
+    assert_eq!(sent.get("arg"), Some(&master::list(&[JID])));
+}
+
+#[tokio::test]
+async fn nothing_is_sent_before_its_minions_were_seen() {
+    let rig = Rig::new(Table::full("x"));
+    let mut form = vec![
+        ("tgt", "*"),
+        ("tgt_type", "glob"),
+        ("fun", "test.echo"),
+        ("args", "a b\nname=1"),
+    ];
+    form.push(("step", "preview"));
+    let answer = rig.post("/console/run", &form).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    assert!(answer.body.contains("id=\"matched\">1<"), "{}", answer.body);
+    assert!(rig.master.asked_of("test.echo").is_empty());
+
+    form.pop();
+    form.extend([("step", "send"), ("seen", "0")]);
+    let answer = rig.post("/console/run", &form).await;
+    assert!(answer.body.contains("more minions now"), "{}", answer.body);
+    form.pop();
+    form.push(("seen", "1"));
+    let answer = rig.post("/console/run", &form).await;
+    assert_eq!(answer.header("location"), format!("/console/jobs/{JID}"));
+    let sent = rig.master.asked_of("test.echo").pop().unwrap();
+    let named = Value::map([("__kwarg__", Value::from(true)), ("name", 1_i64.into())]);
+    assert_eq!(
+        sent.get("arg"),
+        Some(&Value::Array(vec!["a b".into(), named]))
+    );
+
+    let harmful = [
+        ("tgt", "*"),
+        ("fun", "cmd.run"),
+        ("args", "reboot"),
+        ("step", "send"),
+        ("seen", "1"),
+    ];
+    let answer = rig.post("/console/run", &harmful).await;
+    assert!(answer.body.contains("id=\"confirm\""), "{}", answer.body);
+    assert!(rig.master.asked_of("cmd.run").is_empty());
+    let states = [
+        ("tgt", "*"),
+        ("fun", "state.apply"),
+        ("step", "send"),
+        ("seen", "1"),
+        ("mode", "test"),
+    ];
+    let answer = rig.post("/console/run", &states).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.body);
+    let sent = rig.master.asked_of("state.apply").pop().unwrap();
+    let test = Value::map([("__kwarg__", Value::from(true)), ("test", true.into())]);
+    assert_eq!(sent.get("arg"), Some(&Value::Array(vec![test])));
+}
+
+#[tokio::test]
+async fn key_is_changed_only_while_it_is_the_one_that_was_seen() {
+    let rig = Rig::new(Table::full("x"));
+    let answer = rig
+        .post(
+            "/console/keys",
+            &[("action", "accept"), ("key", "cc:dd m1")],
+        )
+        .await;
+    assert_eq!(answer.status, StatusCode::CONFLICT);
+    assert_eq!(rig.master.changes(), 0);
+    let answer = rig
+        .post(
+            "/console/keys",
+            &[("action", "accept"), ("key", "aa:bb m1")],
+        )
+        .await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.body);
+    let sent = rig.master.asked_of("key.accept").pop().unwrap();
+    assert_eq!(sent.get("match"), Some(&master::list(&["m1"])));
+
+    let delete = [("action", "delete"), ("key", "aa:bb m1")];
+    let answer = rig.post("/console/keys", &delete).await;
+    assert!(answer.body.contains("id=\"confirm\""), "{}", answer.body);
+    assert!(rig.master.asked_of("key.delete").is_empty());
+    let answer = rig
+        .post(
+            "/console/keys",
+            &[delete[0], delete[1], ("confirmed", "yes")],
+        )
+        .await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    assert_eq!(rig.master.asked_of("key.delete").len(), 1);
+
+    let answer = rig.get("/console/keys?compare=AABB").await;
+    assert!(
+        answer.body.contains("exactly this fingerprint"),
+        "{}",
+        answer.body
+    );
+    let answer = rig.get("/console/keys?compare=AABC").await;
+    assert!(
+        answer.body.contains("No key on this page"),
+        "{}",
+        answer.body
+    );
+}
+
+#[tokio::test]
+async fn pillar_is_shown_when_a_form_asks_for_it() {
+    let rig = Rig::new(Table::full("secret-value"));
+    let answer = rig.get("/console/minions/m1").await;
+    assert!(answer.body.contains("secret-key"), "{}", answer.body);
+    let names_only = answer.body.matches("secret-value").count();
+    let answer = rig.post("/console/minions/m1/pillar", &[]).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.body);
+    assert!(answer.body.matches("secret-value").count() > names_only);
+}
+
+#[tokio::test]
+async fn filter_that_is_wrong_is_explained_beside_the_filters() {
+    let rig = Rig::new(Table::full("x"));
+    let answer = rig.get("/console/jobs?since=soon").await;
+    assert_eq!(answer.status, StatusCode::OK);
+    assert!(
+        answer.body.contains("id=\"filter-problem\""),
+        "{}",
+        answer.body
+    );
+    rig.master
+        .refuse_argument("minions.page", "target", "\"x@\" is no target");
+    let answer = rig.get("/console/minions?target=x%40").await;
+    assert!(
+        answer.body.contains("id=\"target-problem\""),
+        "{}",
+        answer.body
+    );
+}
+
+#[tokio::test]
+async fn fragment_is_the_live_part_of_its_page() {
+    let rig = Rig::new(Table::full("x"));
+    let request = |session: &str| {
+        Request::get("/console/jobs")
+            .header("cookie", format!("saltern_console={session}"))
+            .header("x-saltern-fragment", "1")
+            .body(Body::empty())
+            .unwrap()
+    };
+    let answer = rig.send(request(&rig.session)).await;
+    assert!(answer.body.contains("id=\"jobs\""), "{}", answer.body);
+    assert!(!answer.body.contains("<nav aria-label=\"Pages\">"));
+    assert_eq!(
+        rig.send(request("x")).await.status,
+        StatusCode::UNAUTHORIZED
+    );
+}
+
+#[tokio::test]
+async fn events_are_shown_with_their_job_and_followed_from_there() {
+    let rig = Rig::new(Table::full("x"));
+    let answer = rig.get("/console/events").await;
+    assert!(
+        answer
+            .body
+            .contains(&format!("salt&#x2f;job&#x2f;{JID}&#x2f;ret&#x2f;m1")),
+        "{}",
+        answer.body
+    );
+    assert!(answer.body.contains("after=00000007-3"), "{}", answer.body);
+    // The stream of the table ends behind its last event.
+    let answer = rig
+        .get("/console/events/stream?after=00000007-0&tag=salt/job/*")
+        .await;
+    assert_eq!(answer.header("content-type"), "text/event-stream");
+    assert!(answer.body.starts_with("retry: "), "{}", answer.body);
+    assert!(
+        answer.body.contains("id: 00000007-3\nevent: rows\n"),
+        "{}",
+        answer.body
+    );
+    assert!(answer.body.contains("event: closed"), "{}", answer.body);
+    assert_eq!(
+        answer.body.matches("data-row").count(),
+        1,
+        "{}",
+        answer.body
+    );
+}
+
+#[test]
+fn script_is_one_short_module_without_hosts_of_others() {
+    let script = include_str!("../assets/console.js");
+    assert!(script.lines().count() <= 500);
+    for text in [script, include_str!("../assets/console.css")] {
+        assert!(!text.contains("http:") && !text.contains("https:"));
+    }
+}
