@@ -28,7 +28,10 @@ use crate::site::{Params, Shared, Visit};
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Minimum time between two notices of changes: each makes the page ask the master again.
-const CHANGE_INTERVAL: Duration = Duration::from_millis(500);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(1500);
+
+/// The same for a page whose user waits for something.
+const QUICK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Tags of one stream.
 const MAX_TAGS: usize = 16;
@@ -236,6 +239,10 @@ pub(crate) async fn changes(
     match Subscription::open(&site, &visit, wanted, stop_of(stopping)) {
         Ok(subscription) => response(Changes {
             subscription,
+            interval: match params.is_on("quick") {
+                true => QUICK_INTERVAL,
+                false => CHANGE_INTERVAL,
+            },
             is_changed: false,
             sent: Instant::now(),
         }),
@@ -246,6 +253,7 @@ pub(crate) async fn changes(
 /// Notices of one page.
 struct Changes {
     subscription: Subscription,
+    interval: Duration,
     is_changed: bool,
     sent: Instant,
 }
@@ -255,7 +263,7 @@ impl Chunks for Changes {
         loop {
             let news = tokio::select! {
                 news = self.subscription.next() => news?,
-                () = sleep_until(self.sent + CHANGE_INTERVAL), if self.is_changed => {
+                () = sleep_until(self.sent + self.interval), if self.is_changed => {
                     self.is_changed = false;
                     self.sent = Instant::now();
                     return Some(block("change", &true, None));
