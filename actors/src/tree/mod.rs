@@ -562,14 +562,13 @@ impl Plan {
             publish,
             tracker.recipient(),
         );
-        let next_position = parts.database.next_event_position();
         let (mirror, store, tracker) = self.start_store(
             (reserved.store, reserved.tracker),
             (parts.database, stored.jobs),
             &services,
             (&bus, &publisher),
         );
-        self.start_event_table((&bus, &heard), (&store, next_position), event_returns);
+        self.start_event_table((&bus, &heard), &store, event_returns);
         let ends = (&bus, &store, &tracker);
         let batches = self.start_batches(reserved.batches, stored.batches, &services, ends);
         let core = CoreActors {
