@@ -203,6 +203,13 @@ fn answers() -> Vec<(&'static str, Value)> {
     ]);
     let health = query::Health {
         is_ready: true,
+        findings: vec![query::DoctorFinding {
+            subject: "disk".into(),
+            severity: "warning".into(),
+            finding: "it is nearly full".into(),
+            advice: "make room".into(),
+        }],
+        diagnosed: Some(1_795_244_782),
         checks: vec![query::HealthCheck {
             name: "ports".into(),
             passed: true,
