@@ -111,7 +111,7 @@ install_prometheus() {
 # pip writes a distribution's directory after its files, so one that is there is complete.
 install_api_clients() {
     local home="$HOME/.cache/saltern/tools/api-clients" name missing=()
-    for name in salt-pepper==0.7.6; do
+    for name in salt-pepper==0.7.6 websocket-client==1.9.2; do
         local file=${name//-/_}
         compgen -G "$home/lib/python*/site-packages/${file/==/-}.dist-info/RECORD" >/dev/null ||
             missing+=("$name")

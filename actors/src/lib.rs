@@ -37,5 +37,6 @@ mod tree;
 mod upkeep;
 
 pub use operator::control;
+pub use operator::live_master::Diagnose;
 pub use tree::listeners::{check_addresses, check_tls};
 pub use tree::{FollowError, Master, MasterParts, StartError};

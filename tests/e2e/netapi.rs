@@ -7,7 +7,9 @@ mod access;
 mod bad_input;
 mod clients;
 mod corpus;
+mod ssh;
 mod streams;
+mod websockets;
 
 use std::process::Command;
 
@@ -138,7 +140,9 @@ const CLIENTS: &str = "[local, local_async, local_batch, local_subset, runner, r
                        wheel, wheel_async]";
 
 fn web(port: u16) -> String {
-    format!("{{port: {port}, host: 127.0.0.1, address: 127.0.0.1, disable_ssl: true}}")
+    format!(
+        "{{port: {port}, host: 127.0.0.1, address: 127.0.0.1, disable_ssl: true, websockets: true}}"
+    )
 }
 
 /// Plays the table to one interface.

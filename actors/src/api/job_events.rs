@@ -3,8 +3,12 @@
 //! A subscriber of the bus gets every event. With a thousand calls under way, each event would be
 //! queued a thousand times, so events are dispatched by jid before they are queued. A caller learns
 //! its jid from the gate's answer, when the first events have gone by: the latest ones are kept, and
-//! handed to it from the moment on at which it began to listen. Where they are gone already, or its
-//! queue was full, it gets a gap, after which it asks the job database.
+//! handed to it from the moment on at which it began to listen.
+//!
+//! A queue is bounded in events and bytes. When it is full, nothing more goes in, events are dropped
+//! for this caller alone and counted, and the caller gets a gap with their number when it has taken
+//! what was there. The same where the latest events do not reach back to when it began to listen.
+//! After a gap it asks the job database, so no return is lost to it.
 //!
 //! A jid that the caller chooses would need no such store, but a chosen jid costs a look into the job
 //! database, and the gate chooses those of runner functions itself.
@@ -14,6 +18,7 @@ use std::sync::{Arc, Weak};
 
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use saltern_base::metrics::{IntCounter, Registry, counter, gauge_on_scrape};
 use saltern_client::{EventSource, ReceivedEvent};
 use saltern_model::Event;
 use tokio::sync::Notify;
@@ -35,9 +40,10 @@ const JID_DIGITS: usize = 20;
 const COMPONENTS: usize = 4;
 
 /// Dispatcher of events by jid.
-#[derive(Default)]
 pub(crate) struct JobEvents {
     state: Mutex<State>,
+    /// Events that found no room in a caller's queue.
+    dropped: IntCounter,
 }
 
 #[derive(Default)]
@@ -72,19 +78,21 @@ struct Queue {
 }
 
 impl Listener {
-    fn offer(&self, event: ReceivedEvent) {
+    /// Queues an event; `false` when there is no room.
+    fn offer(&self, event: ReceivedEvent) -> bool {
         let mut queue = self.queue.lock();
         let is_full = queue.events.len() >= MAX_WAITING
             || (queue.bytes > 0 && queue.bytes + event.data.len() > MAX_WAITING_BYTES);
         if is_full || queue.missed > 0 {
             // Nothing more goes in before the gap is announced.
             queue.missed += 1;
-            return;
+            return false;
         }
         queue.bytes += event.data.len();
         queue.events.push_back(event);
         drop(queue);
         self.ready.notify_one();
+        true
     }
 
     fn miss(&self) {
@@ -123,7 +131,9 @@ impl Tap for JobEvents {
         state.bytes += heard.data.len();
         let listeners = state.listeners.get(jid).into_iter().flatten();
         for listener in listeners.filter_map(Weak::upgrade) {
-            listener.offer(heard.clone());
+            if !listener.offer(heard.clone()) {
+                self.dropped.inc();
+            }
         }
         state.recent.push_back(Recent {
             number,
@@ -148,6 +158,39 @@ fn jid_of(tag: &str) -> Option<&str> {
 }
 
 impl JobEvents {
+    /// A dispatcher without callers.
+    pub(crate) fn new(registry: &Registry) -> Arc<Self> {
+        let events = Arc::new(Self {
+            state: Mutex::default(),
+            dropped: counter(
+                registry,
+                "saltern_api_call_events_dropped_total",
+                "Events of jobs that found no room in the queue of a call of the API.",
+            ),
+        });
+        let seen = Arc::downgrade(&events);
+        gauge_on_scrape(
+            registry,
+            "saltern_api_call_events_longest_queue",
+            "Events that wait for the call of the API for which most do.",
+            &[],
+            move |gauges| {
+                let longest = seen.upgrade().map_or(0, |events| events.longest_queue());
+                let longest = i64::try_from(longest).unwrap_or(i64::MAX);
+                gauges.with_label_values::<&str>(&[]).set(longest);
+            },
+        );
+        events
+    }
+
+    fn longest_queue(&self) -> usize {
+        let state = self.state.lock();
+        let listeners = state.listeners.values().flatten();
+        let listeners = listeners.filter_map(Weak::upgrade);
+        let waiting = listeners.map(|listener| listener.queue.lock().events.len());
+        waiting.max().unwrap_or(0)
+    }
+
     /// Begins to listen; to which jid is said later.
     pub(crate) fn listen(self: &Arc<Self>) -> Box<dyn EventSource> {
         let since = self.state.lock().next;
@@ -169,7 +212,9 @@ impl JobEvents {
             let own = recent.filter(|recent| jid_of(&recent.event.tag) == Some(jid));
             let own: Vec<ReceivedEvent> = own.map(|recent| recent.event.clone()).collect();
             for event in own.into_iter().rev() {
-                listener.offer(event);
+                if !listener.offer(event) {
+                    self.dropped.inc();
+                }
             }
         }
         let listeners = state.listeners.entry(jid.to_owned()).or_default();
@@ -247,7 +292,7 @@ mod tests {
 
     #[test]
     fn caller_gets_the_events_of_its_jid_since_it_listened() {
-        let events = Arc::new(JobEvents::default());
+        let events = JobEvents::new(&Registry::new());
         let tag = |what: &str| format!("salt/job/{JID}/{what}");
         fire(&events, &tag("before"), vec![0x80]);
         let mut source = events.listen();
@@ -274,8 +319,9 @@ mod tests {
     }
 
     #[test]
-    fn caller_is_told_of_events_that_are_gone() {
-        let events = Arc::new(JobEvents::default());
+    fn caller_gets_a_gap_for_events_that_are_gone_and_they_are_counted() {
+        let registry = Registry::new();
+        let events = JobEvents::new(&registry);
         let tag = format!("salt/job/{JID}/ret/m");
         let mut late = events.listen();
         for _ in 0..=MAX_RECENT {
@@ -283,11 +329,14 @@ mod tests {
         }
         late.only(JID);
         assert_eq!(heard(&mut *late), ["saltern/bus/gap"]);
+        drop(late);
         let mut slow = events.listen();
         slow.only(JID);
         for _ in 0..MAX_WAITING + 5 {
             fire(&events, &tag, vec![0x80]);
         }
+        assert_eq!(events.longest_queue(), MAX_WAITING);
+        assert_eq!(events.dropped.get(), 5);
         let heard = heard(&mut *slow);
         assert_eq!(heard.len(), MAX_WAITING + 1);
         assert_eq!(heard.last().map(String::as_str), Some("saltern/bus/gap"));

@@ -2,12 +2,12 @@
 //! that owns its listeners.
 //!
 //! A request of the API is delivered to the router of port 4506 with the address of its HTTP client.
-//! So the same classes, bounds, checks and metrics hold for it, and no second set of rules exists.
+//! So the same classes, bounds, checks and metrics hold for it, and no second set of rules exists. Until
+//! its token was proved once, a request has the standing of an unknown peer.
 
 pub(crate) mod job_events;
 pub(crate) mod net_api;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use actix::Recipient;
@@ -18,7 +18,7 @@ use saltern_client::EventSource;
 use saltern_client::control::ControlError;
 use saltern_model::control::Account;
 use saltern_model::{Jid, Tag};
-use saltern_netapi::{Master, stream};
+use saltern_netapi::{Master, Sender, TokenOwner, stream};
 use saltern_requests::Services;
 use saltern_wire::msgpack::Value;
 use saltern_wire::port::{Incoming, Standing};
@@ -38,8 +38,12 @@ pub(crate) struct InsideMaster {
 }
 
 impl Master for InsideMaster {
-    fn ask(&self, request: Bytes, from: SocketAddr) -> BoxFuture<'static, Option<Bytes>> {
-        let (incoming, reply) = Incoming::inside(from, Standing::Known, request);
+    fn ask(&self, request: Bytes, sender: Sender) -> BoxFuture<'static, Option<Bytes>> {
+        let standing = match sender.is_proved {
+            true => Standing::Known,
+            false => Standing::Unknown,
+        };
+        let (incoming, reply) = Incoming::inside(sender.from, standing, request);
         match self.router.try_send(Accept(incoming)) {
             Ok(()) => Box::pin(reply),
             Err(SendError::Full(accept)) => {
@@ -89,8 +93,11 @@ impl Master for InsideMaster {
         }
     }
 
-    fn user_of(&self, token: &str) -> Option<String> {
+    fn owner_of(&self, token: &str) -> Option<TokenOwner> {
         let token = self.services.users.tokens.find(token).ok().flatten();
-        token.map(|token| token.name().to_owned())
+        token.map(|token| TokenOwner {
+            user: token.name().to_owned(),
+            ends: token.ends(),
+        })
     }
 }

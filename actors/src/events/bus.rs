@@ -57,6 +57,8 @@ struct BusMetrics {
 pub(crate) struct Subscriber {
     queue: Mutex<Queue>,
     ready: Notify,
+    /// Gets no events that the job database has already.
+    skips_kept: bool,
 }
 
 /// A subscriber's handle on the bus.
@@ -191,6 +193,15 @@ impl Bus {
 
     /// Queues an event for every subscriber. Never waits.
     pub(crate) fn publish(&self, event: &Event) {
+        self.publish_to(event, |_| true);
+    }
+
+    /// The same with an event that the job database has already.
+    pub(crate) fn publish_kept(&self, event: &Event) {
+        self.publish_to(event, |subscriber| !subscriber.skips_kept);
+    }
+
+    fn publish_to(&self, event: &Event, is_for: impl Fn(&Subscriber) -> bool) {
         self.metrics.events.inc();
         for tap in self.taps.read().iter() {
             tap.hear(event);
@@ -200,7 +211,7 @@ impl Bus {
             return;
         }
         let frame = EventFrame::new(event.tag.as_str(), event.data.as_ref()).bytes(self.framing);
-        for subscriber in subscribers.iter() {
+        for subscriber in subscribers.iter().filter(|subscriber| is_for(subscriber)) {
             if !subscriber.offer(frame.clone(), self.limits) {
                 self.metrics.dropped.inc();
             }
@@ -214,9 +225,19 @@ impl Bus {
 
     /// Adds a subscriber; it gets what is published from now on, until it is dropped.
     pub(crate) fn subscribe(self: &Arc<Self>) -> Subscription {
+        self.subscribe_with(false)
+    }
+
+    /// The same without the events that the job database has already.
+    pub(crate) fn subscribe_to_unkept(self: &Arc<Self>) -> Subscription {
+        self.subscribe_with(true)
+    }
+
+    fn subscribe_with(self: &Arc<Self>, skips_kept: bool) -> Subscription {
         let subscriber = Arc::new(Subscriber {
             queue: Mutex::new(Queue::default()),
             ready: Notify::new(),
+            skips_kept,
         });
         self.subscribers.write().push(subscriber.clone());
         self.metrics.subscribers.inc();
@@ -416,6 +437,17 @@ mod tests {
             subscriber.take_now(2).map(|t| (t.0.len(), t.1)),
             Some((1, 0))
         );
+    }
+
+    #[tokio::test]
+    async fn kept_event_reaches_all_but_those_who_have_it() {
+        let bus = bus(4);
+        let (all, unkept) = (bus.subscribe(), bus.subscribe_to_unkept());
+        bus.publish_kept(&event(1));
+        bus.publish(&event(2));
+        assert_eq!(all.take(10).await.0.len(), 2);
+        let expected = EventFrame::new("t", event(2).data.as_ref()).bytes(bus.framing);
+        assert_eq!(unkept.take(10).await.0, [expected]);
     }
 
     #[tokio::test]

@@ -20,7 +20,7 @@ use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_netapi::stream::{
     BusEvent, CloseReason, EventBatch, EventSource, EventStream, Position, StreamItem,
 };
-use saltern_store::{EventRange, JobReader, StoreError};
+use saltern_store::{EventRange, JobReader, KeptEvent, StoreError};
 use tokio::sync::{Mutex, watch};
 
 use crate::events::bus::QueueLimits;
@@ -120,12 +120,18 @@ impl EventFeed {
     }
 
     /// Hands over events that are on the disk, in the order of their positions.
-    pub(crate) fn committed(&self, events: Vec<BusEvent>) {
-        let Some(last) = events.last().map(|event| event.number) else {
+    pub(crate) fn committed(&self, events: Vec<KeptEvent>) {
+        let ends = events.first().zip(events.last());
+        let Some((first, last)) = ends.map(|(first, last)| (first.position, last.position)) else {
             return;
         };
+        let events = events.into_iter().map(bus_event).collect();
         {
             let mut ring = self.ring.write();
+            if *self.head.borrow() != first - 1 {
+                // Their writer died between a commit and this: the database has those between.
+                *ring = Ring::default();
+            }
             ring.push(Arc::new(EventBatch::new(self.history, events)), self.limits);
             let events = i64::try_from(ring.events).unwrap_or(i64::MAX);
             self.metrics.ring.set(events);
@@ -211,11 +217,7 @@ impl EventFeed {
         let slice = read.map_err(|error| {
             StoreError::io("read", "the job database", std::io::Error::other(error))
         })??;
-        let events = slice.events.into_iter().map(|event| BusEvent {
-            number: event.position,
-            tag: event.tag,
-            data: event.data,
-        });
+        let events = slice.events.into_iter().map(bus_event);
         Ok(Page {
             batch: Arc::new(EventBatch::new(self.history, events.collect())),
             through: slice.through,
@@ -248,6 +250,14 @@ impl Ring {
             self.events -= oldest.events().len();
             self.bytes -= size(&oldest);
         }
+    }
+}
+
+fn bus_event(event: KeptEvent) -> BusEvent {
+    BusEvent {
+        number: event.position,
+        tag: event.tag,
+        data: event.data,
     }
 }
 

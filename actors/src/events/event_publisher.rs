@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::events::batch_feed::BatchFeed;
 use crate::events::bus::Bus;
 use crate::events::event_sockets::{EventSocketHandle, EventSockets};
-use crate::messages::{Fire, Greet};
+use crate::messages::{Fire, FireKept, Greet};
 
 /// Seed of an event publisher.
 #[derive(Clone)]
@@ -93,11 +93,28 @@ impl Handler<Fire> for EventPublisher {
     type Result = ();
 
     fn handle(&mut self, Fire(events): Fire, _: &mut Self::Context) {
-        if let Some(door) = self.seed.door.get() {
-            door.let_in_waiting();
-        }
+        self.let_in_waiting();
         for event in &events {
             self.seed.bus.publish(event);
+        }
+    }
+}
+
+impl Handler<FireKept> for EventPublisher {
+    type Result = ();
+
+    fn handle(&mut self, FireKept(events): FireKept, _: &mut Self::Context) {
+        self.let_in_waiting();
+        for event in &events {
+            self.seed.bus.publish_kept(event);
+        }
+    }
+}
+
+impl EventPublisher {
+    fn let_in_waiting(&self) {
+        if let Some(door) = self.seed.door.get() {
+            door.let_in_waiting();
         }
     }
 }

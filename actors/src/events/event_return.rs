@@ -138,10 +138,18 @@ impl Seed {
         bus: (&Arc<Bus>, Recipient<Fire>),
         metrics: EventReturnMetrics,
     ) -> Self {
-        Self::with_options(name, sink, (config, &config.returners), bus, metrics)
+        let subscription = bus.0.subscribe();
+        Self::with_options(
+            name,
+            sink,
+            (config, &config.returners),
+            (bus, subscription),
+            metrics,
+        )
     }
 
-    /// The same for the history of the API: every event, and none waits for others.
+    /// The same for the history of the API: every event that is not there already, and none waits
+    /// for others.
     pub(crate) fn of_all_events(
         name: &str,
         sink: Box<dyn Sink>,
@@ -150,14 +158,15 @@ impl Seed {
         metrics: EventReturnMetrics,
     ) -> Self {
         let all = ReturnerOptions::default();
-        Self::with_options(name, sink, (config, &all), bus, metrics)
+        let subscription = bus.0.subscribe_to_unkept();
+        Self::with_options(name, sink, (config, &all), (bus, subscription), metrics)
     }
 
     fn with_options(
         name: &str,
         sink: Box<dyn Sink>,
         (config, options): (&MasterConfig, &ReturnerOptions),
-        (bus, fire): (&Arc<Bus>, Recipient<Fire>),
+        ((bus, fire), subscription): ((&Arc<Bus>, Recipient<Fire>), Subscription),
         metrics: EventReturnMetrics,
     ) -> Self {
         let queue = Queue::new(QueueOptions {
@@ -171,7 +180,7 @@ impl Seed {
             sink,
             filter: Filter::new(options),
             bus: bus.clone(),
-            subscription: Mutex::new(Some(Arc::new(bus.subscribe()))),
+            subscription: Mutex::new(Some(Arc::new(subscription))),
             state: Mutex::new(State {
                 queue,
                 in_flight: false,

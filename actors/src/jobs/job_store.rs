@@ -29,13 +29,14 @@ use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_model::{Compat, Jid};
-use saltern_store::jobs::{JobDatabase, Retention, Write, Written};
+use saltern_store::jobs::{JobDatabase, Retention, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::events::event_feed::EventFeed;
 use crate::messages::{
-    AnswerWhenGiven, Checkpoint, CheckpointDone, Fire, Persist, Publish, RemoveJobFiles,
+    AnswerWhenGiven, Checkpoint, CheckpointDone, Fire, FireKept, Persist, Publish, RemoveJobFiles,
     RowsCommitted, Stored,
 };
 use crate::shared::send::{Outbox, SendsThroughOutbox};
@@ -57,6 +58,8 @@ pub(crate) struct Seed {
     /// Writes the files that stock's command line wants, unless the mirror is off.
     pub(crate) job_files: Option<Arc<JobFileWriter>>,
     pub(crate) bus: Recipient<Fire>,
+    /// Keeps the events of a change with the change; only with the API.
+    pub(crate) durable_events: Option<DurableEvents>,
     pub(crate) publisher: Recipient<Publish>,
     /// Notified of each commit.
     pub(crate) followers: Vec<Recipient<RowsCommitted>>,
@@ -76,6 +79,14 @@ pub(crate) struct Seed {
     pub(crate) clock: Clock,
     pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     pub(crate) metrics: StoreMetrics,
+}
+
+/// Where the events of changes go with their positions, and how they get to the bus.
+#[derive(Clone)]
+pub(crate) struct DurableEvents {
+    /// The streams of the API.
+    pub(crate) feed: Arc<EventFeed>,
+    pub(crate) bus: Recipient<FireKept>,
 }
 
 /// Changes of one commit at most: bounds the memory and the time of a transaction.
@@ -259,7 +270,7 @@ impl JobStore {
             self.refuse(group);
             return;
         }
-        match self.write(group.writes()) {
+        match self.write(&group) {
             Ok(written) => self.follow_up(group, written, context),
             // Of a database that another program holds, each would wait as long again.
             Err(error @ StoreError::Database { .. }) if group.len() > 1 && !error.is_busy() => {
@@ -279,7 +290,7 @@ impl JobStore {
 
     fn commit_each(&mut self, group: CommitGroup, context: &mut Context<Self>) {
         for alone in group.split() {
-            match self.write(alone.writes()) {
+            match self.write(&alone) {
                 Ok(written) => self.follow_up(alone, written, context),
                 Err(error) => self.give_up(alone, &error),
             }
@@ -287,13 +298,23 @@ impl JobStore {
     }
 
     /// Outcome of each change, and the duration of the commit.
-    fn write(&self, writes: &[Write]) -> Result<(Vec<Written>, Duration), StoreError> {
+    fn write(&self, group: &CommitGroup) -> Result<(Vec<Written>, Duration), StoreError> {
         FailPoint::CommitBefore.pass();
+        let durable = self.seed.durable_events.as_ref();
+        let caused = durable.map(|_| group.events(self.seed.clock.unix_micros()));
         let began = Instant::now();
-        let (written, wal_is_long) = {
+        let (committed, wal_is_long) = {
             let mut database = self.database().ok_or_else(|| self.displaced())?;
-            (database.commit(writes), database.wal_is_long())
+            let caused = caused.as_deref().unwrap_or_default();
+            let committed = database.commit_with_events(group.writes(), caused);
+            (committed, database.wal_is_long())
         };
+        let written = committed.map(|committed| {
+            if let Some(durable) = durable {
+                durable.feed.committed(committed.events);
+            }
+            committed.written
+        });
         if wal_is_long {
             // One waiting message is enough.
             let _ = self.seed.folder.try_send(Checkpoint);

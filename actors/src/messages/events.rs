@@ -38,3 +38,9 @@ pub struct Ask {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Fire(pub Vec<Event>);
+
+/// The same with events that were committed with the changes that caused them, so the event table
+/// does not keep them once more. From JobStore.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct FireKept(pub Vec<Event>);

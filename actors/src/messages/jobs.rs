@@ -199,6 +199,17 @@ pub enum FollowUp {
     ReportFailure(Jid),
 }
 
+impl FollowUp {
+    /// The events that it fires.
+    pub fn events(&self) -> &[Event] {
+        match self {
+            Self::Fire(events) | Self::Return { events, .. } => events,
+            Self::Begin(beginning) => &beginning.announce,
+            Self::Nothing | Self::Expect(_) | Self::ReportFailure(_) => &[],
+        }
+    }
+}
+
 /// Import jobs of stock's job cache, or, with none, record that it has been read. From JobImport;
 /// the answer counts the new ones.
 #[derive(Message)]

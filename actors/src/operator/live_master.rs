@@ -1,13 +1,16 @@
 //! Live state of the master for queries of users: accounts of open jobs, and readiness.
 
-use std::sync::Weak;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Weak};
+use std::thread;
 use std::time::Duration;
 
 use actix::Recipient;
+use parking_lot::Mutex;
+use saltern_base::clock::Clock;
 use saltern_model::Jid;
 use saltern_model::control::Account;
-use saltern_model::query::{Health as HealthReport, HealthCheck};
+use saltern_model::query::{DoctorFinding, Health as HealthReport, HealthCheck};
 use saltern_runners::{LiveMaster, NoAnswer};
 
 use super::health::Health;
@@ -16,11 +19,79 @@ use crate::messages::ExplainTo;
 /// The tracker answers between two messages, so within this unless it is overloaded.
 const ACCOUNT: Duration = Duration::from_secs(5);
 
+/// Seconds after which a diagnosis is made anew for whoever asks.
+const DIAGNOSIS_AGE: u64 = 30;
+
 /// The running master.
 pub(crate) struct RunningMaster {
     pub(crate) tracker: Recipient<ExplainTo>,
     /// Gone when the master is: it holds the tree, whose actors hold this.
     pub(crate) health: Weak<Health>,
+    pub(crate) diagnosis: Option<LatestDiagnosis>,
+}
+
+/// What `saltern doctor` would say of this master: reads the disk and asks the control socket, so it
+/// blocks.
+pub type Diagnose = Arc<dyn Fn() -> Vec<DoctorFinding> + Send + Sync>;
+
+/// The latest diagnosis. It is made on a thread of its own, so whoever asks gets the one before.
+pub(crate) struct LatestDiagnosis {
+    diagnose: Diagnose,
+    clock: Clock,
+    latest: Arc<Mutex<Latest>>,
+}
+
+#[derive(Default)]
+struct Latest {
+    findings: Vec<DoctorFinding>,
+    /// In seconds since 1970.
+    at: Option<i64>,
+    is_under_way: bool,
+}
+
+impl LatestDiagnosis {
+    pub(crate) fn new(diagnose: Diagnose, clock: Clock) -> Self {
+        Self {
+            diagnose,
+            clock,
+            latest: Arc::default(),
+        }
+    }
+
+    /// The findings and when they were made; begins the next diagnosis when that is long ago.
+    fn get(&self) -> (Vec<DoctorFinding>, Option<i64>) {
+        let mut latest = self.latest.lock();
+        let now = self.clock.unix();
+        let is_old = latest.at.is_none_or(|at| now.abs_diff(at) >= DIAGNOSIS_AGE);
+        if is_old && !latest.is_under_way {
+            latest.is_under_way = self.begin();
+        }
+        (latest.findings.clone(), latest.at)
+    }
+
+    /// Whether a thread could be had.
+    fn begin(&self) -> bool {
+        let (diagnose, clock) = (self.diagnose.clone(), self.clock.clone());
+        let under_way = UnderWay(self.latest.clone());
+        let started = thread::Builder::new()
+            .name("diagnosis".to_owned())
+            .spawn(move || {
+                let findings = diagnose();
+                let mut latest = under_way.0.lock();
+                latest.findings = findings;
+                latest.at = Some(clock.unix());
+            });
+        started.is_ok()
+    }
+}
+
+/// Ends with the thread, also if that panics.
+struct UnderWay(Arc<Mutex<Latest>>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.lock().is_under_way = false;
+    }
 }
 
 impl LiveMaster for RunningMaster {
@@ -35,8 +106,12 @@ impl LiveMaster for RunningMaster {
     fn health(&self) -> HealthReport {
         let health = self.health.upgrade();
         let checks = health.map(|health| health.ready()).unwrap_or_default();
+        let diagnosis = self.diagnosis.as_ref().map(LatestDiagnosis::get);
+        let (findings, diagnosed) = diagnosis.unwrap_or_default();
         HealthReport {
             is_ready: !checks.is_empty() && checks.iter().all(|check| check.passed),
+            findings,
+            diagnosed,
             checks: checks
                 .into_iter()
                 .map(|check| HealthCheck {
@@ -46,5 +121,39 @@ impl LiveMaster for RunningMaster {
                 })
                 .collect(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn diagnosis_is_made_beside_whoever_asks_and_kept_for_a_while() {
+        let (begun, begins) = mpsc::channel();
+        let clock = Clock::manual(std::time::SystemTime::UNIX_EPOCH);
+        let diagnose = Arc::new(move || {
+            begun.send(()).unwrap();
+            vec![DoctorFinding {
+                subject: "disk".to_owned(),
+                severity: "note".to_owned(),
+                finding: "it is small".to_owned(),
+                advice: "make room".to_owned(),
+            }]
+        });
+        let latest = LatestDiagnosis::new(diagnose, clock.clone());
+        assert_eq!(latest.get(), (Vec::new(), None));
+        begins.recv().unwrap();
+        while latest.latest.lock().is_under_way {
+            thread::yield_now();
+        }
+        let (findings, at) = latest.get();
+        assert_eq!((findings.len(), at), (1, Some(0)));
+        assert!(begins.try_recv().is_err(), "it is new");
+        clock.advance(Duration::from_secs(DIAGNOSIS_AGE));
+        assert_eq!(latest.get().1, Some(0));
+        begins.recv().unwrap();
     }
 }

@@ -30,7 +30,7 @@ impl Plan {
         if servers.is_empty() {
             return Vec::new();
         }
-        let events = Arc::new(JobEvents::default());
+        let events = JobEvents::new(&self.registry);
         heard.tap(events.clone());
         let master = InsideMaster {
             router,

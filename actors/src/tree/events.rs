@@ -104,23 +104,17 @@ impl Plan {
     pub(super) fn start_event_table(
         &self,
         (publisher, bus): (&Addr<EventPublisher>, &Arc<Bus>),
-        (store, next_position): (&Addr<JobStore>, i64),
+        store: &Addr<JobStore>,
         metrics: EventReturnMetrics,
     ) {
         let config = &self.config;
-        let feed = self.event_feed.clone();
-        let is_for_api = feed.is_some();
+        let is_for_api = self.event_feed.is_some();
         let mut returners = config.returners.events.iter();
         if !is_for_api && !returners.any(|name| name == OWN_EVENTS) {
             return;
         }
         let store = store.clone().recipient();
-        let table = Box::new(EventTable::new(
-            store,
-            self.clock.clone(),
-            next_position,
-            feed,
-        ));
+        let table = Box::new(EventTable::new(store, self.clock.clone()));
         let bus = (bus, publisher.clone().recipient());
         let seed = if is_for_api {
             event_return::Seed::of_all_events(OWN_EVENTS, table, config, bus, metrics)

@@ -21,7 +21,7 @@ use crate::jobs::batches::{self, BatchMetrics, Batches};
 use crate::jobs::job_cache::{self, JobCache, JobCacheMetrics, Purpose};
 use crate::jobs::job_import::{self, JobImport};
 use crate::jobs::job_mirror::{self, JobMirror};
-use crate::jobs::job_store::{self, JobStore};
+use crate::jobs::job_store::{self, DurableEvents, JobStore};
 use crate::jobs::job_tracker::{self, JobTracker};
 use crate::jobs::wal_checkpointer::{self, WalCheckpointer};
 
@@ -149,6 +149,10 @@ impl Plan {
             database: Arc::new(Mutex::new(database)),
             job_files: stored.job_files,
             bus: bus.clone().recipient(),
+            durable_events: self.event_feed.clone().map(|feed| DurableEvents {
+                feed,
+                bus: bus.clone().recipient(),
+            }),
             publisher: publisher.clone().recipient(),
             followers,
             job_cache: asked.map(|(_, cache)| cache.recipient()),

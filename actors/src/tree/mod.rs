@@ -97,7 +97,7 @@ use crate::messages::Departed;
 use crate::operator::control::{self, Control, LogLevels};
 use crate::operator::health::{self, Health};
 use crate::operator::key_metrics;
-use crate::operator::live_master::RunningMaster;
+use crate::operator::live_master::{Diagnose, LatestDiagnosis, RunningMaster};
 use crate::operator::process_metrics;
 use crate::tree::listeners::{Listeners, remove_sockets};
 use crate::upkeep::maintenance::Maintenance;
@@ -121,6 +121,8 @@ pub struct MasterParts {
     pub inherited: Inherited,
     /// The levels of the log, where they can be changed.
     pub log_levels: Option<Arc<dyn LogLevels>>,
+    /// Diagnoses the running master.
+    pub diagnose: Option<Diagnose>,
 }
 
 /// Why a master cannot start.
@@ -252,6 +254,8 @@ impl Master {
         let known = known.with_live(Arc::new(RunningMaster {
             tracker: reserved.tracker.recipient(),
             health: Arc::downgrade(&health),
+            diagnosis: (parts.diagnose.clone())
+                .map(|diagnose| LatestDiagnosis::new(diagnose, parts.clock.clone())),
         }));
         // Problems in it were reported with the rest of the configuration.
         let (schedule, _) = Schedule::of_site(&parts.config);
@@ -562,14 +566,13 @@ impl Plan {
             publish,
             tracker.recipient(),
         );
-        let next_position = parts.database.next_event_position();
         let (mirror, store, tracker) = self.start_store(
             (reserved.store, reserved.tracker),
             (parts.database, stored.jobs),
             &services,
             (&bus, &publisher),
         );
-        self.start_event_table((&bus, &heard), (&store, next_position), event_returns);
+        self.start_event_table((&bus, &heard), &store, event_returns);
         let ends = (&bus, &store, &tracker);
         let batches = self.start_batches(reserved.batches, stored.batches, &services, ends);
         let core = CoreActors {

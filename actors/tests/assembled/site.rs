@@ -82,6 +82,7 @@ impl Site {
             registry: Registry::new(),
             inherited: Inherited::default(),
             log_levels: None,
+            diagnose: None,
         }
     }
 

@@ -119,6 +119,8 @@ pub struct ApiServer {
     pub cors_origin: Vec<String>,
     /// Whether it serves the console, too (`saltern_console`).
     pub console: bool,
+    /// Whether events are also served over websockets.
+    pub websockets: bool,
 }
 
 /// The API.
@@ -319,6 +321,12 @@ fn server(
             .map(api_acl),
         cors_origin: section.get("cors_origin").map(texts).unwrap_or_default(),
         console: false,
+        websockets: match dialect {
+            // Without an option in stock, too: there its Python package decides.
+            ApiDialect::CherryPy => true,
+            ApiDialect::Tornado => is_true(section, "websockets"),
+            ApiDialect::Wsgi => false,
+        },
     }
 }
 
@@ -354,8 +362,8 @@ fn texts(node: &Node) -> Vec<String> {
 fn report(reader: &mut Reader<'_>, name: &str, section: &Mapping) {
     for (key, _) in section.iter() {
         let key = key.to_string();
-        let is_address = name == "rest_tornado" && key == "address";
-        if is_address || HONOURED.contains(&key.as_str()) {
+        let of_tornado = ["address", "websockets"].contains(&key.as_str());
+        if (name == "rest_tornado" && of_tornado) || HONOURED.contains(&key.as_str()) {
             continue;
         }
         let message = match NO_EFFECT.contains(&key.as_str()) {
@@ -396,6 +404,25 @@ mod tests {
                 options(&format!("{section}saltern_api: {word}\n"))
                     .servers
                     .is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn websockets_of_tornado_are_served_where_its_section_says_so() {
+        for (section, expected) in [
+            ("rest_tornado: {port: 1, disable_ssl: true}", false),
+            (
+                "rest_tornado: {port: 1, disable_ssl: true, websockets: true}",
+                true,
+            ),
+            ("rest_cherrypy: {port: 1, disable_ssl: true}", true),
+            ("rest_wsgi: {port: 1}", false),
+        ] {
+            assert_eq!(
+                options(section).servers[0].websockets,
+                expected,
+                "{section}"
             );
         }
     }

@@ -105,11 +105,11 @@ impl Backend for ServedApi {
     }
 
     fn user_of<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<String>> {
-        Box::pin(self.api.user_of(token))
+        Box::pin(async move { Some(self.api.owner_of(token).await?.user) })
     }
 
     fn revoke(&self, token: &str) {
-        self.api.master().revoke(token);
+        self.api.revoke(token);
     }
 
     fn events(&self) -> Option<Arc<dyn EventSource>> {

@@ -30,6 +30,10 @@ pub type WebSocket = WebSocketStream<TokioIo<Upgraded>>;
 /// Bytes read at once; reserved for each websocket.
 const READ_BUFFER: usize = 4 << 10;
 
+/// Bytes of messages that are fed without a flush before they are written, so that many small ones
+/// cost one write.
+const WRITE_BUFFER: usize = 16 << 10;
+
 /// Limits of one websocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebSocketLimits {
@@ -144,8 +148,8 @@ impl WebSocketUpgrade {
     ) {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
-            .write_buffer_size(0)
-            .max_write_buffer_size(limits.unsent_bytes.max(1))
+            .write_buffer_size(WRITE_BUFFER)
+            .max_write_buffer_size(limits.unsent_bytes.max(WRITE_BUFFER + 1))
             .max_message_size(Some(limits.message_bytes))
             .max_frame_size(Some(limits.frame_bytes));
         let connection = self.connection;

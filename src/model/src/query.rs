@@ -181,6 +181,25 @@ pub struct Health {
     pub is_ready: bool,
     /// The checks.
     pub checks: Vec<HealthCheck>,
+    /// What `saltern doctor` found last.
+    #[serde(default)]
+    pub findings: Vec<DoctorFinding>,
+    /// When, in seconds since 1970; `None` before its first report.
+    #[serde(default)]
+    pub diagnosed: Option<i64>,
+}
+
+/// A problem with its remedy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoctorFinding {
+    /// What was examined.
+    pub subject: String,
+    /// `error`, `warning` or `note`.
+    pub severity: String,
+    /// The problem.
+    pub finding: String,
+    /// The remedy.
+    pub advice: String,
 }
 
 /// One check.

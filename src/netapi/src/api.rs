@@ -20,10 +20,12 @@ use zeroize::Zeroizing;
 
 use crate::hook::{HookMetrics, HookSecrets, SecretsError};
 use crate::hooks::SharedHooks;
-use crate::master::Master;
+use crate::master::{Master, Sender, TokenOwner};
+use crate::proved::ProvedTokens;
 use crate::sessions::Sessions;
 use crate::stream::{AclError, EventAcl, StreamMetrics};
-use crate::{cherrypy, events, tornado, v1, wsgi};
+use crate::stream_ends::StreamEnds;
+use crate::{cherrypy, events, stream_ends, tornado, v1, wsgi};
 
 /// The directory of sessions, in `cachedir`.
 const SESSIONS: &str = "saltern_api_sessions";
@@ -49,6 +51,8 @@ pub struct Api {
     client_config: ClientConfig,
     sessions: Arc<Sessions>,
     streams: SharedStreams,
+    stream_ends: StreamEnds,
+    proved: ProvedTokens,
     hooks: SharedHooks,
 }
 
@@ -92,6 +96,8 @@ impl Api {
             config,
             sessions: Arc::new(sessions),
             streams,
+            stream_ends: StreamEnds::default(),
+            proved: ProvedTokens::default(),
             hooks,
         }))
     }
@@ -103,7 +109,7 @@ impl Api {
         let server = Arc::new(server.clone());
         let api = Arc::clone(self);
         let hooks = Arc::new(self.hooks.of(&server));
-        let v1 = || v1::router(Arc::clone(self) as Arc<dyn v1::Backend>);
+        let v1 = || v1::router(Arc::new(V1(Arc::clone(self))));
         match server.dialect {
             ApiDialect::CherryPy => v1().fallback(move |request: Request| async move {
                 cherrypy::answer(&api, (&server, hooks.as_ref().as_ref()), request).await
@@ -147,40 +153,91 @@ impl Api {
         &self.streams
     }
 
-    /// The user of a token that is good at this moment.
-    pub async fn user_of(&self, token: &str) -> Option<String> {
+    pub(crate) fn stream_ends(&self) -> &StreamEnds {
+        &self.stream_ends
+    }
+
+    /// Seconds since 1970.
+    pub(crate) fn now(&self) -> f64 {
+        self.hooks.clock.unix_micros() as f64 / 1e6
+    }
+
+    /// The owner of a token that is good at this moment.
+    pub async fn owner_of(&self, token: &str) -> Option<TokenOwner> {
         let (master, token) = (Arc::clone(&self.master), Zeroizing::new(token.to_owned()));
-        let looked = tokio::task::spawn_blocking(move || master.user_of(&token));
-        looked.await.ok().flatten()
+        let looked = tokio::task::spawn_blocking(move || (master.owner_of(&token), token));
+        let (owner, token) = looked.await.ok()?;
+        match &owner {
+            Some(owner) => self.proved.insert(&token, owner.ends, self.now()),
+            None => self.proved.remove(&token),
+        }
+        owner
+    }
+
+    /// Whether a token was good when it was looked at last.
+    pub(crate) fn is_proved(&self, token: &str) -> bool {
+        self.proved.contains(token, self.now())
+    }
+
+    /// Ends a session, its token, and the streams that are open with it. Blocks: it removes files.
+    pub(crate) fn log_out(&self, id: &str) {
+        if let Some(token) = self.sessions.token(id) {
+            self.revoke(&token);
+        }
+        self.sessions.end(id);
+    }
+
+    /// Revokes a token and ends the streams that are open with it. Blocks: it removes a file.
+    pub fn revoke(&self, token: &str) {
+        self.master.revoke(token);
+        self.stream_ends.revoked(token);
+        self.proved.remove(token);
     }
 
     /// The token behind the session that a request names in `X-Auth-Token` or its cookie, if there
     /// is such a session. Whether the token is still good is another question ([`Api::is_good`]).
     pub(crate) fn session_token(&self, headers: &HeaderMap) -> Option<Zeroizing<String>> {
-        self.sessions.token(&credential(headers)?)
+        let (token, ends) = self.sessions.token_until(&credential(headers)?)?;
+        // Who has a session has logged in.
+        self.proved.insert(&token, ends, self.now());
+        Some(token)
     }
 
     /// Whether a token is good at this moment.
     pub async fn is_good(&self, token: &str) -> bool {
-        let (master, token) = (Arc::clone(&self.master), Zeroizing::new(token.to_owned()));
-        let looked = tokio::task::spawn_blocking(move || master.is_good(&token));
-        looked.await.unwrap_or(false)
+        self.owner_of(token).await.is_some()
     }
 }
 
-impl v1::Backend for Api {
-    fn ask(&self, request: Bytes, from: SocketAddr) -> BoxFuture<'static, Option<Bytes>> {
-        self.master.ask(request, from)
+/// The API as the backend of `/v1`.
+struct V1(Arc<Api>);
+
+impl v1::Backend for V1 {
+    fn ask(
+        &self,
+        request: Bytes,
+        token: &str,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, Option<Bytes>> {
+        let (api, token) = (Arc::clone(&self.0), Zeroizing::new(token.to_owned()));
+        Box::pin(async move {
+            let is_proved = api.is_proved(&token) || api.owner_of(&token).await.is_some();
+            api.master.ask(request, Sender { from, is_proved }).await
+        })
     }
 
     /// The text itself where it is no session: the log-in of `rest_tornado` answers with the token.
     fn session_token(&self, id: &str) -> Option<Zeroizing<String>> {
-        let token = self.sessions.token(id);
+        let token = self.0.sessions.token(id);
         token.or_else(|| Some(Zeroizing::new(id.to_owned())))
     }
 
     fn listen(&self) -> Box<dyn EventSource> {
-        self.master.listen()
+        self.0.master.listen()
+    }
+
+    fn ended(&self, token: Zeroizing<String>) -> BoxFuture<'static, ()> {
+        Box::pin(stream_ends::ended(Arc::clone(&self.0), token))
     }
 }
 

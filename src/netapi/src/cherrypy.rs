@@ -25,7 +25,7 @@ use crate::hook::Hooks;
 use crate::hooks;
 use crate::low_data::{Answered, CLIENTS, CallError, Calls, Chunk};
 use crate::permissions::permissions;
-use crate::stream::{Dialect, StreamRefusal};
+use crate::stream::{Dialect, SocketRequest, StreamRefusal};
 
 /// The content type of the page for errors.
 const HTML: &str = "text/html;charset=utf-8";
@@ -38,6 +38,9 @@ const FETCH_SITE: &str = "sec-fetch-site";
 
 /// Seconds after which a client that found no room tries again.
 const RETRY_AFTER: &str = "1";
+
+/// The parameter of a websocket that asks for formatted events.
+const FORMAT: &str = "format_events";
 
 /// Why a cookie alone is not enough.
 const FOREIGN: &str = "A request from another origin needs the header X-Auth-Token.";
@@ -157,7 +160,10 @@ impl From<CallError> for Failure {
             CallError::Malformed(text) => Self::new(StatusCode::BAD_REQUEST, text),
             CallError::Busy(text) => Self::new(StatusCode::SERVICE_UNAVAILABLE, text),
             CallError::Timeout => StatusCode::GATEWAY_TIMEOUT.into(),
-            CallError::Unsupported(text) => Self::new(StatusCode::NOT_IMPLEMENTED, text),
+            CallError::Unsupported(text) => Self {
+                message: Some(text),
+                ..Self::unexpected()
+            },
             CallError::Failed(text) => {
                 tracing::warn!(error = text, "a call of the API failed");
                 Self::unexpected()
@@ -228,7 +234,7 @@ fn returned(value: Value) -> Value {
 
 /// A request as the pages see it.
 struct Asked<'a> {
-    api: &'a Api,
+    api: &'a Arc<Api>,
     server: &'a ApiServer,
     calls: Calls<'a>,
     from: SocketAddr,
@@ -340,6 +346,14 @@ async fn resolved(
         let answer = event_stream((api, server), &parts).await;
         return (answer.unwrap_or_else(|failure| error_page(&failure)), None);
     }
+    if server.enable_sessions
+        && request.method() == Method::GET
+        && let Some(token) = events::socket_token(&path, "ws")
+    {
+        let (mut parts, _) = request.into_parts();
+        let answer = socket((api, server), &mut parts, token).await;
+        return (answer.unwrap_or_else(|failure| error_page(&failure)), None);
+    }
     if let (Some(hooks), Some(hook)) = (hooks, hooks::path_of(server, &path))
         && request.method() != Method::OPTIONS
     {
@@ -401,11 +415,39 @@ async fn event_stream(
     let from = parts.extensions.get::<Peer>();
     check_address(server, from.map(|peer| peer.0))?;
     let answer = events::answer(api, Dialect::Cherrypy, parts).await;
+    stream_answer(answer)
+}
+
+fn stream_answer(answer: Option<Response>) -> Result<Response, Failure> {
     let answer = answer.ok_or(StatusCode::NOT_FOUND)?;
     match answer.extensions().get() {
         Some(StreamRefusal::NotLoggedIn) => Err(StatusCode::UNAUTHORIZED.into()),
         _ => Ok(answer),
     }
+}
+
+/// `GET /ws` and `/ws/<session>`. With the session in the path a page needs no cookie, so it may be
+/// of any origin.
+async fn socket(
+    (api, server): (&Arc<Api>, &ApiServer),
+    parts: &mut Parts,
+    token: Option<String>,
+) -> Result<Response, Failure> {
+    if token.is_none() && is_foreign(&parts.headers, server) {
+        return Err(Failure::new(StatusCode::FORBIDDEN, FOREIGN));
+    }
+    let from = parts.extensions.get::<Peer>();
+    check_address(server, from.map(|peer| peer.0))?;
+    let query = parts.uri.query().unwrap_or_default().split('&');
+    let mut names = query.map(|pair| pair.split_once('=').map_or(pair, |(name, _)| name));
+    let request = SocketRequest {
+        token: token.as_deref(),
+        is_foreign: false,
+        is_formatted: names.any(|name| name == FORMAT),
+        when_ready: None,
+    };
+    let answer = events::socket(api, Dialect::Cherrypy, parts, request).await;
+    stream_answer(answer)
 }
 
 async fn page_answer(
@@ -816,13 +858,8 @@ impl Asked<'_> {
 
     async fn log_out(&self) -> Done {
         let id = credential(&self.headers).unwrap_or_default();
-        let (sessions, master) = (self.api.sessions().clone(), self.api.master().clone());
-        let ended = tokio::task::spawn_blocking(move || {
-            if let Some(token) = sessions.token(&id) {
-                master.revoke(&token);
-            }
-            sessions.end(&id);
-        });
+        let api = Arc::clone(self.api);
+        let ended = tokio::task::spawn_blocking(move || api.log_out(&id));
         if ended.await.is_err() {
             tracing::error!("a session of the API was not ended");
         }
@@ -905,9 +942,13 @@ fn finish(headers: &HeaderMap, done: Result<Outcome, Failure>) -> Response {
         Ok(Outcome::Response(response)) => return response,
         Ok(Outcome::Value(done)) => done,
         Err(failure) if failure.is_object => {
+            let message = failure.message.as_deref();
             let value = [
                 ("status", Value::from(500_i64)),
-                ("return", "An unexpected error occurred".into()),
+                (
+                    "return",
+                    message.unwrap_or("An unexpected error occurred").into(),
+                ),
             ];
             Done {
                 status: Some(failure.status),

@@ -1,9 +1,7 @@
-//! `/events` in the dialects: who is logged in, and until when.
+//! Streams of events in the dialects: who is logged in, and until when.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use axum::response::Response;
 use futures_util::future::BoxFuture;
@@ -12,16 +10,43 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use zeroize::Zeroizing;
 
 use crate::api::Api;
-use crate::stream::{Dialect, LoggedIn, Sessions, Streams};
+use crate::body;
+use crate::stream::{Dialect, LoggedIn, Sessions, SocketRequest, Streams};
+use crate::stream_ends;
 
 /// Streams that may be open at a time.
 pub(crate) const MAX_STREAMS: usize = 2048;
 
-/// How often the token of an open stream is looked at: other processes may remove it too.
-const TOKEN_INTERVAL: Duration = Duration::from_secs(2);
-
 /// Answers `GET /events`; `None` when no events are kept.
 pub(crate) async fn answer(api: &Arc<Api>, dialect: Dialect, parts: &Parts) -> Option<Response> {
+    let streams = streams(api, dialect, parts)?;
+    let query = parts.uri.query().map(str::to_owned);
+    Some(streams.serve(query, parts.headers.clone()).await)
+}
+
+/// Answers a request for a websocket; `None` when no events are kept.
+pub(crate) async fn socket(
+    api: &Arc<Api>,
+    dialect: Dialect,
+    parts: &mut Parts,
+    request: SocketRequest<'_>,
+) -> Option<Response> {
+    let streams = streams(api, dialect, parts)?;
+    Some(streams.serve_socket(parts, request).await)
+}
+
+/// The token in the path of a websocket, if it has one; `None` when the path is another.
+pub(crate) fn socket_token(path: &str, name: &str) -> Option<Option<String>> {
+    let rest = path.trim_matches('/').strip_prefix(name)?;
+    match rest.strip_prefix('/') {
+        None => rest.is_empty().then_some(None),
+        Some(token) if !token.contains('/') => Some(Some(body::decoded(token))),
+        Some(_) => None,
+    }
+}
+
+/// What one stream needs.
+fn streams(api: &Arc<Api>, dialect: Dialect, parts: &Parts) -> Option<Streams> {
     let source = api.master().events()?;
     let stopping = parts.extensions.get::<Stopping>();
     let gone = CancellationToken::new();
@@ -37,7 +62,7 @@ pub(crate) async fn answer(api: &Arc<Api>, dialect: Dialect, parts: &Parts) -> O
     if let Err(error) = shared.acl.follow(rules.node()) {
         tracing::error!(%error, "the rules of a reload cannot be used; the old ones stay");
     }
-    let streams = Streams {
+    Some(Streams {
         source,
         sessions: Arc::new(sessions),
         acl: shared.acl.clone(),
@@ -47,10 +72,7 @@ pub(crate) async fn answer(api: &Arc<Api>, dialect: Dialect, parts: &Parts) -> O
             .unwrap_or_default(),
         dialect,
         metrics: shared.metrics.clone(),
-    };
-    let query = parts.uri.query().map(str::to_owned);
-    let headers: HeaderMap = parts.headers.clone();
-    Some(streams.serve(query, headers).await)
+    })
 }
 
 /// The session of one stream, which holds it as long as it is open.
@@ -69,19 +91,40 @@ impl Sessions for StreamSession {
                 Dialect::Cherrypy => self.api.sessions().token(named)?,
                 Dialect::Tornado => Zeroizing::new(named.to_owned()),
             };
-            let user = self.api.user_of(&token).await?;
+            let user = self.api.owner_of(&token).await?.user;
             let ended = CancellationToken::new();
-            let watch = watch(self.api.clone(), token, ended.clone());
-            tokio::spawn(self.gone.clone().run_until_cancelled_owned(watch));
+            let watched = {
+                let (api, ended) = (self.api.clone(), ended.clone());
+                async move {
+                    stream_ends::ended(api, token).await;
+                    ended.cancel();
+                }
+            };
+            tokio::spawn(self.gone.clone().run_until_cancelled_owned(watched));
             Some(LoggedIn { user, ended })
         })
     }
 }
 
-/// Waits until a token is good no more.
-async fn watch(api: Arc<Api>, token: Zeroizing<String>, ended: CancellationToken) {
-    while api.is_good(&token).await {
-        tokio::time::sleep(TOKEN_INTERVAL).await;
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn token_of_a_websocket_is_the_rest_of_its_path() {
+        let token = |text: &str| Some(Some(text.to_owned()));
+        for (path, expected) in [
+            ("/ws", Some(None)),
+            ("/ws/", Some(None)),
+            ("/ws/abc", token("abc")),
+            ("/ws/abc/", token("abc")),
+            ("/ws/a%20b", token("a b")),
+            ("/ws/a/b", None),
+            ("/wsx", None),
+            ("/w", None),
+            ("/", None),
+        ] {
+            assert_eq!(socket_token(path, "ws"), expected, "{path}");
+        }
     }
-    ended.cancel();
 }

@@ -31,13 +31,15 @@ mod log_in;
 mod low_data;
 pub mod master;
 mod permissions;
+mod proved;
 mod sessions;
 pub mod stream;
+mod stream_ends;
 mod tornado;
 pub mod v1;
 mod wsgi;
 
 pub use api::{Api, OpenError};
 pub use log_in::LogInError;
-pub use master::Master;
+pub use master::{Master, Sender, TokenOwner};
 pub use sessions::{SessionError, Sessions};

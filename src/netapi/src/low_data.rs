@@ -1,6 +1,8 @@
 //! One command of low data: checked, made into a load, and followed to its answer
 //! (`NetapiClient.run` in `salt/netapi/__init__.py`, and the clients behind it).
 
+mod ssh;
+
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use saltern_requests::{LOGINS_FULL, typed_arguments, without_nodegroups};
 use saltern_wire::msgpack::Value;
 
 use crate::api::Api;
-use crate::master::InsideLink;
+use crate::master::{InsideLink, Sender};
 
 /// The names of stock's clients, sorted as its welcome page has them.
 pub(crate) const CLIENTS: [&str; 10] = [
@@ -252,6 +254,7 @@ impl<'a> Calls<'a> {
             "runner_async" => self.runner_async(chunk).await,
             "wheel" => self.wheel(chunk).await,
             "wheel_async" => self.wheel_async(chunk),
+            "ssh" => ssh::run(self, chunk).await,
             other => Err(CallError::Unsupported(format!(
                 "The client '{other}' is not served by this master; stock's salt-api beside it \
                  does (saltern_api: stock)."
@@ -261,7 +264,34 @@ impl<'a> Calls<'a> {
 
     /// The client of a sender.
     pub(crate) fn client(&self, credentials: Credentials) -> LocalClient {
-        let link = InsideLink::new(self.api.master().clone(), self.from);
+        let token = match &credentials {
+            Credentials::Given(entries) => {
+                let mut entries = entries.iter();
+                let token = entries.find(|(name, _)| name.as_str() == Some("token"));
+                token.and_then(|(_, token)| token.as_str())
+            }
+            _ => None,
+        };
+        let is_proved = self.is_proved(token);
+        self.linked(credentials, is_proved)
+    }
+
+    /// The client that sends the commands of a chunk as they are.
+    fn client_of(&self, chunk: &Chunk) -> LocalClient {
+        let is_proved = self.is_proved(chunk.text("token"));
+        self.linked(Credentials::Given(Vec::new()), is_proved)
+    }
+
+    fn is_proved(&self, token: Option<&str>) -> bool {
+        token.is_some_and(|token| self.api.is_proved(token))
+    }
+
+    fn linked(&self, credentials: Credentials, is_proved: bool) -> LocalClient {
+        let sender = Sender {
+            from: self.from,
+            is_proved,
+        };
+        let link = InsideLink::new(self.api.master().clone(), sender);
         LocalClient::linked(
             self.api.client_config().clone(),
             Arc::new(link),
@@ -502,7 +532,7 @@ impl<'a> Calls<'a> {
     }
 
     async fn wheel(&self, chunk: Chunk) -> Result<Answered, CallError> {
-        let client = self.client(Credentials::Given(Vec::new()));
+        let client = self.client_of(&chunk);
         wheel(client, chunk).await.map(Answered::one)
     }
 
@@ -512,7 +542,7 @@ impl<'a> Calls<'a> {
         let tag = format!("salt/wheel/{jid}");
         chunk.set("__jid__", jid.as_str());
         chunk.set("__tag__", tag.as_str());
-        let client = self.client(Credentials::Given(Vec::new()));
+        let client = self.client_of(&chunk);
         tokio::spawn(async move {
             if let Err(error) = wheel(client, chunk).await {
                 tracing::warn!(%error, "a wheel function was not run");
@@ -528,7 +558,7 @@ impl<'a> Calls<'a> {
     /// When no log-in can be tried now.
     pub(crate) async fn log_in(&self, mut load: Chunk) -> Result<Option<Value>, CallError> {
         load.set("cmd", "mk_token");
-        let client = self.client(Credentials::Given(Vec::new()));
+        let client = self.client_of(&load);
         let reply = client
             .clear_request(&load.into_value())
             .await

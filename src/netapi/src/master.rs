@@ -16,11 +16,11 @@ use crate::stream;
 
 /// The master. Implemented by its actors, and by tests.
 pub trait Master: Send + Sync + 'static {
-    /// Hands a packed request of the client at `from` to the gate; gives the packed reply, or `None`
-    /// when there is no room for it, or it was lost.
+    /// Hands a packed request to the gate; gives the packed reply, or `None` when there is no room
+    /// for it, or it was lost.
     ///
     /// What was handed over is carried out, even if the future is dropped then.
-    fn ask(&self, request: Bytes, from: SocketAddr) -> BoxFuture<'static, Option<Bytes>>;
+    fn ask(&self, request: Bytes, sender: Sender) -> BoxFuture<'static, Option<Bytes>>;
 
     /// Subscribes to the events of one jid, which is named later ([`EventSource::only`]); the
     /// latest events before that are kept for it.
@@ -41,24 +41,38 @@ pub trait Master: Send + Sync + 'static {
     /// Revokes a token. Blocks: it removes a file.
     fn revoke(&self, token: &str);
 
-    /// The user of a token that is good at this moment. Blocks: it reads a file.
-    fn user_of(&self, token: &str) -> Option<String>;
+    /// The owner of a token that is good at this moment. Blocks: it reads a file.
+    fn owner_of(&self, token: &str) -> Option<TokenOwner>;
+}
 
-    /// Whether a token is good at this moment. Blocks: it reads a file.
-    fn is_good(&self, token: &str) -> bool {
-        self.user_of(token).is_some()
-    }
+/// Who sends a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The address of the HTTP client.
+    pub from: SocketAddr,
+    /// The token of the request was good when it was looked at last. For admission only: the gate
+    /// proves each request.
+    pub is_proved: bool,
+}
+
+/// The owner of a token, and for how long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TokenOwner {
+    /// The user.
+    pub user: String,
+    /// When the token ends, in seconds since 1970.
+    pub ends: f64,
 }
 
 /// The link of one client of the API to the master.
 pub(crate) struct InsideLink {
     master: Arc<dyn Master>,
-    from: SocketAddr,
+    sender: Sender,
 }
 
 impl InsideLink {
-    pub(crate) fn new(master: Arc<dyn Master>, from: SocketAddr) -> Self {
-        Self { master, from }
+    pub(crate) fn new(master: Arc<dyn Master>, sender: Sender) -> Self {
+        Self { master, sender }
     }
 }
 
@@ -68,7 +82,7 @@ impl MasterLink for InsideLink {
     }
 
     fn request(&self, payload: Bytes) -> BoxFuture<'_, Result<Bytes, ClientError>> {
-        let reply = self.master.ask(payload, self.from);
+        let reply = self.master.ask(payload, self.sender);
         Box::pin(async move { reply.await.ok_or(ClientError::Overloaded) })
     }
 

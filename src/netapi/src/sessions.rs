@@ -138,6 +138,11 @@ impl Sessions {
 
     /// The token of a session; `None` for an unknown or expired one.
     pub fn token(&self, id: &str) -> Option<Zeroizing<String>> {
+        self.token_until(id).map(|(token, _)| token)
+    }
+
+    /// The same, and when the session ends, in seconds since 1970.
+    pub(crate) fn token_until(&self, id: &str) -> Option<(Zeroizing<String>, f64)> {
         let hash = hash_of(id);
         let state = self.state.lock();
         let session = state.sessions.get(&hash)?;
@@ -145,9 +150,8 @@ impl Sessions {
             return None;
         }
         let token = Zeroizing::new(sealed(id, &session.sealed));
-        std::str::from_utf8(&token)
-            .ok()
-            .map(|token| Zeroizing::new(token.to_owned()))
+        let token = std::str::from_utf8(&token).ok()?;
+        Some((Zeroizing::new(token.to_owned()), session.expire))
     }
 
     /// Ends a session. Blocks: it removes a file.

@@ -1,14 +1,18 @@
 //! The dialect of rest_tornado (`salt/netapi/rest_tornado/saltnado.py`): tokens are those of Salt,
 //! and a command that fails is a text among the answers of the others.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use futures_util::future::BoxFuture;
 use saltern_config::ApiServer;
 use saltern_wire::msgpack::Value;
+use zeroize::Zeroizing;
 
 use crate::answer::{form, response, text};
 use crate::api::{Api, credential, peer, whole_body};
@@ -18,12 +22,15 @@ use crate::hook::{HookRefusal, Hooks};
 use crate::hooks::{self, HookFailure};
 use crate::low_data::{CallError, Calls, Chunk};
 use crate::permissions::permissions;
-use crate::stream::Dialect;
+use crate::stream::{Dialect, SocketRequest, StreamRefusal};
 
 /// The clients that stock's server has.
 const CLIENTS: [&str; 4] = ["local", "local_async", "runner", "runner_async"];
 
 const HTML: &str = "text/html; charset=UTF-8";
+
+/// By which a browser says how the page that sends a request and this server are related.
+const FETCH_SITE: &str = "sec-fetch-site";
 
 /// Answers a request.
 pub(crate) async fn answer(
@@ -95,6 +102,14 @@ async fn answered(
         let (parts, _) = request.into_parts();
         let answer = events::answer(api, Dialect::Tornado, &parts).await;
         return answer.ok_or(StatusCode::NOT_FOUND);
+    }
+    if server.websockets && method == Method::GET {
+        for (name, is_formatted) in [("all_events", false), ("formatted_events", true)] {
+            if let Some(token) = events::socket_token(&path, name) {
+                let (mut parts, _) = request.into_parts();
+                return socket((api, server), (&mut parts, from), token, is_formatted).await;
+            }
+        }
     }
     if let (Some(hooks), Some(hook)) = (hooks, hooks::path_of(server, &path)) {
         return hook_answer(api, (server, hooks), hook, request).await;
@@ -174,6 +189,71 @@ async fn answered(
         }
         ("run", true) | ("jobs", false) => Err(StatusCode::METHOD_NOT_ALLOWED),
         _ => Err(StatusCode::NOT_FOUND),
+    }
+}
+
+/// Opens a websocket (`saltnado_websockets.py`).
+async fn socket(
+    (api, server): (&Arc<Api>, &ApiServer),
+    (parts, from): (&mut Parts, SocketAddr),
+    token: Option<String>,
+    is_formatted: bool,
+) -> Result<Response, StatusCode> {
+    // Stock's pattern of the path takes hexadecimal digits only.
+    let is_token = |text: &str| text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !token.as_deref().is_none_or(is_token) {
+        return Err(StatusCode::NOT_FOUND);
+    }
+    let named = token.clone().map(Zeroizing::new);
+    let named = named.or_else(|| credential(&parts.headers));
+    let when_ready = named.filter(|_| is_formatted).map(|token| {
+        let api = Arc::clone(api);
+        let asked: BoxFuture<'static, ()> = Box::pin(ask_for_grains(api, from, token));
+        asked
+    });
+    let request = SocketRequest {
+        token: token.as_deref(),
+        is_foreign: is_foreign(&parts.headers, server),
+        is_formatted,
+        when_ready,
+    };
+    let answer = events::socket(api, Dialect::Tornado, parts, request).await;
+    let answer = answer.ok_or(StatusCode::NOT_FOUND)?;
+    match answer.extensions().get() {
+        Some(StreamRefusal::NotLoggedIn) => Err(StatusCode::UNAUTHORIZED),
+        _ => Ok(answer),
+    }
+}
+
+/// The job with which a stream of formatted events begins: it shows all minions. What the user may
+/// not do, or the site has disabled, is not done.
+async fn ask_for_grains(api: Arc<Api>, from: SocketAddr, token: Zeroizing<String>) {
+    let mut chunk = Chunk::new([("client", "local"), ("tgt", "*"), ("fun", "grains.items")]);
+    chunk.set("token", token.as_str());
+    if let Err(error) = Calls::new(&api, from).run(chunk).await {
+        tracing::debug!(%error, "a stream of formatted events begins without grains");
+    }
+}
+
+/// Whether a page of another origin asks for a websocket, as Tornado decides it.
+fn is_foreign(headers: &HeaderMap, server: &ApiServer) -> bool {
+    let origin = text(headers, header::ORIGIN);
+    let is_allowed = origin.is_some_and(|origin| {
+        let mut origins = server.cors_origin.iter();
+        origins.any(|allowed| allowed == "*" || allowed == origin)
+    });
+    match headers.get(FETCH_SITE).map(HeaderValue::as_bytes) {
+        Some(b"same-origin" | b"none") => false,
+        Some(_) => !is_allowed,
+        None => {
+            let host = text(headers, header::HOST).unwrap_or_default();
+            let is_own = origin.is_none_or(|origin| {
+                let origin = origin.split_once("://").map_or("", |(_, origin)| origin);
+                origin.eq_ignore_ascii_case(host)
+            });
+            // An origin that is no text is none of ours.
+            !is_own && !is_allowed || origin.is_none() && headers.contains_key(header::ORIGIN)
+        }
     }
 }
 

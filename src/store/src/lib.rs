@@ -34,8 +34,9 @@ pub use error::{Result, StoreError};
 pub use follower::{Followed, JobFollower};
 pub use jobs::{
     CheckpointPass, Checkpointer, DatabaseLimits, EventRange, EventSlice, EventsPage, FreeSpace,
-    Imported, JobDatabase, JobReader, JobState, KeptEvent, Numbered, OpenJob, Reason, Recovered,
-    Removed, Restored, Retention, Size, StoredBatch, StoredJob, Write, Written, set_aside,
+    Imported, JobDatabase, JobReader, JobState, KeptEvent, NewEvent, Numbered, OpenJob, Reason,
+    Recovered, Removed, Restored, Retention, Size, StoredBatch, StoredJob, Write, Written,
+    set_aside,
 };
 pub use master_keys::MasterKeys;
 pub use minion_data::MinionDataStore;

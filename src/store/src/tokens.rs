@@ -54,12 +54,20 @@ pub struct Claims {
 
 /// A token that is good at this moment.
 #[derive(Clone, PartialEq)]
-pub struct Token(Value);
+pub struct Token {
+    value: Value,
+    ends: f64,
+}
 
 impl Token {
     /// The token as stock hands it out: a map with `start`, `expire`, `name`, `eauth`, `token`.
     pub fn to_value(&self) -> &Value {
-        &self.0
+        &self.value
+    }
+
+    /// When it ends, in seconds since 1970.
+    pub fn ends(&self) -> f64 {
+        self.ends
     }
 
     /// The user's name.
@@ -74,18 +82,21 @@ impl Token {
 
     /// The groups that the user was in.
     pub fn groups(&self) -> Vec<String> {
-        let groups = self.0.get("groups").and_then(Value::as_array);
+        let groups = self.value.get("groups").and_then(Value::as_array);
         let groups = groups.unwrap_or_default().iter().filter_map(Value::as_str);
         groups.map(str::to_owned).collect()
     }
 
     /// The rules that it carries, if it carries any.
     pub fn auth_list(&self) -> Option<&Value> {
-        self.0.get("auth_list").filter(|list| !list.is_nil())
+        self.value.get("auth_list").filter(|list| !list.is_nil())
     }
 
     fn text(&self, name: &str) -> &str {
-        self.0.get(name).and_then(Value::as_str).unwrap_or_default()
+        self.value
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
     }
 }
 
@@ -158,7 +169,10 @@ impl Tokens {
         }
         files::write_atomic(&path, &packed, Create::PRIVATE.above())?;
         self.count.fetch_add(1, Ordering::Relaxed);
-        Ok(Token(token))
+        Ok(Token {
+            value: token,
+            ends: expire,
+        })
     }
 
     /// The token of this name; `None` for what is no token, is not known, is damaged or has
@@ -173,7 +187,7 @@ impl Tokens {
         let path = self.path(name)?;
         match self.read(&path)? {
             Found::Nothing => Ok(None),
-            Found::Token(token, expire) if self.now() < expire => Ok(Some(Token(token))),
+            Found::Token(value, ends) if self.now() < ends => Ok(Some(Token { value, ends })),
             Found::Token(..) => self.discard(&path, "expired"),
             Found::Damaged => self.discard(&path, "damaged"),
         }

@@ -1,4 +1,4 @@
-//! Real clients of the HTTP API, unmodified: `pepper`, `curl -N`, a client of websockets.
+//! Real clients of the HTTP API, unmodified: `pepper` and `curl -N`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Dialect, Interfaces, SECRET, User, bring_up, with_ours};
 
 /// A program that `tests/install-stock.sh --api-clients` installed.
-fn api_client(name: &str) -> Result<PathBuf> {
+pub(super) fn api_client(name: &str) -> Result<PathBuf> {
     let home = std::env::var_os("HOME").context("HOME")?;
     let directory = PathBuf::from(home).join(".cache/saltern/tools/api-clients/bin");
     let program = directory.join(name);

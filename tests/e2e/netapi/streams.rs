@@ -14,23 +14,31 @@ use serde_json::{Value, json};
 
 use super::{Dialect, User, with_ours};
 
+/// Where the master dies: before the commit of a return, between that and its event on the bus, and
+/// before the minion has its answer.
+const POINTS: [&str; 4] = [
+    "commit-before",
+    "commit-within",
+    "commit-after",
+    "answer-before",
+];
+
 #[test]
 fn stream_resumed_after_kill_has_each_job_event_once() -> TestResult {
     with_ours(Dialect::CherryPy, |site, port| {
         site.bring_up(&[("m1", MinionKind::Native)])?;
         site.announce("the publish connection broke");
+        site.announce("a return was not taken");
         let mut user = User::log_in(site, port, "ann")?;
         let url = format!("http://127.0.0.1:{port}/events");
         let python = site.server().release().program("python");
         let mut stream = site.web_peer(&python, "sse_client.py", &[&url, &user.token])?;
         stream.ask("open 1 -")?;
         let mut jids = vec![ping(&mut user)?];
-        stream.ask("wait 1 /ret/m1")?;
-        for round in 2..5 {
-            // An event that is not in the job database yet when the master dies has no position, and
-            // is lost: the stream has had this one.
+        for (round, point) in (2..).zip(POINTS) {
+            // The stream is resumed behind whatever it had.
             jids.push(ping(&mut user)?);
-            stream.ask(&format!("wait {} /ret/m1", jids.len()))?;
+            jids.extend(dies_at(site, &mut user, point)?);
             site.kill_master();
             site.start_master()?;
             // A session is kept, and so is the minion's.
@@ -56,6 +64,18 @@ fn stream_resumed_after_kill_has_each_job_event_once() -> TestResult {
         ensure!(all == ids.len() && all == events.len(), "ids: {events:?}");
         Ok(())
     })
+}
+
+/// Has the master die while the return of a job is stored; the job's jid. The minion sends it again.
+fn dies_at(site: &mut Site, user: &mut User, point: &str) -> Result<Option<String>> {
+    let chunk = json!({"client": "local_async", "tgt": "m1", "fun": "test.sleep", "arg": [1]});
+    let answer = user.low(chunk)?;
+    let jid = answer["jid"].as_str().map(str::to_owned);
+    site.saltern(&["debug", "die", point, "--count", "1"])?
+        .expect_code(0)?;
+    let what = format!("the master to die at {point}");
+    wait_until(&what, SOON, || site.master().ended())?;
+    Ok(jid)
 }
 
 /// Runs a job to its end; its jid. A master that was just started may not have its minion yet.

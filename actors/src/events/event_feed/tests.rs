@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use proptest::prelude::*;
-use saltern_store::{DatabaseLimits, JobDatabase, KeptEvent, Retention, Write};
+use saltern_store::{DatabaseLimits, JobDatabase, NewEvent, Retention, Write};
 use tempfile::TempDir;
 
 use super::*;
@@ -47,23 +47,22 @@ impl Site {
     /// Commits some events; without `announced` the process dies before the feed has them.
     fn commit(&mut self, events: usize, announced: bool) {
         let first = self.database().next_event_position();
-        let numbers = (first..).take(events);
-        let kept = numbers.clone().map(|position| KeptEvent {
-            position,
+        let caused = (first..).take(events).map(|position| NewEvent {
             received: 1,
             tag: format!("t/{position}"),
             data: Bytes::from_static(b"\x80"),
             of_minion: position % 3 == 0,
         });
-        let write = Write::Events(kept.collect());
-        self.database().commit(&[write]).unwrap();
+        // Any change causes them.
+        let write = Write::Events {
+            first: 1,
+            events: Vec::new(),
+        };
+        let committed = self.database();
+        let committed = committed.commit_with_events(&[write], &[caused.collect()]);
+        let committed = committed.unwrap();
         if announced {
-            let events = numbers.map(|number| BusEvent {
-                number,
-                tag: format!("t/{number}"),
-                data: Bytes::from_static(b"\x80"),
-            });
-            self.feed.committed(events.collect());
+            self.feed.committed(committed.events);
         }
     }
 

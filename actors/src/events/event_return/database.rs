@@ -1,22 +1,19 @@
 //! Returner for the master's own job database (`event_return: saltern`, and the API's history).
 //!
-//! Gives each event the next position. The streams of the API get a batch after its commit, so a
-//! position that a client knows is on the disk.
+//! With the API on, events that a change of the job database causes are committed with that change
+//! and do not come here.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use actix::Recipient;
 use saltern_base::clock::Clock;
-use saltern_netapi::stream::BusEvent;
 use saltern_requests::is_paced_by_master;
-use saltern_store::KeptEvent;
+use saltern_store::NewEvent;
 use saltern_store::jobs::Write;
 
 use super::queue::PackedEvent;
 use super::{End, Sink};
-use crate::events::event_feed::EventFeed;
 use crate::messages::{FollowUp, Persist};
 use crate::shared::answer::PendingReply;
 
@@ -36,33 +33,25 @@ enum NotStored {
 pub(crate) struct EventTable {
     store: Recipient<Persist>,
     clock: Clock,
-    /// The position of the next event. It moves on when a batch is committed: a batch whose outcome
-    /// is unknown is stored once more at the same positions, which changes nothing.
-    next: AtomicI64,
-    /// The streams of the API, if it is on.
-    feed: Option<Arc<EventFeed>>,
+    /// The number of the next event. It moves on when a batch is committed: a batch whose outcome
+    /// is unknown is stored once more under the same numbers, and the database knows them.
+    next: AtomicU64,
 }
 
 impl EventTable {
-    pub(crate) fn new(
-        store: Recipient<Persist>,
-        clock: Clock,
-        next: i64,
-        feed: Option<Arc<EventFeed>>,
-    ) -> Self {
+    pub(crate) fn new(store: Recipient<Persist>, clock: Clock) -> Self {
         Self {
             store,
             clock,
-            next: AtomicI64::new(next),
-            feed,
+            next: AtomicU64::new(1),
         }
     }
 
-    fn store(&self, events: Vec<KeptEvent>) -> Result<(), NotStored> {
+    fn store(&self, first: u64, events: Vec<NewEvent>) -> Result<(), NotStored> {
         let (answer, stored) = PendingReply::inside();
         // Bounded: there is one batch at a time.
         self.store.do_send(Persist {
-            writes: vec![(Write::Events(events), FollowUp::Nothing)],
+            writes: vec![(Write::Events { first, events }, FollowUp::Nothing)],
             answer: Some(answer),
         });
         let waiting = tokio::runtime::Builder::new_current_thread().build()?;
@@ -81,27 +70,17 @@ impl Sink for EventTable {
         // There is one batch at a time.
         let first = self.next.load(Ordering::Relaxed);
         let received = self.clock.unix_micros();
-        let events = batch
-            .iter()
-            .zip(first..)
-            .map(|((tag, data), position)| KeptEvent {
-                position,
-                received,
-                tag: tag.clone(),
-                data: data.clone(),
-                of_minion: !is_paced_by_master(tag),
-            });
-        if let Err(error) = self.store(events.collect()) {
+        let events = batch.iter().map(|(tag, data)| NewEvent {
+            received,
+            tag: tag.clone(),
+            data: data.clone(),
+            of_minion: !is_paced_by_master(tag),
+        });
+        if let Err(error) = self.store(first, events.collect()) {
             return End::NotTried(error.to_string(), batch);
         }
-        let events = i64::try_from(batch.len()).unwrap_or(i64::MAX);
-        self.next
-            .store(first.saturating_add(events), Ordering::Relaxed);
-        if let Some(feed) = &self.feed {
-            let events = batch.into_iter().zip(first..);
-            let events = events.map(|((tag, data), number)| BusEvent { number, tag, data });
-            feed.committed(events.collect());
-        }
+        let next = first.saturating_add(batch.len() as u64);
+        self.next.store(next, Ordering::Relaxed);
         End::Returned
     }
 }

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use saltern_base::trace::{Attribute, Kind};
-use saltern_model::Jid;
+use saltern_model::{Event, Jid};
+use saltern_requests::is_paced_by_master;
+use saltern_store::NewEvent;
 use saltern_store::jobs::Write;
 
 use crate::messages::{FollowUp, Persist};
@@ -50,6 +52,17 @@ impl CommitGroup {
         &self.writes
     }
 
+    /// The events that each write causes, received at this time, in microseconds since 1970.
+    pub(super) fn events(&self, received: i64) -> Vec<Vec<NewEvent>> {
+        let follow_ups = self.follow_ups.iter();
+        follow_ups
+            .map(|follow_up| {
+                let events = follow_up.events().iter();
+                events.map(|event| new_event(event, received)).collect()
+            })
+            .collect()
+    }
+
     /// Number of messages.
     pub(super) fn len(&self) -> usize {
         self.requests.len()
@@ -80,6 +93,16 @@ impl CommitGroup {
             _ => None,
         });
         reported.collect()
+    }
+}
+
+fn new_event(event: &Event, received: i64) -> NewEvent {
+    let tag = event.tag.as_str();
+    NewEvent {
+        received,
+        tag: tag.to_owned(),
+        data: event.data.bytes().clone(),
+        of_minion: !is_paced_by_master(tag),
     }
 }
 

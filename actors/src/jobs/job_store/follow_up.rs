@@ -11,8 +11,8 @@ use saltern_store::jobs::Written;
 use super::JobStore;
 use super::commit_group::CommitGroup;
 use crate::messages::{
-    AnswerWhenGiven, Beginning, Fire, FollowUp, JobBegun, MinionReturned, Publish, RowsCommitted,
-    Stored,
+    AnswerWhenGiven, Beginning, Fire, FireKept, FollowUp, JobBegun, MinionReturned, Publish,
+    RowsCommitted, Stored,
 };
 use crate::shared::answer::PendingReply;
 
@@ -131,12 +131,11 @@ impl JobStore {
         // Before a minion can return what is published now.
         self.notify_tracker(stored);
         for (announcement, publish) in publishes {
-            self.outbox
-                .push(context, &self.seed.bus, Fire(announcement));
+            self.fire(announcement, context);
             self.outbox.push(context, &self.seed.publisher, publish);
         }
         if !events.is_empty() {
-            self.outbox.push(context, &self.seed.bus, Fire(events));
+            self.fire(events, context);
         }
         self.outbox.then(context, move || {
             FailPoint::AnswerBefore.pass();
@@ -153,6 +152,14 @@ impl JobStore {
         for follower in &self.seed.followers {
             // One waiting message is enough, so a full mailbox is no loss.
             let _ = follower.try_send(RowsCommitted);
+        }
+    }
+
+    /// Puts the events of changes on the bus, behind their commit.
+    fn fire(&mut self, events: Vec<Event>, context: &mut Context<Self>) {
+        match &self.seed.durable_events {
+            Some(durable) => self.outbox.push(context, &durable.bus, FireKept(events)),
+            None => self.outbox.push(context, &self.seed.bus, Fire(events)),
         }
     }
 

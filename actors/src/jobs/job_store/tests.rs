@@ -7,13 +7,15 @@ use std::cell::Cell;
 use bytes::Bytes;
 use saltern_base::metrics::Registry;
 use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_netapi::stream::{EventStream as _, StreamItem};
 use saltern_requests::{Publication, SyndicMinions, Topics};
-use saltern_store::jobs::{DatabaseLimits, FreeSpace, JobState};
+use saltern_store::jobs::{DatabaseLimits, EventRange, FreeSpace, JobState, Write};
 use saltern_supervise::{ChildSpec, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::events::bus::QueueLimits;
 use crate::messages::{Beginning, ExpireJobs, FollowUp, JobBegun, MinionReturned};
 use crate::shared::answer::PendingReply;
 use crate::shared::testing::{NOT_HANDLED, Port, closed, event, in_system, recorder, tree};
@@ -39,6 +41,9 @@ struct Rig {
     store: Recipient<Persist>,
     metrics: StoreMetrics,
     bus: UnboundedReceiver<Fire>,
+    /// Events that were committed with their changes.
+    kept_bus: UnboundedReceiver<FireKept>,
+    feed: Option<Arc<EventFeed>>,
     publisher: UnboundedReceiver<Publish>,
     tracker: UnboundedReceiver<Stored>,
     folder: UnboundedReceiver<Checkpoint>,
@@ -47,6 +52,11 @@ struct Rig {
 }
 
 fn rig(limits: DatabaseLimits) -> Rig {
+    rig_with(limits, false)
+}
+
+/// With the API, events are committed with their changes.
+fn rig_with(limits: DatabaseLimits, has_api: bool) -> Rig {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("jobs");
     let database = Arc::new(Mutex::new(JobDatabase::open(&path, limits).unwrap()));
@@ -54,6 +64,19 @@ fn rig(limits: DatabaseLimits) -> Rig {
     let registry = Registry::new();
     let metrics = StoreMetrics::new(&registry);
     let (to_bus, bus) = recorder();
+    let (to_kept_bus, kept_bus) = recorder();
+    let durable_events = has_api.then(|| {
+        let reader = database.lock().reader().unwrap();
+        let limits = QueueLimits {
+            frames: 100,
+            bytes: 1 << 20,
+        };
+        DurableEvents {
+            feed: EventFeed::new(reader, 1, limits, &registry).unwrap(),
+            bus: to_kept_bus,
+        }
+    });
+    let feed = durable_events.as_ref().map(|events| events.feed.clone());
     let (to_publisher, publisher) = recorder();
     let (to_tracker, tracker) = recorder();
     let (to_folder, folder) = recorder();
@@ -62,6 +85,7 @@ fn rig(limits: DatabaseLimits) -> Rig {
         path,
         job_files: None,
         bus: to_bus,
+        durable_events,
         publisher: to_publisher,
         followers: Vec::new(),
         job_cache: None,
@@ -92,6 +116,8 @@ fn rig(limits: DatabaseLimits) -> Rig {
         store,
         metrics,
         bus,
+        kept_bus,
+        feed,
         publisher,
         tracker,
         folder,
@@ -712,6 +738,51 @@ fn repeated_return_fires_its_events_once_until_the_store_restarts() {
         let reply = rig.send(returned("m1", "f", 1)).await;
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
         assert!(rig.bus.try_recv().is_ok(), "stored in an earlier life");
+    });
+}
+
+#[test]
+fn event_of_a_return_is_committed_with_it_and_once() {
+    in_system(async {
+        let mut rig = rig_with(DatabaseLimits::default(), true);
+        let feed = rig.feed.clone().unwrap();
+        let mut stream = feed.follow(None);
+        let table = [
+            ("new", returned("m1", "f", 1), true),
+            ("sent again", returned("m1", "f", 1), false),
+            ("another minion", returned("m2", "f", 1), true),
+        ];
+        for (what, record, is_fired) in table {
+            let reply = rig.send(record).await;
+            assert_eq!(reply.await.unwrap(), &b"done"[..], "{what}");
+            assert_eq!(rig.kept_bus.try_recv().is_ok(), is_fired, "{what}");
+        }
+        assert!(rig.tree.inject_panic("job_store", 0));
+        let reply = rig.send(returned("m1", "f", 1)).await;
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        // On the bus, where nobody knows what became of it, but not in the table.
+        assert!(rig.kept_bus.try_recv().is_ok() && rig.bus.try_recv().is_err());
+        let range = EventRange {
+            after: 0,
+            through: 100,
+            max_events: 100,
+            max_bytes: 1 << 20,
+        };
+        let reader = rig.database.lock().reader().unwrap();
+        let kept = reader.events_between(&range).unwrap().events;
+        let kept: Vec<_> = kept
+            .iter()
+            .map(|event| (event.position, &*event.tag))
+            .collect();
+        assert_eq!(kept, [(1, "ret"), (2, "ret")]);
+        for number in [1, 2] {
+            let StreamItem::Events { batch, range } = stream.next().await else {
+                panic!("event {number} is not given");
+            };
+            let given = &batch.events()[range];
+            assert_eq!(given.len(), 1);
+            assert_eq!(given[0].number, number);
+        }
     });
 }
 

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::head_watch::HeadWatch;
 use super::limits::HttpLimits;
 use super::metrics::Open;
 
@@ -44,6 +45,7 @@ struct State {
     /// Since when the peer takes nothing of what is to be sent.
     blocked_since: Option<Instant>,
     upgraded: Option<Open>,
+    heads: HeadWatch,
 }
 
 impl Activity {
@@ -60,6 +62,7 @@ impl Activity {
                 head_since: None,
                 blocked_since: None,
                 upgraded: None,
+                heads: HeadWatch::default(),
             }),
             changed: Notify::new(),
         })
@@ -74,18 +77,24 @@ impl Activity {
         state.is_used = true;
         state.is_http2 = is_http2;
         state.head_since = None;
+        let is_ambiguous = state.heads.take() && !is_http2;
         drop(state);
         self.changed.notify_one();
         Exchange {
             activity: Arc::clone(self),
             id,
             is_stream: false,
+            is_ambiguous,
         }
     }
 
-    /// Bytes arrived.
-    pub(super) fn arrived(&self) {
+    /// These bytes arrived.
+    pub(super) fn arrived(&self, bytes: &[u8]) {
         let mut state = self.state.lock();
+        match state.is_idle() {
+            true => state.heads.see(bytes),
+            false => state.heads.lose(),
+        }
         if state.is_idle() && state.head_since.is_none() {
             state.head_since = Some(Instant::now());
             drop(state);
@@ -167,6 +176,7 @@ pub(super) struct Exchange {
     activity: Arc<Activity>,
     id: u64,
     is_stream: bool,
+    is_ambiguous: bool,
 }
 
 impl Exchange {
@@ -179,6 +189,11 @@ impl Exchange {
         }
         drop(state);
         self.activity.changed.notify_one();
+    }
+
+    /// Whether its head was seen to have a length and a coding.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        self.is_ambiguous
     }
 
     pub(super) fn is_stream(&self) -> bool {
@@ -229,10 +244,10 @@ mod tests {
         activity.set_blocked(false);
         drop(exchange);
         assert_eq!(after(&activity), Some((limits.idle_time, Due::Idle)));
-        activity.arrived();
+        activity.arrived(b"x");
         assert_eq!(after(&activity), Some((limits.head_time, Due::Cut)), "head");
         drop(activity.begin(deadline, true));
-        activity.arrived();
+        activity.arrived(b"x");
         assert_eq!(after(&activity), Some((limits.idle_time, Due::Idle)), "h2");
     }
 }

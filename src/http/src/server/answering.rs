@@ -106,6 +106,13 @@ impl Answering {
     ) -> Result<Response<Body>, Refused> {
         let (mut head, body) = request.into_parts();
         self.check(&head)?;
+        if answered.exchange.is_ambiguous() {
+            return Err(refused(
+                StatusCode::BAD_REQUEST,
+                Refusal::Broken,
+                "a request has either a length or a transfer coding\n",
+            ));
+        }
         let permit = Arc::clone(&self.requests).try_acquire_owned();
         answered.permit = Some(permit.map_err(|_| {
             refused(

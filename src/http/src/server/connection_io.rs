@@ -127,8 +127,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
         }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
-        if buffer.filled().len() > before {
-            self.activity.arrived();
+        let arrived = buffer.filled().get(before..).unwrap_or_default();
+        if !arrived.is_empty() {
+            self.activity.arrived(arrived);
         }
         Poll::Ready(Ok(()))
     }

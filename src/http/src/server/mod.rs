@@ -21,6 +21,7 @@ mod certificates;
 mod connection;
 mod connection_io;
 mod connection_slots;
+mod head_watch;
 mod limits;
 mod metrics;
 mod request_info;

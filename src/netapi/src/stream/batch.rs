@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use saltern_http::websocket::Utf8Bytes;
 use saltern_output::json_line;
 use saltern_wire::msgpack::{Limits, Value, decode};
 
-use super::{CloseReason, Position};
+use super::{CloseReason, Dialect, Position};
 
 /// Tag of the event that announces a gap; the bus uses it, too.
-const GAP: &str = "saltern/bus/gap";
+pub(super) const GAP: &str = "saltern/bus/gap";
 
 /// Tag of the last event of a stream that the master ends.
 const CLOSED: &str = "saltern/stream/closed";
@@ -27,12 +28,21 @@ pub struct BusEvent {
     pub data: Bytes,
 }
 
+impl BusEvent {
+    /// Its data; nothing where they cannot be read.
+    pub(super) fn data(&self) -> Value {
+        decode(&self.data, &Limits::WIRE).unwrap_or(Value::Nil)
+    }
+}
+
 /// Events in the order of their positions. Each form is made by the first stream that needs it.
 #[derive(Debug)]
 pub struct EventBatch {
     history: u32,
     events: Vec<BusEvent>,
     sse: OnceLock<Encoded>,
+    data_messages: OnceLock<Vec<Utf8Bytes>>,
+    json_messages: OnceLock<Vec<Utf8Bytes>>,
 }
 
 /// All events of a batch in one form, one behind the other.
@@ -62,6 +72,8 @@ impl EventBatch {
             history,
             events,
             sse: OnceLock::new(),
+            data_messages: OnceLock::new(),
+            json_messages: OnceLock::new(),
         }
     }
 
@@ -78,12 +90,26 @@ impl EventBatch {
         &self.events
     }
 
+    /// As messages of websockets.
+    pub(super) fn messages(&self, dialect: Dialect) -> &[Utf8Bytes] {
+        let made = match dialect {
+            Dialect::Cherrypy => &self.data_messages,
+            Dialect::Tornado => &self.json_messages,
+        };
+        made.get_or_init(|| {
+            let events = self.events.iter();
+            events
+                .map(|event| message(&event.tag, event.data(), dialect))
+                .collect()
+        })
+    }
+
     /// As blocks of server-sent events.
     pub(super) fn sse(&self) -> &Encoded {
         self.sse.get_or_init(|| {
             let (mut text, mut ends) = (String::new(), Vec::with_capacity(self.events.len()));
             for event in &self.events {
-                let data = decode(&event.data, &Limits::WIRE).unwrap_or(Value::Nil);
+                let data = event.data();
                 let position = Position {
                     history: self.history,
                     number: event.number,
@@ -97,6 +123,24 @@ impl EventBatch {
             }
         })
     }
+}
+
+/// An event as a message of a websocket.
+pub(super) fn message(tag: &str, data: Value, dialect: Dialect) -> Utf8Bytes {
+    let event = Value::map([("data", data), ("tag", tag.into())]);
+    let json = json_line(&event);
+    match dialect {
+        Dialect::Cherrypy => format!("data: {json}\n\n").into(),
+        Dialect::Tornado => json.into(),
+    }
+}
+
+/// The data of an event that announces a gap.
+pub(super) fn gap_data(missed: Option<u64>) -> Value {
+    let missed = missed.map_or(Value::Nil, |missed| {
+        i64::try_from(missed).unwrap_or(i64::MAX).into()
+    });
+    Value::map([("dropped", missed)])
 }
 
 /// Appends an event as stock's servers print it, and its id behind that: scripts look for the tag
@@ -115,11 +159,8 @@ fn push_block(text: &mut String, tag: &str, data: Value, id: Option<Position>) {
 
 /// The block that announces a gap. A client that resumes there does not get it again.
 pub(super) fn gap_block(missed: Option<u64>, at: Position) -> Bytes {
-    let missed = missed.map_or(Value::Nil, |missed| {
-        i64::try_from(missed).unwrap_or(i64::MAX).into()
-    });
     let mut text = String::new();
-    push_block(&mut text, GAP, Value::map([("dropped", missed)]), Some(at));
+    push_block(&mut text, GAP, gap_data(missed), Some(at));
     text.into()
 }
 

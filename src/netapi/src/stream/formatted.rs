@@ -9,13 +9,16 @@ use indexmap::IndexMap;
 use saltern_output::json_line;
 use saltern_wire::msgpack::Value;
 
-use super::Dialect;
+use super::{BusEvent, Dialect};
 
 /// Jobs of one stream.
 const MAX_JOBS: usize = 1_000;
 
 /// Minions of one stream.
 const MAX_MINIONS: usize = 20_000;
+
+/// Bytes of a message above which older jobs are dropped.
+const MAX_MESSAGE: usize = 16 << 20;
 
 /// The function whose returns are the grains of minions.
 const GRAINS: &str = "grains.items";
@@ -35,6 +38,16 @@ impl FormattedEvents {
             dialect,
             jobs: IndexMap::new(),
             minions: IndexMap::new(),
+        }
+    }
+
+    /// The messages that follow an event of the bus, in their order.
+    pub(super) fn take_event(&mut self, event: &BusEvent) -> Vec<String> {
+        // Other events are not unpacked.
+        let is_followed = ["job", "key", "presence"].map(Some);
+        match is_followed.contains(&event.tag.split('/').nth(1)) {
+            true => self.take(&event.tag, &event.data()),
+            false => Vec::new(),
         }
     }
 
@@ -156,10 +169,17 @@ impl FormattedEvents {
         shorten(&mut self.minions, MAX_MINIONS);
     }
 
-    fn jobs(&self) -> String {
-        let jobs = self.jobs.iter();
-        let jobs = jobs.map(|(jid, job)| (jid.as_str(), job.clone()));
-        self.message("jobs", Value::map(jobs))
+    fn jobs(&mut self) -> String {
+        loop {
+            let jobs = self.jobs.iter();
+            let jobs = jobs.map(|(jid, job)| (jid.as_str(), job.clone()));
+            let message = self.message("jobs", Value::map(jobs));
+            let count = self.jobs.len();
+            if message.len() <= MAX_MESSAGE || count <= 1 {
+                return message;
+            }
+            self.jobs.drain(..count.div_ceil(2));
+        }
     }
 
     /// A list with CherryPy, a map with tornado.
@@ -282,6 +302,24 @@ mod tests {
         let (tag, data) = present(&["b"]);
         let expected = ["{\"minions\": {\"b\": {\"id\": \"b\"}}}\n\n"];
         assert_eq!(events.take(&tag, &data), expected);
+    }
+
+    #[test]
+    fn messages_of_a_stream_are_bounded() {
+        let mut events = FormattedEvents::new(Dialect::Tornado);
+        let large = "x".repeat(MAX_MESSAGE / 4);
+        for number in 0..20 {
+            let data = Value::map([
+                ("return", Value::from(large.as_str())),
+                ("retcode", 0.into()),
+                ("success", true.into()),
+            ]);
+            let messages = events.take(&format!("salt/job/{number}/ret/a"), &data);
+            let [message] = messages.as_slice() else {
+                panic!("one message");
+            };
+            assert!(message.len() <= MAX_MESSAGE + 2 && message.contains(&format!("\"{number}\"")));
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Streams of events over HTTP: `/events` as server-sent events.
+//! Streams of events over HTTP: `/events` as server-sent events, and websockets.
 //!
 //! A stream is a cursor into the events that are shared by all streams. What goes out is encoded
 //! once for each batch of events, and all streams send the same bytes. Each event has a durable
@@ -13,16 +13,19 @@ mod batch;
 mod formatted;
 mod metrics;
 mod position;
+mod socket;
 mod sse;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use axum::extract::{RawQuery, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
-use tokio::sync::Semaphore;
+use saltern_http::websocket::UpgradeError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub use acl::{AclError, EventAcl, TagRules};
@@ -30,6 +33,7 @@ pub use batch::{BusEvent, EventBatch};
 pub use formatted::FormattedEvents;
 pub use metrics::StreamMetrics;
 pub use position::{Position, PositionError};
+pub(crate) use socket::SocketRequest;
 
 /// Header with the token of a session.
 const TOKEN_HEADER: &str = "x-auth-token";
@@ -143,6 +147,12 @@ pub enum StreamRefusal {
     /// Too many streams are open.
     #[error("too many streams are open")]
     Full,
+    /// A page of another origin asks for a websocket.
+    #[error("Cross origin websockets not allowed")]
+    Foreign,
+    /// The request is not one for a websocket.
+    #[error(transparent)]
+    Upgrade(#[from] UpgradeError),
 }
 
 impl StreamRefusal {
@@ -151,6 +161,9 @@ impl StreamRefusal {
             Self::QueryParameter | Self::Position(_) | Self::Wildcard => StatusCode::BAD_REQUEST,
             Self::NotLoggedIn => StatusCode::UNAUTHORIZED,
             Self::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Foreign => StatusCode::FORBIDDEN,
+            // The response of the error has its own.
+            Self::Upgrade(_) => StatusCode::BAD_REQUEST,
         }
     }
 
@@ -165,6 +178,11 @@ impl StreamRefusal {
                 self.to_string(),
             )
                 .into_response(),
+            // The sentence of Tornado.
+            (Self::Upgrade(UpgradeError::Headers), Dialect::Tornado) => {
+                (self.status(), "Can \"Upgrade\" only to \"WebSocket\".").into_response()
+            }
+            (Self::Upgrade(error), _) => (*error).into_response(),
             _ => (self.status(), self.to_string()).into_response(),
         };
         response.extensions_mut().insert(self);
@@ -197,8 +215,26 @@ impl Streams {
         sse::events(State(self), RawQuery(query), headers).await
     }
 
-    async fn session(&self, headers: &HeaderMap) -> Result<LoggedIn, StreamRefusal> {
-        let token = token_of(headers).ok_or(StreamRefusal::NotLoggedIn)?;
+    /// Answers a request for a websocket.
+    pub(crate) async fn serve_socket(
+        self,
+        parts: &mut Parts,
+        request: SocketRequest<'_>,
+    ) -> Response {
+        let dialect = self.dialect;
+        let opened = socket::open(self, parts, request).await;
+        opened.unwrap_or_else(|refusal| refusal.into_response_of(dialect))
+    }
+
+    fn permit(&self) -> Result<OwnedSemaphorePermit, StreamRefusal> {
+        self.permits.clone().try_acquire_owned().map_err(|_| {
+            self.metrics.refused.inc();
+            StreamRefusal::Full
+        })
+    }
+
+    async fn session(&self, token: Option<&str>) -> Result<LoggedIn, StreamRefusal> {
+        let token = token.ok_or(StreamRefusal::NotLoggedIn)?;
         let found = self.sessions.find(token).await;
         found
             .filter(|session| !session.ended.is_cancelled())

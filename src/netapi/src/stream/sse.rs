@@ -24,11 +24,11 @@ use super::batch::{closed_block, gap_block};
 use super::metrics::OpenStream;
 use super::{
     CloseReason, Dialect, EventBatch, EventStream, LoggedIn, Position, StreamItem, StreamRefusal,
-    Streams, TagRules,
+    Streams, TagRules, token_of,
 };
 
 /// Silence after which a comment is sent: well below what proxies wait for.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Tags in the query of one stream.
 const MAX_TAGS: usize = 64;
@@ -54,12 +54,9 @@ async fn open(
     headers: &HeaderMap,
 ) -> Result<SseStream, StreamRefusal> {
     let wanted = wanted_tags(query, streams.dialect)?;
-    let session = streams.session(headers).await?;
+    let session = streams.session(token_of(headers)).await?;
     let after = last_position(headers)?;
-    let permit = streams.permits.clone().try_acquire_owned().map_err(|_| {
-        streams.metrics.refused.inc();
-        StreamRefusal::Full
-    })?;
+    let permit = streams.permit()?;
     Ok(SseStream {
         events: streams.source.clone().subscribe(after),
         open: OpenStream::new(&streams.metrics),
@@ -92,7 +89,7 @@ fn response(stream: SseStream, dialect: Dialect) -> Response {
 }
 
 /// The wildcards of the query. `rest_cherrypy` refuses every parameter of another name.
-fn wanted_tags(query: &str, dialect: Dialect) -> Result<TagRules, StreamRefusal> {
+pub(super) fn wanted_tags(query: &str, dialect: Dialect) -> Result<TagRules, StreamRefusal> {
     let mut tags = Vec::new();
     for (name, value) in pairs(query) {
         match name.as_str() {

@@ -47,15 +47,15 @@ impl Sessions for OneSession {
     }
 }
 
-struct Bench {
-    streams: Streams,
-    ended: CancellationToken,
+pub(super) struct Bench {
+    pub(super) streams: Streams,
+    pub(super) ended: CancellationToken,
     asked: Arc<Mutex<(Option<Position>, VecDeque<StreamItem>)>>,
 }
 
 const HISTORY: u32 = 0xab;
 
-fn at(number: i64) -> Position {
+pub(super) fn at(number: i64) -> Position {
     Position {
         history: HISTORY,
         number,
@@ -63,7 +63,7 @@ fn at(number: i64) -> Position {
 }
 
 /// Events 1, 2, … with these tags.
-fn events(tags: &[&str]) -> StreamItem {
+pub(super) fn events(tags: &[&str]) -> StreamItem {
     let events = (1..).zip(tags).map(|(number, tag)| BusEvent {
         number,
         tag: (*tag).to_owned(),
@@ -75,7 +75,7 @@ fn events(tags: &[&str]) -> StreamItem {
     }
 }
 
-fn bench(items: impl IntoIterator<Item = StreamItem>) -> Bench {
+pub(super) fn bench(items: impl IntoIterator<Item = StreamItem>) -> Bench {
     let asked = Arc::new(Mutex::new((None, items.into_iter().collect())));
     let ended = CancellationToken::new();
     let streams = Streams {

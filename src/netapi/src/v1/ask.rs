@@ -26,7 +26,7 @@ async fn send(backend: &Arc<dyn Backend>, caller: &Caller, load: Value) -> Resul
     let request = pack(&envelope, Dialect::Raw).into();
     let no_room = || Problem::busy("the master is too busy to handle the request");
     let reply = backend
-        .ask(request, caller.from)
+        .ask(request, &caller.token, caller.from)
         .await
         .ok_or_else(no_room)?;
     let reply = decode_wire(&reply, &Limits::WIRE)

@@ -45,9 +45,14 @@ pub use problem::Problem;
 
 /// What `/v1` needs of the API that it is part of.
 pub trait Backend: Send + Sync + 'static {
-    /// Hands a packed request of the client at `from` to the gate; gives the packed reply, or `None`
-    /// when there is no room for it.
-    fn ask(&self, request: Bytes, from: SocketAddr) -> BoxFuture<'static, Option<Bytes>>;
+    /// Hands a packed request, which bears a token, of the client at `from` to the gate; gives the
+    /// packed reply, or `None` when there is no room for it.
+    fn ask(
+        &self,
+        request: Bytes,
+        token: &str,
+        from: SocketAddr,
+    ) -> BoxFuture<'static, Option<Bytes>>;
 
     /// The token that `X-Auth-Token` stands for, as an answer to `/login` gave it; `None` when there
     /// is certainly none. The gate says whether it is good.
@@ -55,6 +60,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Subscribes to the events of one jid, which is named later.
     fn listen(&self) -> Box<dyn EventSource>;
+
+    /// Resolves when a token is good no more.
+    fn ended(&self, token: Zeroizing<String>) -> BoxFuture<'static, ()>;
 }
 
 /// State of the routes.

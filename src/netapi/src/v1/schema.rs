@@ -352,6 +352,24 @@ pub struct Health {
     pub ready: bool,
     /// The checks.
     pub checks: Vec<Check>,
+    /// What `saltern doctor` found last; asking has it look again in the background, at most twice a
+    /// minute.
+    pub findings: Vec<Finding>,
+    /// When it looked; null before its first report.
+    pub diagnosed: Option<String>,
+}
+
+/// A problem of the master or its surroundings, with the remedy. It makes no master unready.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Finding {
+    /// What was examined.
+    pub subject: String,
+    /// `error`, `warning` or `note`.
+    pub severity: String,
+    /// The problem.
+    pub finding: String,
+    /// The remedy.
+    pub advice: String,
 }
 
 /// One check.
@@ -521,9 +539,18 @@ impl From<query::Health> for Health {
             passed: check.passed,
             reason: check.reason,
         });
+        let findings = health.findings.into_iter().map(|finding| Finding {
+            subject: finding.subject,
+            severity: finding.severity,
+            finding: finding.finding,
+            advice: finding.advice,
+        });
+        let diagnosed = health.diagnosed.and_then(|at| at.checked_mul(1_000_000));
         Self {
             ready: health.is_ready,
             checks: checks.collect(),
+            findings: findings.collect(),
+            diagnosed: diagnosed.map(time),
         }
     }
 }

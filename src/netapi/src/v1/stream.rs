@@ -3,7 +3,7 @@
 //!
 //! The subscription stands before the job is read, so nothing falls between the two; a return that
 //! came by both ways is sent once. Where events were lost, and after a while without any, the job is
-//! read again. Each reading passes the gate, so a token that is revoked ends the stream.
+//! read again. Each reading passes the gate, and a token that is revoked ends the stream at once.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -120,7 +120,12 @@ impl From<Gone> for End {
 
 impl Followed {
     async fn run(mut self) {
-        if let Err(End::Problem(problem)) = self.follow().await {
+        let ended = self.backend.ended(self.caller.token.clone());
+        let end = tokio::select! {
+            end = self.follow() => end,
+            () = ended => Err(Problem::unauthenticated().into()),
+        };
+        if let Err(End::Problem(problem)) = end {
             // A client that went away needs none.
             let _ = self.send("error", &problem).await;
         }

@@ -18,6 +18,7 @@ use saltern_model::{Jid, MinionId, query};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_wire, from_slice, pack};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 use zeroize::Zeroizing;
 
@@ -30,6 +31,7 @@ struct Table {
     answers: Mutex<Vec<(&'static str, Value)>>,
     asked: Mutex<Vec<Value>>,
     events: Mutex<Vec<ReceivedEvent>>,
+    token_ended: CancellationToken,
 }
 
 fn value(of: &impl Serialize) -> Value {
@@ -42,6 +44,7 @@ impl Table {
             answers: Mutex::new(answers),
             asked: Mutex::default(),
             events: Mutex::default(),
+            token_ended: CancellationToken::new(),
         })
     }
 
@@ -58,7 +61,7 @@ impl Table {
 }
 
 impl Backend for Table {
-    fn ask(&self, request: Bytes, _: SocketAddr) -> BoxFuture<'static, Option<Bytes>> {
+    fn ask(&self, request: Bytes, _: &str, _: SocketAddr) -> BoxFuture<'static, Option<Bytes>> {
         let envelope = decode_wire(&request, &Limits::WIRE).unwrap();
         let load = envelope.get("load").cloned().unwrap();
         let command = load.get("cmd").and_then(Value::as_str).unwrap();
@@ -75,6 +78,10 @@ impl Backend for Table {
 
     fn listen(&self) -> Box<dyn EventSource> {
         Box::new(Events(std::mem::take(&mut *self.events.lock())))
+    }
+
+    fn ended(&self, _: Zeroizing<String>) -> BoxFuture<'static, ()> {
+        Box::pin(self.token_ended.clone().cancelled_owned())
     }
 }
 
@@ -203,6 +210,13 @@ fn answers() -> Vec<(&'static str, Value)> {
     ]);
     let health = query::Health {
         is_ready: true,
+        findings: vec![query::DoctorFinding {
+            subject: "disk".into(),
+            severity: "warning".into(),
+            finding: "it is nearly full".into(),
+            advice: "make room".into(),
+        }],
+        diagnosed: Some(1_795_244_782),
         checks: vec![query::HealthCheck {
             name: "ports".into(),
             passed: true,
@@ -553,4 +567,21 @@ async fn stream_sends_stored_returns_then_live_ones_once_and_ends_with_the_verdi
         (&json!("m1"), &json!("m3"))
     );
     assert_eq!(events[2].1["minions"][1]["reason"], "no connection");
+}
+
+#[tokio::test]
+async fn stream_ends_with_its_token() {
+    let mut all = answers();
+    all.retain(|(fun, _)| *fun != "jobs.explain");
+    all.push(("jobs.explain", page(&report("open"))));
+    let table = Table::new(all);
+    table.token_ended.cancel();
+    let path = format!("/v1/jobs/{JID}/stream");
+    let answer = send(router(table), request("get", &path, "")).await;
+    let text = String::from_utf8(answer.body.to_vec()).unwrap();
+    assert!(text.contains("event: error\ndata: {"), "{text}");
+    assert!(
+        text.contains("urn:saltern:problem:unauthenticated"),
+        "{text}"
+    );
 }

@@ -18,12 +18,14 @@ mod quotas;
 mod start;
 
 use std::io::ErrorKind;
+use std::path::Path;
 
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_client::control::{self, ControlError};
-use saltern_config::{Loaded, Severity};
+use saltern_config::{Loaded, Severity, load_for_tools};
 use saltern_model::control::TaskStatus;
+use saltern_model::query::DoctorFinding;
 use serde::Serialize;
 
 use super::{chain, load_for_tool, say, say_json};
@@ -187,6 +189,49 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     match found.iter().all(|(_, one)| one.severity == Severity::Info) {
         true => Exit::Ok,
         false => Exit::Failure,
+    }
+}
+
+/// What the running master itself finds of its own configuration, for `/v1/health`.
+pub(crate) fn of_this_master(config: &Path) -> Vec<DoctorFinding> {
+    let loaded = match load_for_tools(config) {
+        Ok(loaded) => loaded,
+        Err(errors) => {
+            let advice = "mend it before the master is started again";
+            let found = [(
+                "configuration",
+                Finding::new(errors.to_string(), advice).error(),
+            )];
+            return found.map(as_reported).into();
+        }
+    };
+    let running = ask(&loaded);
+    let mut found = Vec::new();
+    if let Err(error) = &running {
+        let advice = "see whether the directory of its sockets is still there";
+        found.push(("control", Finding::new(chain(error), advice)));
+    }
+    let diagnosis = Diagnosis {
+        loaded,
+        running: running.ok(),
+        // It does run, whatever its control socket says.
+        may_run: true,
+        now: Clock::system().unix(),
+    };
+    for (subject, check) in CHECKS {
+        let findings = check(&diagnosis).into_iter();
+        found.extend(findings.map(|finding| (*subject, finding)));
+    }
+    found.sort_by_key(|(_, finding)| finding.severity);
+    found.into_iter().map(as_reported).collect()
+}
+
+fn as_reported((subject, finding): (&str, Finding)) -> DoctorFinding {
+    DoctorFinding {
+        subject: subject.to_owned(),
+        severity: word(finding.severity).to_owned(),
+        finding: finding.what,
+        advice: finding.advice,
     }
 }
 

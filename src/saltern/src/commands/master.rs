@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use saltern_actors::{Master, MasterParts, StartError};
+use saltern_actors::{Diagnose, Master, MasterParts, StartError};
 use saltern_automation::reactor::Reactions;
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
@@ -28,7 +28,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 pub(crate) use self::arguments::Arguments;
-use super::{chain, complain, load_config};
+use super::{chain, complain, doctor, load_config};
 use crate::logging::Levels;
 use crate::reload::{Reloader, admits_users};
 use crate::service_manager::{self, ServiceManager};
@@ -110,7 +110,9 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(claim) => claim,
         Err(exit) => return exit,
     };
-    match open(&config, inherited, levels) {
+    let path = arguments.config.config.clone();
+    let diagnose: Diagnose = Arc::new(move || doctor::of_this_master(&path));
+    match open(&config, inherited, (levels, diagnose)) {
         Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader)),
         Err(OpenError::Store(error)) => {
             complain(&format!("{}{}", chain(&error), advice(&error)));
@@ -207,7 +209,7 @@ fn is_held(finding: &Finding, config: &MasterConfig, held: &[SocketAddr]) -> boo
 fn open(
     config: &Arc<MasterConfig>,
     inherited: Inherited,
-    levels: Arc<Levels>,
+    (levels, diagnose): (Arc<Levels>, Diagnose),
 ) -> Result<MasterParts, OpenError> {
     let clock = Clock::system();
     remove_temporary_files(config);
@@ -224,6 +226,7 @@ fn open(
         registry: Registry::new(),
         inherited,
         log_levels: Some(levels),
+        diagnose: Some(diagnose),
     })
 }
 

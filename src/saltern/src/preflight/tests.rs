@@ -318,6 +318,7 @@ fn parts(config: &Arc<MasterConfig>) -> Result<MasterParts, String> {
         registry: Registry::new(),
         inherited: Inherited::default(),
         log_levels: None,
+        diagnose: None,
     })
 }
 

@@ -13,7 +13,8 @@ use saltern_wire::msgpack::{Limits, MapView};
 use super::checkpoint::{self, CheckpointPass, Checkpointer};
 use super::displaced::OpenFiles;
 use super::schema::{self, wrap};
-use super::{DatabaseLimits, JobReader, JobState, Write, Written};
+use super::{Committed, DatabaseLimits, JobReader, JobState, Write, Written};
+use super::{KeptEvent, NewEvent};
 use super::{batches, events};
 use crate::error::{Result, StoreError};
 use crate::mirror::ReturnParts;
@@ -47,6 +48,8 @@ pub(super) struct NextIds {
     pub(super) returned: i64,
     /// Of events: their position.
     pub(super) event: i64,
+    /// Of events of [`Write::Events`]: the number that their sender gives, in this process.
+    pub(super) sent_event: u64,
 }
 
 impl JobDatabase {
@@ -62,6 +65,7 @@ impl JobDatabase {
             job: next_id(&connection, "jobs").map_err(|error| wrap(path, "open", error))?,
             returned: next_id(&connection, "returns").map_err(|error| wrap(path, "open", error))?,
             event: events::next_position(&connection).map_err(|error| wrap(path, "open", error))?,
+            sent_event: 1,
         };
         Ok(Self {
             files,
@@ -95,16 +99,38 @@ impl JobDatabase {
     /// [`StoreError::Full`] when there is no space: nothing of the batch is kept, reads go on, and
     /// a later commit works as soon as there is space again.
     pub fn commit(&mut self, writes: &[Write]) -> Result<Vec<Written>> {
+        let committed = self.commit_with_events(writes, &[])?;
+        Ok(committed.written)
+    }
+
+    /// The same with the events that each change causes, if any; they are kept in the same
+    /// transaction, unless the change is [`Written::Repeated`]: then they were kept with the first.
+    ///
+    /// # Errors
+    /// As for [`JobDatabase::commit`].
+    pub fn commit_with_events(
+        &mut self,
+        writes: &[Write],
+        caused: &[Vec<NewEvent>],
+    ) -> Result<Committed> {
         let mut next = self.next;
-        let written = self.transact("commit", |transaction| {
-            writes
-                .iter()
-                .map(|write| apply(transaction, &mut next, write))
-                .collect::<rusqlite::Result<Vec<_>>>()
+        let mut committed = Committed::default();
+        committed.written.reserve(writes.len());
+        let committed = self.transact("commit", |transaction| {
+            for (index, write) in writes.iter().enumerate() {
+                let written = apply(transaction, &mut next, write, &mut committed.events)?;
+                committed.written.push(written);
+                let caused = caused.get(index).map(Vec::as_slice).unwrap_or_default();
+                if !matches!(written, Written::Repeated { .. }) {
+                    events::insert(transaction, &mut next, caused, &mut committed.events)?;
+                }
+            }
+            Ok(committed)
         })?;
         self.next = next;
-        self.unfolded += writes.iter().map(pages_of).sum::<u64>();
-        Ok(written)
+        let caused = caused.iter().flatten().map(pages_of_event).sum::<u64>();
+        self.unfolded += writes.iter().map(pages_of).sum::<u64>() + caused;
+        Ok(committed)
     }
 
     /// Whether a [`Checkpointer`] should checkpoint the write-ahead log.
@@ -160,6 +186,7 @@ fn apply(
     transaction: &Transaction<'_>,
     next: &mut NextIds,
     write: &Write,
+    kept: &mut Vec<KeptEvent>,
 ) -> rusqlite::Result<Written> {
     match write {
         Write::Return(record) => match insert_return(transaction, next, record)? {
@@ -220,7 +247,10 @@ fn apply(
             reason,
         } => batches::give_up(transaction, jid, minions, reason),
         Write::BatchOver { jid, halted } => batches::end(transaction, jid, halted.as_deref()),
-        Write::Events(kept) => events::insert(transaction, next, kept),
+        Write::Events { first, events } => {
+            events::insert_of_sender(transaction, next, (*first, events), kept)?;
+            Ok(Written::Updated)
+        }
         Write::DeleteJob { jid } => {
             let rows = delete_job(transaction, jid.as_str(), i64::MAX)?.rows;
             remember_next_ids(transaction, *next)?;
@@ -235,10 +265,18 @@ fn pages_of(write: &Write) -> u64 {
         Write::Return(record) => record.load.as_ref().len(),
         Write::Job(record) | Write::JobPart(record) => record.load.as_ref().len(),
         Write::ClosedJob { job, .. } => job.load.as_ref().len(),
-        Write::Events(kept) => kept.iter().map(|event| event.data.len()).sum(),
+        Write::Events { events, .. } => events.iter().map(|event| event.data.len()).sum(),
         _ => 0,
     };
-    1 + u64::try_from(bytes).unwrap_or(0) / schema::PAGE_BYTES
+    1 + pages_in(bytes)
+}
+
+fn pages_of_event(event: &NewEvent) -> u64 {
+    1 + pages_in(event.data.len())
+}
+
+fn pages_in(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(0) / schema::PAGE_BYTES
 }
 
 fn updated(rows: usize) -> Written {

@@ -5,16 +5,17 @@
 //! half. In both they are numbered as they come and only the oldest are ever removed, so the
 //! numbers also give the count. The content of an event is opaque here.
 //!
-//! Both tables share one sequence of positions: the order of the events on the bus. Each kept event
-//! has the next position and none is used twice, so positions also give the exact number of events
-//! that were removed between two that are left.
+//! Both tables share one sequence of positions: the order in which events were committed. Each kept
+//! event has the next position and none is used twice, so positions also give the exact number of
+//! events that were removed between two that are left. An event that a change causes is committed
+//! with the change ([`JobDatabase::commit_with_events`]): neither is ever there without the other.
 
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, params};
 
 use super::database::NextIds;
 use super::reader::{JobReader, clamp};
-use super::{JobDatabase, Reason, Removed, Retention, Written};
+use super::{JobDatabase, Reason, Removed, Retention};
 use crate::error::Result;
 
 /// The table, as the job database gets it.
@@ -61,11 +62,23 @@ UPDATE minion_events SET position =
 DROP TABLE ranked;
 ";
 
+/// An event that is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEvent {
+    /// The time, in microseconds since 1970.
+    pub received: i64,
+    /// Its tag.
+    pub tag: String,
+    /// Its data as they stand on the bus, packed.
+    pub data: Bytes,
+    /// Whether minions or unauthenticated peers decide how many such events there are.
+    pub of_minion: bool,
+}
+
 /// An event that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptEvent {
-    /// Its place in the order of all kept events, from 1; no number is used twice. A write of a
-    /// position that is taken changes nothing, so a write whose outcome is unknown can be repeated.
+    /// Its place in the order of all kept events, from 1; no number is used twice.
     pub position: i64,
     /// When it was kept, in microseconds since 1970.
     pub received: i64,
@@ -341,26 +354,51 @@ impl JobDatabase {
     }
 }
 
+/// Keeps the events of a sender that were not committed before.
+pub(super) fn insert_of_sender(
+    transaction: &Transaction<'_>,
+    next: &mut NextIds,
+    (first, events): (u64, &[NewEvent]),
+    kept: &mut Vec<KeptEvent>,
+) -> rusqlite::Result<()> {
+    let known = next.sent_event.saturating_sub(first);
+    let known = usize::try_from(known).unwrap_or(usize::MAX);
+    let new = events.get(known..).unwrap_or_default();
+    insert(transaction, next, new, kept)?;
+    let end = first.saturating_add(events.len() as u64);
+    next.sent_event = next.sent_event.max(end);
+    Ok(())
+}
+
+/// Keeps events at the next positions.
 pub(super) fn insert(
     transaction: &Transaction<'_>,
     next: &mut NextIds,
-    events: &[KeptEvent],
-) -> rusqlite::Result<Written> {
+    events: &[NewEvent],
+    kept: &mut Vec<KeptEvent>,
+) -> rusqlite::Result<()> {
     for event in events {
-        let table = if event.of_minion {
-            Table::Minions
-        } else {
-            Table::Master
+        let sql = match event.of_minion {
+            true => {
+                "INSERT INTO minion_events (position, received, tag, data) VALUES (?1, ?2, ?3, ?4)"
+            }
+            false => "INSERT INTO events (position, received, tag, data) VALUES (?1, ?2, ?3, ?4)",
         };
-        let sql = format!(
-            "INSERT INTO {} (position, received, tag, data) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (position) DO NOTHING",
-            table.name()
-        );
-        let mut statement = transaction.prepare_cached(&sql)?;
-        let (position, data) = (event.position, event.data.as_ref());
-        statement.execute(params![position, event.received, event.tag, data])?;
-        next.event = next.event.max(position + 1);
+        let (position, data) = (next.event, event.data.as_ref());
+        transaction.prepare_cached(sql)?.execute(params![
+            position,
+            event.received,
+            event.tag,
+            data
+        ])?;
+        next.event += 1;
+        kept.push(KeptEvent {
+            position,
+            received: event.received,
+            tag: event.tag.clone(),
+            data: event.data.clone(),
+            of_minion: event.of_minion,
+        });
     }
-    Ok(Written::Updated)
+    Ok(())
 }

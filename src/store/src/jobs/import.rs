@@ -39,6 +39,7 @@ impl JobDatabase {
                 returned: below(transaction, "returns")?,
                 // None is imported.
                 event: 0,
+                sent_event: 0,
             };
             for cached in slice {
                 if let Some(job) = &cached.job {

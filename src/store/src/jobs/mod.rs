@@ -28,7 +28,7 @@ pub use batches::StoredBatch;
 pub use checkpoint::{CheckpointPass, Checkpointer};
 pub use database::JobDatabase;
 pub use displaced::{Restored, incidents, is_lost, note_incident};
-pub use events::{EventRange, EventSlice, EventsPage, KeptEvent};
+pub use events::{EventRange, EventSlice, EventsPage, KeptEvent, NewEvent};
 pub use import::Imported;
 pub use listing::{JobHead, JobsPage, ReturnsPage};
 pub use notes::{JobNotes, LostReason};
@@ -185,12 +185,28 @@ pub enum Write {
         halted: Option<String>,
     },
     /// Events of the bus, behind those that are there.
-    Events(Vec<KeptEvent>),
+    Events {
+        /// The number of the first among all that their sender gives, from 1 on at each start of the
+        /// process. Those that it has committed before are left out, so a write whose outcome is
+        /// unknown can be repeated, with more behind it.
+        first: u64,
+        /// The events.
+        events: Vec<NewEvent>,
+    },
     /// A job and everything that belongs to it.
     DeleteJob {
         /// The job.
         jid: Jid,
     },
+}
+
+/// Outcome of a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Committed {
+    /// The outcome of each change, in the order of the changes.
+    pub written: Vec<Written>,
+    /// All events that it keeps, in the order of their positions, which are dense.
+    pub events: Vec<KeptEvent>,
 }
 
 /// Outcome of one [`Write`].

@@ -6,11 +6,12 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use saltern_model::Compat;
 use saltern_store::{
-    DatabaseLimits, EventRange, EventsPage, JobDatabase, KeptEvent, Reason, Retention, Write,
+    DatabaseLimits, EventRange, EventsPage, JobDatabase, NewEvent, Reason, Retention, Write,
 };
+use saltern_wire::msgpack::Value;
 use tempfile::TempDir;
 
-use crate::common::{job, place};
+use crate::common::{job, place, ret};
 
 /// A database with ten events, one a microsecond.
 fn ten_events(bytes: usize) -> (TempDir, JobDatabase) {
@@ -18,8 +19,7 @@ fn ten_events(bytes: usize) -> (TempDir, JobDatabase) {
     fs::create_dir_all(options.private_dir()).expect("a directory");
     let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
     let mut database = database.expect("a database");
-    let events = (0..10_i64).map(|number| KeptEvent {
-        position: number + 1,
+    let events = (0..10_i64).map(|number| NewEvent {
         received: number,
         tag: format!(
             "t/{}/{number}",
@@ -28,13 +28,17 @@ fn ten_events(bytes: usize) -> (TempDir, JobDatabase) {
         data: Bytes::from(vec![b'x'; bytes]),
         of_minion: false,
     });
-    let events: Vec<KeptEvent> = events.collect();
-    let (first, rest) = events.split_at(4);
-    for events in [first, rest] {
-        let write = Write::Events(events.to_vec());
-        database.commit(&[write]).expect("committed");
+    let events: Vec<NewEvent> = events.collect();
+    let (start, rest) = events.split_at(4);
+    for (first, events) in [(1, start), (5, rest)] {
+        commit(&mut database, first, events.to_vec());
     }
     (dir, database)
+}
+
+fn commit(database: &mut JobDatabase, first: u64, events: Vec<NewEvent>) {
+    let write = Write::Events { first, events };
+    database.commit(&[write]).expect("committed");
 }
 
 fn received(database: &JobDatabase, page: &EventsPage<'_>) -> Vec<i64> {
@@ -138,16 +142,13 @@ fn retention_removes_oldest_events_by_age_count_and_size() {
 #[test]
 fn flood_of_minion_events_evicts_no_master_event() {
     let (_dir, mut database) = ten_events(1);
-    let flood = (10..1_010).map(|received| KeptEvent {
-        position: received + 1,
+    let flood = (10..1_010).map(|received| NewEvent {
         received,
         tag: format!("my/{received}"),
         data: Bytes::from_static(b"x"),
         of_minion: true,
     });
-    database
-        .commit(&[Write::Events(flood.collect())])
-        .expect("committed");
+    commit(&mut database, 11, flood.collect());
     let retention = Retention {
         most_events: Some(20),
         ..Retention::default()
@@ -167,8 +168,7 @@ fn kinds_removed(minions: i64, jobs: u32, masters: i64) -> String {
     fs::create_dir_all(options.private_dir()).expect("a directory");
     let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
     let mut database = database.expect("a database");
-    let event = |received, of_minion| KeptEvent {
-        position: received + 1,
+    let event = |received, of_minion| NewEvent {
         received,
         tag: "t".to_owned(),
         data: Bytes::from_static(b"x"),
@@ -177,7 +177,10 @@ fn kinds_removed(minions: i64, jobs: u32, masters: i64) -> String {
     let mut writes = vec![Write::Job(job(99, &["a"]))];
     let of_minions = (0..minions).map(|number| event(100 + number, true));
     let of_master = (0..masters).map(|number| event(number, false));
-    writes.push(Write::Events(of_minions.chain(of_master).collect()));
+    writes.push(Write::Events {
+        first: 1,
+        events: of_minions.chain(of_master).collect(),
+    });
     for number in 0..jobs {
         let (job, reporter) = (job(number, &["a"]), None);
         writes.push(Write::ClosedJob { job, reporter });
@@ -229,15 +232,22 @@ fn size_retention_removes_minion_events_then_jobs_then_master_events() {
     }
 }
 
-/// An event of the master's or a minion's; the data says its position.
-fn kept(position: i64, of_minion: bool) -> KeptEvent {
-    KeptEvent {
-        position,
-        received: 100 - position,
+/// An event of the master's or a minion's; the data says its number.
+fn numbered(number: i64, of_minion: bool) -> NewEvent {
+    NewEvent {
+        received: 100 - number,
         tag: "t".to_owned(),
-        data: Bytes::from(position.to_string()),
+        data: Bytes::from(number.to_string()),
         of_minion,
     }
+}
+
+fn data_of(database: &JobDatabase) -> Vec<String> {
+    let reader = database.reader().expect("a reader");
+    let slice = reader.events_between(&range(0, 99)).expect("read");
+    let data = slice.events.iter();
+    data.map(|event| String::from_utf8_lossy(&event.data).into_owned())
+        .collect()
 }
 
 fn positions(database: &JobDatabase, range: &EventRange) -> (Vec<i64>, i64) {
@@ -268,10 +278,8 @@ fn open_empty() -> (TempDir, JobDatabase, std::path::PathBuf) {
 fn range_of_events_is_read_in_order_of_positions_from_both_tables() {
     let (_dir, mut database, _) = open_empty();
     assert_eq!(database.next_event_position(), 1);
-    let events = (1..=9).map(|position| kept(position, position % 3 == 0));
-    database
-        .commit(&[Write::Events(events.collect())])
-        .expect("committed");
+    let events = (1..=9).map(|position| numbered(position, position % 3 == 0));
+    commit(&mut database, 1, events.collect());
     assert_eq!(database.next_event_position(), 10);
     for (range, expected) in [
         (range(0, 100), ((1..=9).collect(), 100)),
@@ -297,27 +305,58 @@ fn range_of_events_is_read_in_order_of_positions_from_both_tables() {
 }
 
 #[test]
-fn events_written_once_more_at_their_positions_change_nothing() {
+fn events_written_once_more_are_not_kept_twice() {
     let (_dir, mut database, _) = open_empty();
-    let events = vec![kept(1, false), kept(2, true)];
-    for _ in 0..2 {
-        database
-            .commit(&[Write::Events(events.clone())])
-            .expect("committed");
-    }
-    let reader = database.reader().expect("a reader");
-    let slice = reader.events_between(&range(0, 9)).expect("read");
-    assert_eq!(slice.events, events);
-    assert_eq!(database.next_event_position(), 3);
+    let events = |numbers: std::ops::RangeInclusive<i64>| -> Vec<NewEvent> {
+        numbers
+            .map(|number| numbered(number, number % 2 == 0))
+            .collect()
+    };
+    commit(&mut database, 1, events(1..=2));
+    commit(&mut database, 1, events(1..=2));
+    // With more behind them.
+    commit(&mut database, 1, events(1..=3));
+    commit(&mut database, 3, events(3..=5));
+    assert_eq!(data_of(&database), ["1", "2", "3", "4", "5"]);
+    assert_eq!(database.next_event_position(), 6);
+}
+
+#[test]
+fn events_of_changes_are_kept_with_them_unless_the_change_is_repeated() {
+    let (_dir, mut database, path) = open_empty();
+    let of_job = || (Write::Job(job(1, &["a"])), vec![numbered(1, false)]);
+    let of_return = |value: bool| {
+        let write = Write::Return(ret(1, "a", Value::Bool(value)));
+        (write, vec![numbered(2, true), numbered(3, true)])
+    };
+    let mut kept = |changes: Vec<(Write, Vec<NewEvent>)>| -> Vec<i64> {
+        let (writes, caused): (Vec<_>, Vec<_>) = changes.into_iter().unzip();
+        let committed = database.commit_with_events(&writes, &caused);
+        let committed = committed.expect("committed");
+        assert_eq!(committed.written.len(), writes.len());
+        let events = committed.events.iter();
+        events.map(|event| event.position).collect()
+    };
+    let sent = Write::Events {
+        first: 1,
+        events: vec![numbered(9, true)],
+    };
+    assert_eq!(kept(vec![of_job(), (sent, vec![])]), [1, 2]);
+    assert_eq!(kept(vec![of_return(true)]), [3, 4]);
+    assert!(kept(vec![of_return(true)]).is_empty());
+    // Another return of the same minion is on the bus, too.
+    assert_eq!(kept(vec![of_return(false)]), [5, 6]);
+    drop(database);
+    let database = JobDatabase::open(&path, DatabaseLimits::default()).expect("a database");
+    assert_eq!(data_of(&database), ["1", "9", "2", "3", "2", "3"]);
+    assert_eq!(database.next_event_position(), 7);
 }
 
 #[test]
 fn position_is_never_used_twice_though_its_events_are_removed() {
     let (_dir, mut database, path) = open_empty();
-    let events = vec![kept(1, false), kept(2, true)];
-    database
-        .commit(&[Write::Events(events)])
-        .expect("committed");
+    let events = vec![numbered(1, false), numbered(2, true)];
+    commit(&mut database, 1, events);
     let retention = Retention {
         before: Some(i64::MAX),
         ..Retention::default()
@@ -352,21 +391,12 @@ fn without_positions(path: &std::path::Path) {
 #[test]
 fn events_of_the_layout_before_are_numbered_by_their_times() {
     let (_dir, mut database, path) = open_empty();
-    let events = vec![kept(1, false), kept(2, true), kept(3, false)];
-    database
-        .commit(&[Write::Events(events)])
-        .expect("committed");
+    let events = vec![numbered(1, false), numbered(2, true), numbered(3, false)];
+    commit(&mut database, 1, events);
     drop(database);
     without_positions(&path);
     let database = JobDatabase::open(&path, DatabaseLimits::default()).expect("a database");
-    let reader = database.reader().expect("a reader");
-    let slice = reader.events_between(&range(0, 9)).expect("read");
-    let data: Vec<&[u8]> = slice
-        .events
-        .iter()
-        .map(|event| event.data.as_ref())
-        .collect();
     // Their times fall where their first positions rose.
-    assert_eq!(data, [b"3", b"2", b"1"]);
+    assert_eq!(data_of(&database), ["3", "2", "1"]);
     assert_eq!(database.next_event_position(), 4);
 }

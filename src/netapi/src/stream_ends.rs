@@ -1,0 +1,109 @@
+//! When the token behind an open stream ends: at once where it is revoked here, at its time, and
+//! within `TOKEN_INTERVAL` when another process removes its file.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
+
+use crate::api::Api;
+
+/// How often the token of an open stream is looked at: other processes may remove it too.
+const TOKEN_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Shortest time between two looks.
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Entries before those of ended streams are removed for the first time.
+const FEW: usize = 64;
+
+/// Hash of a token.
+type TokenHash = [u8; 32];
+
+/// The tokens of open streams.
+#[derive(Default)]
+pub(crate) struct StreamEnds {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    tokens: HashMap<TokenHash, Weak<CancellationToken>>,
+    /// Entries at which those of ended streams are removed.
+    full: usize,
+}
+
+impl StreamEnds {
+    /// What is cancelled when a token is revoked in this process.
+    fn of(&self, token: &str) -> Arc<CancellationToken> {
+        let mut state = self.state.lock();
+        let hash = hash_of(token);
+        if let Some(known) = state.tokens.get(&hash).and_then(Weak::upgrade) {
+            return known;
+        }
+        if state.tokens.len() >= state.full {
+            state.tokens.retain(|_, known| known.strong_count() > 0);
+            state.full = FEW.max(2 * state.tokens.len());
+        }
+        let revoked = Arc::new(CancellationToken::new());
+        state.tokens.insert(hash, Arc::downgrade(&revoked));
+        revoked
+    }
+
+    /// Ends the streams of a token that was revoked.
+    pub(crate) fn revoked(&self, token: &str) {
+        let removed = self.state.lock().tokens.remove(&hash_of(token));
+        if let Some(revoked) = removed.and_then(|known| known.upgrade()) {
+            revoked.cancel();
+        }
+    }
+}
+
+/// Resolves when a token is good no more.
+pub(crate) async fn ended(api: Arc<Api>, token: Zeroizing<String>) {
+    // Before the first look, so that no revocation falls between the two.
+    let revoked = api.stream_ends().of(&token);
+    while let Some(owner) = api.owner_of(&token).await {
+        let left = owner.ends - api.now();
+        let left = Duration::try_from_secs_f64(left.max(0.0)).unwrap_or(TOKEN_INTERVAL);
+        let pause = left.clamp(MIN_INTERVAL, TOKEN_INTERVAL);
+        tokio::select! {
+            () = revoked.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+fn hash_of(token: &str) -> TokenHash {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn revoked_token_ends_its_streams_only() {
+        let ends = StreamEnds::default();
+        let (one, same, other) = (ends.of("a"), ends.of("a"), ends.of("b"));
+        ends.revoked("a");
+        assert!(one.is_cancelled() && same.is_cancelled() && !other.is_cancelled());
+        assert!(!ends.of("a").is_cancelled());
+    }
+
+    #[test]
+    fn tokens_of_ended_streams_are_forgotten() {
+        let ends = StreamEnds::default();
+        let kept = ends.of("kept");
+        for number in 0..10 * FEW {
+            drop(ends.of(&number.to_string()));
+        }
+        assert!(ends.state.lock().tokens.len() <= FEW);
+        ends.revoked("kept");
+        assert!(kept.is_cancelled());
+    }
+}
