@@ -15,6 +15,26 @@ use serde_json::Value;
 use super::{Dialect, Interfaces, bring_up};
 
 #[test]
+fn cherrypy_requests_of_3006_are_answered_as_by_stock() -> TestResult {
+    Ok(compare(Release::V3006, Dialect::CherryPy)?)
+}
+
+#[test]
+fn cherrypy_requests_of_3007_are_answered_as_by_stock() -> TestResult {
+    Ok(compare(Release::V3007, Dialect::CherryPy)?)
+}
+
+#[test]
+fn cherrypy_requests_of_3008_are_answered_as_by_stock() -> TestResult {
+    Ok(compare(Release::V3008, Dialect::CherryPy)?)
+}
+
+#[test]
+fn tornado_requests_of_3008_are_answered_as_by_stock() -> TestResult {
+    Ok(compare(Release::V3008, Dialect::Tornado)?)
+}
+
+#[test]
 fn wsgi_requests_of_3006_are_answered_as_by_stock() -> TestResult {
     Ok(compare(Release::V3006, Dialect::Wsgi)?)
 }
