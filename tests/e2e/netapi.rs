@@ -7,7 +7,9 @@ mod access;
 mod bad_input;
 mod clients;
 mod corpus;
+mod request;
 mod streams;
+mod variants;
 
 use std::process::Command;
 
@@ -19,6 +21,8 @@ use saltern_tests::session::Session;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Config, Daemon, Server, Site, run, wait_until};
 use serde_json::{Value, json};
+
+use corpus::Extent;
 
 /// The password of the users of `sharedsecret`.
 const SECRET: &str = "a secret of this test";
@@ -110,10 +114,10 @@ impl Interfaces {
     }
 
     /// The answers of each interface to the requests of the table.
-    fn play(&self, site: &Site) -> Result<Vec<Value>> {
+    fn play(&self, site: &Site, extent: Extent) -> Result<Vec<Value>> {
         let mut answers = Vec::new();
         for (dialect, port) in &self.0 {
-            answers.extend(play(site, *dialect, *port)?);
+            answers.extend(play(site, (*dialect, *port), extent)?);
         }
         Ok(answers)
     }
@@ -142,14 +146,15 @@ fn web(port: u16) -> String {
 }
 
 /// Plays the table to one interface.
-fn play(site: &Site, dialect: Dialect, port: u16) -> Result<Vec<Value>> {
+fn play(site: &Site, (dialect, port): (Dialect, u16), extent: Extent) -> Result<Vec<Value>> {
     let table = concat!(env!("CARGO_MANIFEST_DIR"), "/e2e/netapi/requests.jsonl");
     let mut command = Command::new(site.server().release().program("python"));
     command
         .arg(peer("netapi_corpus.py"))
         .arg(format!("http://127.0.0.1:{port}"))
         .args([dialect.name(), table])
-        .arg(site.path(""));
+        .arg(site.path(""))
+        .args(extent.argument());
     let played = run(&mut command, SOON * 4)?;
     played.expect_code(0)?;
     let answers = played.stdout.lines().map(serde_json::from_str);
