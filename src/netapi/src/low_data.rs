@@ -196,11 +196,25 @@ impl Chunk {
 pub(crate) struct Calls<'a> {
     api: &'a Api,
     from: SocketAddr,
+    /// Whether a job's answer has the minions that did not return.
+    shows_silent: bool,
 }
 
 impl<'a> Calls<'a> {
     pub(crate) fn new(api: &'a Api, from: SocketAddr) -> Self {
-        Self { api, from }
+        Self {
+            api,
+            from,
+            shows_silent: true,
+        }
+    }
+
+    /// The same whose answers leave out minions that did not return.
+    pub(crate) fn without_silent(self) -> Self {
+        Self {
+            shows_silent: false,
+            ..self
+        }
     }
 
     /// Checks a command as stock does before it asks the master.
@@ -292,6 +306,9 @@ impl<'a> Calls<'a> {
         let jid = job.jid().to_owned();
         let mut returns = Vec::new();
         while let Some(outcome) = job.next().await.map_err(refusal)? {
+            if !self.shows_silent && matches!(outcome, MinionOutcome::NoResponse { .. }) {
+                continue;
+            }
             let (id, value) = shown(outcome, &jid, whole);
             returns.push((id.into(), value));
         }

@@ -119,7 +119,7 @@ async fn answered(
         None => false,
     };
     let token = token.as_ref().map(|token| token.as_str());
-    let calls = Calls::new(api, from);
+    let calls = Calls::new(api, from).without_silent();
     if method != Method::GET && method != Method::POST {
         return Err(StatusCode::METHOD_NOT_ALLOWED);
     }

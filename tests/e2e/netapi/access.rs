@@ -301,7 +301,7 @@ impl Judged {
         // So that an interface that is closed, or open, to all is seen.
         let [refused, permitted] = self.verdicts;
         ensure!(
-            refused >= 40 && permitted >= 30,
+            refused >= 50 && permitted >= 20,
             "{refused} and {permitted}"
         );
         Ok(())
