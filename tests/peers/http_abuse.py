@@ -3,6 +3,8 @@
 `http_abuse.py HOST PORT TOKEN`: prints one JSON object a case: its `name`, the `status` (0 when the
 connection was closed without one), the start of the `body`, the header names, and `lenient`, when
 the bytes are no HTTP, so that the server may close without a word.
+
+Bytes that come slowly are a pair: those that come at once, and those that follow one by one.
 """
 
 import concurrent.futures
@@ -10,6 +12,7 @@ import json
 import re
 import socket
 import sys
+import threading
 import time
 
 # Longer than any time limit of the server's.
@@ -92,6 +95,10 @@ def cases(token):
     yield "body-shorter-than-its-length", request(
         "POST /login HTTP/1.1", ["Content-Type: application/json", "Content-Length: 100"], b"{"
     ), False
+    yield "body-comes-byte-by-byte", (
+        request("POST /login HTTP/1.1", ["Content-Type: application/json", "Content-Length: 1000"]),
+        b" " * 1000,
+    ), False
     yield "head-never-ends", b"POST /login HTTP/1.1\r\nHost: localhost\r\nX-A: ", True
     yield "json-invalid-utf8", posted(b'{"username": "\xff\xfe"}'), False
     yield "json-lone-surrogate", posted('{"username": "\\ud800", "password": "a", "eauth": "file"}'), False
@@ -112,6 +119,17 @@ def cases(token):
         '[{"__proto__": {"client": "local", "fun": "test.ping"}, "constructor": 1, "tgt": "*"}]', auth, path="/"
     ), False
     yield "keys-of-classes", posted('[{"__class__": "local", "__init__": 1, "client": "run"}]', auth, path="/"), False
+    yield "function-missing", posted('[{"client": "runner"}]', auth, path="/"), False
+    yield "function-without-module", posted('[{"client": "runner", "fun": "ping"}]', auth, path="/"), False
+    yield "function-is-a-number", posted('[{"client": "runner", "fun": 7}]', auth, path="/"), False
+    yield "function-is-missing-for-minions", posted('[{"client": "local", "tgt": "*"}]', auth, path="/"), False
+    yield "target-missing", posted('[{"client": "local", "fun": "test.ping"}]', auth, path="/"), False
+    yield "command-is-a-text", posted('["test.ping"]', auth, path="/"), False
+    yield "arguments-are-no-mapping", posted(
+        '[{"client": "local", "tgt": "*", "fun": "test.ping", "kwarg": [1]}]', auth, path="/"
+    ), False
+    yield "page-has-no-such-parameter", request("GET /minions?a=1 HTTP/1.1", [auth]), False
+    yield "session-in-the-query", request(f"GET /events?token={token} HTTP/1.1"), False
     yield "client-unknown", posted('[{"client": "nothing", "fun": "a.b"}]', auth, path="/"), False
     yield "client-disabled", posted('[{"client": "ssh", "tgt": "*", "fun": "test.ping"}]', auth, path="/"), False
     yield "token-unknown", posted(ping, "X-Auth-Token: " + "0" * 40, path="/"), False
@@ -146,7 +164,9 @@ def send(address, name, data, lenient):
     received = b""
     with socket.create_connection(address, timeout=PATIENCE) as connection:
         try:
-            connection.sendall(data)
+            at_once, slowly = data if isinstance(data, tuple) else (data, b"")
+            connection.sendall(at_once)
+            threading.Thread(target=trickle, args=(connection, slowly), daemon=True).start()
         except OSError:
             # Refused before it was read to its end; there may be an answer all the same.
             pass
@@ -166,6 +186,15 @@ def send(address, name, data, lenient):
     answer["body"] = body.decode("utf-8", "replace")[:2000]
     answer["seconds"] = round(time.monotonic() - began, 1)
     return answer
+
+
+def trickle(connection, data):
+    for byte in data:
+        try:
+            connection.sendall(bytes([byte]))
+        except OSError:
+            return
+        time.sleep(0.2)
 
 
 def is_whole(received):

@@ -1,8 +1,9 @@
 """Plays recorded requests to a web interface of Salt and prints what it answered, one JSON a line.
 
-`netapi_corpus.py URL DIALECT REQUESTS SITE [NAME...]`: the dialect is `cherrypy`, `tornado` or
-`wsgi`, the requests are lines of JSON as in `tests/e2e/netapi/requests.jsonl`, the site is the
-directory of the master. With names, only these requests are played.
+`netapi_corpus.py URL DIALECT REQUESTS SITE [--smoke | NAME...]`: the dialect is `cherrypy`,
+`tornado` or `wsgi`, the requests are lines of JSON as in `tests/e2e/netapi/requests.jsonl`, the
+site is the directory of the master. With names only these requests are played, with `--smoke` only
+those that say so.
 
 A request has a `name`, one method with its path (`"get": "/keys"`), and perhaps
 
@@ -16,7 +17,8 @@ A request has a `name`, one method with its path (`"get": "/keys"`), and perhaps
 - `<session:ann>` and `<token:ann>` anywhere: ann's session, and a token of the master for ann;
 - `stream`: this many lines are read of an answer that never ends;
 - `compare`: `type` when the body is never the same twice, `status` when not even its type is;
-- `only`: the dialects that the request is for.
+- `only`: the dialects that the request is for;
+- `smoke`: whether it is one of the few that stand for its kind.
 
 One request is made after the other: stock answers 500 to some of several log-ins at once.
 
@@ -60,7 +62,7 @@ HEADERS = (
     "x-auth-token",
 )
 # No answer takes longer in seconds, unless the interface never gives one.
-LIMIT = 20
+LIMIT = 120
 
 
 class Masks:
@@ -72,6 +74,7 @@ class Masks:
     def text(self, text):
         for word, name in self.words:
             text = text.replace(word, name)
+        text = re.sub(r"-----BEGIN [A-Z ]+-----[^-]+-----END [A-Z ]+-----\n?", "PEM", text)
         text = re.sub(r"\b(?:[0-9a-f]{2}:){15,}[0-9a-f]{2}\b", "FINGERPRINT", text)
         # The year of a jid that the requests name themselves.
         text = re.sub(r"(?<![0-9A-Za-z])(?!2020)20[0-9]{18}(?![0-9A-Za-z])", "JID", text)
@@ -244,11 +247,19 @@ def page(text):
 
 
 def is_for(row, dialect):
+    if dialect not in row.get("only", [dialect]):
+        return False
     if dialect == "wsgi":
         # Its only path, and it has no sessions.
         path = next(row[method] for method in METHODS if method in row)
         return path in ("/", "/run") and "as" not in row and "<" not in json.dumps(row)
-    return dialect in row.get("only", [dialect])
+    return True
+
+
+def is_chosen(row, names):
+    if names == ["--smoke"]:
+        return row.get("smoke", False)
+    return not names or row["name"] in names
 
 
 def main():
@@ -256,7 +267,7 @@ def main():
     player = Player(url, dialect, site)
     with open(requests, encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
-    rows = [row for row in rows if is_for(row, dialect) and (not names or row["name"] in names)]
+    rows = [row for row in rows if is_for(row, dialect) and is_chosen(row, names)]
     for row in rows:
         started = time.monotonic()
         answer = player.play(row)

@@ -7,14 +7,14 @@ use anyhow::{Context, Result};
 
 use crate::release::Release;
 
-/// A service of the system's PAM that exists for this test only: it asks a program that knows `pia`
-/// and `locked`, and lets only `pia` in. PAM looks for its services in one directory, so this takes
+/// A service of the system's PAM that exists for this test only: it asks a program that knows `pia`,
+/// `locked` and `waits`. It lets `pia` in, and `waits` once the file [`PamService::released`] exists. PAM looks for its services in one directory, so this takes
 /// root, as the containers of CI are run by.
 pub struct PamService {
     /// Value of the option `auth.pam.service`.
     pub name: String,
     file: PathBuf,
-    _program: tempfile::TempDir,
+    program: tempfile::TempDir,
 }
 
 impl PamService {
@@ -28,9 +28,12 @@ impl PamService {
         std::fs::write(
             &program,
             "#!/bin/sh\n\
+             if [ $PAM_USER = waits ]; then\n\
+             until [ -e \"$0.released\" ]; do sleep 0.1; done\n\
+             fi\n\
              case \"$PAM_TYPE/$PAM_USER\" in\n\
-             auth/pia|auth/locked) [ \"$(tr -d '\\0')\" = secret ] ;;\n\
-             account/pia) exit 0 ;;\n\
+             auth/pia|auth/locked|auth/waits) [ \"$(tr -d '\\0')\" = secret ] ;;\n\
+             account/pia|account/waits) exit 0 ;;\n\
              *) exit 1 ;;\n\
              esac\n",
         )?;
@@ -52,12 +55,18 @@ impl PamService {
         Ok(Self {
             name,
             file,
-            _program: dir,
+            program: dir,
         })
     }
 }
 
 impl PamService {
+    /// The file for which the log-ins of `waits` wait.
+    #[must_use]
+    pub fn released(&self) -> PathBuf {
+        self.program.path().join("check.released")
+    }
+
     /// Removes it again.
     ///
     /// # Errors

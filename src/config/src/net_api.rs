@@ -24,6 +24,9 @@ const OWN_PORT: u16 = 8000;
 /// The largest body unless the section says otherwise, in bytes.
 const MAX_BODY: i64 = 1_048_576;
 
+/// Name of our own sub-option: the authorities of the certificates that clients have to show.
+const CLIENT_CA: &str = "saltern_client_ca";
+
 /// Sub-options without meaning here: there are no threads for requests, and no log of its own.
 const NO_EFFECT: [&str; 15] = [
     "address",
@@ -44,7 +47,7 @@ const NO_EFFECT: [&str; 15] = [
 ];
 
 /// Sub-options that are honoured.
-const HONOURED: [&str; 20] = [
+const HONOURED: [&str; 21] = [
     "api_acl",
     "app",
     "app_path",
@@ -57,6 +60,7 @@ const HONOURED: [&str; 20] = [
     "max_request_body_size",
     "max_buffer_size",
     "port",
+    CLIENT_CA,
     "ssl_crt",
     "ssl_key",
     "static",
@@ -236,7 +240,7 @@ fn of_section(
                 reader.find(Severity::Warning, name, message);
                 return None;
             };
-            Some(tls(certificate, key))
+            Some(tls(certificate, key, file(CLIENT_CA)))
         }
     };
     let host = match dialect {
@@ -261,19 +265,26 @@ fn own(section: &Mapping) -> ApiServer {
         .and_then(|port| u16::try_from(port).ok())
         .unwrap_or(OWN_PORT);
     let tls = match (text("ssl_crt"), text("ssl_key")) {
-        (Some(certificate), Some(key)) => Some(tls(certificate.into(), key.into())),
+        (Some(certificate), Some(key)) => {
+            let authority = text(CLIENT_CA).map(PathBuf::from);
+            Some(tls(certificate.into(), key.into(), authority))
+        }
         _ => None,
     };
     let host = text("host").unwrap_or("127.0.0.1");
     server((OWN, ApiDialect::CherryPy), (host, port), tls, section)
 }
 
-fn tls(certificate: PathBuf, key: PathBuf) -> TlsConfig {
+fn tls(certificate: PathBuf, key: PathBuf, authority: Option<PathBuf>) -> TlsConfig {
+    let peers = match authority {
+        Some(_) => PeerCertificates::Required,
+        None => PeerCertificates::NotAsked,
+    };
     TlsConfig {
         certificate,
         key,
-        authorities: Vec::new(),
-        peers: PeerCertificates::NotAsked,
+        authorities: authority.into_iter().collect(),
+        peers,
         only_tls12: false,
         ciphers: None,
     }

@@ -67,7 +67,7 @@ pub(crate) struct ServedApi {
 
 impl Backend for ServedApi {
     fn gate(&self) -> Arc<dyn v1::Backend> {
-        self.api.clone()
+        self.api.v1()
     }
 
     fn admits(&self, from: SocketAddr) -> bool {

@@ -13,6 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::stream;
 use saltern_http::{LongStream, Stopping};
 use saltern_netapi::stream::{BusEvent, EventStream, Position, StreamItem, TagRules};
@@ -89,6 +90,8 @@ pub(crate) struct Subscription {
     rules: Option<Arc<TagRules>>,
     events: Box<dyn EventStream>,
     stop: CancellationToken,
+    /// Resolves when the session's token is good no more.
+    ended: BoxFuture<'static, ()>,
     checked: Instant,
     is_over: bool,
     _permit: OwnedSemaphorePermit,
@@ -109,6 +112,11 @@ impl Subscription {
         let wanted = TagRules::compile(tags.iter().map(String::as_str));
         let wanted = wanted.map_err(|_| NoStream::Wildcard)?;
         let permit = site.streams.clone().try_acquire_owned();
+        let token = site.sessions.token(&visit.session, Activity::Page);
+        let ended = match token {
+            Some(token) => site.backend.gate().ended(token),
+            None => Box::pin(std::future::ready(())),
+        };
         Ok(Self {
             site: site.clone(),
             rules: site.backend.event_rules(&visit.user),
@@ -117,6 +125,7 @@ impl Subscription {
             wanted: (!tags.is_empty()).then_some(wanted),
             events: source.subscribe(after),
             stop,
+            ended,
             checked: Instant::now(),
             is_over: false,
             _permit: permit.map_err(|_| NoStream::Full)?,
@@ -140,6 +149,7 @@ impl Subscription {
             let item = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Some(self.close("the master stops")),
+                () = &mut self.ended => return Some(self.close("session ended")),
                 item = self.events.next() => item,
                 () = sleep_until(self.checked + CHECK_INTERVAL) => continue,
             };

@@ -4,10 +4,13 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use saltern_output::Shown;
+use saltern_python::fnmatch::Glob;
 use saltern_python::json::{self, Style};
 use saltern_python::repr::Limits;
 use saltern_python::{Node, yaml};
 use saltern_wire::msgpack::Value;
+
+use crate::body::media_type;
 
 /// Forms of an answer, the preferred one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,28 @@ impl Form {
         match self {
             Self::Json => json,
             Self::Yaml => yaml,
+        }
+    }
+
+    /// The first range of `Accept` that one of the forms matches, whatever its quality: how
+    /// rest_tornado chooses.
+    pub(crate) fn first_named(headers: &HeaderMap) -> Option<Self> {
+        let accept = text(headers, header::ACCEPT).unwrap_or("*/*");
+        accept.split(',').find_map(|range| {
+            let media = range.split(';').next().unwrap_or_default().trim();
+            let pattern = Glob::new(&media_type(media));
+            let mut forms = FORMS.iter();
+            forms
+                .find(|(_, media)| pattern.matches(media))
+                .map(|(form, _)| *form)
+        })
+    }
+
+    /// A value in this form with YAML's shortest lists and maps, as rest_tornado writes it.
+    pub(crate) fn write_short(self, value: &Value) -> Option<String> {
+        match self {
+            Self::Json => self.write(value),
+            Self::Yaml => yaml::safe_dump_mixed(&Node::read(value).ok()?).ok(),
         }
     }
 
@@ -162,6 +187,36 @@ mod tests {
         let media = FORMS.map(|(_, media)| media);
         for (accept, expected) in cases {
             assert_eq!(accepted(accept, &media), expected, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn tornado_takes_the_first_range_that_matches() {
+        let chosen = |accept: Option<&'static str>| {
+            let accept = accept.map(HeaderValue::from_static);
+            Form::first_named(
+                &accept
+                    .map(|value| (header::ACCEPT, value))
+                    .into_iter()
+                    .collect(),
+            )
+        };
+        let cases = [
+            (None, Some(Form::Json)),
+            (
+                Some("application/json;q=0.5, application/x-yaml"),
+                Some(Form::Json),
+            ),
+            (
+                Some("text/html, Application/X-YAML;q=0.1"),
+                Some(Form::Yaml),
+            ),
+            (Some("*/*"), Some(Form::Json)),
+            (Some("text/plain"), None),
+            (Some("nonsense"), None),
+        ];
+        for (accept, expected) in cases {
+            assert_eq!(chosen(accept), expected, "{accept:?}");
         }
     }
 

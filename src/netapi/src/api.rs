@@ -109,7 +109,7 @@ impl Api {
         let server = Arc::new(server.clone());
         let api = Arc::clone(self);
         let hooks = Arc::new(self.hooks.of(&server));
-        let v1 = || v1::router(Arc::new(V1(Arc::clone(self))));
+        let v1 = || v1::router(self.v1());
         match server.dialect {
             ApiDialect::CherryPy => v1().fallback(move |request: Request| async move {
                 cherrypy::answer(&api, (&server, hooks.as_ref().as_ref()), request).await
@@ -121,6 +121,11 @@ impl Api {
                 wsgi::answer(&api, &server, request).await
             }),
         }
+    }
+
+    /// The API as `/v1` and the console ask it.
+    pub fn v1(self: &Arc<Self>) -> Arc<dyn v1::Backend> {
+        Arc::new(V1(Arc::clone(self)))
     }
 
     /// The master.

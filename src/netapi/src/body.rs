@@ -38,14 +38,46 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
     media.trim().to_owned()
 }
 
-/// Reads a body. Of a form, `is_typed` says whether `arg` and `kwarg` are read as on the command
-/// line, and `arg` is always a list then.
-pub(crate) fn read(headers: &HeaderMap, body: &[u8], is_typed: bool) -> Result<Value, BodyError> {
+/// Whose way of reading bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// In forms, `arg` and `kwarg` are read as on the command line, and `arg` is always a list.
+    /// Fields without a value do not count. Text that is no JSON stays a text.
+    CherryPy,
+    /// Forms have texts alone, without blanks at their ends. Text is JSON. A content type may have
+    /// capitals, and one that is none counts as text.
+    Tornado,
+}
+
+impl Reading {
+    fn media(self, headers: &HeaderMap) -> String {
+        let media = content_type(headers);
+        match self {
+            Self::CherryPy => media,
+            Self::Tornado => media_type(&media),
+        }
+    }
+}
+
+/// A media type as Python's `email` reads it: in small letters, and text where it is none.
+pub(crate) fn media_type(media: &str) -> String {
+    match media.matches('/').count() {
+        1 => media.to_ascii_lowercase(),
+        _ if media.is_empty() => String::new(),
+        _ => "text/plain".to_owned(),
+    }
+}
+
+/// Reads a body.
+pub(crate) fn read(headers: &HeaderMap, body: &[u8], reading: Reading) -> Result<Value, BodyError> {
     let as_text = |error| std::str::from_utf8(body).map_err(|_| error);
-    match content_type(headers).as_str() {
+    match reading.media(headers).as_str() {
         "application/x-www-form-urlencoded" => {
-            let form = form(as_text(BodyError::Form)?);
-            Ok(if is_typed { typed(form) } else { form })
+            let text = as_text(BodyError::Form)?;
+            match reading {
+                Reading::CherryPy => Ok(typed(form(text))),
+                Reading::Tornado => form_of_texts(text),
+            }
         }
         "application/json" => json(as_text(BodyError::Json)?).ok_or(BodyError::Json),
         "application/x-yaml" | "text/yaml" => {
@@ -55,7 +87,11 @@ pub(crate) fn read(headers: &HeaderMap, body: &[u8], is_typed: bool) -> Result<V
         }
         "text/plain" => {
             let text = as_text(BodyError::Json)?;
-            Ok(json(text).unwrap_or_else(|| text.into()))
+            match (json(text), reading) {
+                (Some(value), _) => Ok(value),
+                (None, Reading::CherryPy) => Ok(text.into()),
+                (None, Reading::Tornado) => Err(BodyError::Json),
+            }
         }
         _ => Err(BodyError::ContentType),
     }
@@ -93,18 +129,36 @@ pub(crate) fn of_json(json: serde_json::Value) -> Value {
 /// The fields of a form; one that comes several times is a list. Fields without a value do not
 /// count, as for Python's `parse_qsl`.
 fn form(text: &str) -> Value {
+    let fields = text.split('&').filter_map(|field| field.split_once('='));
+    let fields = fields.map(|(name, value)| (decoded(name), decoded(value)));
+    grouped(fields.filter(|(_, value)| !value.is_empty()))
+}
+
+/// The fields of a form as Tornado reads them: without a value too, and without blanks at the ends
+/// of their values.
+fn form_of_texts(text: &str) -> Result<Value, BodyError> {
+    let as_text = |part: &str| {
+        let bytes = decoded_bytes(&part.replace('+', " "));
+        String::from_utf8(bytes).map_err(|_| BodyError::Form)
+    };
+    let fields = text.split('&').filter(|field| !field.is_empty());
+    let fields: Result<Vec<_>, _> = fields
+        .map(|field| {
+            let (name, value) = field.split_once('=').unwrap_or((field, ""));
+            Ok((as_text(name)?, as_text(value)?.trim().to_owned()))
+        })
+        .collect();
+    Ok(grouped(fields?.into_iter()))
+}
+
+/// Fields in the order in which their names come first.
+fn grouped(pairs: impl Iterator<Item = (String, String)>) -> Value {
     let mut fields: Vec<(Value, Vec<Value>)> = Vec::new();
-    for field in text.split('&') {
-        let Some((name, value)) = field.split_once('=') else {
-            continue;
-        };
-        let (name, value) = (Value::from(decoded(name)), decoded(value));
-        if value.is_empty() {
-            continue;
-        }
+    for (name, value) in pairs {
+        let (name, value) = (Value::from(name), Value::from(value));
         match fields.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, values)) => values.push(value.into()),
-            None => fields.push((name, vec![value.into()])),
+            Some((_, values)) => values.push(value),
+            None => fields.push((name, vec![value])),
         }
     }
     let fields = fields.into_iter().map(|(name, mut values)| {
@@ -139,8 +193,17 @@ fn typed(form: Value) -> Value {
     Value::Map(fields.collect())
 }
 
-/// Text of a form: `+` is a blank, `%XX` a byte.
+/// Text of a form or a query: `+` is a blank, `%XX` a byte.
 pub(crate) fn decoded(text: &str) -> String {
+    decoded_path(&text.replace('+', " "))
+}
+
+/// A part of a path: `%XX` is a byte.
+pub(crate) fn decoded_path(text: &str) -> String {
+    String::from_utf8_lossy(&decoded_bytes(text)).into_owned()
+}
+
+fn decoded_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -157,11 +220,10 @@ pub(crate) fn decoded(text: &str) -> String {
                 bytes.push(byte);
                 rest = tail.get(2..).unwrap_or_default();
             }
-            (b'+', _) => bytes.push(b' '),
             (other, _) => bytes.push(*other),
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    bytes
 }
 
 #[cfg(test)]
@@ -173,7 +235,30 @@ mod tests {
     fn read_as(content_type: &'static str, body: &[u8]) -> Result<Value, BodyError> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        read(&headers, body, true)
+        read(&headers, body, Reading::CherryPy)
+    }
+
+    #[test]
+    fn tornado_reads_texts_alone() {
+        let read_as = |media: &'static str, body: &[u8]| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media));
+            read(&headers, body, Reading::Tornado)
+        };
+        let form = "application/x-www-form-urlencoded";
+        let expected = Value::map([
+            ("tgt", Value::from("*")),
+            ("arg", Value::Array(vec!["#a b".into(), "".into()])),
+        ]);
+        assert_eq!(read_as(form, b"tgt=%2A&arg=+%23a+b&arg"), Ok(expected));
+        assert_eq!(read_as(form, b"a=%FF"), Err(BodyError::Form));
+        assert_eq!(read_as("text/plain", b"{"), Err(BodyError::Json));
+        assert_eq!(
+            read_as("Application/JSON", b"[]"),
+            Ok(Value::Array(Vec::new()))
+        );
+        assert_eq!(read_as("nonsense", b"1"), Ok(1_i64.into()));
+        assert_eq!(read_as("image/png", b"1"), Err(BodyError::ContentType));
     }
 
     #[test]

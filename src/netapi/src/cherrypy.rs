@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::answer::{Form, accepted, form, response, text};
 use crate::api::{Api, TOKEN_HEADER, cookie, credential, peer, whole_body};
-use crate::body;
+use crate::body::{self, Reading};
 use crate::events;
 use crate::files::{self, SiteFile};
 use crate::hook::Hooks;
@@ -144,6 +144,10 @@ impl Failure {
         }
     }
 
+    fn no_mapping() -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "A command is a mapping")
+    }
+
     /// Stock's answer to what it did not expect.
     fn unexpected() -> Self {
         Self {
@@ -156,7 +160,9 @@ impl Failure {
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
         match error {
-            CallError::Refused(text) => Self::new(StatusCode::UNAUTHORIZED, text),
+            CallError::Refused(text) | CallError::TokenRefused(text) => {
+                Self::new(StatusCode::UNAUTHORIZED, text)
+            }
             CallError::Malformed(text) => Self::new(StatusCode::BAD_REQUEST, text),
             CallError::Busy(text) => Self::new(StatusCode::SERVICE_UNAVAILABLE, text),
             CallError::Timeout => StatusCode::GATEWAY_TIMEOUT.into(),
@@ -333,18 +339,26 @@ async fn resolved(
     if let (Some(dir), true) = (&server.static_dir, is_read)
         && let Some(rest) = path.strip_prefix(server.static_path.as_str())
     {
-        return (served(files::below(dir, &body::decoded(rest)).await), None);
+        return (
+            served(files::below(dir, &body::decoded_path(rest)).await),
+            None,
+        );
     }
     if path == "/favicon.ico" && server.favicon.is_some() && is_read {
         return (site_file(server.favicon.clone()).await, None);
     }
     if server.enable_sessions
         && path.trim_end_matches('/') == "/events"
-        && request.method() == Method::GET
+        && request.method() != Method::OPTIONS
     {
+        let is_get = request.method() == Method::GET;
         let (parts, _) = request.into_parts();
-        let answer = event_stream((api, server), &parts).await;
-        return (answer.unwrap_or_else(|failure| error_page(&failure)), None);
+        let answer = match is_get {
+            true => event_stream((api, server), &parts).await,
+            false => Err(StatusCode::METHOD_NOT_ALLOWED.into()),
+        };
+        let answer = answer.unwrap_or_else(|failure| error_page(&failure));
+        return (allowing(answer, "GET, HEAD"), None);
     }
     if server.enable_sessions
         && request.method() == Method::GET
@@ -358,8 +372,10 @@ async fn resolved(
         && request.method() != Method::OPTIONS
     {
         let headers = request.headers().clone();
+        let is_private = !server.webhook_disable_auth && api.session_token(&headers).is_some();
         let done = hook_answer(api, (server, hooks), hook, request).await;
-        return (finish(&headers, done), None);
+        let answer = allowing(finish(&headers, done), "POST");
+        return (only_for_session(answer, is_private), None);
     }
     let mut segments = path.trim_matches('/').split('/');
     let page = Page::named(segments.next().unwrap_or_default(), server);
@@ -373,7 +389,7 @@ async fn resolved(
             None,
         );
     };
-    let segments: Vec<String> = segments.map(body::decoded).collect();
+    let segments: Vec<String> = segments.map(body::decoded_path).collect();
     let headers = request.headers().clone();
     let takes_session =
         page.needs_session(server) || (page == Page::Index && request.method() == Method::POST);
@@ -383,15 +399,26 @@ async fn resolved(
         true => Err(StatusCode::UNAUTHORIZED.into()),
         false => page_answer(page, (api, server), (request, token), segments).await,
     };
-    let mut response = finish(&headers, done);
+    let response = only_for_session(finish(&headers, done), is_private);
+    (response, Some(page))
+}
+
+/// Keeps caches between from holding what one session has got.
+fn only_for_session(mut response: Response, is_private: bool) -> Response {
     if is_private {
-        // So that no cache between keeps what one session has got.
         let private = HeaderValue::from_static("private");
         response
             .headers_mut()
             .insert(header::CACHE_CONTROL, private);
     }
-    (response, Some(page))
+    response
+}
+
+/// With the methods of a page that is none of [`Page`].
+fn allowing(mut response: Response, methods: &'static str) -> Response {
+    let methods = HeaderValue::from_static(methods);
+    response.headers_mut().insert(header::ALLOW, methods);
+    response
 }
 
 /// Refuses an address that `authorized_ips` does not name.
@@ -421,8 +448,10 @@ async fn event_stream(
 fn stream_answer(answer: Option<Response>) -> Result<Response, Failure> {
     let answer = answer.ok_or(StatusCode::NOT_FOUND)?;
     match answer.extensions().get() {
+        // CherryPy's own sentence.
         Some(StreamRefusal::NotLoggedIn) => Err(StatusCode::UNAUTHORIZED.into()),
-        _ => Ok(answer),
+        Some(refusal) => Err(Failure::new(answer.status(), refusal.to_string())),
+        None => Ok(answer),
     }
 }
 
@@ -530,7 +559,7 @@ fn read_body(headers: &HeaderMap, content: &[u8]) -> Result<Option<Value>, Failu
     if content.is_empty() {
         return Ok(None);
     }
-    let value = body::read(headers, content, true).map_err(|error| {
+    let value = body::read(headers, content, Reading::CherryPy).map_err(|error| {
         let status = match error {
             body::BodyError::ContentType => StatusCode::NOT_ACCEPTABLE,
             _ => StatusCode::BAD_REQUEST,
@@ -563,7 +592,8 @@ async fn hook_answer(
         Some(token) => api.is_good(&token).await,
         None => false,
     };
-    let fired = hooks::answer((api, hooks), &parts, (from, path), &content, is_logged_in).await;
+    let with = (&**api, hooks, Reading::CherryPy);
+    let fired = hooks::answer(with, &parts, (from, path), &content, is_logged_in).await;
     match fired {
         Ok(fired) => Ok(Outcome::Value(Done::of(Value::map([("success", fired)])))),
         // CherryPy's own sentence.
@@ -664,7 +694,7 @@ impl Asked<'_> {
     ) -> Result<Answers, Failure> {
         let mut answers = Answers::default();
         for chunk in chunks {
-            let mut chunk = chunk.ok_or_else(Failure::unexpected)?;
+            let mut chunk = chunk.ok_or_else(Failure::no_mapping)?;
             if let Some(token) = token {
                 chunk.set("token", token.as_str());
             }
@@ -755,7 +785,7 @@ impl Asked<'_> {
     /// Makes a key pair, accepts its public half, and answers with an archive of both.
     async fn make_keys(&self) -> Result<Response, Failure> {
         let chunk = self.low_state()?.into_iter().next().and_then(Chunk::of);
-        let mut chunk = chunk.ok_or_else(Failure::unexpected)?;
+        let mut chunk = chunk.ok_or_else(Failure::no_mapping)?;
         chunk.set("client", "wheel");
         chunk.set("fun", "key.gen_accept");
         if let Some(id) = chunk.take("mid") {
@@ -784,7 +814,7 @@ impl Asked<'_> {
     async fn make_tokens(&self) -> Result<Done, Failure> {
         let mut chunks = Vec::new();
         for chunk in self.low_state()? {
-            let mut chunk = Chunk::of(chunk).ok_or_else(Failure::unexpected)?;
+            let mut chunk = Chunk::of(chunk).ok_or_else(Failure::no_mapping)?;
             let names = ["username", "password", "eauth"];
             let kwarg = names.map(|name| Some((Value::from(name), chunk.get(name)?.clone())));
             let kwarg: Option<Vec<_>> = kwarg.into_iter().collect();

@@ -12,7 +12,7 @@ use saltern_model::Tag;
 use saltern_wire::msgpack::Value;
 
 use crate::api::Api;
-use crate::body::{self, BodyError};
+use crate::body::{self, BodyError, Reading};
 use crate::hook::{HookBus, HookMetrics, HookRefusal, HookRequest, HookSecrets, Hooks, Posted};
 use crate::stream::Dialect;
 
@@ -88,7 +88,7 @@ pub(crate) fn path_of<'a>(server: &ApiServer, path: &'a str) -> Option<&'a str> 
 
 /// Fires the event of a request; whether the bus took it.
 pub(crate) async fn answer(
-    (api, hooks): (&Api, &Hooks),
+    (api, hooks, reading): (&Api, &Hooks, Reading),
     parts: &Parts,
     (from, path): (std::net::SocketAddr, &str),
     content: &Bytes,
@@ -102,15 +102,19 @@ pub(crate) async fn answer(
         is_logged_in,
     };
     let tag = hooks.admit(&request).map_err(HookFailure::Refused)?;
-    let posted = posted(&parts.headers, content, parts.uri.query());
+    let posted = posted(&parts.headers, (content, reading), parts.uri.query());
     let posted = posted.map_err(HookFailure::Body)?;
     Ok(hooks.fire(api, tag, &request, posted).await)
 }
 
-fn posted(headers: &HeaderMap, content: &Bytes, query: Option<&str>) -> Result<Posted, BodyError> {
+fn posted(
+    headers: &HeaderMap,
+    (content, reading): (&Bytes, Reading),
+    query: Option<&str>,
+) -> Result<Posted, BodyError> {
     let post = match content.is_empty() {
         true => Value::Map(Vec::new()),
-        false => body::read(headers, content, true)?,
+        false => body::read(headers, content, reading)?,
     };
     // rest_cherrypy has the text of a form nowhere.
     let is_form = body::content_type(headers) == "application/x-www-form-urlencoded";
@@ -130,8 +134,8 @@ fn parameters(query: &str) -> Vec<(Value, Value)> {
     let mut found: Vec<(Value, Value)> = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name: Value = body::decoded(&name.replace('+', " ")).as_str().into();
-        let value: Value = body::decoded(&value.replace('+', " ")).as_str().into();
+        let name: Value = body::decoded(name).as_str().into();
+        let value: Value = body::decoded(value).as_str().into();
         match found.iter_mut().find(|(known, _)| *known == name) {
             None => found.push((name, value)),
             Some((_, Value::Array(values))) => values.push(value),

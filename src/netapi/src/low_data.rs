@@ -42,6 +42,9 @@ pub(crate) enum CallError {
     /// The sender is not proved, or may not do this.
     #[error("{0}")]
     Refused(String),
+    /// The user of a token may not do this.
+    #[error("{0}")]
+    TokenRefused(String),
     /// The command is malformed.
     #[error("{0}")]
     Malformed(String),
@@ -195,11 +198,25 @@ impl Chunk {
 pub(crate) struct Calls<'a> {
     api: &'a Api,
     from: SocketAddr,
+    /// Whether a job's answer has the minions that did not return.
+    shows_silent: bool,
 }
 
 impl<'a> Calls<'a> {
     pub(crate) fn new(api: &'a Api, from: SocketAddr) -> Self {
-        Self { api, from }
+        Self {
+            api,
+            from,
+            shows_silent: true,
+        }
+    }
+
+    /// The same whose answers leave out minions that did not return.
+    pub(crate) fn without_silent(self) -> Self {
+        Self {
+            shows_silent: false,
+            ..self
+        }
     }
 
     /// Checks a command as stock does before it asks the master.
@@ -319,6 +336,9 @@ impl<'a> Calls<'a> {
         let jid = job.jid().to_owned();
         let mut returns = Vec::new();
         while let Some(outcome) = job.next().await.map_err(refusal)? {
+            if !self.shows_silent && matches!(outcome, MinionOutcome::NoResponse { .. }) {
+                continue;
+            }
             let (id, value) = shown(outcome, &jid, whole);
             returns.push((id.into(), value));
         }
@@ -422,6 +442,9 @@ impl<'a> Calls<'a> {
         let fun = chunk
             .take("fun")
             .ok_or_else(|| malformed("'fun' is missing"))?;
+        if !is_function(&fun) {
+            return Err(malformed("'fun' is no function"));
+        }
         let tgt_type = chunk
             .take_text("tgt_type")
             .unwrap_or_else(|| "glob".to_owned());
@@ -430,6 +453,10 @@ impl<'a> Calls<'a> {
         request.fun = fun;
         request.ret = chunk.take_text("ret").unwrap_or_default();
         request.jid = chunk.take_text("jid").unwrap_or_default();
+        // It becomes the name of files.
+        if !request.jid.is_empty() && Jid::parse(&request.jid).is_err() {
+            return Err(malformed("'jid' is no id of a job"));
+        }
         request.timeout = chunk.take_seconds("timeout");
         let client = self.client(chunk.take_credentials());
         let others = chunk.0.into_iter().filter_map(|(name, value)| match name {
@@ -565,7 +592,7 @@ impl<'a> Calls<'a> {
             .map_err(refusal)?;
         if let Some(error) = reply.get("error") {
             return match named(error) {
-                CallError::Refused(_) => Ok(None),
+                CallError::Refused(_) | CallError::TokenRefused(_) => Ok(None),
                 other => Err(other),
             };
         }
@@ -670,6 +697,15 @@ fn shown(outcome: MinionOutcome, jid: &str, whole: bool) -> (String, Value) {
     }
 }
 
+/// Whether it names a function, or several.
+fn is_function(fun: &Value) -> bool {
+    match fun {
+        Value::Str(_) => true,
+        Value::Array(names) => names.iter().all(|name| name.as_str().is_some()),
+        _ => false,
+    }
+}
+
 fn malformed(text: &str) -> CallError {
     CallError::Malformed(text.to_owned())
 }
@@ -688,8 +724,8 @@ fn by_name(name: &str, message: &str) -> CallError {
         "AuthenticationError"
         | "AuthorizationError"
         | "EauthAuthenticationError"
-        | "TokenAuthenticationError"
         | "UserAuthenticationError" => CallError::Refused(message),
+        "TokenAuthenticationError" => CallError::TokenRefused(message),
         "SaltInvocationError" => CallError::Malformed(message),
         _ => CallError::Failed(message),
     }
@@ -757,7 +793,7 @@ mod tests {
             (
                 "TokenAuthenticationError",
                 "no",
-                CallError::Refused("no".to_owned()),
+                CallError::TokenRefused("no".to_owned()),
             ),
             (
                 "EauthAuthenticationError",

@@ -14,9 +14,9 @@ use saltern_config::ApiServer;
 use saltern_wire::msgpack::Value;
 use zeroize::Zeroizing;
 
-use crate::answer::{form, response, text};
+use crate::answer::{Form, response, text};
 use crate::api::{Api, credential, peer, whole_body};
-use crate::body::{self, BodyError};
+use crate::body::{self, BodyError, Reading};
 use crate::events;
 use crate::hook::{HookRefusal, Hooks};
 use crate::hooks::{self, HookFailure};
@@ -43,13 +43,9 @@ pub(crate) async fn answer(
         Ok(response) => response,
         Err(status) => error_page(status),
     };
-    let origin = headers.get(header::ORIGIN);
-    let allowed = origin
-        .and_then(|origin| origin.to_str().ok())
-        .filter(|origin| {
-            let mut origins = server.cors_origin.iter();
-            origins.any(|allowed| allowed == "*" || allowed == origin)
-        });
+    let origin = text(&headers, header::ORIGIN);
+    let mut origins = server.cors_origin.iter().map(String::as_str);
+    let allowed = origins.find(|allowed| *allowed == "*" || Some(*allowed) == origin);
     if let Some(Ok(origin)) = allowed.map(HeaderValue::from_str) {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
@@ -75,7 +71,8 @@ async fn hook_answer(
         Some(token) => api.is_good(&token).await,
         None => false,
     };
-    let fired = hooks::answer((api, hooks), &parts, (from, path), &content, is_logged_in).await;
+    let with = (&**api, hooks, Reading::Tornado);
+    let fired = hooks::answer(with, &parts, (from, path), &content, is_logged_in).await;
     match fired {
         Ok(fired) => {
             let value = Value::map([("success", fired)]);
@@ -95,14 +92,7 @@ async fn answered(
     let path = request.uri().path().to_owned();
     let headers = request.headers().clone();
     let from = peer(&request);
-    if method == Method::OPTIONS {
-        return Ok(preflight(&headers));
-    }
-    if path.trim_end_matches('/') == "/events" && method == Method::GET {
-        let (parts, _) = request.into_parts();
-        let answer = events::answer(api, Dialect::Tornado, &parts).await;
-        return answer.ok_or(StatusCode::NOT_FOUND);
-    }
+    let hook = hooks.zip(hooks::path_of(server, &path));
     if server.websockets && method == Method::GET {
         for (name, is_formatted) in [("all_events", false), ("formatted_events", true)] {
             if let Some(token) = events::socket_token(&path, name) {
@@ -111,10 +101,20 @@ async fn answered(
             }
         }
     }
-    if let (Some(hooks), Some(hook)) = (hooks, hooks::path_of(server, &path)) {
-        return hook_answer(api, (server, hooks), hook, request).await;
+    if hook.is_none() && !is_page(&path) {
+        return Err(StatusCode::NOT_FOUND);
     }
-    form(&headers).ok_or(StatusCode::NOT_ACCEPTABLE)?;
+    if method == Method::OPTIONS {
+        return Ok(preflight(&headers));
+    }
+    if path == "/events" && method == Method::GET {
+        let (parts, _) = request.into_parts();
+        return event_stream(api, &parts).await;
+    }
+    Form::first_named(&headers).ok_or(StatusCode::NOT_ACCEPTABLE)?;
+    if let Some((hooks, path)) = hook {
+        return hook_answer(api, (server, hooks), path, request).await;
+    }
     let content = whole_body(request.into_body(), server.max_body).await;
     let content = content.ok_or(StatusCode::PAYLOAD_TOO_LARGE)?;
     let payload = match content.is_empty() {
@@ -125,7 +125,7 @@ async fn answered(
     let page = segments.next().unwrap_or_default();
     let argument = segments
         .next()
-        .map(body::decoded)
+        .map(body::decoded_path)
         .filter(|argument| !argument.is_empty());
     let token = credential(&headers);
     let is_proved = match &token {
@@ -133,13 +133,12 @@ async fn answered(
         None => false,
     };
     let token = token.as_ref().map(|token| token.as_str());
-    let calls = Calls::new(api, from);
-    let is_read = [Method::GET, Method::HEAD].contains(&method);
-    if !is_read && method != Method::POST {
+    let calls = Calls::new(api, from).without_silent();
+    if method != Method::GET && method != Method::POST {
         return Err(StatusCode::METHOD_NOT_ALLOWED);
     }
-    match (page, is_read) {
-        ("", true) => {
+    match (page, method == Method::GET) {
+        ("" | "run", true) => {
             let clients = CLIENTS.iter().map(|client| Value::from(*client));
             let welcome = [
                 ("clients", Value::Array(clients.collect())),
@@ -158,16 +157,16 @@ async fn answered(
         }
         ("login", false) => log_in(api, &calls, &headers, payload).await,
         ("run", false) => commands(&calls, &headers, chunks(payload)?, token).await,
-        ("" | "minions", false) | ("minions" | "jobs", true) if !is_proved => Ok(redirect()),
-        ("", false) => commands(&calls, &headers, chunks(payload)?, token).await,
+        (_, false) | ("minions" | "jobs", true) if !is_proved => Ok(redirect()),
+        ("" | "events", false) => commands(&calls, &headers, chunks(payload)?, token).await,
         ("minions", true) => {
             let tgt = argument.as_deref().unwrap_or("*");
             let chunk = Chunk::new([("client", "local"), ("tgt", tgt), ("fun", "grains.items")]);
-            commands(&calls, &headers, vec![chunk], token).await
+            commands(&calls, &headers, vec![Some(chunk)], token).await
         }
         ("minions", false) => {
             let mut chunks = chunks(payload)?;
-            for chunk in &mut chunks {
+            for chunk in chunks.iter_mut().flatten() {
                 match chunk.text("client") {
                     None => chunk.set("client", "local_async"),
                     Some("local_async") => {}
@@ -185,9 +184,12 @@ async fn answered(
                 chunk.set("fun", "jobs.list_job");
                 chunk.set("jid", jid);
             }
-            commands(&calls, &headers, vec![chunk], token).await
+            commands(&calls, &headers, vec![Some(chunk)], token).await
         }
-        ("run", true) | ("jobs", false) => Err(StatusCode::METHOD_NOT_ALLOWED),
+        ("jobs", false) if argument.is_none() => {
+            commands(&calls, &headers, chunks(payload)?, token).await
+        }
+        ("jobs", false) => Err(StatusCode::METHOD_NOT_ALLOWED),
         _ => Err(StatusCode::NOT_FOUND),
     }
 }
@@ -257,54 +259,91 @@ fn is_foreign(headers: &HeaderMap, server: &ApiServer) -> bool {
     }
 }
 
-fn read(headers: &HeaderMap, content: &[u8]) -> Result<Value, StatusCode> {
-    match body::read(headers, content, false) {
-        // Text has to be JSON.
-        Ok(Value::Str(_)) if body::content_type(headers) == "text/plain" => {
-            Err(StatusCode::BAD_REQUEST)
-        }
-        Ok(value) => Ok(value),
-        Err(BodyError::ContentType) => Err(StatusCode::NOT_ACCEPTABLE),
-        Err(_) => Err(StatusCode::BAD_REQUEST),
+/// Whether a server of this dialect has a page of this path.
+fn is_page(path: &str) -> bool {
+    let pages = ["/", "/login", "/run", "/minions", "/jobs", "/events"];
+    let with_argument = ["/minions/", "/jobs/"];
+    pages.contains(&path) || with_argument.iter().any(|page| path.starts_with(page))
+}
+
+/// `GET /events`.
+async fn event_stream(api: &Arc<Api>, parts: &Parts) -> Result<Response, StatusCode> {
+    let answer = events::answer(api, Dialect::Tornado, parts).await;
+    let answer = answer.ok_or(StatusCode::NOT_FOUND)?;
+    match answer.extensions().get() {
+        Some(StreamRefusal::NotLoggedIn) => Ok(redirect()),
+        _ => Ok(answer),
     }
 }
 
-fn chunks(payload: Option<Value>) -> Result<Vec<Chunk>, StatusCode> {
+fn read(headers: &HeaderMap, content: &[u8]) -> Result<Value, StatusCode> {
+    body::read(headers, content, Reading::Tornado).map_err(|error| match error {
+        BodyError::ContentType => StatusCode::NOT_ACCEPTABLE,
+        _ => StatusCode::BAD_REQUEST,
+    })
+}
+
+/// The commands of a body; none in the place of what is no mapping.
+fn chunks(payload: Option<Value>) -> Result<Vec<Option<Chunk>>, StatusCode> {
     let chunks = match payload {
-        None => return Err(StatusCode::INTERNAL_SERVER_ERROR),
+        None => return Err(StatusCode::BAD_REQUEST),
         Some(Value::Array(chunks)) => chunks,
         Some(one) => vec![one],
     };
-    let chunks: Option<Vec<Chunk>> = chunks.into_iter().map(Chunk::of).collect();
-    let mut chunks = chunks.ok_or(StatusCode::BAD_REQUEST)?;
-    chunks.iter_mut().for_each(Chunk::list_arguments);
+    let mut chunks: Vec<_> = chunks.into_iter().map(Chunk::of).collect();
+    chunks.iter_mut().flatten().for_each(Chunk::list_arguments);
     Ok(chunks)
+}
+
+/// The name of a command's client, if it is one of these.
+fn client(chunk: &Chunk) -> Option<&'static str> {
+    let named = chunk.text("client")?;
+    CLIENTS.iter().copied().find(|client| *client == named)
+}
+
+/// Takes what has no meaning in this dialect, and makes a time-out an argument of its runner.
+fn as_in_this_dialect(chunk: &mut Chunk, client: &str) {
+    if client.starts_with("local") {
+        for name in ["full_return", "raw_shell"] {
+            let _ = chunk.take(name);
+        }
+    } else if let Some(timeout) = chunk.take("timeout") {
+        let mut kwarg = match chunk.take("kwarg") {
+            Some(Value::Map(entries)) => entries,
+            _ => Vec::new(),
+        };
+        kwarg.push(("timeout".into(), timeout));
+        chunk.set("kwarg", Value::Map(kwarg));
+    }
+}
+
+/// Stock's answer to a command of a client that it does not have.
+fn unknown_client() -> Response {
+    let text = "400 Invalid Client: Client not found in salt clients";
+    response(StatusCode::BAD_REQUEST, HTML, text)
 }
 
 async fn commands(
     calls: &Calls<'_>,
     headers: &HeaderMap,
-    chunks: Vec<Chunk>,
+    chunks: Vec<Option<Chunk>>,
     token: Option<&str>,
 ) -> Result<Response, StatusCode> {
     let mut values = Vec::new();
-    for mut chunk in chunks {
-        if !chunk
-            .text("client")
-            .is_some_and(|client| CLIENTS.contains(&client))
-        {
-            let text = "400 Invalid Client: Client not found in salt clients";
-            return Ok(response(StatusCode::BAD_REQUEST, HTML, text));
-        }
+    for chunk in chunks {
+        let Some((mut chunk, client)) = chunk.and_then(|chunk| {
+            let client = client(&chunk)?;
+            Some((chunk, client))
+        }) else {
+            return Ok(unknown_client());
+        };
         if let (Some(token), None) = (token, chunk.get("token")) {
             chunk.set("token", token);
         }
-        let is_local = chunk
-            .text("client")
-            .is_some_and(|client| client.starts_with("local"));
+        as_in_this_dialect(&mut chunk, client);
         match calls.run(chunk).await {
             // Stock answers a target without minions with this sentence.
-            Ok(answered) if is_local && answered.jid.is_none() => {
+            Ok(answered) if client == "local" && answered.jid.is_none() => {
                 let text = "No minions matched the target. No command was sent, no jid was \
                             assigned.";
                 values.push(text.into());
@@ -367,8 +406,10 @@ async fn log_in(
 }
 
 fn write(headers: &HeaderMap, status: StatusCode, value: &Value) -> Result<Response, StatusCode> {
-    let form = form(headers).ok_or(StatusCode::NOT_ACCEPTABLE)?;
-    let body = form.write(value).ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
+    let form = Form::first_named(headers).ok_or(StatusCode::NOT_ACCEPTABLE)?;
+    let body = form
+        .write_short(value)
+        .ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
     Ok(response(status, form.content_type(), body))
 }
 

@@ -74,7 +74,7 @@ async fn run(
 
 fn status(error: &CallError) -> StatusCode {
     match error {
-        CallError::Refused(_) => StatusCode::UNAUTHORIZED,
+        CallError::Refused(_) | CallError::TokenRefused(_) => StatusCode::UNAUTHORIZED,
         CallError::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
     }

@@ -1,11 +1,13 @@
 //! Access rules: the verdicts of the command line are those of every endpoint.
 
-use anyhow::{Result, ensure};
-use saltern_tests::session::Session;
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Config, Release, Run, Server, Site, TestResult, run};
 use serde_json::{Value, json};
 
+use super::request::{Answer, Request};
 use super::{CLIENTS, Dialect, Interfaces};
 
 /// A user: name, password, backend.
@@ -73,31 +75,53 @@ const OF_THE_MASTER: &[OfTheMaster] = &[
     (WRONG, "wheel", "key.finger", &[("match", "m1")]),
 ];
 
+/// Pages that read, and the command that reads the same.
+const PAGES: &[(&str, &str, &[&str])] = &[
+    ("/minions/m1", "salt", &["m1", "grains.items"]),
+    ("/jobs", "salt-run", &["jobs.list_jobs"]),
+    (
+        "/jobs/20200101000000000000",
+        "salt-run",
+        &["jobs.list_job", "jid=20200101000000000000"],
+    ),
+    ("/keys", "salt-key", &["-l", "accepted"]),
+    ("/keys/m1", "salt-key", &["-f", "m1"]),
+];
+
+/// Who may log in, which is all that a hook asks for.
+const LOG_INS: &[(User, bool)] = &[
+    (ANA, true),
+    (LIM, true),
+    (ROY, true),
+    (WRONG, false),
+    (NOBODY, false),
+    (NO_BACKEND, false),
+];
+
 #[test]
 fn every_endpoint_has_the_command_lines_verdicts() -> TestResult {
-    for dialect in [Dialect::CherryPy, Dialect::Tornado] {
-        let interfaces = Interfaces::new(&[dialect]);
-        let server = Server::Saltern(Release::V3008);
-        Site::run(
-            server,
-            |config| configure(config, dialect, interfaces.port()),
-            |site| {
-                site.announce("request refused");
-                site.bring_up(&[("m1", MinionKind::Native)])?;
-                interfaces.start(site)?;
-                judge(site, dialect, interfaces.port())
-            },
-        )?;
-    }
-    Ok(())
+    let interfaces = Interfaces::new(&[Dialect::CherryPy, Dialect::Tornado, Dialect::Wsgi]);
+    Site::run(
+        Server::Saltern(Release::V3008),
+        |config| configure(config, &interfaces),
+        |site| {
+            site.announce("request refused");
+            site.announce("a call of the API failed");
+            site.bring_up(&[("m1", MinionKind::Native)])?;
+            interfaces.start(site)?;
+            judge(site, &interfaces)
+        },
+    )
 }
 
-fn configure(config: &mut Config, dialect: Dialect, port: u16) {
+fn configure(config: &mut Config, interfaces: &Interfaces) {
     let users = format!("{}/users", config.get("root_dir").unwrap_or_default());
     let known = "ana:secret\nlim:limited\nroy:runs\n";
     std::fs::write(&users, known).expect("the site has a directory");
+    for (dialect, port) in &interfaces.0 {
+        config.set(&dialect.section(), super::web(*port));
+    }
     config
-        .set(&dialect.section(), super::web(port))
         .set("netapi_enable_clients", CLIENTS)
         .set(
             "external_auth",
@@ -110,25 +134,27 @@ fn configure(config: &mut Config, dialect: Dialect, port: u16) {
         .set("publisher_acl_blacklist", "{modules: ['cmd.*']}");
 }
 
-fn judge(site: &Site, dialect: Dialect, port: u16) -> Result<()> {
-    let mut api = site.api_client(port)?;
-    let mut wrong = Vec::new();
-    let mut verdicts = [0, 0];
+fn judge(site: &Site, interfaces: &Interfaces) -> Result<()> {
+    let of = |(dialect, port): &(Dialect, u16)| Interface {
+        dialect: *dialect,
+        port: *port,
+        sessions: BTreeMap::new(),
+    };
+    let mut judged = Judged {
+        interfaces: interfaces.0.iter().map(of).collect(),
+        wrong: Vec::new(),
+        verdicts: [0, 0],
+    };
     for (user, fun, arguments) in OF_MINIONS {
         let words = [&["m1", fun], *arguments].concat();
         let expected = is_permitted_by_command(site, "salt", *user, &words)?;
-        verdicts[usize::from(expected)] += 1;
-        let chunk =
-            |client: &str| json!({"client": client, "tgt": "m1", "fun": fun, "arg": arguments});
-        let clients: &[&str] = match dialect {
-            // Stock's rest_tornado has no others.
-            Dialect::Tornado => &["local", "local_async"],
-            // Not `local_subset`: as stock's, it calls `sys.list_functions` as the user first.
-            _ => &["local", "local_async", "local_batch"],
-        };
-        for client in clients {
-            compare(&mut api, *user, &chunk(client), expected, &mut wrong)?;
+        let chunk = json!({"tgt": "m1", "fun": fun, "arg": arguments});
+        // Not `local_subset`: as stock's, it calls `sys.list_functions` as the user first.
+        for client in ["local", "local_async", "local_batch"] {
+            judged.low(*user, client, &chunk, expected)?;
         }
+        let started = Request::post("/minions", &json!([chunk]));
+        judged.page(*user, started, "/minions", expected)?;
     }
     for (user, client, fun, arguments) in OF_THE_MASTER {
         let (program, words) = match *client {
@@ -137,26 +163,153 @@ fn judge(site: &Site, dialect: Dialect, port: u16) -> Result<()> {
         };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let expected = is_permitted_by_command(site, program, *user, &words)?;
-        verdicts[usize::from(expected)] += 1;
-        let mut chunk = json!({"client": client, "fun": fun});
+        let mut chunk = json!({"fun": fun});
         for (name, value) in *arguments {
             chunk[*name] = json!(value);
         }
-        let has_wheel = dialect != Dialect::Tornado;
-        if *client == "runner" || has_wheel {
-            compare(&mut api, *user, &chunk, expected, &mut wrong)?;
-            // Stock answers `wheel_async` with a jid whoever asks; its verdict is in the event.
-            if *client == "runner" {
-                chunk["client"] = json!("runner_async");
-                compare(&mut api, *user, &chunk, expected, &mut wrong)?;
-            }
+        judged.low(*user, client, &chunk, expected)?;
+        // Stock answers `wheel_async` with a jid whoever asks; its verdict is in the event.
+        if *client == "runner" {
+            judged.low(*user, "runner_async", &chunk, expected)?;
         }
     }
-    ensure!(wrong.is_empty(), "{dialect:?}:\n{}", wrong.join("\n"));
-    // So that a door that is closed, or open, to all is seen.
-    let [refused, permitted] = verdicts;
-    ensure!(refused >= 8 && permitted >= 5, "{refused} and {permitted}");
-    Ok(())
+    for (path, program, words) in PAGES {
+        for user in [ANA, LIM, ROY, WRONG] {
+            let expected = is_permitted_by_command(site, program, user, words)?;
+            judged.page(user, Request::get(path), path, expected)?;
+        }
+    }
+    for (user, expected) in LOG_INS {
+        let hook = Request::post("/hook/built", &json!({}));
+        judged.page(*user, hook, "/hook/built", *expected)?;
+    }
+    judged.end()
+}
+
+/// One interface of the master, and the sessions of users who could log in.
+struct Interface {
+    dialect: Dialect,
+    port: u16,
+    sessions: BTreeMap<User, Option<String>>,
+}
+
+impl Interface {
+    fn has(&self, client: &str) -> bool {
+        // Stock's rest_tornado has no others.
+        let of_tornado = ["local", "local_async", "runner", "runner_async"];
+        self.dialect != Dialect::Tornado || of_tornado.contains(&client)
+    }
+
+    /// The token of the user's session, unless the user cannot log in.
+    fn session(&mut self, user: User) -> Result<Option<String>> {
+        if let Some(known) = self.sessions.get(&user) {
+            return Ok(known.clone());
+        }
+        let answer = Request::post("/login", &credentials(user)).send(self.port)?;
+        let token = match answer.status {
+            200 => {
+                let answer = answer.json()?;
+                let token = answer["return"][0]["token"].as_str();
+                Some(token.with_context(|| answer.to_string())?.to_owned())
+            }
+            _ => None,
+        };
+        self.sessions.insert(user, token.clone());
+        Ok(token)
+    }
+
+    /// Sends a request with the user's session; none without one.
+    fn with_session(&mut self, user: User, request: Request) -> Result<Option<Answer>> {
+        match self.session(user)? {
+            Some(token) => {
+                let request = request.header("X-Auth-Token", &token);
+                request.send(self.port).map(Some)
+            }
+            None => Ok(None),
+        }
+    }
+}
+
+/// What was found out about the interfaces.
+struct Judged {
+    interfaces: Vec<Interface>,
+    wrong: Vec<String>,
+    /// How many verdicts were refusals, and how many permissions.
+    verdicts: [usize; 2],
+}
+
+impl Judged {
+    /// A command at `/` with a session, and with credentials at `/run`.
+    fn low(&mut self, user: User, client: &str, chunk: &Value, expected: bool) -> Result<()> {
+        self.verdicts[usize::from(expected)] += 1;
+        let mut chunk = chunk.clone();
+        chunk["client"] = json!(client);
+        let mut with_credentials = chunk.clone();
+        for (name, value) in credentials(user).as_object().into_iter().flatten() {
+            with_credentials[name] = value.clone();
+        }
+        for interface in &mut self.interfaces {
+            if !interface.has(client) {
+                continue;
+            }
+            let (port, is_wsgi) = (interface.port, interface.dialect == Dialect::Wsgi);
+            // rest_wsgi has this page alone, and no sessions.
+            let path = if is_wsgi { "/" } else { "/run" };
+            let answer = Request::post(path, &json!([with_credentials])).send(port)?;
+            let mut answers = vec![(path, Some(answer))];
+            if !is_wsgi {
+                let request = Request::post("/", &json!([chunk]));
+                answers.push(("/", interface.with_session(user, request)?));
+            }
+            for (path, answer) in answers {
+                if answer.as_ref().is_some_and(is_permitted) != expected {
+                    self.wrong.push(format!(
+                        "{:?} {path}: {user:?} {chunk}: {expected} is expected, not {answer:?}",
+                        interface.dialect
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A page that takes a session.
+    fn page(&mut self, user: User, request: Request, path: &str, expected: bool) -> Result<()> {
+        self.verdicts[usize::from(expected)] += 1;
+        for interface in &mut self.interfaces {
+            let has_page = match interface.dialect {
+                Dialect::CherryPy => true,
+                Dialect::Tornado => !path.starts_with("/keys"),
+                Dialect::Wsgi => false,
+            };
+            if !has_page {
+                continue;
+            }
+            let answer = interface.with_session(user, request.clone())?;
+            if answer.as_ref().is_some_and(is_permitted) != expected {
+                self.wrong.push(format!(
+                    "{:?} {path}: {user:?}: {expected} is expected, not {answer:?}",
+                    interface.dialect
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn end(self) -> Result<()> {
+        ensure!(self.wrong.is_empty(), "{}", self.wrong.join("\n"));
+        // So that an interface that is closed, or open, to all is seen.
+        let [refused, permitted] = self.verdicts;
+        ensure!(
+            refused >= 50 && permitted >= 20,
+            "{refused} and {permitted}"
+        );
+        Ok(())
+    }
+}
+
+fn credentials((name, password, eauth): User) -> Value {
+    json!({"username": name, "password": password, "eauth": eauth})
 }
 
 fn words_of(fun: &str, arguments: &[(&str, &str)]) -> Vec<String> {
@@ -189,42 +342,10 @@ fn is_permitted_by_command(site: &Site, program: &str, user: User, words: &[&str
     Ok(done.code == Some(0) && !refusals.iter().any(|refusal| text.contains(refusal)))
 }
 
-/// Notes where the endpoints differ from the verdict: a session at `/`, and credentials at `/run`.
-fn compare(
-    api: &mut Session,
-    user: User,
-    chunk: &Value,
-    expected: bool,
-    wrong: &mut Vec<String>,
-) -> Result<()> {
-    let (name, password, eauth) = user;
-    let credentials = json!({"username": name, "password": password, "eauth": eauth});
-    let login = api.call(&json!({"method": "POST", "path": "/login", "json": credentials}))?;
-    let at_root = if login["status"] == 200 {
-        api.call(&json!({"method": "POST", "path": "/", "auth": true, "json": [chunk]}))?
-    } else {
-        login
-    };
-    let mut with_credentials = chunk.clone();
-    for (name, value) in credentials.as_object().into_iter().flatten() {
-        with_credentials[name] = value.clone();
-    }
-    let at_run =
-        api.call(&json!({"method": "POST", "path": "/run", "json": [with_credentials]}))?;
-    for (path, answer) in [("/", at_root), ("/run", at_run)] {
-        if is_permitted(&answer) != expected {
-            wrong.push(format!(
-                "{path}: {user:?} {chunk}: the command line says {expected}, this {answer}"
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// A status of success, and none of the refusals that stand in the body of one.
-fn is_permitted(answer: &Value) -> bool {
-    let text = answer["body"].to_string().to_lowercase();
+fn is_permitted(answer: &Answer) -> bool {
+    let text = answer.body.to_lowercase();
     let refusals = ["failed to authenticate", "authentication", "authorization"];
     let is_refusal = refusals.iter().any(|refusal| text.contains(refusal));
-    answer["status"].as_u64().is_some_and(|status| status < 300) && !is_refusal
+    answer.status < 300 && !is_refusal
 }

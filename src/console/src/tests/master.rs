@@ -371,7 +371,7 @@ fn version(text: &str) -> Value {
 }
 
 impl v1::Backend for Table {
-    fn ask(&self, request: Bytes, _: SocketAddr) -> BoxFuture<'static, Option<Bytes>> {
+    fn ask(&self, request: Bytes, _: &str, _: SocketAddr) -> BoxFuture<'static, Option<Bytes>> {
         let envelope = decode_wire(&request, &Limits::WIRE).unwrap();
         let answer = self.answer(envelope.get("load").unwrap());
         let answer = Bytes::from(pack(&answer, Dialect::Raw));
@@ -384,6 +384,10 @@ impl v1::Backend for Table {
 
     fn listen(&self) -> Box<dyn JobEvents> {
         unreachable!("the console listens to the feed")
+    }
+
+    fn ended(&self, _: Zeroizing<String>) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
     }
 }
 
