@@ -14,7 +14,7 @@ use super::checkpoint::{self, CheckpointPass, Checkpointer};
 use super::displaced::OpenFiles;
 use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobReader, JobState, Write, Written};
-use super::{batches, events};
+use super::{audit, batches, events};
 use crate::error::{Result, StoreError};
 use crate::mirror::ReturnParts;
 
@@ -47,6 +47,8 @@ pub(super) struct NextIds {
     pub(super) returned: i64,
     /// Of events: their position.
     pub(super) event: i64,
+    /// The last row of the audit trail.
+    pub(super) audit: audit::AuditHead,
 }
 
 impl JobDatabase {
@@ -62,6 +64,7 @@ impl JobDatabase {
             job: next_id(&connection, "jobs").map_err(|error| wrap(path, "open", error))?,
             returned: next_id(&connection, "returns").map_err(|error| wrap(path, "open", error))?,
             event: events::next_position(&connection).map_err(|error| wrap(path, "open", error))?,
+            audit: audit::head(&connection).map_err(|error| wrap(path, "open", error))?,
         };
         Ok(Self {
             files,
@@ -221,6 +224,7 @@ fn apply(
         } => batches::give_up(transaction, jid, minions, reason),
         Write::BatchOver { jid, halted } => batches::end(transaction, jid, halted.as_deref()),
         Write::Events(kept) => events::insert(transaction, next, kept),
+        Write::Audit(record) => audit::insert(transaction, next, record),
         Write::DeleteJob { jid } => {
             let rows = delete_job(transaction, jid.as_str(), i64::MAX)?.rows;
             remember_next_ids(transaction, *next)?;
@@ -235,6 +239,7 @@ fn pages_of(write: &Write) -> u64 {
         Write::Return(record) => record.load.as_ref().len(),
         Write::Job(record) | Write::JobPart(record) => record.load.as_ref().len(),
         Write::ClosedJob { job, .. } => job.load.as_ref().len(),
+        Write::Audit(record) => record.arguments.len(),
         Write::Events(kept) => kept.iter().map(|event| event.data.len()).sum(),
         _ => 0,
     };
