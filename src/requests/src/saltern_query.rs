@@ -199,6 +199,11 @@ fn answer<T: Serialize>(page: &T) -> Bytes {
     reply::clear(&Answer { page })
 }
 
+/// Whether the query of a load changes something: such a one has a row in the audit trail.
+pub(crate) fn changes_something(load: &Value) -> bool {
+    load.get("fun").and_then(Value::as_str) == Some("batches.stop")
+}
+
 /// Answers with the page, later.
 pub(crate) fn handle(
     load: &Value,

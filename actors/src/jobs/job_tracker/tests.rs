@@ -202,6 +202,7 @@ fn start(job: JobRecord, about: Option<JobRelation>) -> Box<StartJob> {
         announce: vec![event("new")],
         about,
         publisher: None,
+        audit: None,
     })
 }
 
