@@ -6,6 +6,7 @@
 //! the query, so a site's rules hold without a change. Queries run beside the workers.
 
 mod arguments;
+mod audit;
 mod batches;
 mod jobs;
 mod keys;
@@ -44,6 +45,12 @@ struct Query {
 const QUERIES: &[Query] = {
     use FunctionKind::{Runner, Wheel};
     &[
+        Query {
+            name: "audit.page",
+            shown_by: (Runner, "audit.list"),
+            parameters: audit::PAGE,
+            run: audit::page,
+        },
         Query {
             name: "batches.page",
             shown_by: (Runner, "batch.list_active"),

@@ -191,6 +191,8 @@ fn question_about_ones_own_job_has_no_row() {
     let load = published_by_root(&site, "m*")
         .set("fun", "saltutil.find_job")
         .set("arg", Value::Array(vec!["20260101000000000000".into()]))
+        .set("tgt", Value::Array(vec!["m1".into()]))
+        .set("tgt_type", "list")
         .set("jid", "");
     assert_eq!(asked(&site, load), None);
 }
