@@ -153,10 +153,10 @@ fn command_lines(site: &mut Site) -> Result<()> {
     ensure!(shown.contains("shown") && shown.contains("hidden"), "{row}");
     leaves(
         site,
-        "salt-run",
+        "saltern run",
         &[["port", user, "key", "runner", "test.arg", "allowed"]],
         |site| {
-            site.salt_run(&["test.arg", "x"])?.expect_code(0)?;
+            site.saltern(&["run", "test.arg", "x"])?.expect_code(0)?;
             Ok(())
         },
     )?;
@@ -164,6 +164,25 @@ fn command_lines(site: &mut Site) -> Result<()> {
 }
 
 fn logged_in_users(site: &mut Site) -> Result<()> {
+    // Without a log-in, stock's salt-run runs the function itself, beside the master.
+    leaves(
+        site,
+        "salt-run -a",
+        &[["port", "ann", "eauth", "runner", "test.arg", "allowed"]],
+        |site| {
+            let login = [
+                "-a",
+                "sharedsecret",
+                "--username",
+                "ann",
+                "--password",
+                PASSWORD,
+            ];
+            site.salt_run(&[&login[..], &["test.arg", "x"]].concat())?
+                .expect_code(0)?;
+            Ok(())
+        },
+    )?;
     for (name, fun, verdict) in [
         ("ann", "test.ping", "allowed"),
         ("bob", "test.ping", "allowed"),
