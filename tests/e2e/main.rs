@@ -4,6 +4,7 @@
 mod access;
 mod alerts;
 mod api;
+mod audit;
 mod bad_input;
 mod batch;
 mod bridge;

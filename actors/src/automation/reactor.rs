@@ -34,7 +34,7 @@ pub(crate) use self::reaction_queue::{OpenError, ReactionQueue};
 use self::watch::{Lost, Subject, Watch};
 use crate::content::renderer::Look;
 use crate::functions::runner::RunQueue;
-use crate::messages::{BeginJob, Fire};
+use crate::messages::{BeginJob, Fire, Persist};
 use crate::shared::answer::PendingReply;
 use crate::shared::priority::give_way;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
@@ -53,6 +53,8 @@ pub(crate) struct Seed {
     pub(crate) reactions: Arc<Reactions>,
     pub(crate) begin_job: Recipient<BeginJob>,
     pub(crate) runs: Arc<RunQueue>,
+    /// For the rows of reactions that are refused.
+    pub(crate) store: Recipient<Persist>,
     pub(crate) bus: Recipient<Fire>,
 }
 
@@ -228,7 +230,12 @@ impl Reactor {
 
     fn begin(&mut self, call: &reactor::ReactionCall, watch: Watch, context: &mut Context<Self>) {
         match reactor::begin(call, &self.seed.services) {
-            Err(reason) => watch.settle(End::Failed(reason.to_string())),
+            Err(reason) => {
+                let row = reactor::refusal_row(call, &reason, &self.seed.services);
+                let persist = Persist::row(Box::new(row));
+                self.outbox.push(context, &self.seed.store, persist);
+                watch.settle(End::Failed(reason.to_string()));
+            }
             Ok(Begun::Nobody) => watch.meant_nobody(),
             Ok(Begun::Job(start)) => {
                 let (answer, stored) = PendingReply::inside();

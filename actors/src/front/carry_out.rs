@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use actix::{Context, Recipient};
+use saltern_model::AuditRecord;
 use saltern_requests::{Effect, Handled};
 
 use crate::content::render_queue::{Asker, RenderQueue, Rendering};
 use crate::front::logins::{Login, Logins};
 use crate::functions::runner::RunQueue;
 use crate::messages::{
-    BeginBatch, BeginJob, Fire, TakeAnswer, TakePeerCall, TakeReturn, TakeSyndicMinions,
+    BeginBatch, BeginJob, Fire, Persist, TakeAnswer, TakePeerCall, TakeReturn, TakeSyndicMinions,
 };
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
@@ -23,6 +24,8 @@ pub(crate) struct Sinks {
     pub(crate) take_return: Recipient<TakeReturn>,
     pub(crate) take_leaves: Recipient<TakeSyndicMinions>,
     pub(crate) take_answer: Recipient<TakeAnswer>,
+    /// Rows of the audit trail that have no job.
+    pub(crate) audit: Recipient<Persist>,
     pub(crate) peer_calls: Recipient<TakePeerCall>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) renderings: Arc<RenderQueue>,
@@ -42,8 +45,12 @@ impl Sinks {
         outbox: &mut Outbox,
         context: &mut Context<A>,
     ) {
-        let outcome = handled.outcome;
+        let (outcome, audit) = (handled.outcome, handled.audit);
         if let Some(work) = outcome.later {
+            if let Some(row) = audit {
+                // In front of the work, which is not held up by it.
+                outbox.push(context, &self.audit, Persist::row(row));
+            }
             let user = work.user().unwrap_or_default().to_owned();
             let (queue, asker) = match handled.minion {
                 Some(minion) => (&self.renderings, Asker::Minion(minion)),
@@ -59,7 +66,14 @@ impl Sinks {
         }
         let answer = answer.with(outcome.reply, outcome.reply_if_not_stored);
         let carriers = outcome.effects.iter().filter(|one| carries_answer(one));
-        let mut answers = answer.split(carriers.count());
+        let is_elsewhere = outcome.effects.iter().any(answers_elsewhere);
+        let waits = audit.is_some() && !is_elsewhere;
+        let mut answers = answer.split(carriers.count() + usize::from(waits));
+        match (audit, waits) {
+            (Some(row), true) => self.store_row(row, answers.pop(), outbox, context),
+            (Some(row), false) => outbox.push(context, &self.audit, Persist::row(row)),
+            (None, _) => {}
+        }
         let mut events = Vec::new();
         for effect in outcome.effects {
             match effect {
@@ -124,6 +138,44 @@ impl Sinks {
             outbox.then(context, move || answer.done());
         }
     }
+
+    /// Stores a row, for which the answer waits. A call or a refusal without a job is answered all
+    /// the same when it cannot be stored: a full disk must not keep an operator from the functions
+    /// that help.
+    fn store_row<A: SendsThroughOutbox>(
+        &self,
+        row: Box<AuditRecord>,
+        answer: Option<PendingReply>,
+        outbox: &mut Outbox,
+        context: &mut Context<A>,
+    ) {
+        let (user, cmd, fun) = (row.user.clone(), row.cmd.clone(), row.fun.clone());
+        let (settle, stored) = PendingReply::inside();
+        let persist = Persist {
+            answer: Some(settle),
+            ..Persist::row(row)
+        };
+        outbox.push(context, &self.audit, persist);
+        // A task of its own, so that it survives a panic of this actor.
+        actix_rt::spawn(async move {
+            if !stored.await {
+                tracing::error!(
+                    user,
+                    cmd,
+                    fun,
+                    "a row of the audit trail could not be stored"
+                );
+            }
+            if let Some(answer) = answer {
+                answer.done();
+            }
+        });
+    }
+}
+
+/// Whether the reply is made where this effect is carried out.
+fn answers_elsewhere(effect: &Effect) -> bool {
+    matches!(effect, Effect::LogIn(_) | Effect::RunPeerCall(_))
 }
 
 /// Whether the reply waits for this effect.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use actix::{Actor, Context, Handler};
 use saltern_base::metrics::{HistogramVec, Registry, SECONDS, histogram_vec};
+use saltern_model::AuditDoor;
 use saltern_requests::{Origin, Services};
 use saltern_supervise::Child;
 use tokio::time::Instant;
@@ -96,6 +97,10 @@ impl Handler<Work> for MWorker {
         let origin = Origin {
             address: request.peer.address.ip(),
             publish_port: transports::publish_port(&services.config, request.reply.transport()),
+            door: match request.reply.is_inside() {
+                true => AuditDoor::Api,
+                false => AuditDoor::Port,
+            },
         };
         let mut handled = match treatment {
             Treatment::Handle => saltern_requests::handle(request.payload, origin, services),

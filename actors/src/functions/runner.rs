@@ -25,7 +25,7 @@ use saltern_supervise::Child;
 use tokio::time::Instant;
 
 use crate::content::renderer::Look;
-use crate::messages::{Fire, TakeReturn};
+use crate::messages::{Fire, Persist, TakeReturn};
 use crate::shared::answer::PendingReply;
 use crate::shared::priority::give_way;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
@@ -205,6 +205,8 @@ pub(crate) struct Seed {
     pub(crate) queue: Arc<RunQueue>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) take_return: Recipient<TakeReturn>,
+    /// For rows of the audit trail.
+    pub(crate) store: Recipient<Persist>,
 }
 
 /// Actor that runs functions.
@@ -296,11 +298,15 @@ impl Handler<Look> for Runner {
 
     fn handle(&mut self, _: Look, context: &mut Self::Context) {
         let me = context.address().recipient();
-        let Some(run) = self.seed.queue.pop_or_rest(me) else {
+        let Some(mut run) = self.seed.queue.pop_or_rest(me) else {
             return;
         };
         // Before the work: whatever becomes of it, the next one is taken.
         context.notify(Look);
+        if let Some(row) = run.take_audit() {
+            let persist = Persist::row(row);
+            self.outbox.push(context, &self.seed.store, persist);
+        }
         let (lost, work) = run.into_parts();
         let under_way = CallInFlight::new(lost, &self.seed.bus);
         let began = Instant::now();

@@ -30,7 +30,7 @@ use saltern_base::metrics::{
     IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
 };
 use saltern_model::{Event, Jid, MinionId};
-use saltern_requests::{BatchPlan, PartRefused, Services, batch_part};
+use saltern_requests::{BatchPlan, PartRefused, Services, audit, batch_part};
 use saltern_store::BatchFiles;
 use saltern_store::jobs::{JobReader, Write};
 use saltern_supervise::Child;
@@ -180,15 +180,15 @@ impl Batches {
         events::event(plan, news, services.config.salt_compat, &services.clock)
     }
 
-    /// Stores a change; `then` gets whether that worked.
+    /// Stores changes together; `then` gets whether that worked.
     fn persist(
         &mut self,
-        write: (Write, FollowUp),
+        writes: Vec<(Write, FollowUp)>,
         context: &mut Context<Self>,
         then: impl FnOnce(&mut Self, bool, &mut Context<Self>) + 'static,
     ) {
         let persist = Persist {
-            writes: vec![write],
+            writes,
             answer: Some(ask(context, then)),
         };
         self.outbox.push(context, &self.seed.store, persist);
@@ -407,6 +407,11 @@ impl Handler<BeginBatch> for Batches {
     fn handle(&mut self, BeginBatch { plan, answer }: BeginBatch, context: &mut Self::Context) {
         if self.batches.len() >= MAX_BATCHES {
             tracing::error!(most = MAX_BATCHES, "a batch was refused: too many are open");
+            if let Some(row) = plan.audit {
+                let row = audit::refused(*row, "too many batches are open");
+                let persist = Persist::row(Box::new(row));
+                self.outbox.push(context, &self.seed.store, persist);
+            }
             answer.failed();
             return;
         }

@@ -126,6 +126,8 @@ pub(crate) struct JobStore {
     expiry: Option<Running>,
     /// Removed jobs whose files the mirror has still to remove.
     gone: Vec<Jid>,
+    /// When the end of the audit trail was last logged.
+    head_logged: Option<Instant>,
 }
 
 impl Child for JobStore {
@@ -149,6 +151,7 @@ impl Child for JobStore {
             expiry: None,
             failures: LogThrottle::new(LOG_INTERVAL),
             gone: Vec::new(),
+            head_logged: None,
         }
     }
 
@@ -324,7 +327,10 @@ impl JobStore {
         metrics.commits.observe(took.as_secs_f64());
         metrics.failing.set(i64::from(written.is_err()));
         match &written {
-            Ok(written) => metrics.writes.inc_by(written.len() as u64),
+            Ok(written) => {
+                metrics.writes.inc_by(written.len() as u64);
+                metrics.count_audit(group.writes());
+            }
             Err(_) => metrics.failed.inc(),
         }
         written.map(|written| (written, took))

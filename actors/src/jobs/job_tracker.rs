@@ -377,6 +377,7 @@ impl JobTracker {
             publication,
             about,
             publisher,
+            audit,
         } = start;
         if let Some(JobRelation::Running(about)) = &about
             && self.machine.can_answer(about, &job.minions)
@@ -415,6 +416,10 @@ impl JobTracker {
         // ones may have been before a restart.
         let begin = FollowUp::Begin(Box::new(begun));
         let mut writes = vec![(Write::JobPart(job), begin)];
+        if let Some(row) = audit {
+            // In the transaction of its job: there is none without its row.
+            writes.push((Write::Audit(row), FollowUp::Nothing));
+        }
         if let Some(minion) = publisher {
             let jid = jid.clone();
             let write = Write::PublishedFor { jid, minion };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use actix::Message;
-use saltern_model::{Event, Jid, MinionId, Packed};
+use saltern_model::{AuditRecord, Event, Jid, MinionId, Packed};
 use saltern_requests::{
     BatchPlan, ProbeAnswer, Publication, ReceivedReturn, SignalTargets, StartJob, SyndicMinions,
 };
@@ -165,8 +165,8 @@ pub struct ExplainTo {
 
 // ---- to JobStore -------------------------------------------------------------------------------
 
-/// Write, commit, and only then do what follows. From JobTracker, Batches and the returner of the
-/// master's own job database.
+/// Write, commit, and only then do what follows. From JobTracker, Batches, the returner of the
+/// master's own job database; rows of the audit trail from MWorker, Runner and Reactor.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Persist {
@@ -174,6 +174,16 @@ pub struct Persist {
     pub writes: Vec<(Write, FollowUp)>,
     /// The reply to the sender, behind all that follows; it fails if nothing was stored.
     pub answer: Option<PendingReply>,
+}
+
+impl Persist {
+    /// A row of the audit trail alone, for which nobody waits.
+    pub(crate) fn row(row: Box<AuditRecord>) -> Self {
+        Self {
+            writes: vec![(Write::Audit(row), FollowUp::Nothing)],
+            answer: None,
+        }
+    }
 }
 
 /// Work that follows the commit of one [`Write`], in the order of the writes.

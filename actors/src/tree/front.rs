@@ -48,6 +48,7 @@ impl Plan {
             take_return: core.tracker.clone().recipient(),
             take_leaves: core.tracker.clone().recipient(),
             take_answer: core.tracker.clone().recipient(),
+            audit: core.store.clone().recipient(),
             bus: core.bus.clone().recipient(),
             peer_calls: peer_calls.recipient(),
             renderings,
@@ -191,6 +192,7 @@ impl Plan {
             queue: queue.clone(),
             bus: core.bus.clone().recipient(),
             take_return: core.tracker.clone().recipient(),
+            store: core.store.clone().recipient(),
         };
         for instance in numbers {
             let spec = self.on_patient_thread(&format!("run-{instance}"));

@@ -38,6 +38,7 @@ impl Plan {
             reactions: self.reactions.clone(),
             begin_job: core.tracker.clone().recipient(),
             runs,
+            store: core.store.clone().recipient(),
             bus: core.bus.clone().recipient(),
         };
         let thread = self.on_patient_thread("reactor");

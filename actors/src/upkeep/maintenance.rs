@@ -296,6 +296,9 @@ impl Maintenance {
             before: keep.map(before),
             most_jobs: bound(services.config.saltern_keep_jobs_count),
             most_events: bound(services.config.saltern_keep_events_count),
+            audit_before: bound(services.config.saltern_audit_keep_days)
+                .map(|days| before(Duration::from_secs(days * 86_400))),
+            most_audit: bound(services.config.saltern_audit_keep_count),
             most_bytes: bound(services.config.saltern_keep_jobs_size),
         }));
     }

@@ -201,6 +201,10 @@ pub struct MasterConfig {
     pub saltern_keep_jobs_count: usize,
     /// Of more kept events than this the oldest are removed; 0 for no such bound.
     pub saltern_keep_events_count: usize,
+    /// How long rows of the audit trail are kept, in days; 0 for ever.
+    pub saltern_audit_keep_days: usize,
+    /// Of more rows of the audit trail than this the oldest are removed; 0 for no such bound.
+    pub saltern_audit_keep_count: usize,
     /// While the rows of the job database take more bytes, the oldest jobs are removed; 0 for no
     /// such bound.
     pub saltern_keep_jobs_size: usize,
@@ -589,6 +593,8 @@ pub(crate) fn take(
         saltern_disk_low: reader.bytes("saltern_disk_low", 0),
         saltern_keep_jobs_count: reader.usize("saltern_keep_jobs_count", 0, i64::MAX),
         saltern_keep_events_count: reader.usize("saltern_keep_events_count", 0, i64::MAX),
+        saltern_audit_keep_days: reader.usize("saltern_audit_keep_days", 0, 36_500),
+        saltern_audit_keep_count: reader.usize("saltern_audit_keep_count", 0, i64::MAX),
         saltern_keep_jobs_size: reader.bytes("saltern_keep_jobs_size", 0),
         saltern_max_pending: reader.usize("saltern_max_pending", 0, i64::MAX),
         saltern_max_reports: reader.usize("saltern_max_reports", 0, i64::MAX),

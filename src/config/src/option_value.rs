@@ -158,7 +158,8 @@ methods! {
         auth_pam_service = "auth.pam.service", eauth_acl_module, sharedsecret;
     values:
         client_acl_verify external_auth peer peer_run publisher_acl publisher_acl_blacklist reactor
-        saltern_api_event_acl saltern_reactor_acl schedule token_expire token_expire_user_override;
+        saltern_api_event_acl saltern_audit_redact saltern_audit_redact_functions saltern_reactor_acl
+        schedule token_expire token_expire_user_override;
 }
 
 /// Repositories whose parameters have options for all of them: `gitfs_base` is the `base` of those

@@ -4,6 +4,7 @@
 //! environment) is parsed into one of these types in one place, here, and only travels on as that
 //! type. No file system, no network, no byte layout: a [`Packed`] value is opaque here.
 
+pub mod audit;
 pub mod batch_size;
 pub mod compat;
 pub mod control;
@@ -21,6 +22,7 @@ pub mod tag;
 pub mod target;
 mod text_serde;
 
+pub use audit::{AuditDoor, AuditProof, AuditRecord, AuditRow, AuditVerdict};
 pub use batch_size::{BatchSize, BatchSizeError};
 pub use compat::{Compat, stamp};
 pub use data_changes::{Changed, DataChanges};

@@ -148,6 +148,54 @@ pub struct MinionsPage<V> {
     pub next: Option<String>,
 }
 
+/// Some rows of the audit trail, the newest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditPage {
+    /// The rows.
+    pub rows: Vec<AuditLine>,
+    /// For `before`.
+    pub next: Option<String>,
+}
+
+/// One row of the audit trail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditLine {
+    /// Its number.
+    pub number: i64,
+    /// When it was decided.
+    pub at: i64,
+    /// The way in, such as `port` or `api`.
+    pub door: String,
+    /// The user, or the minion; only claimed where `proof` is `none`.
+    pub user: String,
+    /// The backend that knows the user.
+    pub backend: Option<String>,
+    /// How the user was proved, such as `token`.
+    pub proof: String,
+    /// The address from which it came.
+    pub origin: Option<String>,
+    /// The command on the wire.
+    pub command: String,
+    /// The function, or several joined by commas.
+    pub function: String,
+    /// The target.
+    pub target: Option<String>,
+    /// The name of its type.
+    pub target_type: Option<String>,
+    /// The arguments, as JSON.
+    pub arguments: String,
+    /// `allowed` or `refused`.
+    pub verdict: String,
+    /// Why, of a refusal.
+    pub reason: Option<String>,
+    /// The job or call that it led to.
+    pub jid: Option<String>,
+    /// Refusals since the row before that have none of their own.
+    pub suppressed: u64,
+    /// Its number and hash, as `saltern audit verify --head` takes them.
+    pub head: String,
+}
+
 /// Some keys of minions, sorted by id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeysPage {

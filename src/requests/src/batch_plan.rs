@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use saltern_model::{Jid, MinionId, Packed};
+use saltern_model::{AuditRecord, Jid, MinionId, Packed};
 use saltern_wire::msgpack::{self, Dialect, RawValue, ReadError, Value, lenient};
 use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -56,6 +56,8 @@ pub struct BatchPlan {
     pub ret: Value,
     /// The `kwargs` of the publish, such as `metadata`: our own, stock's batches have none.
     pub options: Value,
+    /// Its row in the audit trail, until it is stored with that.
+    pub audit: Option<Box<AuditRecord>>,
 }
 
 /// Progress of a batch.
@@ -269,6 +271,7 @@ impl BatchPlan {
             kwargs: state.kwargs,
             ret: state.ret,
             options: state.saltern_options,
+            audit: None,
         };
         Ok((plan, snapshot))
     }
@@ -376,6 +379,7 @@ mod tests {
             kwargs: Value::Map(Vec::new()),
             ret: "".into(),
             options: Value::map([("metadata", "x")]),
+            audit: None,
         }
     }
 

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_base::trace::{self, Span};
-use saltern_model::MinionId;
+use saltern_model::{AuditRecord, MinionId};
+use saltern_runners::Arguments;
 use saltern_wire::msgpack::{Dialect, MapView, Value, decode_wire, encode};
 
+use crate::audit::{Asked, Asker};
 use crate::commands::{ClearCommand, ClearHandler, ClearRequest};
 use crate::envelope::{self, LOAD_LIMITS, Opened, Sealed};
 use crate::origin::Origin;
 use crate::proved::{self, ProvedCommand};
-use crate::{Outcome, Services, auth, reply, traces};
+use crate::{Outcome, Services, audit, auth, reply, traces};
 
 /// Class of a request: the queue that it waits in. Derived from the outside of the envelope alone,
 /// because the router, which asks, does not decrypt.
@@ -66,6 +68,8 @@ pub struct Handled {
     pub minion: Option<MinionId>,
     /// Its span in a trace, which ends when the request is answered.
     pub span: Option<Span>,
+    /// Its row in the audit trail, unless an effect has it.
+    pub audit: Option<Box<AuditRecord>>,
 }
 
 impl Handled {
@@ -76,6 +80,7 @@ impl Handled {
             command,
             minion: None,
             span: None,
+            audit: None,
         }
     }
 
@@ -148,14 +153,15 @@ fn handle_clear(request: ClearRequest<'_>, services: &Arc<Services>) -> Handled 
     match *handler {
         ClearHandler::Open(run) => Handled::clear(name, run(request, services)),
         ClearHandler::Proved(handler) => {
-            let (command, from) = (ProvedCommand { name, handler }, request.origin.address);
-            proved::handle(command, request.load, from, services)
+            let command = ProvedCommand { name, handler };
+            proved::handle(command, request.load, request.origin, services)
         }
     }
 }
 
 fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Handled {
     let minion = sealed.minion.clone();
+    let row = minion_row(&sealed, from, services);
     services.minions.presence.heard(&minion, from);
     let (command, outcome) = match sealed.command {
         Some(command) => (command.name, (command.run)(sealed, services)),
@@ -166,12 +172,40 @@ fn handle_minion(sealed: Sealed, from: IpAddr, services: &Arc<Services>) -> Hand
         }
         None => (UNKNOWN_COMMAND, Outcome::reply(reply::no_answer())),
     };
-    Handled {
+    let mut handled = Handled {
         outcome,
         command,
         minion: Some(minion),
         span: None,
+        audit: None,
+    };
+    if let Some(row) = row {
+        audit::attach(row, &mut handled, services);
     }
+    handled
+}
+
+/// The row of a request by which a minion has something done; `None` of any other.
+fn minion_row(sealed: &Sealed, from: IpAddr, services: &Services) -> Option<(Asker, Asked)> {
+    let name = sealed.command?.name;
+    let is_job = matches!(name, "minion_pub" | "minion_publish");
+    if !is_job && name != "minion_runner" {
+        return None;
+    }
+    let load = decode_wire(&sealed.load.pack(), &LOAD_LIMITS).unwrap_or(Value::Nil);
+    let asked = match is_job {
+        true => Asked::job(name, &load, services),
+        false => {
+            let fun = load.get("fun").and_then(Value::as_str).unwrap_or_default();
+            let positional = load.get("arg").and_then(Value::as_array);
+            let arguments = Arguments {
+                positional: positional.unwrap_or_default().to_vec(),
+                named: Vec::new(),
+            };
+            Asked::call(name, fun, &arguments, services)
+        }
+    };
+    Some((Asker::of_minion(&sealed.minion, from), asked))
 }
 
 /// Decodes one entry of a load, or nil.

@@ -17,6 +17,7 @@ macro_rules! complain {
     };
 }
 
+pub mod audit;
 mod auth;
 mod batch_part;
 mod batch_plan;

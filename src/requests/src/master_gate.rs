@@ -95,7 +95,7 @@ impl Denied {
             "request refused"
         );
         services.metrics.refuse("master_function");
-        Outcome::reply(reply::named_error(name, &message))
+        Outcome::refused(reply::named_error(name, &message), why)
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use saltern_runners::{Arguments, Call};
 use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode};
 
+use crate::audit::AuditNote;
 use crate::envelope::{LOAD_LIMITS, Sealed};
 use crate::outcome::{PeerCall, PeerCallWork, PeerRun};
 use crate::peer_publish::{MAX_WAIT, verbatim};
@@ -28,7 +29,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
                 cmd = "minion_runner", minion = %sealed.minion, reason,
                 "request refused"
             );
-            return Outcome::reply(seal(&answer));
+            return Outcome::refused(seal(&answer), reason);
         }
     };
     let failed = seal(&Value::from(""));
@@ -38,6 +39,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
             .into(),
     );
     let minion = sealed.minion.clone();
+    let jid = call.jid.clone();
     tracing::info!(jid = %call.jid, %minion, fun = call.fun, "running on the master");
     let lost = runner::lost(&call, services);
     let is_python = services.runners.is_python(&call.fun);
@@ -65,6 +67,10 @@ pub(crate) fn handle(sealed: Sealed, services: &Arc<Services>) -> Outcome {
         reply_if_not_stored: failed,
         effects: vec![Effect::RunPeerCall(Box::new(call))],
         later: None,
+        audit: AuditNote {
+            refusal: None,
+            jid: Some(jid),
+        },
     }
 }
 

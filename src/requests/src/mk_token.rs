@@ -21,9 +21,13 @@ pub(crate) fn handle(
     context: &Context,
     users: &Users,
 ) -> Outcome {
+    if let Err(refused) = &known {
+        refuse(load, &refused.why, context);
+        return Outcome::refused(nothing().reply, refused.why.as_str());
+    }
     match make(load, known, context, users) {
         Some(token) => Outcome::reply(reply::clear(token.to_value())),
-        None => nothing(),
+        None => Outcome::refused(nothing().reply, "no token was made"),
     }
 }
 

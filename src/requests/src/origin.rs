@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use saltern_model::AuditDoor;
+
 /// Peer address of a request, and the publish port of its transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
@@ -10,6 +12,8 @@ pub struct Origin {
     /// The port of the publications over the transport by which the sender asks; the configured
     /// `publish_port` when absent.
     pub publish_port: Option<u16>,
+    /// The way in, for the audit trail.
+    pub door: AuditDoor,
 }
 
 impl From<IpAddr> for Origin {
@@ -17,6 +21,7 @@ impl From<IpAddr> for Origin {
         Self {
             address,
             publish_port: None,
+            door: AuditDoor::Port,
         }
     }
 }

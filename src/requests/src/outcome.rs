@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_base::trace::{self, SpanParent};
-use saltern_model::{Event, Jid, JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_model::{AuditRecord, Event, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_wire::msgpack::{Dialect, Encoder, Value};
 
+use crate::audit::AuditNote;
 use crate::{BatchPlan, Handled, reply};
 
 /// Answer to a request, with the effects to carry out because of it.
@@ -21,6 +22,8 @@ pub struct Outcome {
     /// Work that computes the real answer; then `reply` is for when the work is not done, and there
     /// are no effects.
     pub later: Option<Later>,
+    /// For the row of the request in the audit trail, if it has one.
+    pub audit: AuditNote,
 }
 
 impl Outcome {
@@ -32,6 +35,7 @@ impl Outcome {
             reply,
             effects: Vec::new(),
             later: None,
+            audit: AuditNote::default(),
         }
     }
 
@@ -58,6 +62,23 @@ impl Outcome {
             }),
             ..Self::reply(reply::no_answer())
         }
+    }
+
+    /// An answer that refuses the request, with the reason for the audit trail.
+    pub(crate) fn refused(reply: impl Into<Bytes>, reason: impl Into<String>) -> Self {
+        Self {
+            audit: AuditNote {
+                refusal: Some(reason.into()),
+                jid: None,
+            },
+            ..Self::reply(reply)
+        }
+    }
+
+    /// Names the call that the request led to, for the audit trail.
+    pub(crate) fn naming(mut self, jid: Jid) -> Self {
+        self.audit.jid = Some(jid);
+        self
     }
 
     /// Adds an event to be fired.
@@ -223,6 +244,7 @@ pub struct Run {
     work: RunWork,
     lost: Event,
     is_python: bool,
+    audit: Option<Box<AuditRecord>>,
 }
 
 impl Run {
@@ -232,6 +254,7 @@ impl Run {
             work: Box::new(work),
             lost,
             is_python: false,
+            audit: None,
         }
     }
 
@@ -246,6 +269,20 @@ impl Run {
     /// Whether Python runs it.
     pub fn is_python(&self) -> bool {
         self.is_python
+    }
+
+    /// Gives a run of the master's own its row in the audit trail, which is handed to the store
+    /// before the work begins.
+    pub fn audited(self, row: AuditRecord) -> Self {
+        Self {
+            audit: Some(Box::new(row)),
+            ..self
+        }
+    }
+
+    /// Takes its row of the audit trail.
+    pub fn take_audit(&mut self) -> Option<Box<AuditRecord>> {
+        self.audit.take()
     }
 
     /// The event for a lost run, and the work.
@@ -274,6 +311,9 @@ pub struct StartJob {
     pub about: Option<JobRelation>,
     /// The minion for which it is published, if one asked for it.
     pub publisher: Option<MinionId>,
+    /// Its row in the audit trail, stored with it; `None` of a part of a batch, which has the row
+    /// of the batch, and of a client's question about its own job.
+    pub audit: Option<Box<AuditRecord>>,
 }
 
 /// Relation of a job to another one.

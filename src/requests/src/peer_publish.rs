@@ -18,6 +18,7 @@ use saltern_policy::target::Resolved;
 use saltern_wire::msgpack::{Dialect, Value, decode_wire, pack};
 use serde::Serialize;
 
+use crate::audit::AuditNote;
 use crate::envelope::{LOAD_LIMITS, ReplyEncryption, Sealed};
 use crate::job::{self, Request, SentAs, load};
 use crate::outcome::{JobRelation, PeerCall, PeerCallWork, StartJob};
@@ -69,7 +70,7 @@ fn refusal(refused: &Refused, sealed: &Sealed, services: &Services) -> Outcome {
     };
     services.metrics.refuse("peer");
     complain!(services, cmd, minion = %sealed.minion, reason, "request refused");
-    Outcome::reply(seal(&sealed.answer, &answer))
+    Outcome::refused(seal(&sealed.answer, &answer), *reason)
 }
 
 fn seal(answer: &ReplyEncryption, value: &impl Serialize) -> Bytes {
@@ -241,6 +242,7 @@ impl PeerJob {
             reply_if_not_stored: seal(&sealed.answer, &Value::from("")),
             effects: vec![Effect::StartJob(Box::new(start))],
             later: None,
+            audit: AuditNote::default(),
         })
     }
 
@@ -283,6 +285,7 @@ impl PeerJob {
             reply_if_not_stored: failed,
             effects: vec![Effect::RunPeerCall(Box::new(call))],
             later: None,
+            audit: AuditNote::default(),
         })
     }
 

@@ -1,17 +1,20 @@
 //! Clear commands that take credentials: proves the sender, here or beside the workers, and then
 //! runs the command.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_wire::msgpack::{Limits, MapView, RawValue, Value, decode_wire};
 
+use crate::audit::{self, Asked, Asker};
 use crate::commands::ProvedHandler;
-use crate::credentials::{self, CredentialLocation, NotProved, Presented};
+use crate::credentials::{self, CredentialLocation, NotProved, Presented, Sender};
 use crate::envelope::LOAD_LIMITS;
 use crate::handle::{Handled, traced};
-use crate::{Effect, LogIn, LoginEnd, Outcome, Services, master_gate, reply, traces};
+use crate::master_gate::FunctionKind;
+use crate::{
+    Effect, LogIn, LoginEnd, Origin, Outcome, Services, master_gate, reply, saltern_query, traces,
+};
 
 /// Bounds on the load of a `mk_token`: any peer may send one, and it waits for a backend.
 pub(crate) const TOKEN_LIMITS: Limits = Limits {
@@ -103,19 +106,43 @@ impl ProvedCommand {
         self.handled(Outcome::reply(reply))
     }
 
-    /// Runs the command, under a span of its own where the sender is proved.
+    /// Runs the command, under a span of its own where the sender is proved, and gives the request
+    /// its row in the audit trail.
     fn end(
         self,
         load: &Value,
+        row: Option<(Asker, Asked)>,
         is_refused: bool,
         services: &Services,
         run: impl FnOnce() -> Outcome,
     ) -> LoginEnd {
         let span = (!is_refused).then(|| traces::begin_proved(load, services));
         let run = || self.handled(run());
+        let mut handled = traced(span.flatten(), run);
+        if let Some(row) = row {
+            audit::attach(row, &mut handled, services);
+        }
         LoginEnd {
-            handled: traced(span.flatten(), run),
+            handled,
             is_refused,
+        }
+    }
+
+    /// What the audit trail has of the request; `None` where it changes nothing.
+    fn asked(self, load: &Value, services: &Services) -> Option<Asked> {
+        match self.handler {
+            ProvedHandler::LogIn(_) => Some(Asked::command(self.name)),
+            ProvedHandler::Job(_) => Some(Asked::job(self.name, load, services)),
+            ProvedHandler::Query(_) if !saltern_query::changes_something(load) => None,
+            ProvedHandler::Query(_) => Some(Asked::function(
+                self.name,
+                FunctionKind::Runner,
+                load,
+                services,
+            )),
+            ProvedHandler::Function(kind, _) => {
+                Some(Asked::function(self.name, kind, load, services))
+            }
         }
     }
 
@@ -148,11 +175,11 @@ impl ProvedCommand {
 pub(crate) fn handle(
     command: ProvedCommand,
     load: &MapView,
-    from: IpAddr,
+    origin: Origin,
     services: &Arc<Services>,
 ) -> Handled {
-    refuse_early(command, load, from, services)
-        .unwrap_or_else(|| handle_packed(command, load.pack(), from, services))
+    refuse_early(command, load, origin, services)
+        .unwrap_or_else(|| handle_packed(command, load.pack(), origin, services))
 }
 
 /// Refuses a large load without credentials before most of it is decoded: credentials are small. A
@@ -160,7 +187,7 @@ pub(crate) fn handle(
 fn refuse_early(
     command: ProvedCommand,
     load: &MapView,
-    from: IpAddr,
+    origin: Origin,
     services: &Arc<Services>,
 ) -> Option<Handled> {
     let place = command.location()?;
@@ -182,7 +209,7 @@ fn refuse_early(
     if presented.prove(place, services).is_ok() {
         return None;
     }
-    Some(prove_and_run(command, &small, from, services).handled)
+    Some(prove_and_run(command, &small, origin, services).handled)
 }
 
 /// Small entries of a map by name, decoded.
@@ -199,7 +226,7 @@ fn small_entries(map: &MapView, names: &[&str]) -> Vec<(Value, Value)> {
 fn handle_packed(
     command: ProvedCommand,
     packed: Bytes,
-    from: IpAddr,
+    origin: Origin,
     services: &Arc<Services>,
 ) -> Handled {
     let limits = command.login_limits();
@@ -210,19 +237,21 @@ fn handle_packed(
         return command.handled(Outcome::reply(reply::no_answer()));
     };
     if !command.takes_long(&load) {
-        return prove_and_run(command, &load, from, services).handled;
+        return prove_and_run(command, &load, origin, services).handled;
     }
     if packed.len() > limits.bytes {
         return command.too_large(services);
     }
     let user = command.user_of(&load).to_owned();
     let their_services = Arc::clone(services);
-    let log_in = LogIn::new(from, &user, move || match decode_wire(&packed, limits) {
-        Ok(load) => prove_and_run(command, &load, from, &their_services),
-        Err(_) => LoginEnd {
-            handled: command.too_large(&their_services),
-            is_refused: true,
-        },
+    let log_in = LogIn::new(origin.address, &user, move || {
+        match decode_wire(&packed, limits) {
+            Ok(load) => prove_and_run(command, &load, origin, &their_services),
+            Err(_) => LoginEnd {
+                handled: command.too_large(&their_services),
+                is_refused: true,
+            },
+        }
     });
     command.handled(Outcome {
         effects: vec![Effect::LogIn(log_in)],
@@ -233,14 +262,20 @@ fn handle_packed(
 fn prove_and_run(
     command: ProvedCommand,
     load: &Value,
-    from: IpAddr,
+    origin: Origin,
     services: &Arc<Services>,
 ) -> LoginEnd {
     let prove = |place: CredentialLocation| Presented::of(load, place).prove(place, services);
+    let row = |proof: &Result<Sender, NotProved>| {
+        let asked = command.asked(load, services)?;
+        Some((Asker::of_sender(proof, load, origin), asked))
+    };
     match command.handler {
         ProvedHandler::LogIn(run) => {
             let known = credentials::log_in(load, &services.users);
-            command.end(load, known.is_err(), services, || {
+            let asker = Asker::of_login(&known, load, origin);
+            let row = command.asked(load, services).map(|asked| (asker, asked));
+            command.end(load, row, known.is_err(), services, || {
                 run(load, known, services)
             })
         }
@@ -249,7 +284,8 @@ fn prove_and_run(
             if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
                 return end;
             }
-            command.end(load, proof.is_err(), services, || {
+            let row = row(&proof);
+            command.end(load, row, proof.is_err(), services, || {
                 run(load, proof, services)
             })
         }
@@ -258,7 +294,8 @@ fn prove_and_run(
             if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
                 return end;
             }
-            command.end(load, proof.is_err(), services, || {
+            let row = row(&proof);
+            command.end(load, row, proof.is_err(), services, || {
                 run(load, proof, services)
             })
         }
@@ -267,12 +304,17 @@ fn prove_and_run(
             if let Some(end) = command.cannot_tell(proof.as_ref().err()) {
                 return end;
             }
-            command.end(load, proof.is_err(), services, || match master_gate::admit(
-                kind, load, proof, services,
-            ) {
-                Ok(admitted) => run(load, admitted, from, services),
-                Err(denied) => denied.outcome(load, services),
-            })
+            let row = row(&proof);
+            command.end(
+                load,
+                row,
+                proof.is_err(),
+                services,
+                || match master_gate::admit(kind, load, proof, services) {
+                    Ok(admitted) => run(load, admitted, origin.address, services),
+                    Err(denied) => denied.outcome(load, services),
+                },
+            )
         }
     }
 }

@@ -7,6 +7,7 @@ use saltern_model::Jid;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
+use crate::audit::AuditNote;
 use crate::credentials::{NotProved, Sender};
 use crate::job::{self, NewJob, Refused, refusal};
 use crate::{Effect, Outcome, Services, reply};
@@ -53,6 +54,7 @@ fn begun(new: NewJob) -> Outcome {
             "the master could not store the job, so it was not published; see the master's log",
         ),
         later: None,
+        audit: AuditNote::default(),
         effects: vec![Effect::StartJob(Box::new(new.start))],
     }
 }

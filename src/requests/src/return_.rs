@@ -7,6 +7,7 @@ use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord, Tag}
 use saltern_store::{USER_OF_MINION, USER_OF_SYNDIC};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
+use crate::audit::AuditNote;
 use crate::envelope::Sealed;
 use crate::{
     Effect, Outcome, ReceivedReturn, Services, batch_plan, event_data, probe, reply, signed_load,
@@ -45,6 +46,7 @@ pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
             reply: nil,
             reply_if_not_stored: reply::no_answer(),
             later: None,
+            audit: AuditNote::default(),
             effects: vec![Effect::StoreReturn(Box::new(effect))],
         },
         Err(reason) => {

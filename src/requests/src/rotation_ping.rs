@@ -5,11 +5,11 @@
 //! Minions learn of the key from the first load that they cannot read; they authenticate and miss
 //! that load, so most of them do not answer.
 
-use saltern_model::{MinionId, Standing};
+use saltern_model::{AuditDoor, MinionId, Standing};
 use saltern_wire::msgpack::Value;
 
 use crate::job::{self, Request, SentAs};
-use crate::{Services, StartJob};
+use crate::{Services, StartJob, audit};
 
 /// The job; `None` when there is no minion to ping. With `minion_data_cache` stock names the
 /// connected minions, without it all. Here minions of unknown presence are named too: after a start
@@ -46,12 +46,15 @@ pub fn rotation_ping(services: &Services) -> Option<StartJob> {
         return None;
     }
     let jid = services.minter.mint();
-    Some(job::job(
+    let row = audit::of_own_job(AuditDoor::Master, &load, Some(jid.clone()), services);
+    let mut start = job::job(
         &load,
         &request,
         target,
         jid,
         (resolved, SentAs::Target),
         services,
-    ))
+    );
+    start.audit = Some(Box::new(row));
+    Some(start)
 }

@@ -16,6 +16,7 @@ use saltern_policy::eauth::ExternalAuth;
 use saltern_policy::peers::{PeerRules, PeerRunRules};
 use saltern_store::UserKeys;
 
+use crate::audit::Redaction;
 use crate::site_options;
 
 /// Access rules of a master, replaced as a whole by a reload.
@@ -45,6 +46,8 @@ pub struct SiteRules {
     pub peer_runs: PeerRunRules,
     /// Rules for new keys.
     pub autosign: Autosign,
+    /// What is hidden in the audit trail.
+    pub(crate) audit: Redaction,
 }
 
 /// Users who may choose the lifetime of a token (`token_expire_user_override`).
@@ -81,6 +84,7 @@ impl SiteRules {
             peers: PeerRules::new(site_options::rules(followed.peer())),
             peer_runs: PeerRunRules::new(site_options::rules(followed.peer_run())),
             autosign,
+            audit: site_options::redaction(&followed),
         }
     }
 }

@@ -17,6 +17,7 @@ use saltern_runners::{Call, Notice, Notices};
 use saltern_wire::msgpack::{Dialect, Value, decode_wire, encode, pack};
 use serde::Serialize;
 
+use crate::audit::AuditNote;
 use crate::credentials::{LoggedIn, NotProved};
 use crate::event_data::Stamped;
 use crate::events::FunctionCall;
@@ -77,6 +78,7 @@ fn log_in_first(owned: OwnedCall, from: IpAddr, services: &Arc<Services>) -> Out
     let user = load.get("username").and_then(Value::as_str);
     let user = user.unwrap_or_default().to_owned();
     let services = Arc::clone(services);
+    let jid = call.jid.clone();
     let log_in = LogIn::new(from, &user, move || {
         let known = credentials::log_in(&load, &services.users);
         LoginEnd {
@@ -86,12 +88,13 @@ fn log_in_first(owned: OwnedCall, from: IpAddr, services: &Arc<Services>) -> Out
                 command: FunctionKind::Runner.command(),
                 minion: None,
                 span: None,
+                audit: None,
             },
         }
     });
     Outcome {
         effects: vec![Effect::LogIn(log_in)],
-        ..not_asked(LOGINS_FULL)
+        ..not_asked(LOGINS_FULL).naming(jid)
     }
 }
 
@@ -108,6 +111,7 @@ struct Begun<'a> {
 
 fn begin(owned: OwnedCall, known: Known, services: &Arc<Services>) -> Outcome {
     let call = &owned.call;
+    let jid = call.jid.clone();
     let answer = Begun {
         tag: format!("salt/run/{}", call.jid),
         jid: &call.jid,
@@ -121,6 +125,10 @@ fn begin(owned: OwnedCall, known: Known, services: &Arc<Services>) -> Outcome {
         ),
         effects: vec![Effect::Run(Box::new(run(owned, known, services)))],
         later: None,
+        audit: AuditNote {
+            refusal: None,
+            jid: Some(jid),
+        },
     }
 }
 

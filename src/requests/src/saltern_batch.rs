@@ -16,6 +16,7 @@ use saltern_policy::target::Resolved;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
+use crate::audit::AuditNote;
 use crate::batch_plan::seconds_of;
 use crate::credentials::{NotProved, Sender};
 use crate::job::jid_owner::Owner;
@@ -87,6 +88,7 @@ fn begin(
              begun; see the master's log",
         ),
         later: None,
+        audit: AuditNote::default(),
         effects: vec![Effect::StartBatch(Box::new(plan))],
     })
 }
@@ -128,6 +130,7 @@ fn plan(
         kwargs: Value::Map(Vec::new()),
         ret: part("ret")?,
         options: Value::Map(options.unwrap_or_default()),
+        audit: None,
     })
 }
 

@@ -7,6 +7,7 @@
 
 mod access;
 mod arguments;
+mod audit;
 mod batches;
 mod jobs;
 mod keys;
@@ -45,6 +46,12 @@ struct Query {
 const QUERIES: &[Query] = {
     use FunctionKind::{Runner, Wheel};
     &[
+        Query {
+            name: "audit.page",
+            shown_by: (Runner, "audit.list"),
+            parameters: audit::PAGE,
+            run: audit::page,
+        },
         Query {
             name: "batches.page",
             shown_by: (Runner, "batch.list_active"),
@@ -216,6 +223,11 @@ struct Answer<'a, T> {
 
 fn answer<T: Serialize>(page: &T) -> Bytes {
     reply::clear(&Answer { page })
+}
+
+/// Whether the query of a load changes something: such a one has a row in the audit trail.
+pub(crate) fn changes_something(load: &Value) -> bool {
+    load.get("fun").and_then(Value::as_str) == Some("batches.stop")
 }
 
 /// Answers with the page, later.

@@ -19,6 +19,7 @@ use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
 use saltern_store::{JobReader, MasterKeys, PkiTree, SharedKeys, StoreError, Tokens, UserKeys};
 
+use crate::audit::RefusalBudget;
 use crate::job::jid_owner::ChosenJids;
 use crate::key_admission::KeyAdmission;
 use crate::minions::Minions;
@@ -116,6 +117,8 @@ pub struct Context {
     pub metrics: RequestMetrics,
     /// Budget of log lines about unauthenticated peers.
     pub refusal_log: RefusalLog,
+    /// Budget of rows in the audit trail about unauthenticated peers.
+    pub(crate) refusals: RefusalBudget,
     /// Collects spans, where the configuration asks for it.
     pub tracer: Option<Arc<Tracer>>,
 }
@@ -250,6 +253,7 @@ impl Context {
             minter: JidMinter::new(clock.clone(), unique_suffix),
             metrics: RequestMetrics::new(registry),
             refusal_log: RefusalLog::new(clock.clone(), registry),
+            refusals: RefusalBudget::new(clock.clone(), registry),
             tracer: traces::tracer(&config, &clock, registry),
             config,
             clock,

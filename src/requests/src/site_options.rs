@@ -15,6 +15,7 @@ use saltern_policy::eauth::{EauthOptions, ExternalAuth};
 use saltern_policy::matching::mine::MineAccess;
 use saltern_wire::msgpack::Value;
 
+use crate::audit::Redaction;
 use crate::rules::ExpireOverride;
 
 /// The default of `syndic_wait`, in seconds (`salt/config/__init__.py`).
@@ -172,6 +173,12 @@ fn texts(node: Option<&Node>) -> impl Iterator<Item = &str> {
         .unwrap_or_default()
         .iter()
         .filter_map(Node::as_str)
+}
+
+pub(crate) fn redaction(followed: &Followed) -> Redaction {
+    let names = followed.saltern_audit_redact().node();
+    let functions = followed.saltern_audit_redact_functions().node();
+    Redaction::new(texts(names), texts(functions))
 }
 
 pub(crate) fn blacklist(followed: &Followed) -> Blacklist {

@@ -9,6 +9,7 @@
 use saltern_model::{Jid, JobRecord, MinionId, Packed};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
+use crate::audit::AuditNote;
 use crate::envelope::Sealed;
 use crate::outcome::ReceivedReturn;
 use crate::return_::Reporter;
@@ -62,6 +63,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
         reply: nil,
         reply_if_not_stored: reply::no_answer(),
         later: None,
+        audit: AuditNote::default(),
         effects: effects.collect(),
     }
 }

@@ -27,9 +27,11 @@ pub(crate) fn handle(load: &Value, admitted: Admitted, services: &Arc<Services>)
     tracing::info!(jid = %call.jid, user = call.user, fun = call.fun, "a wheel function runs");
     let identity = call_identity(&call, load, services);
     let services = Arc::clone(services);
-    Outcome::later_for(call.user.clone(), move || {
+    let jid = call.jid.clone();
+    let outcome = Outcome::later_for(call.user.clone(), move || {
         carry_out(call, identity, &services)
-    })
+    });
+    outcome.naming(jid)
 }
 
 /// Jid and user in the events of the call itself. In 3008 they are those of the request; before,

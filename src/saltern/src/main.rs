@@ -46,6 +46,8 @@ enum Command {
     Batch(commands::batch::Arguments),
     /// Print stored events (event_return: saltern), or follow the event bus live.
     Events(commands::events::Arguments),
+    /// Show who had the master do what, from where and with what verdict; verify that no row changed.
+    Audit(commands::audit::Arguments),
     /// Show the state of a job: which minions returned, which are missing, and why.
     Explain(commands::explain::Arguments),
     /// Show all of a job: the returns so far, those to come, and why minions are silent.
@@ -143,6 +145,7 @@ fn own_command(words: Vec<OsString>) -> ExitCode {
         Command::Reactor(arguments) => commands::reactor::run(&arguments),
         Command::Batch(arguments) => commands::batch::run(&arguments),
         Command::Events(arguments) => commands::events::run(&arguments),
+        Command::Audit(arguments) => commands::audit::run(&arguments),
         Command::Explain(arguments) => commands::explain::run(&arguments),
         Command::Follow(arguments) => commands::follow::run(&arguments),
         Command::Minions(arguments) => commands::minions::run(arguments),

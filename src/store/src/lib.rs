@@ -33,10 +33,10 @@ pub use dropfile::Dropfile;
 pub use error::{Result, StoreError};
 pub use follower::{Followed, JobFollower};
 pub use jobs::{
-    CheckpointPass, Checkpointer, DatabaseLimits, EventRange, EventSlice, EventsPage, FreeSpace,
-    Imported, JobDatabase, JobReader, JobState, KeptEvent, NewEvent, Numbered, OpenJob, Reason,
-    Recovered, Removed, Restored, Retention, Size, StoredBatch, StoredJob, Write, Written,
-    set_aside,
+    AuditBreak, AuditCheck, AuditHead, AuditHeadError, AuditPage, BrokenRow, CheckpointPass,
+    Checkpointer, DatabaseLimits, EventRange, EventSlice, EventsPage, FreeSpace, Imported,
+    JobDatabase, JobReader, JobState, KeptEvent, NewEvent, Numbered, OpenJob, Reason, Recovered,
+    Removed, Restored, Retention, Size, StoredBatch, StoredJob, Write, Written, set_aside,
 };
 pub use master_keys::MasterKeys;
 pub use minion_data::MinionDataStore;

@@ -35,6 +35,7 @@ fn end(reply: &'static str, is_refused: bool) -> LoginEnd {
             command: "publish",
             minion: None,
             span: None,
+            audit: None,
         },
         is_refused,
     }
@@ -52,6 +53,7 @@ impl Place {
             take_return: recorder().0,
             take_leaves: recorder().0,
             take_answer: recorder().0,
+            audit: recorder().0,
             peer_calls: recorder().0,
             bus,
             renderings: RenderQueue::new(10, Vec::new(), &registry),

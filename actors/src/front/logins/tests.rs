@@ -27,6 +27,7 @@ async fn push_of(
             command: "publish",
             minion: None,
             span: None,
+            audit: None,
         },
         is_refused: false,
     });

@@ -140,6 +140,7 @@ fn job() -> PeerCallWork {
         },
         about: None,
         publisher: None,
+        audit: None,
     };
     PeerCallWork::Job {
         start: Box::new(start),

@@ -24,6 +24,7 @@ impl Place {
             queue: queue.clone(),
             bus,
             take_return,
+            store: recorder().0,
         };
         let spec = ChildSpec::permanent().on(Placement::thread("run"));
         tree.root().start_child::<Runner>(spec, seed, 0);

@@ -55,6 +55,7 @@ impl Batches {
             arg: vec![plan.jid.as_str().into()],
             kwargs: nothing(),
             options: nothing(),
+            audit: None,
             ret: "".into(),
             ..plan.clone()
         };
@@ -97,7 +98,7 @@ impl Batches {
             halted,
         };
         self.persist(
-            (over, FollowUp::Fire(vec![event])),
+            vec![(over, FollowUp::Fire(vec![event]))],
             context,
             move |batches, is_stored, context| {
                 if is_stored {

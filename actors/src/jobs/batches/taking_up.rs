@@ -46,13 +46,14 @@ impl Batches {
     /// `after` gets whether it was.
     pub(super) fn store_plan(
         &mut self,
-        plan: BatchPlan,
+        mut plan: BatchPlan,
         state: Packed,
         sent: Sent,
         context: &mut Context<Self>,
         after: impl FnOnce(&mut Self, bool, &mut Context<Self>) + 'static,
     ) {
         let jid = plan.jid.clone();
+        let row = plan.audit.take();
         self.seed.feed.follow(&jid);
         self.batches.insert(jid.clone(), Batch::new(plan));
         self.count_open();
@@ -60,8 +61,10 @@ impl Batches {
             jid: jid.clone(),
             plan: state,
         };
+        let row = row.map(|row| (Write::Audit(row), FollowUp::Nothing));
+        let writes = [(write, FollowUp::Nothing)].into_iter().chain(row);
         self.persist(
-            (write, FollowUp::Nothing),
+            writes.collect(),
             context,
             move |batches, is_stored, context| {
                 after(batches, is_stored, context);

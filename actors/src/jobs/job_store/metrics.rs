@@ -5,6 +5,8 @@ use saltern_base::metrics::{
     counter_vec, gauge, gauge_vec, histogram,
 };
 
+use saltern_store::jobs::Write;
+
 use super::disk::DiskMetrics;
 
 /// Metrics of the store.
@@ -16,6 +18,7 @@ pub(crate) struct StoreMetrics {
     pub(super) failing: IntGauge,
     pub(super) restoring: IntGauge,
     pub(super) removed: IntCounterVec,
+    pub(super) audit: IntCounterVec,
     pub(super) bytes: IntGaugeVec,
     pub(super) disk: DiskMetrics,
 }
@@ -66,6 +69,12 @@ impl StoreMetrics {
                 "Rows removed from the job database because they need not be kept, by reason.",
                 &["reason"],
             ),
+            audit: counter_vec(
+                registry,
+                "saltern_audit_rows_total",
+                "Rows written to the audit trail, by the way in and the verdict.",
+                &["door", "verdict"],
+            ),
             bytes: gauge_vec(
                 registry,
                 "saltern_store_bytes",
@@ -73,6 +82,16 @@ impl StoreMetrics {
                 &["what"],
             ),
             disk: DiskMetrics::new(registry),
+        }
+    }
+
+    /// Counts the rows of the audit trail among changes that are committed.
+    pub(super) fn count_audit(&self, writes: &[Write]) {
+        for write in writes {
+            if let Write::Audit(row) = write {
+                let labels = [row.door.as_str(), row.verdict.as_str()];
+                self.audit.with_label_values(&labels).inc();
+            }
         }
     }
 

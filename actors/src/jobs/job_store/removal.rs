@@ -17,6 +17,9 @@ const EXPIRY_SLICE: usize = 500;
 /// The database takes at most this part of its disk, where its size is bounded at all.
 const DISK_SHARE: u64 = 2;
 
+/// Interval of the log lines with the end of the audit trail.
+const HEAD_INTERVAL: Duration = Duration::from_secs(86_400);
+
 /// Delay before a retry while the mirror is busy, or while the database is being restored.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -30,6 +33,7 @@ impl Handler<ExpireJobs> for JobStore {
 
     fn handle(&mut self, ExpireJobs(mut retention): ExpireJobs, context: &mut Self::Context) {
         retention.most_bytes = self.bounded_by_disk(retention.most_bytes);
+        self.log_audit_head();
         if self.expiring.replace(retention).is_none() {
             self.expiry = Some(
                 self.seed
@@ -37,6 +41,22 @@ impl Handler<ExpireJobs> for JobStore {
                     .begin(MaintenanceTask::JobExpiry),
             );
             context.notify(ExpireSlice);
+        }
+    }
+}
+
+impl JobStore {
+    /// Logs the end of the audit trail once a day: beside a copy of the log elsewhere, a trail that
+    /// was rewritten shows (`saltern audit verify --head`).
+    fn log_audit_head(&mut self) {
+        let is_due = |at: Instant| at.elapsed() >= HEAD_INTERVAL;
+        if !self.head_logged.is_none_or(is_due) {
+            return;
+        }
+        let head = self.database().map(|database| database.audit_head());
+        if let Some(head) = head.filter(|head| head.number > 0) {
+            tracing::info!(%head, "the audit trail ends here");
+            self.head_logged = Some(Instant::now());
         }
     }
 }

@@ -13,7 +13,9 @@ use actix::Addr;
 use bytes::Bytes;
 use saltern_base::metrics::Registry;
 use saltern_model::Tag;
-use saltern_model::{JobRecord, Packed, ReturnRecord};
+use saltern_model::{
+    AuditDoor, AuditProof, AuditRecord, AuditVerdict, JobRecord, Packed, ReturnRecord,
+};
 use saltern_requests::{ProbeAnswer, Publication, SignalTargets, Topics};
 use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobNotes};
 use saltern_supervise::{ChildSpec, Tree};
@@ -202,6 +204,7 @@ fn start(job: JobRecord, about: Option<JobRelation>) -> Box<StartJob> {
         announce: vec![event("new")],
         about,
         publisher: None,
+        audit: None,
     })
 }
 
@@ -443,6 +446,40 @@ fn job_begins_only_when_stored() {
         assert_eq!(reply.await.unwrap(), &b"failed"[..]);
         assert_eq!(rig.metrics.open.get(), 0);
         assert!(rig.take(1, "a").await.brought().is_some());
+    });
+}
+
+/// One message to the store is one transaction.
+#[test]
+fn job_and_its_audit_row_are_written_together() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        let (answer, _) = rig.answer().await;
+        let mut start = start(job(1, &["a"]), None);
+        let row = AuditRecord {
+            at: 1,
+            door: AuditDoor::Port,
+            user: "root".to_owned(),
+            backend: None,
+            proof: AuditProof::Key,
+            origin: None,
+            cmd: "publish".to_owned(),
+            fun: "test.ping".to_owned(),
+            tgt: None,
+            tgt_type: None,
+            arguments: "[]".to_owned(),
+            verdict: AuditVerdict::Allowed,
+            reason: None,
+            jid: Some(jid(1)),
+            suppressed: 0,
+        };
+        start.audit = Some(Box::new(row.clone()));
+        rig.tracker.send(BeginJob { start, answer }).await.unwrap();
+        let persist = rig.store.recv().await.unwrap();
+        let [(Write::JobPart(_), _), (Write::Audit(written), _)] = &persist.writes[..] else {
+            panic!("a job and its row");
+        };
+        assert_eq!(**written, row);
     });
 }
 

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use saltern_bridge::Work;
-use saltern_model::{Event, MinionId, Tag};
+use saltern_model::{AuditDoor, AuditRecord, Event, MinionId, Tag};
 use saltern_policy::acl::{Form, Verdict, Whom};
+use saltern_requests::audit;
 use saltern_requests::event_data;
 use saltern_requests::job::{self, Refused};
 use saltern_requests::{Ran, Run, Sender, Services, StartJob, runner, wheel};
@@ -32,13 +33,19 @@ pub enum Begun {
 pub struct PendingCall {
     make: Box<dyn FnOnce(Settle) -> Run + Send>,
     is_python: bool,
+    row: AuditRecord,
 }
 
 impl PendingCall {
-    fn new(is_python: bool, make: impl FnOnce(Settle) -> Run + Send + 'static) -> Self {
+    fn new(
+        is_python: bool,
+        row: AuditRecord,
+        make: impl FnOnce(Settle) -> Run + Send + 'static,
+    ) -> Self {
         Self {
             make: Box::new(make),
             is_python,
+            row,
         }
     }
 
@@ -49,7 +56,7 @@ impl PendingCall {
 
     /// The call; it passes its outcome to `settle`. If it never runs, `settle` is dropped.
     pub fn run(self, settle: Settle) -> Run {
-        let run = (self.make)(settle);
+        let run = (self.make)(settle).audited(self.row);
         match self.is_python {
             true => run.in_python(),
             false => run,
@@ -97,7 +104,35 @@ fn job(load: &Value, services: &Services) -> Result<Begun, NotBegun> {
         Refused::NotAuthorised { .. } => NotBegun(NOT_ALLOWED.to_owned()),
         refused => NotBegun(refused.to_string()),
     })?;
-    Ok(start.map_or(Begun::Nobody, |start| Begun::Job(Box::new(start))))
+    let Some(mut start) = start else {
+        return Ok(Begun::Nobody);
+    };
+    let jid = Some(start.job.jid.clone());
+    let row = audit::of_own_job(AuditDoor::Reactor, load, jid, services);
+    start.audit = Some(Box::new(row));
+    Ok(Begun::Job(Box::new(start)))
+}
+
+/// The row of a call in the audit trail.
+fn row(cmd: &'static str, call: &Call, services: &Services) -> AuditRecord {
+    let asked = (cmd, call.fun.as_str(), &call.arguments);
+    let jid = Some(call.jid.clone());
+    audit::of_own(AuditDoor::Reactor, asked, (&call.user, jid), services)
+}
+
+/// The row of a reaction that [`begin`] has refused.
+pub fn refusal_row(call: &ReactionCall, reason: &NotBegun, services: &Services) -> AuditRecord {
+    let of_call = |cmd, function: &Function| {
+        let asked = (cmd, function.fun.as_str(), &function.arguments);
+        audit::of_own(AuditDoor::Reactor, asked, (USER, None), services)
+    };
+    let row = match call {
+        ReactionCall::Local(load) => audit::of_own_job(AuditDoor::Reactor, load, None, services),
+        ReactionCall::Runner(function) => of_call("runner", function),
+        ReactionCall::Wheel(function) => of_call("wheel", function),
+        ReactionCall::Caller(function) => of_call("caller", function),
+    };
+    audit::refused(row, &reason.to_string())
 }
 
 const NOT_ALLOWED: &str = "saltern_reactor_acl does not allow it";
@@ -196,8 +231,9 @@ fn run_runner(function: &Function, services: &Arc<Services>) -> Result<PendingCa
     if let Some(problem) = runners.problem(&call).filter(|_| function.is_flat) {
         return not_begun(problem);
     }
+    let row = row("runner", &call, services);
     let services = Arc::clone(services);
-    Ok(PendingCall::new(is_python, move |settle| {
+    Ok(PendingCall::new(is_python, row, move |settle| {
         let lost = runner::lost(&call, &services);
         Run::new(lost, move |fire| {
             let mut end = End::Done;
@@ -220,8 +256,9 @@ fn run_wheel(function: &Function, services: &Arc<Services>) -> Result<PendingCal
     if let Some(problem) = wheels.problem(&call).filter(|_| function.is_flat) {
         return not_begun(problem);
     }
+    let row = row("wheel", &call, services);
     let services = Arc::clone(services);
-    Ok(PendingCall::new(is_python, move |settle| {
+    Ok(PendingCall::new(is_python, row, move |settle| {
         let lost = wheel::lost(&call, &services);
         Run::new(lost, move |fire| {
             let (ran, end) = wheel::call_it(&call, &services, fire);
@@ -249,8 +286,9 @@ fn run_caller(function: &Function, services: &Arc<Services>) -> Result<PendingCa
     if !sender.may_publish(&load, &functions, Whom::These(&own), services) {
         return not_begun(NOT_ALLOWED);
     }
+    let row = row("caller", &call, services);
     let services = Arc::clone(services);
-    Ok(PendingCall::new(true, move |settle| {
+    Ok(PendingCall::new(true, row, move |settle| {
         Run::new(lost_caller(&call, &services), move |_| {
             settle(caller(&call, &services));
             Ran {

@@ -26,7 +26,7 @@ use saltern_model::{Compat, MinionId, Target};
 use saltern_requests::{OpenError, Stores};
 use saltern_wire::msgpack::Value;
 
-pub use begin::{Begun, End, NotBegun, Settle, begin};
+pub use begin::{Begun, End, NotBegun, Settle, begin, refusal_row};
 pub use limits::{Limit, LimitError, limits};
 pub use orders::{Order, answer, order_of};
 pub use reaction::{Function, Reaction, ReactionCall, ReactionKey};

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use saltern_model::{Event, Packed, Tag};
+use saltern_model::{AuditDoor, Event, Packed, Tag};
+use saltern_requests::audit;
 use saltern_requests::event_data;
 use saltern_requests::runner::of_the_master;
 use saltern_requests::{Ran, ReceivedReturn, Run, Services};
@@ -54,12 +55,19 @@ impl Due {
         let is_python = services.runners.is_python(&call.fun);
         let lost = format!("{}; the run was lost", unhandled(&call.fun));
         let lost = ended(services, &beginning, &End::failed(lost));
+        let row = audit::of_own(
+            AuditDoor::Schedule,
+            ("runner", &call.fun, &call.arguments),
+            (&call.user, Some(call.jid.clone())),
+            services,
+        );
         let services = Arc::clone(services);
         let run = Run::new(lost, move |fire| {
             let ran = carry_out(&job, &call, beginning, &services, fire);
             drop(running);
             ran
         });
+        let run = run.audited(row);
         Some(if is_python { run.in_python() } else { run })
     }
 }

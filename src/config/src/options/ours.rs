@@ -32,6 +32,18 @@ pub const OURS: &[ConfigOption] = &[
          database: beyond it the oldest are removed. Events whose number peers choose (custom tags, \
          returns, authentications) get at most half of it; 0 for no such bound. Events are \
          also removed with the jobs of their age."),
+    ours("saltern_audit_keep_days", &[Some("400")],
+        "Days for which rows of the audit trail are kept in the job database; 0 for ever. What is \
+         left can still be verified: \"saltern audit verify\"."),
+    ours("saltern_audit_keep_count", &[Some("2000000")],
+        "Maximum number of rows of the audit trail: beyond it the oldest are removed; 0 for no \
+         such bound. Other bounds of the job database do not hold for them."),
+    ours("saltern_audit_redact", &[Some(r#"["*password*", "*passwd*", "*passphrase*", "pass", "pw", "*secret*", "*token*", "*credential*", "*pillar*", "key", "*_key", "*apikey*", "*private*", "auth", "*_auth"]"#)],
+        "Names of arguments whose values are hidden in the audit trail, with wildcards and in any \
+         case, at any depth. A positional argument that is a text such as \"name=value\" counts \
+         as named. The credentials of requests are never in it.").followed(),
+    ours("saltern_audit_redact_functions", &[Some(r#"["*password*", "*passwd*", "*secret*", "*token*", "*.user_create", "*.user_chpass", "*.user_add", "auth.*", "vault.*"]"#)],
+        "Functions, with wildcards, all of whose arguments are hidden in the audit trail.").followed(),
     ours("saltern_api_event_acl", &[Some("null")],
         "Which events users see over HTTP: a map of users to lists of tags, with wildcards such \
          as \"salt/job/*\"; the user \"*\" stands for all others. Without it everybody who is \

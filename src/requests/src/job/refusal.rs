@@ -69,19 +69,19 @@ pub(crate) fn refusal(
     let named = load.get("user").and_then(Value::as_str).unwrap_or("?");
     let named = excerpt(named);
     let (name, text, why, proved) = match refused {
-        Refused::Malformed(missing) => {
+        refused @ Refused::Malformed(missing) => {
             complain!(services, cmd, missing, "request refused: it is incomplete");
-            return Outcome::reply(reply::no_answer());
+            return Outcome::refused(reply::no_answer(), refused.to_string());
         }
         Refused::Because(text) => {
             complain!(services, cmd, text, "request refused");
-            return Outcome::reply(reply::plain_error(&text));
+            return Outcome::refused(reply::plain_error(&text), text);
         }
         refused @ Refused::JidTaken(_) => {
             services.metrics.refuse("jid_taken");
             let text = refused.to_string();
             complain!(services, cmd, user = named, text, "request refused");
-            return Outcome::reply(reply::plain_error(&text));
+            return Outcome::refused(reply::plain_error(&text), text);
         }
         Refused::NotProved(refused) => {
             let why = format!("{}: {}", refused.kind.word(), refused.why);
@@ -103,7 +103,7 @@ pub(crate) fn refusal(
     };
     complain!(services, cmd, user = named, why, "request refused: {text}");
     services.metrics.refuse("publish");
-    let outcome = Outcome::reply(reply::named_error(name, text));
+    let outcome = Outcome::refused(reply::named_error(name, text), why);
     let event = proved.and_then(|owner| error_event(load, &owner, (name, text), services));
     match event {
         Some(event) => outcome.and_fire(event),

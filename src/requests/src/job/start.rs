@@ -50,6 +50,7 @@ pub(crate) fn job(
     StartJob {
         about,
         publisher: None,
+        audit: None,
         job,
         announce,
         publication,

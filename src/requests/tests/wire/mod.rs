@@ -6,6 +6,7 @@
 //! `tests/e2e/probe.rs`, so the replies here are facts, not expectations of our own.
 
 mod attacks;
+mod audit;
 mod auth;
 mod auth_decisions;
 mod client;

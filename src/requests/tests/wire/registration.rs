@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use bytes::Bytes;
 use saltern_crypto::{Crypticle, KeyString, SigAlgo};
+use saltern_model::AuditDoor;
 use saltern_requests::{Origin, handle, registered_minion};
 use saltern_wire::msgpack::Value;
 
@@ -82,6 +83,7 @@ fn auth_names_publish_port_of_same_transport() {
         let origin = Origin {
             address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             publish_port,
+            door: AuditDoor::Port,
         };
         let reply = handle(clear(m1.auth(), 3), origin, &site.services)
             .outcome

@@ -1,6 +1,7 @@
 //! The sub-commands, one file each.
 
 pub(crate) mod arguments;
+pub(crate) mod audit;
 pub(crate) mod batch;
 pub(crate) mod check_config;
 pub(crate) mod cmd;

@@ -15,7 +15,7 @@ use super::displaced::OpenFiles;
 use super::schema::{self, wrap};
 use super::{Committed, DatabaseLimits, JobReader, JobState, Write, Written};
 use super::{KeptEvent, NewEvent};
-use super::{batches, events};
+use super::{audit, batches, events};
 use crate::error::{Result, StoreError};
 use crate::mirror::ReturnParts;
 
@@ -50,6 +50,8 @@ pub(super) struct NextIds {
     pub(super) event: i64,
     /// Of events of [`Write::Events`]: the number that their sender gives, in this process.
     pub(super) sent_event: u64,
+    /// The last row of the audit trail.
+    pub(super) audit: audit::AuditHead,
 }
 
 impl JobDatabase {
@@ -66,6 +68,7 @@ impl JobDatabase {
             returned: next_id(&connection, "returns").map_err(|error| wrap(path, "open", error))?,
             event: events::next_position(&connection).map_err(|error| wrap(path, "open", error))?,
             sent_event: 1,
+            audit: audit::head(&connection).map_err(|error| wrap(path, "open", error))?,
         };
         Ok(Self {
             files,
@@ -251,6 +254,7 @@ fn apply(
             events::insert_of_sender(transaction, next, (*first, events), kept)?;
             Ok(Written::Updated)
         }
+        Write::Audit(record) => audit::insert(transaction, next, record),
         Write::DeleteJob { jid } => {
             let rows = delete_job(transaction, jid.as_str(), i64::MAX)?.rows;
             remember_next_ids(transaction, *next)?;
@@ -265,6 +269,7 @@ fn pages_of(write: &Write) -> u64 {
         Write::Return(record) => record.load.as_ref().len(),
         Write::Job(record) | Write::JobPart(record) => record.load.as_ref().len(),
         Write::ClosedJob { job, .. } => job.load.as_ref().len(),
+        Write::Audit(record) => record.arguments.len(),
         Write::Events { events, .. } => events.iter().map(|event| event.data.len()).sum(),
         _ => 0,
     };

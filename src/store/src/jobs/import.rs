@@ -8,7 +8,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::JobDatabase;
 use super::database::{NextIds, insert_job_as, insert_return, replace_reported, set_reporter};
-use super::{JobReader, JobState, Written};
+use super::{AuditHead, JobReader, JobState, Written};
 use crate::error::Result;
 use crate::mirror::CachedJob;
 
@@ -40,6 +40,7 @@ impl JobDatabase {
                 // None is imported.
                 event: 0,
                 sent_event: 0,
+                audit: AuditHead::default(),
             };
             for cached in slice {
                 if let Some(job) = &cached.job {

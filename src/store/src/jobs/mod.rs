@@ -7,6 +7,7 @@
 //! Not here: when to commit (the JobStore actor), what a job's state means (the JobTracker), and
 //! the files for stock's tools ([`crate::mirror`]).
 
+mod audit;
 mod batches;
 mod checkpoint;
 mod database;
@@ -24,6 +25,7 @@ mod scrub;
 mod search;
 mod summary;
 
+pub use audit::{AuditBreak, AuditCheck, AuditHead, AuditHeadError, AuditPage, BrokenRow};
 pub use batches::StoredBatch;
 pub use checkpoint::{CheckpointPass, Checkpointer};
 pub use database::JobDatabase;
@@ -42,7 +44,7 @@ pub use search::{FoundJobs, JobSearch, StateFilter};
 pub use summary::{JobSummary, NewestReturn, ReturnHead};
 
 use bytes::Bytes;
-use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_model::{AuditRecord, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 
 /// Bounds of the database.
 #[derive(Clone, Copy, Debug)]
@@ -193,6 +195,8 @@ pub enum Write {
         /// The events.
         events: Vec<NewEvent>,
     },
+    /// A row of the audit trail, behind those that are there.
+    Audit(Box<AuditRecord>),
     /// A job and everything that belongs to it.
     DeleteJob {
         /// The job.

@@ -19,7 +19,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags, Row, params_from_iter};
 
 use super::schema::{self, wrap};
-use super::{DatabaseLimits, JobDatabase, events};
+use super::{DatabaseLimits, JobDatabase, audit, events};
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, beside};
 
@@ -43,7 +43,7 @@ const BATCH: usize = 1_000;
 
 /// The tables in the order of their worth, with the columns of the first layout. Later ones are
 /// copied if the damaged database has them.
-const TABLES: [Table; 7] = [
+const TABLES: [Table; 8] = [
     Table {
         name: "jobs",
         columns: &[
@@ -72,6 +72,11 @@ const TABLES: [Table; 7] = [
     Table {
         name: "batch_failed",
         columns: &["id", "jid", "reason", "minions"],
+        later: &[],
+    },
+    Table {
+        name: "audit",
+        columns: audit::COLUMNS,
         later: &[],
     },
     Table {
@@ -196,6 +201,8 @@ fn copy(
             _ => {}
         }
     }
+    audit::copy_anchor(&damaged, &database.connection)
+        .map_err(|error| wrap(database.path(), "recover", error))?;
     events::number_copied(&database.connection)
         .map_err(|error| wrap(database.path(), "recover", error))
 }

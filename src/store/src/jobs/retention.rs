@@ -24,6 +24,11 @@ pub struct Retention {
     /// Of more kept events than this the oldest go; those of which minions decide how many there
     /// are have no more than half of it.
     pub most_events: Option<u64>,
+    /// Older rows of the audit trail are removed, in microseconds since 1970.
+    pub audit_before: Option<i64>,
+    /// Of more rows of the audit trail than this the oldest go. Their size is no reason to remove
+    /// them.
+    pub most_audit: Option<u64>,
     /// While rows take more bytes than this, the oldest events go of which minions decide how many
     /// there are, then the oldest jobs, as above, and the master's own events last: who did what is
     /// to be known for longest.
@@ -89,6 +94,9 @@ impl JobDatabase {
                     jobs: Vec::new(),
                 }));
             }
+        }
+        if let Some(removed) = self.remove_audit(retention, slice)? {
+            return Ok(Some(removed));
         }
         if let Some(removed) = self.remove_events(retention, slice)? {
             return Ok(Some(removed));

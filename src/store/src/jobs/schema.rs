@@ -7,12 +7,12 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use saltern_base::percent_encoded;
 
-use super::{DatabaseLimits, batches, events};
+use super::{DatabaseLimits, audit, batches, events};
 use crate::error::{Result, StoreError};
 
 /// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
 /// never changed once a release had it: the next one changes what it made.
-const STEPS: [&str; 11] = [
+const STEPS: [&str; 12] = [
     LAYOUT,
     VERDICTS,
     LISTINGS,
@@ -24,6 +24,7 @@ const STEPS: [&str; 11] = [
     events::POSITIONS,
     events::NUMBER_EVENTS,
     SEARCHES,
+    audit::LAYOUT,
 ];
 
 /// The layout's number (`user_version`).

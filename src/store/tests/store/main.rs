@@ -1,5 +1,6 @@
 //! The tests of this crate in one binary, which links once.
 
+mod audit;
 mod batches;
 mod common;
 mod displaced;

@@ -141,6 +141,11 @@ impl ReplyHandle {
         }
     }
 
+    /// Whether a task of this process asks, for a client of another listener.
+    pub fn is_inside(&self) -> bool {
+        matches!(self.receiver, Some(Receiver::Inside(_)))
+    }
+
     /// Marks the peer as authenticated: from its next message on, this connection has the limits
     /// `after_auth`, and so have new connections from the same address. Stock minions reconnect
     /// for every request, so without the latter they could never send a large return.
