@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 /// The password of the users of `sharedsecret`.
 const SECRET: &str = "a secret of this test";
 
-/// Whose contract an interface keeps.
+/// Contract of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
     CherryPy,
@@ -162,7 +162,7 @@ fn play(site: &Site, dialect: Dialect, port: u16) -> Result<Vec<Value>> {
         .with_context(|| played.to_string())
 }
 
-/// What the master logs of requests that it refuses: the table has many.
+/// Log lines about refused requests: the table has many.
 const REFUSALS: [&str; 4] = [
     "request refused",
     "a call of the API failed",

@@ -58,7 +58,7 @@ fn compare(release: Release, dialect: Dialect) -> Result<()> {
 
 type Answers = BTreeMap<String, Value>;
 
-/// What one server answered to each request, by its name.
+/// Answers of one server, by the names of the requests.
 fn answers(server: Server, dialect: Dialect, service: &PamService) -> Result<(String, Answers)> {
     let interfaces = Interfaces::new(&[dialect]);
     let mut answers = Vec::new();
@@ -94,7 +94,7 @@ fn record((name, answers): (String, Answers)) -> Answers {
     answers
 }
 
-/// What is wrong: answers that differ and are not listed, and lists of what does not differ.
+/// Failures: answers that differ and are not listed, and lists of what does not differ.
 fn failures(stock: &Answers, ours: &Answers, listed: &Differences) -> Vec<String> {
     let mut failures = Vec::new();
     let mut differing = Vec::new();
