@@ -29,7 +29,7 @@ use corpus::Extent;
 /// The password of the users of `sharedsecret`.
 const SECRET: &str = "a secret of this test";
 
-/// Whose contract an interface keeps.
+/// Contract of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
     CherryPy,
@@ -170,7 +170,7 @@ fn play(site: &Site, (dialect, port): (Dialect, u16), extent: Extent) -> Result<
         .with_context(|| played.to_string())
 }
 
-/// What the master logs of requests that it refuses: the table has many.
+/// Log lines about refused requests: the table has many.
 const REFUSALS: [&str; 4] = [
     "request refused",
     "a call of the API failed",

@@ -30,7 +30,7 @@ pub(crate) struct RunningMaster {
     pub(crate) diagnosis: Option<LatestDiagnosis>,
 }
 
-/// What `saltern doctor` would say of this master: reads the disk and asks the control socket, so it
+/// Diagnosis of this master by `saltern doctor`: reads the disk and asks the control socket, so it
 /// blocks.
 pub type Diagnose = Arc<dyn Fn() -> Vec<DoctorFinding> + Send + Sync>;
 

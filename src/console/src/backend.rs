@@ -1,4 +1,4 @@
-//! What the console needs of the API that serves it.
+//! Interface of the console to the API that serves it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use saltern_output::{OutputOptions, Outputter, render};
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
-/// What separates the parts of the key of a state.
+/// Separator of the parts of a state's key.
 const SEPARATOR: &str = "_|-";
 
 /// Bytes of one text on a page; the rest is cut.

@@ -67,7 +67,7 @@ impl IntoResponse for NoStream {
     }
 }
 
-/// What happens in a stream.
+/// Item of a stream.
 pub(crate) enum News {
     /// Events that the user may see and asked for, which may be none, and how far they were read.
     Events(Vec<(Position, BusEvent)>, Position),
@@ -86,7 +86,7 @@ pub(crate) struct Subscription {
     session: Zeroizing<String>,
     /// Nothing for all.
     wanted: Option<TagRules>,
-    /// What the user may see, read again with each check; nothing for all.
+    /// Rules of the events that the user may see, read again with each check; `None` for all.
     rules: Option<Arc<TagRules>>,
     events: Box<dyn EventStream>,
     stop: CancellationToken,
@@ -132,7 +132,7 @@ impl Subscription {
         })
     }
 
-    /// What happens next; nothing behind the end. Dropped before it is ready, nothing is lost.
+    /// The next item; `None` behind the end. Dropped before it is ready, nothing is lost.
     pub(crate) async fn next(&mut self) -> Option<News> {
         if self.is_over {
             return None;

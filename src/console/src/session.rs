@@ -28,7 +28,7 @@ const SESSION_TIME: Duration = Duration::from_secs(12 * 3600);
 /// Sessions whose last use is known; beyond it those that are idle are removed.
 const MAX_USES: usize = 10_000;
 
-/// What the key of a cross-site token is for.
+/// Purpose of the key of cross-site tokens.
 const CSRF_PURPOSE: &[u8] = b"saltern-console-csrf";
 
 type IdHash = [u8; 32];
@@ -41,7 +41,7 @@ pub(crate) struct ConsoleSessions {
     clock: Clock,
 }
 
-/// Who asks: the user with a click, or an open page that keeps itself up to date.
+/// Origin of a request: the user with a click, or an open page that keeps itself up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
     /// Starts the idle time anew.

@@ -1,5 +1,5 @@
-//! What all pages share: the session of a request, forms with their token, and responses with the
-//! headers that keep other sites and caches out.
+//! Shared parts of all pages: the session of a request, forms with their token, and responses with
+//! the headers that keep other sites and caches out.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -16,7 +16,7 @@ use crate::site::{Permissions, Visit, encoded};
 pub(crate) struct View {
     /// The name of its template.
     pub(crate) template: &'static str,
-    /// What the browser's tab says.
+    /// Title of the browser's tab.
     pub(crate) title: String,
     /// The entry of the navigation that it is part of.
     pub(crate) section: &'static str,
@@ -26,7 +26,7 @@ pub(crate) struct View {
     pub(crate) live: Vec<String>,
     /// Whether somebody waits for each of them.
     pub(crate) is_watched: bool,
-    /// What the template shows.
+    /// Values for the template.
     pub(crate) content: Value,
 }
 
@@ -100,7 +100,7 @@ struct Entry {
     key: &'static str,
 }
 
-/// Who is offered a page.
+/// Whether a page is offered to a user.
 type Offered = fn(&Permissions) -> bool;
 
 /// The navigation.
@@ -170,7 +170,7 @@ static NAVIGATION: [(Entry, Offered); 7] = [
     ),
 ];
 
-/// What surrounds every page.
+/// Frame of every page.
 #[derive(Serialize)]
 pub(crate) struct Frame {
     layout: &'static str,

@@ -81,7 +81,7 @@ pub struct JobReport {
     pub user: String,
 }
 
-/// What a job asked for, with all of its arguments. `V` is a value of the load.
+/// Request of a job, with all of its arguments. `V` is a value of the load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobRequest<V> {
     /// Its id.
@@ -229,7 +229,7 @@ pub struct Health {
     pub is_ready: bool,
     /// The checks.
     pub checks: Vec<HealthCheck>,
-    /// What `saltern doctor` found last.
+    /// The latest findings of `saltern doctor`.
     #[serde(default)]
     pub findings: Vec<DoctorFinding>,
     /// When, in seconds since 1970; `None` before its first report.
@@ -240,7 +240,7 @@ pub struct Health {
 /// A problem with its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DoctorFinding {
-    /// What was examined.
+    /// The part that was examined.
     pub subject: String,
     /// `error`, `warning` or `note`.
     pub severity: String,

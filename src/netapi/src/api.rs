@@ -56,7 +56,7 @@ pub struct Api {
     hooks: SharedHooks,
 }
 
-/// What all streams of events share.
+/// State that all streams of events share.
 pub(crate) struct SharedStreams {
     pub(crate) acl: Arc<EventAcl>,
     pub(crate) permits: Arc<Semaphore>,
@@ -249,7 +249,7 @@ impl v1::Backend for V1 {
 /// The header that names a session, or a token.
 pub(crate) const TOKEN_HEADER: &str = "x-auth-token";
 
-/// What a request names in `X-Auth-Token`, or else in its cookie.
+/// The token in `X-Auth-Token` of a request, or else in its cookie.
 pub(crate) fn credential(headers: &HeaderMap) -> Option<Zeroizing<String>> {
     let header = headers
         .get(TOKEN_HEADER)

@@ -178,7 +178,7 @@ impl From<CallError> for Failure {
     }
 }
 
-/// What a handler answers with.
+/// Result of a handler.
 #[derive(Debug, Default)]
 struct Done {
     value: Value,

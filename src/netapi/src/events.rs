@@ -45,7 +45,7 @@ pub(crate) fn socket_token(path: &str, name: &str) -> Option<Option<String>> {
     }
 }
 
-/// What one stream needs.
+/// Dependencies of one stream.
 fn streams(api: &Arc<Api>, dialect: Dialect, parts: &Parts) -> Option<Streams> {
     let source = api.master().events()?;
     let stopping = parts.extensions.get::<Stopping>();

@@ -16,7 +16,7 @@ use crate::body::{self, BodyError, Reading};
 use crate::hook::{HookBus, HookMetrics, HookRefusal, HookRequest, HookSecrets, Hooks, Posted};
 use crate::stream::Dialect;
 
-/// What the hooks of all servers share.
+/// State that the hooks of all servers share.
 pub(crate) struct SharedHooks {
     pub(crate) secrets: Arc<HookSecrets>,
     pub(crate) clock: Clock,

@@ -1,5 +1,5 @@
-//! What else serves pages beside the dialects asks of the API: log-ins, who is logged in, who may see
-//! which events.
+//! Interface of the API to other pages beside the dialects: log-ins, the user of a session, the
+//! events that a user may see.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -434,7 +434,7 @@ impl<'a> Calls<'a> {
         }
     }
 
-    /// What a chunk of the local clients publishes, and the client that does.
+    /// The request to publish of a chunk of the local clients, and the client that sends it.
     fn publication(&self, mut chunk: Chunk) -> Result<(LocalClient, PublishRequest), CallError> {
         let tgt = chunk
             .take("tgt")
@@ -600,7 +600,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// What stock says of a command that names no function.
+/// Stock's error for a command that names no function.
 fn without_function(client: &str) -> CallError {
     CallError::Malformed(format!("{client} takes at least 1 argument (0 given)"))
 }

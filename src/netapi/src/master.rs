@@ -1,5 +1,5 @@
-//! What the API asks of the master it is part of, and the link by which the clients of
-//! `saltern-client` use that.
+//! Interface of the API to the master it is part of, and the link by which the clients of
+//! `saltern-client` use it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub trait Master: Send + Sync + 'static {
     fn owner_of(&self, token: &str) -> Option<TokenOwner>;
 }
 
-/// Who sends a request.
+/// Sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender {
     /// The address of the HTTP client.

@@ -38,7 +38,7 @@ struct State {
 }
 
 impl StreamEnds {
-    /// What is cancelled when a token is revoked in this process.
+    /// The token that is cancelled when a session's token is revoked in this process.
     fn of(&self, token: &str) -> Arc<CancellationToken> {
         let mut state = self.state.lock();
         let hash = hash_of(token);

@@ -20,7 +20,7 @@ const WRONG: User = ("ana", "guess", "file");
 const NOBODY: User = ("carl", "secret", "file");
 const NO_BACKEND: User = ("ana", "secret", "auto");
 
-/// Who asks a minion for what: the function and its arguments.
+/// Calls of minions: the user, the function and its arguments.
 const OF_MINIONS: &[(User, &str, &[&str])] = &[
     (ANA, "test.ping", &[]),
     (ANA, "test.echo", &["good"]),
@@ -35,7 +35,7 @@ const OF_MINIONS: &[(User, &str, &[&str])] = &[
     (NO_BACKEND, "test.ping", &[]),
 ];
 
-/// Who asks the master, by which client, for which function, with which arguments by name.
+/// Call of the master: the user, the client, the function, and its arguments by name.
 type OfTheMaster = (
     User,
     &'static str,

@@ -1,4 +1,4 @@
-//! What no honest client sends (`peers/http_abuse.py`): refused with a sentence and counted, and
+//! Requests of dishonest clients (`peers/http_abuse.py`): refused with a sentence and counted, and
 //! nothing else is touched.
 
 use std::process::Command;
@@ -57,7 +57,7 @@ fn refused(site: &Site) -> Result<f64> {
     Ok(answered + site.metric("saltern_http_refused_total", "")?)
 }
 
-/// What is wrong with the answer to one case.
+/// The fault of the answer to one case.
 fn wrong(answer: &Value) -> Option<String> {
     let status = answer["status"].as_u64().unwrap_or_default();
     let is_lenient = answer["lenient"] == true;

@@ -78,7 +78,7 @@ fn ensure_at_least(count: usize, least: usize, lines: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What the arguments of pepper's command are, after who asks.
+/// Arguments of pepper's command, after those of its user.
 const PEPPER: &[&[&str]] = &[
     &["*", "test.ping"],
     &["m1", "test.arg", "one", "2"],
@@ -91,7 +91,7 @@ const PEPPER: &[&[&str]] = &[
     &["--client=local_async", "nobody", "test.ping"],
 ];
 
-/// What pepper's command and its library print.
+/// Output of pepper's command and of its library.
 fn pepper(site: &Site, port: u16) -> Result<Vec<String>> {
     let url = format!("http://127.0.0.1:{port}");
     let mut lines = Vec::new();

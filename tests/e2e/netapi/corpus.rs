@@ -119,7 +119,7 @@ fn compare(release: Release, dialect: Dialect, extent: Extent) -> Result<()> {
 
 type Answers = BTreeMap<String, Value>;
 
-/// What one server answered to each request, by its name.
+/// Answers of one server, by the names of the requests.
 fn answers(
     server: Server,
     (dialect, extent): (Dialect, Extent),
@@ -159,7 +159,7 @@ fn record((name, answers): (String, Answers)) -> Answers {
     answers
 }
 
-/// What is wrong: answers that differ and are not listed, and lists of what does not differ.
+/// Failures: answers that differ and are not listed, and lists of what does not differ.
 fn failures(stock: &Answers, ours: &Answers, listed: &Differences, extent: Extent) -> Vec<String> {
     let mut failures = Vec::new();
     let mut differing = Vec::new();

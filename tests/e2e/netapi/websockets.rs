@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::clients::api_client;
 use super::{Dialect, Interfaces, User, bring_up, with_ours};
 
-/// What a client says when it wants events.
+/// Message of a client that wants events.
 const READY: &str = "say websocket client ready";
 
 /// A page of this origin has nothing to do with the master.
@@ -141,7 +141,7 @@ fn ensure_same(stock: &[String], ours: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What a client sees of each websocket.
+/// Frames of each websocket, as a client sees them.
 fn tornado(site: &Site, port: u16) -> Result<Vec<String>> {
     let mut user = User::log_in(site, port, "ann")?;
     let token = user.token.clone();

@@ -47,7 +47,7 @@ struct ConfirmView {
     line: String,
 }
 
-/// What is done with keys.
+/// Action on keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Action {

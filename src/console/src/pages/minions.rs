@@ -47,7 +47,7 @@ pub(crate) struct MinionLine {
     pub(crate) minion: String,
     pub(crate) path: String,
     pub(crate) is_present: bool,
-    /// What is known of its presence.
+    /// Its presence in words.
     pub(crate) standing: String,
     pub(crate) last_heard: Option<Moment>,
     pub(crate) address: String,

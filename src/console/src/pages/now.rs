@@ -1,4 +1,4 @@
-//! What happens at this moment: running jobs, what failed lately, minions that are lost, health.
+//! Page of the present: running jobs, recent failures, lost minions, health.
 
 use axum::extract::State;
 use axum::http::StatusCode;

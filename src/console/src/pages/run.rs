@@ -207,7 +207,7 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
     Ok(View::new("run.html", "run", "Run", content).cli([line]))
 }
 
-/// What a job asked for, for those of its minions that failed or are missing, or for all.
+/// The request of a job once more, for those of its minions that failed or are missing, or for all.
 async fn again_typed(
     site: &Shared,
     visit: &Visit,
@@ -377,7 +377,7 @@ pub(crate) async fn send(State(site): State<Shared>, submitted: Submitted) -> Re
     }
 }
 
-/// What follows the form.
+/// Step after the form.
 enum Step {
     /// The user is asked, once more.
     Ask(View),

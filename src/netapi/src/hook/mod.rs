@@ -30,7 +30,7 @@ use crate::stream::Dialect;
 use rate::SourceRates;
 use signature::Replays;
 
-/// What all tags begin with.
+/// Beginning of all tags.
 const TAG_BASE: &str = "salt/netapi/hook";
 
 /// Fires events on the bus.
@@ -100,7 +100,7 @@ pub struct HookRequest<'a> {
     pub is_logged_in: bool,
 }
 
-/// What is posted, as the dialect reads it.
+/// Posted request, as the dialect reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Posted {
     /// The body as text; `rest_tornado` does not pass it on.

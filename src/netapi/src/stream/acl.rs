@@ -1,4 +1,4 @@
-//! Who may see which events (`saltern_api_event_acl`): a list of tag wildcards for each user.
+//! Permission to see events (`saltern_api_event_acl`): a list of tag wildcards for each user.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -23,7 +23,7 @@ const MAX_MESSAGE: usize = 16 << 20;
 /// The function whose returns are the grains of minions.
 const GRAINS: &str = "grains.items";
 
-/// What one stream knows of jobs and minions.
+/// State of jobs and minions, as one stream has seen them.
 pub struct FormattedEvents {
     dialect: Dialect,
     jobs: IndexMap<String, Value>,
@@ -265,7 +265,7 @@ mod tests {
         ("salt/presence/present".to_owned(), data)
     }
 
-    /// What `SaltInfo` of stock 3008.3 sends for the same events.
+    /// Compared with the messages of `SaltInfo` of stock 3008.3 for the same events.
     #[test]
     fn messages_are_those_of_stock() {
         let running = format!(

@@ -105,7 +105,7 @@ impl CloseReason {
     }
 }
 
-/// Who is logged in.
+/// Sessions of users who are logged in.
 pub trait Sessions: Send + Sync + 'static {
     /// The session of a token, if there is one and it has not ended.
     fn find<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<LoggedIn>>;
@@ -120,7 +120,7 @@ pub struct LoggedIn {
     pub ended: CancellationToken,
 }
 
-/// Whose streams are served: stock's servers differ in what they answer.
+/// Dialect of streams: stock's servers differ in their answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
     /// `rest_cherrypy`.
@@ -190,20 +190,20 @@ impl StreamRefusal {
     }
 }
 
-/// What all streams share.
+/// State that all streams share.
 #[derive(Clone)]
 pub struct Streams {
     /// Where events come from.
     pub source: Arc<dyn EventSource>,
-    /// Who is logged in.
+    /// Sessions of users who are logged in.
     pub sessions: Arc<dyn Sessions>,
-    /// Who may see which events.
+    /// Permissions to see events.
     pub acl: Arc<EventAcl>,
     /// A permit for each stream that may be open at a time.
     pub permits: Arc<Semaphore>,
     /// Cancelled when the master stops.
     pub stop: CancellationToken,
-    /// Whose streams these are.
+    /// Dialect of these streams.
     pub dialect: Dialect,
     /// Metrics of all streams.
     pub metrics: StreamMetrics,

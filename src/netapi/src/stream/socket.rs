@@ -31,10 +31,10 @@ use super::{
     StreamRefusal, Streams, TagRules, token_of,
 };
 
-/// What a client says when it wants events.
+/// Message of a client that wants events.
 const READY: &[u8] = b"websocket client ready";
 
-/// What `rest_cherrypy` answers each message with.
+/// Answer of `rest_cherrypy` to each message.
 const RECEIVED: &str = "server received message";
 
 /// Longest time for the client to take one message.

@@ -108,7 +108,7 @@ impl Bench {
         sse::events(State(self.streams.clone()), RawQuery(query), headers(list)).await
     }
 
-    /// What comes until the stream waits or ends.
+    /// Text of a stream until it waits or ends.
     async fn text(&self, query: &str, list: &[(&'static str, &str)]) -> String {
         let mut body = self.get(query, list).await.into_body();
         let mut text = Vec::new();

@@ -39,7 +39,7 @@ async fn send(backend: &Arc<dyn Backend>, caller: &Caller, load: Value) -> Resul
     }
 }
 
-/// What an error of the master means.
+/// The problem that stands for an error of the master.
 fn refused(error: &Value) -> Problem {
     let part = |name: &str| error.get(name).and_then(Value::as_str);
     let message = part("message")

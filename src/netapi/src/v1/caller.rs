@@ -1,5 +1,5 @@
-//! Who asks: the token in `Authorization: Bearer`, or the one that the session in `X-Auth-Token`
-//! stands for. Never in a URL. Whether it is good is for the gate to say.
+//! Token of a caller: the one in `Authorization: Bearer`, or the one that the session in
+//! `X-Auth-Token` stands for. Never in a URL. The gate decides whether it is valid.
 
 use std::net::SocketAddr;
 

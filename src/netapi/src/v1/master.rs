@@ -36,7 +36,7 @@ pub(super) async fn health(
     Ok((status, Json(Health::from(health))).into_response())
 }
 
-/// What runs.
+/// Versions of the running master.
 #[utoipa::path(
     get,
     path = "/v1/version",

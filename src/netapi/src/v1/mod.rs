@@ -43,7 +43,7 @@ use zeroize::Zeroizing;
 pub use caller::Caller;
 pub use problem::Problem;
 
-/// What `/v1` needs of the API that it is part of.
+/// Interface of `/v1` to the API that it is part of.
 pub trait Backend: Send + Sync + 'static {
     /// Hands a packed request, which bears a token, of the client at `from` to the gate; gives the
     /// packed reply, or `None` when there is no room for it.

@@ -15,7 +15,7 @@ pub struct Problem {
     title: &'static str,
     /// The status of the response.
     status: u16,
-    /// What is wrong this time.
+    /// Detail of this occurrence.
     detail: String,
     /// The field of the request that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ impl Problem {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }
 
-    /// What is wrong this time.
+    /// Detail of this occurrence.
     pub fn detail(&self) -> &str {
         &self.detail
     }

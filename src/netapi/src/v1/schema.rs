@@ -352,8 +352,8 @@ pub struct Health {
     pub ready: bool,
     /// The checks.
     pub checks: Vec<Check>,
-    /// What `saltern doctor` found last; asking has it look again in the background, at most twice a
-    /// minute.
+    /// The latest findings of `saltern doctor`; asking has it look again in the background, at most
+    /// twice a minute.
     pub findings: Vec<Finding>,
     /// When it looked; null before its first report.
     pub diagnosed: Option<String>,
@@ -362,7 +362,7 @@ pub struct Health {
 /// A problem of the master or its surroundings, with the remedy. It makes no master unready.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Finding {
-    /// What was examined.
+    /// The part that was examined.
     pub subject: String,
     /// `error`, `warning` or `note`.
     pub severity: String,

@@ -192,7 +192,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     }
 }
 
-/// What the running master itself finds of its own configuration, for `/v1/health`.
+/// The running master's findings on its own configuration, for `/v1/health`.
 pub(crate) fn of_this_master(config: &Path) -> Vec<DoctorFinding> {
     let loaded = match load_for_tools(config) {
         Ok(loaded) => loaded,
