@@ -236,8 +236,9 @@ fn logout_and_stop_end_websockets_and_say_why() -> TestResult {
     })
 }
 
-/// More than the buffers of two sockets and the events that are kept in memory for streams.
-const FLOOD: [&str; 2] = ["2000", "50000"];
+/// More than the buffers of two sockets and the events that are kept in memory for streams; small
+/// enough events that whoever reads has seconds before one of them is gone from there.
+const FLOOD: [&str; 2] = ["15000", "3000"];
 
 #[test]
 fn websocket_that_is_not_read_is_cut_off_and_no_other() -> TestResult {
@@ -246,13 +247,13 @@ fn websocket_that_is_not_read_is_cut_off_and_no_other() -> TestResult {
         let path = format!("/ws/{}?tag=flood/", user.token);
         let (mut slow, mut other) = (
             Socket::open(site, port, &format!("{path}*"), &[])?,
-            Socket::open(site, port, &format!("{path}1999"), &[])?,
+            Socket::open(site, port, &format!("{path}14999"), &[])?,
         );
         slow.ready()?;
         other.ready()?;
         let mut flood = site.stock_peer("flood_events.py", &FLOOD);
-        let flood = std::thread::spawn(move || run(&mut flood, SOON));
-        other.wait("flood/1999\"")?;
+        let flood = std::thread::spawn(move || run(&mut flood, SOON * 2));
+        other.wait("flood/14999\"")?;
         flood
             .join()
             .map_err(|_| anyhow::anyhow!("the flood panicked"))??
