@@ -236,6 +236,34 @@ fn logout_and_stop_end_websockets_and_say_why() -> TestResult {
     })
 }
 
+/// Long enough to log in and to open a websocket.
+const TOKEN_SECONDS: u32 = 15;
+
+#[test]
+fn token_that_expires_ends_its_websocket() -> TestResult {
+    let server = Server::Saltern(Release::V3008);
+    let service = PamService::install()?;
+    let interfaces = Interfaces::new(&[Dialect::CherryPy]);
+    Site::run(
+        server,
+        |config| {
+            interfaces.configure(config, server, &service);
+            config.set("token_expire", TOKEN_SECONDS);
+        },
+        |site| {
+            interfaces.start(site)?;
+            let user = User::log_in(site, interfaces.port(), "ann")?;
+            let path = format!("/ws/{}", user.token);
+            let mut socket = Socket::open(site, interfaces.port(), &path, &[])?;
+            socket.ready()?;
+            let end = socket.end()?;
+            ensure!(end == "1008 session_ended", "{end}");
+            Ok(())
+        },
+    )?;
+    Ok(service.remove()?)
+}
+
 /// More than the buffers of two sockets and the events that are kept in memory for streams; small
 /// enough events that whoever reads has seconds before one of them is gone from there.
 const FLOOD: [&str; 2] = ["15000", "3000"];
