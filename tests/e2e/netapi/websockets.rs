@@ -286,8 +286,9 @@ fn websocket_that_is_not_read_is_cut_off_and_no_other() -> TestResult {
             .join()
             .map_err(|_| anyhow::anyhow!("the flood panicked"))??
             .expect_code(0)?;
+        // The close frame finds no room where nothing was read for longer than one message may take.
         let end = slow.end()?;
-        ensure!(end == "1013 slow", "{end}");
+        ensure!(["1013 slow", "cut"].contains(&end.as_str()), "{end}");
         let metric = site.metric("saltern_api_streams_closed_total", "reason=\"slow\"")?;
         ensure!(metric == 1.0, "the metric says {metric}");
         Ok(())
