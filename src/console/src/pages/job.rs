@@ -204,7 +204,7 @@ async fn view(site: &Shared, visit: &Visit, jid: &str, params: &Fields) -> Resul
         path: path.clone(),
         rows,
         earlier: (from > 0).then(|| page_from(from.saturating_sub(ROWS))),
-        later: (from.saturating_add(ROWS) < total).then(|| page_fromfrom.saturating_add(ROWS)),
+        later: (from.saturating_add(ROWS) < total).then(|| page_from(from.saturating_add(ROWS))),
         running: report.missing.len(),
         kill_cli: kill_line(&report),
         again,
