@@ -320,6 +320,16 @@ async fn what_a_user_may_not_do_is_not_offered_and_is_refused() {
     assert_eq!(rig.get("/console/jobs").await.status, StatusCode::FORBIDDEN);
     let keys = rig.get("/console/keys").await;
     assert!(!keys.body.contains("id=\"accept\""));
+    let form = [
+        ("tgt", "*"),
+        ("fun", "test.ping"),
+        ("step", "send"),
+        ("seen", "1"),
+    ];
+    let answer = rig.post("/console/run", &form).await;
+    let sent = format!("/console/run?sent={JID}");
+    assert_eq!(answer.header("location"), sent);
+    assert!(rig.get(&sent).await.body.contains("id=\"sent\""));
 }
 
 #[tokio::test]
@@ -344,6 +354,26 @@ async fn job_is_shown_with_verdicts_returns_and_what_can_be_done() {
     let sent = rig.master.asked_of("saltutil.kill_job").pop().unwrap();
     assert_eq!(sent.get("tgt"), Some(&master::list(&["m2"])));
     assert_eq!(sent.get("arg"), Some(&master::list(&[JID])));
+}
+
+#[tokio::test]
+async fn job_of_many_minions_is_shown_in_pages_of_bounded_size() {
+    let rig = Rig::new(Table::full("x"));
+    rig.master.grow(5_000);
+    let path = format!("/console/jobs/{JID}");
+    let first = rig.get(&path).await;
+    assert_eq!(first.status, StatusCode::OK, "{}", first.body);
+    assert!(first.body.len() <= 200_000, "{}", first.body.len());
+    assert_eq!(first.body.matches("data-minion=").count(), 100);
+    assert!(first.body.contains("data-minion=\"returned-00000\""));
+    let second = rig.get(&format!("{path}?from=100")).await;
+    assert!(second.body.contains("data-minion=\"returned-00100\""));
+    let missing = rig.get(&format!("{path}?show=missing&from=4950")).await;
+    assert_eq!(missing.body.matches("data-minion=").count(), 50);
+    for from in ["99999999999999999999", "18446744073709551615"] {
+        let beyond = rig.get(&format!("{path}?from={from}")).await;
+        assert_eq!(beyond.status, StatusCode::OK, "{from}");
+    }
 }
 
 #[tokio::test]
