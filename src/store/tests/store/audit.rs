@@ -1,7 +1,7 @@
 //! The audit trail: a chain of hashes that shows every change, and that retention shortens from its
 //! old end only.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use saltern_model::{AuditDoor, AuditProof, AuditRecord, AuditVerdict};
@@ -16,7 +16,7 @@ use crate::common::{jid, job};
 fn record(number: u32) -> AuditRecord {
     AuditRecord {
         at: i64::from(number) * 1_000,
-        door: if number % 2 == 0 {
+        door: if number.is_multiple_of(2) {
             AuditDoor::Port
         } else {
             AuditDoor::Api
@@ -30,12 +30,12 @@ fn record(number: u32) -> AuditRecord {
         tgt: Some("*".to_owned()),
         tgt_type: Some("glob".to_owned()),
         arguments: r#"["a"]"#.to_owned(),
-        verdict: if number % 4 == 0 {
+        verdict: if number.is_multiple_of(4) {
             AuditVerdict::Refused
         } else {
             AuditVerdict::Allowed
         },
-        reason: (number % 4 == 0).then(|| "no rule allows it".to_owned()),
+        reason: number.is_multiple_of(4).then(|| "no rule allows it".to_owned()),
         jid: Some(jid(number)),
         suppressed: 0,
     }
@@ -57,7 +57,7 @@ fn filled(rows: u32) -> (TempDir, PathBuf, JobDatabase) {
     (dir, path, database)
 }
 
-fn reader(path: &PathBuf) -> JobReader {
+fn reader(path: &Path) -> JobReader {
     JobReader::open(path, DatabaseLimits::default()).expect("a reader")
 }
 
