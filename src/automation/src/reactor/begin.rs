@@ -33,7 +33,7 @@ pub enum Begun {
 pub struct PendingCall {
     make: Box<dyn FnOnce(Settle) -> Run + Send>,
     is_python: bool,
-    row: AuditRecord,
+    row: Box<AuditRecord>,
 }
 
 impl PendingCall {
@@ -45,7 +45,7 @@ impl PendingCall {
         Self {
             make: Box::new(make),
             is_python,
-            row,
+            row: Box::new(row),
         }
     }
 
@@ -56,7 +56,7 @@ impl PendingCall {
 
     /// The call; it passes its outcome to `settle`. If it never runs, `settle` is dropped.
     pub fn run(self, settle: Settle) -> Run {
-        let run = (self.make)(settle).audited(self.row);
+        let run = (self.make)(settle).audited(*self.row);
         match self.is_python {
             true => run.in_python(),
             false => run,
