@@ -60,6 +60,14 @@ pub enum ExpireOverride {
     Listed(Vec<(String, Vec<String>)>),
 }
 
+impl Redaction {
+    /// The rules of a configuration alone.
+    #[cfg(test)]
+    pub(crate) fn of_site(config: &MasterConfig) -> Self {
+        site_options::redaction(&config.followed())
+    }
+}
+
 impl SiteRules {
     /// The rules of a configuration, with the users' keys that belong to it.
     pub fn read(config: &MasterConfig, users: Arc<UserKeys>, bridge: &Arc<Bridge>) -> Self {

@@ -219,7 +219,7 @@ mod tests {
         std::fs::write(&path, format!("root_dir: {}\n", dir.path().display())).unwrap();
         let loaded = saltern_config::load_master(&path);
         let config = loaded.map_err(|errors| errors.to_string()).unwrap().config;
-        crate::site_options::redaction(&config.followed())
+        Redaction::of_site(&config)
     }
 
     fn kwargs(entries: &[(&str, Value)]) -> Value {

@@ -182,7 +182,9 @@ fn every_table_of_the_layout_is_recovered() {
         "INSERT INTO batches (jid, is_open, plan) VALUES ('1', 1, x'80');
          INSERT INTO batch_failed (jid, reason, minions) VALUES ('1', 'timeout', '[]');
          INSERT INTO events (received, tag, data) VALUES (1, 'a/tag', x'80');
-         INSERT INTO minion_events (received, tag, data) VALUES (1, 'a/tag', x'80');",
+         INSERT INTO minion_events (received, tag, data) VALUES (1, 'a/tag', x'80');
+         INSERT INTO audit (at, door, user, proof, cmd, fun, arguments, verdict, suppressed, hash)
+             VALUES (1, 'port', 'root', 'key', 'publish', 'x.y', '[]', 'allowed', 0, x'80');",
     )
     .expect("a batch");
     let tables = |connection: &rusqlite::Connection| -> Vec<(String, i64)> {
