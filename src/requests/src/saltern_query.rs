@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_base::chain;
-use saltern_runners::{Arguments, Call, NoAnswer, Notices};
+use saltern_runners::NoAnswer;
 use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
@@ -216,30 +216,6 @@ struct Answer<'a, T> {
 
 fn answer<T: Serialize>(page: &T) -> Bytes {
     reply::clear(&Answer { page })
-}
-
-/// What a runner function returns; it runs here, in nobody's name.
-fn run_function(
-    fun: &str,
-    named: Vec<(String, Value)>,
-    services: &Services,
-) -> Result<Value, QueryError> {
-    let call = Call {
-        jid: services.minter.mint(),
-        fun: fun.to_owned(),
-        arguments: Arguments {
-            positional: Vec::new(),
-            named,
-        },
-        user: String::new(),
-    };
-    let ran = services.runners.run(&call, &mut Notices::new(&mut |_| {}));
-    match ran.success {
-        true => Ok(ran.value),
-        false => Err(QueryError::NotYet(
-            saltern_python::str(&ran.value).into_owned(),
-        )),
-    }
 }
 
 /// Answers with the page, later.

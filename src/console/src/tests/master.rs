@@ -31,10 +31,8 @@ fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
 
 /// An id with this text in it, as far as an id can have it.
 fn id(text: &str) -> Value {
-    let text: String = text
-        .chars()
-        .filter(|letter| !"/\\\0\n".contains(*letter))
-        .collect();
+    let is_of_id = |letter: &char| !letter.is_whitespace() && !"/\\\0".contains(*letter);
+    let text: String = text.chars().filter(is_of_id).collect();
     match saltern_model::MinionId::parse(&text) {
         Ok(id) if text != "x" && text != "secret-value" => id.as_str().into(),
         _ => "m1".into(),

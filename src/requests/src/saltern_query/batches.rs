@@ -3,18 +3,15 @@
 
 use bytes::Bytes;
 use saltern_model::Jid;
+use saltern_runners::{Arguments, Call, Notices};
 use saltern_wire::msgpack::Value;
 
 use super::arguments::QueryArguments;
-use super::{QueryError, answer, run_function};
+use super::{QueryError, answer};
 use crate::Services;
 
 pub(super) fn page(_: &QueryArguments<'_>, services: &Services) -> Result<Bytes, QueryError> {
-    Ok(answer(&run_function(
-        "batch.list_active",
-        Vec::new(),
-        services,
-    )?))
+    Ok(answer(&run("batch.list_active", Vec::new(), services)?))
 }
 
 pub(super) fn status(
@@ -23,7 +20,7 @@ pub(super) fn status(
 ) -> Result<Bytes, QueryError> {
     let jid = arguments.needed("jid", Jid::parse)?;
     let named = vec![("jid".to_owned(), jid.as_str().into())];
-    match run_function("batch.status", named, services)? {
+    match run("batch.status", named, services)? {
         Value::Nil => Err(QueryError::NoJob(jid.to_string())),
         status => Ok(answer(&status)),
     }
@@ -40,5 +37,24 @@ pub(super) fn stop(
         ("kill".to_owned(), kill.into()),
     ];
     tracing::info!(%jid, kill, "a user stops a batch");
-    Ok(answer(&run_function("batch.stop", named, services)?))
+    Ok(answer(&run("batch.stop", named, services)?))
+}
+
+fn run(fun: &str, named: Vec<(String, Value)>, services: &Services) -> Result<Value, QueryError> {
+    let call = Call {
+        jid: services.minter.mint(),
+        fun: fun.to_owned(),
+        arguments: Arguments {
+            positional: Vec::new(),
+            named,
+        },
+        user: String::new(),
+    };
+    let ran = services.runners.run(&call, &mut Notices::new(&mut |_| {}));
+    match ran.success {
+        true => Ok(ran.value),
+        false => Err(QueryError::NotYet(
+            saltern_python::str(&ran.value).into_owned(),
+        )),
+    }
 }

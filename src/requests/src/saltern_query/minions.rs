@@ -8,7 +8,7 @@ use saltern_model::query::MinionsPage;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::QueryArguments;
-use super::{QueryError, answer, run_function};
+use super::{QueryError, answer};
 use crate::{MasterFleet, Services};
 
 /// After a start the cached data of all minions is read; who asks for grains waits for it so long.
@@ -19,7 +19,9 @@ pub(super) fn grains(
     arguments: &QueryArguments<'_>,
     services: &Services,
 ) -> Result<Bytes, QueryError> {
-    cached("cache.grains", arguments, services)
+    let minion = arguments.needed("minion", MinionId::parse)?;
+    let grains = services.minions.data.grains(&minion)?;
+    Ok(answer(grains.as_deref().unwrap_or(&Value::Nil)))
 }
 
 /// The cached pillar of one minion.
@@ -27,22 +29,9 @@ pub(super) fn pillar(
     arguments: &QueryArguments<'_>,
     services: &Services,
 ) -> Result<Bytes, QueryError> {
-    cached("cache.pillar", arguments, services)
-}
-
-/// What a function of the runner `cache` says of exactly this minion; nil when it knows nothing.
-fn cached(
-    fun: &str,
-    arguments: &QueryArguments<'_>,
-    services: &Services,
-) -> Result<Bytes, QueryError> {
     let minion = arguments.needed("minion", MinionId::parse)?;
-    let named = vec![
-        ("tgt".to_owned(), Value::Array(vec![minion.as_str().into()])),
-        ("tgt_type".to_owned(), "list".into()),
-    ];
-    let all = run_function(fun, named, services)?;
-    Ok(answer(all.get(minion.as_str()).unwrap_or(&Value::Nil)))
+    let pillar = services.minions.data.pillar(&minion)?;
+    Ok(answer(pillar.as_deref().unwrap_or(&Value::Nil)))
 }
 
 pub(super) fn page(

@@ -239,9 +239,13 @@ fn job_is_described_with_its_arguments_and_one_return_is_found() {
 #[test]
 fn cached_data_is_that_of_exactly_one_minion() {
     let site = site("");
-    for fun in ["minions.grains", "minions.pillar"] {
+    let data = &site.services.minions.data;
+    let value = |text: &str| Value::map([("os", text)]);
+    let (grains, pillar) = (value("grain"), value("pillar"));
+    data.store_grains_and_pillar(&id("m1"), &grains, &pillar).unwrap();
+    for (fun, text) in [("minions.grains", "grain"), ("minions.pillar", "pillar")] {
         let known: Value = page(&site, fun, &[("minion", "m1".into())]);
-        assert_eq!(known, Value::Map(Vec::new()), "{fun}");
+        assert_eq!(known, value(text), "{fun}");
         let unknown: Value = page(&site, fun, &[("minion", "nobody".into())]);
         assert_eq!(unknown, Value::Nil, "{fun}");
     }
