@@ -114,7 +114,9 @@ impl Browser {
     /// As [`Browser::wait`].
     pub fn wait_for(&self, expression: &str) -> Result<Value> {
         let body = format!("return ({expression})");
-        let is_true = |value: &Value| !matches!(value, Value::Null | Value::Bool(false)) && *value != json!(0);
+        let is_true = |value: &Value| {
+            !matches!(value, Value::Null | Value::Bool(false)) && *value != json!(0)
+        };
         let value = wait_until(expression, SOON, || {
             self.script(&body, &[]).ok().filter(is_true)
         });
@@ -230,7 +232,9 @@ impl Browser {
         let entries = self.post("se/log", &json!({"type": "browser"}))?;
         let entries = entries.as_array().context("no log")?.iter();
         let severe = entries.filter(|entry| entry["level"] != "INFO" && entry["level"] != "DEBUG");
-        Ok(severe.map(|entry| format!("{}: {}", entry["source"], entry["message"])).collect())
+        Ok(severe
+            .map(|entry| format!("{}: {}", entry["source"], entry["message"]))
+            .collect())
     }
 
     /// A command of Chromium's own protocol (CDP).
@@ -238,7 +242,10 @@ impl Browser {
     /// # Errors
     /// When it is refused.
     pub fn devtools(&self, command: &str, parameters: &Value) -> Result<Value> {
-        self.post("goog/cdp/execute", &json!({"cmd": command, "params": parameters}))
+        self.post(
+            "goog/cdp/execute",
+            &json!({"cmd": command, "params": parameters}),
+        )
     }
 
     /// The size of the page in pixels; below 500 pixels a window cannot be made so narrow.
@@ -246,7 +253,8 @@ impl Browser {
     /// # Errors
     /// When the browser is gone.
     pub fn resize(&self, width: u32, height: u32) -> Result<()> {
-        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        let size =
+            json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
         self.devtools("Emulation.setDeviceMetricsOverride", &size)?;
         Ok(())
     }
@@ -299,7 +307,10 @@ fn capabilities(profile: &Path) -> Value {
         "--remote-debugging-pipe",
     ];
     let mut arguments: Vec<String> = arguments.map(str::to_owned).to_vec();
-    arguments.push(format!("--user-data-dir={}", profile.join("data").display()));
+    arguments.push(format!(
+        "--user-data-dir={}",
+        profile.join("data").display()
+    ));
     let options = json!({"binary": "/usr/bin/chromium", "args": arguments});
     let wanted = json!({
         "browserName": "chrome",
@@ -316,7 +327,11 @@ fn capabilities(profile: &Path) -> Value {
 fn call(agent: &ureq::Agent, url: &str, body: &Value) -> Result<Value> {
     let request = agent.post(url).header("content-type", "application/json");
     let mut response = request.send(body.to_string())?;
-    let text = response.body_mut().with_config().limit(64 << 20).read_to_string()?;
+    let text = response
+        .body_mut()
+        .with_config()
+        .limit(64 << 20)
+        .read_to_string()?;
     let mut value: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
     let value = value["value"].take();
     let message = |value: &Value| {

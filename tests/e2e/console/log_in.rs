@@ -48,11 +48,14 @@ fn keyboard_alone_leads_from_log_in_to_the_result_of_a_job() -> TestResult {
             browser.press(&format!("{ANN}{}{PASSWORD}{}", key::TAB, key::ENTER))?;
             browser.wait("document.querySelector('#logout')")?;
             browser.press("gr")?;
-            browser.wait("location.pathname === '/console/run' && document.readyState === 'complete'")?;
+            browser.wait(
+                "location.pathname === '/console/run' && document.readyState === 'complete'",
+            )?;
             browser.press("/*")?;
             browser.tab_to("#fun")?;
             browser.press(&format!("test.ping{}", key::ENTER))?;
-            browser.wait("document.querySelector('#send') && document.readyState === 'complete'")?;
+            browser
+                .wait("document.querySelector('#send') && document.readyState === 'complete'")?;
             browser.tab_to("#send")?;
             browser.press(key::ENTER)?;
             expect_result(&browser)?;

@@ -125,6 +125,8 @@ pub async fn publish(
         ("cmd", Value::from(command)),
         ("ret", "".into()),
         ("jid", "".into()),
+        // A load needs one; that of the token takes its place.
+        ("user", saltern_client::user::publishing_user().into()),
         ("kwargs", map(vec![("token", caller.token.as_str().into())])),
     ];
     load.extend(job);
