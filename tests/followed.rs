@@ -28,6 +28,8 @@ const READERS: &[(&str, How)] = &[
     ),
     ("saltern/src/reload.rs", How::MadeAnewBy("Reloader::take")),
     ("netapi/src/events.rs", How::ReadsEachTime),
+    ("netapi/src/log_in.rs", How::ReadsEachTime),
+    ("console/src/backend.rs", How::ReadsEachTime),
     ("netapi/src/permissions.rs", How::ReadsEachTime),
     ("commands/master.rs", How::OnlyAtTheStart),
     ("listeners.rs", How::OnlyAtTheStart),

@@ -61,9 +61,23 @@ function morphChildren(from, to) {
     return;
   }
   const isList = from.hasAttribute("data-rows") && from.childElementCount > 0;
+  // Space between elements means nothing, but in a text that is shown as it is.
+  const isText = from.closest("pre") !== null;
+  const isBlank = (node) => !isText && node.nodeType === Node.TEXT_NODE && !node.nodeValue.trim();
+  const wanted = new Set([...to.children].map(keyOf));
   let place = from.firstChild;
+  // A node that is moved loses pointer and focus: rather, what stands before it and is not wanted goes.
+  const settle = (own) => {
+    while (place && place !== own && (isBlank(place) || (own && !(keyOf(place) && wanted.has(keyOf(place)))))) {
+      const next = place.nextSibling;
+      if (!isBlank(place)) place.remove();
+      place = next;
+    }
+  };
   for (const child of [...to.childNodes]) {
+    if (isBlank(child)) continue;
     const key = keyOf(child);
+    settle(key ? known.get(key) : null);
     let own = key ? known.get(key) : place;
     if (!key && own && (keyOf(own) || own.nodeName !== child.nodeName)) own = null;
     if (own && own.nodeName === child.nodeName) {
@@ -88,7 +102,7 @@ const held = {
   count: 0,
   note(rows, waiting) {
     this.count = waiting;
-    showState(waiting ? `live, ${waiting} new below the pointer` : "live", true);
+    showState(waiting ? `live, ${waiting} new ${waiting === 1 ? "row waits" : "rows wait"}` : "live", true);
     if (waiting) {
       rows.addEventListener("pointerleave", refreshSoon, { once: true });
       rows.addEventListener("focusout", refreshSoon, { once: true });

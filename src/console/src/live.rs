@@ -4,6 +4,7 @@
 //! keeps no session alive.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
@@ -27,7 +28,10 @@ use crate::site::{Params, Shared, Visit};
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Minimum time between two notices of changes: each makes the page ask the master again.
-const CHANGE_INTERVAL: Duration = Duration::from_millis(500);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(1500);
+
+/// The same for a page whose user waits for something.
+const QUICK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Tags of one stream.
 const MAX_TAGS: usize = 16;
@@ -81,6 +85,8 @@ pub(crate) struct Subscription {
     session: Zeroizing<String>,
     /// Nothing for all.
     wanted: Option<TagRules>,
+    /// What the user may see, read again with each check; nothing for all.
+    rules: Option<Arc<TagRules>>,
     events: Box<dyn EventStream>,
     stop: CancellationToken,
     checked: Instant,
@@ -105,6 +111,7 @@ impl Subscription {
         let permit = site.streams.clone().try_acquire_owned();
         Ok(Self {
             site: site.clone(),
+            rules: site.backend.event_rules(&visit.user),
             user: visit.user.clone(),
             session: visit.session.clone(),
             wanted: (!tags.is_empty()).then_some(wanted),
@@ -124,6 +131,7 @@ impl Subscription {
         loop {
             if self.checked.elapsed() >= CHECK_INTERVAL {
                 self.checked = Instant::now();
+                self.rules = self.site.backend.event_rules(&self.user);
                 return Some(match self.has_session().await {
                     true => News::Silence,
                     false => self.close("session ended"),
@@ -137,9 +145,9 @@ impl Subscription {
             };
             match item {
                 StreamItem::Events { batch, range } => {
-                    let rules = self.site.backend.event_rules(&self.user);
+                    let rules = self.rules.as_ref();
                     let is_shown = |event: &&BusEvent| {
-                        rules.as_ref().is_none_or(|rules| rules.allow(&event.tag))
+                        rules.is_none_or(|rules| rules.allow(&event.tag))
                             && self
                                 .wanted
                                 .as_ref()
@@ -231,6 +239,10 @@ pub(crate) async fn changes(
     match Subscription::open(&site, &visit, wanted, stop_of(stopping)) {
         Ok(subscription) => response(Changes {
             subscription,
+            interval: match params.is_on("quick") {
+                true => QUICK_INTERVAL,
+                false => CHANGE_INTERVAL,
+            },
             is_changed: false,
             sent: Instant::now(),
         }),
@@ -241,6 +253,7 @@ pub(crate) async fn changes(
 /// Notices of one page.
 struct Changes {
     subscription: Subscription,
+    interval: Duration,
     is_changed: bool,
     sent: Instant,
 }
@@ -250,7 +263,7 @@ impl Chunks for Changes {
         loop {
             let news = tokio::select! {
                 news = self.subscription.next() => news?,
-                () = sleep_until(self.sent + CHANGE_INTERVAL), if self.is_changed => {
+                () = sleep_until(self.sent + self.interval), if self.is_changed => {
                     self.is_changed = false;
                     self.sent = Instant::now();
                     return Some(block("change", &true, None));

@@ -24,6 +24,8 @@ pub(crate) struct View {
     pub(crate) cli: Vec<String>,
     /// Tags of events after which it is fetched again.
     pub(crate) live: Vec<String>,
+    /// Whether somebody waits for each of them.
+    pub(crate) is_watched: bool,
     /// What the template shows.
     pub(crate) content: Value,
 }
@@ -41,6 +43,7 @@ impl View {
             section,
             cli: Vec::new(),
             live: Vec::new(),
+            is_watched: false,
             content: serialized(content),
         }
     }
@@ -52,6 +55,12 @@ impl View {
 
     pub(crate) fn live<'a>(mut self, tags: impl IntoIterator<Item = &'a str>) -> Self {
         self.live.extend(tags.into_iter().map(str::to_owned));
+        self
+    }
+
+    /// Notices of changes come soon after the events.
+    pub(crate) fn watched(mut self) -> Self {
+        self.is_watched = true;
         self
     }
 
@@ -190,6 +199,8 @@ impl Frame {
             .iter()
             .map(|tag| format!("tag={}", encoded(tag)))
             .collect();
+        let is_watched = view.is_watched.then(|| "quick".to_owned());
+        let tags: Vec<String> = tags.into_iter().chain(is_watched).collect();
         let offered = NAVIGATION.iter().filter(|(_, offered)| offered(&visit.may));
         Self {
             layout: match visit.is_fragment {
@@ -201,7 +212,7 @@ impl Frame {
             entries: offered.map(|(entry, _)| entry).collect(),
             may: visit.may,
             cli: view.cli.clone(),
-            live: (!tags.is_empty()).then(|| format!("/console/live?{}", tags.join("&"))),
+            live: (!view.live.is_empty()).then(|| format!("/console/live?{}", tags.join("&"))),
             path: visit.path.clone(),
             ..Self::of_nobody(visit.theme, view)
         }

@@ -225,7 +225,7 @@ async fn view(site: &Shared, visit: &Visit, jid: &str, params: &Fields) -> Resul
                 format!("salt/job/{jid}/ret/*"),
                 format!("saltern/job/{jid}/*"),
             ];
-            view.live(tags.iter().map(String::as_str))
+            view.live(tags.iter().map(String::as_str)).watched()
         }
         false => view,
     })
@@ -241,7 +241,9 @@ fn rows(report: &JobReport, show: Show, now: i64) -> Vec<MinionRow> {
         rows.extend(failed.iter().map(returned));
     }
     if matches!(show, Show::All | Show::Missing) {
-        rows.extend(report.missing.iter().map(missing_row));
+        let is_open = report.state == "open";
+        let missing = report.missing.iter();
+        rows.extend(missing.map(|missing| missing_row(missing, is_open)));
     }
     if matches!(show, Show::All | Show::Ok) {
         rows.extend(ok.iter().map(returned));
@@ -270,14 +272,14 @@ fn returned_row(jid: &str, one: &ReturnedMinion, created: i64, now: i64) -> Mini
     }
 }
 
-fn missing_row(missing: &Missing) -> MinionRow {
+fn missing_row(missing: &Missing, is_open: bool) -> MinionRow {
     MinionRow {
         minion: missing.minion.to_string(),
         path: minion_path(missing.minion.as_str()),
         verdict: Verdict {
             tone: match missing.state.as_str() {
-                "running" => "run",
                 "unreachable" => "bad",
+                _ if is_open => "run",
                 _ => "warn",
             },
             word: missing.state.clone(),

@@ -416,8 +416,13 @@ async fn step(site: &Shared, visit: &Visit, form: &Fields) -> Result<Step, Probl
         typed: typed.clone(),
     };
     let title = format!("Run {}", typed.function);
-    let view = View::new("run_confirm.html", "run", title, content).cli([typed.line(&[])]);
-    Ok(Step::Ask(view))
+    // The page itself has the command line.
+    Ok(Step::Ask(View::new(
+        "run_confirm.html",
+        "run",
+        title,
+        content,
+    )))
 }
 
 async fn publish(site: &Shared, visit: &Visit, typed: &Typed) -> Result<String, Problem> {

@@ -125,8 +125,8 @@ pub async fn publish(
         ("cmd", Value::from(command)),
         ("ret", "".into()),
         ("jid", "".into()),
-        // A load needs one; that of the token takes its place.
-        ("user", saltern_client::user::publishing_user().into()),
+        // The gate puts the proved name in its place, and refuses a load without this entry.
+        ("user", "api".into()),
         ("kwargs", map(vec![("token", caller.token.as_str().into())])),
     ];
     load.extend(job);

@@ -242,7 +242,8 @@ fn cached_data_is_that_of_exactly_one_minion() {
     let data = &site.services.minions.data;
     let value = |text: &str| Value::map([("os", text)]);
     let (grains, pillar) = (value("grain"), value("pillar"));
-    data.store_grains_and_pillar(&id("m1"), &grains, &pillar).unwrap();
+    data.store_grains_and_pillar(&id("m1"), &grains, &pillar)
+        .unwrap();
     for (fun, text) in [("minions.grains", "grain"), ("minions.pillar", "pillar")] {
         let known: Value = page(&site, fun, &[("minion", "m1".into())]);
         assert_eq!(known, value(text), "{fun}");
