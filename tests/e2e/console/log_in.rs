@@ -76,5 +76,5 @@ fn keyboard_alone_leads_from_log_in_to_the_result_of_a_job() -> TestResult {
 fn expect_result(browser: &Browser) -> Result<()> {
     jid(browser)?;
     browser.wait(ALL_RETURNED)?;
-    browser.wait("[...document.querySelectorAll('#minions pre.value')].filter((value) => value.innerText.trim() === 'True').length === 3")
+    browser.wait("[...document.querySelectorAll('#minions pre.value')].filter((value) => value.textContent.trim() === 'True').length === 3")
 }

@@ -3,8 +3,8 @@
 
 use anyhow::{Context, Result};
 use saltern_tests::browser::{Browser, key};
-use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Config, Release, Site, TestResult, wait_until};
+use saltern_tests::site::MinionKind;
+use saltern_tests::{Config, Release, Site, TestResult};
 
 use super::look::Inspector;
 use super::{ANN, Console, jid, log_in, with_console};
@@ -199,9 +199,5 @@ fn fill(site: &mut Site) -> Result<()> {
     site.saltern_cmd(&["*", "cmd.run", "echo no route to host; exit 3"])?;
     site.saltern_cmd(&["--async", "bravo", "test.sleep", "3000"])?
         .expect_code(0)?;
-    wait_until("the minion to run it", SOON, || {
-        let active =
-            site.saltern_cmd(&["--out=json", "bravo", "saltutil.is_running", "test.sleep"]);
-        active.ok()?.stdout.contains("jid").then_some(())
-    })
+    Ok(())
 }
