@@ -347,6 +347,26 @@ async fn job_is_shown_with_verdicts_returns_and_what_can_be_done() {
 }
 
 #[tokio::test]
+async fn job_of_many_minions_is_shown_in_pages_of_bounded_size() {
+    let rig = Rig::new(Table::full("x"));
+    rig.master.grow(5_000);
+    let path = format!("/console/jobs/{JID}");
+    let first = rig.get(&path).await;
+    assert_eq!(first.status, StatusCode::OK, "{}", first.body);
+    assert!(first.body.len() <= 200_000, "{}", first.body.len());
+    assert_eq!(first.body.matches("data-minion=").count(), 100);
+    assert!(first.body.contains("data-minion=\"returned-00000\""));
+    let second = rig.get(&format!("{path}?from=100")).await;
+    assert!(second.body.contains("data-minion=\"returned-00100\""));
+    let missing = rig.get(&format!("{path}?show=missing&from=4950")).await;
+    assert_eq!(missing.body.matches("data-minion=").count(), 50);
+    for from in ["99999999999999999999", "18446744073709551615"] {
+        let beyond = rig.get(&format!("{path}?from={from}")).await;
+        assert_eq!(beyond.status, StatusCode::OK, "{from}");
+    }
+}
+
+#[tokio::test]
 async fn nothing_is_sent_before_its_minions_were_seen() {
     let rig = Rig::new(Table::full("x"));
     let mut form = vec![

@@ -139,7 +139,7 @@ async fn view(site: &Shared, visit: &Visit, jid: &str, params: &Fields) -> Resul
     let mut rows = rows(&report, show, visit.now);
     let total = rows.len();
     let mut rows: Vec<MinionRow> = rows
-        .drain(from.min(total)..(from + ROWS).min(total))
+        .drain(from.min(total)..from.saturating_add(ROWS).min(total))
         .collect();
     let is_small = u32::try_from(report.returned.len()).is_ok_and(|count| count <= MAX_INLINE);
     if is_small && visit.may.returns && !report.returned.is_empty() {
@@ -204,7 +204,7 @@ async fn view(site: &Shared, visit: &Visit, jid: &str, params: &Fields) -> Resul
         path: path.clone(),
         rows,
         earlier: (from > 0).then(|| page_from(from.saturating_sub(ROWS))),
-        later: (from + ROWS < total).then(|| page_from(from + ROWS)),
+        later: (from.saturating_add(ROWS) < total).then(|| page_from(from.saturating_add(ROWS))),
         running: report.missing.len(),
         kill_cli: kill_line(&report),
         again,

@@ -192,6 +192,29 @@ impl Table {
         self.state.lock().allowed = Some(functions.collect());
     }
 
+    /// Of each job so many minions have returned with a failure, and as many are missing.
+    pub(super) fn grow(&self, count: usize) {
+        let mut report = report("x");
+        let named = |text: &str, row: &Value, number: usize| {
+            let mut row = row.as_map().unwrap().to_vec();
+            row.retain(|(name, _)| name.as_str() != Some("minion"));
+            row.push(("minion".into(), format!("{text}-{number:05}").into()));
+            Value::Map(row)
+        };
+        let Value::Map(entries) = &mut report else {
+            unreachable!("a report is a map")
+        };
+        for (name, value) in entries {
+            let Some(row) = value.as_array().and_then(|rows| rows.first()).cloned() else {
+                continue;
+            };
+            let text = name.as_str().unwrap();
+            *value = Value::Array((0..count).map(|number| named(text, &row, number)).collect());
+        }
+        let mut state = self.state.lock();
+        state.answers.insert("jobs.explain".to_owned(), report);
+    }
+
     pub(super) fn refuse(&self, fun: &str) {
         let error = map([
             ("name", "AuthorizationError".into()),
