@@ -56,6 +56,7 @@ impl<'a> Inspector<'a> {
         let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/console");
         let pictures = target.join(name);
         std::fs::create_dir_all(&pictures)?;
+        browser.resize(1280, 800)?;
         Ok(Self {
             browser,
             console,
