@@ -17,8 +17,6 @@ MAX_BYTES = 150_000
 CHOSEN = {
     "three/now-light": "now",
     "three/now-dark": "now-dark",
-    "three/jobs-dark": "jobs-dark",
-    "three/job-state-light": "job",
     "three/job-state-dark": "job-dark",
     "three/run-confirm-light": "run",
     "three/keys-light": "keys",

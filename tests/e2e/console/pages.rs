@@ -166,7 +166,7 @@ fn write_states(config: &mut Config, _: Console) {
     write(
         "srv/web.sls",
         &format!(
-            "{root}/www/index.html:\n  file.managed:\n    - contents: |\n        <h1>It works</h1>\n        \
+            "front page:\n  file.managed:\n    - name: {root}/www/index.html\n    - contents: |\n        <h1>It works</h1>\n        \
              Served by {{{{ grains.id }}}}.\n    - makedirs: True\n\
              site is up:\n  test.succeed_without_changes\n\
              version is recorded:\n  test.succeed_with_changes\n\
@@ -193,6 +193,8 @@ fn fill(site: &mut Site) -> Result<()> {
     ])?;
     site.start_minion("delta", MinionKind::Native)?;
     site.wait_pending("delta")?;
+    // It would ask every second, and fill the page of events.
+    site.kill_minion("delta");
     site.saltern_cmd(&["*", "test.ping"])?.expect_code(0)?;
     // Its exit code is that of the state that fails.
     site.saltern_cmd(&["alfa", "state.apply", "web"])?;
