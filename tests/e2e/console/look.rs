@@ -43,6 +43,8 @@ pub(super) struct Inspector<'a> {
     console: Console,
     axe: String,
     pictures: PathBuf,
+    /// Whether it looks in the dark, too, and takes a picture of each form.
+    is_thorough: bool,
     findings: Vec<String>,
 }
 
@@ -62,8 +64,15 @@ impl<'a> Inspector<'a> {
             console,
             axe,
             pictures,
+            is_thorough: false,
             findings: Vec::new(),
         })
+    }
+
+    /// The same in both colour schemes, with a picture of each and of a narrow window.
+    pub(super) fn thorough(mut self) -> Self {
+        self.is_thorough = true;
+        self
     }
 
     /// Opens a page and looks at it.
@@ -87,7 +96,7 @@ impl<'a> Inspector<'a> {
             self.browser.resize(width, height)?;
             let found = self.browser.script(TOO_WIDE, &[])?;
             self.note(&format!("{name}, {width} pixels wide"), &found);
-            if width < 1000 {
+            if width < 1000 && self.is_thorough {
                 self.shoot(name, "narrow")?;
             }
         }
@@ -103,7 +112,12 @@ impl<'a> Inspector<'a> {
 
     fn check_accessibility(&mut self, name: &str) -> Result<()> {
         self.browser.script(&self.axe, &[])?;
-        for scheme in ["dark", "light"] {
+        let schemes: &[&str] = if self.is_thorough {
+            &["dark", "light"]
+        } else {
+            &["light"]
+        };
+        for scheme in schemes {
             self.browser.prefer_colours(scheme)?;
             let found = self.browser.script(AXE, &[json!(scheme)])?;
             self.note(&format!("{name}, {scheme}"), &found);

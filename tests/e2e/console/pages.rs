@@ -34,7 +34,7 @@ fn every_page_is_sound_with_three_minions() -> TestResult {
     with_console(write_states, |site, console| {
         fill(site)?;
         let browser = console.browser(site)?;
-        let mut inspector = Inspector::new(&browser, console, "three")?;
+        let mut inspector = Inspector::new(&browser, console, "three")?.thorough();
         log_in_and_look(&browser, &mut inspector)?;
         start_batch(&browser, console)?;
         for (name, path) in PAGES {
@@ -52,6 +52,7 @@ fn every_page_is_sound_with_5000_minions() -> TestResult {
             config.set("auto_accept", "True");
         },
         |site, console| {
+            site.announce("every new minion is accepted");
             let _fleet = site.start_fleet("node", MANY, &[])?;
             let browser = console.browser(site)?;
             let mut inspector = Inspector::new(&browser, console, "many")?;
@@ -125,7 +126,7 @@ fn look_at_parts(browser: &Browser, inspector: &mut Inspector<'_>) -> Result<()>
     browser.click("#show-pillar")?;
     browser.wait("document.body.innerText.includes('s3cret')")?;
     inspector.look("minion-pillar")?;
-    inspector.open("minions-wrong", "/console/minions?target=G@role:(")?;
+    inspector.open("minions-wrong", "/console/minions?target=G@role:web%20and%20(")?;
     inspector.open("events-tag", "/console/events?tag=ret")?;
     let event = path_of("an event", "#event-rows a")?;
     inspector.open("event", &event)?;
