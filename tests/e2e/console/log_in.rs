@@ -6,6 +6,9 @@ use saltern_tests::browser::{Browser, key};
 
 use super::{ANN, PASSWORD, expect_no_complaint, jid, three_minions, with_console};
 
+/// The script of the page has run.
+const LOADED: &str = "document.readyState === 'complete'";
+
 /// Every minion's row says that it succeeded.
 const ALL_RETURNED: &str = "document.querySelectorAll('#minions [data-row] .pill.ok').length === 3";
 
@@ -47,6 +50,8 @@ fn keyboard_alone_leads_from_log_in_to_the_result_of_a_job() -> TestResult {
             browser.wait("document.activeElement.id === 'username'")?;
             browser.press(&format!("{ANN}{}{PASSWORD}{}", key::TAB, key::ENTER))?;
             browser.wait("document.querySelector('#logout')")?;
+            // The keys are those of the script.
+            browser.wait(LOADED)?;
             browser.press("gr")?;
             browser.wait(
                 "location.pathname === '/console/run' && document.readyState === 'complete'",
@@ -59,6 +64,7 @@ fn keyboard_alone_leads_from_log_in_to_the_result_of_a_job() -> TestResult {
             browser.tab_to("#send")?;
             browser.press(key::ENTER)?;
             expect_result(&browser)?;
+            browser.wait(LOADED)?;
             // Rows open and close.
             browser.press("j")?;
             browser.wait("document.activeElement.matches('[data-minion=alfa] summary')")?;

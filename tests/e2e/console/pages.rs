@@ -126,7 +126,10 @@ fn look_at_parts(browser: &Browser, inspector: &mut Inspector<'_>) -> Result<()>
     browser.click("#show-pillar")?;
     browser.wait("document.body.innerText.includes('s3cret')")?;
     inspector.look("minion-pillar")?;
-    inspector.open("minions-wrong", "/console/minions?target=G@role:web%20and%20(")?;
+    inspector.open(
+        "minions-wrong",
+        "/console/minions?target=G@role:web%20and%20(",
+    )?;
     inspector.open("events-tag", "/console/events?tag=ret")?;
     let event = path_of("an event", "#event-rows a")?;
     inspector.open("event", &event)?;
