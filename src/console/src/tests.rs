@@ -320,6 +320,16 @@ async fn what_a_user_may_not_do_is_not_offered_and_is_refused() {
     assert_eq!(rig.get("/console/jobs").await.status, StatusCode::FORBIDDEN);
     let keys = rig.get("/console/keys").await;
     assert!(!keys.body.contains("id=\"accept\""));
+    let form = [
+        ("tgt", "*"),
+        ("fun", "test.ping"),
+        ("step", "send"),
+        ("seen", "1"),
+    ];
+    let answer = rig.post("/console/run", &form).await;
+    let sent = format!("/console/run?sent={JID}");
+    assert_eq!(answer.header("location"), sent);
+    assert!(rig.get(&sent).await.body.contains("id=\"sent\""));
 }
 
 #[tokio::test]

@@ -5,13 +5,14 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
+use saltern_model::Jid;
 use saltern_model::query::{JobReport, JobRequest, MinionsPage};
 use saltern_netapi::v1::{Problem, ask};
 use saltern_requests::typed_arguments;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
-use super::job_path;
+use super::{job_path, with_query};
 use crate::cli;
 use crate::highstate::nested;
 use crate::site::{Fields, Params, Shared, Submitted, Visit};
@@ -106,6 +107,8 @@ struct RunView {
     preview: Option<Preview>,
     /// The job that is run again.
     again: Option<String>,
+    /// The job that was just sent, for a user who may not look at jobs.
+    sent: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -203,6 +206,10 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
         types: TYPES,
         preview,
         again: again.map(str::to_owned),
+        sent: params
+            .text("sent")
+            .and_then(|jid| Jid::parse(jid).ok())
+            .map(|jid| jid.to_string()),
     };
     Ok(View::new("run.html", "run", "Run", content).cli([line]))
 }
@@ -371,7 +378,11 @@ async fn preview(site: &Shared, visit: &Visit, typed: &Typed) -> Result<Preview,
 pub(crate) async fn send(State(site): State<Shared>, submitted: Submitted) -> Response {
     let Submitted { visit, form } = submitted;
     match step(&site, &visit, &form).await {
-        Ok(Step::Sent(jid)) => Redirect::to(&job_path(&jid)).into_response(),
+        Ok(Step::Sent(jid)) if visit.may.job => Redirect::to(&job_path(&jid)).into_response(),
+        Ok(Step::Sent(jid)) => {
+            let path = with_query("/console/run", &[("sent", Some(&jid))]);
+            Redirect::to(&path).into_response()
+        }
         Ok(Step::Ask(view)) => site.respond(&visit, Ok(view)),
         Err(problem) => site.respond(&visit, Err(problem)),
     }
