@@ -65,13 +65,20 @@ fn keyboard_alone_leads_from_log_in_to_the_result_of_a_job() -> TestResult {
             browser.press(key::ENTER)?;
             expect_result(&browser)?;
             browser.wait(LOADED)?;
-            // Rows open and close.
-            browser.press("j")?;
-            browser.wait("document.activeElement.matches('[data-minion=alfa] summary')")?;
-            browser.press("j")?;
-            browser.wait("document.activeElement.matches('[data-minion=bravo] summary')")?;
+            browser.wait("document.querySelector('#facts[data-state=complete]')")?;
+            // Rows are gone through, open and close.
+            for row in 0..2 {
+                browser.press("j")?;
+                browser.wait(&format!(
+                    "document.activeElement === document.querySelectorAll('#minions summary')[{row}]"
+                ))?;
+            }
+            let is_open = "return document.activeElement.parentElement.open";
+            let was_open = browser.script(is_open, &[])?;
             browser.press(key::ENTER)?;
-            browser.wait("!document.querySelector('[data-minion=bravo]').open")?;
+            browser.wait(&format!(
+                "document.activeElement.parentElement.open !== {was_open}"
+            ))?;
             browser.tab_to("#again")?;
             expect_no_complaint(&browser, "log-in to result")
         },
