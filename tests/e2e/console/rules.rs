@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use saltern_tests::TestResult;
 use saltern_tests::browser::Browser;
-use saltern_tests::site::{MinionKind, Site};
+use saltern_tests::site::{MinionKind, SOON, Site};
 use serde_json::{Value, json};
 
 use super::{ANN, Console, with_rules};
@@ -63,7 +63,14 @@ fn bob(site: &Site, console: Console) -> Result<()> {
         browser.click("#confirm")?;
     }
     browser.click("#send")?;
-    browser.wait("location.pathname.startsWith('/console/jobs/')")
+    // He may not look at jobs; the page names the jid.
+    let jid = browser.wait_for("new URLSearchParams(location.search).get('sent')")?;
+    let jid = jid.as_str().context("no jid")?;
+    let text = browser.text("#main")?;
+    ensure!(text.contains(jid), "{text}");
+    site.events()
+        .tag(&format!("salt/job/{jid}/ret/bravo"), SOON)?;
+    Ok(())
 }
 
 /// Sees keys alone, and accepts one with the mouse.
