@@ -68,12 +68,13 @@ pub(crate) struct Permissions {
     pub(crate) reject: bool,
     pub(crate) delete: bool,
     pub(crate) health: bool,
+    pub(crate) version: bool,
     pub(crate) batches: bool,
     pub(crate) stop_batch: bool,
 }
 
 /// In the order of the fields.
-const FUNCTIONS: [&str; 12] = [
+const FUNCTIONS: [&str; 13] = [
     "runner jobs.list_jobs",
     "runner jobs.list_job",
     "runner jobs.lookup_jid",
@@ -84,6 +85,7 @@ const FUNCTIONS: [&str; 12] = [
     "wheel key.reject",
     "wheel key.delete",
     "runner saltern.health",
+    "runner saltern.version",
     "runner batch.list_active",
     "runner batch.stop",
 ];
@@ -103,6 +105,7 @@ impl Permissions {
             reject: next(),
             delete: next(),
             health: next(),
+            version: next(),
             batches: next(),
             stop_batch: next(),
         }

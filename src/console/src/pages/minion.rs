@@ -77,7 +77,10 @@ async fn view(site: &Shared, visit: &Visit, id: &str, with_values: bool) -> Resu
     let page: MinionsPage<Value> = site.query(visit, "minions.page", of_minion()).await?;
     let seen = page.minions.into_iter().next();
     let of_key = vec![("match", Some(escaped_glob(id).into()))];
-    let keys: Option<KeysPage> = if_allowed(site.query(visit, "keys.page", of_key).await)?;
+    let keys: Option<KeysPage> = match visit.may.keys {
+        true => if_allowed(site.query(visit, "keys.page", of_key).await)?,
+        false => None,
+    };
     let keys = keys.map(|page| {
         let keys = page
             .keys
@@ -101,7 +104,10 @@ async fn view(site: &Shared, visit: &Visit, id: &str, with_values: bool) -> Resu
     }
     let mut of_jobs = of_minion();
     of_jobs.push(("limit", Some(JOBS.into())));
-    let jobs = if_allowed(job_lines(site, visit, of_jobs).await)?;
+    let jobs = match visit.may.jobs {
+        true => if_allowed(job_lines(site, visit, of_jobs).await)?,
+        false => None,
+    };
     let names = |value: &Value| {
         let entries = value.as_map().unwrap_or_default();
         let mut names: Vec<String> = entries.iter().map(|(name, _)| nested(name)).collect();

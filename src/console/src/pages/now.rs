@@ -122,9 +122,12 @@ async fn view(site: &Shared, visit: &Visit) -> Result<View, Problem> {
                 .collect(),
         });
     }
-    let versions: Result<Versions, Problem> =
-        site.query(visit, "saltern.version", Vec::new()).await;
-    let version = if_there(versions)?;
+    let mut version = None;
+    if visit.may.version {
+        let found: Result<Versions, Problem> =
+            site.query(visit, "saltern.version", Vec::new()).await;
+        version = if_there(found)?;
+    }
     let content = NowView {
         running,
         has_more_running,
