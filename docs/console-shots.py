@@ -66,17 +66,29 @@ def unfilter(kind, line, above, size):
         line[at] = (line[at] + guess) & 255
 
 
+def distance(one, other):
+    return sum((a - b) ** 2 for a, b in zip(one, other))
+
+
 def palette(found):
-    """The most frequent colours, and which of them each colour becomes."""
+    """Up to 256 colours, and which of them each colour becomes.
+
+    The most frequent come first. Then those that are unlike all before them: a small mark in a colour of
+    its own would turn grey otherwise.
+    """
     counts = {}
     for colour in found:
         counts[colour] = counts.get(colour, 0) + 1
-    chosen = sorted(counts, key=counts.get, reverse=True)[:256]
+    by_count = sorted(counts, key=counts.get, reverse=True)
+    chosen, rest = by_count[:96], by_count[96:]
+    for unlike in (900, 200, 0):
+        for colour in rest:
+            if len(chosen) < 256 and min(distance(colour, one) for one in chosen) > unlike:
+                chosen.append(colour)
     places = {colour: place for place, colour in enumerate(chosen)}
-    for colour in counts:
+    for colour in rest:
         if colour not in places:
-            nearest = min(chosen, key=lambda one: sum((a - b) ** 2 for a, b in zip(one, colour)))
-            places[colour] = places[nearest]
+            places[colour] = places[min(chosen, key=lambda one: distance(one, colour))]
     return chosen, places
 
 
