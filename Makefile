@@ -114,6 +114,11 @@ bench: stock lab ## Measure our master and stock 3008.3 side by side; writes tes
 session: stock lab ## Record the README's terminal session anew, docs/session.svg
 	docs/session.py
 
+.PHONY: console-shots
+console-shots: stock ## Take the pictures of the console in docs/console anew, from its tests in a browser
+	tests/run.sh -E 'binary(e2e) & test(/^console::pages::/)'
+	docs/console-shots.py
+
 # With the examples for the same reason as `doc`: nothing is compiled that the tests have not.
 .PHONY: bench-check
 bench-check: ## Run each bench for a moment with the tests' binary: whether it works, not how fast it is

@@ -7,6 +7,7 @@
 #   tests/install-stock.sh --python   the same, and prints the Python the releases are given
 #   tests/install-stock.sh --prometheus   only Prometheus; prints the directory of its programs
 #   tests/install-stock.sh --api-clients  only the clients of the HTTP API; prints the directory of theirs
+#   tests/install-stock.sh --axe      only axe-core, which checks pages; prints the path of its script
 #   tests/install-stock.sh 3008.3     only this release
 #
 # The releases live in ~/.cache/saltern/stock/VERSION, one Python environment each, installed by the
@@ -55,6 +56,9 @@ missing_packages() {
     command -v ip >/dev/null || echo iproute2
     command -v zsh >/dev/null || echo zsh
     command -v fish >/dev/null || echo fish
+    # The console is tested in a browser, which has no fonts of its own.
+    { command -v chromium && command -v chromedriver; } >/dev/null || echo chromium chromium-driver
+    [ -e /usr/share/fonts/truetype/dejavu/DejaVuSans.ttf ] || echo fonts-dejavu-core
     { command -v pkg-config >/dev/null && pkg-config --exists openssl; } || echo libssl-dev
 }
 
@@ -125,6 +129,24 @@ install_api_clients() {
     echo "$home/bin"
 }
 
+# The script comes in a wheel of PyPI, of which nothing else is used: no Node, no npm.
+install_axe() {
+    local home="$HOME/.cache/saltern/tools/axe-core-4.12.1" work python="$1"
+    if [ ! -s "$home/axe.min.js" ]; then
+        say "axe-core: installing into $home"
+        work=$(mktemp -d)
+        echo "axe-playwright-python==0.1.8 --hash=sha256:fdd263c998388f1a8e67cad02677e612d946248bd44d163be5e8650ea31f95f8" >"$work/wheel"
+        "$python" -m venv "$work/venv"
+        "$work/venv/bin/pip" download --quiet --no-input --disable-pip-version-check --no-deps \
+            --require-hashes --requirement "$work/wheel" --dest "$work" >&2 || die "pip cannot download axe-core"
+        "$python" -m zipfile -e "$work"/axe_playwright_python-*.whl "$work/unpacked"
+        mkdir -p "$home"
+        mv "$work/unpacked/axe_playwright_python/axe.min.js" "$home/axe.min.js"
+        rm -rf "$work"
+    fi
+    echo "$home/axe.min.js"
+}
+
 verify() {
     "$root/$1/bin/python" - "$1" <<'PYTHON'
 import sys
@@ -152,7 +174,12 @@ if [ "${1:-}" = --api-clients ]; then
     install_api_clients "$python"
     exit 0
 fi
+if [ "${1:-}" = --axe ]; then
+    install_axe "$python"
+    exit 0
+fi
 if [ $# = 0 ]; then
+    install_axe "$python" >/dev/null
     install_prometheus >/dev/null
     install_api_clients "$python" >/dev/null
 else

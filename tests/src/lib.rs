@@ -19,6 +19,7 @@
 )]
 
 pub mod authority;
+pub mod browser;
 pub mod command_line;
 pub mod config;
 pub mod events;

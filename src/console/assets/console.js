@@ -172,6 +172,8 @@ function follow() {
       if (source && source.readyState === EventSource.CLOSED) {
         source = null;
         setTimeout(open, 2000);
+        // Refused: the session may have ended.
+        refresh();
       }
     });
   };
@@ -252,11 +254,14 @@ function followEvents(table) {
     source.addEventListener("open", () => say(isPaused ? waiting() : "live", !isPaused));
     source.addEventListener("error", () => {
       say("reconnecting …", false);
-      if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000);
+      if (source.readyState !== EventSource.CLOSED) return;
+      setTimeout(open, 2000);
+      // Refused: the session may have ended, which leads to the log-in.
+      fragment(location.pathname + location.search).catch(() => {});
     });
     source.addEventListener("closed", (event) => {
       say(JSON.parse(event.data), false);
-      if (JSON.parse(event.data) === "session ended") fragment(location.pathname);
+      if (JSON.parse(event.data) === "session ended") fragment(location.pathname + location.search);
     });
     source.addEventListener("gap", (event) => {
       const count = JSON.parse(event.data);

@@ -1,0 +1,209 @@
+//! Every page with no minion, with three, and with thousands. `make console-shots` has its pictures
+//! from here.
+
+use anyhow::{Context, Result};
+use saltern_tests::browser::{Browser, key};
+use saltern_tests::site::MinionKind;
+use saltern_tests::{Config, Release, Site, TestResult};
+
+use super::look::Inspector;
+use super::{ANN, Console, jid, log_in, with_console};
+
+/// The large fleet.
+const MANY: usize = 5_000;
+
+#[test]
+fn every_page_is_sound_without_a_minion() -> TestResult {
+    with_console(
+        |_, _| {},
+        |site, console| {
+            let browser = console.browser(site)?;
+            let mut inspector = Inspector::new(&browser, console, "none")?;
+            log_in_and_look(&browser, &mut inspector)?;
+            for (name, path) in PAGES {
+                inspector.open(name, path)?;
+            }
+            inspector.open("run-preview", "/console/run?tgt=*&fun=test.ping")?;
+            inspector.finish()
+        },
+    )
+}
+
+#[test]
+fn every_page_is_sound_with_three_minions() -> TestResult {
+    with_console(write_states, |site, console| {
+        fill(site)?;
+        let browser = console.browser(site)?;
+        let mut inspector = Inspector::new(&browser, console, "three")?.thorough();
+        log_in_and_look(&browser, &mut inspector)?;
+        start_batch(&browser, console)?;
+        for (name, path) in PAGES {
+            inspector.open(name, path)?;
+        }
+        look_at_parts(&browser, &mut inspector)?;
+        inspector.finish()
+    })
+}
+
+#[test]
+fn every_page_is_sound_with_5000_minions() -> TestResult {
+    with_console(
+        |config, _| {
+            config.set("auto_accept", "True");
+        },
+        |site, console| {
+            site.announce("every new minion is accepted");
+            let _fleet = site.start_fleet("node", MANY, &[])?;
+            let browser = console.browser(site)?;
+            let mut inspector = Inspector::new(&browser, console, "many")?;
+            log_in_and_look(&browser, &mut inspector)?;
+            // A job of all of them, with the tick that so many need.
+            browser.open(&console.url("/console/run?tgt=*&fun=test.ping"))?;
+            browser.click("#preview")?;
+            browser.click("#confirm")?;
+            inspector.look("run-confirm")?;
+            browser.click("#send")?;
+            jid(&browser)?;
+            browser.wait("document.querySelector('#facts:not([data-state=running])')")?;
+            inspector.look("job")?;
+            for (name, path) in PAGES {
+                inspector.open(name, path)?;
+            }
+            inspector.open("run-preview", "/console/run?tgt=*&fun=test.ping")?;
+            inspector.open("minion", "/console/minions/node-4711")?;
+            inspector.open("minions-target", "/console/minions?target=node-12*")?;
+            inspector.finish()
+        },
+    )
+}
+
+/// Pages that need nothing but their address.
+const PAGES: [(&str, &str); 9] = [
+    ("now", "/console/"),
+    ("jobs", "/console/jobs"),
+    ("jobs-failed", "/console/jobs?state=failed"),
+    ("minions", "/console/minions"),
+    ("keys", "/console/keys"),
+    ("run", "/console/run"),
+    ("events", "/console/events"),
+    ("batches", "/console/batches"),
+    ("missing", "/console/nothing-here"),
+];
+
+fn log_in_and_look(browser: &Browser, inspector: &mut Inspector<'_>) -> Result<()> {
+    inspector.look("login")?;
+    log_in(browser, ANN)
+}
+
+/// Pages of one job, minion, return and event, and those behind a form.
+fn look_at_parts(browser: &Browser, inspector: &mut Inspector<'_>) -> Result<()> {
+    let path_of = |list: &str, css: &str| -> Result<String> {
+        let script = format!("document.querySelector({css:?}).getAttribute('href')");
+        let path = browser.wait_for(&script);
+        Ok(path
+            .context(list.to_owned())?
+            .as_str()
+            .unwrap_or_default()
+            .to_owned())
+    };
+    inspector.open("jobs-state", "/console/jobs?function=state.apply")?;
+    let job = path_of("a job", "#jobs [data-jid] a")?;
+    inspector.open("job-state", &job)?;
+    inspector.open("return", &format!("{job}/minions/alfa"))?;
+    inspector.open(
+        "run-again",
+        &job.replace("/console/jobs/", "/console/run?again="),
+    )?;
+    inspector.open("jobs-running", "/console/jobs?state=open")?;
+    let job = path_of("a running job", "#jobs [data-jid] a")?;
+    inspector.open("job-running", &job)?;
+    browser.click("#kill summary")?;
+    inspector.look("job-kill")?;
+    inspector.open("jobs-mixed", "/console/jobs?function=cmd.run")?;
+    let job = path_of("a job that failed", "#jobs [data-jid] a")?;
+    inspector.open("job-failed", &job)?;
+    inspector.open("minion", "/console/minions/alfa")?;
+    browser.click("#show-pillar")?;
+    browser.wait("document.body.innerText.includes('s3cret')")?;
+    inspector.look("minion-pillar")?;
+    inspector.open(
+        "minions-wrong",
+        "/console/minions?target=G@role:web%20and%20(",
+    )?;
+    inspector.open("events-tag", "/console/events?tag=ret")?;
+    let event = path_of("an event", "#event-rows a")?;
+    inspector.open("event", &event)?;
+    inspector.open("run-preview", "/console/run?tgt=*&fun=state.apply&args=web")?;
+    browser.click("#preview")?;
+    browser.wait("document.querySelector('#confirm-form')")?;
+    inspector.look("run-confirm")?;
+    inspector.open("keys", "/console/keys")?;
+    browser.click("#pending tbody input")?;
+    browser.click("#delete")?;
+    browser.wait("document.querySelector('#confirm')")?;
+    inspector.look("keys-delete")?;
+    inspector.open("now", "/console/")?;
+    browser.press("?")?;
+    browser.wait("document.querySelector('#shortcuts[open]')")?;
+    inspector.look("shortcuts")?;
+    browser.press(key::ESCAPE)
+}
+
+/// A batch with minions to come, which stays so.
+fn start_batch(browser: &Browser, console: Console) -> Result<()> {
+    browser.open(&console.url("/console/run?tgt=*&fun=test.sleep&args=3000&batch=1"))?;
+    browser.click("#preview")?;
+    browser.click("#send")?;
+    jid(browser)?;
+    Ok(())
+}
+
+/// A state that changes files, and one that fails; a pillar with a secret.
+fn write_states(config: &mut Config, _: Console) {
+    let root = config.get("root_dir").unwrap_or_default().to_owned();
+    let write = |name: &str, text: &str| {
+        let path = std::path::Path::new(&root).join(name);
+        let directory = path.parent().expect("it is below the root");
+        std::fs::create_dir_all(directory).expect("the site has a directory");
+        std::fs::write(path, text).expect("the site has a directory");
+    };
+    write(
+        "srv/web.sls",
+        &format!(
+            "front page:\n  file.managed:\n    - name: {root}/www/index.html\n    - contents: |\n        <h1>It works</h1>\n        \
+             Served by {{{{ grains.id }}}}.\n    - makedirs: True\n\
+             site is up:\n  test.succeed_without_changes\n\
+             version is recorded:\n  test.succeed_with_changes\n\
+             certificate is valid:\n  test.fail_without_changes:\n    - comment: it ended three days ago\n"
+        ),
+    );
+    write("pillar/top.sls", "base:\n  '*':\n    - web\n");
+    write(
+        "pillar/web.sls",
+        "db:\n  user: web\n  password: s3cret\nworkers: 8\n",
+    );
+    config
+        .set("file_roots", format!("{{base: [{root}/srv]}}"))
+        .set("pillar_roots", format!("{{base: [{root}/pillar]}}"));
+}
+
+/// Three minions and a key that waits; jobs that succeeded, that failed and that run.
+fn fill(site: &mut Site) -> Result<()> {
+    let release = Release::V3008;
+    site.bring_up(&[
+        ("alfa", MinionKind::Stock(release)),
+        ("bravo", MinionKind::Native),
+        ("charlie", MinionKind::Native),
+    ])?;
+    site.start_minion("delta", MinionKind::Native)?;
+    site.wait_pending("delta")?;
+    // It would ask every second, and fill the page of events.
+    site.kill_minion("delta");
+    site.saltern_cmd(&["*", "test.ping"])?.expect_code(0)?;
+    // Its exit code is that of the state that fails.
+    site.saltern_cmd(&["alfa", "state.apply", "web"])?;
+    site.saltern_cmd(&["*", "cmd.run", "echo no route to host; exit 3"])?;
+    site.saltern_cmd(&["--async", "bravo", "test.sleep", "3000"])?
+        .expect_code(0)?;
+    Ok(())
+}
