@@ -35,7 +35,9 @@ fn record(number: u32) -> AuditRecord {
         } else {
             AuditVerdict::Allowed
         },
-        reason: number.is_multiple_of(4).then(|| "no rule allows it".to_owned()),
+        reason: number
+            .is_multiple_of(4)
+            .then(|| "no rule allows it".to_owned()),
         jid: Some(jid(number)),
         suppressed: 0,
     }
@@ -61,7 +63,7 @@ fn reader(path: &Path) -> JobReader {
     JobReader::open(path, DatabaseLimits::default()).expect("a reader")
 }
 
-fn check(path: &PathBuf, noted: Option<AuditHead>) -> AuditCheck {
+fn check(path: &Path, noted: Option<AuditHead>) -> AuditCheck {
     reader(path).check_audit(noted).expect("checked")
 }
 
