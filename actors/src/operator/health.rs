@@ -160,7 +160,7 @@ fn database(store: &StoreHealth) -> Result<String, CheckError> {
     } else if store.failing.get() != 0 {
         Err(CheckError::CommitFailed)
     } else {
-        Ok(format!("{room} bytes can still be written"))
+        Ok(format!("{} MiB can still be written", room >> 20))
     }
 }
 

@@ -197,6 +197,7 @@ async fn user_logs_in_and_out() {
     );
 
     let form = rig.get("/console/login").await;
+    assert!(!form.body.contains("Your session has ended"));
     let cookie = form.header("set-cookie").to_owned();
     for part in [
         "saltern_console_login=",
@@ -251,6 +252,8 @@ async fn user_logs_in_and_out() {
     assert_eq!(answer.header("location"), "/console/login");
     assert_eq!(*rig.master.revoked.lock(), ["t0ken"]);
     assert_eq!(rig.get(next).await.status, StatusCode::SEE_OTHER);
+    let form = rig.get("/console/login").await;
+    assert!(form.body.contains("Your session has ended"));
 }
 
 #[tokio::test]

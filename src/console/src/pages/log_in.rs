@@ -8,7 +8,7 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use crate::backend::LogIn;
-use crate::session::{csrf_token, is_csrf_token, random_id};
+use crate::session::{Activity, csrf_token, is_csrf_token, random_id};
 use crate::site::{
     CSRF_FIELD, Form, Params, SESSION_COOKIE, Shared, Submitted, THEME_COOKIE, cookie, own_path,
     peer, theme as theme_of,
@@ -17,6 +17,8 @@ use crate::view::{Frame, View};
 
 /// The cookie of a browser that is not logged in: the token of the form is derived from it.
 const BEFORE_COOKIE: &str = "saltern_console_login";
+
+const SESSION_ENDED: &str = "Your session has ended. Log in to go on where you were.";
 
 #[derive(Serialize)]
 struct LogInView<'a> {
@@ -35,7 +37,14 @@ pub(crate) async fn page(
     Params(params): Params,
 ) -> Response {
     let next = own_path(params.text("next"));
-    form(&site, &headers, (next, "", ""), (StatusCode::OK, None))
+    let notice = has_ended_session(&site, &headers).then_some(SESSION_ENDED);
+    form(&site, &headers, (next, "", ""), (StatusCode::OK, notice))
+}
+
+/// Whether the browser still names a session that is over.
+fn has_ended_session(site: &Shared, headers: &HeaderMap) -> bool {
+    let session = cookie(headers, SESSION_COOKIE).filter(|id| !id.is_empty());
+    session.is_some_and(|id| site.sessions.token(id, Activity::Page).is_none())
 }
 
 fn form(
