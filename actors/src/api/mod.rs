@@ -43,7 +43,7 @@ impl Master for InsideMaster {
             true => Standing::Known,
             false => Standing::Unknown,
         };
-        let (incoming, reply) = Incoming::inside(sender.from, standing, request);
+        let (incoming, reply) = Incoming::inside((sender.listener, sender.from), standing, request);
         match self.router.try_send(Accept(incoming)) {
             Ok(()) => Box::pin(reply),
             Err(SendError::Full(accept)) => {

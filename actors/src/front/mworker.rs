@@ -10,6 +10,7 @@ use saltern_base::metrics::{HistogramVec, Registry, SECONDS, histogram_vec};
 use saltern_model::AuditDoor;
 use saltern_requests::{Origin, Services};
 use saltern_supervise::Child;
+use saltern_wire::port::InsideListener;
 use tokio::time::Instant;
 
 use crate::front::carry_out::Sinks;
@@ -97,9 +98,10 @@ impl Handler<Work> for MWorker {
         let origin = Origin {
             address: request.peer.address.ip(),
             publish_port: transports::publish_port(&services.config, request.reply.transport()),
-            door: match request.reply.is_inside() {
-                true => AuditDoor::Api,
-                false => AuditDoor::Port,
+            door: match request.reply.inside() {
+                Some(InsideListener::Api) => AuditDoor::Api,
+                Some(InsideListener::Console) => AuditDoor::Console,
+                None => AuditDoor::Port,
             },
         };
         let mut handled = match treatment {

@@ -8,6 +8,7 @@ use saltern_config::ApiServer;
 use saltern_netapi::stream::{EventSource, TagRules};
 use saltern_netapi::{Api, LogInError, v1};
 use saltern_wire::msgpack::Value;
+use saltern_wire::port::InsideListener;
 use zeroize::Zeroizing;
 
 /// Name, password and backend of a user who logs in. Has no `Debug`.
@@ -67,7 +68,7 @@ pub(crate) struct ServedApi {
 
 impl Backend for ServedApi {
     fn gate(&self) -> Arc<dyn v1::Backend> {
-        self.api.v1()
+        self.api.v1(InsideListener::Console)
     }
 
     fn admits(&self, from: SocketAddr) -> bool {

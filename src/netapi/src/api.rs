@@ -15,6 +15,7 @@ use saltern_config::{ApiDialect, ApiServer, MasterConfig, NetApiOptions};
 use saltern_http::Peer;
 use saltern_model::Jid;
 use saltern_store::StoreError;
+use saltern_wire::port::InsideListener;
 use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
@@ -109,7 +110,7 @@ impl Api {
         let server = Arc::new(server.clone());
         let api = Arc::clone(self);
         let hooks = Arc::new(self.hooks.of(&server));
-        let v1 = || v1::router(self.v1());
+        let v1 = || v1::router(self.v1(InsideListener::Api));
         match server.dialect {
             ApiDialect::CherryPy => v1().fallback(move |request: Request| async move {
                 cherrypy::answer(&api, (&server, hooks.as_ref().as_ref()), request).await
@@ -124,8 +125,9 @@ impl Api {
     }
 
     /// The API as `/v1` and the console ask it.
-    pub fn v1(self: &Arc<Self>) -> Arc<dyn v1::Backend> {
-        Arc::new(V1(Arc::clone(self)))
+    pub fn v1(self: &Arc<Self>, listener: InsideListener) -> Arc<dyn v1::Backend> {
+        let api = Arc::clone(self);
+        Arc::new(V1 { api, listener })
     }
 
     /// The master.
@@ -215,7 +217,10 @@ impl Api {
 }
 
 /// The API as the backend of `/v1`.
-struct V1(Arc<Api>);
+struct V1 {
+    api: Arc<Api>,
+    listener: InsideListener,
+}
 
 impl v1::Backend for V1 {
     fn ask(
@@ -224,25 +229,31 @@ impl v1::Backend for V1 {
         token: &str,
         from: SocketAddr,
     ) -> BoxFuture<'static, Option<Bytes>> {
-        let (api, token) = (Arc::clone(&self.0), Zeroizing::new(token.to_owned()));
+        let (api, token) = (Arc::clone(&self.api), Zeroizing::new(token.to_owned()));
+        let listener = self.listener;
         Box::pin(async move {
             let is_proved = api.is_proved(&token) || api.owner_of(&token).await.is_some();
-            api.master.ask(request, Sender { from, is_proved }).await
+            let sender = Sender {
+                from,
+                listener,
+                is_proved,
+            };
+            api.master.ask(request, sender).await
         })
     }
 
     /// The text itself where it is no session: the log-in of `rest_tornado` answers with the token.
     fn session_token(&self, id: &str) -> Option<Zeroizing<String>> {
-        let token = self.0.sessions.token(id);
+        let token = self.api.sessions.token(id);
         token.or_else(|| Some(Zeroizing::new(id.to_owned())))
     }
 
     fn listen(&self) -> Box<dyn EventSource> {
-        self.0.master.listen()
+        self.api.master.listen()
     }
 
     fn ended(&self, token: Zeroizing<String>) -> BoxFuture<'static, ()> {
-        Box::pin(stream_ends::ended(Arc::clone(&self.0), token))
+        Box::pin(stream_ends::ended(Arc::clone(&self.api), token))
     }
 }
 

@@ -25,7 +25,7 @@ pub enum LogInError {
 }
 
 impl Api {
-    /// Logs a user in as `/login` does: the entries `username`, `password` and `eauth`. Gives the
+    /// Logs a user of the console in as `/login` does: the entries `username`, `password` and `eauth`. Gives the
     /// token with its user and end; nothing when the master does not know the user.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Api {
         if !cherrypy::may_use_api(server, user, from) {
             return Err(LogInError::Address);
         }
-        let token = Calls::new(self, from).log_in(load).await;
+        let token = Calls::new(self, from).of_console().log_in(load).await;
         token.or_else(|error| match error {
             CallError::Busy(_) | CallError::Timeout => Err(LogInError::Busy),
             _ => Ok(None),

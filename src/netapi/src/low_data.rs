@@ -15,6 +15,7 @@ use saltern_client::{
 use saltern_model::Jid;
 use saltern_requests::{LOGINS_FULL, typed_arguments, without_nodegroups};
 use saltern_wire::msgpack::Value;
+use saltern_wire::port::InsideListener;
 
 use crate::api::Api;
 use crate::master::{InsideLink, Sender};
@@ -198,6 +199,7 @@ impl Chunk {
 pub(crate) struct Calls<'a> {
     api: &'a Api,
     from: SocketAddr,
+    listener: InsideListener,
     /// Whether a job's answer has the minions that did not return.
     shows_silent: bool,
 }
@@ -207,7 +209,16 @@ impl<'a> Calls<'a> {
         Self {
             api,
             from,
+            listener: InsideListener::Api,
             shows_silent: true,
+        }
+    }
+
+    /// The same for a client of the console.
+    pub(crate) fn of_console(self) -> Self {
+        Self {
+            listener: InsideListener::Console,
+            ..self
         }
     }
 
@@ -306,6 +317,7 @@ impl<'a> Calls<'a> {
     fn linked(&self, credentials: Credentials, is_proved: bool) -> LocalClient {
         let sender = Sender {
             from: self.from,
+            listener: self.listener,
             is_proved,
         };
         let link = InsideLink::new(self.api.master().clone(), sender);

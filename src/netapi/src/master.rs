@@ -11,6 +11,7 @@ use saltern_client::{ClientError, EventListener, EventSource, MasterLink};
 use saltern_model::control::Account;
 use saltern_model::{Jid, Tag};
 use saltern_wire::msgpack::Value;
+use saltern_wire::port::InsideListener;
 
 use crate::stream;
 
@@ -50,6 +51,8 @@ pub trait Master: Send + Sync + 'static {
 pub struct Sender {
     /// The address of the HTTP client.
     pub from: SocketAddr,
+    /// The pages that it uses.
+    pub listener: InsideListener,
     /// The token of the request was good when it was looked at last. For admission only: the gate
     /// proves each request.
     pub is_proved: bool,

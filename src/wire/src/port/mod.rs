@@ -44,5 +44,5 @@ pub use network::{KnownNetworks, network};
 pub use publish::{
     PubHandle, PubListener, PubMessage, PublishCount, SubscriberInfo, SubscriberWatch,
 };
-pub use req::{Incoming, Peer, ReplyHandle, ReqListener, RequestSink, Standing};
+pub use req::{Incoming, InsideListener, Peer, ReplyHandle, ReqListener, RequestSink, Standing};
 pub use tls::{PeerCertificate, Tls, TlsError, TlsOptions};

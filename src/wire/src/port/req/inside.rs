@@ -11,15 +11,29 @@ use tokio::time::Instant;
 
 use super::{Incoming, Peer, Receiver, ReplyHandle, Standing};
 
+/// The listener of whose client a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InsideListener {
+    /// The HTTP API.
+    Api,
+    /// The web console.
+    Console,
+}
+
 /// Reply to a task of this process.
 pub(super) struct InsideReply {
     to: oneshot::Sender<Bytes>,
     standing: Standing,
+    listener: InsideListener,
 }
 
 impl InsideReply {
     pub(super) fn standing(&self) -> Standing {
         self.standing
+    }
+
+    pub(super) fn listener(&self) -> InsideListener {
+        self.listener
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -33,10 +47,10 @@ impl InsideReply {
 }
 
 impl Incoming {
-    /// Request of the client at `address`, made by a task of this process, and a future of its
+    /// Request of a listener's client at `address`, made by a task of this process, and a future of its
     /// reply: `None` when it was dropped unanswered, for want of room or by a fault.
     pub fn inside(
-        address: SocketAddr,
+        (listener, address): (InsideListener, SocketAddr),
         standing: Standing,
         payload: Bytes,
     ) -> (Self, impl Future<Output = Option<Bytes>> + Send + use<>) {
@@ -50,7 +64,11 @@ impl Incoming {
             payload,
             received: Instant::now(),
             reply: ReplyHandle {
-                receiver: Some(Receiver::Inside(InsideReply { to, standing })),
+                receiver: Some(Receiver::Inside(InsideReply {
+                    to,
+                    standing,
+                    listener,
+                })),
                 extras: None,
             },
         };
@@ -64,13 +82,15 @@ mod tests {
 
     fn request() -> (Incoming, impl Future<Output = Option<Bytes>>) {
         let address = SocketAddr::from(([192, 0, 2, 7], 8000));
-        Incoming::inside(address, Standing::Known, Bytes::from_static(b"x"))
+        let client = (InsideListener::Console, address);
+        Incoming::inside(client, Standing::Known, Bytes::from_static(b"x"))
     }
 
     #[tokio::test]
     async fn inside_request_gets_its_reply() {
         let (incoming, reply) = request();
         assert_eq!(incoming.reply.standing(), Standing::Known);
+        assert_eq!(incoming.reply.inside(), Some(InsideListener::Console));
         incoming.reply.refused();
         incoming.reply.send(Bytes::from_static(b"y"));
         assert_eq!(reply.await, Some(Bytes::from_static(b"y")));

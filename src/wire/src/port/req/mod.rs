@@ -35,6 +35,7 @@ use super::wake_list::WakeList;
 use self::answers::AnswerBudget;
 use self::connection::{Connection, Reply};
 use self::conversation::converse;
+pub use self::inside::InsideListener;
 use self::inside::InsideReply;
 
 /// Memory of a message beyond its payload: its headers and envelope.
@@ -141,9 +142,12 @@ impl ReplyHandle {
         }
     }
 
-    /// Whether a task of this process asks, for a client of another listener.
-    pub fn is_inside(&self) -> bool {
-        matches!(self.receiver, Some(Receiver::Inside(_)))
+    /// The listener for whose client a task of this process asks; `None` for a connection.
+    pub fn inside(&self) -> Option<InsideListener> {
+        match &self.receiver {
+            Some(Receiver::Inside(inside)) => Some(inside.listener()),
+            _ => None,
+        }
     }
 
     /// Marks the peer as authenticated: from its next message on, this connection has the limits
