@@ -14,6 +14,7 @@ mod database;
 mod filter;
 mod python;
 mod queue;
+mod sql;
 
 use std::sync::Arc;
 use std::thread;
@@ -43,6 +44,7 @@ pub(crate) use database::EventTable;
 use filter::Filter;
 pub(crate) use python::PythonReturner;
 pub(crate) use queue::PackedEvent;
+pub(crate) use sql::SqlReturner;
 use queue::{Due, Queue, QueueOptions};
 
 /// Frames taken from the bus at once.
