@@ -48,8 +48,7 @@ fn stock_reads(site: &Site, function: &str, jid: &str) -> Result<Value> {
     let clients = home().join("clients");
     let environment = [("PYTHONPATH", clients.as_os_str())];
     let question = question.to_string();
-    let answer =
-        saltern_stock::answer_with(saltern_stock::NEWEST, script, &question, &environment);
+    let answer = saltern_stock::answer_with(saltern_stock::NEWEST, script, &question, &environment);
     let answers: Vec<Value> = serde_json::from_slice(&answer)?;
     answers.into_iter().next().context("an answer")
 }
@@ -75,9 +74,12 @@ fn jobs_reach_postgresql_without_python_over_outages_and_stock_reads_them() -> T
     Site::prepared(Server::Saltern(RELEASE), configure, |site| {
         let mut database = Database::start(Kind::Postgres, &site.path("db"));
         let missing = site.saltern(&["sql", "check"])?;
-        missing.expect_code(1)?.expect_text("salt_returns.full_ret")?;
+        missing
+            .expect_code(1)?
+            .expect_text("salt_returns.full_ret")?;
         let sql = site.saltern(&["sql", "create", "--dry-run"])?;
-        sql.expect_code(0)?.expect_text("CREATE TABLE IF NOT EXISTS jids")?;
+        sql.expect_code(0)?
+            .expect_text("CREATE TABLE IF NOT EXISTS jids")?;
         site.saltern(&["sql", "create"])?.expect_code(0)?;
         site.saltern(&["sql", "check"])?.expect_code(0)?;
         site.start_master()?;
@@ -90,7 +92,10 @@ fn jobs_reach_postgresql_without_python_over_outages_and_stock_reads_them() -> T
         ensure!(found["m1"]["return"] == "grüße", "{found}");
         // What was published, though the minion has returned.
         let load = stock_reads(site, "get_load", &jid)?;
-        ensure!(load["tgt"] == "m1" && load["arg"] == json!(["grüße"]), "{load}");
+        ensure!(
+            load["tgt"] == "m1" && load["arg"] == json!(["grüße"]),
+            "{load}"
+        );
 
         site.step("the database is away, then the master too");
         site.announce("the returner does not take jobs");

@@ -99,7 +99,10 @@ impl Server {
         }
         server.resume();
         if kind == Kind::Postgres {
-            let databases = ["postgres", "CREATE DATABASE salt ENCODING 'UTF8' TEMPLATE template0"];
+            let databases = [
+                "postgres",
+                "CREATE DATABASE salt ENCODING 'UTF8' TEMPLATE template0",
+            ];
             server.query_in(databases[0], &databases[1..]);
         }
         server
@@ -217,7 +220,10 @@ impl Server {
         fs::write(&password, PASSWORD).expect("a file");
         let mut initdb = self.program("initdb");
         initdb
-            .arg(format!("--pgdata={}", self.directory.join("data").display()))
+            .arg(format!(
+                "--pgdata={}",
+                self.directory.join("data").display()
+            ))
             .arg(format!("--pwfile={}", password.display()))
             .args(["--username=salt", "--auth=scram-sha-256", "--no-sync"])
             .args(["--encoding=UTF8", "--locale=C"]);
@@ -311,7 +317,10 @@ impl Server {
                 let mut command = Command::new(path);
                 command
                     .arg("--no-defaults")
-                    .arg(format!("--datadir={}", self.directory.join("data").display()))
+                    .arg(format!(
+                        "--datadir={}",
+                        self.directory.join("data").display()
+                    ))
                     .arg(format!(
                         "--lc-messages-dir={}",
                         home.join("usr/share/mysql").display()

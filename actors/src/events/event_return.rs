@@ -44,8 +44,8 @@ pub(crate) use database::EventTable;
 use filter::Filter;
 pub(crate) use python::PythonReturner;
 pub(crate) use queue::PackedEvent;
-pub(crate) use sql::SqlReturner;
 use queue::{Due, Queue, QueueOptions};
+pub(crate) use sql::SqlReturner;
 
 /// Frames taken from the bus at once.
 const FRAMES: usize = 256;

@@ -165,7 +165,7 @@ impl SqlCare {
             .try_for_each(|sql| self.execute(sql).map(drop))
     }
 
-    /// Carries out a step to its end; how many rows went. `report` hears of each slice.
+    /// Carries out a step to its end; how many rows went. `report` is called after each slice.
     ///
     /// # Errors
     /// The database refuses; slices before are gone.

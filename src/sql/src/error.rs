@@ -11,6 +11,9 @@ pub enum SqlError {
     /// No connection, or none any more.
     #[error("no connection to the database")]
     Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The connection ended while a transaction was committed: it may have been, or not.
+    #[error("the database may or may not have committed")]
+    InDoubt(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// It took longer than it may.
     #[error("the database does not answer within {0} s")]
     Timeout(u64),
@@ -49,6 +52,14 @@ impl SqlError {
         matches!(self, Self::Row { .. } | Self::Database { .. })
     }
 
+    /// The same error, of a commit.
+    pub(crate) fn of_commit(self) -> Self {
+        match self {
+            Self::Connection(source) => Self::InDoubt(source),
+            other => other,
+        }
+    }
+
     fn of_database(is_of_row: bool, code: String, text: &str) -> Self {
         let end = text.floor_char_boundary(MAX_TEXT);
         let text = text.get(..end).unwrap_or_default().to_owned();
@@ -83,8 +94,8 @@ impl From<mysql_async::Error> for SqlError {
         let is_of_row = match refused.code {
             // Packet too large, NULL, duplicate, row too large, out of range, truncated, wrong text,
             // too long, references, a trigger's own, invalid JSON, a check.
-            1048 | 1062 | 1118 | 1153 | 1264 | 1265 | 1292 | 1366 | 1406 | 1451 | 1452 | 1644 | 3140
-            | 3819 | 4025 => true,
+            1048 | 1062 | 1118 | 1153 | 1264 | 1265 | 1292 | 1366 | 1406 | 1451 | 1452 | 1644
+            | 3140 | 3819 | 4025 => true,
             _ => false,
         };
         Self::of_database(is_of_row, refused.code.to_string(), &refused.message)

@@ -81,7 +81,9 @@ impl Mysql {
             _ => String::new(),
         };
         let rows = rows.into_iter().map(mysql_async::Row::unwrap);
-        Ok(rows.map(|row| row.into_iter().map(text).collect()).collect())
+        Ok(rows
+            .map(|row| row.into_iter().map(text).collect())
+            .collect())
     }
 
     pub(crate) async fn write(&mut self, batch: &Batch<'_>) -> Result<(), SqlError> {
@@ -94,7 +96,10 @@ impl Mysql {
         }
         self.conn.query_drop("START TRANSACTION").await?;
         match self.insert(batch).await {
-            Ok(()) => self.conn.query_drop("COMMIT").await?,
+            Ok(()) => {
+                let committed = self.conn.query_drop("COMMIT").await;
+                committed.map_err(|error| SqlError::from(error).of_commit())?;
+            }
             Err(error) => {
                 if error.keeps_connection() {
                     self.conn.query_drop("ROLLBACK").await?;
@@ -103,7 +108,9 @@ impl Mysql {
                 return Err(error);
             }
         }
-        Ok(self.conn.query_drop(UNLOCK).await?)
+        // It is committed; a connection that ends now takes its lock with it.
+        let unlocked = self.conn.query_drop(UNLOCK).await;
+        unlocked.map_err(|error| SqlError::from(error).of_commit())
     }
 
     async fn insert(&mut self, batch: &Batch<'_>) -> Result<(), SqlError> {
@@ -161,9 +168,9 @@ impl Mysql {
         let mut rows = rows.peekable();
         while rows.peek().is_some() {
             let (mut values, mut count, mut bytes) = (Vec::new(), 0, 0);
-            while let Some(next) = rows.next_if(|next| {
-                count == 0 || (count < ROWS && bytes + size(next) <= self.packet)
-            }) {
+            while let Some(next) = rows
+                .next_if(|next| count == 0 || (count < ROWS && bytes + size(next) <= self.packet))
+            {
                 bytes += size(&next);
                 count += 1;
                 values.extend(next);
@@ -199,7 +206,9 @@ fn tls(store: &SqlStore) -> Option<SslOpts> {
 }
 
 fn of_job(job: &JobRow) -> Vec<Value> {
-    [&job.jid, &job.load].map(|text| text.as_str().into()).into()
+    [&job.jid, &job.load]
+        .map(|text| text.as_str().into())
+        .into()
 }
 
 fn of_return(row: &ReturnRow) -> Vec<Value> {

@@ -91,7 +91,8 @@ impl Postgres {
             let SimpleQueryMessage::Row(row) = message else {
                 return None;
             };
-            let values = (0..row.len()).map(|number| row.get(number).unwrap_or_default().to_owned());
+            let values =
+                (0..row.len()).map(|number| row.get(number).unwrap_or_default().to_owned());
             Some(values.collect())
         });
         Ok(rows.collect())
@@ -101,7 +102,10 @@ impl Postgres {
         let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})");
         self.client.batch_execute(&begin).await?;
         match self.insert(batch).await {
-            Ok(()) => Ok(self.client.batch_execute("COMMIT").await?),
+            Ok(()) => {
+                let committed = self.client.batch_execute("COMMIT").await;
+                committed.map_err(|error| SqlError::from(error).of_commit())
+            }
             Err(error) => {
                 if error.keeps_connection() {
                     self.client.batch_execute("ROLLBACK").await?;

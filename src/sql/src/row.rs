@@ -268,7 +268,9 @@ fn replace(load: &mut Value, name: &str, value: Value) {
     let Value::Map(entries) = load else {
         return;
     };
-    let entry = entries.iter_mut().find(|(key, _)| key.as_str() == Some(name));
+    let entry = entries
+        .iter_mut()
+        .find(|(key, _)| key.as_str() == Some(name));
     match entry {
         Some((_, old)) => *old = value,
         None => entries.push((name.into(), value)),

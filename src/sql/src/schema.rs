@@ -90,14 +90,25 @@ pub fn tables(schema: SqlSchema) -> &'static [&'static str] {
 /// A table with its columns.
 type Table = (&'static str, &'static [&'static str]);
 
-const EVENTS: Table = ("salt_events", &["id", "tag", "data", "alter_time", "master_id"]);
+const EVENTS: Table = (
+    "salt_events",
+    &["id", "tag", "data", "alter_time", "master_id"],
+);
 
 /// What `pgjsonb`, `postgres` and `mysql` have in common.
 const DOCUMENTS: &[Table] = &[
     ("jids", &["jid", "load"]),
     (
         "salt_returns",
-        &["fun", "jid", "return", "id", "success", "full_ret", "alter_time"],
+        &[
+            "fun",
+            "jid",
+            "return",
+            "id",
+            "success",
+            "full_ret",
+            "alter_time",
+        ],
     ),
     EVENTS,
 ];

@@ -147,10 +147,14 @@ pub(crate) fn return_row(load: &Json) -> Followed {
 /// The same of a value that JSON has no form for.
 pub(crate) fn return_of(load: &Value) -> Followed {
     let text = |name: &str| load.get(name).and_then(Value::as_str).unwrap_or_default();
+    // Later jobs return later.
+    let number = text("jid")
+        .get(14..)
+        .and_then(|digits| digits.parse::<i64>().ok());
     let record = ReturnRecord {
         jid: Jid::parse(text("jid")).expect("a jid"),
         minion: MinionId::parse(text("id")).expect("an id"),
-        received: 1_795_244_783_500_000,
+        received: 1_795_244_783_500_000 + number.unwrap_or_default(),
         fun: text("fun").to_owned(),
         retcode: 0,
         success: true,

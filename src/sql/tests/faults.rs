@@ -109,9 +109,21 @@ fn bad_rows_are_stored_visibly(schema: SqlSchema) {
         ("nul", "test.a", Value::from("a\0b"), u64::from(strict), 0),
         ("utf8", "test.a", bytes(b"a\xff\xfeb"), 1, 0),
         ("nan", "test.a", f64::NAN.into(), u64::from(strict), 0),
-        ("key", "test.a", Value::map([(bytes(b"\xff"), Value::Nil)]), 1, 0),
+        (
+            "key",
+            "test.a",
+            Value::map([(bytes(b"\xff"), Value::Nil)]),
+            1,
+            0,
+        ),
         ("wide", "test.a", Value::from("😀"), 0, 0),
-        ("fun", &"f".repeat(300), Value::Nil, 0, u64::from(has_widths)),
+        (
+            "fun",
+            &"f".repeat(300),
+            Value::Nil,
+            0,
+            u64::from(has_widths),
+        ),
         (&long, "test.a", Value::Nil, 0, 0),
         ("last", "test.a", Value::from("fine"), 0, 0),
     ];
@@ -121,7 +133,11 @@ fn bad_rows_are_stored_visibly(schema: SqlSchema) {
         .collect();
     for (row, (minion, _, _, escaped, cut)) in rows.iter().zip(&table) {
         let stored = writer.store(&[row]);
-        assert_eq!((stored.done, stored.skipped), (1, 0), "{minion}: {stored:?}");
+        assert_eq!(
+            (stored.done, stored.skipped),
+            (1, 0),
+            "{minion}: {stored:?}"
+        );
         assert!(stored.problem.is_none(), "{minion}: {stored:?}");
         if schema != SqlSchema::PostgresLocalCache {
             let marks = Marks {
@@ -140,7 +156,9 @@ fn bad_rows_are_stored_visibly(schema: SqlSchema) {
     assert_eq!(stored.marks.cut > 0, schema == SqlSchema::Mysql);
     let shown = "SELECT return FROM salt_returns WHERE id = 'utf8'";
     let shown = match schema {
-        SqlSchema::Mysql => shown.replace("return", "`return`").replace("salt_`return`s", "salt_returns"),
+        SqlSchema::Mysql => shown
+            .replace("return", "`return`")
+            .replace("salt_`return`s", "salt_returns"),
         _ => shown.to_owned(),
     };
     let shown = site.server.query(&[&shown]);
@@ -185,10 +203,12 @@ fn refused_row_keeps_no_other_and_a_missing_table_keeps_all() {
         let count = "SELECT COUNT(*) FROM salt_returns";
         assert_eq!(site.server.count(count), 19);
         // Nothing is passed over while the tables are not there.
-        site.server.query(&["ALTER TABLE salt_returns RENAME TO elsewhere"]);
+        site.server
+            .query(&["ALTER TABLE salt_returns RENAME TO elsewhere"]);
         let stored = writer.store(&rows);
         assert_eq!((stored.done, stored.skipped), (0, 0), "{stored:?}");
-        site.server.query(&["ALTER TABLE elsewhere RENAME TO salt_returns"]);
+        site.server
+            .query(&["ALTER TABLE elsewhere RENAME TO salt_returns"]);
         assert_eq!(writer.store(&rows).done, 20);
         assert_eq!(site.server.count(count), 19);
     }
@@ -199,11 +219,13 @@ fn password_is_in_no_error() {
     let mut site = Site::new(SqlSchema::PgJsonb);
     let row = return_row(&ret(1, "web1", json!(true)));
     let mut writer = site.writer();
-    site.server
-        .query(&["ALTER ROLE salt PASSWORD 'another'"]);
+    site.server.query(&["ALTER ROLE salt PASSWORD 'another'"]);
     let stored = writer.store(&[&row]);
     let problem = format!("{:?}", stored.problem.expect("refused"));
-    assert!(problem.contains("28P01") && !problem.contains("kanaloa"), "{problem}");
+    assert!(
+        problem.contains("28P01") && !problem.contains("kanaloa"),
+        "{problem}"
+    );
     site.server.kill();
     let problem = format!("{:?}", writer.store(&[&row]).problem.expect("no server"));
     assert!(!problem.contains("kanaloa"), "{problem}");

@@ -25,7 +25,10 @@ impl Sink for SqlReturner {
     fn give(&self, batch: Vec<PackedEvent>) -> End {
         match self.writer.lock().store_events(&batch) {
             Ok(()) => End::Returned,
-            Err(error @ SqlError::Row { .. }) => End::Failed(chain(&error)),
+            // It is refused for ever, or may be stored.
+            Err(error @ (SqlError::Row { .. } | SqlError::InDoubt(_) | SqlError::Timeout(_))) => {
+                End::Failed(chain(&error))
+            }
             Err(error) => End::NotTried(chain(&error), batch),
         }
     }

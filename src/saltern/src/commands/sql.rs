@@ -129,7 +129,9 @@ fn purge(
 ) -> Result<Exit, SqlError> {
     let kept = config.keep_jobs.map(|keep| keep.as_secs());
     let Some(age) = older_than.or(kept).filter(|age| *age > 0) else {
-        say(&format!("{store}: keep_jobs_seconds is 0: everything is kept\n"));
+        say(&format!(
+            "{store}: keep_jobs_seconds is 0: everything is kept\n"
+        ));
         return Ok(Exit::Ok);
     };
     let Some(cutoff) = cutoff(age) else {
