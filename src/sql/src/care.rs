@@ -115,7 +115,7 @@ impl SqlCare {
         };
         let connected = async { tokio::time::timeout(limit, connected).await };
         let connection = runtime.block_on(connected);
-        let connection = connection.map_err(|_| SqlError::Timeout(limit.as_secs()))??;
+        let connection = connection.map_err(|_| SqlError::ConnectTimeout(limit.as_secs()))??;
         Ok(Self {
             schema: store.schema,
             runtime,

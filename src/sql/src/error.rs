@@ -11,6 +11,9 @@ pub enum SqlError {
     /// No connection, or none any more.
     #[error("no connection to the database")]
     Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// No connection within seconds.
+    #[error("no connection to the database within {0} s")]
+    ConnectTimeout(u64),
     /// The connection ended while a transaction was committed: it may have been, or not.
     #[error("the database may or may not have committed")]
     InDoubt(#[source] Box<dyn std::error::Error + Send + Sync>),

@@ -236,7 +236,7 @@ impl SqlWriter {
                     _ => Connection::Postgres(Box::new(Postgres::connect(store, limit).await?)),
                 })
             };
-            let connected = within(limit, connected);
+            let connected = within(limit, SqlError::ConnectTimeout, connected);
             self.connection = Some(self.runtime.block_on(connected)?);
         }
         Ok(match &self.connection {
@@ -256,7 +256,9 @@ impl SqlWriter {
                 Connection::Mysql(mysql) => mysql.write(batch).await,
             }
         };
-        let written = self.runtime.block_on(within(TRANSACTION, written));
+        let written = self
+            .runtime
+            .block_on(within(TRANSACTION, SqlError::Timeout, written));
         if written
             .as_ref()
             .is_err_and(|error| !error.keeps_connection())
@@ -281,10 +283,11 @@ impl Drop for SqlWriter {
 
 async fn within<T>(
     limit: Duration,
+    late: fn(u64) -> SqlError,
     task: impl Future<Output = Result<T, SqlError>>,
 ) -> Result<T, SqlError> {
     match timeout(limit, task).await {
         Ok(result) => result,
-        Err(_) => Err(SqlError::Timeout(limit.as_secs())),
+        Err(_) => Err(late(limit.as_secs())),
     }
 }
