@@ -1,7 +1,7 @@
 //! SQL databases as returners of events (`saltern_sql`).
 
 use parking_lot::Mutex;
-use saltern_base::chain::chain;
+use saltern_base::chain;
 use saltern_sql::{SqlError, SqlWriter};
 
 use super::queue::PackedEvent;

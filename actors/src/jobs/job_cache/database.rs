@@ -1,7 +1,7 @@
 //! A job cache whose returner is a SQL database that this process writes to.
 
 use parking_lot::Mutex;
-use saltern_base::chain::chain;
+use saltern_base::chain;
 use saltern_sql::{SqlWriter, Stored};
 use saltern_store::Followed;
 use saltern_wire::msgpack::{Limits, MapView};
