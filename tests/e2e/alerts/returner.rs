@@ -1,6 +1,5 @@
 //! The alert about a returner that does not take jobs.
 
-use anyhow::Result;
 use saltern_stock::databases::{Kind, Server as Database};
 use saltern_tests::{Config, TestResult};
 
