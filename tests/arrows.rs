@@ -28,6 +28,7 @@ const FLOORS: &[&str] = &[
     "saltern-model",
     "saltern-config",
     "saltern-store",
+    "saltern-sql",
     "saltern-bridge",
     "saltern-policy",
     "saltern-content",

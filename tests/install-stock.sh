@@ -8,6 +8,7 @@
 #   tests/install-stock.sh --prometheus   only Prometheus; prints the directory of its programs
 #   tests/install-stock.sh --api-clients  only the clients of the HTTP API; prints the directory of theirs
 #   tests/install-stock.sh --axe      only axe-core, which checks pages; prints the path of its script
+#   tests/install-stock.sh --databases    only PostgreSQL, MariaDB and Python's clients of them; prints their directory
 #   tests/install-stock.sh 3008.3     only this release
 #
 # The releases live in ~/.cache/saltern/stock/VERSION, one Python environment each, installed by the
@@ -112,6 +113,41 @@ install_prometheus() {
     echo "$home/usr/bin"
 }
 
+# Debian's packages with what they need, unpacked and not installed: that would start services on this
+# machine. The stamp is written last.
+install_databases() {
+    local home="$HOME/.cache/saltern/tools/databases" python="$1" work server
+    if [ ! -e "$home/.complete" ]; then
+        command -v apt-get >/dev/null || die "this machine has no apt-get: the tests of src/sql need" \
+            "PostgreSQL and MariaDB of Debian, unpacked into $home"
+        say "PostgreSQL and MariaDB: unpacking into $home"
+        rm -rf "$home"
+        mkdir -p "$home"
+        work=$(mktemp -d)
+        mkdir "$work/partial"
+        server=$(apt-cache depends postgresql | sed -n 's/.*Depends: \(postgresql-[0-9]*\)$/\1/p' | head -n 1)
+        [ -n "$server" ] || { apt-get update -q >/dev/null && server=$(apt-cache depends postgresql |
+            sed -n 's/.*Depends: \(postgresql-[0-9]*\)$/\1/p' | head -n 1); }
+        fetch() {
+            apt-get install -qy --download-only --reinstall --no-install-recommends \
+                -o Debug::NoLocking=1 -o Dir::Cache::archives="$work" "$server" mariadb-server-core
+        }
+        fetch >/dev/null 2>&1 || { apt-get update -q && fetch; } >/dev/null ||
+            die "Debian's packages $server and mariadb-server-core cannot be downloaded"
+        for package in "$work"/*.deb; do
+            dpkg-deb -x "$package" "$home"
+        done
+        rm -rf "$work"
+        "$python" -m venv "$home/pip"
+        "$home/pip/bin/pip" install --quiet --no-input --disable-pip-version-check --target "$home/clients" \
+            psycopg2-binary==2.9.13 pymysql==1.2.4 >&2 || die "pip cannot install Python's clients"
+        "$home/pip/bin/pip" install --quiet --no-input --disable-pip-version-check --no-deps \
+            --target "$home/extension" saltext.mysql==1.1.0 >&2 || die "pip cannot install saltext.mysql"
+        touch "$home/.complete"
+    fi
+    echo "$home"
+}
+
 # pip writes a distribution's directory after its files, so one that is there is complete.
 install_api_clients() {
     local home="$HOME/.cache/saltern/tools/api-clients" name missing=()
@@ -178,8 +214,13 @@ if [ "${1:-}" = --axe ]; then
     install_axe "$python"
     exit 0
 fi
+if [ "${1:-}" = --databases ]; then
+    install_databases "$python"
+    exit 0
+fi
 if [ $# = 0 ]; then
     install_axe "$python" >/dev/null
+    install_databases "$python" >/dev/null
     install_prometheus >/dev/null
     install_api_clients "$python" >/dev/null
 else

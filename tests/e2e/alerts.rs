@@ -10,6 +10,7 @@ mod master;
 mod minions;
 mod overload;
 mod queues;
+mod returner;
 mod storage;
 
 use std::collections::BTreeSet;
@@ -62,6 +63,7 @@ const SHOWN: &[(&str, &[&str])] = &[
             "SalternFilesRunOut",
         ],
     ),
+    ("a_database_that_is_away", &["SalternReturnerLags"]),
     (
         "a_disk_that_fills_up",
         &[

@@ -54,6 +54,7 @@ mod schedule;
 mod service;
 mod sessions;
 mod shortage;
+mod sql;
 mod syndic;
 mod targets;
 mod top;

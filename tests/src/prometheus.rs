@@ -198,7 +198,11 @@ fn repository() -> PathBuf {
 
 /// Figures of the rules that only hours bring about, with what stands for them here: a day in
 /// seconds, and the rows that a job cache may be behind.
-const LESS: [(&str, &str); 2] = [("86400)", "120)"), ("> 100000", "> 500")];
+const LESS: [(&str, &str); 3] = [
+    ("86400)", "120)"),
+    ("> 100000", "> 500"),
+    ("> 10000", "> 50"),
+];
 
 /// The rules with a second for a minute, `[15m]` becomes `[15s]`, and five for an hour; and with
 /// [`LESS`].

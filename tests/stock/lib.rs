@@ -5,9 +5,11 @@
 //! `~/.cache/saltern/stock` or the directory that `SALTERN_STOCK` names. `SALTERN_STOCK_PYTHON`
 //! names the interpreter of another environment with the newest of them.
 
+pub mod databases;
 pub mod tls;
 
 use std::env;
+use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -64,8 +66,22 @@ fn installed(release: &str, program: PathBuf) -> PathBuf {
 /// # Panics
 /// When the release is not installed, or the script fails; its complaints are reported.
 pub fn answer(release: &str, script: impl AsRef<Path>, question: &str) -> Vec<u8> {
+    answer_with(release, script, question, &[])
+}
+
+/// The same, with more variables in its environment.
+///
+/// # Panics
+/// As [`answer`].
+pub fn answer_with(
+    release: &str,
+    script: impl AsRef<Path>,
+    question: &str,
+    environment: &[(&str, &OsStr)],
+) -> Vec<u8> {
     let mut child = Command::new(python(release))
         .arg(script.as_ref())
+        .envs(environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -14,6 +14,7 @@ mod database;
 mod filter;
 mod python;
 mod queue;
+mod sql;
 
 use std::sync::Arc;
 use std::thread;
@@ -44,6 +45,7 @@ use filter::Filter;
 pub(crate) use python::PythonReturner;
 pub(crate) use queue::PackedEvent;
 use queue::{Due, Queue, QueueOptions};
+pub(crate) use sql::SqlReturner;
 
 /// Frames taken from the bus at once.
 const FRAMES: usize = 256;

@@ -1,5 +1,5 @@
-//! Feeds every job and every return to a Python returner (`master_job_cache`, `ext_job_cache`),
-//! after they are in the job database.
+//! Feeds every job and every return to a returner (`master_job_cache`, `ext_job_cache`), after they
+//! are in the job database: to one in Python, or to a SQL database (`saltern_sql`).
 //!
 //! The returner follows the database with a durable cursor and never delays an acknowledgement. A
 //! failed row is retried, with growing pauses, until a later row succeeds: then the returner
@@ -11,6 +11,7 @@
 //! published a job is answered when the returner has it, or on timeout.
 
 mod called;
+mod database;
 mod pace;
 
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::{IntCounterVec, IntGaugeVec, Registry, counter_vec, gauge_vec};
 use saltern_bridge::{Bridge, BridgeError, ReturnerCall, Step, Work};
 use saltern_model::{Jid, MinionId};
+use saltern_sql::{Marks, SqlWriter};
 use saltern_store::{Followed, JobFollower, StoreError, endtime_text};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, MapView, Value};
@@ -73,11 +75,20 @@ impl Purpose {
 pub(crate) struct Seed {
     pub(crate) purpose: Purpose,
     pub(crate) name: String,
-    pub(crate) bridge: Arc<Bridge>,
+    pub(crate) target: Target,
     pub(crate) follower: Arc<Mutex<JobFollower>>,
     pub(crate) stores_endtime: bool,
     pub(crate) state: Arc<Mutex<State>>,
     pub(crate) metrics: JobCacheMetrics,
+}
+
+/// What runs the returner.
+#[derive(Clone)]
+pub(crate) enum Target {
+    /// Python.
+    Python(Arc<Bridge>),
+    /// This process.
+    Sql(Arc<Mutex<SqlWriter>>),
 }
 
 /// State that outlives the actor.
@@ -92,6 +103,7 @@ pub(crate) struct State {
 #[derive(Clone)]
 pub(crate) struct JobCacheMetrics {
     rows: IntCounterVec,
+    changed: IntCounterVec,
     lag: IntGaugeVec,
 }
 
@@ -105,6 +117,13 @@ impl JobCacheMetrics {
                  and what became of them: given, or passed over because the returner failed of them \
                  alone.",
                 &["option", "result"],
+            ),
+            changed: counter_vec(
+                registry,
+                "saltern_job_cache_changed_total",
+                "Values that the SQL database of a job cache could not take as they were, by option \
+                 and what was done: escaped, or cut.",
+                &["option", "change"],
             ),
             lag: gauge_vec(
                 registry,
@@ -215,6 +234,8 @@ struct Given {
     jobs: Vec<Jid>,
     given: u64,
     passed_over: u64,
+    /// Values that a database could not take as they were.
+    marks: Marks,
     /// The last failure.
     problem: Option<String>,
 }
@@ -309,6 +330,11 @@ impl JobCache {
                 .with_label_values(&[option, result])
                 .inc_by(rows);
         }
+        let Marks { escaped, cut } = given.marks;
+        for (change, values) in [("escaped", escaped), ("cut", cut)] {
+            let counter = metrics.changed.with_label_values(&[option, change]);
+            counter.inc_by(values);
+        }
         if let Ok(lag) = self.seed.follower.lock().lag() {
             let gauge = metrics.lag.with_label_values(&[option]);
             gauge.set(i64::try_from(lag).unwrap_or(i64::MAX));
@@ -319,7 +345,10 @@ impl JobCache {
 impl Seed {
     /// Why the returner cannot be called, if that is known without a call of Python.
     pub(crate) fn refusal(&self) -> Option<BridgeError> {
-        self.bridge.refusal(&self.work(&[], 1))
+        match &self.target {
+            Target::Python(bridge) => bridge.refusal(&self.work(&[], 1)),
+            Target::Sql(_) => None,
+        }
     }
 
     fn work<'a>(&'a self, steps: &'a [Step<'a>], patience: usize) -> Work<'a> {
@@ -333,13 +362,20 @@ impl Seed {
 
     /// Gives the returner the next rows; blocks.
     fn give(&self, attempt: Attempt) -> Result<Given, Refused> {
+        match &self.target {
+            Target::Python(bridge) => self.give_python(bridge, attempt),
+            Target::Sql(writer) => self.give_database(writer),
+        }
+    }
+
+    fn give_python(&self, bridge: &Bridge, attempt: Attempt) -> Result<Given, Refused> {
         let rows = self.follower.lock().next(attempt.rows)?;
         let loads: Vec<Load<'_>> = rows.iter().map(Load::of).collect();
         let mut steps: Vec<Step<'_>> = loads.iter().map(|load| self.step(load)).collect();
-        let mut called = self.call(&steps, attempt.patience);
+        let mut called = self.call(bridge, &steps, attempt.patience);
         while called.is_too_large() && steps.len() > 1 {
             steps.truncate(steps.len() / 2);
-            called = self.call(&steps, attempt.patience);
+            called = self.call(bridge, &steps, attempt.patience);
         }
         let done = called.done(attempt.is_last_try);
         if let (0, Some(End { problem, fault })) = (done, &called.end) {
@@ -375,7 +411,7 @@ impl Seed {
         follower.save()
     }
 
-    fn call(&self, steps: &[Step<'_>], patience: usize) -> Called {
+    fn call(&self, bridge: &Bridge, steps: &[Step<'_>], patience: usize) -> Called {
         if steps.iter().all(Vec::is_empty) {
             let results = vec![None; steps.len()];
             return Called { results, end: None };
@@ -387,9 +423,7 @@ impl Seed {
             }
         };
         let work = self.work(steps, patience);
-        let called = self
-            .bridge
-            .call_with_progress(&work, Duration::MAX, &mut take);
+        let called = bridge.call_with_progress(&work, Duration::MAX, &mut take);
         let end = called
             .err()
             .map(|error| End::of(&error, results.is_empty()));

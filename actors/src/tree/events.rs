@@ -16,7 +16,7 @@ use crate::automation::engine::{self, Engine, EngineMetrics};
 use crate::events::bus::Bus;
 use crate::events::event_publisher::{self, EventPublisher};
 use crate::events::event_return::{
-    self, EventReturn, EventReturnMetrics, EventTable, PythonReturner,
+    self, EventReturn, EventReturnMetrics, EventTable, PythonReturner, Sink, SqlReturner,
 };
 use crate::events::event_sockets::EventSockets;
 use crate::jobs::job_store::JobStore;
@@ -75,7 +75,8 @@ impl Plan {
         (publisher, bus)
     }
 
-    /// Starts the event returners in Python. They get the events of all other actors, to the end.
+    /// Starts the event returners in Python and those of SQL databases. They get the events of all
+    /// other actors, to the end.
     pub(super) fn start_event_returns(
         &self,
         services: &Services,
@@ -83,16 +84,26 @@ impl Plan {
         metrics: &EventReturnMetrics,
     ) {
         let (config, bridge) = (&self.config, &services.bridge);
-        for (instance, name) in (1..).zip(config.returners.events_in_python()) {
-            let returner = PythonReturner::new(name, bridge);
-            if let Some(error) = returner.refusal() {
-                tracing::error!(%error, "event_return: events cannot be returned");
-                if config.python_bridge.python == PythonBridge::Off {
+        for (instance, name) in (1..).zip(config.returners.events_elsewhere()) {
+            let sink: Box<dyn Sink> = match self.sql_writer(name) {
+                Some(Ok(writer)) => Box::new(SqlReturner::new(writer)),
+                Some(Err(error)) => {
+                    tracing::error!(%error, "event_return: events cannot be returned");
                     continue;
                 }
-            }
+                None => {
+                    let returner = PythonReturner::new(name, bridge);
+                    if let Some(error) = returner.refusal() {
+                        tracing::error!(%error, "event_return: events cannot be returned");
+                        if config.python_bridge.python == PythonBridge::Off {
+                            continue;
+                        }
+                    }
+                    Box::new(returner)
+                }
+            };
             let bus = (bus, publisher.clone().recipient());
-            let (sink, metrics) = (Box::new(returner), metrics.clone());
+            let metrics = metrics.clone();
             let seed = event_return::Seed::new(name, sink, config, bus, metrics);
             let spec = self.on_thread(&format!("events-{instance}"));
             let _: Addr<EventReturn> = self.root.start_child(spec, seed, instance);

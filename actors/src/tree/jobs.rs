@@ -7,6 +7,7 @@ use actix::Addr;
 use parking_lot::Mutex;
 use saltern_config::{LocalCacheMirror, PythonBridge};
 use saltern_requests::Services;
+use saltern_sql::SqlWriter;
 use saltern_store::jobs::{JobDatabase, JobReader};
 use saltern_store::{
     BatchFiles, Checkpointer, JobCacheReader, JobFiles, JobFollower, Mirror, StoreError,
@@ -18,7 +19,7 @@ use super::{MasterParts, Plan};
 use crate::events::event_publisher::EventPublisher;
 use crate::events::publisher::Publisher;
 use crate::jobs::batches::{self, BatchMetrics, Batches};
-use crate::jobs::job_cache::{self, JobCache, JobCacheMetrics, Purpose};
+use crate::jobs::job_cache::{self, JobCache, JobCacheMetrics, Purpose, Target};
 use crate::jobs::job_import::{self, JobImport};
 use crate::jobs::job_mirror::{self, JobMirror};
 use crate::jobs::job_store::{self, DurableEvents, JobStore};
@@ -222,7 +223,13 @@ impl Plan {
         self.root.start_reserved(reserved, spec, seed, 0)
     }
 
-    /// Actors that feed jobs to returners, as far as there is a Python for them.
+    /// The writer of a returner's SQL database; `None` of a returner in Python.
+    pub(super) fn sql_writer(&self, name: &str) -> Option<std::io::Result<SqlWriter>> {
+        let store = self.config.returners.sql_store(name)?;
+        Some(SqlWriter::new(store.clone(), &self.config.id))
+    }
+
+    /// Actors that feed jobs to returners, as far as there is a Python for those that need it.
     fn start_job_caches(
         &self,
         followers: Vec<(Purpose, String, JobFollower)>,
@@ -231,10 +238,19 @@ impl Plan {
         let metrics = JobCacheMetrics::new(&self.registry);
         let caches = (1..).zip(followers).filter_map(|(instance, follower)| {
             let (purpose, name, follower) = follower;
+            let target = match self.sql_writer(&name) {
+                None => Target::Python(services.bridge.clone()),
+                Some(Ok(writer)) => Target::Sql(Arc::new(Mutex::new(writer))),
+                Some(Err(error)) => {
+                    let option = purpose.option();
+                    tracing::error!(option, %error, "the returner gets no jobs");
+                    return None;
+                }
+            };
             let seed = job_cache::Seed {
                 purpose,
                 name,
-                bridge: services.bridge.clone(),
+                target,
                 follower: Arc::new(Mutex::new(follower)),
                 stores_endtime: self.config.job_cache_store_endtime,
                 state: Arc::default(),

@@ -38,7 +38,11 @@ impl Lane {
             Self::Returner => {
                 let returners = &config.returners;
                 let caches = returners.job_cache.iter().chain(&returners.ext_job_cache);
-                (returners.events_in_python().count() + caches.count()).max(1)
+                let names = returners
+                    .events_elsewhere()
+                    .chain(caches.map(String::as_str));
+                let in_python = names.filter(|name| returners.sql_store(name).is_none());
+                in_python.count().max(1)
             }
             Self::Runner => config.python_bridge.runners,
         }

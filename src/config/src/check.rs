@@ -48,6 +48,10 @@ pub(crate) fn options(reader: &mut Reader<'_>, compat: Compat) {
 }
 
 fn unknown(reader: &mut Reader<'_>, name: &str, mark: &Mark, value: &Node) {
+    // Of a returner that is built in.
+    if reader.is_read(name) {
+        return;
+    }
     if let Some(module) = options::module_of(name, value) {
         let message = format!("kept for the module \"{module}\", which runs in Python");
         let finding = Finding::new(Severity::Info, mark, name, message);

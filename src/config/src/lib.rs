@@ -29,6 +29,7 @@ mod report;
 mod returners;
 mod served;
 mod site_paths;
+mod sql;
 mod tools;
 mod tracing;
 mod values;
@@ -50,6 +51,7 @@ pub use reader::is_secret;
 pub use report::render_findings;
 pub use returners::{OWN_EVENTS, ReturnerOptions};
 pub use served::is_built_in_renderer;
+pub use sql::{SqlSchema, SqlStore, SqlTls, SqlTlsMode};
 pub use tools::{is_of_process, load_for_tools, load_for_user};
 pub use tracing::TracingOptions;
 pub use values::{

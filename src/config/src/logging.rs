@@ -45,7 +45,7 @@ pub struct LogOptions {
 /// The prefix of all log targets of this program.
 const OURS: &str = "saltern";
 /// Its crates that a master runs, without that.
-const CRATES: [&str; 20] = [
+const CRATES: [&str; 21] = [
     "actors",
     "automation",
     "base",
@@ -63,6 +63,7 @@ const CRATES: [&str; 20] = [
     "python",
     "requests",
     "runners",
+    "sql",
     "store",
     "supervise",
     "wire",

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::reader::Reader;
+use crate::sql::{SqlSchema, SqlStore};
 use crate::yaml::Node;
 
 /// The name by which `event_return` means this master's own job database.
@@ -30,6 +31,8 @@ pub struct ReturnerOptions {
     pub job_cache: Option<String>,
     /// `ext_job_cache`.
     pub ext_job_cache: Option<String>,
+    /// The SQL databases among them that need no Python.
+    pub sql: Vec<SqlStore>,
 }
 
 impl ReturnerOptions {
@@ -46,7 +49,15 @@ impl ReturnerOptions {
         }
         let wildcards = "a list of wildcards of tags";
         let job_cache = reader.optional_text("master_job_cache");
+        let ext_job_cache = reader.optional_text("ext_job_cache");
+        let named = events.iter().chain(&job_cache).chain(&ext_job_cache);
+        let named: Vec<&String> = named.collect();
+        let is_named = |schema: &SqlSchema| named.iter().any(|name| *name == schema.name());
+        let schemas = SqlSchema::ALL.into_iter().filter(is_named);
+        let sql = schemas.filter_map(|schema| SqlStore::read(schema, reader));
+        let sql = sql.collect();
         Self {
+            sql,
             events,
             queue: reader.usize("event_return_queue", 0, 1 << 20),
             patience: Some(reader.seconds("event_return_queue_max_seconds"))
@@ -54,16 +65,19 @@ impl ReturnerOptions {
             whitelist: names(reader, "event_return_whitelist", wildcards),
             blacklist: names(reader, "event_return_blacklist", wildcards),
             job_cache: job_cache.filter(|name| name != OWN_JOBS),
-            ext_job_cache: reader
-                .optional_text("ext_job_cache")
-                .filter(|name| name != OWN_JOBS),
+            ext_job_cache: ext_job_cache.filter(|name| name != OWN_JOBS),
         }
     }
 
-    /// The returners that get events and run in Python.
-    pub fn events_in_python(&self) -> impl Iterator<Item = &str> {
+    /// The returners that get events, but the job database.
+    pub fn events_elsewhere(&self) -> impl Iterator<Item = &str> {
         let names = self.events.iter().map(String::as_str);
         names.filter(|name| *name != OWN_EVENTS)
+    }
+
+    /// The SQL database of a returner that needs no Python.
+    pub fn sql_store(&self, name: &str) -> Option<&SqlStore> {
+        self.sql.iter().find(|store| store.schema.name() == name)
     }
 }
 

@@ -8,6 +8,7 @@ use regex::Regex;
 use crate::finding::{Finding, Severity};
 use crate::reader::{Reader, shown};
 use crate::returners::{OWN_EVENTS, OWN_JOBS};
+use crate::sql::{self, SqlSchema};
 use crate::yaml::{Node, NodeValue};
 
 /// The modules of `ext_pillar` that are built in.
@@ -89,18 +90,22 @@ fn external_auth(reader: &mut Reader<'_>) {
 }
 
 fn returners(reader: &mut Reader<'_>) {
-    for (name, built_in, without) in [
+    for (name, own, without) in [
         ("event_return", OWN_EVENTS, "it gets no events"),
         ("master_job_cache", OWN_JOBS, "it gets no jobs"),
         ("ext_job_cache", OWN_JOBS, "it gets no jobs"),
     ] {
+        let built_in = [&[own][..], &SqlSchema::ALL.map(SqlSchema::name)].concat();
         let Some(node) = written(reader, name) else {
             continue;
         };
         let listed = node.as_seq().unwrap_or(std::slice::from_ref(node));
         let listed = listed.iter().filter_map(Node::as_str);
-        for module in listed.filter(|name| !name.is_empty() && *name != built_in) {
-            needs_python(reader, name, module, &[built_in], without);
+        for module in listed.filter(|name| !name.is_empty() && *name != own) {
+            // Why one of them is left to Python has a finding of its own.
+            if !sql::is_native(reader, module) {
+                needs_python(reader, name, module, &built_in, without);
+            }
         }
     }
 }

@@ -410,10 +410,10 @@ fn modules_that_only_python_can_run_are_named() {
             "external_auth",
             "ldap",
         ),
-        ("event_return: [saltern, mysql]\n", "event_return", "mysql"),
-        ("event_return: mysql\n", "event_return", "mysql"),
+        ("event_return: [saltern, redis]\n", "event_return", "redis"),
+        ("event_return: redis\n", "event_return", "redis"),
         ("ext_job_cache: redis\n", "ext_job_cache", "redis"),
-        ("master_job_cache: mysql\n", "master_job_cache", "mysql"),
+        ("master_job_cache: redis\n", "master_job_cache", "redis"),
     ] {
         for (off, severity) in [
             ("", Severity::Info),

@@ -74,6 +74,8 @@ enum Command {
     Doctor(commands::doctor::Arguments),
     /// List the maintenance tasks of the running master, or run one now.
     Maintenance(commands::maintenance::Arguments),
+    /// Check, make and purge the tables of job caches in SQL databases.
+    Sql(commands::sql::Arguments),
     /// Show or change the log levels of the running master.
     LogLevel(commands::log_level::Arguments),
     /// Inspect the running master, or (test builds) inject faults.
@@ -162,6 +164,7 @@ fn own_command(words: Vec<OsString>) -> ExitCode {
         Command::Metrics(config) => commands::debug::metrics(&config),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Maintenance(arguments) => commands::maintenance::run(&arguments),
+        Command::Sql(arguments) => commands::sql::run(&arguments),
         Command::LogLevel(arguments) => commands::log_level::run(&arguments),
         Command::Debug(arguments) => commands::debug::run(&arguments),
     };

@@ -24,6 +24,7 @@ pub(crate) mod python_parts;
 pub(crate) mod reactor;
 pub(crate) mod run;
 pub(crate) mod schedule;
+pub(crate) mod sql;
 pub(crate) mod top;
 
 pub(crate) use saltern_base::chain;

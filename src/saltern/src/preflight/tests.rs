@@ -214,6 +214,8 @@ const TABLE: &[(&str, &str, Says)] = &[
     ("worker_thread: 3", "worker_thread", Warning),
     ("our_own_data: {a: 1}", "our_own_data", Warning),
     ("mysql.host: db", "mysql.host", Hint),
+    ("master_job_cache: mysql\nmysql.port: 0", "mysql.port", Error),
+    ("event_return: pgjsonb\nreturner.pgjsonb.sslcrl: /crl", "returner.pgjsonb.sslcrl", Warning),
     ("masterkeyring: {driver: keyring, service: system}", "masterkeyring", Hint),
     ("vault: {url: x}", "vault", Hint),
     ("gitfs_provider: pygit2", "gitfs_provider", Hint),

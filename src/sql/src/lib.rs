@@ -1,0 +1,26 @@
+//! Writes jobs, returns and events into PostgreSQL and MySQL, in the tables of stock's returners
+//! `pgjsonb`, `postgres`, `postgres_local_cache` and `mysql`.
+//!
+//! The job database stays the source of truth: a [`SqlWriter`] is given rows in order and again after
+//! a failure, and writes each of them once. It blocks, and is called by a thread of its own. It knows
+//! neither cursors nor actors. One connection, no pool; each batch is one transaction.
+//!
+//! A row that a database refuses does not keep the others: NUL bytes, bytes that are no UTF-8 and
+//! numbers that JSON lacks are escaped visibly, what is too long is cut with a mark, and both are
+//! counted. What is refused all the same is stored without its content, or skipped.
+
+mod care;
+mod document;
+mod error;
+mod mysql;
+mod postgres;
+mod row;
+mod schema;
+mod tls;
+mod writer;
+
+pub use care::{Cutoff, SqlCare, Step, purge_steps};
+pub use document::Marks;
+pub use error::SqlError;
+pub use schema::tables;
+pub use writer::{SqlWriter, Stored};

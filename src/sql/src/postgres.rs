@@ -1,0 +1,242 @@
+//! PostgreSQL: one connection, each batch one transaction of a few statements over arrays.
+//!
+//! A transaction takes an advisory lock first. So one whose connection was lost, and which the server
+//! may still commit, has ended before its rows are looked for again.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use saltern_config::{SqlSchema, SqlStore, SqlTlsMode};
+use tokio::task::JoinHandle;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, SimpleQueryMessage, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::error::SqlError;
+use crate::row::{JOB_COLUMNS, JobRow, ReturnRow};
+use crate::tls;
+use crate::writer::{Batch, EventRow};
+
+/// Key of the advisory lock: "saltern" in ASCII.
+const LOCK: i64 = 0x0073_616c_7465_726e;
+
+/// Longest document: PostgreSQL takes up to 255 MB in a text of `jsonb`; this bounds our memory.
+pub(crate) const MAX_DOCUMENT: usize = 64 << 20;
+
+/// Idle time after which the system probes the connection.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// A connection, with its statements.
+pub(crate) struct Postgres {
+    schema: SqlSchema,
+    client: Client,
+    statements: HashMap<String, Statement>,
+    /// Runs the protocol; ends with the connection.
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+impl Postgres {
+    pub(crate) async fn connect(store: &SqlStore, timeout: Duration) -> Result<Self, SqlError> {
+        let mut config = Config::new();
+        config
+            .host(&store.host)
+            .port(store.port)
+            .user(&store.user)
+            .password(store.password.expose())
+            .dbname(&store.database)
+            .application_name("saltern")
+            .connect_timeout(timeout)
+            .keepalives_idle(KEEPALIVE)
+            .ssl_mode(match store.tls.mode {
+                SqlTlsMode::Disable => SslMode::Disable,
+                SqlTlsMode::Prefer => SslMode::Prefer,
+                SqlTlsMode::Require | SqlTlsMode::VerifyCa | SqlTlsMode::VerifyFull => {
+                    SslMode::Require
+                }
+            });
+        let tls = MakeRustlsConnect::new(tls::client_config(&store.tls)?);
+        let (client, connection) = config.connect(tls).await?;
+        let driver = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                // Whoever writes next gets an error of its own.
+                tracing::debug!(%error, "the connection to PostgreSQL has ended");
+            }
+        });
+        Ok(Self {
+            schema: store.schema,
+            client,
+            statements: HashMap::new(),
+            driver,
+        })
+    }
+
+    /// Runs a statement; how many rows it changed.
+    pub(crate) async fn run(&mut self, sql: &str) -> Result<u64, SqlError> {
+        Ok(self.client.execute(sql, &[]).await?)
+    }
+
+    /// The rows of a statement, as texts.
+    pub(crate) async fn rows(&mut self, sql: &str) -> Result<Vec<Vec<String>>, SqlError> {
+        let messages = self.client.simple_query(sql).await?;
+        let rows = messages.into_iter().filter_map(|message| {
+            let SimpleQueryMessage::Row(row) = message else {
+                return None;
+            };
+            let values =
+                (0..row.len()).map(|number| row.get(number).unwrap_or_default().to_owned());
+            Some(values.collect())
+        });
+        Ok(rows.collect())
+    }
+
+    pub(crate) async fn write(&mut self, batch: &Batch<'_>) -> Result<(), SqlError> {
+        let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})");
+        self.client.batch_execute(&begin).await?;
+        match self.insert(batch).await {
+            Ok(()) => {
+                let committed = self.client.batch_execute("COMMIT").await;
+                committed.map_err(|error| SqlError::from(error).of_commit())
+            }
+            Err(error) => {
+                if error.keeps_connection() {
+                    self.client.batch_execute("ROLLBACK").await?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn insert(&mut self, batch: &Batch<'_>) -> Result<(), SqlError> {
+        for (jobs, replaces) in [(&batch.reported, false), (&batch.published, true)] {
+            if !jobs.is_empty() {
+                self.jobs(jobs, replaces).await?;
+            }
+        }
+        if !batch.returns.is_empty() {
+            self.returns(&batch.returns).await?;
+        }
+        if !batch.events.is_empty() {
+            self.events(&batch.events).await?;
+        }
+        Ok(())
+    }
+
+    async fn jobs(&mut self, jobs: &[&JobRow], replaces: bool) -> Result<(), SqlError> {
+        let jids = column(jobs, |job| job.jid.as_str());
+        if self.schema != SqlSchema::PostgresLocalCache {
+            let loads = column(jobs, |job| job.load.as_str());
+            let action = match replaces {
+                true => "UPDATE SET load = EXCLUDED.load",
+                false => "NOTHING",
+            };
+            let sql = format!(
+                "INSERT INTO jids (jid, load) SELECT n.jid, n.load{} FROM unnest($1::text[], \
+                 $2::text[]) AS n(jid, load) ON CONFLICT (jid) DO {action}",
+                self.cast()
+            );
+            return self.execute(&sql, &[&jids, &loads]).await;
+        }
+        let started: Vec<f64> = jobs.iter().map(|job| job.started).collect();
+        let of_column = |number: usize| {
+            column(jobs, |job| {
+                job.columns.get(number).map_or("", String::as_str)
+            })
+        };
+        let columns: Vec<Vec<&str>> = (0..JOB_COLUMNS.len()).map(of_column).collect();
+        let names = JOB_COLUMNS.join(", ");
+        let new = JOB_COLUMNS.map(|name| format!("n.{name}")).join(", ");
+        let updates = JOB_COLUMNS.map(|name| format!("{name} = EXCLUDED.{name}"));
+        let action = match replaces {
+            true => format!("UPDATE SET {}", updates.join(", ")),
+            false => "NOTHING".to_owned(),
+        };
+        let arrays = (0..JOB_COLUMNS.len()).map(|number| format!("${}::text[]", number + 3));
+        let arrays: Vec<String> = arrays.collect();
+        let sql = format!(
+            "INSERT INTO jids (jid, started, {names}) SELECT n.jid, to_timestamp(n.started), {new} \
+             FROM unnest($1::text[], $2::float8[], {}) AS n(jid, started, {names}) \
+             ON CONFLICT (jid) DO {action}",
+            arrays.join(", ")
+        );
+        let mut parameters: Vec<&(dyn ToSql + Sync)> = vec![&jids, &started];
+        parameters.extend(columns.iter().map(|column| column as &(dyn ToSql + Sync)));
+        self.execute(&sql, &parameters).await
+    }
+
+    async fn returns(&mut self, rows: &[&ReturnRow]) -> Result<(), SqlError> {
+        let funs = column(rows, |row| row.fun.as_str());
+        let jids = column(rows, |row| row.jid.as_str());
+        let rets = column(rows, |row| row.ret.as_str());
+        let ids = column(rows, |row| row.id.as_str());
+        let successes: Vec<Option<&str>> = rows.iter().map(|row| row.success.as_deref()).collect();
+        let times: Vec<f64> = rows.iter().map(|row| row.received).collect();
+        let missing = "WHERE NOT EXISTS (SELECT 1 FROM salt_returns AS o \
+                       WHERE o.jid = n.jid AND o.id = n.id)";
+        if self.schema == SqlSchema::PostgresLocalCache {
+            let sql = format!(
+                "INSERT INTO salt_returns (fun, jid, return, id, success, added) SELECT n.fun, \
+                 n.jid, n.ret, n.id, n.success::boolean, to_timestamp(n.at) FROM \
+                 unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::float8[]) \
+                 AS n(fun, jid, ret, id, success, at) {missing}"
+            );
+            let parameters: Parameters<'_> = &[&funs, &jids, &rets, &ids, &successes, &times];
+            return self.execute(&sql, parameters).await;
+        }
+        let cast = self.cast();
+        let sql = format!(
+            "INSERT INTO salt_returns (fun, jid, return, id, success, full_ret, alter_time) SELECT \
+             n.fun, n.jid, n.ret{cast}, n.id, n.success, n.full_ret{cast}, to_timestamp(n.at) FROM \
+             unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], \
+             $7::float8[]) AS n(fun, jid, ret, id, success, full_ret, at) {missing}"
+        );
+        let full = column(rows, |row| row.full_ret.as_str());
+        let parameters: Parameters<'_> = &[&funs, &jids, &rets, &ids, &successes, &full, &times];
+        self.execute(&sql, parameters).await
+    }
+
+    async fn events(&mut self, events: &[EventRow]) -> Result<(), SqlError> {
+        let tags = column(events, |event| event.tag.as_str());
+        let data = column(events, |event| event.data.as_str());
+        let masters = column(events, |event| event.master.as_str());
+        let sql = format!(
+            "INSERT INTO salt_events (tag, data, master_id) SELECT n.tag, n.data{}, n.master_id \
+             FROM unnest($1::text[], $2::text[], $3::text[]) AS n(tag, data, master_id)",
+            self.cast()
+        );
+        self.execute(&sql, &[&tags, &data, &masters]).await
+    }
+
+    /// What makes a document of a text.
+    fn cast(&self) -> &'static str {
+        match self.schema {
+            SqlSchema::PgJsonb => "::jsonb",
+            _ => "",
+        }
+    }
+
+    async fn execute(&mut self, sql: &str, parameters: Parameters<'_>) -> Result<(), SqlError> {
+        let statement = match self.statements.get(sql) {
+            Some(statement) => statement.clone(),
+            None => {
+                let statement = self.client.prepare(sql).await?;
+                self.statements.insert(sql.to_owned(), statement.clone());
+                statement
+            }
+        };
+        self.client.execute(&statement, parameters).await?;
+        Ok(())
+    }
+}
+
+fn column<'r, R, T>(rows: &'r [R], value: impl Fn(&'r R) -> T) -> Vec<T> {
+    rows.iter().map(value).collect()
+}

@@ -1,0 +1,137 @@
+//! Job caches in SQL databases: what the master acknowledged is in stock's tables, whatever the database
+//! does meanwhile.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use saltern_stock::databases::{Kind, PASSWORD, Server as Database, home};
+use saltern_tests::process::run;
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
+use serde_json::{Value, json};
+
+const RELEASE: Release = Release::V3008;
+
+/// The job cache and events in PostgreSQL.
+fn configure(config: &mut Config) {
+    job_cache(config);
+    config
+        .set("event_return", "pgjsonb")
+        .set("event_return_whitelist", "['salt/job/*']");
+}
+
+/// The job cache with its options, and without a Python that could run it.
+pub(crate) fn job_cache(config: &mut Config) {
+    let root = config.get("root_dir").unwrap_or_default().to_owned();
+    config
+        .set("python_bridge", false)
+        .set("master_job_cache", "pgjsonb")
+        .set("returner.pgjsonb.host", format!("{root}/db"))
+        .set("returner.pgjsonb.user", "salt")
+        .set("returner.pgjsonb.pass", PASSWORD)
+        .set("returner.pgjsonb.db", "salt");
+}
+
+/// What one of stock's functions returns for a job in the tables.
+fn stock_reads(site: &Site, function: &str, jid: &str) -> Result<Value> {
+    let question = json!({
+        "name": "pgjsonb",
+        "opts": {
+            "returner.pgjsonb.host": site.path("db"),
+            "returner.pgjsonb.user": "salt",
+            "returner.pgjsonb.pass": PASSWORD,
+            "returner.pgjsonb.db": "salt",
+        },
+        "calls": [[function, jid]],
+    });
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/sql/tests/returner.py");
+    let clients = home().join("clients");
+    let environment = [("PYTHONPATH", clients.as_os_str())];
+    let question = question.to_string();
+    let answer = saltern_stock::answer_with(saltern_stock::NEWEST, script, &question, &environment);
+    let answers: Vec<Value> = serde_json::from_slice(&answer)?;
+    answers.into_iter().next().context("an answer")
+}
+
+fn returns(database: &Database) -> Vec<String> {
+    let sql = "SELECT return #>> '{}' FROM salt_returns WHERE fun = 'test.echo' ORDER BY jid";
+    let rows = database.query(&[sql]).into_iter();
+    rows.filter_map(|row| row.into_iter().next()?).collect()
+}
+
+/// Runs stock's command line, which asks its own returner for the job first.
+fn echo(site: &Site, text: &str) -> Result<String> {
+    let mut command = site.stock_command("salt", &["m1", "test.echo", text, "--show-jid"]);
+    let run = run(command.env("PYTHONPATH", home().join("clients")), SOON)?;
+    run.expect_code(0)?.expect_text(text)?;
+    let jid = run.stdout.split(|c: char| !c.is_ascii_digit());
+    let jid = jid.into_iter().find(|part| part.len() == 20);
+    Ok(jid.context("the command shows its jid")?.to_owned())
+}
+
+#[test]
+fn jobs_reach_postgresql_without_python_over_outages_and_stock_reads_them() -> TestResult {
+    Site::prepared(Server::Saltern(RELEASE), configure, |site| {
+        let mut database = Database::start(Kind::Postgres, &site.path("db"));
+        let missing = site.saltern(&["sql", "check"])?;
+        missing
+            .expect_code(1)?
+            .expect_text("salt_returns.full_ret")?;
+        let sql = site.saltern(&["sql", "create", "--dry-run"])?;
+        sql.expect_code(0)?
+            .expect_text("CREATE TABLE IF NOT EXISTS jids")?;
+        site.saltern(&["sql", "create"])?.expect_code(0)?;
+        site.saltern(&["sql", "check"])?.expect_code(0)?;
+        site.start_master()?;
+        site.bring_up(&[("m1", MinionKind::Stock(RELEASE))])?;
+        let jid = echo(site, "grüße")?;
+        wait_until("the first return in the table", SOON, || {
+            (returns(&database) == ["grüße"]).then_some(())
+        })?;
+        let found = stock_reads(site, "get_jid", &jid)?;
+        ensure!(found["m1"]["return"] == "grüße", "{found}");
+        // What was published, though the minion has returned.
+        let load = stock_reads(site, "get_load", &jid)?;
+        ensure!(
+            load["tgt"] == "m1" && load["arg"] == json!(["grüße"]),
+            "{load}"
+        );
+
+        site.step("the database is away, then the master too");
+        site.announce("the returner does not take jobs");
+        site.announce("events were not returned");
+        database.kill();
+        echo(site, "two")?;
+        site.kill_master();
+        site.start_master()?;
+        echo(site, "three")?;
+        database.resume();
+        echo(site, "four")?;
+        wait_until("all returns in the table", SOON, || {
+            (returns(&database) == ["grüße", "two", "three", "four"]).then_some(())
+        })?;
+        let events = "SELECT COUNT(*) FROM salt_events WHERE tag LIKE 'salt/job/%/ret/m1'";
+        wait_until("events in the table", SOON, || {
+            (database.count(events) > 0).then_some(())
+        })?;
+
+        site.step("old jobs go, with their returns");
+        let kept = site.saltern(&["sql", "purge", "--older-than", "3600"])?;
+        kept.expect_code(0)?;
+        ensure!(returns(&database).len() == 4, "nothing was that old");
+        let old = ["jids", "salt_returns"].map(|table| {
+            format!("UPDATE {table} SET jid = '2020' || substr(jid, 5) WHERE jid = '{jid}'")
+        });
+        database.query(&old.each_ref().map(String::as_str));
+        site.saltern(&["sql", "purge", "--older-than", "3600"])?
+            .expect_code(0)?;
+        ensure!(returns(&database) == ["two", "three", "four"]);
+        let jids = "SELECT COUNT(*) FROM jids WHERE jid LIKE '2020%'";
+        ensure!(database.count(jids) == 0, "a job is left");
+        for log in ["log/master", "log/master.out"] {
+            let text = fs::read_to_string(site.path(log)).unwrap_or_default();
+            ensure!(!text.contains(PASSWORD), "the password is in {log}");
+        }
+        Ok(())
+    })
+}
