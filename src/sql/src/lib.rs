@@ -9,6 +9,7 @@
 //! numbers that JSON lacks are escaped visibly, what is too long is cut with a mark, and both are
 //! counted. What is refused all the same is stored without its content, or skipped.
 
+mod blocking_runtime;
 mod care;
 mod document;
 mod error;

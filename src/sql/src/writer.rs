@@ -12,9 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use saltern_config::{SqlSchema, SqlStore};
 use saltern_store::Followed;
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
+use crate::blocking_runtime::BlockingRuntime;
 use crate::document::{Marks, TextRules, Texts, unpack};
 use crate::error::SqlError;
 use crate::mysql::Mysql;
@@ -90,7 +90,7 @@ pub struct Stored {
 pub struct SqlWriter {
     store: SqlStore,
     master: String,
-    runtime: Runtime,
+    runtime: BlockingRuntime,
     connection: Option<Connection>,
 }
 
@@ -108,7 +108,7 @@ impl SqlWriter {
         Ok(Self {
             store,
             master: master.to_owned(),
-            runtime: Builder::new_current_thread().enable_all().build()?,
+            runtime: BlockingRuntime::new()?,
             connection: None,
         })
     }
