@@ -255,8 +255,8 @@ mod tests {
             failing: gauge("failing"),
             room: gauge("room"),
         };
-        store.room.set(7);
-        assert!(database(&store).is_ok_and(|reason| reason.starts_with("7 bytes")));
+        store.room.set(7 << 20);
+        assert!(database(&store).is_ok_and(|reason| reason.starts_with("7 MiB")));
         store.failing.set(1);
         assert!(database(&store).is_err_and(|error| error.to_string().contains("commit")));
         store.read_only.set(1);

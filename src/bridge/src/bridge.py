@@ -263,7 +263,7 @@ class Helper:
         self.pipes = pipes
         self.opts = salt.config.master_config(settings["conf_file"])
         # As the option --config-dir of stock's programs sets it: rosters lie there.
-        self.opts.setdefault("config_dir", os.path.dirname(self.opts["conf_file"]))
+        self.opts.setdefault("config_dir", os.path.dirname(settings["conf_file"]))
         self.subject = None
         self.minion = None
         self.pid = os.getpid()

@@ -16,7 +16,7 @@ use crate::option_value::{self, OptionValue};
 use crate::options::{self, Reload};
 use crate::paths::below_root;
 use crate::reader::Reader;
-use crate::yaml::{Entry, Key, Mapping};
+use crate::yaml::{Entry, Key, Mapping, Node};
 
 /// The options that SIGHUP takes over, of one reading of the configuration.
 pub struct Followed {
@@ -39,6 +39,9 @@ pub struct Followed {
 impl Followed {
     /// Reads them. Paths are below `root_dir`; `log_file` is where the log file is.
     pub(crate) fn take(reader: &mut Reader<'_>, root_dir: &str, log_file: &str) -> Self {
+        for name in ["saltern_audit_redact", "saltern_audit_redact_functions"] {
+            require_texts(reader, name);
+        }
         let mut path = |name| {
             let path = reader.optional_text(name);
             path.map(|path| PathBuf::from(below_root(root_dir, &path)))
@@ -58,6 +61,18 @@ impl Followed {
     pub(crate) fn value(&self, name: &'static str) -> OptionValue<'_> {
         option_value::value(name, &self.settings, &self.defaults)
     }
+}
+
+/// Finds a value that is no list of texts: as an empty list it would leave secrets in the audit trail.
+fn require_texts(reader: &mut Reader<'_>, name: &str) {
+    let texts = |node: &Node| {
+        let words = node.as_seq()?;
+        words
+            .iter()
+            .all(|word| word.as_str().is_some())
+            .then_some(())
+    };
+    let _: Option<()> = reader.read(name, "a list of texts", texts);
 }
 
 /// The options among others.

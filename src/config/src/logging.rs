@@ -45,7 +45,7 @@ pub struct LogOptions {
 /// The prefix of all log targets of this program.
 const OURS: &str = "saltern";
 /// Its crates that a master runs, without that.
-const CRATES: [&str; 21] = [
+const CRATES: [&str; 22] = [
     "actors",
     "automation",
     "base",
@@ -53,6 +53,7 @@ const CRATES: [&str; 21] = [
     "cli",
     "client",
     "config",
+    "console",
     "content",
     "crypto",
     "http",
