@@ -82,7 +82,7 @@ pub(crate) struct Seed {
     pub(crate) metrics: JobCacheMetrics,
 }
 
-/// What runs the returner.
+/// The way in which the returner runs.
 #[derive(Clone)]
 pub(crate) enum Target {
     /// Python.

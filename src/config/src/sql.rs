@@ -52,7 +52,7 @@ impl SqlSchema {
         Self::ALL.into_iter().find(|schema| schema.name() == name)
     }
 
-    /// What the names of its options begin with.
+    /// The beginning of the names of its options.
     pub fn option_prefix(self) -> &'static str {
         match self {
             Self::PgJsonb => "returner.pgjsonb",

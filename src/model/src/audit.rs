@@ -123,7 +123,7 @@ pub struct AuditRecord {
 pub struct AuditRow {
     /// Its number: rows are numbered from 1 without gaps, in the order of their commits.
     pub number: i64,
-    /// What it says.
+    /// Its content.
     pub record: AuditRecord,
     /// SHA-256 of the hash of the row before and of this row's content.
     pub hash: [u8; 32],

@@ -38,7 +38,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
     media.trim().to_owned()
 }
 
-/// Whose way of reading bodies.
+/// The server whose way of reading bodies is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// In forms, `arg` and `kwarg` are read as on the command line, and `arg` is always a list.

@@ -23,7 +23,7 @@ use crate::{Effect, Handled, Origin, Outcome, PeerCallWork, Services};
 pub(crate) use flood::RefusalBudget;
 pub(crate) use redaction::Redaction;
 
-/// What a handler adds to the row of its request.
+/// Entries that a handler adds to the row of its request.
 #[derive(Debug, Default)]
 pub struct AuditNote {
     /// Why it was refused; `None` when it was not.
@@ -38,7 +38,7 @@ const MAX_TEXT: usize = 256;
 /// The most characters of a target.
 const MAX_TARGET: usize = 1_024;
 
-/// Who asks.
+/// The sender of the request.
 pub(crate) struct Asker {
     door: AuditDoor,
     user: String,

@@ -128,7 +128,7 @@ impl ProvedCommand {
         }
     }
 
-    /// What the audit trail has of the request; `None` where it changes nothing.
+    /// The row of the request in the audit trail; `None` where it changes nothing.
     fn asked(self, load: &Value, services: &Services) -> Option<Asked> {
         match self.handler {
             ProvedHandler::LogIn(_) => Some(Asked::command(self.name)),

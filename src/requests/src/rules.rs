@@ -46,7 +46,7 @@ pub struct SiteRules {
     pub peer_runs: PeerRunRules,
     /// Rules for new keys.
     pub autosign: Autosign,
-    /// What is hidden in the audit trail.
+    /// Arguments that are hidden in the audit trail.
     pub(crate) audit: Redaction,
 }
 

@@ -123,7 +123,7 @@ impl SqlCare {
         })
     }
 
-    /// What the tables lack, as `table.column`.
+    /// Columns that the tables lack, as `table.column`.
     ///
     /// # Errors
     /// The database cannot be asked.

@@ -44,7 +44,7 @@ impl std::ops::AddAssign for Marks {
     }
 }
 
-/// What a database takes in its texts.
+/// Texts that a database takes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextRules {
     /// Its documents are checked: neither `\u0000` nor `NaN` is in them (`jsonb`).

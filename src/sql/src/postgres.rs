@@ -215,7 +215,7 @@ impl Postgres {
         self.execute(&sql, &[&tags, &data, &masters]).await
     }
 
-    /// What makes a document of a text.
+    /// The expression that makes a document of a text.
     fn cast(&self) -> &'static str {
         match self.schema {
             SqlSchema::PgJsonb => "::jsonb",

@@ -213,7 +213,7 @@ impl Rows {
         }
     }
 
-    /// What Python's clients make of a flag, and of none.
+    /// The text that Python's clients make of a flag, and of none.
     fn success(&self, value: Option<&Value>) -> Option<String> {
         let is_success = value.is_some_and(Value::is_truthy);
         let text = match self.schema {

@@ -95,7 +95,7 @@ const EVENTS: Table = (
     &["id", "tag", "data", "alter_time", "master_id"],
 );
 
-/// What `pgjsonb`, `postgres` and `mysql` have in common.
+/// Tables that `pgjsonb`, `postgres` and `mysql` have in common.
 const DOCUMENTS: &[Table] = &[
     ("jids", &["jid", "load"]),
     (

@@ -66,7 +66,7 @@ impl Site {
         SqlWriter::new(store.expect("a store").clone(), "the_master").expect("a writer")
     }
 
-    /// What stock's returner of a release returns for calls.
+    /// The values that stock's returner of a release returns for calls.
     pub(crate) fn stock(&self, release: &str, calls: &Json) -> Vec<Json> {
         let question = json!({
             "name": self.schema.name(),

@@ -1,4 +1,4 @@
-//! What we write, stock's returners read as what they wrote themselves: with 3008, in the long tests
+//! Stock's returners read our rows as their own: with 3008, in the long tests
 //! with each release.
 
 use saltern_config::SqlSchema;

@@ -69,7 +69,7 @@ const PAYLOADS: [&str; 50] = [
 const COUNT: &str = "window.ran = 0;
     for (const name of ['alert', 'confirm', 'prompt', 'print']) window[name] = () => { window.ran += 1; };";
 
-/// What a page has that only a payload can have put there.
+/// Parts of a page that only a payload can have put there.
 const INJECTED: &str = "
     const found = [];
     if (window.ran) found.push(`${window.ran} scripts were run`);

@@ -1,4 +1,4 @@
-//! What holds for every page: the browser has nothing to say against it, it is small, it fits windows of
+//! Every page: the browser has nothing to say against it, it is small, it fits windows of
 //! any width, and `axe-core` has no serious finding in either colour scheme. Leaves pictures of it.
 
 use std::path::{Path, PathBuf};

@@ -88,7 +88,7 @@ const PAGES: &[(&str, &str, &[&str])] = &[
     ("/keys/m1", "salt-key", &["-f", "m1"]),
 ];
 
-/// Who may log in, which is all that a hook asks for.
+/// The users who may log in, which is all that a hook asks for.
 const LOG_INS: &[(User, bool)] = &[
     (ANA, true),
     (LIM, true),

@@ -122,7 +122,7 @@ impl FromStr for AuditHead {
     }
 }
 
-/// What is wrong with a row.
+/// A fault of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuditBreak {
     /// Its hash is not that of its content behind the row before.
@@ -155,7 +155,7 @@ pub enum AuditBreak {
 pub struct BrokenRow {
     /// Its number.
     pub number: i64,
-    /// What is wrong.
+    /// The fault.
     pub fault: AuditBreak,
 }
 
@@ -293,7 +293,7 @@ fn broken_note(noted: Option<AuditHead>, head: AuditHead) -> Option<BrokenRow> {
     })
 }
 
-/// What is to be said of a noted row that the walk has not met.
+/// The fault of a noted row that the walk has not met.
 fn unseen_note(noted: AuditHead, anchor: AuditHead, head: AuditHead) -> Option<BrokenRow> {
     let fault = match noted.number {
         number if number > head.number => AuditBreak::Missing,
