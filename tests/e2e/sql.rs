@@ -32,7 +32,7 @@ pub(crate) fn job_cache(config: &mut Config) {
         .set("returner.pgjsonb.db", "salt");
 }
 
-/// What one of stock's functions returns for a job in the tables.
+/// The value that one of stock's functions returns for a job in the tables.
 fn stock_reads(site: &Site, function: &str, jid: &str) -> Result<Value> {
     let question = json!({
         "name": "pgjsonb",

@@ -230,7 +230,7 @@ impl Interface {
     }
 }
 
-/// What was found out about the interfaces.
+/// Findings about the interfaces.
 struct Judged {
     interfaces: Vec<Interface>,
     wrong: Vec<String>,

@@ -72,7 +72,7 @@ pub(super) enum Extent {
 }
 
 impl Extent {
-    /// What the player is called with.
+    /// Arguments of the player.
     pub(super) fn argument(self) -> Option<&'static str> {
         (self == Self::EachKind).then_some("--smoke")
     }

@@ -1,4 +1,4 @@
-//! What sites may set in the sections of the API, each on a master of its own without minions.
+//! Options of sites in the sections of the API, each on a master of its own without minions.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -321,7 +321,7 @@ fn bodies_have_the_size_that_the_site_allows() -> TestResult {
     })
 }
 
-/// What `curl` gets from a server with TLS; it trusts this authority.
+/// The answer that `curl` gets from a server with TLS; it trusts this authority.
 fn curl(port: u16, authority: &Path, certificate: Option<&Path>) -> Result<Run> {
     let mut command = Command::new("curl");
     command
@@ -341,7 +341,7 @@ fn authority(directory: &Path) -> Result<Authority> {
     Authority::make(directory)
 }
 
-/// What is received for bytes that are no TLS.
+/// The bytes received for bytes that are no TLS.
 fn sent_as_it_is(port: u16, bytes: &[u8]) -> Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(SOON))?;
