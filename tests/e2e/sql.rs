@@ -99,7 +99,7 @@ fn jobs_reach_postgresql_without_python_over_outages_and_stock_reads_them() -> T
 
         site.step("the database is away, then the master too");
         site.announce("the returner does not take jobs");
-        site.announce("events were not returned");
+        site.announce("events cannot be returned");
         database.kill();
         echo(site, "two")?;
         site.kill_master();

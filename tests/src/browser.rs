@@ -35,7 +35,7 @@ pub mod key {
 
 /// An open browser with one page; it ends when dropped.
 pub struct Browser {
-    /// What every command's address begins with.
+    /// The beginning of every command's address.
     session: String,
     agent: ureq::Agent,
     driver: Daemon,
@@ -92,7 +92,7 @@ impl Browser {
         Ok(())
     }
 
-    /// What a script returns: the body of a function with these arguments.
+    /// The value of a script: the body of a function with these arguments.
     ///
     /// # Errors
     /// When it throws.

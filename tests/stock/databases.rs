@@ -107,7 +107,7 @@ impl Server {
         server
     }
 
-    /// What a client connects to.
+    /// The address that a client connects to.
     pub fn host(&self) -> String {
         match self.kind {
             Kind::Postgres => self.directory.display().to_string(),
