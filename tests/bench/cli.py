@@ -150,6 +150,7 @@ def swarm(master, prefix, minions):
 
 @contextlib.contextmanager
 def stock_minion(master, programs):
+    before = subscribers(master)
     top = master.dir / "minion"
     (top / "conf").mkdir(parents=True)
     options = {
@@ -179,6 +180,8 @@ def stock_minion(master, programs):
             yield
         finally:
             os.killpg(process.pid, 9)
+            # Later subscribers are counted from here.
+            wait_for("the end of its subscription", lambda: subscribers(master) <= before)
 
 
 def measure_salt(kinds, place, options, found):
