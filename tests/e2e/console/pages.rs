@@ -154,8 +154,7 @@ fn start_batch(browser: &Browser, console: Console) -> Result<()> {
     browser.open(&console.url("/console/run?tgt=*&fun=test.sleep&args=3000&batch=1"))?;
     browser.click("#preview")?;
     browser.click("#send")?;
-    jid(browser)?;
-    Ok(())
+    browser.wait("location.pathname == '/console/batches'")
 }
 
 /// A state that changes files, and one that fails; a pillar with a secret.

@@ -377,7 +377,12 @@ async fn preview(site: &Shared, visit: &Visit, typed: &Typed) -> Result<Preview,
 /// Shows what would be sent, or sends it.
 pub(crate) async fn send(State(site): State<Shared>, submitted: Submitted) -> Response {
     let Submitted { visit, form } = submitted;
+    let is_batch = form.text("batch").is_some_and(|size| !size.is_empty());
     match step(&site, &visit, &form).await {
+        // The first part of a batch begins a moment later; until then there is no job to show.
+        Ok(Step::Sent(_)) if is_batch && visit.may.batches => {
+            Redirect::to("/console/batches").into_response()
+        }
         Ok(Step::Sent(jid)) if visit.may.job => Redirect::to(&job_path(&jid)).into_response(),
         Ok(Step::Sent(jid)) => {
             let path = with_query("/console/run", &[("sent", Some(&jid))]);
