@@ -1,8 +1,9 @@
 //! Utilities that every other crate may need and that know nothing of Salt.
 //!
 //! The clock, byte sizes, the panic hook, stack frames, exit codes, the umask of children, fault
-//! injection, the locale of programs, log throttles, traces, the limit of open files, error chains, percent encoding, standard
-//! output, characters unsafe for a terminal, and helpers that register metrics. Anything that knows a protocol or an option lives above.
+//! injection, the locale of programs, log throttles, traces, the limit of open files, error chains,
+//! percent encoding, hexadecimal digits, standard output, characters unsafe for a terminal, and
+//! helpers that register metrics. Anything that knows a protocol or an option lives above.
 
 pub mod bytesize;
 mod chain;
@@ -10,6 +11,7 @@ pub mod clock;
 pub mod exit;
 pub mod fail_point;
 pub mod frames;
+mod hex;
 mod is_unsafe_for_terminal;
 pub mod locale;
 pub mod log_throttle;
@@ -22,5 +24,6 @@ pub mod trace;
 pub mod umask;
 
 pub use chain::chain;
+pub use hex::hex;
 pub use is_unsafe_for_terminal::{escaped_for_terminal, is_unsafe_for_terminal};
-pub use percent::{percent_decoded, percent_encoded};
+pub use percent::{form_pairs, form_text, percent_decoded, percent_encoded};

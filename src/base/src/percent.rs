@@ -1,4 +1,4 @@
-//! Percent encoding, for URLs, and decoding, for these and for lists in environment variables.
+//! Percent encoding, for URLs, and decoding, for these, forms, and lists in environment variables.
 
 /// The bytes as text, with a percent sign and two digits for whatever is neither a letter or digit of
 /// ASCII nor kept.
@@ -34,6 +34,22 @@ pub fn percent_decoded(text: &str) -> Vec<u8> {
     decoded
 }
 
+/// The text of a name or value in a query or a form: `+` is a blank, and what is no UTF-8 is
+/// replaced.
+pub fn form_text(part: &str) -> String {
+    String::from_utf8_lossy(&percent_decoded(&part.replace('+', " "))).into_owned()
+}
+
+/// The names and values of a query or a form. A part without `=` has an empty value, and an empty
+/// one does not count.
+pub fn form_pairs(text: &str) -> impl Iterator<Item = (String, String)> {
+    let parts = text.split('&').filter(|part| !part.is_empty());
+    parts.map(|part| {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        (form_text(name), form_text(value))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +58,14 @@ mod tests {
     fn percent_encoding_keeps_what_it_is_asked_to() {
         assert_eq!(percent_encoded(b"a b/c~\xff", "/~"), "a%20b/c~%FF");
         assert_eq!(percent_encoded(b"../..", ""), "%2E%2E%2F%2E%2E");
+    }
+
+    #[test]
+    fn form_is_read_in_its_order() {
+        let pairs: Vec<_> = form_pairs("a=x+y&&b&%63=%ff=&a=").collect();
+        let expected = [("a", "x y"), ("b", ""), ("c", "\u{fffd}="), ("a", "")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(pairs, expected);
     }
 
     #[test]

@@ -7,9 +7,8 @@ use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use saltern_base::hex;
 use sha2::{Digest, Sha256};
-
-use crate::session::hex;
 
 /// An embedded file.
 struct Asset {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use hmac::{Hmac, KeyInit, Mac};
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
+use saltern_base::hex;
 use saltern_netapi::{SessionError, Sessions};
 use saltern_store::StoreError;
 use sha2::{Digest, Sha256};
@@ -130,16 +131,6 @@ pub(crate) fn random_id() -> Option<String> {
     let mut bytes = [0_u8; 20];
     getrandom::fill(&mut bytes).ok()?;
     Some(hex(&bytes))
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing into a text cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! the headers that keep other sites and caches out.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, FromRequestParts, Request, State};
@@ -11,8 +10,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use saltern_base::clock::Clock;
-use saltern_base::{percent_decoded, percent_encoded};
-use saltern_http::Peer;
+use saltern_base::{form_pairs, percent_encoded};
+use saltern_http::{Peer, cookie};
 use saltern_netapi::v1::{Caller, Problem, ask};
 use serde::Serialize;
 use tokio::sync::Semaphore;
@@ -161,7 +160,7 @@ impl FromRequestParts<Shared> for Visit {
         let user = user.ok_or_else(to_log_in)?;
         let caller = Caller {
             token,
-            from: peer(parts),
+            from: Peer::of(&parts.extensions),
         };
         let theme = theme(&parts.headers);
         let functions = FUNCTIONS.iter().map(|function| (*function).into());
@@ -213,24 +212,6 @@ pub(crate) fn encoded(text: &str) -> String {
     percent_encoded(text.as_bytes(), "-_.~")
 }
 
-/// The client's address.
-pub(crate) fn peer(parts: &Parts) -> SocketAddr {
-    let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    let peer = parts.extensions.get::<Peer>();
-    peer.map_or(nowhere, |peer| peer.0)
-}
-
-/// A cookie of a request.
-pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    let cookies = headers.get_all(header::COOKIE).iter();
-    let cookies = cookies.filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|cookies| cookies.split(';'));
-    pairs.find_map(|pair| {
-        let (known, value) = pair.trim().split_once('=')?;
-        (known == name).then_some(value)
-    })
-}
-
 /// The colours that were chosen; `auto` follows the system.
 pub(crate) fn theme(headers: &HeaderMap) -> &'static str {
     match cookie(headers, THEME_COOKIE) {
@@ -247,14 +228,9 @@ pub(crate) struct Fields(HashMap<String, Vec<String>>);
 impl Fields {
     /// Those of a query, or of a body that is written as one.
     pub(crate) fn parse(text: &str) -> Self {
-        let decode = |part: &str| {
-            let bytes = percent_decoded(&part.replace('+', " "));
-            String::from_utf8_lossy(&bytes).into_owned()
-        };
         let mut fields: HashMap<String, Vec<String>> = HashMap::new();
-        for part in text.split('&').filter(|part| !part.is_empty()) {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            fields.entry(decode(name)).or_default().push(decode(value));
+        for (name, value) in form_pairs(text) {
+            fields.entry(name).or_default().push(value);
         }
         Self(fields)
     }
@@ -399,10 +375,11 @@ pub(crate) async fn guard(State(site): State<Shared>, request: Request, next: Ne
     let fetched_by = fetched_by.and_then(|site| site.to_str().ok());
     let is_foreign = matches!(fetched_by, Some("cross-site" | "same-site"));
     let is_change = parts.method != Method::GET && parts.method != Method::HEAD;
-    let mut response = match site.backend.admits(peer(&parts)) && !(is_foreign && is_change) {
-        true => next.run(Request::from_parts(parts, body)).await,
-        false => StatusCode::FORBIDDEN.into_response(),
-    };
+    let mut response =
+        match site.backend.admits(Peer::of(&parts.extensions)) && !(is_foreign && is_change) {
+            true => next.run(Request::from_parts(parts, body)).await,
+            false => StatusCode::FORBIDDEN.into_response(),
+        };
     let fixed: [(HeaderName, &str); 5] = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::REFERRER_POLICY, "no-referrer"),

@@ -11,5 +11,5 @@ pub use axum;
 pub use hyper::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 
 pub use server::{
-    HttpLimits, HttpMeters, HttpMetrics, HttpServer, LongStream, Peer, RequestId, Stopping,
+    HttpLimits, HttpMeters, HttpMetrics, HttpServer, LongStream, Peer, RequestId, Stopping, cookie,
 };

@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use parking_lot::Mutex;
+use saltern_base::hex;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use sha2::{Digest, Sha256};
 
@@ -41,7 +42,7 @@ fn line_of(fields: &[(&str, Value)]) -> String {
     };
     let text = |name: &str| field(name).as_str().unwrap_or("-");
     let digest = Sha256::digest(encode(field("return"), Dialect::Bin));
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = hex(&digest);
     format!("{} {} {} {digest}\n", text("jid"), text("id"), text("fun"))
 }
 

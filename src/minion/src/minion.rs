@@ -34,6 +34,7 @@ use crate::publication::{Functions, Outcome, Publication, open};
 use crate::sign_in::SignInError;
 use crate::stats::Subscribed;
 use crate::swarm::Slow;
+use saltern_base::hex;
 
 /// Stock takes the port from the sign-in unless its own option differs from this.
 const UNSET_PUBLISH_PORT: u16 = 4506;
@@ -295,8 +296,7 @@ pub(crate) fn topics(config: &MinionConfig, id: &str) -> Vec<String> {
         return vec![String::new()];
     }
     let own = Sha1::digest(id.as_bytes());
-    let own = own.iter().map(|byte| format!("{byte:02x}")).collect();
-    vec!["broadcast".to_owned(), own]
+    vec!["broadcast".to_owned(), hex(&own)]
 }
 
 /// One running job.

@@ -1,6 +1,6 @@
 //! The API of one master: what all dialects and servers of it share.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -260,36 +260,28 @@ impl v1::Backend for V1 {
 /// The header that names a session, or a token.
 pub(crate) const TOKEN_HEADER: &str = "x-auth-token";
 
-/// The token in `X-Auth-Token` of a request, or else in its cookie.
-pub(crate) fn credential(headers: &HeaderMap) -> Option<Zeroizing<String>> {
+/// The name of a session, or a token, in `X-Auth-Token` of a request, or else in its cookie.
+pub(crate) fn named_session(headers: &HeaderMap) -> Option<&str> {
     let header = headers
         .get(TOKEN_HEADER)
         .and_then(|value| value.to_str().ok());
     let header = header.filter(|value| !value.is_empty());
-    header
-        .or_else(|| cookie(headers))
-        .map(|text| Zeroizing::new(text.to_owned()))
+    header.or_else(|| cookie(headers))
 }
 
-/// The cookie `session_id`.
+/// The same, kept.
+pub(crate) fn credential(headers: &HeaderMap) -> Option<Zeroizing<String>> {
+    named_session(headers).map(|text| Zeroizing::new(text.to_owned()))
+}
+
+/// The cookie `session_id`, which some clients quote.
 pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
-    let cookies = headers.get_all(axum::http::header::COOKIE).iter();
-    let mut cookies = cookies
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'));
-    cookies.find_map(|pair| {
-        let (name, value) = pair.trim().split_once('=')?;
-        (name == "session_id").then(|| value.trim_matches('"'))
-    })
+    saltern_http::cookie(headers, "session_id").map(|value| value.trim_matches('"'))
 }
 
 /// The client's address.
 pub(crate) fn peer(request: &Request) -> SocketAddr {
-    let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
-    request
-        .extensions()
-        .get::<Peer>()
-        .map_or(nowhere, |peer| peer.0)
+    Peer::of(request.extensions())
 }
 
 /// The whole body, if it is no longer than `max`. The server has limited the time for it.

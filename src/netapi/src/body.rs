@@ -1,6 +1,7 @@
 //! Forms of request bodies: forms, JSON, YAML and text, made into values.
 
 use axum::http::{HeaderMap, header};
+use saltern_base::{form_pairs, percent_decoded};
 use saltern_config::yaml::{Limits, parse as parse_yaml};
 use saltern_requests::{typed_argument, yaml_value};
 use saltern_wire::msgpack::Value;
@@ -129,16 +130,14 @@ pub(crate) fn of_json(json: serde_json::Value) -> Value {
 /// The fields of a form; one that comes several times is a list. Fields without a value do not
 /// count, as for Python's `parse_qsl`.
 fn form(text: &str) -> Value {
-    let fields = text.split('&').filter_map(|field| field.split_once('='));
-    let fields = fields.map(|(name, value)| (decoded(name), decoded(value)));
-    grouped(fields.filter(|(_, value)| !value.is_empty()))
+    grouped(form_pairs(text).filter(|(_, value)| !value.is_empty()))
 }
 
 /// The fields of a form as Tornado reads them: without a value too, and without blanks at the ends
 /// of their values.
 fn form_of_texts(text: &str) -> Result<Value, BodyError> {
     let as_text = |part: &str| {
-        let bytes = decoded_bytes(&part.replace('+', " "));
+        let bytes = percent_decoded(&part.replace('+', " "));
         String::from_utf8(bytes).map_err(|_| BodyError::Form)
     };
     let fields = text.split('&').filter(|field| !field.is_empty());
@@ -193,37 +192,9 @@ fn typed(form: Value) -> Value {
     Value::Map(fields.collect())
 }
 
-/// Text of a form or a query: `+` is a blank, `%XX` a byte.
-pub(crate) fn decoded(text: &str) -> String {
-    decoded_path(&text.replace('+', " "))
-}
-
 /// A part of a path: `%XX` is a byte.
 pub(crate) fn decoded_path(text: &str) -> String {
-    String::from_utf8_lossy(&decoded_bytes(text)).into_owned()
-}
-
-fn decoded_bytes(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        let hex = tail
-            .get(..2)
-            .and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = hex.filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
-        match (
-            first,
-            byte.and_then(|digits| u8::from_str_radix(digits, 16).ok()),
-        ) {
-            (b'%', Some(byte)) => {
-                bytes.push(byte);
-                rest = tail.get(2..).unwrap_or_default();
-            }
-            (other, _) => bytes.push(*other),
-        }
-    }
-    bytes
+    String::from_utf8_lossy(&percent_decoded(text)).into_owned()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use axum::extract::Request;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use saltern_base::form_pairs;
 use saltern_config::ApiServer;
 use saltern_http::Peer;
 use saltern_wire::msgpack::Value;
@@ -612,16 +613,10 @@ fn with_query(
     query: Option<&str>,
 ) -> Result<Option<String>, Failure> {
     let mut argument = argument;
-    let pairs = query
-        .unwrap_or_default()
-        .split('&')
-        .filter(|pair| !pair.is_empty());
-    for pair in pairs {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = body::decoded(name);
+    for (name, value) in form_pairs(query.unwrap_or_default()) {
         let known = page.parameters().iter().position(|known| *known == name);
         match known {
-            Some(0) if argument.is_none() => argument = Some(body::decoded(value)),
+            Some(0) if argument.is_none() => argument = Some(value),
             Some(0) | None => return Err(StatusCode::NOT_FOUND.into()),
             Some(_) => {}
         }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use axum::response::Response;
 use futures_util::future::BoxFuture;
+use saltern_base::form_text;
 use saltern_http::Stopping;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use zeroize::Zeroizing;
 
 use crate::api::Api;
-use crate::body;
 use crate::stream::{Dialect, LoggedIn, Sessions, SocketRequest, Streams};
 use crate::stream_ends;
 
@@ -40,7 +40,7 @@ pub(crate) fn socket_token(path: &str, name: &str) -> Option<Option<String>> {
     let rest = path.trim_matches('/').strip_prefix(name)?;
     match rest.strip_prefix('/') {
         None => rest.is_empty().then_some(None),
-        Some(token) if !token.contains('/') => Some(Some(body::decoded(token))),
+        Some(token) if !token.contains('/') => Some(Some(form_text(token))),
         Some(_) => None,
     }
 }

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use saltern_base::clock::Clock;
+use saltern_base::form_pairs;
 use saltern_config::{ApiDialect, ApiServer};
 use saltern_model::Tag;
 use saltern_wire::msgpack::Value;
@@ -132,10 +133,8 @@ fn posted(
 /// The parameters of a query; those with several values have a list of them.
 fn parameters(query: &str) -> Vec<(Value, Value)> {
     let mut found: Vec<(Value, Value)> = Vec::new();
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name: Value = body::decoded(name).as_str().into();
-        let value: Value = body::decoded(value).as_str().into();
+    for (name, value) in form_pairs(query) {
+        let (name, value) = (Value::from(name), Value::from(value));
         match found.iter_mut().find(|(known, _)| *known == name) {
             None => found.push((name, value)),
             Some((_, Value::Array(values))) => values.push(value),

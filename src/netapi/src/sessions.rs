@@ -14,6 +14,7 @@ use std::time::Duration;
 use hmac::{Hmac, KeyInit, Mac};
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
+use saltern_base::hex;
 use saltern_store::StoreError;
 use saltern_store::files::{self, Create};
 use sha2::{Digest, Sha256};
@@ -234,16 +235,6 @@ fn parse(text: &str) -> Option<Session> {
         sealed: unhex(sealed)?,
         expire: expire.parse().ok()?,
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        // Writing into a text cannot fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {

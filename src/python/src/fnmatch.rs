@@ -7,6 +7,18 @@ const MAX_COMPARISONS: usize = 4_000_000;
 /// How many comparisons are one step of [`Glob::matches_counting`].
 const COMPARISONS_OF_STEP: usize = 64;
 
+/// A pattern that matches this text alone (`glob.escape`).
+pub fn escaped(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '*' | '?' | '[' => pattern.extend(['[', character, ']']),
+            other => pattern.push(other),
+        }
+    }
+    pattern
+}
+
 /// A compiled wildcard pattern: `*`, `?`, `[seq]` and `[!seq]`. A `[` that is never closed stands
 /// for itself; only `!` negates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -340,6 +352,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn escaped_text_is_matched_alone(text in "[*?a!\\[\\]]{0,8}", other in "[*?a!\\[\\]]{0,8}") {
+            let matches = Glob::new(&escaped(&text)).matches(&other);
+            prop_assert_eq!(matches, text == other);
+        }
+
         #[test]
         fn stars_match_as_tokens_do(pattern in "[ab*ü]{0,8}", text in "[abü]{0,12}") {
             let by_tokens = matches_tokens(&tokens(&pattern), &text).0;

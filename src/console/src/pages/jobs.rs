@@ -6,7 +6,7 @@ use saltern_netapi::v1::Problem;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
-use super::{JobLine, job_lines, with_query};
+use super::{JobLine, beside_filters, job_lines, with_query};
 use crate::cli;
 use crate::moment::typed;
 use crate::site::{Fields, Params, Shared, Visit};
@@ -83,14 +83,7 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
         ];
         job_lines(site, visit, arguments).await
     };
-    // What is wrong with a filter is said beside the filters.
-    let ((jobs, next), problem) = match asked.await {
-        Ok(found) => (found, None),
-        Err(problem) if problem.field().is_some() => {
-            ((Vec::new(), None), Some(problem.detail().to_owned()))
-        }
-        Err(problem) => return Err(problem),
-    };
+    let ((jobs, next), problem) = beside_filters(asked.await, (Vec::new(), None))?;
     let of = |name: &str| params.text(name).unwrap_or_default();
     let mut kept: Vec<(&str, Option<&str>)> = FILTERS
         .iter()

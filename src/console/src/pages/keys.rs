@@ -8,10 +8,11 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use saltern_model::query::KeysPage;
 use saltern_netapi::v1::{Problem, ask};
+use saltern_python::fnmatch::escaped;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
-use super::{KeyLine, escaped_glob, plain, with_query};
+use super::{KeyLine, beside_filters, plain, with_query};
 use crate::cli;
 use crate::site::{Fields, Params, Shared, Submitted, Visit, own_path};
 use crate::view::View;
@@ -119,33 +120,25 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
             .collect()
     };
     let (after, state) = (text("after"), text("state"));
-    let mut problem = None;
-    let mut usable = |found: Result<KeysPage, Problem>| match found {
-        Ok(page) => Ok(page),
-        Err(wrong) if wrong.field().is_some() => {
-            problem = Some(wrong.detail().to_owned());
-            let (keys, next) = (Vec::new(), None);
-            Ok(KeysPage { keys, next })
-        }
-        Err(other) => Err(other),
-    };
-    let nothing = KeysPage {
+    let nothing = || KeysPage {
         keys: Vec::new(),
         next: None,
     };
-    let pending = match after.is_none() && state.is_none() {
-        true => usable(
-            site.query(visit, "keys.page", asked(Some("pending"), None, PENDING))
-                .await,
-        )?,
-        false => nothing,
+    let (pending, pending_problem) = match after.is_none() && state.is_none() {
+        true => {
+            let arguments = asked(Some("pending"), None, PENDING);
+            let found = site.query(visit, "keys.page", arguments).await;
+            beside_filters(found, nothing())?
+        }
+        false => (nothing(), None),
     };
     let has_more_pending = pending.next.is_some();
     let pending = lines(pending);
-    let page = usable(
-        site.query(visit, "keys.page", asked(state, after, ROWS))
-            .await,
-    )?;
+    let found = site
+        .query(visit, "keys.page", asked(state, after, ROWS))
+        .await;
+    let (page, problem) = beside_filters(found, nothing())?;
+    let problem = problem.or(pending_problem);
     let next = page.next.as_deref().map(|next| {
         let kept = [
             ("match", text("match")),
@@ -223,7 +216,7 @@ async fn changed(site: &Shared, visit: &Visit, form: &Fields) -> Result<Option<V
         return Ok(Some(view.cli(lines)));
     }
     let (function, flag) = action.function();
-    let patterns = ids.iter().map(|id| escaped_glob(id).into()).collect();
+    let patterns = ids.iter().map(|id| escaped(id).into()).collect();
     let mut arguments = vec![("match", Value::Array(patterns))];
     arguments.extend(flag.map(|flag| (flag, true.into())));
     ask::wheel(&site.backend.gate(), &visit.caller, function, arguments).await?;
@@ -244,7 +237,7 @@ async fn current(
         )
     };
     let (fingerprint, id) = named.split_once(' ').ok_or_else(wrong)?;
-    let arguments = vec![("match", Some(escaped_glob(id).into()))];
+    let arguments = vec![("match", Some(escaped(id).into()))];
     let page: KeysPage = site.query(visit, "keys.page", arguments).await?;
     let keys = page.keys.into_iter();
     let mut keys = keys.filter(|key| key.minion.as_str() == id);

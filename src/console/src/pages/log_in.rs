@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use saltern_http::{Peer, cookie};
 use saltern_netapi::LogInError;
 use serde::Serialize;
 use zeroize::Zeroizing;
@@ -10,8 +11,8 @@ use zeroize::Zeroizing;
 use crate::backend::LogIn;
 use crate::session::{Activity, csrf_token, is_csrf_token, random_id};
 use crate::site::{
-    CSRF_FIELD, Form, Params, SESSION_COOKIE, Shared, Submitted, THEME_COOKIE, cookie, own_path,
-    peer, theme as theme_of,
+    CSRF_FIELD, Form, Params, SESSION_COOKIE, Shared, Submitted, THEME_COOKIE, own_path,
+    theme as theme_of,
 };
 use crate::view::{Frame, View};
 
@@ -79,7 +80,7 @@ pub(crate) async fn log_in(
     request: axum::extract::Request,
 ) -> Response {
     let (parts, body) = request.into_parts();
-    let (headers, from) = (parts.headers.clone(), peer(&parts));
+    let (headers, from) = (parts.headers.clone(), Peer::of(&parts.extensions));
     let request = axum::extract::Request::from_parts(parts, body);
     let fields =
         match <Form as axum::extract::FromRequest<Shared>>::from_request(request, &site).await {

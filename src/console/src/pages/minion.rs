@@ -5,11 +5,12 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use saltern_model::query::{KeysPage, MinionsPage};
 use saltern_netapi::v1::Problem;
+use saltern_python::fnmatch::escaped;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
 use super::minions::MinionLine;
-use super::{JobLine, KeyLine, escaped_glob, job_lines, with_query};
+use super::{JobLine, KeyLine, job_lines, with_query};
 use crate::cli;
 use crate::highstate::{Text, nested};
 use crate::site::{Shared, Submitted, Visit, encoded};
@@ -76,7 +77,7 @@ async fn view(site: &Shared, visit: &Visit, id: &str, with_values: bool) -> Resu
     let of_minion = || vec![("minion", Some(Value::from(id)))];
     let page: MinionsPage<Value> = site.query(visit, "minions.page", of_minion()).await?;
     let seen = page.minions.into_iter().next();
-    let of_key = vec![("match", Some(escaped_glob(id).into()))];
+    let of_key = vec![("match", Some(escaped(id).into()))];
     let keys: Option<KeysPage> = match visit.may.keys {
         true => if_allowed(site.query(visit, "keys.page", of_key).await)?,
         false => None,

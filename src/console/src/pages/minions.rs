@@ -8,7 +8,7 @@ use saltern_netapi::v1::Problem;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
-use super::{minion_path, with_query};
+use super::{beside_filters, minion_path, with_query};
 use crate::cli;
 use crate::highstate::nested;
 use crate::moment::Moment;
@@ -110,18 +110,12 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
     ];
     let found: Result<MinionsPage<Value>, Problem> =
         site.query(visit, "minions.page", arguments).await;
-    let (page, problem) = match found {
-        Ok(page) => (page, None),
-        Err(problem) if problem.field().is_some() => {
-            let nothing = MinionsPage {
-                minions: Vec::new(),
-                total: 0,
-                next: None,
-            };
-            (nothing, Some(problem.detail().to_owned()))
-        }
-        Err(problem) => return Err(problem),
+    let nothing = MinionsPage {
+        minions: Vec::new(),
+        total: 0,
+        next: None,
     };
+    let (page, problem) = beside_filters(found, nothing)?;
     let kept = [
         ("target", text("target")),
         ("grains", text("grains")),

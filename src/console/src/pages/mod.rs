@@ -111,6 +111,18 @@ pub(crate) async fn job_lines(
     Ok((lines.collect(), page.next))
 }
 
+/// Splits off the problem of a filter, which is shown beside the filters over an empty list.
+pub(crate) fn beside_filters<T>(
+    found: Result<T, Problem>,
+    empty: T,
+) -> Result<(T, Option<String>), Problem> {
+    match found {
+        Ok(found) => Ok((found, None)),
+        Err(problem) if problem.field().is_some() => Ok((empty, Some(problem.detail().to_owned()))),
+        Err(problem) => Err(problem),
+    }
+}
+
 /// A key.
 #[derive(Serialize)]
 pub(crate) struct KeyLine {
@@ -154,16 +166,4 @@ impl KeyLine {
 pub(crate) fn plain(fingerprint: &str) -> String {
     let digits = fingerprint.chars().filter(char::is_ascii_hexdigit);
     digits.map(|digit| digit.to_ascii_lowercase()).collect()
-}
-
-/// A pattern that matches this id alone.
-pub(crate) fn escaped_glob(id: &str) -> String {
-    let mut pattern = String::with_capacity(id.len());
-    for character in id.chars() {
-        match character {
-            '*' | '?' | '[' => pattern.extend(['[', character, ']']),
-            other => pattern.push(other),
-        }
-    }
-    pattern
 }

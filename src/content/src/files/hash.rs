@@ -6,7 +6,6 @@
 //! in memory and are gone with the process.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use std::time::SystemTime;
 
 use md5::Md5;
 use parking_lot::Mutex;
+use saltern_base::hex;
 use saltern_config::HashType;
 use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
@@ -132,11 +132,7 @@ fn digest_with<D: Digest>(file: &File) -> io::Result<String> {
         hasher.update(buffer.get(..read).unwrap_or_default());
         offset += read as u64;
     }
-    let mut hex = String::new();
-    for byte in hasher.finalize() {
-        write!(hex, "{byte:02x}").expect("invariant: a String takes every write");
-    }
-    Ok(hex)
+    Ok(hex(&hasher.finalize()))
 }
 
 #[cfg(test)]

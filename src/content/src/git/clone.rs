@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use saltern_base::hex;
 use sha2::{Digest as _, Sha256};
 
 use super::blobs::{Blobs, is_leftover};
@@ -86,7 +87,7 @@ impl Checkout {
     /// of a link.
     pub(crate) fn mounted(&self, target: &Path, mountpoint: &str) -> Result<PathBuf, GitError> {
         let name = Sha256::digest(format!("{}\0{mountpoint}", target.display()));
-        let name: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+        let name = hex(&name);
         let top = self.path.with_extension("mounts").join(name);
         let link = top.join(mountpoint);
         let failed = |error: io::Error| GitError::io(&link, error);

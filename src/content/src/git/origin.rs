@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use saltern_base::hex;
 use sha2::{Digest as _, Sha256};
 
 use super::command::Git;
@@ -99,10 +100,9 @@ impl Origin {
         }
         hash.update(format!("\0{:?}", self.depth).as_bytes());
         let hash = hash.finalize();
-        hash.iter()
-            .take(16)
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        let mut name = hex(&hash);
+        name.truncate(32);
+        name
     }
 
     /// The URL without name and password, for messages.

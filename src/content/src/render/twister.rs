@@ -4,6 +4,7 @@
 //! The generator is the Mersenne Twister of Matsumoto and Nishimura (MT19937, `init_by_array`);
 //! how seeds and ranges are made from it is in `Lib/random.py`. It is no source of secrets.
 
+use saltern_base::hex;
 use sha2::{Digest as _, Sha512};
 
 const WORDS: usize = 624;
@@ -37,8 +38,7 @@ impl Twister {
     /// (`salt.utils.data.sample`).
     pub(crate) fn of_digest(text: &str) -> Twister {
         let digits = Sha512::digest(text);
-        let digits: String = digits.iter().map(|byte| format!("{byte:02x}")).collect();
-        Twister::of_text(&digits)
+        Twister::of_text(&hex(&digits))
     }
 
     /// A generator with a random seed.
@@ -48,8 +48,7 @@ impl Twister {
     pub(crate) fn unseen() -> Result<Twister, getrandom::Error> {
         let mut key = [0; 16];
         getrandom::fill(&mut key)?;
-        let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Twister::of_text(&key))
+        Ok(Twister::of_text(&hex(&key)))
     }
 
     /// The generator that an integer seeds; its sign does not count.

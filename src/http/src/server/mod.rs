@@ -57,7 +57,7 @@ use request_info::RequestIds;
 
 pub use limits::HttpLimits;
 pub use metrics::{HttpMeters, HttpMetrics};
-pub use request_info::{LongStream, Peer, RequestId, Stopping};
+pub use request_info::{LongStream, Peer, RequestId, Stopping, cookie};
 
 /// Pause after a failed accept: for want of file descriptors, mostly.
 const STARVED_PAUSE: Duration = Duration::from_millis(100);

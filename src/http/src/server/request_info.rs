@@ -1,12 +1,13 @@
 //! Extensions of a request for its handler, and those that a handler may add to its response.
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::HeaderMap;
-use hyper::header::HeaderValue;
+use hyper::header::{self, HeaderValue};
+use hyper::http::Extensions;
 use saltern_base::trace::TraceContext;
 use tokio_util::sync::CancellationToken;
 
@@ -19,6 +20,27 @@ const MAX_REQUEST_ID: usize = 64;
 /// Extension of a request: the address of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
+
+impl Peer {
+    /// The address among the extensions of a request; one that nobody has where a server did not say.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> SocketAddr {
+        let nowhere = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+        extensions.get::<Self>().map_or(nowhere, |peer| peer.0)
+    }
+}
+
+/// The value of the first cookie of this name in a request, as it stands there.
+#[must_use]
+pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let cookies = headers.get_all(header::COOKIE).iter();
+    let cookies = cookies.filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|cookies| cookies.split(';'));
+    pairs.find_map(|pair| {
+        let (known, value) = pair.trim().split_once('=')?;
+        (known == name).then_some(value)
+    })
+}
 
 /// Extension of a request: cancelled when the server stops.
 #[derive(Clone, Debug)]

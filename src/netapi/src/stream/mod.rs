@@ -35,12 +35,6 @@ pub use metrics::StreamMetrics;
 pub use position::{Position, PositionError};
 pub(crate) use socket::SocketRequest;
 
-/// Header with the token of a session.
-const TOKEN_HEADER: &str = "x-auth-token";
-
-/// Cookie with the token of a session.
-const TOKEN_COOKIE: &str = "session_id";
-
 /// Where events come from.
 pub trait EventSource: Send + Sync + 'static {
     /// A stream of the events behind a position, or of those to come.
@@ -240,22 +234,6 @@ impl Streams {
             .filter(|session| !session.ended.is_cancelled())
             .ok_or(StreamRefusal::NotLoggedIn)
     }
-}
-
-/// The token that a request bears in its header, else in its cookie.
-fn token_of(headers: &HeaderMap) -> Option<&str> {
-    let in_header = headers
-        .get(TOKEN_HEADER)
-        .and_then(|value| value.to_str().ok());
-    in_header.filter(|token| !token.is_empty()).or_else(|| {
-        let cookies = headers.get_all(header::COOKIE).iter();
-        let pairs = cookies.filter_map(|value| value.to_str().ok());
-        let mut pairs = pairs.flat_map(|cookies| cookies.split(';'));
-        pairs.find_map(|pair| {
-            let (name, value) = pair.trim().split_once('=')?;
-            (name == TOKEN_COOKIE).then(|| value.trim_matches('"'))
-        })
-    })
 }
 
 #[cfg(test)]

@@ -28,8 +28,9 @@ use super::metrics::OpenStream;
 use super::sse::{HEARTBEAT, wanted_tags};
 use super::{
     CloseReason, Dialect, EventBatch, EventStream, FormattedEvents, LoggedIn, StreamItem,
-    StreamRefusal, Streams, TagRules, token_of,
+    StreamRefusal, Streams, TagRules,
 };
+use crate::api::named_session;
 
 /// Message of a client that wants events.
 const READY: &[u8] = b"websocket client ready";
@@ -64,7 +65,7 @@ pub(super) async fn open(
     parts: &mut Parts,
     request: SocketRequest<'_>,
 ) -> Result<Response, StreamRefusal> {
-    let token = request.token.or_else(|| token_of(&parts.headers));
+    let token = request.token.or_else(|| named_session(&parts.headers));
     let session = streams.session(token).await?;
     let upgrade = WebSocketUpgrade::from_parts(parts);
     if let Err(error @ (UpgradeError::Method | UpgradeError::Headers)) = &upgrade {

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
-use saltern_base::percent_decoded;
+use saltern_base::form_pairs;
 use saltern_http::LongStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
@@ -24,8 +24,9 @@ use super::batch::{closed_block, gap_block};
 use super::metrics::OpenStream;
 use super::{
     CloseReason, Dialect, EventBatch, EventStream, LoggedIn, Position, StreamItem, StreamRefusal,
-    Streams, TagRules, token_of,
+    Streams, TagRules,
 };
+use crate::api::named_session;
 
 /// Silence after which a comment is sent: well below what proxies wait for.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
@@ -54,7 +55,7 @@ async fn open(
     headers: &HeaderMap,
 ) -> Result<SseStream, StreamRefusal> {
     let wanted = wanted_tags(query, streams.dialect)?;
-    let session = streams.session(token_of(headers)).await?;
+    let session = streams.session(named_session(headers)).await?;
     let after = last_position(headers)?;
     let permit = streams.permit()?;
     Ok(SseStream {
@@ -91,7 +92,7 @@ fn response(stream: SseStream, dialect: Dialect) -> Response {
 /// The wildcards of the query. `rest_cherrypy` refuses every parameter of another name.
 pub(super) fn wanted_tags(query: &str, dialect: Dialect) -> Result<TagRules, StreamRefusal> {
     let mut tags = Vec::new();
-    for (name, value) in pairs(query) {
+    for (name, value) in form_pairs(query) {
         match name.as_str() {
             TAG => tags.push(value),
             _ if dialect == Dialect::Tornado => {}
@@ -103,19 +104,6 @@ pub(super) fn wanted_tags(query: &str, dialect: Dialect) -> Result<TagRules, Str
     }
     let tags = tags.iter().map(String::as_str);
     TagRules::compile(tags).map_err(|_| StreamRefusal::Wildcard)
-}
-
-/// The names and values of a query.
-fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
-    let text = |part: &str| {
-        let bytes = percent_decoded(&part.replace('+', " "));
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    let parts = query.split('&').filter(|part| !part.is_empty());
-    parts.map(move |part| {
-        let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        (text(name), text(value))
-    })
 }
 
 fn last_position(headers: &HeaderMap) -> Result<Option<Position>, StreamRefusal> {

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use saltern_model::query;
+use saltern_python::fnmatch::escaped;
 use saltern_wire::msgpack::Value;
 
 use super::caller::{Caller, Params};
@@ -144,16 +145,4 @@ async fn change(
     ask::wheel(backend, caller, fun, arguments).await?;
     let state = state.to_owned();
     Ok(Json(KeyChange { minion: id, state }))
-}
-
-/// A pattern that matches this id alone.
-fn escaped(id: &str) -> String {
-    let mut pattern = String::with_capacity(id.len());
-    for character in id.chars() {
-        match character {
-            '*' | '?' | '[' => pattern.extend(['[', character, ']']),
-            other => pattern.push(other),
-        }
-    }
-    pattern
 }

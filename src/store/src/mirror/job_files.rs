@@ -21,6 +21,7 @@ use saltern_wire::msgpack::{Dialect, Encoder, Limits, MapView, RawValue};
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Version};
 use crate::options::StoreOptions;
+use saltern_base::hex;
 
 /// A minion's directory is filled under this name and then gets its own, so that a reader sees all
 /// of it or nothing. Stock's readers pass over names that begin with a dot.
@@ -142,7 +143,7 @@ impl JobFiles {
     pub fn job_dir(&self, jid: &Jid) -> Result<PathBuf> {
         let digest = openssl::hash::hash(self.digest, jid.as_str().as_bytes())
             .map_err(|source| StoreError::io("name the directory in", &self.root, source))?;
-        let mut name: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut name = hex(&digest);
         let rest = name.split_off(2);
         Ok(self.root.join(name).join(rest))
     }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use minijinja::value::{Enumerator, Object, ObjectRepr, Value};
+use saltern_base::hex;
 
 use super::args::Args;
 use super::fault::{Fault, Outcome};
@@ -90,12 +91,7 @@ pub(crate) fn call(
         Kind::Set(members) => set_method(members, name, args),
         Kind::Tuple(_) => sequence_method(object, name, args),
         Kind::Bytes(bytes) => match name {
-            "hex" => Ok(Value::from(
-                bytes
-                    .iter()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect::<String>(),
-            )),
+            "hex" => Ok(Value::from(hex(bytes))),
             _ => String::from_utf8(bytes.to_vec())
                 .map(Value::from)
                 .map_err(|_| Fault::other("'utf-8' codec can't decode bytes")),

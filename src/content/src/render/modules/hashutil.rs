@@ -9,6 +9,7 @@ use sha1::Sha1;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
 
 use crate::render::functions::{CallArgs, CallError, Registry};
+use saltern_base::hex;
 
 type Called = Result<Value, CallError>;
 
@@ -65,10 +66,6 @@ pub(super) fn digest(bytes: &[u8], name: &str) -> Option<String> {
     let mut hasher = Hasher::new(name)?;
     hasher.update(bytes);
     Some(hasher.finish())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Adds the functions.

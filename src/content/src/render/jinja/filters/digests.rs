@@ -132,12 +132,7 @@ fn bytes_of(args: &Bound, index: usize) -> Outcome<Vec<u8>> {
 }
 
 fn hex(bytes: &[u8]) -> Value {
-    Value::from(
-        bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>(),
-    )
+    Value::from(saltern_base::hex(bytes))
 }
 
 fn keyed(message: &[u8], key: &[u8]) -> Outcome<Vec<u8>> {
