@@ -106,6 +106,10 @@ fn jobs_reach_postgresql_without_python_over_outages_and_stock_reads_them() -> T
         site.start_master()?;
         echo(site, "three")?;
         database.resume();
+        // Until then the job is not where stock's command looks for it.
+        wait_until("the rows of the outage in the table", SOON, || {
+            (returns(&database) == ["grüße", "two", "three"]).then_some(())
+        })?;
         echo(site, "four")?;
         wait_until("all returns in the table", SOON, || {
             (returns(&database) == ["grüße", "two", "three", "four"]).then_some(())

@@ -324,6 +324,8 @@ impl Server {
                         "--lc-messages-dir={}",
                         home.join("usr/share/mysql").display()
                     ))
+                    // A server that starts removes what others have in a common one.
+                    .arg(format!("--tmpdir={}", self.directory.display()))
                     .args(["--innodb-log-file-size=8M", "--innodb-buffer-pool-size=16M"])
                     .args(["--innodb-flush-log-at-trx-commit=2", "--skip-name-resolve"]);
                 if is_root() {
