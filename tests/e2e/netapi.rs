@@ -20,8 +20,8 @@ use saltern_tests::pam::{PamService, python_for_pam};
 use saltern_tests::port::free_port;
 use saltern_tests::process::peer;
 use saltern_tests::session::Session;
-use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Config, Daemon, Server, Site, run, wait_until};
+use saltern_tests::site::{Failure, MinionKind, SOON};
+use saltern_tests::{Config, Daemon, Release, Server, Site, run, wait_until};
 use serde_json::{Value, json};
 
 use corpus::Extent;
@@ -131,6 +131,34 @@ impl Interfaces {
     fn port(&self) -> u16 {
         self.0.first().map_or(0, |(_, port)| *port)
     }
+}
+
+/// Transcripts of a client that uses the interface of stock 3008, and then ours.
+fn transcripts_of_both(
+    dialect: Dialect,
+    transcript: fn(&Site, u16) -> Result<Vec<String>>,
+) -> Result<[Vec<String>; 2]> {
+    let service = PamService::install()?;
+    let transcript_of = |server: Server| {
+        let interfaces = Interfaces::new(&[dialect]);
+        let mut lines = Vec::new();
+        Site::run(
+            server,
+            |config| interfaces.configure(config, server, &service),
+            |site| {
+                bring_up(site)?;
+                let _api = interfaces.start(site)?;
+                lines = transcript(site, interfaces.port())?;
+                Ok(())
+            },
+        )
+        .map_err(Failure::into_error)?;
+        Ok::<_, anyhow::Error>(lines)
+    };
+    let stock = transcript_of(Server::Stock(Release::V3008))?;
+    let ours = transcript_of(Server::Saltern(Release::V3008))?;
+    service.remove()?;
+    Ok([stock, ours])
 }
 
 fn start_wsgi(site: &Site, port: u16) -> Result<Daemon> {

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use saltern_tests::pam::PamService;
 use saltern_tests::process::peer;
-use saltern_tests::site::{Failure, MinionKind, SOON};
-use saltern_tests::{Release, Server, Site, TestResult, run, wait_until};
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Site, TestResult, run, wait_until};
 use serde_json::{Value, json};
 
-use super::{Dialect, Interfaces, SECRET, User, bring_up, with_ours};
+use super::{Dialect, SECRET, User, transcripts_of_both, with_ours};
 
 /// A program that `tests/install-stock.sh --api-clients` installed.
 pub(super) fn api_client(name: &str) -> Result<PathBuf> {
@@ -27,28 +26,7 @@ pub(super) fn api_client(name: &str) -> Result<PathBuf> {
 
 #[test]
 fn pepper_gets_from_ours_what_it_gets_from_stock() -> TestResult {
-    let service = PamService::install()?;
-    let mut transcripts = Vec::new();
-    for server in [
-        Server::Stock(Release::V3008),
-        Server::Saltern(Release::V3008),
-    ] {
-        let interfaces = Interfaces::new(&[Dialect::CherryPy]);
-        Site::run(
-            server,
-            |config| interfaces.configure(config, server, &service),
-            |site| {
-                bring_up(site)?;
-                let _api = interfaces.start(site)?;
-                transcripts.push(pepper(site, interfaces.port())?);
-                Ok(())
-            },
-        )
-        .map_err(Failure::into_error)?;
-    }
-    service.remove()?;
-    let [stock, ours] = <[Vec<String>; 2]>::try_from(transcripts)
-        .map_err(|_| anyhow::anyhow!("two transcripts were made"))?;
+    let [stock, ours] = transcripts_of_both(Dialect::CherryPy, pepper)?;
     let pairs = stock
         .iter()
         .zip(&ours)
