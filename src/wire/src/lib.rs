@@ -3,12 +3,14 @@
 //!
 //! Suggested reading order: [`msgpack`] (both dialects), [`ipc`] (event-socket frames), [`port`]
 //! (the two hardened listeners), then their transports: [`zmtp`] (ZeroMQ's wire protocol), [`tcp`]
-//! and [`ws`]; at last [`client`], light ends for our own command line and minion.
+//! and [`ws`]; then [`client`], light ends for our own command line and minion, and
+//! [`server_certificate`], how our TLS clients verify a server.
 
 pub mod client;
 pub mod ipc;
 pub mod msgpack;
 pub mod port;
+pub mod server_certificate;
 pub mod tcp;
 pub mod ws;
 pub mod zmtp;

@@ -9,18 +9,10 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tokio_rustls::rustls::client::danger::{
-    HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
-};
-use tokio_rustls::rustls::client::{WebPkiServerVerifier, verify_server_name};
-use tokio_rustls::rustls::crypto::ring;
+use saltern_wire::server_certificate::{Leniency, client_config};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use tokio_rustls::rustls::server::ParsedCertificate;
-use tokio_rustls::rustls::{
-    self, CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore,
-    SignatureScheme, StreamOwned,
-};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use ureq::Error;
 use ureq::unversioned::transport::time::{Duration, Instant};
 use ureq::unversioned::transport::{
@@ -50,35 +42,16 @@ struct BundleError {
 
 impl Tls {
     fn client_config(&self) -> Result<ClientConfig, Error> {
-        let provider = Arc::new(ring::default_provider());
-        let trusted = match self.verify {
-            true => self.trusted().map_err(other)?,
-            false => Vec::new(),
+        let verified = match self.verify {
+            true => {
+                let trusted = self.trusted().map_err(other)?;
+                let mut authorities = RootCertStore::empty();
+                authorities.add_parsable_certificates(trusted.iter().cloned());
+                client_config(Some(authorities), Leniency::Trusted(trusted))
+            }
+            false => client_config(None, Leniency::Nothing),
         };
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(trusted.iter().cloned());
-        let webpki = match self.verify {
-            true => WebPkiServerVerifier::builder_with_provider(roots.into(), provider.clone())
-                .build()
-                .map(Some)
-                .map_err(other)?,
-            false => None,
-        };
-        let schemes = provider
-            .signature_verification_algorithms
-            .supported_schemes();
-        let verifier = Verifier {
-            trusted,
-            webpki,
-            schemes,
-        };
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(rustls::ALL_VERSIONS)
-            .expect("ring has suites of all versions")
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
-            .with_no_client_auth();
-        Ok(config)
+        Ok(verified.map_err(other)?.with_no_client_auth())
     }
 
     fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, BundleError> {
@@ -91,71 +64,6 @@ impl Tls {
             path: path.clone(),
             source,
         })
-    }
-}
-
-/// Verification by authorities, or by being trusted as it is; or none.
-#[derive(Debug)]
-struct Verifier {
-    trusted: Vec<CertificateDer<'static>>,
-    /// Absent where nothing is verified.
-    webpki: Option<Arc<WebPkiServerVerifier>>,
-    schemes: Vec<SignatureScheme>,
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        let Some(webpki) = &self.webpki else {
-            return Ok(ServerCertVerified::assertion());
-        };
-        let verified =
-            webpki.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        match verified {
-            // That it is an authority's is among the errors without a name of their own. Its dates
-            // were checked before; its name is checked here.
-            Err(rustls::Error::InvalidCertificate(CertificateError::Other(_)))
-                if self.trusted.iter().any(|trusted| trusted == end_entity) =>
-            {
-                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
-                Ok(ServerCertVerified::assertion())
-            }
-            verified => verified,
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        match &self.webpki {
-            Some(webpki) => webpki.verify_tls12_signature(message, cert, signed),
-            None => Ok(HandshakeSignatureValid::assertion()),
-        }
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        match &self.webpki {
-            Some(webpki) => webpki.verify_tls13_signature(message, cert, signed),
-            None => Ok(HandshakeSignatureValid::assertion()),
-        }
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.schemes.clone()
     }
 }
 
