@@ -4,32 +4,21 @@
 //! A job's age is the time in its jid, and decides for its returns too, so that no return is left
 //! without its job. Rows go in slices, each a transaction of its own, returns before jobs.
 
-use std::time::Duration;
-
 use saltern_config::{SqlSchema, SqlStore};
-use tokio::runtime::{Builder, Runtime};
 
+use crate::blocking_runtime::BlockingRuntime;
+use crate::connection::Connection;
 use crate::error::SqlError;
-use crate::mysql::Mysql;
-use crate::postgres::Postgres;
 use crate::schema::{columns, tables};
 
 /// Rows of a slice: few enough that nothing waits noticeably for its locks.
 const SLICE: u64 = 2_000;
 
-/// Longest time for connecting, and of a statement.
-const CONNECT: Duration = Duration::from_secs(10);
-
 /// A connection for care. Blocks.
 pub struct SqlCare {
     schema: SqlSchema,
-    runtime: Runtime,
+    runtime: BlockingRuntime,
     connection: Connection,
-}
-
-enum Connection {
-    Postgres(Box<Postgres>),
-    Mysql(Box<Mysql>),
 }
 
 /// The first jid that is kept, and the moment for what has no such jid.
@@ -102,20 +91,8 @@ impl SqlCare {
     /// # Errors
     /// No connection.
     pub fn connect(store: &SqlStore) -> Result<Self, SqlError> {
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(SqlError::Runtime)?;
-        let limit = store.connect_timeout.unwrap_or(CONNECT);
-        let connected = async {
-            Ok::<_, SqlError>(match store.schema {
-                SqlSchema::Mysql => {
-                    Connection::Mysql(Box::new(Mysql::connect(store, limit).await?))
-                }
-                _ => Connection::Postgres(Box::new(Postgres::connect(store, limit).await?)),
-            })
-        };
-        let connected = async { tokio::time::timeout(limit, connected).await };
-        let connection = runtime.block_on(connected);
-        let connection = connection.map_err(|_| SqlError::ConnectTimeout(limit.as_secs()))??;
+        let runtime = BlockingRuntime::new().map_err(SqlError::Runtime)?;
+        let connection = runtime.block_on(Connection::open(store))?;
         Ok(Self {
             schema: store.schema,
             runtime,
@@ -165,11 +142,11 @@ impl SqlCare {
             .try_for_each(|sql| self.execute(sql).map(drop))
     }
 
-    /// Carries out a step to its end; how many rows went. `report` is called after each slice.
+    /// Carries out a step to its end; how many rows went.
     ///
     /// # Errors
     /// The database refuses; slices before are gone.
-    pub fn purge(&mut self, step: &Step, mut report: impl FnMut(u64)) -> Result<u64, SqlError> {
+    pub fn purge(&mut self, step: &Step) -> Result<u64, SqlError> {
         let mut gone = 0;
         loop {
             let rows = self.execute(&step.sql)?;
@@ -177,7 +154,6 @@ impl SqlCare {
             if rows == 0 {
                 return Ok(gone);
             }
-            report(gone);
         }
     }
 

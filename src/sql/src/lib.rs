@@ -11,6 +11,7 @@
 
 mod blocking_runtime;
 mod care;
+mod connection;
 mod document;
 mod error;
 mod mysql;

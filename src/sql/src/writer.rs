@@ -5,24 +5,19 @@
 //! stored before it counts, the rest is given again.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_config::{SqlSchema, SqlStore};
 use saltern_store::Followed;
-use tokio::time::timeout;
 
 use crate::blocking_runtime::BlockingRuntime;
+use crate::connection::{Connection, within};
 use crate::document::{Marks, TextRules, Texts, unpack};
 use crate::error::SqlError;
-use crate::mysql::Mysql;
-use crate::postgres::{self, Postgres};
+use crate::postgres;
 use crate::row::{JobRow, ReturnRow, Row, Rows};
-
-/// Longest time for connecting, where a site does not say.
-const CONNECT: Duration = Duration::from_secs(10);
 
 /// Longest time of a transaction.
 const TRANSACTION: Duration = Duration::from_secs(60);
@@ -92,11 +87,6 @@ pub struct SqlWriter {
     master: String,
     runtime: BlockingRuntime,
     connection: Option<Connection>,
-}
-
-enum Connection {
-    Postgres(Box<Postgres>),
-    Mysql(Box<Mysql>),
 }
 
 impl SqlWriter {
@@ -226,18 +216,8 @@ impl SqlWriter {
     /// Connects, unless there is a connection; the longest document that it takes.
     fn connect(&mut self) -> Result<usize, SqlError> {
         if self.connection.is_none() {
-            let limit = self.store.connect_timeout.unwrap_or(CONNECT);
-            let store = &self.store;
-            let connected = async {
-                Ok(match store.schema {
-                    SqlSchema::Mysql => {
-                        Connection::Mysql(Box::new(Mysql::connect(store, limit).await?))
-                    }
-                    _ => Connection::Postgres(Box::new(Postgres::connect(store, limit).await?)),
-                })
-            };
-            let connected = within(limit, SqlError::ConnectTimeout, connected);
-            self.connection = Some(self.runtime.block_on(connected)?);
+            let opened = self.runtime.block_on(Connection::open(&self.store))?;
+            self.connection = Some(opened);
         }
         Ok(match &self.connection {
             Some(Connection::Mysql(mysql)) => mysql.max_document(),
@@ -278,16 +258,5 @@ impl SqlWriter {
 impl Drop for SqlWriter {
     fn drop(&mut self) {
         self.disconnect();
-    }
-}
-
-async fn within<T>(
-    limit: Duration,
-    late: fn(u64) -> SqlError,
-    task: impl Future<Output = Result<T, SqlError>>,
-) -> Result<T, SqlError> {
-    match timeout(limit, task).await {
-        Ok(result) => result,
-        Err(_) => Err(late(limit.as_secs())),
     }
 }

@@ -147,7 +147,7 @@ fn purge(
     }
     let mut care = SqlCare::connect(store)?;
     for step in &steps {
-        let gone = care.purge(step, |_| {})?;
+        let gone = care.purge(step)?;
         if gone > 0 {
             say(&format!("{store}: {}: {gone} rows removed\n", step.table));
         }
