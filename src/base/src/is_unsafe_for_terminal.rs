@@ -1,6 +1,7 @@
 //! Characters of untrusted text that are unsafe for a terminal or a log.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 /// Whether a character is unsafe for a terminal: a control, bidirectional or invisible character.
 /// Such characters are shown as their codes.
@@ -28,6 +29,24 @@ pub fn escaped_for_terminal(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A JSON document whose texts have no unsafe character: there alone such characters stand, and JSON
+/// has an escape for each.
+#[must_use]
+pub fn escaped_json_for_terminal(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    for c in json.chars() {
+        if !is_unsafe_for_terminal(c) {
+            out.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            // Writing into a text cannot fail.
+            let _ = write!(out, "\\u{unit:04x}");
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,6 +56,12 @@ mod tests {
         assert_eq!(escaped_for_terminal("größe 日"), "größe 日");
         let escaped = escaped_for_terminal("a\n\u{1b}[31m\u{202e}");
         assert_eq!(escaped, "a\\n\\u{1b}[31m\\u{202e}");
+    }
+
+    #[test]
+    fn escaped_json_is_the_same_document() {
+        let escaped = escaped_json_for_terminal("[\"a\u{7f}\u{202e}\u{e0041}ü\"]");
+        assert_eq!(escaped, "[\"a\\u007f\\u202e\\udb40\\udc41ü\"]");
     }
 
     #[test]

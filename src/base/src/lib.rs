@@ -24,6 +24,8 @@ pub mod trace;
 pub mod umask;
 
 pub use chain::chain;
-pub use hex::hex;
-pub use is_unsafe_for_terminal::{escaped_for_terminal, is_unsafe_for_terminal};
+pub use hex::{hex, unhex};
+pub use is_unsafe_for_terminal::{
+    escaped_for_terminal, escaped_json_for_terminal, is_unsafe_for_terminal,
+};
 pub use percent::{form_pairs, form_text, percent_decoded, percent_encoded};

@@ -14,7 +14,7 @@ use std::time::Duration;
 use hmac::{Hmac, KeyInit, Mac};
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
-use saltern_base::hex;
+use saltern_base::{hex, unhex};
 use saltern_store::StoreError;
 use saltern_store::files::{self, Create};
 use sha2::{Digest, Sha256};
@@ -235,16 +235,6 @@ fn parse(text: &str) -> Option<Session> {
         sealed: unhex(sealed)?,
         expire: expire.parse().ok()?,
     })
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = text.as_bytes();
-    let (pairs, rest) = digits.as_chunks::<2>();
-    if !rest.is_empty() {
-        return None;
-    }
-    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    pairs.iter().map(byte).collect()
 }
 
 #[cfg(test)]

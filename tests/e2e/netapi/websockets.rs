@@ -3,12 +3,12 @@
 use anyhow::{Context, Result, ensure};
 use saltern_tests::pam::PamService;
 use saltern_tests::session::Session;
-use saltern_tests::site::{Failure, MinionKind, SOON};
+use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult, run};
 use serde_json::{Value, json};
 
 use super::clients::api_client;
-use super::{Dialect, Interfaces, User, bring_up, with_ours};
+use super::{Dialect, Interfaces, User, transcripts_of_both, with_ours};
 
 /// Message of a client that wants events.
 const READY: &str = "say websocket client ready";
@@ -109,28 +109,7 @@ fn websocket_client_gets_events_of_rest_cherrypy() -> TestResult {
 
 #[test]
 fn websockets_of_rest_tornado_are_those_of_stock() -> TestResult {
-    let service = PamService::install()?;
-    let mut transcripts = Vec::new();
-    for server in [
-        Server::Stock(Release::V3008),
-        Server::Saltern(Release::V3008),
-    ] {
-        let interfaces = Interfaces::new(&[Dialect::Tornado]);
-        Site::run(
-            server,
-            |config| interfaces.configure(config, server, &service),
-            |site| {
-                bring_up(site)?;
-                let _api = interfaces.start(site)?;
-                transcripts.push(tornado(site, interfaces.port())?);
-                Ok(())
-            },
-        )
-        .map_err(Failure::into_error)?;
-    }
-    service.remove()?;
-    let [stock, ours] = <[Vec<String>; 2]>::try_from(transcripts)
-        .map_err(|_| anyhow::anyhow!("two transcripts were made"))?;
+    let [stock, ours] = transcripts_of_both(Dialect::Tornado, tornado)?;
     ensure_same(&stock, &ours)?;
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use saltern_base::is_unsafe_for_terminal;
+use saltern_base::escaped_json_for_terminal;
 use serde_json::{Map, Value as Json};
 
 use super::Minions;
@@ -92,23 +92,10 @@ impl Minions {
                 (name.clone(), value)
             });
             let object = Json::Object(entries.collect::<Map<_, _>>()).to_string();
-            escape_into(&mut text, &object);
+            text.push_str(&escaped_json_for_terminal(&object));
         }
         text.push_str("\n]\n");
         text
-    }
-}
-
-/// Unsafe characters stand only inside of JSON's strings, where an escape means the same.
-fn escape_into(text: &mut String, json: &str) {
-    for c in json.chars() {
-        if !is_unsafe_for_terminal(c) {
-            text.push(c);
-            continue;
-        }
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            let _ = write!(text, "\\u{unit:04x}");
-        }
     }
 }
 
@@ -180,8 +167,7 @@ mod tests {
 
     #[test]
     fn json_escapes_what_steers_a_terminal() {
-        let mut text = String::new();
-        escape_into(&mut text, "\"a\u{9b}\u{202e}\u{e0001}ü\"");
+        let text = escaped_json_for_terminal("\"a\u{9b}\u{202e}\u{e0001}ü\"");
         assert_eq!(text, "\"a\\u009b\\u202e\\udb40\\udc01ü\"");
     }
 }

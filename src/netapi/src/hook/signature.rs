@@ -8,6 +8,7 @@ use std::collections::HashSet;
 
 use axum::http::HeaderMap;
 use hmac::{Hmac, KeyInit as _, Mac as _};
+use saltern_base::unhex;
 use saltern_config::yaml::{Key, Node};
 use saltern_crypto::{SecretBytes, ct_eq};
 use sha2::Sha256;
@@ -149,17 +150,8 @@ fn is_fresh(timestamp: &[u8], now: i64) -> Result<(), SignatureError> {
 
 /// The bytes of `sha256=<64 hexadecimal digits>`.
 fn signature_of(header: &[u8]) -> Option<Signature> {
-    let digits = header.strip_prefix(b"sha256=")?;
-    if digits.len() != 2 * SIGNATURE_BYTES {
-        return None;
-    }
-    let mut signature = [0; SIGNATURE_BYTES];
-    for (byte, pair) in signature.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |digit: &u8| char::from(*digit).to_digit(16);
-        let [high, low] = pair else { return None };
-        *byte = u8::try_from(digit(high)? << 4 | digit(low)?).ok()?;
-    }
-    Some(signature)
+    let digits = std::str::from_utf8(header).ok()?.strip_prefix("sha256=")?;
+    unhex(digits)?.try_into().ok()
 }
 
 /// Signatures of the last one to two windows of time.

@@ -1,6 +1,6 @@
 //! `jsonl`: a line of JSON for each minion, with `id`, `retcode` and `return`.
 
-use saltern_base::is_unsafe_for_terminal;
+use saltern_base::escaped_json_for_terminal;
 use saltern_wire::msgpack::Value;
 
 use crate::OutputOptions;
@@ -23,24 +23,14 @@ pub(crate) fn json_lines(value: &Value, options: &OutputOptions) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Unsafe characters stand in texts only, where JSON has an escape for each.
 fn line(value: &Value) -> String {
-    let json = json_line(value);
-    let mut out = String::with_capacity(json.len());
-    for c in json.chars() {
-        if !is_unsafe_for_terminal(c) {
-            out.push(c);
-            continue;
-        }
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            out.push_str(&format!("\\u{unit:04x}"));
-        }
-    }
-    out
+    escaped_json_for_terminal(&json_line(value))
 }
 
 #[cfg(test)]
 mod tests {
+    use saltern_base::is_unsafe_for_terminal;
+
     use super::*;
 
     #[test]

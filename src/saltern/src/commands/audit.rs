@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use saltern_base::clock::{Clock, ZoneName, strftime};
 use saltern_base::exit::Exit;
-use saltern_base::{escaped_for_terminal, is_unsafe_for_terminal};
+use saltern_base::{escaped_for_terminal, escaped_json_for_terminal, hex};
 use saltern_config::MasterConfig;
 use saltern_model::{AuditDoor, AuditRow, AuditVerdict};
 use saltern_store::{AuditHead, AuditPage, DatabaseLimits, JobReader, StoreError};
@@ -252,11 +252,6 @@ struct JsonLine<'a> {
 
 fn line_of_json(row: &AuditRow) -> String {
     let record = &row.record;
-    let head = AuditHead {
-        number: row.number,
-        hash: row.hash,
-    };
-    let head = head.to_string();
     let shown = JsonLine {
         number: row.number,
         at: record.at,
@@ -275,22 +270,10 @@ fn line_of_json(row: &AuditRow) -> String {
         reason: record.reason.as_deref(),
         jid: record.jid.as_ref().map(|jid| jid.as_str()),
         suppressed: record.suppressed,
-        hash: head
-            .split_once(':')
-            .map_or_else(String::new, |(_, hash)| hash.to_owned()),
+        hash: hex(&row.hash),
     };
     let json = serde_json::to_string(&shown).unwrap_or_default();
-    // Unsafe characters stand in texts only, where JSON has an escape for each.
-    let mut line = String::with_capacity(json.len() + 1);
-    for c in json.chars() {
-        if !is_unsafe_for_terminal(c) {
-            line.push(c);
-            continue;
-        }
-        for unit in c.encode_utf16(&mut [0; 2]) {
-            line.push_str(&format!("\\u{unit:04x}"));
-        }
-    }
+    let mut line = escaped_json_for_terminal(&json);
     line.push('\n');
     line
 }

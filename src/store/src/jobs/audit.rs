@@ -14,6 +14,7 @@ use std::str::FromStr;
 use openssl::sha::Sha256;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, params_from_iter};
+use saltern_base::{hex, unhex};
 use saltern_model::{AuditDoor, AuditProof, AuditRecord, AuditRow, AuditVerdict, Jid};
 
 use super::database::NextIds;
@@ -91,10 +92,7 @@ pub struct AuditHeadError(String);
 
 impl fmt::Display for AuditHead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.number)?;
-        self.hash
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{}:{}", self.number, hex(&self.hash))
     }
 }
 
@@ -105,17 +103,7 @@ impl FromStr for AuditHead {
         let read = || {
             let (number, digits) = text.trim().split_once(':')?;
             let number = number.parse().ok().filter(|number| *number >= 0)?;
-            if digits.len() != 64 || !digits.is_ascii() {
-                return None;
-            }
-            let mut hash = [0; 32];
-            for (at, byte) in hash.iter_mut().enumerate() {
-                let pair = digits.get(2 * at..2 * at + 2)?;
-                if !pair.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-                    return None;
-                }
-                *byte = u8::from_str_radix(pair, 16).ok()?;
-            }
+            let hash = unhex(digits)?.try_into().ok()?;
             Some(Self { number, hash })
         };
         read().ok_or_else(|| AuditHeadError(text.to_owned()))
