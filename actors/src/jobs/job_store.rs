@@ -1,6 +1,8 @@
 //! Single writer of the job database, with group commit.
 //!
-//! Messages that arrive during a commit wait in the mailbox and are committed together next. A lone
+//! A commit is in flight in the engine ([`JobLog`](saltern_store::JobLog)), and the tracker, which
+//! shares the thread, goes on. Messages that arrive during it wait in the mailbox, whose bound holds
+//! their senders back, and are committed together next. A lone
 //! write is committed at once; after a commit of at least [`GROUP_COMMIT_SIZE`] requests the next
 //! one begins no sooner than [`PACE`] after it, because each costs about the same whatever it holds
 //! (PostgreSQL's `commit_delay` and `commit_siblings`). The effects of a commit (job files, events,
@@ -16,21 +18,23 @@ mod in_place;
 mod metrics;
 mod removal;
 
-use std::path::PathBuf;
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as Task, Poll, ready};
 use std::time::Duration;
 
-use actix::{Actor, ActorFuture, AsyncContext, Context, Handler, Recipient, ResponseActFuture};
-use parking_lot::Mutex;
+use actix::fut::wrap_future;
+use actix::{
+    Actor, ActorFuture, ActorFutureExt, AsyncContext, Context, Handler, Recipient,
+    ResponseActFuture,
+};
 use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_model::{Compat, Jid};
-use saltern_store::jobs::{Retention, Written};
-use saltern_store::sqlite::JobDatabase;
+use saltern_store::jobs::{Batch, Committed, Engine, Retention};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::Child;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -42,8 +46,7 @@ use crate::messages::{
 };
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
-use commit_group::CommitGroup;
-pub(crate) use disk::RoomOf;
+use commit_group::{CommitGroup, CommitOutcome};
 use disk::{DiskWatch, LookAtDisk, State};
 use in_place::{Place, Restoring};
 pub(crate) use metrics::{StoreHealth, StoreMetrics};
@@ -51,11 +54,8 @@ pub(crate) use metrics::{StoreHealth, StoreMetrics};
 /// Seed of a store.
 #[derive(Clone)]
 pub(crate) struct Seed {
-    /// The one connection that writes; only this actor locks it, and the thread that writes a
-    /// displaced database to its place.
-    pub(crate) database: Arc<Mutex<JobDatabase>>,
-    /// Its configured path.
-    pub(crate) path: PathBuf,
+    /// Only this actor writes.
+    pub(crate) engine: Engine,
     /// Writes the files that stock's command line wants, unless the mirror is off.
     pub(crate) job_files: Option<Arc<JobFileWriter>>,
     pub(crate) bus: Recipient<Fire>,
@@ -71,8 +71,6 @@ pub(crate) struct Seed {
     pub(crate) folder: Recipient<Checkpoint>,
     /// Notified of what is stored.
     pub(crate) tracker: Recipient<Stored>,
-    /// Measures the free space.
-    pub(crate) room_of: RoomOf,
     /// `saltern_disk_low`, in bytes.
     pub(crate) disk_low: u64,
     /// For the events about the disk.
@@ -160,8 +158,9 @@ impl Child for JobStore {
         // The senders are gone: the mailbox holds few messages, which must not wait
         // for a commit that the end of the actor would forestall.
         self.is_draining = true;
+        let restore = self.last_restore(context);
         self.commit(context);
-        self.last_restore(context)
+        restore
     }
 }
 
@@ -170,7 +169,7 @@ impl Actor for JobStore {
 
     fn started(&mut self, context: &mut Self::Context) {
         self.look_at_disk(false, context);
-        self.measure();
+        self.measure(context);
         context.run_interval(DISK_INTERVAL, |_, context| context.notify(LookAtDisk));
     }
 }
@@ -231,14 +230,17 @@ impl Handler<Persist> for JobStore {
 impl Handler<CheckpointDone> for JobStore {
     type Result = ();
 
-    fn handle(&mut self, _: CheckpointDone, _: &mut Self::Context) {
-        let pass = self.database().map(|mut database| database.checkpoint());
-        if let Some(Err(error)) = pass {
-            tracing::error!(
+    fn handle(&mut self, _: CheckpointDone, context: &mut Self::Context) {
+        let ended = self.seed.engine.housekeeping.finish_checkpoint();
+        let ended = wrap_future::<_, Self>(ended).map(|ended, _, _| match ended {
+            // The next batch asks for it again.
+            Ok(()) | Err(StoreError::Displaced { .. }) => {}
+            Err(error) => tracing::error!(
                 error = chain(&error),
                 "the job database cannot be checkpointed"
-            );
-        }
+            ),
+        });
+        context.wait(ended);
     }
 }
 
@@ -274,16 +276,52 @@ impl JobStore {
             self.refuse(group);
             return;
         }
-        match self.write(&group) {
-            Ok(written) => self.follow_up(group, written, context),
+        self.append(group, context);
+    }
+
+    /// Commits a group; nothing else is handled until its outcome is known.
+    fn append(&self, mut group: CommitGroup, context: &mut Context<Self>) {
+        let batch = self.batch(&mut group);
+        let began = Instant::now();
+        let appended = wrap_future::<_, Self>(self.seed.engine.log.append(batch.clone()));
+        context.wait(appended.map(move |outcome, store, context| {
+            let outcome = store.outcome(&batch, outcome, began.elapsed());
+            store.appended((group, batch), outcome, context);
+        }));
+    }
+
+    /// The changes of a group, with the events that they cause where these are kept with them.
+    fn batch(&self, group: &mut CommitGroup) -> Arc<Batch> {
+        FailPoint::CommitBefore.pass();
+        let durable = self.seed.durable_events.as_ref();
+        let caused = durable.map(|_| group.events(self.seed.clock.unix_micros()));
+        Arc::new(Batch {
+            writes: group.take_writes(),
+            caused: caused.unwrap_or_default(),
+        })
+    }
+
+    fn appended(
+        &mut self,
+        (group, batch): (CommitGroup, Arc<Batch>),
+        outcome: Result<CommitOutcome, StoreError>,
+        context: &mut Context<Self>,
+    ) {
+        match outcome {
+            Ok(outcome) => self.follow_up(group, outcome, context),
             // Of a database that another program holds, each would wait as long again.
             Err(error @ StoreError::Database { .. }) if group.len() > 1 && !error.is_busy() => {
                 // One of the changes may be at fault: the others are committed one by one.
                 let (error, requests) = (chain(&error), group.len());
                 tracing::debug!(error, requests, "group commit failed; trying each request");
-                self.commit_each(group, context);
+                let writes = Arc::unwrap_or_clone(batch).writes;
+                self.append_each(group.split(writes).collect(), context);
             }
             Err(error) => {
+                if matches!(error, StoreError::Interrupted { .. }) {
+                    // What is stored of it was not announced, as after a restart.
+                    self.fired_from = None;
+                }
                 self.give_up(group, &error);
                 if error.is_full() {
                     self.look_at_disk(true, context);
@@ -292,49 +330,47 @@ impl JobStore {
         }
     }
 
-    fn commit_each(&mut self, group: CommitGroup, context: &mut Context<Self>) {
-        for alone in group.split() {
-            match self.write(&alone) {
-                Ok(written) => self.follow_up(alone, written, context),
-                Err(error) => self.give_up(alone, &error),
+    /// Commits each message by itself, one after the other.
+    fn append_each(&self, mut alone: VecDeque<CommitGroup>, context: &mut Context<Self>) {
+        let Some(mut group) = alone.pop_front() else {
+            return;
+        };
+        let batch = self.batch(&mut group);
+        let began = Instant::now();
+        let appended = wrap_future::<_, Self>(self.seed.engine.log.append(batch.clone()));
+        context.wait(appended.map(move |outcome, store, context| {
+            match store.outcome(&batch, outcome, began.elapsed()) {
+                Ok(outcome) => store.follow_up(group, outcome, context),
+                Err(error) => store.give_up(group, &error),
             }
-        }
+            store.append_each(alone, context);
+        }));
     }
 
-    /// Outcome of each change, and the duration of the commit.
-    fn write(&self, group: &CommitGroup) -> Result<(Vec<Written>, Duration), StoreError> {
-        FailPoint::CommitBefore.pass();
-        let durable = self.seed.durable_events.as_ref();
-        let caused = durable.map(|_| group.events(self.seed.clock.unix_micros()));
-        let began = Instant::now();
-        let (committed, wal_is_long) = {
-            let mut database = self.database().ok_or_else(|| self.displaced())?;
-            let caused = caused.as_deref().unwrap_or_default();
-            let committed = database.commit_with_events(group.writes(), caused);
-            (committed, database.wal_is_long())
-        };
-        let written = committed.map(|committed| {
-            if let Some(durable) = durable {
-                durable.feed.committed(committed.events);
-            }
-            committed.written
-        });
-        if wal_is_long {
+    /// Counts a commit, and has the log checkpointed where that is due.
+    fn outcome(
+        &self,
+        batch: &Batch,
+        outcome: Result<Committed, StoreError>,
+        took: Duration,
+    ) -> Result<CommitOutcome, StoreError> {
+        if self.seed.engine.housekeeping.checkpoint_is_due() {
             // One waiting message is enough.
             let _ = self.seed.folder.try_send(Checkpoint);
         }
         let metrics = &self.seed.metrics;
-        let took = began.elapsed();
         metrics.commits.observe(took.as_secs_f64());
-        metrics.failing.set(i64::from(written.is_err()));
-        match &written {
-            Ok(written) => {
-                metrics.writes.inc_by(written.len() as u64);
-                metrics.count_audit(group.writes());
-            }
-            Err(_) => metrics.failed.inc(),
+        metrics.failing.set(i64::from(outcome.is_err()));
+        let committed = outcome.inspect_err(|_| metrics.failed.inc())?;
+        metrics.writes.inc_by(committed.written.len() as u64);
+        metrics.count_audit(&batch.writes);
+        if let Some(durable) = &self.seed.durable_events {
+            durable.feed.committed(committed.events);
         }
-        written.map(|written| (written, took))
+        Ok(CommitOutcome {
+            written: committed.written,
+            took,
+        })
     }
 
     fn give_up(&self, group: CommitGroup, error: &StoreError) {

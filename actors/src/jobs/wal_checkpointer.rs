@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use actix::{Actor, Context, Handler, Recipient};
 use saltern_base::metrics::{Histogram, Registry, SECONDS, histogram};
-use saltern_store::Checkpointer;
+use saltern_store::Housekeeping;
 use saltern_supervise::Child;
 use tokio::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::messages::{Checkpoint, CheckpointDone};
 /// Seed of a checkpointer.
 #[derive(Clone)]
 pub(crate) struct Seed {
-    pub(crate) checkpointer: Arc<Checkpointer>,
+    pub(crate) housekeeping: Arc<dyn Housekeeping>,
     pub(crate) store: Recipient<CheckpointDone>,
     pub(crate) metrics: CheckpointMetrics,
 }
@@ -39,8 +39,6 @@ impl CheckpointMetrics {
 
 /// Passes in a row: each leaves only what was committed while it ran.
 const PASSES: usize = 4;
-/// Frames that the store may be left with: a checkpoint of a few milliseconds.
-const LITTLE: u64 = 500;
 
 /// Actor that checkpoints the job database.
 pub(crate) struct WalCheckpointer {
@@ -69,11 +67,11 @@ impl Handler<Checkpoint> for WalCheckpointer {
     fn handle(&mut self, _: Checkpoint, _: &mut Self::Context) {
         for _ in 0..PASSES {
             let began = Instant::now();
-            let folded = self.seed.checkpointer.fold();
+            let folded = self.seed.housekeeping.checkpoint();
             self.seed.metrics.0.observe(began.elapsed().as_secs_f64());
             match folded {
-                Ok(folded) if folded.left() > LITTLE => {}
-                Ok(_) => break,
+                Ok(false) => {}
+                Ok(true) => break,
                 Err(error) => {
                     tracing::error!(%error, "the write-ahead log of the job database grows");
                     break;

@@ -8,10 +8,9 @@ use parking_lot::Mutex;
 use saltern_config::{LocalCacheMirror, PythonBridge};
 use saltern_requests::Services;
 use saltern_sql::SqlWriter;
-use saltern_store::jobs::JobQueries;
-use saltern_store::sqlite::{JobDatabase, Scrubber};
+use saltern_store::jobs::{Engine, JobQueries, wait};
 use saltern_store::{
-    BatchFiles, Checkpointer, JobCacheReader, JobFiles, JobFollower, Mirror, StoreError,
+    BatchFiles, Housekeeping, JobCacheReader, JobFiles, JobFollower, Mirror, StoreError,
 };
 use saltern_supervise::{Reserved, Restart};
 use tokio::time::Instant;
@@ -35,13 +34,12 @@ const LAST_RESTORE: Duration = Duration::from_secs(100);
 pub(super) struct Stored {
     pub(super) jobs: StoredJobs,
     pub(super) requests: Arc<dyn JobQueries>,
-    pub(super) upkeep: Scrubber,
+    pub(super) upkeep: Arc<dyn Housekeeping>,
     pub(super) batches: (Arc<dyn JobQueries>, BatchFiles),
 }
 
 pub(super) struct StoredJobs {
     pub(super) reader: Arc<dyn JobQueries>,
-    pub(super) checkpointer: Checkpointer,
     pub(super) job_files: Option<Arc<JobFiles>>,
     pub(super) mirror: Option<Mirror>,
     pub(super) followers: Vec<(Purpose, String, JobFollower)>,
@@ -57,21 +55,20 @@ impl Stored {
             LocalCacheMirror::Off => (None, None),
             LocalCacheMirror::Full | LocalCacheMirror::Loads => (
                 Some(Arc::new(JobFiles::open(config)?)),
-                Some(Mirror::open(config, parts.database.reader()?)?),
+                Some(Mirror::open(config, parts.database.queries.another()?)?),
             ),
         };
         Ok(Self {
             jobs: StoredJobs {
                 cached,
-                reader: parts.database.reader()?,
-                checkpointer: parts.database.checkpointer()?,
+                reader: parts.database.queries.another()?,
                 job_files,
                 mirror,
                 followers: followers(parts)?,
             },
-            requests: parts.database.reader()?,
-            upkeep: parts.database.scrubber()?,
-            batches: (parts.database.reader()?, BatchFiles::open(config)?),
+            requests: parts.database.queries.another()?,
+            upkeep: parts.database.housekeeping.clone(),
+            batches: (parts.database.queries.another()?, BatchFiles::open(config)?),
         })
     }
 }
@@ -80,11 +77,11 @@ impl Stored {
 /// what will be there is this master's own.
 fn job_cache_to_read(parts: &mut MasterParts) -> Result<Option<JobCacheReader>, StoreError> {
     let config = &parts.config;
-    if parts.database.reader()?.has_imported()? {
+    if parts.database.queries.another()?.has_imported()? {
         return Ok(None);
     }
     if JobCacheReader::is_empty(config) {
-        parts.database.finish_import()?;
+        wait(parts.database.log.finish_import())?;
         return Ok(None);
     }
     let now = parts.clock.unix_micros();
@@ -106,7 +103,7 @@ fn followers(parts: &MasterParts) -> Result<Vec<(Purpose, String, JobFollower)>,
         .filter_map(|(purpose, name)| Some((purpose, name.as_ref()?)));
     let followers = wanted.map(|(purpose, name)| {
         let owner = (purpose.option(), name.as_str());
-        let follower = JobFollower::open(&parts.config, owner, parts.database.reader()?)?;
+        let follower = JobFollower::open(&parts.config, owner, parts.database.queries.another()?)?;
         Ok((purpose, name.clone(), follower))
     });
     followers.collect()
@@ -116,7 +113,7 @@ impl Plan {
     pub(super) fn start_store(
         &self,
         (store, tracker): (Reserved<JobStore>, Reserved<JobTracker>),
-        (database, stored): (JobDatabase, StoredJobs),
+        (database, stored): (Engine, StoredJobs),
         services: &Arc<Services>,
         (bus, publisher): (&Addr<EventPublisher>, &Addr<Publisher>),
     ) -> (Option<Addr<JobMirror>>, Addr<JobStore>, Addr<JobTracker>) {
@@ -139,7 +136,7 @@ impl Plan {
             .into_iter()
             .find(|(purpose, _)| *purpose == Purpose::Master);
         let seed = wal_checkpointer::Seed {
-            checkpointer: Arc::new(stored.checkpointer),
+            housekeeping: database.housekeeping.clone(),
             store: store.recipient(),
             metrics: wal_checkpointer::CheckpointMetrics::new(&self.registry),
         };
@@ -147,8 +144,7 @@ impl Plan {
             self.root
                 .start_child(self.on_patient_thread("log"), seed, 0);
         let seed = job_store::Seed {
-            path: database.path().to_owned(),
-            database: Arc::new(Mutex::new(database)),
+            engine: database,
             job_files: stored.job_files,
             bus: bus.clone().recipient(),
             durable_events: self.event_feed.clone().map(|feed| DurableEvents {
@@ -161,7 +157,6 @@ impl Plan {
             cleaner: mirror.clone().map(Addr::recipient),
             folder: folder.recipient(),
             tracker: tracker.recipient(),
-            room_of: JobDatabase::room,
             disk_low: self.config.saltern_disk_low as u64,
             compat: self.config.salt_compat,
             clock: self.clock.clone(),

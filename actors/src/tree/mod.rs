@@ -66,8 +66,7 @@ use saltern_http::HttpMetrics;
 use saltern_requests::{MasterFleet, Services, Stores};
 use saltern_runners::{RunnerContext, Runners};
 use saltern_store::StoreError;
-use saltern_store::jobs::JobQueries;
-use saltern_store::sqlite::JobDatabase;
+use saltern_store::jobs::{Engine, JobQueries, wait};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Reserved, Supervisor, Tree};
 use saltern_wire::port::{
     Inherited, KnownNetworks, ListenError, PubHandle, PubListener, ReqListener, SubscriberWatch,
@@ -115,7 +114,7 @@ pub struct MasterParts {
     /// Renders reactions.
     pub reactions: Arc<Reactions>,
     /// The job database.
-    pub database: JobDatabase,
+    pub database: Engine,
     /// Registry of the metrics.
     pub registry: Registry,
     /// Listening sockets that a service manager holds for the ports of the configuration.
@@ -219,7 +218,7 @@ impl Master {
         let reserved = ReservedAddresses::default();
         let reactions = reserved.reactor.recipient();
         let reactor = ReactionQueue::open(&parts.config, &parts.clock, reactions, &parts.registry)?;
-        let known = RunnerContext::new(parts.config.clone(), parts.database.reader()?);
+        let known = RunnerContext::new(parts.config.clone(), parts.database.queries.another()?);
         let known = match &reactor {
             Some(reactor) => known.with_reactor(reactor.clone()),
             None => known,
@@ -263,8 +262,8 @@ impl Master {
         let schedule = Arc::new(Mutex::new(schedule));
         let event_feed = match config.net_api.servers.is_empty() {
             false => Some(EventFeed::new(
-                parts.database.reader()?,
-                parts.database.next_event_position(),
+                parts.database.queries.another()?,
+                wait(parts.database.log.next_event_position())?,
                 bus_limits(&config),
                 &parts.registry,
             )?),

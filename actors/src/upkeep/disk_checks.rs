@@ -20,7 +20,7 @@ use std::sync::Arc;
 use actix::{Actor, AsyncContext, Context, Handler, Recipient};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_requests::Services;
-use saltern_store::sqlite::Scrubber;
+use saltern_store::Housekeeping;
 use saltern_supervise::Child;
 
 use crate::messages::MaintenanceTask;
@@ -43,7 +43,7 @@ pub(crate) struct Seed {
     pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     pub(crate) bus: Recipient<Fire>,
     /// Used by this actor only.
-    pub(crate) jobs: Arc<Scrubber>,
+    pub(crate) jobs: Arc<dyn Housekeeping>,
     pub(crate) metrics: UpkeepMetrics,
 }
 
@@ -172,7 +172,7 @@ impl Handler<LookOver> for Upkeep {
             self.look_at_open_files();
         }
         if is_meant(MaintenanceTask::DatabaseCheck) {
-            let (jobs, check) = (&self.seed.jobs, &mut self.database_check);
+            let (jobs, check) = (&*self.seed.jobs, &mut self.database_check);
             let maintenance_tasks = &self.seed.maintenance_tasks;
             maintenance_tasks.run(MaintenanceTask::DatabaseCheck, || check.look(jobs));
         }

@@ -80,7 +80,9 @@ impl Site {
             stores,
             reactions: Arc::new(reactions),
             clock,
-            database: JobDatabase::open(path, DatabaseLimits::default()).unwrap(),
+            database: JobDatabase::open(path, DatabaseLimits::default())
+                .and_then(JobDatabase::into_engine)
+                .unwrap(),
             registry: Registry::new(),
             inherited: Inherited::default(),
             log_levels: None,

@@ -48,6 +48,15 @@ pub enum StoreError {
         /// The path of the database.
         path: PathBuf,
     },
+    /// The engine of the job database failed before it replied.
+    #[error(
+        "the job database \"{}\" was interrupted: nobody knows whether the changes are stored",
+        path.display()
+    )]
+    Interrupted {
+        /// The path of the database.
+        path: PathBuf,
+    },
     /// A file has more bytes than its kind can have.
     #[error("\"{}\" has more than {limit} bytes", path.display())]
     TooLarge {

@@ -3,7 +3,8 @@
 //! The files that stock shares with its tools (`pki_dir`, `cachedir`) are kept exactly as the
 //! version in `salt_compat` keeps them; what stock has no file for lies in `cachedir/saltern`.
 //! This crate stores and finds. Authorization is in `policy`, the meaning of messages in
-//! `requests`, and when to write in the actors; nothing here starts a thread or waits for time.
+//! `requests`, and when to write in the actors; nothing here waits for time, and only the engine of the
+//! job database starts a thread, for its commits.
 //!
 //! Suggested reading order: [`files`] (how a file is written), [`pki`], [`sessions`],
 //! [`shared_key`], then [`jobs`] and what is derived from it, [`mirror`].
@@ -32,14 +33,14 @@ pub mod user_keys;
 
 pub use dead_letters::{DeadLetter, DeadLetters, dead_letters};
 pub use dropfile::Dropfile;
-pub use engine::{examine, open_reader};
+pub use engine::{examine, open_engine, open_reader};
 pub use error::{Result, StoreError};
 pub use follower::{Followed, JobFollower};
 pub use jobs::{
     AuditBreak, AuditCheck, AuditHead, AuditHeadError, AuditPage, BrokenRow, EventRange,
-    EventSlice, EventsPage, FreeSpace, Imported, JobQueries, JobState, KeptEvent, NewEvent,
-    Numbered, OpenJob, Reason, Recovered, Removed, Restored, Retention, Size, StoredBatch,
-    StoredJob, Write, Written,
+    EventSlice, EventsPage, FreeSpace, Housekeeping, Imported, JobLog, JobQueries, JobState,
+    KeptEvent, NewEvent, Numbered, OpenJob, Reason, Recovered, Removed, Restored, Retention, Size,
+    StoredBatch, StoredJob, Write, Written,
 };
 pub use master_keys::MasterKeys;
 pub use minion_data::MinionDataStore;
@@ -53,7 +54,7 @@ pub use replay::{Freshness, ReplayWindow};
 pub use resources::{Registered, ResourceStore};
 pub use sessions::{Session, Sessions};
 pub use shared_key::{SharedKey, SharedKeys};
-pub use sqlite::{CheckpointPass, Checkpointer, DatabaseLimits, JobDatabase, set_aside};
+pub use sqlite::{CheckpointPass, DatabaseLimits, JobDatabase, set_aside};
 pub use syndics::SyndicStore;
 pub use tokens::{Claims, Token, Tokens};
 pub use user_keys::{KeyProof, UserKeys};

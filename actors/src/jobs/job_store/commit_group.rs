@@ -7,7 +7,7 @@ use saltern_base::trace::{Attribute, Kind};
 use saltern_model::{Event, Jid};
 use saltern_requests::is_paced_by_master;
 use saltern_store::NewEvent;
-use saltern_store::jobs::Write;
+use saltern_store::jobs::{Write, Written};
 
 use crate::messages::{FollowUp, Persist};
 use crate::shared::answer::PendingReply;
@@ -21,6 +21,14 @@ pub(super) struct CommitGroup {
     pub(super) requests: Vec<Request>,
     /// Jobs that returns of this group bring along; each is written once.
     closed: HashSet<Jid>,
+}
+
+/// What became of a group.
+pub(super) struct CommitOutcome {
+    /// The outcome of each change, in the order of the changes.
+    pub(super) written: Vec<Written>,
+    /// The duration of the commit.
+    pub(super) took: Duration,
 }
 
 /// One message of a group.
@@ -52,6 +60,11 @@ impl CommitGroup {
         &self.writes
     }
 
+    /// The same, to be committed; the group keeps what follows them.
+    pub(super) fn take_writes(&mut self) -> Vec<Write> {
+        std::mem::take(&mut self.writes)
+    }
+
     /// The events that each write causes, received at this time, in microseconds since 1970.
     pub(super) fn events(&self, received: i64) -> Vec<Vec<NewEvent>> {
         let follow_ups = self.follow_ups.iter();
@@ -68,9 +81,9 @@ impl CommitGroup {
         self.requests.len()
     }
 
-    /// Splits the group into one for each message.
-    pub(super) fn split(self) -> impl Iterator<Item = Self> {
-        let mut writes = self.writes.into_iter();
+    /// Splits the group into one for each message. `writes` are those that were taken.
+    pub(super) fn split(self, writes: Vec<Write>) -> impl Iterator<Item = Self> {
+        let mut writes = writes.into_iter();
         let mut follow_ups = self.follow_ups.into_iter();
         self.requests.into_iter().map(move |request| Self {
             writes: writes.by_ref().take(request.writes).collect(),

@@ -5,18 +5,16 @@
 //! them again. Reads, events and the removal of old jobs go on. Writing resumes by itself as soon
 //! as there is space.
 
-use actix::{Context, Handler, Message};
+use actix::fut::wrap_future;
+use actix::{ActorFutureExt, AsyncContext, Context, Handler, Message};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_model::{Event, Packed, Tag, stamp};
-use saltern_store::{FreeSpace, JobDatabase, StoreError};
+use saltern_store::{FreeSpace, StoreError};
 use saltern_wire::msgpack::{Dialect, pack};
 use serde::Serialize;
 
 use super::JobStore;
 use crate::messages::Fire;
-
-/// Measures the free space.
-pub(crate) type RoomOf = fn(&JobDatabase) -> Result<FreeSpace, StoreError>;
 
 /// Check the disk. Sent by the store itself.
 #[derive(Message)]
@@ -137,18 +135,18 @@ impl Handler<LookAtDisk> for JobStore {
 impl JobStore {
     /// `found_full`: a commit has just found that there is no room.
     pub(super) fn look_at_disk(&mut self, found_full: bool, context: &mut Context<Self>) {
-        let looked = self
-            .database()
-            .map(|database| (self.seed.room_of)(&database));
-        let room = match looked {
-            Some(Ok(room)) => room,
-            // It is being restored, which takes space, or frees some.
-            None => return,
-            Some(Err(error)) => {
+        let room = wrap_future::<_, Self>(self.seed.engine.housekeeping.room());
+        context.wait(room.map(move |room, store, context| match room {
+            Ok(Some(room)) => store.judge_room(room, found_full, context),
+            // The engine has no disk, or is recovering, which takes space, or frees some.
+            Ok(None) | Err(StoreError::Displaced { .. }) => {}
+            Err(error) => {
                 tracing::error!(%error, "the free space of the job database cannot be measured");
-                return;
             }
-        };
+        }));
+    }
+
+    fn judge_room(&mut self, room: FreeSpace, found_full: bool, context: &mut Context<Self>) {
         let metrics = &self.seed.metrics.disk;
         metrics
             .room
@@ -159,9 +157,9 @@ impl JobStore {
         metrics.is_full.set(i64::from(state == State::Full));
         if found_full {
             // Whatever was measured: a quota, or space within the database but none for its log.
-            self.keep_reserve(State::Full, room);
+            self.keep_reserve(State::Full, room, context);
         } else if state == State::Full || state == State::Roomy || was == State::Full {
-            self.keep_reserve(state, room);
+            self.keep_reserve(state, room, context);
         }
         let Some(state) = change else { return };
         let free = room.free;
@@ -178,27 +176,27 @@ impl JobStore {
     }
 
     /// Gives up what is kept back while the disk is full, and takes it again.
-    fn keep_reserve(&mut self, state: State, room: FreeSpace) {
-        let Some(database) = self.seed.database.try_lock() else {
-            return;
-        };
-        let kept = match state {
-            State::Full => database
-                .release_reserve()
-                .map(|bytes| self.disk.owed += bytes),
-            State::Low | State::Roomy => database
-                .hold_reserve(room.total)
-                .map(|()| self.disk.owed = 0),
-        };
-        if let Err(error) = kept {
-            tracing::debug!(%error, "the reserve of the job database");
+    fn keep_reserve(&self, state: State, room: FreeSpace, context: &mut Context<Self>) {
+        let housekeeping = &self.seed.engine.housekeeping;
+        if state == State::Full {
+            let released = wrap_future::<_, Self>(housekeeping.release_reserve());
+            context.wait(released.map(|released, store, _| match released {
+                Ok(bytes) => store.disk.owed += bytes,
+                Err(error) => tracing::debug!(%error, "the reserve of the job database"),
+            }));
+        } else {
+            let held = wrap_future::<_, Self>(housekeeping.hold_reserve(room.total));
+            context.wait(held.map(|held, store, _| match held {
+                Ok(()) => store.disk.owed = 0,
+                Err(error) => tracing::debug!(%error, "the reserve of the job database"),
+            }));
         }
     }
 
     fn disk_event(&self, state: State, free: u64) -> Event {
         let now = stamp(self.seed.compat, self.seed.clock.unix_micros());
         let data = DiskData {
-            path: self.seed.path.display().to_string(),
+            path: self.seed.engine.housekeeping.place().display().to_string(),
             free,
             low: self.seed.disk_low,
             _stamp: now,

@@ -1,7 +1,5 @@
 //! Follow-ups of a commit: job files, the tracker's notice, events, publishes and replies.
 
-use std::time::Duration;
-
 use actix::Context;
 use saltern_base::fail_point::FailPoint;
 use saltern_model::{Event, Jid, Packed};
@@ -9,7 +7,7 @@ use saltern_requests::SyndicMinions;
 use saltern_store::jobs::Written;
 
 use super::JobStore;
-use super::commit_group::CommitGroup;
+use super::commit_group::{CommitGroup, CommitOutcome};
 use crate::messages::{
     AnswerWhenGiven, Beginning, Fire, FireKept, FollowUp, JobBegun, MinionReturned, Publish,
     RowsCommitted, Stored,
@@ -34,7 +32,7 @@ impl JobStore {
     pub(super) fn follow_up(
         &mut self,
         mut group: CommitGroup,
-        (written, took): (Vec<Written>, Duration),
+        CommitOutcome { written, took }: CommitOutcome,
         context: &mut Context<Self>,
     ) {
         FailPoint::CommitAfter.pass();

@@ -1,20 +1,20 @@
 //! Restores a displaced job database to its path, and imports the jobs of stock's job cache.
 //!
-//! Writing a displaced database to its place takes as long as the disk takes for all of it, so that
-//! is done on a thread of its own. It holds the database's lock meanwhile: a locked database is
-//! being restored, also after a restart of the actor. Commits wait for [`PATIENCE`], by which an
-//! ordinary database is restored, and are refused after that.
+//! Recovering a displaced database takes as long as the disk takes for all of it. Commits wait for
+//! [`PATIENCE`], by which an ordinary database is restored, and are refused after that.
 
+use std::future::ready;
 use std::pin::Pin;
 use std::task::{Context as Task, Poll, Waker};
 use std::time::Duration;
 
-use actix::{ActorFuture, ActorFutureExt, AsyncContext, Context, Handler, ResponseActFuture};
-use parking_lot::{Mutex, MutexGuard};
+use actix::fut::wrap_future;
+use actix::{
+    ActorFuture, ActorFutureExt, AsyncContext, AtomicResponse, Context, Handler, ResponseActFuture,
+};
 use saltern_base::chain;
-use saltern_store::sqlite::{JobDatabase, note_incident};
+use saltern_store::jobs::Condition;
 use saltern_store::{Imported, StoreError};
-use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::{JobStore, State};
@@ -28,7 +28,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct Restoring {
     /// Since when it is known.
     since: Option<Instant>,
-    /// The thread that does it was started since the actor's last restart, and has not ended.
+    /// It was begun since the actor's last restart, and has not ended.
     is_ours: bool,
     /// Notified at the end of the restore.
     waker: Option<Waker>,
@@ -44,39 +44,51 @@ pub(super) enum Place {
 }
 
 impl Handler<ImportJobs> for JobStore {
-    type Result = Result<Imported, StoreError>;
+    type Result = AtomicResponse<Self, Result<Imported, StoreError>>;
 
     fn handle(
         &mut self,
         ImportJobs(slice): ImportJobs,
         context: &mut Self::Context,
     ) -> Self::Result {
-        let place = self.keep_in_place(context)?;
-        let database = self.database().filter(|_| place == Place::Right);
-        let mut database = database.ok_or_else(|| self.displaced())?;
-        if slice.is_empty() {
-            database.finish_import()?;
-            return Ok(Imported::default());
+        if let Err(error) = self.takes_import(slice.is_empty(), context) {
+            return AtomicResponse::new(Box::pin(wrap_future(ready(Err(error)))));
         }
-        // The reserve is not for imported jobs.
-        if self.disk.state() != State::Roomy {
-            return Err(StoreError::Full {
-                path: database.path().to_owned(),
-            });
-        }
-        database.import(&slice)
+        let log = self.seed.engine.log.clone();
+        AtomicResponse::new(Box::pin(wrap_future(async move {
+            match slice.is_empty() {
+                true => log.finish_import().await.map(|()| Imported::default()),
+                false => log.import(slice).await,
+            }
+        })))
     }
 }
 
 impl JobStore {
-    /// The database, unless it is being written to its place.
-    pub(super) fn database(&self) -> Option<MutexGuard<'_, JobDatabase>> {
-        self.seed.database.try_lock()
+    /// The reserve is not for imported jobs.
+    fn takes_import(
+        &mut self,
+        is_end: bool,
+        context: &mut Context<Self>,
+    ) -> Result<(), StoreError> {
+        if self.keep_in_place(context)? != Place::Right {
+            return Err(self.displaced());
+        }
+        if !is_end && self.disk.state() != State::Roomy {
+            let path = self.seed.engine.housekeeping.place().to_owned();
+            return Err(StoreError::Full { path });
+        }
+        Ok(())
+    }
+
+    fn condition(&self) -> Result<Condition, StoreError> {
+        let now = self.seed.clock.unix();
+        self.seed.engine.housekeeping.condition(now)
     }
 
     pub(super) fn displaced(&self) -> StoreError {
         StoreError::Displaced {
-            path: self.seed.path.clone(),
+            path: self.seed.engine.housekeeping.place().to_owned(),
         }
     }
 
@@ -89,24 +101,19 @@ impl JobStore {
         &mut self,
         context: &mut Context<Self>,
     ) -> Result<Place, StoreError> {
-        let displaced = self.database().map(|database| database.is_displaced());
-        match displaced.transpose()? {
-            Some(false) => {
+        match self.condition()? {
+            Condition::Ready => {
                 self.restored();
                 return Ok(Place::Right);
             }
-            Some(true) if !self.restoring.is_ours => {
-                let now = self.seed.clock.unix();
-                let is_due = self
-                    .database()
-                    .is_some_and(|database| database.restore_is_due(now));
+            Condition::Displaced { is_due } if !self.restoring.is_ours => {
                 if !is_due {
                     self.restored();
                     return Err(self.displaced());
                 }
                 self.restore(context);
             }
-            _ => {}
+            Condition::Displaced { .. } | Condition::Recovering => {}
         }
         let since = self.awaited(context);
         match since.elapsed() < PATIENCE {
@@ -140,9 +147,12 @@ impl JobStore {
     /// Begins to write it to its place.
     fn restore(&mut self, context: &mut Context<Self>) {
         self.restoring.is_ours = true;
-        let (database, now) = (self.seed.database.clone(), self.seed.clock.unix());
-        let restored = spawn_blocking(move || restore(&database, now));
-        let restored = actix::fut::wrap_future::<_, Self>(restored);
+        let recovered = self
+            .seed
+            .engine
+            .housekeeping
+            .recover(self.seed.clock.unix());
+        let restored = wrap_future::<_, Self>(recovered);
         context.spawn(restored.map(|ended, store: &mut Self, context| {
             store.restoring.is_ours = false;
             store.restored();
@@ -177,10 +187,9 @@ impl JobStore {
         &mut self,
         context: &mut Context<Self>,
     ) -> Option<ResponseActFuture<Self, ()>> {
-        let displaced = self.database().map(|database| database.is_displaced());
-        match displaced {
-            Some(Ok(false)) => return None,
-            // That waits for the lock too, which a thread of an earlier life of this actor may have.
+        match self.condition() {
+            Ok(Condition::Ready) => return None,
+            // That waits for the end of a recovery that an earlier life of this actor began, too.
             _ if !self.restoring.is_ours => {
                 self.restore(context);
                 self.awaited(context);
@@ -191,7 +200,7 @@ impl JobStore {
     }
 }
 
-/// Ends when no thread of this actor writes the database to its place.
+/// Ends when no recovery of this actor is under way.
 struct Restored;
 
 impl ActorFuture<JobStore> for Restored {
@@ -209,40 +218,4 @@ impl ActorFuture<JobStore> for Restored {
         store.restoring.waker = Some(task.waker().clone());
         Poll::Pending
     }
-}
-
-/// Writes the database to its place and says so; whether it is there now.
-fn restore(database: &Mutex<JobDatabase>, now: i64) -> bool {
-    let mut database = database.lock();
-    let path = database.path().to_owned();
-    let path = path.display();
-    let began = Instant::now();
-    let restored = match database.restore_if_displaced(now) {
-        Ok(Some(restored)) => restored,
-        Ok(None) => return true,
-        Err(error) => {
-            let error = chain(&error);
-            tracing::error!(
-                error,
-                "the job database \"{path}\" was removed or replaced while the master runs, and \
-                 cannot be written to its place: nothing is stored until it can"
-            );
-            return false;
-        }
-    };
-    let mut what = format!(
-        "the job database \"{path}\", or its log, was removed or replaced while the master ran; \
-         what the master had open is written to its place: nothing is lost"
-    );
-    if let Some(aside) = restored.set_aside {
-        what += &format!(", and what was in its place is \"{}\"", aside.display());
-    }
-    tracing::error!(seconds = began.elapsed().as_secs_f64(), "{what}");
-    if let Err(error) = note_incident(database.path(), now, &what) {
-        tracing::warn!(
-            error = chain(&error),
-            "the incident cannot be recorded for saltern doctor"
-        );
-    }
-    true
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use actix::dev::SendError;
-use actix::{AsyncContext, Handler, Message};
+use actix::fut::wrap_future;
+use actix::{ActorFutureExt, AsyncContext, Context, Handler, Message};
+use saltern_store::StoreError;
+use saltern_store::jobs::{Removed, Retention};
 use tokio::time::Instant;
 
 use super::JobStore;
@@ -32,32 +35,35 @@ impl Handler<ExpireJobs> for JobStore {
     type Result = ();
 
     fn handle(&mut self, ExpireJobs(mut retention): ExpireJobs, context: &mut Self::Context) {
-        retention.most_bytes = self.bounded_by_disk(retention.most_bytes);
-        self.log_audit_head();
-        if self.expiring.replace(retention).is_none() {
-            self.expiry = Some(
-                self.seed
-                    .maintenance_tasks
-                    .begin(MaintenanceTask::JobExpiry),
-            );
-            context.notify(ExpireSlice);
-        }
+        self.log_audit_head(context);
+        let room = wrap_future::<_, Self>(self.seed.engine.housekeeping.room());
+        context.wait(room.map(move |room, store, context| {
+            // A bound on its size that its disk can hold.
+            let share = match room {
+                Ok(Some(room)) => room.total / DISK_SHARE,
+                _ => u64::MAX,
+            };
+            retention.most_bytes = retention.most_bytes.map(|most| most.min(share));
+            store.expire(retention, context);
+        }));
     }
 }
 
 impl JobStore {
     /// Logs the end of the audit trail once a day: beside a copy of the log elsewhere, a trail that
     /// was rewritten shows (`saltern audit verify --head`).
-    fn log_audit_head(&mut self) {
+    fn log_audit_head(&self, context: &mut Context<Self>) {
         let is_due = |at: Instant| at.elapsed() >= HEAD_INTERVAL;
         if !self.head_logged.is_none_or(is_due) {
             return;
         }
-        let head = self.database().map(|database| database.audit_head());
-        if let Some(head) = head.filter(|head| head.number > 0) {
-            tracing::info!(%head, "the audit trail ends here");
-            self.head_logged = Some(Instant::now());
-        }
+        let head = wrap_future::<_, Self>(self.seed.engine.log.audit_head());
+        context.wait(head.map(|head, store, _| {
+            if let Some(head) = head.ok().filter(|head| head.number > 0) {
+                tracing::info!(%head, "the audit trail ends here");
+                store.head_logged = Some(Instant::now());
+            }
+        }));
     }
 }
 
@@ -73,17 +79,36 @@ impl Handler<ExpireSlice> for JobStore {
             return;
         }
         let began = Instant::now();
-        let removed = self
-            .database()
-            .map(|mut database| database.remove_slice(&retention, EXPIRY_SLICE));
-        let Some(removed) = removed else {
-            context.notify_later(ExpireSlice, PAUSE);
-            return;
-        };
+        let housekeeping = &self.seed.engine.housekeeping;
+        let removed = wrap_future::<_, Self>(housekeeping.remove_slice(retention, EXPIRY_SLICE));
+        context.wait(removed.map(move |removed, store, context| {
+            store.removed(removed, began.elapsed(), context);
+        }));
+    }
+}
+
+impl JobStore {
+    fn expire(&mut self, retention: Retention, context: &mut Context<Self>) {
+        if self.expiring.replace(retention).is_none() {
+            self.expiry = Some(
+                self.seed
+                    .maintenance_tasks
+                    .begin(MaintenanceTask::JobExpiry),
+            );
+            context.notify(ExpireSlice);
+        }
+    }
+
+    fn removed(
+        &mut self,
+        removed: Result<Option<Removed>, StoreError>,
+        took: Duration,
+        context: &mut Context<Self>,
+    ) {
         match removed {
             Ok(None) => {
                 self.expiry_ended(Ok(()));
-                self.measure();
+                self.measure(context);
             }
             Ok(Some(removed)) => {
                 tracing::debug!(
@@ -96,26 +121,13 @@ impl Handler<ExpireSlice> for JobStore {
                 counted.inc_by(removed.rows as u64);
                 self.gone = removed.jobs;
                 // At most half of the time goes into this, so that returns are not held up.
-                context.notify_later(ExpireSlice, began.elapsed());
+                context.notify_later(ExpireSlice, took);
             }
-            Err(error) => {
-                self.expiry_ended(Err(TaskError::of(error)));
+            Err(StoreError::Displaced { .. }) => {
+                context.notify_later(ExpireSlice, PAUSE);
             }
+            Err(error) => self.expiry_ended(Err(TaskError::of(error))),
         }
-    }
-}
-
-impl JobStore {
-    /// A bound on the database's size that its disk can hold.
-    fn bounded_by_disk(&self, most_bytes: Option<u64>) -> Option<u64> {
-        let room = self
-            .database()
-            .map(|database| (self.seed.room_of)(&database));
-        let share = match room {
-            Some(Ok(room)) => room.total / DISK_SHARE,
-            _ => u64::MAX,
-        };
-        most_bytes.map(|most| most.min(share))
     }
 
     fn expiry_ended(&mut self, result: Result<(), TaskError>) {
@@ -140,20 +152,19 @@ impl JobStore {
         }
     }
 
-    pub(super) fn measure(&self) {
-        let Some(size) = self.database().map(|database| database.size()) else {
-            return;
-        };
-        match size {
-            Ok(size) => {
+    pub(super) fn measure(&self, context: &mut Context<Self>) {
+        let size = wrap_future::<_, Self>(self.seed.engine.housekeeping.size());
+        context.wait(size.map(|size, store, _| match size {
+            Ok(Some(size)) => {
                 let set = |what: &str, bytes: u64| {
-                    let gauge = self.seed.metrics.bytes.with_label_values(&[what]);
+                    let gauge = store.seed.metrics.bytes.with_label_values(&[what]);
                     gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
                 };
                 set("rows", size.file.saturating_sub(size.free));
                 set("free", size.free);
             }
+            Ok(None) | Err(StoreError::Displaced { .. }) => {}
             Err(error) => tracing::error!(%error, "the job database cannot be measured"),
-        }
+        }));
     }
 }

@@ -2,16 +2,17 @@
 //!
 //! Longer than 500 lines because it is a list: one test a guarantee of the store.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use saltern_base::metrics::Registry;
 use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_netapi::stream::{EventStream as _, StreamItem};
 use saltern_requests::{Publication, SyndicMinions, Topics};
 use saltern_store::jobs::{EventRange, FreeSpace, JobState, Write};
-use saltern_store::sqlite::DatabaseLimits;
 use saltern_store::sqlite::open_reader;
+use saltern_store::sqlite::{DatabaseLimits, JobDatabase, SqliteEngine};
 use saltern_supervise::{ChildSpec, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -29,17 +30,14 @@ const JID: &str = "20260102030405060708";
 /// `saltern_disk_low` of these tests.
 const LOW: u64 = 1_600 << 20;
 
-thread_local! {
-    /// How much room there is for the store of this test, which is on its thread.
-    static ROOM: Cell<u64> = const { Cell::new(u64::MAX) };
-}
-
 struct Rig {
     dir: tempfile::TempDir,
     tree: Tree,
     clock: Clock,
     address: actix::Addr<JobStore>,
     database: Arc<Mutex<JobDatabase>>,
+    /// The free space that the engine measures.
+    room: Arc<AtomicU64>,
     store: Recipient<Persist>,
     metrics: StoreMetrics,
     bus: UnboundedReceiver<Fire>,
@@ -82,9 +80,17 @@ fn rig_with(limits: DatabaseLimits, has_api: bool) -> Rig {
     let (to_publisher, publisher) = recorder();
     let (to_tracker, tracker) = recorder();
     let (to_folder, folder) = recorder();
+    let room = Arc::new(AtomicU64::new(u64::MAX));
+    let measured = room.clone();
+    let engine = SqliteEngine::new(database.clone()).unwrap();
+    let engine = engine.with_room(move |_| {
+        Ok(FreeSpace {
+            free: measured.load(Ordering::Relaxed),
+            total: 1 << 40,
+        })
+    });
     let seed = Seed {
-        database: database.clone(),
-        path,
+        engine: engine.shared().unwrap(),
         job_files: None,
         bus: to_bus,
         durable_events,
@@ -94,12 +100,6 @@ fn rig_with(limits: DatabaseLimits, has_api: bool) -> Rig {
         cleaner: None,
         folder: to_folder,
         tracker: to_tracker,
-        room_of: |_| {
-            Ok(FreeSpace {
-                free: ROOM.with(Cell::get),
-                total: 1 << 40,
-            })
-        },
         disk_low: LOW,
         compat: Compat::V3008,
         clock: clock.clone(),
@@ -115,6 +115,7 @@ fn rig_with(limits: DatabaseLimits, has_api: bool) -> Rig {
         clock,
         address,
         database,
+        room,
         store,
         metrics,
         bus,
@@ -404,7 +405,7 @@ fn full_disk_makes_the_store_read_only_until_space_is_free() {
             (LOW * 2, Some("roomy"), "done"),
         ];
         for (free, event, answer) in table {
-            ROOM.with(|room| room.set(free));
+            rig.room.store(free, Ordering::Relaxed);
             rig.address.send(disk::LookAtDisk).await.unwrap();
             let event = event.map(|state| format!("saltern/store/{state}"));
             if event.is_some() {

@@ -21,8 +21,9 @@ use saltern_base::exit::Exit;
 use saltern_base::metrics::Registry;
 use saltern_config::{Finding, LogLevel, MasterConfig, Severity};
 use saltern_requests::{OpenError, Stores};
-use saltern_store::StoreError;
-use saltern_store::sqlite::{DatabaseLimits, JobDatabase, is_lost, note_incident};
+use saltern_store::jobs::Engine;
+use saltern_store::sqlite::{is_lost, note_incident};
+use saltern_store::{StoreError, open_engine};
 use saltern_wire::port::Inherited;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -233,7 +234,7 @@ fn open(
 /// Maximum time that a start spends on the recovery of a damaged database.
 const RECOVERY: Duration = Duration::from_secs(30);
 
-fn open_database(config: &MasterConfig, clock: &Clock) -> Result<JobDatabase, StoreError> {
+fn open_database(config: &MasterConfig, clock: &Clock) -> Result<Engine, StoreError> {
     let path = &config.saltern_job_database;
     if is_lost(config) {
         let what = format!(
@@ -251,10 +252,8 @@ fn open_database(config: &MasterConfig, clock: &Clock) -> Result<JobDatabase, St
         }
     }
     let until = Instant::now() + RECOVERY;
-    let limits = DatabaseLimits::default();
     let is_enough = || Instant::now() >= until;
-    let (database, recovered) =
-        JobDatabase::open_or_recover(path, limits, clock.unix(), &is_enough)?;
+    let (engine, recovered) = open_engine(config, clock.unix(), &is_enough)?;
     if let Some(recovered) = recovered {
         let set_aside = recovered.set_aside.display();
         let rest = if recovered.is_cut_short {
@@ -270,7 +269,7 @@ fn open_database(config: &MasterConfig, clock: &Clock) -> Result<JobDatabase, St
             recovered.returns,
         );
     }
-    Ok(database)
+    Ok(engine)
 }
 
 /// A directory of keys and sockets into which everybody may write is closed to them: earlier

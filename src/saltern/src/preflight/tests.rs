@@ -310,7 +310,8 @@ fn parts(config: &Arc<MasterConfig>) -> Result<MasterParts, String> {
     let reactions = Reactions::open(config, &clock, &stores).map_err(|error| error.to_string())?;
     let database = &config.saltern_job_database;
     std::fs::create_dir_all(database.parent().unwrap()).map_err(|error| error.to_string())?;
-    let database = JobDatabase::open(database, DatabaseLimits::default());
+    let database =
+        JobDatabase::open(database, DatabaseLimits::default()).and_then(JobDatabase::into_engine);
     Ok(MasterParts {
         config: config.clone(),
         clock,

@@ -15,6 +15,7 @@
 mod audit;
 mod events;
 mod housekeeping;
+mod log;
 mod notes;
 mod pages;
 mod queries;
@@ -23,7 +24,10 @@ mod rows;
 
 pub use audit::{AuditBreak, AuditCheck, AuditHead, AuditHeadError, AuditPage, BrokenRow};
 pub use events::{EventRange, EventSlice, EventsPage, KeptEvent, NewEvent};
-pub use housekeeping::{FreeSpace, Imported, Recovered, Restored, Scrub, ScrubSlice};
+pub use housekeeping::{
+    Condition, Engine, FreeSpace, Housekeeping, Imported, Recovered, Restored, Scrub, ScrubSlice,
+};
+pub use log::{Batch, JobLog, Pending, wait};
 pub use notes::{JobNotes, LostReason};
 pub use pages::{FoundJobs, JobSearch, JobsPage, ReturnsPage, StateFilter};
 pub use queries::JobQueries;
