@@ -215,3 +215,29 @@ fn a_crate_keeps_to_its_job() {
         }
     }
 }
+
+/// The only module that knows how SQLite keeps jobs.
+const SQLITE: &str = "src/store/src/sqlite/";
+
+/// Words of SQLite. Tests may look into its file; nothing else does.
+const WORDS_OF_SQLITE: &[&str] = &["rusqlite", "PRAGMA", "wal_", "page_count"];
+
+#[test]
+fn only_its_own_module_names_what_sqlite_is_made_of() {
+    let is_free = |path: &str| {
+        let is_test = path.starts_with("tests/") || path.contains("/tests/");
+        path.starts_with(SQLITE) || is_test || path.ends_with("tests.rs")
+    };
+    let sources = words::sources(&["rs"]);
+    let engine = sources.iter().filter(|(path, _)| path.starts_with(SQLITE));
+    assert!(engine.count() > 10, "{SQLITE} is not there any more");
+    let mut faults = Vec::new();
+    for (path, text) in sources.iter().filter(|(path, _)| !is_free(path)) {
+        for (line, text) in (1..).zip(text.lines()) {
+            if WORDS_OF_SQLITE.iter().any(|word| text.contains(word)) {
+                faults.push(format!("{path}:{line}: {}", text.trim()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -14,7 +14,7 @@ const BANNED: &[(&str, &str)] = &[
     ("looked_up", "gauge_on_scrape"),
     ("told_to_come_again", "retry_later"),
     ("told to come again", "answered \"retry later\""),
-    ("LogFolder", "WalCheckpointer"),
+    ("LogFolder", "JobCheckpointer"),
     ("JobEnds", "JobCompletions"),
     ("OtherNames", "MetricAliases"),
     ("PeerDesk", "PeerCalls"),

@@ -167,36 +167,43 @@ impl SendsThroughOutbox for JobTracker {
     }
 }
 
+/// An open job as the store holds it; `unpublished` is what becomes of a load that never left.
+fn resumed(open: OpenJob, unpublished: Departure) -> Resumed {
+    let OpenJob { job, returned } = open;
+    let record = job.record;
+    let departure = match job.published {
+        Some(_) => Departure::Left,
+        // A return proves that the load had left.
+        None if !returned.is_empty() => Departure::Left,
+        None => unpublished,
+    };
+    let notes = job.notes.map(|notes| JobNotes::unpack(&notes));
+    Resumed {
+        job: JobBegun {
+            jid: record.jid,
+            fun: record.fun.into(),
+            created: record.created,
+            minions: record.minions,
+            nocache: record.nocache,
+            signals: None,
+        },
+        departure,
+        returned,
+        notes: notes.unwrap_or_default(),
+    }
+}
+
 impl JobTracker {
     fn take_up(&mut self, jobs: Vec<OpenJob>, context: &mut Context<Self>) {
         let now = self.seed.deps.micros();
         let youngest = now - i64::try_from(SENT_AGAIN_WITHIN.as_micros()).unwrap_or(0);
         for open in jobs {
-            let OpenJob { job, returned } = open;
-            let record = job.record;
-            self.known.learn(&record.jid);
-            let departure = match job.published {
-                Some(_) => Departure::Left,
-                // A return proves that the load had left.
-                None if !returned.is_empty() => Departure::Left,
-                None if record.created >= youngest => Departure::Again,
-                None => Departure::Never,
+            self.known.learn(&open.job.record.jid);
+            let unpublished = match open.job.record.created >= youngest {
+                true => Departure::Again,
+                false => Departure::Never,
             };
-            let notes = job.notes.map(|notes| JobNotes::unpack(&notes));
-            let resumed = Resumed {
-                job: JobBegun {
-                    jid: record.jid,
-                    fun: record.fun.into(),
-                    created: record.created,
-                    minions: record.minions,
-                    nocache: record.nocache,
-                    signals: None,
-                },
-                departure,
-                returned,
-                notes: notes.unwrap_or_default(),
-            };
-            self.step(JobEvent::Resumed(resumed), context);
+            self.step(JobEvent::Resumed(resumed(open, unpublished)), context);
         }
     }
 

@@ -3,9 +3,9 @@
 
 pub(crate) mod batches;
 pub(crate) mod job_cache;
+pub(crate) mod job_checkpointer;
 pub(crate) mod job_completions;
 pub(crate) mod job_import;
 pub(crate) mod job_mirror;
 pub(crate) mod job_store;
 pub(crate) mod job_tracker;
-pub(crate) mod wal_checkpointer;

@@ -243,14 +243,14 @@ pub struct Beginning {
 #[rtype(result = "()")]
 pub struct ExpireJobs(pub Retention);
 
-/// A checkpoint pass is done but for a small rest; finish it. From WalCheckpointer.
+/// A checkpoint pass is done but for a small rest; finish it. From JobCheckpointer.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct CheckpointDone;
 
-// ---- to WalCheckpointer ------------------------------------------------------------------------
+// ---- to JobCheckpointer ------------------------------------------------------------------------
 
-/// The job database's write-ahead log is long. From JobStore.
+/// A checkpoint of the job database is due. From JobStore.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Checkpoint;

@@ -20,11 +20,11 @@ use crate::events::event_publisher::EventPublisher;
 use crate::events::publisher::Publisher;
 use crate::jobs::batches::{self, BatchMetrics, Batches};
 use crate::jobs::job_cache::{self, JobCache, JobCacheMetrics, Purpose, Target};
+use crate::jobs::job_checkpointer::{self, JobCheckpointer};
 use crate::jobs::job_import::{self, JobImport};
 use crate::jobs::job_mirror::{self, JobMirror};
 use crate::jobs::job_store::{self, DurableEvents, JobStore};
 use crate::jobs::job_tracker::{self, JobTracker};
-use crate::jobs::wal_checkpointer::{self, WalCheckpointer};
 
 /// The least time that the job store has for its end: it may have to write a displaced database to
 /// its place, all of which is lost else. Less than `TimeoutStopSec` of the unit.
@@ -135,12 +135,12 @@ impl Plan {
         let asked = caches
             .into_iter()
             .find(|(purpose, _)| *purpose == Purpose::Master);
-        let seed = wal_checkpointer::Seed {
+        let seed = job_checkpointer::Seed {
             housekeeping: database.housekeeping.clone(),
             store: store.recipient(),
-            metrics: wal_checkpointer::CheckpointMetrics::new(&self.registry),
+            metrics: job_checkpointer::CheckpointMetrics::new(&self.registry),
         };
-        let folder: Addr<WalCheckpointer> =
+        let folder: Addr<JobCheckpointer> =
             self.root
                 .start_child(self.on_patient_thread("log"), seed, 0);
         let seed = job_store::Seed {

@@ -10,7 +10,7 @@
 //! | JobMirror | mirror | permanent | job-cache files lag behind |
 //! | JobCache × n | jobs-n | permanent | its returner lags |
 //! | JobImport | mirror | transient | the slice at hand is read in once more |
-//! | WalCheckpointer | log | permanent | the next commit asks for it again |
+//! | JobCheckpointer | log | permanent | the next commit asks for it again |
 //! | JobStore | jobs | permanent | the batch at hand is refused; its peers send again |
 //! | JobTracker | jobs | permanent | open jobs are read from the store again |
 //! | Batches | batches | permanent | batches are read from the store again and go on |

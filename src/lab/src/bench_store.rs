@@ -108,7 +108,7 @@ fn fill(path: &Path, arguments: &Arguments) -> Result<u32, StoreError> {
             .flat_map(|number| writes(number, arguments.minions))
             .collect();
         database.commit(&writes)?;
-        if database.wal_is_long() {
+        if database.checkpoint_is_due() {
             database.checkpoint()?;
         }
         next = end;

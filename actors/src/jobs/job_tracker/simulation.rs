@@ -1,14 +1,17 @@
 //! Simulation of a small site around the machine, with every fault: loads, probes, answers and
 //! returns that are late, lost, doubled and out of order, minions that die, freeze, go away and
 //! come back, syndics that report their minions late, clients that ask and kill, timers that fire
-//! late, a clock of the day that jumps, and masters that die and are rebuilt from what their store
-//! holds.
+//! late, a clock of the day that jumps, and masters that die and are rebuilt from what an engine of
+//! the job database holds, which is asked for nothing but what the seam has.
 //!
 //! Every run follows from its seed. A seed that fails is printed; `SALTERN_SEED=<number>` runs it
 //! alone. After each step the invariants are checked that stand at the head of `machine`.
 //!
 //! Longer than 500 lines because the site, what can go wrong in it and what is checked mean nothing
 //! without each other.
+
+#[path = "../../../../src/store/tests/conformance/memory.rs"]
+mod memory;
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -18,9 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use saltern_model::{Jid, MinionId, Packed};
+use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_requests::SignalTargets;
-use saltern_store::jobs::{JobNotes, JobState};
+use saltern_store::jobs::{Batch, Engine, JobState, Write, wait};
+use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
 
 use super::job::{Counts, MinionState};
 use super::machine::{
@@ -29,6 +33,7 @@ use super::machine::{
 };
 use super::moment::Moment;
 use super::news::JobNews;
+use super::{JobNotes, resumed};
 use crate::messages::{JobBegun, MinionReturned};
 
 /// Runs, unless `SALTERN_SIMULATION_SEEDS` is set.
@@ -38,6 +43,9 @@ const SEEDS: u64 = 5_000;
 const MAX_STEPS: usize = 5_000;
 
 const SECOND: u64 = 1_000_000;
+
+/// Jobs of one run, at most.
+const MAX_JOBS: u32 = 3;
 
 /// Scheduled event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +85,7 @@ struct SimJob {
     row: Row,
 }
 
-/// Row of a job in the store.
+/// Row of a job as the store has to hold it.
 #[derive(Clone)]
 struct Row {
     state: JobState,
@@ -132,7 +140,10 @@ fn jid(number: u32) -> Jid {
     Jid::parse(&format!("{number:020}")).unwrap()
 }
 
-struct Simulation {
+struct Simulation<'a> {
+    engine: &'a Engine,
+    /// Changes that are committed together, at the latest when the master dies.
+    unwritten: Vec<Write>,
     chance: Chance,
     now: u64,
     queue: BinaryHeap<Reverse<(u64, u64, Event)>>,
@@ -149,8 +160,8 @@ struct Simulation {
     reports_all: bool,
 }
 
-impl Simulation {
-    fn new(seed: u64) -> Self {
+impl<'a> Simulation<'a> {
+    fn new(seed: u64, engine: &'a Engine) -> Self {
         let mut chance = Chance::new(seed);
         let small = chance.below(4) == 0;
         let rules = Rules {
@@ -165,6 +176,11 @@ impl Simulation {
         let count = 1 + usize::try_from(chance.below(3)).unwrap();
         let ids = (0..count).map(|n| MinionId::parse(&format!("m{n}")).unwrap());
         let mut simulation = Self {
+            engine,
+            // The run before has used the same jids.
+            unwritten: (0..MAX_JOBS)
+                .map(|number| Write::DeleteJob { jid: jid(number) })
+                .collect(),
             site: Site {
                 ids: ids.collect(),
                 present: (0..count).map(|_| Cell::new(true)).collect(),
@@ -266,7 +282,10 @@ impl Simulation {
                     self.now = self.now.max(due) + late;
                     self.step(JobEvent::Tick);
                 }
-                (_, None) => return self.check_end(),
+                (_, None) => {
+                    self.commit();
+                    return self.check_end();
+                }
             }
         }
         panic!("it does not end");
@@ -288,6 +307,7 @@ impl Simulation {
             Event::Join(job, minion) => {
                 self.jobs[job].row.joined.insert(minion);
                 let id = self.site.ids[minion].clone();
+                self.expect(job, &id);
                 self.step(JobEvent::Joined(self.jid(job), vec![id]));
             }
             Event::Probe(probe, minion) => self.probe(probe, minion),
@@ -319,9 +339,32 @@ impl Simulation {
         }
     }
 
+    fn commit(&mut self) {
+        let writes = std::mem::take(&mut self.unwritten);
+        wait(self.engine.log.append(Arc::new(Batch::of(writes)))).unwrap();
+    }
+
+    fn expect(&mut self, job: usize, minion: &MinionId) {
+        self.unwritten.push(Write::Expected {
+            jid: self.jid(job),
+            minions: vec![minion.clone()],
+        });
+    }
+
     fn publish(&mut self, job: usize) {
         let begun = self.begun(job);
         self.jobs[job].is_stored = true;
+        self.unwritten.push(Write::JobPart(JobRecord {
+            jid: begun.jid.clone(),
+            created: begun.created,
+            user: "root".to_owned(),
+            fun: begun.fun.to_string(),
+            tgt: "*".to_owned(),
+            tgt_type: "glob".to_owned(),
+            load: Packed::new(&b"\x80"[..]),
+            minions: begun.minions.clone(),
+            nocache: false,
+        }));
         self.step(JobEvent::Begun(begun));
         // It may be lost on its way to the publisher with the master.
         self.within(1, Event::Leave(job));
@@ -350,7 +393,12 @@ impl Simulation {
 
     fn leave(&mut self, job: usize) {
         self.step(JobEvent::Left(self.jid(job)));
-        self.jobs[job].row.has_left |= self.index(8) > 0;
+        let is_recorded = self.index(8) > 0;
+        self.jobs[job].row.has_left |= is_recorded;
+        if is_recorded {
+            let jid = self.jid(job);
+            self.unwritten.push(Write::Published { jid, at: 1 });
+        }
         for minion in self.jobs[job].minions.clone() {
             if self.site.present[minion].get() {
                 self.within(2, Event::Start(job, minion));
@@ -393,8 +441,18 @@ impl Simulation {
             .is_none();
         let is_known = self.machine.jobs.get(&jid).is_some();
         let forwarded = self.jobs[job].leaves.contains(&minion);
+        self.unwritten.push(Write::Return(ReturnRecord {
+            jid: jid.clone(),
+            minion: id.clone(),
+            received: 1,
+            fun: "test.ping".to_owned(),
+            retcode,
+            success: retcode == 0,
+            load: Packed::new(&b"\x80"[..]),
+        }));
         if forwarded && is_known {
             self.jobs[job].row.joined.insert(minion);
+            self.expect(job, &id);
         }
         let effects = self.step_with(JobEvent::Returned(MinionReturned {
             jid: jid.clone(),
@@ -492,26 +550,36 @@ impl Simulation {
             .retain(|(jid, _)| !before.unkept.contains(jid));
         self.probes.clear();
         self.last_probe = None;
-        let open = (0..self.jobs.len())
-            .filter(|job| self.jobs[*job].is_stored && self.jobs[*job].row.state == JobState::Open);
-        for job in open.collect::<Vec<_>>() {
-            let row = self.jobs[job].row.clone();
-            let departure = match row.has_left {
-                true => Departure::Left,
-                false if self.index(2) == 0 => Departure::Again,
+        self.commit();
+        let open = self.engine.queries.open_jobs().unwrap();
+        let is_open = |job: &&SimJob| job.is_stored && job.row.state == JobState::Open;
+        assert_eq!(open.len(), self.jobs.iter().filter(is_open).count());
+        for open in open {
+            let job: usize = open.job.record.jid.as_str().parse().unwrap();
+            let unpublished = match self.index(2) == 0 {
+                true => Departure::Again,
                 false => Departure::Never,
             };
-            let returned = row.returned.iter();
-            let returned = returned.map(|(id, code)| (self.site.ids[*id].clone(), *code));
-            let resumed = Resumed {
-                job: self.begun(job),
-                departure,
-                returned: returned.collect(),
-                notes: JobNotes::unpack(&row.notes),
-            };
+            let resumed = resumed(open, unpublished);
+            self.check_stored(job, &resumed);
+            let departure = resumed.departure;
             self.step(JobEvent::Resumed(resumed));
             self.check_resumed(job, departure, &before);
         }
+    }
+
+    /// What the engine holds of an open job is what was written.
+    fn check_stored(&self, job: usize, resumed: &Resumed) {
+        let row = &self.jobs[job].row;
+        assert_eq!(row.state, JobState::Open);
+        let named = |place: usize| self.site.ids[place].clone();
+        let returned = row.returned.iter();
+        let returned: Vec<_> = returned.map(|(id, code)| (named(*id), *code)).collect();
+        assert_eq!(resumed.returned, returned);
+        let mut expected = self.begun(job).minions;
+        expected.sort_unstable();
+        assert_eq!(resumed.job.minions, expected);
+        assert_eq!(resumed.notes.pack(), JobNotes::unpack(&row.notes).pack());
     }
 
     /// Invariant 8.
@@ -563,6 +631,12 @@ impl Simulation {
                 if let Some(job) = self.jobs.get_mut(number) {
                     job.row.state = state;
                     job.row.notes = notes.pack();
+                    self.unwritten.push(Write::JobState {
+                        jid,
+                        state,
+                        at: 1,
+                        notes: Some(notes.pack()),
+                    });
                 }
             }
             TrackerEffect::Report(news) => self.hear(news),
@@ -705,6 +779,11 @@ impl Simulation {
             if self.reports_all && self.machine.jobs.get(&self.jid(number)).is_some() {
                 assert_eq!(job.row.state == JobState::Complete, all_returned);
             }
+            let queries = &self.engine.queries;
+            let stored = queries.load(&self.jid(number)).unwrap().unwrap();
+            assert_eq!(stored.state, job.row.state);
+            let returned = queries.returned_minions(&self.jid(number)).unwrap();
+            assert_eq!(returned.len(), job.row.returned.len());
         }
     }
 }
@@ -713,23 +792,45 @@ fn jid_limit() -> Jid {
     jid(1_000_000)
 }
 
+/// A SQLite database, in memory where there is such a directory: the disk is not what is tested.
+fn sqlite() -> (tempfile::TempDir, Engine) {
+    let memory = std::path::Path::new("/dev/shm");
+    let dir = tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir());
+    let dir = dir.unwrap();
+    let opened = JobDatabase::open(&dir.path().join("jobs"), DatabaseLimits::default());
+    (dir, opened.and_then(JobDatabase::into_engine).unwrap())
+}
+
 #[test]
 fn simulated_faults_keep_the_invariants_and_end_every_job() {
+    simulate(sqlite);
+}
+
+#[test]
+fn simulated_faults_keep_the_invariants_over_an_engine_in_memory() {
+    simulate(|| ((), memory::Memory::default().process()));
+}
+
+/// Runs the seeds over an engine; each thread has a database, which all of its seeds share.
+fn simulate<T>(open: impl Fn() -> (T, Engine) + Sync) {
     let given = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     if let Some(seed) = given("SALTERN_SEED") {
-        return Simulation::new(seed).run();
+        let (_dir, engine) = open();
+        return Simulation::new(seed, &engine).run();
     }
     let seeds = given("SALTERN_SIMULATION_SEEDS").unwrap_or(SEEDS);
     let next = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
+                let (_dir, engine) = open();
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= seeds {
                         return;
                     }
-                    let ran = std::panic::catch_unwind(|| Simulation::new(seed).run());
+                    let run = std::panic::AssertUnwindSafe(|| Simulation::new(seed, &engine).run());
+                    let ran = std::panic::catch_unwind(run);
                     assert!(ran.is_ok(), "run it alone with SALTERN_SEED={seed}");
                 }
             });

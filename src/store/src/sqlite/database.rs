@@ -144,7 +144,7 @@ impl JobDatabase {
     }
 
     /// Whether a [`Checkpointer`] should checkpoint the write-ahead log.
-    pub fn wal_is_long(&self) -> bool {
+    pub fn checkpoint_is_due(&self) -> bool {
         self.unfolded >= self.limits.checkpoint_changes
     }
 

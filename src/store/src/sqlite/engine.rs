@@ -45,7 +45,7 @@ pub struct SqliteEngine {
     scrubber: Scrubber,
     room_of: RoomOf,
     /// The log was long after the last task.
-    wal_is_long: Arc<AtomicBool>,
+    checkpoint_is_due: Arc<AtomicBool>,
     /// Only empty when it ends.
     tasks: Option<SyncSender<Task>>,
     thread: Option<JoinHandle<()>>,
@@ -79,7 +79,7 @@ impl SqliteEngine {
             checkpointer,
             scrubber,
             room_of: Box::new(JobDatabase::room),
-            wal_is_long: Arc::default(),
+            checkpoint_is_due: Arc::default(),
             tasks: Some(tasks),
             thread: Some(thread),
         })
@@ -127,13 +127,13 @@ impl SqliteEngine {
         task: impl FnOnce(&mut JobDatabase) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
         let (reply, replied) = oneshot::channel();
-        let wal_is_long = self.wal_is_long.clone();
+        let checkpoint_is_due = self.checkpoint_is_due.clone();
         let task = move |database: &Mutex<JobDatabase>| {
             // Who has the reply finds the database unlocked.
             let done = {
                 let mut database = database.lock();
                 let done = task(&mut database);
-                wal_is_long.store(database.wal_is_long(), Ordering::Relaxed);
+                checkpoint_is_due.store(database.checkpoint_is_due(), Ordering::Relaxed);
                 done
             };
             // Nobody may wait for it any more.
@@ -243,7 +243,7 @@ impl Housekeeping for SqliteEngine {
     }
 
     fn checkpoint_is_due(&self) -> bool {
-        self.wal_is_long.load(Ordering::Relaxed)
+        self.checkpoint_is_due.load(Ordering::Relaxed)
     }
 
     fn checkpoint(&self) -> Result<bool> {

@@ -40,7 +40,7 @@ pub struct DatabaseLimits {
     /// Files up to this size are examined as a whole when they are opened, in bytes; larger ones
     /// would delay the start, and are when damage was met while they were in use.
     pub check_bytes: u64,
-    /// The log counts as long ([`JobDatabase::wal_is_long`]) after so many changes; a large one
+    /// The log counts as long ([`JobDatabase::checkpoint_is_due`]) after so many changes; a large one
     /// counts as its pages of 4 KiB.
     pub checkpoint_changes: u64,
     /// With so many pages of 4 KiB the log is checkpointed within a commit, because no

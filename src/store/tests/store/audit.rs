@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use saltern_model::{AuditDoor, AuditProof, AuditRecord, AuditVerdict};
+use saltern_model::{AuditDoor, AuditRecord, AuditVerdict};
 use saltern_store::sqlite::open_reader;
 use saltern_store::{
     AuditBreak, AuditCheck, AuditHead, AuditPage, BrokenRow, DatabaseLimits, JobDatabase,
@@ -13,37 +13,7 @@ use saltern_store::{
 };
 use tempfile::TempDir;
 
-use crate::common::{jid, job};
-
-fn record(number: u32) -> AuditRecord {
-    AuditRecord {
-        at: i64::from(number) * 1_000,
-        door: if number.is_multiple_of(2) {
-            AuditDoor::Port
-        } else {
-            AuditDoor::Api
-        },
-        user: format!("user{}", number % 3),
-        backend: (number % 2 == 1).then(|| "pam".to_owned()),
-        proof: AuditProof::Key,
-        origin: Some([192, 0, 2, 1].into()),
-        cmd: "publish".to_owned(),
-        fun: "test.ping".to_owned(),
-        tgt: Some("*".to_owned()),
-        tgt_type: Some("glob".to_owned()),
-        arguments: r#"["a"]"#.to_owned(),
-        verdict: if number.is_multiple_of(4) {
-            AuditVerdict::Refused
-        } else {
-            AuditVerdict::Allowed
-        },
-        reason: number
-            .is_multiple_of(4)
-            .then(|| "no rule allows it".to_owned()),
-        jid: Some(jid(number)),
-        suppressed: 0,
-    }
-}
+use crate::common::{audit_row as record, job};
 
 fn write(number: u32) -> Write {
     Write::Audit(Box::new(record(number)))

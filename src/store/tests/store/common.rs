@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use saltern_crypto::PrivateKey;
-use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_model::{
+    AuditDoor, AuditProof, AuditRecord, AuditVerdict, Compat, Jid, JobRecord, MinionId, Packed,
+    ReturnRecord,
+};
 use saltern_store::files::Version;
 use saltern_store::{Session, Sessions, StoreOptions};
 use saltern_wire::msgpack::{Dialect, Value, encode};
@@ -88,6 +91,37 @@ pub(crate) fn ret(number: u32, minion: &str, value: Value) -> ReturnRecord {
         retcode: 0,
         success: true,
         load: Packed::new(encode(&load, Dialect::Bin)),
+    }
+}
+
+/// A row of the audit trail.
+pub(crate) fn audit_row(number: u32) -> AuditRecord {
+    AuditRecord {
+        at: i64::from(number) * 1_000,
+        door: if number.is_multiple_of(2) {
+            AuditDoor::Port
+        } else {
+            AuditDoor::Api
+        },
+        user: format!("user{}", number % 3),
+        backend: (number % 2 == 1).then(|| "pam".to_owned()),
+        proof: AuditProof::Key,
+        origin: Some([192, 0, 2, 1].into()),
+        cmd: "publish".to_owned(),
+        fun: "test.ping".to_owned(),
+        tgt: Some("*".to_owned()),
+        tgt_type: Some("glob".to_owned()),
+        arguments: r#"["a"]"#.to_owned(),
+        verdict: if number.is_multiple_of(4) {
+            AuditVerdict::Refused
+        } else {
+            AuditVerdict::Allowed
+        },
+        reason: number
+            .is_multiple_of(4)
+            .then(|| "no rule allows it".to_owned()),
+        jid: Some(jid(number)),
+        suppressed: 0,
     }
 }
 

@@ -3,7 +3,10 @@
 mod audit;
 mod batches;
 mod common;
+#[path = "../conformance/mod.rs"]
+mod conformance;
 mod displaced;
+mod engines;
 mod events;
 mod files;
 mod follower;

@@ -1,8 +1,7 @@
-//! Checkpoints the job database: copies its write-ahead log into the main file while the store
-//! goes on committing.
+//! Checkpoints the job database while the store goes on committing.
 //!
 //! On a thread of its own, because it waits for the disk. It leaves a small rest to the store,
-//! which must finish the checkpoint itself (see `saltern_store::jobs::Checkpointer`).
+//! which must finish the checkpoint itself (`saltern_store::Housekeeping`).
 
 use std::sync::Arc;
 
@@ -41,14 +40,14 @@ impl CheckpointMetrics {
 const PASSES: usize = 4;
 
 /// Actor that checkpoints the job database.
-pub(crate) struct WalCheckpointer {
+pub(crate) struct JobCheckpointer {
     seed: Seed,
 }
 
-impl Child for WalCheckpointer {
+impl Child for JobCheckpointer {
     type Seed = Seed;
 
-    const NAME: &'static str = "wal_checkpointer";
+    const NAME: &'static str = "job_checkpointer";
     /// Growth of the log during a checkpoint is seen by the next commit.
     const MAILBOX: usize = 1;
 
@@ -57,11 +56,11 @@ impl Child for WalCheckpointer {
     }
 }
 
-impl Actor for WalCheckpointer {
+impl Actor for JobCheckpointer {
     type Context = Context<Self>;
 }
 
-impl Handler<Checkpoint> for WalCheckpointer {
+impl Handler<Checkpoint> for JobCheckpointer {
     type Result = ();
 
     fn handle(&mut self, _: Checkpoint, _: &mut Self::Context) {
@@ -73,7 +72,7 @@ impl Handler<Checkpoint> for WalCheckpointer {
                 Ok(false) => {}
                 Ok(true) => break,
                 Err(error) => {
-                    tracing::error!(%error, "the write-ahead log of the job database grows");
+                    tracing::error!(%error, "the log of the job database grows");
                     break;
                 }
             }
