@@ -32,6 +32,9 @@ CREATE TABLE batch_failed (
 CREATE INDEX batch_failed_jid ON batch_failed (jid);
 ";
 
+/// Since when a batch pauses, as a step of the layout.
+pub(super) const PAUSES: &str = "ALTER TABLE batches ADD COLUMN paused_since INTEGER;";
+
 /// A batch as it is stored.
 #[derive(Clone, Debug)]
 pub struct StoredBatch {
@@ -43,6 +46,8 @@ pub struct StoredBatch {
     pub is_open: bool,
     /// Why it ended before its time.
     pub halted: Option<String>,
+    /// Since when it pauses, in microseconds since 1970; `None` while it goes on.
+    pub paused_since: Option<i64>,
     /// Minions that were given up, and why; some may have returned since.
     pub failed: Vec<(MinionId, String)>,
     /// Minions that were sent their part, sorted.
@@ -66,7 +71,9 @@ impl JobReader {
     pub fn batch(&self, jid: &Jid) -> Result<Option<StoredBatch>> {
         self.read("read a batch of", |connection| {
             let row = connection
-                .prepare_cached("SELECT jid, is_open, halted, plan FROM batches WHERE jid = ?1")?
+                .prepare_cached(
+                    "SELECT jid, is_open, halted, plan, paused_since FROM batches WHERE jid = ?1",
+                )?
                 .query_row([jid.as_str()], batch_of)
                 .optional()?
                 .flatten();
@@ -74,11 +81,24 @@ impl JobReader {
         })
     }
 
+    /// Since when an open batch pauses, in microseconds since 1970; `None` also when there is no
+    /// such batch.
+    pub fn batch_paused_since(&self, jid: &Jid) -> Result<Option<i64>> {
+        self.read("read a batch of", |connection| {
+            let found = connection
+                .prepare_cached("SELECT paused_since FROM batches WHERE jid = ?1 AND is_open = 1")?
+                .query_row([jid.as_str()], |row| row.get(0))
+                .optional()?;
+            Ok(found.flatten())
+        })
+    }
+
     /// The batches that are not over, oldest first.
     pub fn open_batches(&self) -> Result<Vec<StoredBatch>> {
         self.read("read batches of", |connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT jid, is_open, halted, plan FROM batches WHERE is_open = 1 ORDER BY jid",
+                "SELECT jid, is_open, halted, plan, paused_since FROM batches WHERE is_open = 1
+                 ORDER BY jid",
             )?;
             kept(statement.query_map([], batch_of)?)?
                 .into_iter()
@@ -97,6 +117,7 @@ fn batch_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<StoredBatch>> {
         is_open: row.get(1)?,
         halted: row.get(2)?,
         plan: Packed::new(row.get::<_, Vec<u8>>(3)?),
+        paused_since: row.get(4)?,
         failed: Vec::new(),
         sent: Vec::new(),
         returned: Vec::new(),
@@ -162,6 +183,21 @@ pub(super) fn give_up(
         .prepare_cached("INSERT INTO batch_failed (jid, reason, minions) VALUES (?1, ?2, ?3)")?
         .execute(params![jid.as_str(), reason, list])?;
     Ok(Written::Updated)
+}
+
+/// An open batch pauses, or goes on.
+pub(super) fn pause(
+    transaction: &Transaction<'_>,
+    jid: &Jid,
+    since: Option<i64>,
+) -> rusqlite::Result<Written> {
+    let changed = transaction
+        .prepare_cached("UPDATE batches SET paused_since = ?2 WHERE jid = ?1 AND is_open = 1")?
+        .execute(params![jid.as_str(), since])?;
+    Ok(match changed {
+        0 => Written::NoSuchJob,
+        _ => Written::Updated,
+    })
 }
 
 /// A batch is over.
