@@ -129,7 +129,14 @@ fn answers(
     let mut answers = Vec::new();
     Site::run(
         server,
-        |config| interfaces.configure(config, server, service),
+        |config| {
+            interfaces.configure(config, server, service);
+            if server.is_ours() {
+                // Runners and wheel functions that are not built in.
+                let python = server.release().program("python3");
+                config.set("python_bridge", python.display());
+            }
+        },
         |site| {
             bring_up(site)?;
             let _api = interfaces.start(site)?;
