@@ -7,7 +7,7 @@ use saltern_model::MinionId;
 use saltern_model::control::InventoryRow;
 use saltern_python::fnmatch::Glob;
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobReader};
+use saltern_store::open_reader;
 use serde_json::Value as Json;
 
 /// Returns that are looked at: a minion that is not among these has no last job here.
@@ -42,8 +42,8 @@ impl LastJobs {
             ids.map(|id| (id.as_str(), (id, None))).collect();
         let mut left = wanted.len();
         let function = function.map(Glob::new);
-        let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
-        reader.newest_returns(MAX_RETURNS, |one| {
+        let reader = open_reader(&config)?;
+        reader.newest_returns(MAX_RETURNS, &mut |one| {
             if let Some((_, place)) = wanted.get_mut(one.minion)
                 && place.is_none()
                 && function.as_ref().is_none_or(|glob| glob.matches(one.fun))
