@@ -7,7 +7,8 @@ use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_python::fnmatch::Glob;
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobReader, NewestReturn};
+use saltern_store::jobs::NewestReturn;
+use saltern_store::open_reader;
 
 /// Returns that are looked at: a minion that is not among these has no last job here.
 const MAX_RETURNS: usize = 200_000;
@@ -54,8 +55,8 @@ impl LastJobs {
             found: HashMap::new(),
             wanted: None,
         };
-        let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
-        reader.newest_returns(MAX_RETURNS, |one| search.take(&one, wanted))?;
+        let reader = open_reader(config)?;
+        reader.newest_returns(MAX_RETURNS, &mut |one| search.take(&one, wanted))?;
         Ok(Self(search.found))
     }
 
