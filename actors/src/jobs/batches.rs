@@ -17,6 +17,7 @@ mod batch;
 mod ending;
 mod events;
 mod machine;
+mod pausing;
 mod shown;
 mod taking_up;
 
@@ -473,14 +474,16 @@ impl Handler<BatchCalled> for Batches {
             jid,
             call,
             data,
-            stopped,
+            done,
         } = called;
         match call {
+            BatchCall::Pause => self.pause(&jid, true, done, context),
+            BatchCall::Resume => self.pause(&jid, false, done, context),
             BatchCall::Stop => {
                 let reason = data.str("reason").filter(|reason| !reason.is_empty());
                 let kills = data.get("kill").and_then(RawValue::as_bool) == Some(true);
-                if let Some(stopped) = stopped {
-                    self.stopping.entry(jid.clone()).or_default().push(stopped);
+                if let Some(done) = done {
+                    self.stopping.entry(jid.clone()).or_default().push(done);
                 }
                 self.stop(&jid, reason.unwrap_or("stop"), kills, context);
             }

@@ -228,7 +228,7 @@ impl Master {
         let feed = batches.clone();
         let known = known.with_batches(saltern_runners::Batches::new(
             stored.batches.1.clone(),
-            move |jid, kill| feed.stop(jid, kill),
+            move |jid, command| feed.drive(jid, command),
         ));
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", budget, &parts.registry);

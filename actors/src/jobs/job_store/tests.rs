@@ -466,12 +466,13 @@ fn batch_that_dies_with_the_store_is_refused_and_can_be_sent_again() {
             writes: vec![(Write::Return(record.clone()), FollowUp::Nothing)],
             answer: Some(answer),
         };
+        // The batch is made, and waits for the database.
+        let release = hold(&rig.database);
         rig.store.try_send(persist).unwrap();
-        // Its turn comes between the store's first one, which makes the batch, and the second,
-        // which would commit it.
         let tree = rig.tree.clone();
         actix_rt::spawn(async move { assert!(tree.inject_panic("job_store", 0)) });
         assert_eq!(reply.await.unwrap(), NOT_HANDLED);
+        release();
         let reply = rig.send(record).await;
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
         assert!(rig.tracker.recv().await.unwrap().is_of_one_new_return());

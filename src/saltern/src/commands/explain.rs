@@ -119,6 +119,7 @@ fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, Explain
         return Ok(None);
     };
     let returns = reader.return_heads(jid)?;
+    let paused_since = reader.batch_paused_since(jid)?;
     let standing = match job.state {
         JobState::Open => ask(config, jid)?,
         _ => Standing::Over,
@@ -126,6 +127,7 @@ fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, Explain
     Ok(Some(Evidence {
         job,
         returns,
+        paused_since,
         standing,
     }))
 }
@@ -143,10 +145,19 @@ fn described(known: &Evidence, most: usize) -> String {
     let Evidence {
         job,
         returns,
+        paused_since,
         standing,
     } = known;
     let mut text = head(job);
     text += &progress(job, returns, standing);
+    if let Some(since) = paused_since {
+        let _ = writeln!(
+            text,
+            "  its batch pauses since {}; saltern batch resume {} has it go on",
+            moment(*since),
+            job.record.jid
+        );
+    }
     let mut failed = Vec::new();
     let mut done = Vec::new();
     for record in returns {

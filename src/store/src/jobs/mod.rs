@@ -142,6 +142,13 @@ pub enum Write {
         /// Why, for people.
         reason: &'static str,
     },
+    /// An open batch pauses, or goes on; [`Written::NoSuchJob`] when it is over.
+    BatchPaused {
+        /// The batch.
+        jid: Jid,
+        /// Since when it pauses, in microseconds since 1970; `None` when it goes on.
+        since: Option<i64>,
+    },
     /// A batch is over.
     BatchOver {
         /// The batch.

@@ -48,6 +48,10 @@ pub trait JobQueries: Send + Sync {
     /// One batch; `None` when no batch has this jid.
     fn batch(&self, jid: &Jid) -> Result<Option<StoredBatch>>;
 
+    /// Since when an open batch pauses, in microseconds since 1970; `None` also when there is no
+    /// such batch.
+    fn batch_paused_since(&self, jid: &Jid) -> Result<Option<i64>>;
+
     // ---- its returns ---------------------------------------------------------------------------
 
     /// All returns of one job in the order of their arrival.

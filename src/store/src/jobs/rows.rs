@@ -65,6 +65,8 @@ pub struct StoredBatch {
     pub is_open: bool,
     /// Why it ended before its time.
     pub halted: Option<String>,
+    /// Since when it pauses, in microseconds since 1970; `None` while it goes on.
+    pub paused_since: Option<i64>,
     /// Minions that were given up, and why; some may have returned since.
     pub failed: Vec<(MinionId, String)>,
     /// Minions that were sent their part, sorted.

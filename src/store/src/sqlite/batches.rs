@@ -32,11 +32,16 @@ CREATE TABLE batch_failed (
 CREATE INDEX batch_failed_jid ON batch_failed (jid);
 ";
 
+/// Since when a batch pauses, as a step of the layout.
+pub(super) const PAUSES: &str = "ALTER TABLE batches ADD COLUMN paused_since INTEGER;";
+
 impl JobReader {
     pub(super) fn batch(&self, jid: &Jid) -> Result<Option<StoredBatch>> {
         self.read("read a batch of", |connection| {
             let row = connection
-                .prepare_cached("SELECT jid, is_open, halted, plan FROM batches WHERE jid = ?1")?
+                .prepare_cached(
+                    "SELECT jid, is_open, halted, plan, paused_since FROM batches WHERE jid = ?1",
+                )?
                 .query_row([jid.as_str()], batch_of)
                 .optional()?
                 .flatten();
@@ -44,10 +49,21 @@ impl JobReader {
         })
     }
 
+    pub(super) fn batch_paused_since(&self, jid: &Jid) -> Result<Option<i64>> {
+        self.read("read a batch of", |connection| {
+            let found = connection
+                .prepare_cached("SELECT paused_since FROM batches WHERE jid = ?1 AND is_open = 1")?
+                .query_row([jid.as_str()], |row| row.get(0))
+                .optional()?;
+            Ok(found.flatten())
+        })
+    }
+
     pub(super) fn open_batches(&self) -> Result<Vec<StoredBatch>> {
         self.read("read batches of", |connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT jid, is_open, halted, plan FROM batches WHERE is_open = 1 ORDER BY jid",
+                "SELECT jid, is_open, halted, plan, paused_since FROM batches WHERE is_open = 1
+                 ORDER BY jid",
             )?;
             kept(statement.query_map([], batch_of)?)?
                 .into_iter()
@@ -66,6 +82,7 @@ fn batch_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<StoredBatch>> {
         is_open: row.get(1)?,
         halted: row.get(2)?,
         plan: Packed::new(row.get::<_, Vec<u8>>(3)?),
+        paused_since: row.get(4)?,
         failed: Vec::new(),
         sent: Vec::new(),
         returned: Vec::new(),
@@ -131,6 +148,21 @@ pub(super) fn give_up(
         .prepare_cached("INSERT INTO batch_failed (jid, reason, minions) VALUES (?1, ?2, ?3)")?
         .execute(params![jid.as_str(), reason, list])?;
     Ok(Written::Updated)
+}
+
+/// An open batch pauses, or goes on.
+pub(super) fn pause(
+    transaction: &Transaction<'_>,
+    jid: &Jid,
+    since: Option<i64>,
+) -> rusqlite::Result<Written> {
+    let changed = transaction
+        .prepare_cached("UPDATE batches SET paused_since = ?2 WHERE jid = ?1 AND is_open = 1")?
+        .execute(params![jid.as_str(), since])?;
+    Ok(match changed {
+        0 => Written::NoSuchJob,
+        _ => Written::Updated,
+    })
 }
 
 /// A batch is over.

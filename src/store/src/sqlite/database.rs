@@ -256,6 +256,7 @@ fn apply(
             minions,
             reason,
         } => batches::give_up(transaction, jid, minions, reason),
+        Write::BatchPaused { jid, since } => batches::pause(transaction, jid, *since),
         Write::BatchOver { jid, halted } => batches::end(transaction, jid, halted.as_deref()),
         Write::Events { first, events } => {
             events::insert_of_sender(transaction, next, (*first, events), kept)?;

@@ -45,6 +45,10 @@ impl JobQueries for JobReader {
         Self::batch(self, jid)
     }
 
+    fn batch_paused_since(&self, jid: &Jid) -> Result<Option<i64>> {
+        Self::batch_paused_since(self, jid)
+    }
+
     fn returns(&self, jid: &Jid) -> Result<Vec<ReturnRecord>> {
         Self::returns(self, jid)
     }

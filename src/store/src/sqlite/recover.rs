@@ -53,7 +53,7 @@ const TABLES: [Table; 8] = [
     Table {
         name: "batches",
         columns: &["rowid", "jid", "is_open", "halted", "plan"],
-        later: &[],
+        later: &["paused_since"],
     },
     Table {
         name: "batch_failed",
