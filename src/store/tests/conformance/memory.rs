@@ -225,6 +225,16 @@ impl Rows {
                 }
                 Written::Updated
             }
+            Write::BatchPaused { jid, since } => {
+                let batch = self.batches.get_mut(jid).filter(|batch| batch.is_open);
+                match batch {
+                    Some(batch) => {
+                        batch.paused_since = *since;
+                        Written::Updated
+                    }
+                    None => Written::NoSuchJob,
+                }
+            }
             Write::BatchOver { jid, halted } => match self.batches.get_mut(jid) {
                 Some(batch) => {
                     (batch.is_open, batch.halted) = (false, halted.clone());
@@ -264,6 +274,7 @@ impl Rows {
             plan: plan.clone(),
             is_open: true,
             halted: None,
+            paused_since: None,
             failed: Vec::new(),
             sent: Vec::new(),
             returned: Vec::new(),
@@ -504,6 +515,12 @@ impl JobQueries for Memory {
     fn batch(&self, jid: &Jid) -> Result<Option<StoredBatch>> {
         let rows = self.rows();
         Ok(rows.batches.get(jid).map(|batch| rows.completed(batch)))
+    }
+
+    fn batch_paused_since(&self, jid: &Jid) -> Result<Option<i64>> {
+        let rows = self.rows();
+        let open = rows.batches.get(jid).filter(|batch| batch.is_open);
+        Ok(open.and_then(|batch| batch.paused_since))
     }
 
     fn returns(&self, jid: &Jid) -> Result<Vec<ReturnRecord>> {

@@ -511,11 +511,19 @@ pub(crate) fn batch_of_a_job_is_kept_until_it_is_over(site: &dyn Site) {
     assert_eq!(open.sent, [id("m1")]);
     assert_eq!(open.returned.len(), 1);
     assert_eq!(open.failed, [(id("m2"), "no connection".to_owned())]);
+    let pause = |since| Write::BatchPaused { jid: jid(1), since };
+    append(&engine, vec![pause(Some(5))]);
+    let paused = engine.queries.batch_paused_since(&jid(1)).expect("read");
+    assert_eq!(paused, Some(5));
+    append(&engine, vec![pause(None)]);
+    let paused = engine.queries.batch_paused_since(&jid(1)).expect("read");
+    assert_eq!(paused, None);
     let over = Write::BatchOver {
         jid: jid(1),
         halted: Some("stopped".to_owned()),
     };
     append(&engine, vec![over]);
+    assert_eq!(append(&engine, vec![pause(Some(6))]), [Written::NoSuchJob]);
     assert_eq!(engine.queries.open_batches().expect("read").len(), 0);
     let batch = engine.queries.batch(&jid(1)).expect("read").expect("kept");
     assert_eq!(
