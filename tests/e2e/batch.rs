@@ -207,7 +207,9 @@ fn paused_batch_stays_paused_over_a_kill_and_goes_on_when_resumed() -> TestResul
                 let run = site.salt(&["*", "test.ping"]).ok()?;
                 (run.stdout.matches("True").count() == 2).then_some(())
             })?;
-            let status = json(&site.salt_run(&["batch.status", &jid, "--out=json"])?)?;
+            // Stock's runner reads the state file, in which a pause has no place.
+            let status = saltern(site, "run", &["batch.status", &jid, "--out=json"])?;
+            let status = json(&status)?;
             ensure!(status["pending"] == 1 && status["active"] == 0, "{status}");
             ensure!(status["paused_since"].is_f64(), "{status}");
             ensure!(ran.count() == 1, "it ran {} times", ran.count());

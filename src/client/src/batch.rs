@@ -37,7 +37,7 @@ pub struct BatchWishes {
     pub timeout: Option<u64>,
 }
 
-/// What is done with a batch that the master drives.
+/// Change of a batch that the master drives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BatchChange {
     /// Send nobody else their part, until it is resumed.

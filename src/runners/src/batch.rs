@@ -45,7 +45,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// What the driver of a batch is asked to do with it.
+/// Request to the driver of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchCommand {
     /// Send no further minion its part, until it is resumed.

@@ -138,14 +138,7 @@ fn answers(
     let mut answers = Vec::new();
     Site::run(
         server,
-        |config| {
-            interfaces.configure(config, server, service);
-            if server.is_ours() {
-                // Runners and wheel functions that are not built in.
-                let python = server.release().program("python3");
-                config.set("python_bridge", python.display());
-            }
-        },
+        |config| interfaces.configure(config, server, service),
         |site| {
             bring_up(site)?;
             let _api = interfaces.start(site)?;

@@ -46,7 +46,7 @@ fn job_is_published_looked_at_and_refused_over_v1() -> TestResult {
         let (_, returns) = ask(&mut ann, "GET", &format!("{of_job}/returns"), None)?;
         let mut of_m2 = returns["returns"].as_array().context("returns")?.iter();
         let of_m2 = of_m2.find(|one| one["minion"] == "m2");
-        let returned = &of_m2.with_context(|| returns.to_string())?["return"];
+        let returned = &of_m2.with_context(|| returns.to_string())?["value"];
         ensure!(returned["args"] == json!(["a", 1]), "{returns}");
         ensure!(returned["kwargs"]["k"] == "v", "{returns}");
 

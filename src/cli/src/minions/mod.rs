@@ -167,7 +167,7 @@ impl Minions {
     }
 }
 
-/// What a thread gave; a panic goes on in this one.
+/// Result of a thread; a panic goes on in this one.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     let given = thread.join();
     given.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -104,11 +104,11 @@ fn execute(
     Ok(ExitCode::from(code))
 }
 
-/// What became of a call.
+/// Outcome of a call.
 enum Called {
     /// It returned this.
     Returned(RunnerReturn),
-    /// What it returned is printed already.
+    /// Its return is printed already.
     Printed,
 }
 

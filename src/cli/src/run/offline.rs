@@ -140,3 +140,80 @@ impl Offline {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use saltern_config::load_master;
+    use saltern_model::{Jid, JobRecord, MinionId, Packed};
+    use saltern_store::jobs::Write;
+    use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
+    use saltern_wire::msgpack::{Dialect, encode};
+
+    use super::*;
+
+    fn job(number: usize) -> Write {
+        let load = Value::map([("fun", "test.ping")]);
+        Write::Job(JobRecord {
+            jid: Jid::parse(&format!("20261121070622{number:06}")).expect("a jid"),
+            created: 1,
+            user: "root".to_owned(),
+            fun: "test.ping".to_owned(),
+            tgt: "*".to_owned(),
+            tgt_type: "glob".to_owned(),
+            load: Packed::new(encode(&load, Dialect::Bin)),
+            minions: vec![MinionId::parse("m1").expect("an id")],
+            nocache: false,
+        })
+    }
+
+    #[test]
+    fn jobs_are_listed_by_pages_up_to_the_limit() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = format!("id: m\nroot_dir: {}\n", dir.path().display());
+        std::fs::write(dir.path().join("master"), options).expect("written");
+        let Ok(loaded) = load_master(dir.path()) else {
+            panic!("the options of this test are wrong")
+        };
+        let path = &loaded.config.saltern_job_database;
+        std::fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+        let mut database = JobDatabase::open(path, DatabaseLimits::default()).expect("opened");
+        let jobs = 2 * PAGE + 500;
+        let writes: Vec<Write> = (0..jobs).map(job).collect();
+        database.commit(&writes).expect("committed");
+
+        let sizes = |kwarg: &[(&str, Value)]| {
+            let kwarg = kwarg.iter();
+            let request = RunnerRequest {
+                fun: "jobs.list_jobs".to_owned(),
+                arg: Vec::new(),
+                kwarg: kwarg
+                    .map(|(name, value)| ((*name).into(), value.clone()))
+                    .collect(),
+                timeout: None,
+            };
+            let print = |page: &Value| page.as_map().expect("jobs").len();
+            let listed = list_jobs(&loaded.config, &request, &mut |_, _| {}, print);
+            let Ok(listed) = listed else {
+                panic!("the database is there")
+            };
+            listed.map_err(|returned| returned.value)
+        };
+        let none = || Err(Value::Map(Vec::new()));
+        for (kwarg, expected) in [
+            (vec![], Ok(vec![PAGE, PAGE, 500])),
+            (vec![("limit", Value::from(PAGE + 1))], Ok(vec![PAGE, 1])),
+            (vec![("limit", PAGE.into())], Ok(vec![PAGE])),
+            (vec![("limit", 0.into())], none()),
+            (vec![("before", "20261121070622000007".into())], Ok(vec![7])),
+            (vec![("search_function", "no.such".into())], none()),
+            (vec![("limit", "7".into())], Ok(vec![7])),
+        ] {
+            let found = match sizes(&kwarg) {
+                // A limit that is a text is the function's own.
+                Err(Value::Map(jobs)) if !jobs.is_empty() => Ok(vec![jobs.len()]),
+                found => found,
+            };
+            assert_eq!(found, expected, "{kwarg:?}");
+        }
+    }
+}

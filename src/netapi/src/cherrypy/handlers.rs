@@ -1,4 +1,4 @@
-//! What each page does with a request.
+//! Handlers of the pages.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

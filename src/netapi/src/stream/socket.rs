@@ -117,7 +117,7 @@ pub(super) async fn open(
     Ok(response)
 }
 
-/// What a client wants of positions.
+/// Wishes of a client about positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Positions {
     /// Each message bears its own.

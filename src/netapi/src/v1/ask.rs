@@ -131,7 +131,12 @@ pub async fn publish(
     ];
     load.extend(job);
     let reply = send(backend, caller, map(load)).await?;
-    let published = reply.get("load").filter(|load| load.get("jid").is_some());
+    // Where nobody matches, the reply has a jid that is none.
+    let has_jid = |load: &&Value| {
+        let jid = load.get("jid").and_then(Value::as_str);
+        jid.is_some_and(|jid| !jid.is_empty())
+    };
+    let published = reply.get("load").filter(has_jid);
     published.cloned().ok_or_else(|| {
         let error = reply.get("load").and_then(|load| load.get("error"));
         let text = error.and_then(Value::as_str);
