@@ -40,6 +40,7 @@ pub use bridge::{BridgeOptions, PythonBridge};
 pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookEngine};
 pub use finding::{ConfigErrors, Finding, Severity, sort as sort_findings};
 pub use followed::Followed;
+pub use identity::host_id;
 pub use listeners::{AlsoListen, PeerCertificates, TlsConfig};
 pub use logging::{LevelOptions, LogOptions, is_place};
 pub use lost::missing_roots;

@@ -14,7 +14,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use saltern_client::{
     ClientConfig, ClientError, EventListener, LocalClient, MinionOutcome, PublishRequest,
 };
-use saltern_minion::{Minion, MinionConfig};
+use saltern_channel::MinionConfig;
+use saltern_minion::Minion;
 use saltern_wire::msgpack::Value;
 use tempfile::TempDir;
 use tokio::net::TcpStream;

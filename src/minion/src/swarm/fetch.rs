@@ -16,9 +16,10 @@ use saltern_wire::msgpack::Value;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
+use crate::stats::Channel;
 use super::Swarm;
-use crate::channel::Channel;
-use crate::error::RequestError;
+
+use saltern_channel::RequestError;
 
 /// Options of a fetch: the directory, the minions and the duration.
 #[derive(Debug, Clone)]
