@@ -20,6 +20,7 @@ const BRANCHES: &[(&str, &[&str])] = &[
         &["content", "events", "functions", "messages", "shared"],
     ),
     ("front", &["content", "functions", "messages", "shared"]),
+    ("syndic", &["events", "messages"]),
     ("api", &["events", "messages"]),
     (
         "operator",

@@ -10,11 +10,11 @@ use anyhow::{Context, Result, ensure};
 use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::{Config, Event, Release, Server, Site, TestResult, wait_until};
 
-const SYNDIC: &str = "relay";
-const STOCK: &str = "leaf-stock";
-const NATIVE: &str = "leaf-native";
+pub(crate) const SYNDIC: &str = "relay";
+pub(crate) const STOCK: &str = "leaf-stock";
+pub(crate) const NATIVE: &str = "leaf-native";
 
-fn above(config: &mut Config) {
+pub(crate) fn above(config: &mut Config) {
     config
         .set("order_masters", "True")
         .set("auto_accept", "True")
@@ -23,12 +23,12 @@ fn above(config: &mut Config) {
         .set("gather_job_timeout", 3);
 }
 
-fn below(config: &mut Config) {
+pub(crate) fn below(config: &mut Config) {
     config.set("auto_accept", "True");
 }
 
 /// Our masters' findings on the options of this file.
-fn as_written(site: &mut Site) {
+pub(crate) fn as_written(site: &mut Site) {
     site.announce("auto_accept: every new minion is accepted");
     site.announce("order_masters: every minion may return");
 }
@@ -56,7 +56,7 @@ fn two_levels(
 }
 
 /// The output of `salt` above, and the events there: tags with the jid left out.
-fn seen_from_above(top: &mut Site) -> Result<BTreeSet<String>> {
+pub(crate) fn seen_from_above(top: &mut Site) -> Result<BTreeSet<String>> {
     top.step("everybody");
     let mark = top.events().mark();
     let run = top.salt(&["*", "test.ping"])?;
@@ -259,7 +259,7 @@ fn killed_in_the_middle(release: Release) -> TestResult {
 }
 
 /// The jid of the job that was announced after the mark.
-fn new_jid(site: &Site, mark: usize) -> Result<String> {
+pub(crate) fn new_jid(site: &Site, mark: usize) -> Result<String> {
     site.events().find_since(mark, "a new job", SOON, |event| {
         let is_new = event.tag.starts_with("salt/job/") && event.tag.ends_with("/new");
         let jid = event.data["jid"].as_str().filter(|_| is_new);

@@ -27,6 +27,8 @@
 //! | Scheduler | main | permanent | it reads the clock again; no job starts anew |
 //! | Maintenance | main | permanent | its timers start anew |
 //! | Engine × n | engines | permanent | the engine is started again |
+//! | SyndicOutbox × n | outbox-n | permanent | returns wait; those under way are sent again |
+//! | SyndicUplink × n | syndic-n | permanent | it signs in again to the master above |
 //!
 //! All are restarted one for one. More restarts than the budget allows end the process with exit
 //! code 70, and systemd starts it anew. The workers, which handle all input from outside, have a
@@ -47,6 +49,7 @@ mod front;
 mod jobs;
 pub(crate) mod listeners;
 mod reactor;
+mod syndic;
 mod upkeep;
 
 use std::collections::BTreeSet;
@@ -566,9 +569,15 @@ impl Plan {
             publish,
             tracker.recipient(),
         );
+        let mut jobs = stored.jobs;
+        let uplinks = stored.syndic.map(|syndic| {
+            let (uplinks, outboxes) = self.start_outboxes(syndic, &services, &bus);
+            jobs.outboxes = outboxes;
+            uplinks
+        });
         let (mirror, store, tracker) = self.start_store(
             (reserved.store, reserved.tracker),
-            (parts.database, stored.jobs),
+            (parts.database, jobs),
             &services,
             (&bus, &publisher),
         );
@@ -592,7 +601,11 @@ impl Plan {
             bus.clone().recipient(),
         );
         let front = (reserved.router, reserved.peer_calls, reserved.reactor);
+        let router = asked.0.clone();
         let runs = self.start_front(front, requests, &core);
+        if let Some(uplinks) = uplinks {
+            self.start_uplinks(uplinks, &services, &heard, &router);
+        }
         let api = self.start_net_api(&services, &heard, asked);
         self.start_scheduler(&core, runs);
         self.start_maintenance(reserved.maintenance, core, (upkeep, remotes), connections);
