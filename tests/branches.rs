@@ -24,7 +24,9 @@ const BRANCHES: &[(&str, &[&str])] = &[
     ("api", &["events", "messages"]),
     (
         "operator",
-        &["automation", "events", "jobs", "messages", "upkeep"],
+        &[
+            "automation", "events", "jobs", "messages", "syndic", "upkeep",
+        ],
     ),
     ("tree", &[]),
 ];

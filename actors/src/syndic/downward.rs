@@ -25,6 +25,10 @@ const PASSED_ON: [&str; 7] = [
 /// The probe of a master: its mark is taken off, or the answer would end at this master.
 const PROBE: &str = "saltutil.running";
 
+/// The question of a waiting client above. This master would answer it from what it knows, on its
+/// own bus alone; `show_jid` makes it a job, whose returns are stored and go up.
+const QUESTION: &str = "saltutil.find_job";
+
 /// Why a publication is not published here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotForUs {
@@ -72,6 +76,9 @@ pub(crate) fn job_of(load: &MapView, reading: &ReadAs<'_>) -> Result<PublishRequ
         if let Some(value) = part(name) {
             kwargs.push(((*name).to_owned(), value));
         }
+    }
+    if fun.as_str() == Some(QUESTION) {
+        kwargs.push(("show_jid".to_owned(), Value::Bool(false)));
     }
     Ok(PublishRequest {
         tgt: needed("tgt")?,
@@ -184,5 +191,8 @@ mod tests {
         let job = job_of(&probe, &READ_AS).unwrap();
         assert_eq!(kwarg(&job, "metadata"), None);
         assert_eq!(job.timeout, Some(Duration::ZERO));
+        let question = load(vec![("fun", QUESTION.into())]);
+        let job = job_of(&question, &READ_AS).unwrap();
+        assert!(kwarg(&job, "show_jid").is_some());
     }
 }

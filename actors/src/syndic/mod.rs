@@ -13,6 +13,7 @@
 //! | `downward` | a publication from above as a job for the gate of this master |
 //! | `outbox` | when and to whom returns go, and what is dropped by policy |
 //! | `routes` | which master above a job came from |
+//! | `view` | standing of connections and outboxes, for `saltern syndics` |
 //! | `upward` | rows of the database as the load of `_syndic_return` |
 //! | `upward_events` | which events go up, and their bounded queue |
 //!
@@ -26,3 +27,4 @@ pub(crate) mod uplink;
 pub(crate) mod upper;
 pub(crate) mod upward;
 pub(crate) mod upward_events;
+pub(crate) mod view;

@@ -59,13 +59,10 @@ pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) metrics: SyndicMetrics,
-    pub(crate) status: Arc<OutboxStatus>,
+    /// For people; outlives the actor.
+    pub(crate) counts: Arc<Mutex<OutboxCounts>>,
     pub(crate) problems: Arc<LogThrottle>,
 }
-
-/// Counts of an outbox, for people; outlives the actor.
-#[derive(Default)]
-pub(crate) struct OutboxStatus(Mutex<OutboxCounts>);
 
 /// Counts since the start of this process, and what waits now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,12 +71,6 @@ pub(crate) struct OutboxCounts {
     pub(crate) dropped: u64,
     pub(crate) lag_rows: u64,
     pub(crate) lag_seconds: u64,
-}
-
-impl OutboxStatus {
-    pub(crate) fn counts(&self) -> OutboxCounts {
-        self.0.lock().clone()
-    }
 }
 
 /// Throttle of the log lines of one outbox.
@@ -178,7 +169,7 @@ impl Seed {
             Ok(Value::Nil) => {
                 let counter = &self.metrics.returns;
                 counter.with_label_values(&[&self.name]).inc_by(returns);
-                self.status.0.lock().acknowledged += returns;
+                self.counts.lock().acknowledged += returns;
                 match queue.acknowledged(batch) {
                     Ok(()) => Attempt::Moved,
                     Err(error) => self.failed(&error),
@@ -236,7 +227,7 @@ impl Seed {
         let outbox = self.name.as_str();
         let counter = &self.metrics.dropped;
         counter.with_label_values(&[outbox, reason]).inc_by(*returns);
-        self.status.0.lock().dropped += returns;
+        self.counts.lock().dropped += returns;
         let named: Vec<&str> = jids.iter().map(saltern_model::Jid::as_str).collect();
         let named = named.join(", ");
         tracing::warn!(outbox, reason, returns, jids = named, "returns do not go up any more");
@@ -268,7 +259,7 @@ impl Seed {
         };
         set(&self.metrics.lag, rows);
         set(&self.metrics.lag_seconds, seconds);
-        let mut counts = self.status.0.lock();
+        let mut counts = self.counts.lock();
         (counts.lag_rows, counts.lag_seconds) = (rows, seconds);
     }
 }

@@ -102,6 +102,7 @@ use crate::operator::health::{self, Health};
 use crate::operator::key_metrics;
 use crate::operator::live_master::{Diagnose, LatestDiagnosis, RunningMaster};
 use crate::operator::process_metrics;
+use crate::syndic::view::SyndicView;
 use crate::tree::listeners::{Listeners, remove_sockets};
 use crate::upkeep::maintenance::Maintenance;
 use crate::upkeep::maintenance_tasks::MaintenanceTasks;
@@ -272,6 +273,7 @@ impl Master {
             )?),
             true => None,
         };
+        let syndic_view = Arc::<SyndicView>::default();
         let plan = Plan {
             root: tree.root(),
             config: parts.config.clone(),
@@ -287,6 +289,7 @@ impl Master {
             requests_closed,
             store_metrics,
             http: listeners.http,
+            syndic_view: syndic_view.clone(),
             event_feed,
         };
         let registry = parts.registry.clone();
@@ -304,6 +307,7 @@ impl Master {
             tracker,
             minions,
             maintenance_tasks,
+            syndics: (syndic_view, services.clone()),
             log_levels,
         };
         control::serve(listeners.control, control, stop.clone());
@@ -478,6 +482,8 @@ struct Plan {
     requests_closed: CancellationToken,
     store_metrics: job_store::StoreMetrics,
     http: HttpMetrics,
+    /// Standing of the syndic, for the control socket.
+    syndic_view: Arc<SyndicView>,
     /// Events for the streams of the API, if it is on.
     event_feed: Option<Arc<EventFeed>>,
 }

@@ -17,7 +17,7 @@ use crate::events::event_publisher::EventPublisher;
 use crate::messages::{Accept, Fire, RowsCommitted};
 use crate::syndic::metrics::SyndicMetrics;
 use crate::syndic::outbox::{
-    self, OutboxQueue, OutboxSettings, OutboxStatus, Recipients, SyndicOutbox,
+    self, OutboxCounts, OutboxQueue, OutboxSettings, Recipients, SyndicOutbox,
 };
 use crate::syndic::uplink::{self, SyndicIdentity, SyndicUplink, file_name};
 use crate::syndic::upper::Upper;
@@ -136,6 +136,7 @@ impl Plan {
             let name = open.upper.name().to_owned();
             let to = vec![open.upper.clone()];
             outboxes.push(start.outbox(&name, open.outbox, to, instance));
+            self.syndic_view.add_upper(open.upper.clone());
             waiting.push((open.upper, open.reader));
         }
         let uplinks = Uplinks {
@@ -205,6 +206,8 @@ impl Start<'_> {
             keep: options.keep,
             keep_returns: options.keep_returns,
         };
+        let counts = Arc::<parking_lot::Mutex<OutboxCounts>>::default();
+        self.plan.syndic_view.add_outbox(name, counts.clone());
         let queue = OutboxQueue::new(settings, open.follower, open.reader);
         let seed = outbox::Seed {
             name: name.to_owned(),
@@ -217,7 +220,7 @@ impl Start<'_> {
             services: self.services.clone(),
             bus: self.bus.clone(),
             metrics: self.metrics.clone(),
-            status: Arc::<OutboxStatus>::default(),
+            counts,
             problems: outbox::problems(),
         };
         // It blocks on reads of the database.
