@@ -25,6 +25,11 @@ fn two_levels(
             low.announce("the syndic is not connected");
             let files = low.path("salt").display().to_string();
             low.config().set("file_roots", format!("{{base: [{files}]}}"));
+            std::fs::create_dir(low.path("salt"))?;
+            std::fs::write(
+                low.path("salt/one.sls"),
+                "here:\n  test.succeed_without_changes\n",
+            )?;
             low.configure_native_syndic(SYNDIC, &[top])?;
             let mark = top.events().mark();
             low.start_master()?;
@@ -60,11 +65,25 @@ fn as_on_a_flat_master(top: &mut Site, low: &mut Site) -> Result<()> {
     run.expect_text(&format!("{STOCK}:\n    True"))?;
 
     top.step("a state");
-    std::fs::create_dir_all(low.path("salt"))?;
-    std::fs::write(low.path("salt/one.sls"), "here:\n  test.succeed_without_changes\n")?;
     let run = top.salt(&[STOCK, "state.apply", "one"])?;
     run.expect_code(0)?;
     run.expect_text("Succeeded: 1")?;
+
+    top.step("a batch");
+    let run = top.salt(&["-b", "1", "-L", &format!("{STOCK},{NATIVE}"), "test.ping"])?;
+    ensure!(!run.stdout.contains("Traceback"), "{run}");
+
+    top.step("both directions, as the command line shows them");
+    let run = low.saltern(&["syndics", "--json"])?;
+    run.expect_code(0)?;
+    let shown: serde_json::Value = serde_json::from_str(&run.stdout)?;
+    ensure!(shown["above"][0]["is_connected"] == true, "{run}");
+    ensure!(shown["outboxes"][1]["acknowledged"].as_u64() >= Some(8), "{run}");
+    if top.server().is_ours() {
+        let run = top.saltern(&["syndics"])?;
+        run.expect_text(SYNDIC)?;
+        run.expect_text("connected")?;
+    }
     Ok(())
 }
 
@@ -110,6 +129,7 @@ fn killed_syndic_forwards_each_committed_return_once() -> TestResult {
             .find_since(below_mark, "the job below", SOON, |event| {
                 (event.tag == format!("salt/job/{jid}/new")).then_some(())
             })?;
+        low.announce("the publish connection broke");
         top.kill_master();
         std::fs::write(&go, "")?;
         for leaf in [STOCK, NATIVE] {

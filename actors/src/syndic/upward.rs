@@ -1,36 +1,59 @@
 //! Rows of the job database as the load of `_syndic_return` (`_return_pub_multi` in
 //! `salt/minion.py`, `_syndic_return` in `salt/master.py`). No clock, no actor and no socket.
 
-use indexmap::IndexMap;
-use saltern_model::{Jid, ReturnRecord};
+use std::collections::HashMap;
+
+use indexmap::IndexSet;
+use saltern_model::{Jid, MinionId, ReturnRecord};
 use saltern_wire::msgpack::{Limits, MapView, RawValue, Value};
 
 /// The entries of a minion's return that go up, as from stock's syndic.
 const OF_MINION: [&str; 4] = ["return", "retcode", "success", "fun_args"];
 
-/// The returns of one job.
+/// Returns of one job that stand together.
 struct OfJob {
+    jid: Jid,
     /// Entries that all of its returns share.
     common: Vec<(Value, Value)>,
     load: Value,
     returns: Vec<(Value, Value)>,
 }
 
-/// Returns that go up together, by their jobs.
+/// Returns that go up together, by their jobs. The returns of one minion keep their order: where it
+/// would be lost, a job stands there twice.
 #[derive(Default)]
 pub(crate) struct SyndicReturn {
-    jobs: IndexMap<Jid, OfJob>,
+    jobs: Vec<OfJob>,
+    jids: IndexSet<Jid>,
+    /// The last place of each job, and of each minion.
+    job_at: HashMap<Jid, usize>,
+    minion_at: HashMap<MinionId, usize>,
 }
 
 impl SyndicReturn {
     /// Adds a return; `load` is asked for the load of a job that has not gone up yet.
     pub(crate) fn add(&mut self, row: &ReturnRecord, load: impl FnOnce() -> Option<Value>) {
         let fields = MapView::parse(row.load.bytes().clone(), &Limits::WIRE).unwrap_or_default();
-        let job = self.jobs.entry(row.jid.clone()).or_insert_with(|| OfJob {
-            common: common(row, &fields),
-            load: load().unwrap_or_else(|| Value::Map(Vec::new())),
-            returns: Vec::new(),
-        });
+        let after = self.minion_at.get(&row.minion).copied().unwrap_or(0);
+        let known = self.job_at.get(&row.jid).copied();
+        let at = known.filter(|at| *at >= after).unwrap_or(self.jobs.len());
+        if at == self.jobs.len() {
+            let load = match self.jids.insert(row.jid.clone()) {
+                true => load(),
+                false => None,
+            };
+            self.jobs.push(OfJob {
+                jid: row.jid.clone(),
+                common: common(row, &fields),
+                load: load.unwrap_or_else(|| Value::Map(Vec::new())),
+                returns: Vec::new(),
+            });
+            self.job_at.insert(row.jid.clone(), at);
+        }
+        self.minion_at.insert(row.minion.clone(), at);
+        let Some(job) = self.jobs.get_mut(at) else {
+            return;
+        };
         let entries = OF_MINION
             .iter()
             .filter_map(|name| Some((Value::from(*name), fields.get(name)?.decode())));
@@ -40,15 +63,15 @@ impl SyndicReturn {
 
     /// The jids of its jobs.
     pub(crate) fn jids(&self) -> impl Iterator<Item = &Jid> {
-        self.jobs.keys()
+        self.jids.iter()
     }
 
     /// The list of the request, of the syndic `id`.
     pub(crate) fn to_value(&self, id: &str) -> Value {
-        let jobs = self.jobs.iter().map(|(jid, job)| {
+        let jobs = self.jobs.iter().map(|job| {
             let mut entries = vec![
                 ("id".into(), id.into()),
-                ("jid".into(), jid.as_str().into()),
+                ("jid".into(), job.jid.as_str().into()),
                 ("arg".into(), Value::Nil),
                 ("tgt".into(), Value::Nil),
                 ("tgt_type".into(), Value::Nil),
@@ -133,5 +156,19 @@ mod tests {
         assert_eq!(of_b.get("return"), Some(&Value::from(3_i64)));
         assert_eq!(of_b.get("user"), None, "only what stock's syndic sends");
         assert_eq!(jobs[1].get("load"), Some(&Value::Map(Vec::new())));
+    }
+
+    #[test]
+    fn returns_of_one_minion_keep_their_order() {
+        let (one, two) = ("20260101000000000001", "20260101000000000002");
+        let mut up = SyndicReturn::default();
+        for (jid, minion) in [(one, "a"), (two, "b"), (one, "b"), (two, "a")] {
+            up.add(&row(jid, minion, 1), || None);
+        }
+        assert_eq!(up.jids().count(), 2);
+        let value = up.to_value("relay");
+        let jids = value.as_array().unwrap().iter();
+        let jids: Vec<_> = jids.filter_map(|job| job.get("jid")?.as_str()).collect();
+        assert_eq!(jids, [one, two, one]);
     }
 }
