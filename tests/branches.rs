@@ -25,7 +25,12 @@ const BRANCHES: &[(&str, &[&str])] = &[
     (
         "operator",
         &[
-            "automation", "events", "jobs", "messages", "syndic", "upkeep",
+            "automation",
+            "events",
+            "jobs",
+            "messages",
+            "syndic",
+            "upkeep",
         ],
     ),
     ("tree", &[]),

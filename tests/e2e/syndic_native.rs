@@ -24,7 +24,8 @@ fn two_levels(
             as_written(low);
             low.announce("the syndic is not connected");
             let files = low.path("salt").display().to_string();
-            low.config().set("file_roots", format!("{{base: [{files}]}}"));
+            low.config()
+                .set("file_roots", format!("{{base: [{files}]}}"));
             std::fs::create_dir(low.path("salt"))?;
             std::fs::write(
                 low.path("salt/one.sls"),
@@ -78,7 +79,10 @@ fn as_on_a_flat_master(top: &mut Site, low: &mut Site) -> Result<()> {
     run.expect_code(0)?;
     let shown: serde_json::Value = serde_json::from_str(&run.stdout)?;
     ensure!(shown["above"][0]["is_connected"] == true, "{run}");
-    ensure!(shown["outboxes"][1]["acknowledged"].as_u64() >= Some(8), "{run}");
+    ensure!(
+        shown["outboxes"][1]["acknowledged"].as_u64() >= Some(8),
+        "{run}"
+    );
     if top.server().is_ours() {
         let run = top.saltern(&["syndics"])?;
         run.expect_text(SYNDIC)?;
@@ -134,8 +138,9 @@ fn killed_syndic_forwards_each_committed_return_once() -> TestResult {
         std::fs::write(&go, "")?;
         for leaf in [STOCK, NATIVE] {
             let tag = format!("salt/job/{jid}/ret/{leaf}");
-            low.events()
-                .find_since(below_mark, &tag, SOON, |event| (event.tag == tag).then_some(()))?;
+            low.events().find_since(below_mark, &tag, SOON, |event| {
+                (event.tag == tag).then_some(())
+            })?;
         }
         low.kill_master();
         low.start_master()?;
@@ -150,7 +155,10 @@ fn killed_syndic_forwards_each_committed_return_once() -> TestResult {
         })?;
         ensure!(found.contains(STOCK) && found.contains(NATIVE), "{found:?}");
         let now = top.metric("saltern_returns_total", "")?;
-        ensure!(now == 2.0, "since its start it has stored {now}, before {stored}");
+        ensure!(
+            now == 2.0,
+            "since its start it has stored {now}, before {stored}"
+        );
         Ok(())
     })
 }

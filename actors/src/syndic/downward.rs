@@ -71,7 +71,9 @@ pub(crate) fn job_of(load: &MapView, reading: &ReadAs<'_>) -> Result<PublishRequ
         (UPPER.to_owned(), reading.upper.into()),
     ];
     let is_probe = fun.as_str() == Some(PROBE);
-    let settings = PASSED_ON.iter().filter(|name| !is_probe || **name != "metadata");
+    let settings = PASSED_ON
+        .iter()
+        .filter(|name| !is_probe || **name != "metadata");
     for name in ["master_id", "user"].iter().chain(settings) {
         if let Some(value) = part(name) {
             kwargs.push(((*name).to_owned(), value));

@@ -1,8 +1,6 @@
 //! Metrics of the syndic, labelled by the masters above as the configuration names them.
 
-use saltern_base::metrics::{
-    IntCounterVec, IntGaugeVec, Registry, counter_vec, gauge_vec,
-};
+use saltern_base::metrics::{IntCounterVec, IntGaugeVec, Registry, counter_vec, gauge_vec};
 
 /// Metrics of all uplinks and outboxes.
 #[derive(Clone)]

@@ -226,11 +226,19 @@ impl Seed {
         } = dropped;
         let outbox = self.name.as_str();
         let counter = &self.metrics.dropped;
-        counter.with_label_values(&[outbox, reason]).inc_by(*returns);
+        counter
+            .with_label_values(&[outbox, reason])
+            .inc_by(*returns);
         self.counts.lock().dropped += returns;
         let named: Vec<&str> = jids.iter().map(saltern_model::Jid::as_str).collect();
         let named = named.join(", ");
-        tracing::warn!(outbox, reason, returns, jids = named, "returns do not go up any more");
+        tracing::warn!(
+            outbox,
+            reason,
+            returns,
+            jids = named,
+            "returns do not go up any more"
+        );
         let data = vec![
             (Value::from("master"), Value::from(outbox)),
             (Value::from("reason"), Value::from(*reason)),

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use saltern_model::Jid;
 use saltern_store::StoreError;
-use saltern_store::jobs::{JobReader, StoredJob};
+use saltern_store::jobs::{JobQueries, StoredJob};
 use saltern_wire::msgpack::{Limits, MapView, RawValue, Value, decode};
 
 /// The entry of the `kwargs` of a load that names the master above.
@@ -46,7 +46,7 @@ impl JobOrigins {
     ///
     /// # Errors
     /// The job database cannot be read.
-    pub(crate) fn of(&mut self, jid: &Jid, reader: &JobReader) -> Result<Origin, StoreError> {
+    pub(crate) fn of(&mut self, jid: &Jid, reader: &dyn JobQueries) -> Result<Origin, StoreError> {
         if let Some(origin) = self.known.get(jid) {
             return Ok(origin.clone());
         }

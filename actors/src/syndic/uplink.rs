@@ -28,11 +28,11 @@ use saltern_channel::{
 };
 use saltern_client::control::ControlError;
 use saltern_client::{ClientConfig, ClientError, EventListener, LocalClient, MasterLink};
-use saltern_model::control::Account;
 use saltern_model::Jid;
+use saltern_model::control::Account;
 use saltern_requests::Services;
 use saltern_store::StoreError;
-use saltern_store::jobs::JobReader;
+use saltern_store::jobs::JobQueries;
 use saltern_supervise::Child;
 use saltern_wire::client::{ClientError as WireError, Route, SubClient};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode};
@@ -63,7 +63,7 @@ pub(crate) struct Seed {
     pub(crate) events: Arc<UpwardEvents>,
     pub(crate) services: Arc<Services>,
     /// Reader of this uplink's own.
-    pub(crate) reader: Arc<JobReader>,
+    pub(crate) reader: Arc<dyn JobQueries>,
     pub(crate) router: Recipient<Accept>,
     pub(crate) metrics: SyndicMetrics,
     pub(crate) problems: Arc<LogThrottle>,

@@ -7,7 +7,7 @@ use actix::{Addr, Recipient};
 use saltern_base::chain;
 use saltern_channel::MinionConfig;
 use saltern_requests::Services;
-use saltern_store::jobs::JobReader;
+use saltern_store::jobs::JobQueries;
 use saltern_store::{JobFollower, StoreError};
 use tokio::sync::{Mutex, Notify};
 
@@ -35,14 +35,14 @@ pub(super) struct SyndicParts {
 
 struct OpenUpper {
     upper: Arc<Upper>,
-    reader: JobReader,
+    reader: Arc<dyn JobQueries>,
     outbox: OpenOutbox,
 }
 
 struct OpenOutbox {
     recipients: Recipients,
     follower: JobFollower,
-    reader: JobReader,
+    reader: Arc<dyn JobQueries>,
     wake: Arc<Notify>,
 }
 
@@ -104,7 +104,7 @@ impl SyndicParts {
 /// Uplinks that are not started yet: they publish through what is started behind the outboxes.
 pub(super) struct Uplinks {
     identity: Arc<SyndicIdentity>,
-    uppers: Vec<(Arc<Upper>, JobReader)>,
+    uppers: Vec<(Arc<Upper>, Arc<dyn JobQueries>)>,
     metrics: SyndicMetrics,
 }
 
@@ -167,7 +167,7 @@ impl Plan {
                 identity: uplinks.identity.clone(),
                 events,
                 services: services.clone(),
-                reader: Arc::new(reader),
+                reader,
                 router: router.clone(),
                 metrics: metrics.clone(),
                 problems: outbox::problems(),

@@ -121,10 +121,7 @@ impl<O: ChannelObserver> Channel<O> {
 
     /// Signs in, waiting while the key is pending; does nothing when the session is another one
     /// than `stale` by now, because somebody else signed in meanwhile.
-    pub async fn sign_in(
-        &self,
-        stale: Option<&Arc<Session>>,
-    ) -> Result<Arc<Session>, SignInError> {
+    pub async fn sign_in(&self, stale: Option<&Arc<Session>>) -> Result<Arc<Session>, SignInError> {
         let mut link = self.link.lock().await;
         self.sign_in_on(&mut link, stale).await
     }
@@ -292,8 +289,6 @@ impl<O: ChannelObserver> Channel<O> {
 }
 
 /// The error of a connection.
-pub fn transport(
-    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> RequestError {
+pub fn transport(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RequestError {
     RequestError::Transport(error.into())
 }

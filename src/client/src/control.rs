@@ -7,7 +7,8 @@ use std::path::Path;
 
 use saltern_model::Jid;
 use saltern_model::control::{
-    Account, ControlRequest, Inventory, InventoryRequest, Reply, SOCKET, SeenMinion, Syndics, TaskStatus,
+    Account, ControlRequest, Inventory, InventoryRequest, Reply, SOCKET, SeenMinion, Syndics,
+    TaskStatus,
 };
 use serde::de::DeserializeOwned;
 

@@ -39,9 +39,9 @@ pub mod yaml;
 
 pub use bridge::{BridgeOptions, PythonBridge};
 pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookEngine};
-pub use identity::host_id;
 pub use finding::{ConfigErrors, Finding, Severity, sort as sort_findings};
 pub use followed::Followed;
+pub use identity::host_id;
 pub use listeners::{AlsoListen, PeerCertificates, TlsConfig};
 pub use logging::{LevelOptions, LogOptions, is_place};
 pub use lost::missing_roots;
@@ -58,6 +58,7 @@ pub use syndic::{SyndicOptions, UpperMaster};
 pub use tools::{is_of_process, load_for_tools, load_for_user};
 pub use tracing::TracingOptions;
 pub use values::{
-    HashType, LocalCacheMirror, LogFormat, LogLevel, Secret, SigningAlgorithm, SyndicFailover, SyndicKind, SyndicMode, TransportName,
+    HashType, LocalCacheMirror, LogFormat, LogLevel, Secret, SigningAlgorithm, SyndicFailover,
+    SyndicKind, SyndicMode, TransportName,
 };
 pub use watching::MetricsCompat;

@@ -34,7 +34,10 @@ impl UpperMaster {
     /// `host`, `host:port`, an IPv6 address, or one in brackets with a port.
     fn parse(written: &str, port: u16) -> Option<Self> {
         let written = written.trim();
-        let (host, port) = match written.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        let (host, port) = match written
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']'))
+        {
             Some((host, "")) => (host, port),
             Some((host, rest)) => (host, rest.strip_prefix(':')?.parse().ok()?),
             None => match written.split_once(':') {

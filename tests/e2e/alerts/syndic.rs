@@ -13,7 +13,11 @@ fn a_master_above_that_is_away() -> TestResult {
     Site::run(OURS, above, |top| {
         as_written(top);
         let below = Site::prepared(OURS, configure, |site| {
-            for text in ["auto_accept", "the syndic is not connected", "returns do not go up"] {
+            for text in [
+                "auto_accept",
+                "the syndic is not connected",
+                "returns do not go up",
+            ] {
                 site.announce(text);
             }
             site.configure_native_syndic(SYNDIC, &[top])?;
@@ -25,7 +29,10 @@ fn a_master_above_that_is_away() -> TestResult {
             let mut fleet = site.start_fleet("busy", 20, RETURNS)?;
             fleet.wait_for_more(100)?;
             watch.fires("SalternSyndicCutOff", &[])?;
-            watch.fires("SalternSyndicDrops", &[("outbox", "any"), ("reason", "age")])?;
+            watch.fires(
+                "SalternSyndicDrops",
+                &[("outbox", "any"), ("reason", "age")],
+            )?;
             fleet.stop()?;
 
             site.step("the master above is back");

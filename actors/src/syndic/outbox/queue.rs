@@ -2,11 +2,12 @@
 //! Reads the job database and its cursor; no clock, no actor and no socket.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_config::SyndicMode;
 use saltern_model::{Jid, ReturnRecord};
-use saltern_store::jobs::JobReader;
+use saltern_store::jobs::JobQueries;
 use saltern_store::{Followed, JobFollower, StoreError};
 use saltern_wire::msgpack::Value;
 
@@ -54,7 +55,7 @@ pub(crate) struct OutboxSettings {
 pub(crate) struct OutboxQueue {
     settings: OutboxSettings,
     follower: JobFollower,
-    reader: JobReader,
+    reader: Arc<dyn JobQueries>,
     origins: JobOrigins,
     /// Jobs whose load has gone up, oldest first.
     loaded: VecDeque<Jid>,
@@ -114,7 +115,11 @@ struct Scan {
 
 impl OutboxQueue {
     /// The rows behind the cursor of `follower`; `reader` should not be shared.
-    pub(crate) fn new(settings: OutboxSettings, follower: JobFollower, reader: JobReader) -> Self {
+    pub(crate) fn new(
+        settings: OutboxSettings,
+        follower: JobFollower,
+        reader: Arc<dyn JobQueries>,
+    ) -> Self {
         Self {
             settings,
             follower,
@@ -242,7 +247,7 @@ impl OutboxQueue {
 
     /// Whether a return is one of this outbox.
     fn is_own(&mut self, record: &ReturnRecord) -> Result<bool, StoreError> {
-        let origin = self.origins.of(&record.jid, &self.reader)?;
+        let origin = self.origins.of(&record.jid, &*self.reader)?;
         Ok(match (&self.settings.recipients, origin) {
             (Recipients::Upper(upper), Origin::Upper(from)) => *upper == from,
             (Recipients::Upper(_), Origin::Here) => false,

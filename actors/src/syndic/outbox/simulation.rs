@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord};
-use saltern_store::jobs::{DatabaseLimits, JobDatabase, Write};
-use saltern_store::{StoreError, StoreOptions};
+use saltern_store::{DatabaseLimits, JobDatabase, StoreError, StoreOptions, Write};
 use saltern_wire::msgpack::{Dialect, encode};
 use tempfile::TempDir;
 
@@ -25,7 +24,10 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (self.0 >> 33) % bound
     }
 
@@ -103,9 +105,15 @@ impl World {
             keep: None,
             keep_returns: u64::MAX,
         };
-        let owner = (&*format!("syndic_{}", super::super::uplink::file_name(name)), name);
-        let follower =
-            saltern_store::JobFollower::with_options(&self.options, owner, self.database.reader()?)?;
+        let owner = (
+            &*format!("syndic_{}", super::super::uplink::file_name(name)),
+            name,
+        );
+        let follower = saltern_store::JobFollower::with_options(
+            &self.options,
+            owner,
+            self.database.reader()?,
+        )?;
         let queue = OutboxQueue::new(settings, follower, self.database.reader()?);
         self.outboxes.insert(name.to_owned(), queue);
         Ok(())
@@ -139,7 +147,9 @@ impl World {
     fn returns(&mut self, random: &mut Random) {
         let mut writes = Vec::new();
         for _ in 0..=random.below(4) {
-            let Some((jid, from)) = self.jobs.get(random.below(self.jobs.len().max(1) as u64) as usize)
+            let Some((jid, from)) = self
+                .jobs
+                .get(random.below(self.jobs.len().max(1) as u64) as usize)
             else {
                 return;
             };
@@ -174,13 +184,20 @@ impl World {
         };
         let fate = random.map_or(9, |random| random.below(10));
         if fate >= 2 {
-            self.above.get_mut(name).unwrap().store(&batch.load("relay"));
+            self.above
+                .get_mut(name)
+                .unwrap()
+                .store(&batch.load("relay"));
         }
         match fate {
             // No connection, or the request was lost; the reply was lost.
             0 | 2 => drop(batch),
             1 if batch.returns > 1 => {
-                assert_eq!(queue.refused(batch).unwrap(), None, "several are never dropped");
+                assert_eq!(
+                    queue.refused(batch).unwrap(),
+                    None,
+                    "several are never dropped"
+                );
             }
             1 => drop(batch),
             // Killed before the cursor was written.
@@ -274,7 +291,11 @@ fn returns_that_are_too_old_too_many_or_refused_are_dropped_and_named() {
         }
     }
     let reasons: BTreeSet<&str> = dropped.iter().map(|(reason, _)| *reason).collect();
-    assert_eq!(reasons, BTreeSet::from(["age", "count", "refused"]), "{dropped:?}");
+    assert_eq!(
+        reasons,
+        BTreeSet::from(["age", "count", "refused"]),
+        "{dropped:?}"
+    );
     let total: u64 = dropped.iter().map(|(_, returns)| returns).sum();
     assert_eq!(total, 4);
     assert!(refused >= 10, "each was refused several times: {refused}");

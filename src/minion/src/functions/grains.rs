@@ -10,8 +10,8 @@ use saltern_wire::msgpack::Value;
 
 use super::arguments::{Parameter, Signature};
 use super::{Function, FunctionResult};
-use saltern_channel::MinionConfig;
 use crate::python;
+use saltern_channel::MinionConfig;
 
 pub(crate) const GET: Function = Function {
     name: "grains.get",

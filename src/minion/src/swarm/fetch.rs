@@ -16,8 +16,8 @@ use saltern_wire::msgpack::Value;
 use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
-use crate::stats::Channel;
 use super::Swarm;
+use crate::stats::Channel;
 
 use saltern_channel::RequestError;
 

@@ -28,13 +28,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use saltern_channel::{
-    Identity, KeyError, MemoryStore, MinionConfig, MinionKeys, PkiDir, SignInError,
-};
 use crate::functions::Context;
 use crate::jobs::JobTable;
 use crate::minion::Life;
 use crate::stats::{Channel, Stats};
+use saltern_channel::{
+    Identity, KeyError, MemoryStore, MinionConfig, MinionKeys, PkiDir, SignInError,
+};
 
 pub use crate::acknowledged::Acknowledged;
 pub use crate::stats::{Latencies, Stats as SwarmStats};

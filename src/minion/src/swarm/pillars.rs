@@ -14,10 +14,10 @@ use super::Swarm;
 use super::load::{LoadReport, Tickets, ask};
 use super::private_reply::{PrivateReply, sealed_parts};
 
-use saltern_channel::envelope::{nonce, seal};
+use crate::stats::{Channel, Latencies};
 use saltern_channel::RequestError;
 use saltern_channel::SignInError;
-use crate::stats::{Channel, Latencies};
+use saltern_channel::envelope::{nonce, seal};
 
 /// A storm of requests for pillars.
 #[derive(Clone, Copy)]

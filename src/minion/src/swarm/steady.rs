@@ -11,11 +11,10 @@ use saltern_wire::msgpack::Value;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::stats::Channel;
 use super::Swarm;
 use super::load::{Rounds, return_fields};
+use crate::stats::Channel;
 use saltern_channel::between;
-
 
 /// How the swarm returns.
 #[derive(Debug, Clone, Copy)]

@@ -67,7 +67,10 @@ fn below(syndic: &SyndicBelow, now: i64) -> String {
 fn tables(syndics: &Syndics, now: i64) -> String {
     let mut text = String::new();
     if !syndics.above.is_empty() {
-        text += &format!("{:<28} {:<10} {:>10}  {}\n", "master above", "", "since", "problem");
+        text += &format!(
+            "{:<28} {:<10} {:>10}  {}\n",
+            "master above", "", "since", "problem"
+        );
         syndics.above.iter().for_each(|it| text += &above(it, now));
         text += &format!(
             "\n{:<28} {:>13} {:>9} {:>10} {:>10}\n",
@@ -144,7 +147,14 @@ mod tests {
             }],
         };
         let text = tables(&syndics, 61_000_000);
-        for part in ["top:4506", "cut off", "60 s  it is away", "9 s", "relay", "connected"] {
+        for part in [
+            "top:4506",
+            "cut off",
+            "60 s  it is away",
+            "9 s",
+            "relay",
+            "connected",
+        ] {
             assert!(text.contains(part), "{part:?} is missing in {text}");
         }
     }

@@ -22,12 +22,14 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
 
 fn of_metrics(metrics: &str) -> Vec<Finding> {
     let connected = series(metrics, "saltern_syndic_connected").into_iter();
-    let cut_off = connected.filter(|(_, value)| *value == 0.0).map(|(master, _)| {
-        Finding::new(
-            format!("the syndic is not connected to the master above \"{master}\""),
-            "\"saltern syndics\" says why; returns for it wait in the job database",
-        )
-    });
+    let cut_off = connected
+        .filter(|(_, value)| *value == 0.0)
+        .map(|(master, _)| {
+            Finding::new(
+                format!("the syndic is not connected to the master above \"{master}\""),
+                "\"saltern syndics\" says why; returns for it wait in the job database",
+            )
+        });
     let dropped = series(metrics, "saltern_syndic_returns_dropped_total").into_iter();
     let dropped = dropped.filter(|(_, value)| *value > 0.0).map(|(outbox, value)| {
         Finding::new(
