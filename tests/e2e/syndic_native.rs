@@ -46,7 +46,7 @@ fn two_levels(
     })
 }
 
-/// What users above do, with what they see.
+/// The calls of users above, with what they see.
 fn as_on_a_flat_master(top: &mut Site, low: &mut Site) -> Result<()> {
     let tags = seen_from_above(top)?;
     for leaf in [STOCK, NATIVE] {

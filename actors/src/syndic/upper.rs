@@ -1,4 +1,4 @@
-//! What is known of one master above; shared by its uplink, the outboxes and the control socket.
+//! State of one master above; shared by its uplink, the outboxes and the control socket.
 //! Outlives the actors.
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use saltern_model::control;
 use super::outbox::OutboxCounts;
 use super::upper::Upper;
 
-/// What the control socket shows; filled when the syndic starts.
+/// Connections and outboxes that the control socket shows; filled when the syndic starts.
 #[derive(Default)]
 pub(crate) struct SyndicView {
     uppers: Mutex<Vec<Arc<Upper>>>,

@@ -179,7 +179,7 @@ impl Plan {
     }
 }
 
-/// What all outboxes are started with.
+/// Parts that all outboxes are started with.
 struct Start<'a> {
     plan: &'a Plan,
     services: &'a Arc<Services>,

@@ -29,7 +29,7 @@ const MAX_NAMED: usize = 10;
 /// Rows that were passed without being sent before the cursor is saved.
 const UNSAVED_ROWS: usize = 5000;
 
-/// Whose returns an outbox has.
+/// Owner of the returns of an outbox.
 #[derive(Clone, Debug)]
 pub(crate) enum Recipients {
     /// Of jobs that this master above published.

@@ -63,7 +63,7 @@ struct World {
     database: JobDatabase,
     outboxes: BTreeMap<String, OutboxQueue>,
     above: BTreeMap<String, Above>,
-    /// What each outbox has to bring up, in the order of its commits.
+    /// Returns that each outbox has to bring up, in the order of its commits.
     expected: BTreeMap<String, Vec<(String, String)>>,
     jobs: Vec<(Jid, String)>,
 }
