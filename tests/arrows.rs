@@ -36,6 +36,7 @@ const FLOORS: &[&str] = &[
     "saltern-requests",
     "saltern-automation",
     "saltern-supervise",
+    "saltern-channel",
     "saltern-client",
     "saltern-output",
     "saltern-netapi",
@@ -122,6 +123,15 @@ const NOT_FOR: &[(&str, &[&str])] = &[
     // What runs on the command line or on a minion does without the master.
     (
         "saltern-client",
+        &[
+            "actix",
+            "saltern-store",
+            "saltern-policy",
+            "saltern-requests",
+        ],
+    ),
+    (
+        "saltern-channel",
         &[
             "actix",
             "saltern-store",

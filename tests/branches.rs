@@ -20,10 +20,18 @@ const BRANCHES: &[(&str, &[&str])] = &[
         &["content", "events", "functions", "messages", "shared"],
     ),
     ("front", &["content", "functions", "messages", "shared"]),
+    ("syndic", &["events", "messages"]),
     ("api", &["events", "messages"]),
     (
         "operator",
-        &["automation", "events", "jobs", "messages", "upkeep"],
+        &[
+            "automation",
+            "events",
+            "jobs",
+            "messages",
+            "syndic",
+            "upkeep",
+        ],
     ),
     ("tree", &[]),
 ];

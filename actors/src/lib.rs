@@ -14,6 +14,7 @@
 //! | `functions` | functions of the master, for users and minions |
 //! | `automation` | reactor, schedule, engines |
 //! | `front` | the request path: router, workers, authentications, log-ins |
+//! | `syndic` | uplinks to masters above, and the outboxes of what goes up |
 //! | `api` | the HTTP API's way into the request path, its events and its listeners |
 //! | `operator` | control socket, health, status port, metrics, traces |
 //! | `tree` | listeners, and the start of all of it, from the sink backwards |
@@ -33,6 +34,7 @@ mod jobs;
 pub mod messages;
 mod operator;
 mod shared;
+mod syndic;
 mod tree;
 mod upkeep;
 

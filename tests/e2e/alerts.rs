@@ -12,6 +12,7 @@ mod overload;
 mod queues;
 mod returner;
 mod storage;
+mod syndic;
 
 use std::collections::BTreeSet;
 
@@ -64,6 +65,10 @@ const SHOWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("a_database_that_is_away", &["SalternReturnerLags"]),
+    (
+        "a_master_above_that_is_away",
+        &["SalternSyndicCutOff", "SalternSyndicDrops"],
+    ),
     (
         "a_disk_that_fills_up",
         &[

@@ -56,6 +56,7 @@ mod sessions;
 mod shortage;
 mod sql;
 mod syndic;
+mod syndic_native;
 mod targets;
 mod top;
 mod torn;

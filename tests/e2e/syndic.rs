@@ -10,11 +10,11 @@ use anyhow::{Context, Result, ensure};
 use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::{Config, Event, Release, Server, Site, TestResult, wait_until};
 
-const SYNDIC: &str = "relay";
-const STOCK: &str = "leaf-stock";
-const NATIVE: &str = "leaf-native";
+pub(crate) const SYNDIC: &str = "relay";
+pub(crate) const STOCK: &str = "leaf-stock";
+pub(crate) const NATIVE: &str = "leaf-native";
 
-fn above(config: &mut Config) {
+pub(crate) fn above(config: &mut Config) {
     config
         .set("order_masters", "True")
         .set("auto_accept", "True")
@@ -23,12 +23,12 @@ fn above(config: &mut Config) {
         .set("gather_job_timeout", 3);
 }
 
-fn below(config: &mut Config) {
+pub(crate) fn below(config: &mut Config) {
     config.set("auto_accept", "True");
 }
 
 /// Our masters' findings on the options of this file.
-fn as_written(site: &mut Site) {
+pub(crate) fn as_written(site: &mut Site) {
     site.announce("auto_accept: every new minion is accepted");
     site.announce("order_masters: every minion may return");
 }
@@ -56,7 +56,7 @@ fn two_levels(
 }
 
 /// The output of `salt` above, and the events there: tags with the jid left out.
-fn seen_from_above(top: &mut Site) -> Result<BTreeSet<String>> {
+pub(crate) fn seen_from_above(top: &mut Site) -> Result<BTreeSet<String>> {
     top.step("everybody");
     let mark = top.events().mark();
     let run = top.salt(&["*", "test.ping"])?;
@@ -82,19 +82,24 @@ fn seen_from_above(top: &mut Site) -> Result<BTreeSet<String>> {
     let run = top.salt(&["-L", &format!("{STOCK},{NATIVE}"), "cmd.run", "exit 3"])?;
     run.expect_code(1)?;
 
-    top.step("a job that outlives the timeout of the command line");
-    let run = top.salt(&["-t", "3", "*", "cmd.run", "sleep 14; echo done"])?;
-    run.expect_code(0)?;
-    for leaf in [STOCK, NATIVE] {
-        run.expect_text(&format!("{leaf}:\n    done"))?;
-    }
-
     top.step("the job cache above");
     let run = top.salt_run(&["jobs.lookup_jid", &jid])?;
     for leaf in [STOCK, NATIVE] {
         run.expect_text(&format!("{leaf}:"))?;
     }
     Ok(tags)
+}
+
+/// A job that outlives the timeout of the command line. That of 3008 asks only accepted minions
+/// whether they run it, and so none below a syndic.
+pub(crate) fn long_job(top: &mut Site) -> Result<()> {
+    top.step("a job that outlives the timeout of the command line");
+    let run = top.salt(&["-t", "3", "*", "cmd.run", "sleep 14; echo done"])?;
+    run.expect_code(0)?;
+    for leaf in [STOCK, NATIVE] {
+        run.expect_text(&format!("{leaf}:\n    done"))?;
+    }
+    Ok(())
 }
 
 /// The same above a master of stock's or of ours; the events of a job are those of stock.
@@ -105,6 +110,7 @@ fn as_stock(release: Release, top_is_ours: bool, low_is_ours: bool) -> TestResul
     };
     two_levels(server(top_is_ours), server(low_is_ours), |top, _| {
         let tags = seen_from_above(top)?;
+        long_job(top)?;
         let expected = ["JID", "salt/job/JID/new", "syndic/relay/JID"]
             .into_iter()
             .map(str::to_owned)
@@ -259,7 +265,7 @@ fn killed_in_the_middle(release: Release) -> TestResult {
 }
 
 /// The jid of the job that was announced after the mark.
-fn new_jid(site: &Site, mark: usize) -> Result<String> {
+pub(crate) fn new_jid(site: &Site, mark: usize) -> Result<String> {
     site.events().find_since(mark, "a new job", SOON, |event| {
         let is_new = event.tag.starts_with("salt/job/") && event.tag.ends_with("/new");
         let jid = event.data["jid"].as_str().filter(|_| is_new);

@@ -11,7 +11,6 @@ pub(crate) mod net_api;
 use std::sync::Arc;
 
 use actix::Recipient;
-use actix::dev::SendError;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use saltern_client::EventSource;
@@ -21,7 +20,7 @@ use saltern_model::{Jid, Tag};
 use saltern_netapi::{Master, Sender, TokenOwner, stream};
 use saltern_requests::Services;
 use saltern_wire::msgpack::Value;
-use saltern_wire::port::{Incoming, Standing};
+use saltern_wire::port::Standing;
 
 use crate::api::job_events::JobEvents;
 use crate::events::event_feed::EventFeed;
@@ -43,18 +42,8 @@ impl Master for InsideMaster {
             true => Standing::Known,
             false => Standing::Unknown,
         };
-        let (incoming, reply) = Incoming::inside((sender.listener, sender.from), standing, request);
-        match self.router.try_send(Accept(incoming)) {
-            Ok(()) => Box::pin(reply),
-            Err(SendError::Full(accept)) => {
-                let router = self.router.clone();
-                Box::pin(async move {
-                    router.send(accept).await.ok()?;
-                    reply.await
-                })
-            }
-            Err(SendError::Closed(_)) => Box::pin(std::future::ready(None)),
-        }
+        let client = (sender.listener, sender.from);
+        Accept::deliver(&self.router, client, standing, request)
     }
 
     fn listen(&self) -> Box<dyn EventSource> {

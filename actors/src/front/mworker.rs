@@ -101,6 +101,7 @@ impl Handler<Work> for MWorker {
             door: match request.reply.inside() {
                 Some(InsideListener::Api) => AuditDoor::Api,
                 Some(InsideListener::Console) => AuditDoor::Console,
+                Some(InsideListener::Syndic) => AuditDoor::Syndic,
                 None => AuditDoor::Port,
             },
         };

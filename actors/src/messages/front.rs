@@ -1,7 +1,12 @@
 //! Messages to the request path.
 
-use actix::Message;
-use saltern_wire::port::Incoming;
+use std::net::SocketAddr;
+
+use actix::dev::SendError;
+use actix::{Message, Recipient};
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use saltern_wire::port::{Incoming, InsideListener, Standing};
 
 use crate::shared::latency::Latency;
 use crate::shared::window::Ticket;
@@ -12,6 +17,32 @@ use crate::shared::window::Ticket;
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Accept(pub Incoming);
+
+impl Accept {
+    /// Hands over a request that a task of this process makes for a client of another listener;
+    /// gives the reply, or `None` when there is no room for it, or it was lost.
+    ///
+    /// What was handed over is carried out, even if the future is dropped then.
+    pub(crate) fn deliver(
+        router: &Recipient<Self>,
+        client: (InsideListener, SocketAddr),
+        standing: Standing,
+        request: Bytes,
+    ) -> BoxFuture<'static, Option<Bytes>> {
+        let (incoming, reply) = Incoming::inside(client, standing, request);
+        match router.try_send(Self(incoming)) {
+            Ok(()) => Box::pin(reply),
+            Err(SendError::Full(accept)) => {
+                let router = router.clone();
+                Box::pin(async move {
+                    router.send(accept).await.ok()?;
+                    reply.await
+                })
+            }
+            Err(SendError::Closed(_)) => Box::pin(std::future::ready(None)),
+        }
+    }
+}
 
 pub use crate::shared::window::PlaceFree;
 

@@ -17,9 +17,9 @@ use saltern_config::LogLevel;
 use saltern_model::Jid;
 use saltern_model::control::{
     Account, ActorName, ActorStatus, ControlRequest, CurrentLevels, InventoryRequest, MAX_IDS,
-    Reply, SOCKET, TaskStatus,
+    Reply, SOCKET, SyndicBelow, Syndics, TaskStatus,
 };
-use saltern_requests::MasterFleet;
+use saltern_requests::{MasterFleet, Services};
 use saltern_store::StoreError;
 use saltern_supervise::Tree;
 use serde::Serialize;
@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::automation::reactor::ReactionQueue;
 use crate::messages::{Explain, MaintenanceTask};
+use crate::syndic::view::SyndicView;
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Record};
 
 /// Why a log level is not changed.
@@ -87,6 +88,8 @@ pub(crate) struct Control {
     /// Gives accounts of open jobs.
     pub(crate) tracker: Recipient<Explain>,
     pub(crate) minions: Arc<MasterFleet>,
+    /// The masters above; what is known of the syndics below.
+    pub(crate) syndics: (Arc<SyndicView>, Arc<Services>),
     pub(crate) log_levels: Option<Arc<dyn LogLevels>>,
 }
 
@@ -203,6 +206,7 @@ impl Control {
             ControlRequest::MinionIds(prefix) => reply(self.minions.ids(&prefix, MAX_IDS)?),
             ControlRequest::Inventory(request) => self.inventory(request).await,
             ControlRequest::Job(jid) => reply(self.job(jid).await?),
+            ControlRequest::Syndics => reply(self.syndics()),
             ControlRequest::MaintenanceTasks => reply(self.maintenance_tasks()),
             ControlRequest::RunMaintenanceTask(name) => reply(self.run_task(&name).await?),
             ControlRequest::Replay(letter) => reply(self.replay(&letter).await?),
@@ -242,6 +246,26 @@ impl Control {
 
     async fn job(&self, jid: Jid) -> Result<Option<Account>, Refusal> {
         self.tracker.send(Explain(jid)).await.map_err(Refusal::of)
+    }
+
+    fn syndics(&self) -> Syndics {
+        let (view, services) = &self.syndics;
+        let known = &services.minions.syndics;
+        let below = known.ids().into_iter().map(|id| {
+            let minions = known.claimed_by(&id);
+            let seen = self.minions.seen(id);
+            SyndicBelow {
+                id: seen.id,
+                is_connected: seen.is_present,
+                last_heard: seen.last_heard,
+                minions,
+            }
+        });
+        Syndics {
+            above: view.above(),
+            outboxes: view.outboxes(),
+            below: below.collect(),
+        }
     }
 
     fn metrics(&self) -> Result<String, Refusal> {

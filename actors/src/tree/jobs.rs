@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix::Addr;
+use actix::{Addr, Recipient};
 use parking_lot::Mutex;
 use saltern_config::{LocalCacheMirror, PythonBridge};
 use saltern_requests::Services;
@@ -15,6 +15,7 @@ use saltern_store::{
 use saltern_supervise::{Reserved, Restart};
 use tokio::time::Instant;
 
+use super::syndic::SyndicParts;
 use super::{MasterParts, Plan};
 use crate::events::event_publisher::EventPublisher;
 use crate::events::publisher::Publisher;
@@ -25,6 +26,7 @@ use crate::jobs::job_import::{self, JobImport};
 use crate::jobs::job_mirror::{self, JobMirror};
 use crate::jobs::job_store::{self, DurableEvents, JobStore};
 use crate::jobs::job_tracker::{self, JobTracker};
+use crate::messages::RowsCommitted;
 
 /// The least time that the job store has for its end: it may have to write a displaced database to
 /// its place, all of which is lost else. Less than `TimeoutStopSec` of the unit.
@@ -36,6 +38,7 @@ pub(super) struct Stored {
     pub(super) requests: Arc<dyn JobQueries>,
     pub(super) upkeep: Arc<dyn Housekeeping>,
     pub(super) batches: (Arc<dyn JobQueries>, BatchFiles),
+    pub(super) syndic: Option<SyndicParts>,
 }
 
 pub(super) struct StoredJobs {
@@ -43,6 +46,8 @@ pub(super) struct StoredJobs {
     pub(super) job_files: Option<Arc<JobFiles>>,
     pub(super) mirror: Option<Mirror>,
     pub(super) followers: Vec<(Purpose, String, JobFollower)>,
+    /// Outboxes of the syndic, once they are started.
+    pub(super) outboxes: Vec<Recipient<RowsCommitted>>,
     /// Stock's job cache, unless the database has its jobs.
     pub(super) cached: Option<JobCacheReader>,
 }
@@ -65,10 +70,12 @@ impl Stored {
                 job_files,
                 mirror,
                 followers: followers(parts)?,
+                outboxes: Vec::new(),
             },
             requests: parts.database.queries.another()?,
             upkeep: parts.database.housekeeping.clone(),
             batches: (parts.database.queries.another()?, BatchFiles::open(config)?),
+            syndic: SyndicParts::open(parts)?,
         })
     }
 }
@@ -131,6 +138,7 @@ impl Plan {
         });
         let caches = self.start_job_caches(stored.followers, services);
         let mut followers: Vec<_> = mirror.iter().cloned().map(Addr::recipient).collect();
+        followers.extend(stored.outboxes);
         followers.extend(caches.iter().map(|(_, cache)| cache.clone().recipient()));
         let asked = caches
             .into_iter()

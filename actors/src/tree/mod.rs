@@ -27,6 +27,8 @@
 //! | Scheduler | main | permanent | it reads the clock again; no job starts anew |
 //! | Maintenance | main | permanent | its timers start anew |
 //! | Engine × n | engines | permanent | the engine is started again |
+//! | SyndicOutbox × n | outbox-n | permanent | returns wait; those under way are sent again |
+//! | SyndicUplink × n | syndic-n | permanent | it signs in again to the master above |
 //!
 //! All are restarted one for one. More restarts than the budget allows end the process with exit
 //! code 70, and systemd starts it anew. The workers, which handle all input from outside, have a
@@ -47,6 +49,7 @@ mod front;
 mod jobs;
 pub(crate) mod listeners;
 mod reactor;
+mod syndic;
 mod upkeep;
 
 use std::collections::BTreeSet;
@@ -99,6 +102,7 @@ use crate::operator::health::{self, Health};
 use crate::operator::key_metrics;
 use crate::operator::live_master::{Diagnose, LatestDiagnosis, RunningMaster};
 use crate::operator::process_metrics;
+use crate::syndic::view::SyndicView;
 use crate::tree::listeners::{Listeners, remove_sockets};
 use crate::upkeep::maintenance::Maintenance;
 use crate::upkeep::maintenance_tasks::MaintenanceTasks;
@@ -269,6 +273,7 @@ impl Master {
             )?),
             true => None,
         };
+        let syndic_view = Arc::<SyndicView>::default();
         let plan = Plan {
             root: tree.root(),
             config: parts.config.clone(),
@@ -284,6 +289,7 @@ impl Master {
             requests_closed,
             store_metrics,
             http: listeners.http,
+            syndic_view: syndic_view.clone(),
             event_feed,
         };
         let registry = parts.registry.clone();
@@ -301,6 +307,7 @@ impl Master {
             tracker,
             minions,
             maintenance_tasks,
+            syndics: (syndic_view, services.clone()),
             log_levels,
         };
         control::serve(listeners.control, control, stop.clone());
@@ -475,6 +482,8 @@ struct Plan {
     requests_closed: CancellationToken,
     store_metrics: job_store::StoreMetrics,
     http: HttpMetrics,
+    /// Standing of the syndic, for the control socket.
+    syndic_view: Arc<SyndicView>,
     /// Events for the streams of the API, if it is on.
     event_feed: Option<Arc<EventFeed>>,
 }
@@ -566,9 +575,15 @@ impl Plan {
             publish,
             tracker.recipient(),
         );
+        let mut jobs = stored.jobs;
+        let uplinks = stored.syndic.map(|syndic| {
+            let (uplinks, outboxes) = self.start_outboxes(syndic, &services, &bus);
+            jobs.outboxes = outboxes;
+            uplinks
+        });
         let (mirror, store, tracker) = self.start_store(
             (reserved.store, reserved.tracker),
-            (parts.database, stored.jobs),
+            (parts.database, jobs),
             &services,
             (&bus, &publisher),
         );
@@ -592,7 +607,11 @@ impl Plan {
             bus.clone().recipient(),
         );
         let front = (reserved.router, reserved.peer_calls, reserved.reactor);
+        let router = asked.0.clone();
         let runs = self.start_front(front, requests, &core);
+        if let Some(uplinks) = uplinks {
+            self.start_uplinks(uplinks, &services, &heard, &router);
+        }
         let api = self.start_net_api(&services, &heard, asked);
         self.start_scheduler(&core, runs);
         self.start_maintenance(reserved.maintenance, core, (upkeep, remotes), connections);

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use saltern_model::Jid;
 use saltern_model::control::{
-    Account, ControlRequest, Inventory, InventoryRequest, Reply, SOCKET, SeenMinion, TaskStatus,
+    Account, ControlRequest, Inventory, InventoryRequest, Reply, SOCKET, SeenMinion, Syndics,
+    TaskStatus,
 };
 use serde::de::DeserializeOwned;
 
@@ -100,6 +101,14 @@ pub fn inventory(
 /// As for [`ask`].
 pub fn account(sock_dir: &Path, jid: &Jid) -> Answer<Option<Account>> {
     ask(sock_dir, &ControlRequest::Job(jid.clone()))
+}
+
+/// The masters above, and the syndics below.
+///
+/// # Errors
+/// As for [`ask`].
+pub fn syndics(sock_dir: &Path) -> Answer<Syndics> {
+    ask(sock_dir, &ControlRequest::Syndics)
 }
 
 /// The maintenance tasks, in the order in which they are shown.

@@ -195,6 +195,18 @@ impl LocalClient {
         }
     }
 
+    /// A client in the process of the master itself, reached by `link`, as the user that the master
+    /// runs as.
+    #[must_use]
+    pub fn inside(config: ClientConfig, link: Arc<dyn MasterLink>) -> Self {
+        Self {
+            user: config.user.clone(),
+            config,
+            link,
+            credentials: None,
+        }
+    }
+
     pub(crate) fn link(&self) -> &dyn MasterLink {
         &*self.link
     }

@@ -5,9 +5,9 @@
 
 use std::fs;
 
-/// The id of a master that has none configured, before `_master` is added: the id that a minion
-/// on this host has stored, else the name of the host.
-pub(crate) fn host_id(root_dir: &str) -> String {
+/// The id of a master that has none configured, before `_master` is added, and of a minion: the id
+/// that a minion on this host has stored, else the name of the host.
+pub fn host_id(root_dir: &str) -> String {
     let stored = fs::read_to_string(format!(
         "{}/etc/salt/minion_id",
         root_dir.trim_end_matches('/')

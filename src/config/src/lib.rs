@@ -30,6 +30,7 @@ mod returners;
 mod served;
 mod site_paths;
 mod sql;
+mod syndic;
 mod tools;
 mod tracing;
 mod values;
@@ -40,6 +41,7 @@ pub use bridge::{BridgeOptions, PythonBridge};
 pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookEngine};
 pub use finding::{ConfigErrors, Finding, Severity, sort as sort_findings};
 pub use followed::Followed;
+pub use identity::host_id;
 pub use listeners::{AlsoListen, PeerCertificates, TlsConfig};
 pub use logging::{LevelOptions, LogOptions, is_place};
 pub use lost::missing_roots;
@@ -52,9 +54,11 @@ pub use report::render_findings;
 pub use returners::{OWN_EVENTS, ReturnerOptions};
 pub use served::is_built_in_renderer;
 pub use sql::{SqlSchema, SqlStore, SqlTls, SqlTlsMode};
+pub use syndic::{SyndicOptions, UpperMaster};
 pub use tools::{is_of_process, load_for_tools, load_for_user};
 pub use tracing::TracingOptions;
 pub use values::{
-    HashType, LocalCacheMirror, LogFormat, LogLevel, Secret, SigningAlgorithm, TransportName,
+    HashType, LocalCacheMirror, LogFormat, LogLevel, Secret, SigningAlgorithm, SyndicFailover,
+    SyndicKind, SyndicMode, TransportName,
 };
 pub use watching::MetricsCompat;

@@ -30,6 +30,7 @@ use crate::reader::{Reader, is_secret};
 use crate::returners::ReturnerOptions;
 use crate::served;
 use crate::site_paths::{SitePaths, take_id, take_user};
+use crate::syndic::SyndicOptions;
 use crate::tracing::{self, TracingOptions};
 use crate::values::{HashType, LocalCacheMirror, Secret, SigningAlgorithm, TransportName};
 use crate::watching::{self, MetricsCompat};
@@ -277,6 +278,8 @@ pub struct MasterConfig {
     pub saltern_engine_restart_window: Duration,
     /// Python beside the master: the options `python_bridge…`.
     pub python_bridge: BridgeOptions,
+    /// The syndic.
+    pub syndic: SyndicOptions,
     /// The returners of events and jobs.
     pub returners: ReturnerOptions,
     /// The HTTP API: `rest_cherrypy` and its like, `saltern_api`.
@@ -633,6 +636,7 @@ pub(crate) fn take(
         saltern_engine_restarts: reader.u32("saltern_engine_restarts", 0),
         saltern_engine_restart_window: reader.seconds("saltern_engine_restart_window"),
         python_bridge: BridgeOptions::read(reader),
+        syndic: SyndicOptions::read(reader, site_paths.syndic_pidfile.into()),
         returners: ReturnerOptions::read(reader),
         current: Current::new(followed),
         settings: Mapping::default(),

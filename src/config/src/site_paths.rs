@@ -20,6 +20,7 @@ pub(crate) struct SitePaths {
     pub(crate) pidfile: String,
     pub(crate) token_dir: String,
     pub(crate) syndic_dir: String,
+    pub(crate) syndic_pidfile: String,
     pub(crate) log_file: String,
     /// `root_dir` as paths are joined to it.
     pub(crate) root: String,
@@ -41,6 +42,7 @@ impl SitePaths {
             sock_dir: below(&sock_dir),
             pidfile: below(&reader.text("pidfile")),
             token_dir: below(&format!("{cachedir}/tokens")),
+            syndic_pidfile: below(&reader.text("syndic_pidfile")),
             syndic_dir: below(&format!("{cachedir}/syndics")),
             cachedir: below(&cachedir),
             log_file: if is_uri(&log_file) {

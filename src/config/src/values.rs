@@ -59,6 +59,38 @@ choice! {
 }
 
 choice! {
+    /// `saltern_syndic`: the program that is the syndic below the masters of `syndic_master`.
+    SyndicKind {
+        /// This process.
+        Native = "native",
+        /// Stock's salt-syndic, beside this process.
+        Stock = "stock",
+        /// None.
+        Off = "off",
+    }
+}
+
+choice! {
+    /// `syndic_mode`: what goes up beside returns.
+    SyndicMode {
+        /// All events of the bus.
+        Sync = "sync",
+        /// The minions of jobs alone, and no returns of jobs that this master published itself.
+        Cluster = "cluster",
+    }
+}
+
+choice! {
+    /// `syndic_failover`: the order in which masters above are tried for what none of them asked for.
+    SyndicFailover {
+        /// Any order.
+        Random = "random",
+        /// As `syndic_master` lists them.
+        Ordered = "ordered",
+    }
+}
+
+choice! {
     /// `transport`: the protocol of a pair of ports.
     TransportName {
         /// ZeroMQ.

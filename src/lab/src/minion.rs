@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use saltern_base::chain;
 use saltern_base::exit::Exit;
-use saltern_minion::{Minion, MinionConfig};
+use saltern_channel::MinionConfig;
+use saltern_minion::Minion;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::LevelFilter;

@@ -5,39 +5,30 @@
 //! one request under way at a time, as in stock.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_base::clock::Clock;
+use saltern_channel::{
+    Backoff, Identity, KeyError, MinionConfig, PkiDir, Session, SignInError, between, resolve,
+};
 use saltern_model::{Compat, stamp};
 use saltern_wire::client::{ClientError, Route, SubClient};
 use saltern_wire::msgpack::Value;
-use sha1::{Digest, Sha1};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
-use crate::backoff::{Backoff, between};
-use crate::channel::{Channel, Identity};
-use crate::config::MinionConfig;
-use crate::envelope::{Session, registration};
 use crate::error::MinionError;
 use crate::events::{announce, fire};
 use crate::functions::{self, Context, FunctionReturn};
 use crate::jobs::{JobTable, RunningJob};
-use crate::keys::{KeyError, PkiDir};
-use crate::publication::{Functions, Outcome, Publication, open};
-use crate::sign_in::SignInError;
-use crate::stats::Subscribed;
+use crate::publication::{Functions, Outcome, Publication};
+use crate::stats::{Channel, Subscribed};
 use crate::swarm::Slow;
-use saltern_base::hex;
-
-/// Stock takes the port from the sign-in unless its own option differs from this.
-const UNSET_PUBLISH_PORT: u16 = 4506;
 
 /// How many jobs may run or wait; a master that sends more is not obeyed.
 const MAX_JOBS: usize = 1024;
@@ -83,7 +74,9 @@ impl Minion {
             .await
             .expect("invariant: reading keys and grains does not panic")?;
         let route = Route {
-            to: master_address(&config).await?,
+            to: resolve(&config.master, config.master_port, &config)
+                .await
+                .ok_or_else(|| MinionError::Address(config.master.clone()))?,
             from: config.source_address,
             transport: config.transport,
         };
@@ -110,24 +103,6 @@ impl Minion {
         };
         let session = life.sign_in_at_last().await?;
         life.listen(session).await
-    }
-}
-
-/// The master's request address; asks the resolver again until it knows one.
-async fn master_address(config: &MinionConfig) -> Result<SocketAddr, MinionError> {
-    let mut pauses = Backoff::new(
-        config.recon_default,
-        config.recon_max,
-        config.recon_randomize,
-    );
-    loop {
-        let found = tokio::net::lookup_host((config.master.as_str(), config.master_port)).await;
-        match found.map(|mut found| found.next()) {
-            Ok(Some(address)) => return Ok(address),
-            Ok(None) => return Err(MinionError::Address(config.master.clone())),
-            Err(error) => warn!("the master \"{}\" has no address: {error}", config.master),
-        }
-        tokio::time::sleep(pauses.pause()).await;
     }
 }
 
@@ -174,20 +149,10 @@ impl Life {
             config.recon_max,
             config.recon_randomize,
         );
-        let topics = topics(config, self.channel.id());
-        let topics: Vec<&[u8]> = topics.iter().map(String::as_bytes).collect();
         loop {
-            let port = match config_port(self.channel.config()) {
-                Some(port) => port,
-                None => session.publish_port,
-            };
-            let mut route = self.channel.route();
-            route.to.set_port(port);
-            let address = route.to;
-            let registration = registration(&session, &self.channel.sealing());
-            match SubClient::connect(route, &topics, &registration).await {
+            match self.channel.subscribe(&session).await {
                 Ok(mut publications) => {
-                    info!("subscribed to the master's publications on {address}");
+                    info!("subscribed to the master's publications");
                     pauses.reset();
                     if self.announce {
                         self.announce = false;
@@ -199,7 +164,7 @@ impl Life {
                     warn!("the publish connection broke: {error}");
                     self.channel.disconnect().await;
                 }
-                Err(error) => debug!("the publish port {address} is not to be reached: {error}"),
+                Err(error) => debug!("the publish port is not to be reached: {error}"),
             }
             tokio::time::sleep(pauses.pause()).await;
             session = self.channel.session().unwrap_or(session);
@@ -226,7 +191,7 @@ impl Life {
     }
 
     async fn take(&mut self, payload: Bytes) {
-        let Some(load) = open(&self.channel, payload).await else {
+        let Some(load) = self.channel.open(payload).await else {
             return;
         };
         let id = self.channel.id();
@@ -284,19 +249,6 @@ impl Life {
             _ => Duration::ZERO,
         }
     }
-}
-
-fn config_port(config: &MinionConfig) -> Option<u16> {
-    (config.publish_port != UNSET_PUBLISH_PORT).then_some(config.publish_port)
-}
-
-/// Topics to subscribe to (protocol.md, section 5).
-pub(crate) fn topics(config: &MinionConfig, id: &str) -> Vec<String> {
-    if !config.zmq_filtering {
-        return vec![String::new()];
-    }
-    let own = Sha1::digest(id.as_bytes());
-    vec!["broadcast".to_owned(), hex(&own)]
 }
 
 /// One running job.
@@ -414,27 +366,5 @@ impl Work {
             self.channel.id()
         );
         fire(&self.channel, &tag, Value::Map(data)).await;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use saltern_model::MinionId;
-
-    use super::*;
-
-    #[test]
-    fn topics_follow_zmq_filtering() {
-        let id = MinionId::parse("m1").expect("a minion id");
-        let mut config = MinionConfig::new(id, Path::new("/"));
-        assert_eq!(topics(&config, "m1"), [""]);
-        config.zmq_filtering = true;
-        // sha1 of "m1"
-        assert_eq!(
-            topics(&config, "m1"),
-            ["broadcast", "ae23b94ccaf714337e4ce5ba99ef3dc257e300df"]
-        );
     }
 }

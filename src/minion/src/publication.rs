@@ -1,14 +1,9 @@
-//! A publication: opened, read, and turned into the return that answers it.
+//! A publication: read, and turned into the return that answers it.
 
 use std::fmt;
-use std::sync::atomic::Ordering::Relaxed;
 
-use bytes::Bytes;
 use saltern_wire::msgpack::{MapView, Value};
-use tracing::{error, warn};
 
-use crate::channel::Channel;
-use crate::envelope::{PublicationError, open_publication};
 use crate::functions::{self, FunctionReturn};
 use crate::matching::matches;
 
@@ -152,39 +147,9 @@ impl From<FunctionReturn> for Outcome {
     }
 }
 
-/// Opens a publication; when it is encrypted with a key that is not known, signs in anew and
-/// opens the same one with the new key.
-pub(crate) async fn open(channel: &Channel, payload: Bytes) -> Option<MapView> {
-    let signed = channel.config().sign_pub_messages;
-    let session = channel.session()?;
-    match open_publication(&session, payload.clone(), signed) {
-        Ok(load) => return session.is_next(&load).then_some(load),
-        Err(PublicationError::OtherKey) => {}
-        Err(error) => {
-            warn!("a publication is not run: {error}");
-            return None;
-        }
-    }
-    channel.stats().signed_in_anew.fetch_add(1, Relaxed);
-    // Boxed, because it is large and rare, and every minion of a swarm would hold its space.
-    let session = match Box::pin(channel.sign_in(Some(&session))).await {
-        Ok(session) => session,
-        Err(error) => {
-            error!("a publication cannot be opened, and signing in failed: {error}");
-            return None;
-        }
-    };
-    match open_publication(&session, payload, signed) {
-        Ok(load) => session.is_next(&load).then_some(load),
-        Err(error) => {
-            warn!("a publication is not run, not even after signing in anew: {error}");
-            None
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use saltern_wire::msgpack::{Dialect, Limits, encode};
 
     use super::*;

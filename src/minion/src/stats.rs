@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use saltern_channel::ChannelObserver;
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
@@ -87,6 +88,9 @@ fn upper_end(place: usize) -> u64 {
     ((STEPS + step + 1) as u64) << (power - 4)
 }
 
+/// The channel of a minion, which counts into these.
+pub(crate) type Channel = saltern_channel::Channel<Stats>;
+
 /// Counters of a swarm.
 #[derive(Default)]
 pub struct Stats {
@@ -117,15 +121,6 @@ pub struct Stats {
 const PROBES: usize = 1 << 16;
 
 impl Stats {
-    pub(crate) fn note_sign_in(&self, took: Duration, well: bool) {
-        if well {
-            self.sign_ins.fetch_add(1, Relaxed);
-            self.sign_in_time.record(took);
-        } else {
-            self.sign_in_failures.fetch_add(1, Relaxed);
-        }
-    }
-
     pub(crate) fn note_publication(&self) {
         self.publications.fetch_add(1, Relaxed);
         *self.last_publication.lock() = Some(Instant::now());
@@ -167,6 +162,25 @@ impl Stats {
     #[must_use]
     pub fn last_publication(&self) -> Option<Instant> {
         *self.last_publication.lock()
+    }
+}
+
+impl ChannelObserver for Stats {
+    fn signed_in(&self, took: Duration, is_accepted: bool) {
+        if is_accepted {
+            self.sign_ins.fetch_add(1, Relaxed);
+            self.sign_in_time.record(took);
+        } else {
+            self.sign_in_failures.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn session_lost(&self) {
+        self.signed_in_anew.fetch_add(1, Relaxed);
+    }
+
+    fn failed(&self) {
+        self.errors.fetch_add(1, Relaxed);
     }
 }
 

@@ -11,10 +11,11 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use saltern_channel::MinionConfig;
 use saltern_client::{
     ClientConfig, ClientError, EventListener, LocalClient, MinionOutcome, PublishRequest,
 };
-use saltern_minion::{Minion, MinionConfig};
+use saltern_minion::Minion;
 use saltern_wire::msgpack::Value;
 use tempfile::TempDir;
 use tokio::net::TcpStream;

@@ -30,6 +30,8 @@ pub enum ControlRequest {
     Inventory(InventoryRequest),
     /// State of the tracker for a job: `Option<Account>`, `None` when it is not open.
     Job(Jid),
+    /// The masters above and the syndics below: `Syndics`.
+    Syndics,
     /// The maintenance tasks: `Vec<TaskStatus>`.
     MaintenanceTasks,
     /// Runs a maintenance task now: `TaskStatus`.
@@ -80,6 +82,59 @@ pub struct ActorStatus {
     pub instance: u32,
     /// How often it was built again.
     pub restarts: u64,
+}
+
+/// The masters above this one, and the syndics below it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Syndics {
+    /// The masters above, in the order of the configuration.
+    pub above: Vec<UpperStatus>,
+    /// The outboxes of what goes up: one of each master above, and `any` for the returns of jobs
+    /// that none of them published.
+    pub outboxes: Vec<OutboxStatus>,
+    /// The syndics below, sorted by id.
+    pub below: Vec<SyndicBelow>,
+}
+
+/// A master above.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpperStatus {
+    /// As `syndic_master` names it.
+    pub master: String,
+    /// Whether this master is connected to it.
+    pub is_connected: bool,
+    /// When it was connected or cut off, in microseconds since 1970; `None` before the first try.
+    pub since: Option<i64>,
+    /// Why it is not connected.
+    pub problem: Option<String>,
+}
+
+/// An outbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutboxStatus {
+    /// The master above that it is for, or `any`.
+    pub outbox: String,
+    /// Returns that were acknowledged since this master started.
+    pub acknowledged: u64,
+    /// Returns that were dropped since then.
+    pub dropped: u64,
+    /// Rows of the job database behind its cursor.
+    pub lag_rows: u64,
+    /// Age of the oldest return that waits, in seconds.
+    pub lag_seconds: u64,
+}
+
+/// A syndic below.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SyndicBelow {
+    /// Which.
+    pub id: MinionId,
+    /// Whether it is, or may be, connected.
+    pub is_connected: bool,
+    /// When its last request came, in microseconds since 1970.
+    pub last_heard: Option<i64>,
+    /// Minions that it has spoken for since this master started.
+    pub minions: usize,
 }
 
 /// A minion with an accepted key.

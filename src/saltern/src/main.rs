@@ -72,6 +72,8 @@ enum Command {
     Metrics(ConfigArgument),
     /// Diagnose the master, running or stopped: findings, each with a remedy.
     Doctor(commands::doctor::Arguments),
+    /// Show the masters above the running master and the syndics below it.
+    Syndics(commands::syndics::Arguments),
     /// List the maintenance tasks of the running master, or run one now.
     Maintenance(commands::maintenance::Arguments),
     /// Check, make and purge the tables of job caches in SQL databases.
@@ -163,6 +165,7 @@ fn own_command(words: Vec<OsString>) -> ExitCode {
         Command::Schedule(arguments) => commands::schedule::run(&arguments),
         Command::Metrics(config) => commands::debug::metrics(&config),
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
+        Command::Syndics(arguments) => commands::syndics::run(&arguments),
         Command::Maintenance(arguments) => commands::maintenance::run(&arguments),
         Command::Sql(arguments) => commands::sql::run(&arguments),
         Command::LogLevel(arguments) => commands::log_level::run(&arguments),

@@ -122,6 +122,12 @@ impl SyndicStore {
         self.leaves.write().claim(leaf, syndic, MAX_LEAVES)
     }
 
+    /// The number of minions that a syndic has claimed.
+    pub fn claimed_by(&self, syndic: &MinionId) -> usize {
+        let leaves = self.leaves.read();
+        leaves.counts.get(syndic).copied().unwrap_or(0)
+    }
+
     /// Removes a syndic and its claims; whether it was one.
     ///
     /// # Errors

@@ -24,6 +24,17 @@ pub const OURS: &[ConfigOption] = &[
          returns, \"loads\" only the jobs, \"off\" nothing. The job database has it all."),
     ours("saltern_job_database", &[Some("\"\"")],
         "Path of the job database; empty means \"saltern/jobs.sqlite\" under cachedir."),
+    ours("saltern_syndic", &[Some("\"native\"")],
+        "What is the syndic of this master below those of syndic_master: \"native\" this process, \
+         \"stock\" a salt-syndic beside it, \"off\" nothing. The native syndic has the id and keys \
+         of the minion's configuration file, as salt-syndic has, and stands by while one runs."),
+    ours("saltern_syndic_keep_seconds", &[Some("604800")],
+        "Seconds after which a return does not go up any more when its master above cannot be \
+         reached; each one dropped is counted, and named by an event. At most as long as jobs are \
+         kept (keep_jobs_seconds); 0 for no bound of its own."),
+    ours("saltern_syndic_keep_returns", &[Some("1000000")],
+        "Maximum number of rows of the job database that one master above may be behind: beyond \
+         it its oldest returns are dropped, counted and named by an event."),
     ours("saltern_keep_jobs_count", &[Some("0")],
         "Maximum number of stored jobs: beyond it the oldest are removed, whatever their age, but \
          no open one; 0 for no such bound."),

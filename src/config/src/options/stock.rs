@@ -912,22 +912,22 @@ pub(super) const STOCK: &[ConfigOption] = &[
         .not_built(Remotes, "Seconds between two updates."),
     stock("syndic_dir", Undeclared, ALL, &[Str], &[]).no_effect("it is always below cachedir, in stock too"),
     stock("syndic_event_forward_timeout", Master, ALL, &[Float], &[Some("0.5")])
-        .handed_on("Seconds after which a syndic forwards what it has; read by salt-syndic."),
+        .honoured("Longest time in seconds that a return or an event waits for others to go up with it. What is above 0.02 counts as 0.02."),
     stock("syndic_failover", Master, ALL, &[Str], &[Some("\"random\"")])
-        .handed_on("Which master above a syndic asks next: `random` or `ordered`; read by salt-syndic."),
+        .honoured("Order in which the masters above are tried for returns of jobs that none of them published: `random` or `ordered`."),
     stock("syndic_finger", Minion, ALL, &[Str], &[]).no_effect(MINION),
-    stock("syndic_forward_all_events", Master, ALL, &[Bool], &[Some("false")]).no_effect("nothing in stock reads it"),
+    stock("syndic_forward_all_events", Master, ALL, &[Bool], &[Some("false")]).no_effect("events go to every master above, as in stock"),
     stock("syndic_jid_forward_cache_hwm", Master, ALL, &[Int], &[Some("100")])
-        .handed_on("Jobs that a syndic remembers to have forwarded; read by salt-syndic."),
+        .honoured("Jobs that the syndic remembers to have forwarded: the load of each goes up once."),
     stock("syndic_log_file", Master, ALL, &[], &[Some("\"/var/log/salt/syndic\"")]).handed_on("Log of salt-syndic."),
     stock("syndic_master", Master, ALL, &[Str, List], &[Some("\"masterofmasters\"")])
-        .honoured("The masters above this one, whose syndic is beside it."),
+        .honoured("The masters above this one: an address (`host` or `host:port`) or a list. This process is their syndic, see saltern_syndic."),
     stock("syndic_master_port", Undeclared, ALL, &[Int], &[])
-        .no_effect("stock's salt-syndic reads it, and works beside this master"),
+        .honoured("Request port of the masters above whose entry in syndic_master names none; 4506 unless set."),
     stock("syndic_mode", Undeclared, ALL, &[Str], &[])
-        .handed_on("How a syndic treats several masters above: `sync` or `cluster`; read by salt-syndic."),
+        .honoured("What goes up beside returns: `sync` (the default) all events, `cluster` the minions of jobs alone, and no returns of jobs that bear this master's own master_id."),
     stock("syndic_pidfile", Master, ALL, &[], &[Some("\"/var/run/salt-syndic.pid\"")])
-        .handed_on("File with the process id of salt-syndic."),
+        .honoured("File with the process id of stock's salt-syndic. While one runs, the native syndic stands by."),
     stock("syndic_retries", Minion, ALL, &[Int], &[]).no_effect(MINION),
     stock("syndic_user", Undeclared, ALL, &[Str], &[]).handed_on("User that salt-syndic runs as."),
     stock("syndic_wait", Master, ALL, &[Int], &[Some("5")])

@@ -8,8 +8,8 @@
 use std::path::Path;
 
 use saltern_base::clock::Clock;
+use saltern_channel::{KeyError, MinionKeys};
 use saltern_config::MasterConfig;
-use saltern_minion::{KeyError, MinionKeys};
 use saltern_model::MinionId;
 use saltern_store::{MinionDataStore, PkiTree, StoreError};
 use saltern_wire::msgpack::Value;

@@ -10,8 +10,8 @@ use saltern_wire::msgpack::Value;
 
 use super::arguments::{Parameter, Signature};
 use super::{Function, FunctionResult};
-use crate::config::MinionConfig;
 use crate::python;
+use saltern_channel::MinionConfig;
 
 pub(crate) const GET: Function = Function {
     name: "grains.get",
@@ -251,7 +251,7 @@ fn addresses() -> Vec<IpAddr> {
     if fs::exists("/proc/net/if_inet6").unwrap_or(false) {
         found.push(IpAddr::V6(std::net::Ipv6Addr::LOCALHOST));
     }
-    let resolved = (crate::config::host_name(), 0).to_socket_addrs();
+    let resolved = (host_name(), 0).to_socket_addrs();
     found.extend(resolved.into_iter().flatten().map(|address| address.ip()));
     found.sort();
     found.dedup();
@@ -286,6 +286,19 @@ fn from_key(key: &Key) -> Value {
         Key::Float(number) => Value::from(*number),
         Key::BigInt(text) | Key::Str(text) => Value::from(text.as_str()),
         Key::Binary(bytes) => Value::from(bytes.as_slice()),
+    }
+}
+
+/// The host's name as the kernel knows it; stock looks further, through the resolver.
+fn host_name() -> String {
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    if name.is_empty() {
+        "localhost".to_owned()
+    } else {
+        name
     }
 }
 

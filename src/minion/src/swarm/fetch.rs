@@ -17,8 +17,9 @@ use sha2::{Digest, Sha256};
 use tokio::time::{Instant, timeout_at};
 
 use super::Swarm;
-use crate::channel::Channel;
-use crate::error::RequestError;
+use crate::stats::Channel;
+
+use saltern_channel::RequestError;
 
 /// Options of a fetch: the directory, the minions and the duration.
 #[derive(Debug, Clone)]

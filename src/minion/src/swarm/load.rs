@@ -14,11 +14,11 @@ use saltern_wire::msgpack::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Swarm;
-use crate::channel::{Channel, transport};
-use crate::envelope::{nonce, open, seal};
-use crate::error::RequestError;
-use crate::sign_in::{SignInError, SignInRequest};
-use crate::stats::Latencies;
+use crate::stats::{Channel, Latencies};
+use saltern_channel::RequestError;
+use saltern_channel::channel::transport;
+use saltern_channel::envelope::{nonce, open, seal};
+use saltern_channel::{SignInError, SignInRequest};
 
 /// How much of an answer to a sign-in is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

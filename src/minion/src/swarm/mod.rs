@@ -28,14 +28,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::channel::{Channel, Identity};
-use crate::config::MinionConfig;
 use crate::functions::Context;
 use crate::jobs::JobTable;
-use crate::keys::{KeyError, MemoryStore, MinionKeys, PkiDir};
 use crate::minion::Life;
-use crate::sign_in::SignInError;
-use crate::stats::Stats;
+use crate::stats::{Channel, Stats};
+use saltern_channel::{
+    Identity, KeyError, MemoryStore, MinionConfig, MinionKeys, PkiDir, SignInError,
+};
 
 pub use crate::acknowledged::Acknowledged;
 pub use crate::stats::{Latencies, Stats as SwarmStats};

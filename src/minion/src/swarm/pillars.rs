@@ -13,11 +13,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::Swarm;
 use super::load::{LoadReport, Tickets, ask};
 use super::private_reply::{PrivateReply, sealed_parts};
-use crate::channel::Channel;
-use crate::envelope::{nonce, seal};
-use crate::error::RequestError;
-use crate::sign_in::SignInError;
-use crate::stats::Latencies;
+
+use crate::stats::{Channel, Latencies};
+use saltern_channel::RequestError;
+use saltern_channel::SignInError;
+use saltern_channel::envelope::{nonce, seal};
 
 /// A storm of requests for pillars.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@
 use saltern_crypto::{Crypticle, EncAlgo, KeyString, PublicKey, SigAlgo};
 use saltern_wire::msgpack::{Limits, Value, decode_wire};
 
-use crate::keys::MinionKeys;
+use saltern_channel::MinionKeys;
 
 /// Why a reply is not the answer to a request for a pillar.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

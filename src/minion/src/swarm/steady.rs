@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::Swarm;
 use super::load::{Rounds, return_fields};
-use crate::backoff::between;
-use crate::channel::Channel;
+use crate::stats::Channel;
+use saltern_channel::between;
 
 /// How the swarm returns.
 #[derive(Debug, Clone, Copy)]

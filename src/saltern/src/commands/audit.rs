@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
 }
 
 fn open(config: &MasterConfig) -> Result<Arc<dyn JobQueries>, StoreError> {
-    open_reader(&config)
+    open_reader(config)
 }
 
 fn list(config: &MasterConfig, list: &List) -> Result<Exit, StoreError> {

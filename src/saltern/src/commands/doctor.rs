@@ -16,6 +16,7 @@ mod ports;
 mod python;
 mod quotas;
 mod start;
+mod syndic;
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -127,6 +128,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("clock", clock::check),
     ("python", python::check),
     ("quotas", quotas::check),
+    ("syndic", syndic::check),
 ];
 
 /// 0 without errors and warnings, else 1; 64 or 66 when the configuration does not say which master

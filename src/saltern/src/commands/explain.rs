@@ -114,7 +114,7 @@ fn evidence(one: &Missing) -> String {
 }
 
 fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, ExplainError> {
-    let reader = open_reader(&config)?;
+    let reader = open_reader(config)?;
     let Some(job) = reader.load(jid)? else {
         return Ok(None);
     };

@@ -116,7 +116,7 @@ async fn follow(
             None
         }
     };
-    let reader = open_reader(&config)?;
+    let reader = open_reader(config)?;
     let Some(job) = reader.load(jid)? else {
         complain(&format!(
             "there is no job {jid} in {}",

@@ -25,6 +25,7 @@ pub(crate) mod reactor;
 pub(crate) mod run;
 pub(crate) mod schedule;
 pub(crate) mod sql;
+pub(crate) mod syndics;
 pub(crate) mod top;
 
 pub(crate) use saltern_base::chain;

@@ -221,7 +221,13 @@ const TABLE: &[(&str, &str, Says)] = &[
     ("gitfs_provider: pygit2", "gitfs_provider", Hint),
     ("git_pillar_provider: gitpython", "git_pillar_provider", Hint),
     ("roster_file: /etc/salt/roster", "roster_file", Hint),
-    ("syndic_master_port: 4506", "syndic_master_port", Hint),
+    ("syndic_log_file: /log", "syndic_log_file", Hint),
+    ("syndic_master_port: 0", "syndic_master_port", Error),
+    ("syndic_master: 'top:x'", "syndic_master", Error),
+    ("syndic_mode: both", "syndic_mode", Error),
+    ("syndic_failover: maybe", "syndic_failover", Error),
+    ("saltern_syndic: maybe", "saltern_syndic", Error),
+    ("saltern_syndic_keep_returns: 0", "saltern_syndic_keep_returns", Error),
     ("strip_colors: false", "strip_colors", Hint),
 ];
 

@@ -80,7 +80,7 @@ async fn publish(
 
 /// The minions of a job that have not returned; none when there is no such job.
 fn missing(config: &MasterConfig, jid: &Jid) -> Result<Vec<MinionId>, StoreError> {
-    let reader = open_reader(&config)?;
+    let reader = open_reader(config)?;
     let Some(job) = reader.load(jid)? else {
         return Ok(Vec::new());
     };

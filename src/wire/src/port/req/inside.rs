@@ -18,6 +18,8 @@ pub enum InsideListener {
     Api,
     /// The web console.
     Console,
+    /// The uplink of the syndic: a master above.
+    Syndic,
 }
 
 /// Reply to a task of this process.

@@ -11,28 +11,28 @@ use saltern_wire::msgpack::{Dialect, Encoder, Limits, MapView, Value, decode_wir
 use crate::keys::MinionKeys;
 
 /// The version of the protocol: session keys, and the id in the envelope.
-pub(crate) const VERSION: i64 = 3;
+pub const VERSION: i64 = 3;
 
 /// Session of a minion after signing in.
-pub(crate) struct Session {
+pub struct Session {
     /// Opens publications; the same for every minion of a master.
-    pub(crate) shared: Crypticle,
+    pub shared: Crypticle,
     /// Seals requests and opens their replies; this minion's own.
-    pub(crate) own: Crypticle,
+    pub own: Crypticle,
     /// The shared key, to see whether signing in brought a new one.
-    pub(crate) aes: KeyString,
+    pub aes: KeyString,
     /// The publish port that the master names.
-    pub(crate) publish_port: u16,
+    pub publish_port: u16,
     /// The master's public key.
-    pub(crate) master: Arc<PublicKey>,
+    pub master: Arc<PublicKey>,
     /// The serial of the last publication that was opened with the shared key.
-    pub(crate) serial: AtomicI64,
+    pub serial: AtomicI64,
 }
 
 impl Session {
     /// Whether a publication is newer than all before it; a master may leave the serial out.
     /// A message that is not newer is a replay.
-    pub(crate) fn is_next(&self, load: &MapView) -> bool {
+    pub fn is_next(&self, load: &MapView) -> bool {
         let Some(serial) = load.get("serial") else {
             return true;
         };
@@ -43,24 +43,28 @@ impl Session {
 }
 
 /// Fields of every request besides its own.
-pub(crate) struct Sealing<'a> {
-    pub(crate) id: &'a str,
-    pub(crate) keys: &'a MinionKeys,
-    pub(crate) enc_algo: EncAlgo,
-    pub(crate) sig_algo: SigAlgo,
+pub struct Sealing<'a> {
+    /// The id of the minion.
+    pub id: &'a str,
+    /// Its keys.
+    pub keys: &'a MinionKeys,
+    /// The padding of encryption.
+    pub enc_algo: EncAlgo,
+    /// The algorithm of signatures.
+    pub sig_algo: SigAlgo,
     /// Whether the load is signed (`minion_sign_messages`).
-    pub(crate) sign: bool,
+    pub sign: bool,
     /// Seconds since 1970.
-    pub(crate) unix: i64,
+    pub unix: i64,
 }
 
 /// 32 random hexadecimal digits.
-pub(crate) fn nonce() -> String {
+pub fn nonce() -> String {
     format!("{:032x}", u128::from_be_bytes(public_random()))
 }
 
 /// An encrypted request: `fields` in their order, then nonce, time, proof and id.
-pub(crate) fn seal(
+pub fn seal(
     session: &Crypticle,
     fields: &[(&str, Value)],
     nonce: &str,
@@ -102,7 +106,7 @@ pub(crate) fn seal(
 }
 
 /// Identifies the subscriber over TCP.
-pub(crate) fn registration(session: &Session, with: &Sealing<'_>) -> Vec<u8> {
+pub fn registration(session: &Session, with: &Sealing<'_>) -> Vec<u8> {
     let mut load = Vec::with_capacity(512);
     Encoder::new(&mut load, Dialect::Raw)
         .map(2)
@@ -137,7 +141,7 @@ fn signature(fields: &[(&str, Value)], id_is_there: bool, with: &Sealing<'_>) ->
 
 /// Why a reply is not the answer to the request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ReplyError {
+pub enum ReplyError {
     /// It cannot be decrypted: the master does not know this session any more, or refused the
     /// request with one of its clear error texts.
     #[error("{0}")]
@@ -148,7 +152,7 @@ pub(crate) enum ReplyError {
 }
 
 /// Opens the reply to a sealed request.
-pub(crate) fn open(session: &Crypticle, reply: &[u8], nonce: &str) -> Result<Value, ReplyError> {
+pub fn open(session: &Crypticle, reply: &[u8], nonce: &str) -> Result<Value, ReplyError> {
     let outer = decode_wire(reply, &Limits::WIRE)
         .map_err(|error| ReplyError::Unopened(error.to_string()))?;
     let Some(sealed) = outer.as_bytes() else {
@@ -168,7 +172,7 @@ pub(crate) fn open(session: &Crypticle, reply: &[u8], nonce: &str) -> Result<Val
 
 /// Why a publication is not run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PublicationError {
+pub enum PublicationError {
     /// It is no envelope.
     #[error("it is malformed")]
     Malformed,
@@ -184,7 +188,7 @@ pub(crate) enum PublicationError {
 }
 
 /// Opens a publication; `signed` also wants the master's signature.
-pub(crate) fn open_publication(
+pub fn open_publication(
     session: &Session,
     payload: Bytes,
     signed: bool,
@@ -214,7 +218,7 @@ pub(crate) fn open_publication(
 }
 
 /// A request in clear.
-pub(crate) fn clear(load: &Value) -> Bytes {
+pub fn clear(load: &Value) -> Bytes {
     let mut envelope = Vec::with_capacity(1024);
     let mut encoder = Encoder::new(&mut envelope, Dialect::Raw);
     encoder

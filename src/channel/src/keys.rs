@@ -1,7 +1,7 @@
 //! The minion's key pair and the master's public key, kept as stock keeps them in `pki_dir`.
 //!
-//! The master's key is trusted on first use: the first key that answers is the master's, until the
-//! file `minion_master.pub` is removed. What may replace it is decided in `sign_in`.
+//! The master's key is trusted on first use: the first key that answers is the master's, until its
+//! file (`minion_master.pub`) is removed. What may replace it is decided in `sign_in`.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -32,6 +32,9 @@ pub enum KeyError {
     #[error("a key pair cannot be made: {0}")]
     Generate(String),
 }
+
+/// The file of the master's key.
+const MINION_MASTER: &str = "minion_master.pub";
 
 /// A minion's key pair with what is the same for every request made with it.
 pub struct MinionKeys {
@@ -68,6 +71,10 @@ impl MinionKeys {
 
 /// Store of the master's public key.
 pub trait MasterKeyStore: Send + Sync {
+    /// The name of the file that holds the trusted key, for messages.
+    fn file_name(&self) -> &str {
+        MINION_MASTER
+    }
     /// The trusted key; `None` before the first contact.
     fn load(&self) -> Result<Option<Arc<PublicKey>>, KeyError>;
     /// Trusts `key` from now on.
@@ -80,6 +87,9 @@ pub trait MasterKeyStore: Send + Sync {
 #[derive(Debug, Clone)]
 pub struct PkiDir {
     path: PathBuf,
+    master: String,
+    /// Another file whose key is trusted while that of the master is not there.
+    fallback: Option<String>,
 }
 
 impl PkiDir {
@@ -94,7 +104,20 @@ impl PkiDir {
         }
         Ok(Self {
             path: path.to_owned(),
+            master: MINION_MASTER.to_owned(),
+            fallback: None,
         })
+    }
+
+    /// The same with the master's key in `master`; while that file is absent, the key in `fallback`
+    /// is the trusted one.
+    #[must_use]
+    pub fn with_master_key(self, master: String, fallback: Option<String>) -> Self {
+        Self {
+            master,
+            fallback,
+            ..self
+        }
     }
 
     /// The minion's key pair, made when there is none.
@@ -145,16 +168,24 @@ impl PkiDir {
 }
 
 impl MasterKeyStore for PkiDir {
+    fn file_name(&self) -> &str {
+        match &self.fallback {
+            Some(fallback) if !self.path.join(&self.master).exists() => fallback,
+            _ => &self.master,
+        }
+    }
+
     fn load(&self) -> Result<Option<Arc<PublicKey>>, KeyError> {
-        Ok(self.read_key("minion_master.pub")?.map(Arc::new))
+        let own = self.read_key(&self.master)?;
+        let key = match (own, &self.fallback) {
+            (None, Some(fallback)) => self.read_key(fallback)?,
+            (own, _) => own,
+        };
+        Ok(key.map(Arc::new))
     }
 
     fn store(&self, key: &Arc<PublicKey>) -> Result<(), KeyError> {
-        write(
-            &self.path.join("minion_master.pub"),
-            key.pem().as_bytes(),
-            0o644,
-        )
+        write(&self.path.join(&self.master), key.pem().as_bytes(), 0o644)
     }
 
     fn load_signing(&self, name: &str) -> Result<Option<PublicKey>, KeyError> {

@@ -1,5 +1,7 @@
 //! The request channel of one minion: a connection to port 4506 and a session, with recovery when
 //! either is lost. Like stock's, it has one request in flight at a time.
+//!
+//! Its owner's counters are notified by [`ChannelObserver`].
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +23,6 @@ use crate::envelope::{ReplyError, Sealing, Session, nonce, open, seal};
 use crate::error::RequestError;
 use crate::keys::{MasterKeyStore, MinionKeys};
 use crate::sign_in::{SignInAnswer, SignInError, SignInRequest};
-use crate::stats::Stats;
 
 /// libzmq's pause before it connects again, and the longest that stock lets it have
 /// (`RECONNECT_IVL` and `RECONNECT_IVL_MAX` in `salt/transport/zeromq.py`).
@@ -29,26 +30,50 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// The identity of this minion.
-pub(crate) struct Identity {
-    pub(crate) id: MinionId,
+pub struct Identity {
+    /// Its id.
+    pub id: MinionId,
     /// How it is set up; the minions of a swarm share one, so its `id` is not looked at.
-    pub(crate) config: Arc<MinionConfig>,
-    pub(crate) keys: Arc<MinionKeys>,
-    pub(crate) store: Arc<dyn MasterKeyStore>,
-    pub(crate) clock: Clock,
+    pub config: Arc<MinionConfig>,
+    /// Its key pair.
+    pub keys: Arc<MinionKeys>,
+    /// Where the master's key is kept.
+    pub store: Arc<dyn MasterKeyStore>,
+    /// Wall-clock time.
+    pub clock: Clock,
+}
+
+/// Counters of a channel's owner; called on the way, so they must not block.
+pub trait ChannelObserver: Send + Sync + 'static {
+    /// An answer to a sign-in came after this time; whether it passed verification.
+    fn signed_in(&self, took: Duration, is_accepted: bool);
+    /// A reply or a publication could not be opened, so the channel signs in anew.
+    fn session_lost(&self);
+    /// A sign-in had no answer.
+    fn failed(&self);
+}
+
+/// Counts nothing.
+pub struct Unobserved;
+
+impl ChannelObserver for Unobserved {
+    fn signed_in(&self, _took: Duration, _is_accepted: bool) {}
+    fn session_lost(&self) {}
+    fn failed(&self) {}
 }
 
 /// Talks to the master's request port.
-pub(crate) struct Channel {
+pub struct Channel<O> {
     identity: Identity,
-    stats: Arc<Stats>,
+    stats: Arc<O>,
     route: Route,
     link: Mutex<Option<ReqClient>>,
     session: RwLock<Option<Arc<Session>>>,
 }
 
-impl Channel {
-    pub(crate) fn new(identity: Identity, route: Route, stats: Arc<Stats>) -> Self {
+impl<O: ChannelObserver> Channel<O> {
+    /// A channel that is not connected yet; it counts into `stats`.
+    pub fn new(identity: Identity, route: Route, stats: Arc<O>) -> Self {
         let (link, session) = (Mutex::new(None), RwLock::new(None));
         Self {
             identity,
@@ -59,42 +84,44 @@ impl Channel {
         }
     }
 
-    pub(crate) const fn identity(&self) -> &Identity {
+    /// The identity of the minion.
+    pub const fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    pub(crate) fn id(&self) -> &str {
+    /// The id of the minion.
+    pub fn id(&self) -> &str {
         self.identity.id.as_str()
     }
 
-    pub(crate) const fn stats(&self) -> &Arc<Stats> {
+    /// The counters of its owner.
+    pub const fn stats(&self) -> &Arc<O> {
         &self.stats
     }
 
-    pub(crate) fn config(&self) -> &MinionConfig {
+    /// The configuration of the minion.
+    pub fn config(&self) -> &MinionConfig {
         &self.identity.config
     }
 
-    pub(crate) fn clock(&self) -> &Clock {
+    /// Wall-clock time.
+    pub fn clock(&self) -> &Clock {
         &self.identity.clock
     }
 
     /// The master's request port, and the address that this minion connects from.
-    pub(crate) const fn route(&self) -> Route {
+    pub const fn route(&self) -> Route {
         self.route
     }
 
     /// The session, if there is one.
-    pub(crate) fn session(&self) -> Option<Arc<Session>> {
+    pub fn session(&self) -> Option<Arc<Session>> {
         self.session.read().clone()
     }
 
     /// Signs in, waiting while the key is pending; does nothing when the session is another one
     /// than `stale` by now, because somebody else signed in meanwhile.
-    pub(crate) async fn sign_in(
-        &self,
-        stale: Option<&Arc<Session>>,
-    ) -> Result<Arc<Session>, SignInError> {
+    pub async fn sign_in(&self, stale: Option<&Arc<Session>>) -> Result<Arc<Session>, SignInError> {
         let mut link = self.link.lock().await;
         self.sign_in_on(&mut link, stale).await
     }
@@ -158,11 +185,11 @@ impl Channel {
             {
                 Ok(reply) => {
                     let answer = request.answer(&reply, &self.identity);
-                    self.stats.note_sign_in(begin.elapsed(), answer.is_ok());
+                    self.stats.signed_in(begin.elapsed(), answer.is_ok());
                     return answer;
                 }
                 Err(error) => {
-                    self.stats.errors.fetch_add(1, Relaxed);
+                    self.stats.failed();
                     debug!("signing in: {error}");
                     reason = error.to_string();
                 }
@@ -173,7 +200,7 @@ impl Channel {
 
     /// Sends an encrypted request and opens its reply. A reply that cannot be opened makes the
     /// minion sign in anew and send the request once more, as stock does.
-    pub(crate) async fn send(
+    pub async fn send(
         &self,
         fields: &[(&str, Value)],
         limit: Duration,
@@ -192,7 +219,7 @@ impl Channel {
                 Ok(value) => return Ok(value),
                 Err(ReplyError::Unopened(reason)) if !signed_in_anew => {
                     debug!("a request was not understood ({reason}); signing in anew");
-                    self.stats.signed_in_anew.fetch_add(1, Relaxed);
+                    self.stats.session_lost();
                     session = self.sign_in_on(&mut link, Some(&session)).await?;
                     signed_in_anew = true;
                 }
@@ -201,7 +228,8 @@ impl Channel {
         }
     }
 
-    pub(crate) fn sealing(&self) -> Sealing<'_> {
+    /// Fields of every request besides its own.
+    pub fn sealing(&self) -> Sealing<'_> {
         let config = self.config();
         Sealing {
             id: self.id(),
@@ -255,13 +283,12 @@ impl Channel {
     }
 
     /// Closes the connection; the next request makes a new one.
-    pub(crate) async fn disconnect(&self) {
+    pub async fn disconnect(&self) {
         self.link.lock().await.take();
     }
 }
 
-pub(crate) fn transport(
-    error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
-) -> RequestError {
+/// The error of a connection.
+pub fn transport(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RequestError {
     RequestError::Transport(error.into())
 }

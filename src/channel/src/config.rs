@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use saltern_config::host_id;
 use saltern_config::yaml::{self, Limits, Node, NodeValue};
 use saltern_crypto::{EncAlgo, SigAlgo};
 use saltern_model::MinionId;
@@ -31,7 +32,9 @@ pub struct MinionConfig {
     pub cachedir: PathBuf,
     /// The fingerprint that the master's key must have; empty for any.
     pub master_finger: String,
-    /// The hash of `master_finger`.
+    /// The same for the master above a syndic; `master_finger` when empty.
+    pub syndic_finger: String,
+    /// The hash of these fingerprints.
     pub hash_type: String,
     /// Wants the master's key signed by the key `master_sign_key_name`.
     pub verify_master_pubkey_sign: bool,
@@ -150,6 +153,7 @@ impl MinionConfig {
             pki_dir: root.join("etc/salt/pki/minion"),
             cachedir: root.join("var/cache/salt/minion"),
             master_finger: String::new(),
+            syndic_finger: String::new(),
             hash_type: "sha256".to_owned(),
             verify_master_pubkey_sign: false,
             always_verify_signature: false,
@@ -194,7 +198,25 @@ impl MinionConfig {
         for part in included(&file) {
             documents.push(read(&part)?);
         }
-        from_documents(&documents)
+        from_documents(&documents, "/", &[])
+    }
+
+    /// The identity and settings of the syndic beside the master whose configuration is in this
+    /// directory: stock's syndic reads them of the file `minion` there. Without that file they are
+    /// the defaults, below `root`. The masters of that file are those of a minion and do not count.
+    ///
+    /// # Errors
+    /// The file cannot be read, or an option in it has a wrong value.
+    pub fn load_for_syndic(directory: &Path, root: &str) -> Result<Self, ConfigError> {
+        let file = directory.join("minion");
+        let mut documents = Vec::new();
+        if file.exists() {
+            documents.push(read(&file)?);
+        }
+        for part in included(&file) {
+            documents.push(read(&part)?);
+        }
+        Ok(from_documents(&documents, root, &["master", "master_port"])?.config)
     }
 }
 
@@ -220,7 +242,12 @@ fn read(path: &Path) -> Result<Node, ConfigError> {
         .map_err(|error| ConfigError::Yaml(format!("{}: {}", error.mark, error.message)))
 }
 
-fn from_documents(documents: &[Node]) -> Result<LoadedMinion, ConfigError> {
+/// The options of these documents but the `skipped` ones; `root` counts where they name no `root_dir`.
+fn from_documents(
+    documents: &[Node],
+    root: &str,
+    skipped: &[&str],
+) -> Result<LoadedMinion, ConfigError> {
     let mut options: Vec<(String, &Node)> = Vec::new();
     for document in documents {
         if document.is_null() {
@@ -241,8 +268,8 @@ fn from_documents(documents: &[Node]) -> Result<LoadedMinion, ConfigError> {
         let found = options.iter().find(|(option, _)| option == name);
         found.and_then(|(_, node)| node.as_str()).map(str::to_owned)
     };
-    let root = PathBuf::from(text("root_dir").unwrap_or_else(|| "/".to_owned()));
-    let id = text("id").unwrap_or_else(host_name);
+    let root = PathBuf::from(text("root_dir").unwrap_or_else(|| root.to_owned()));
+    let id = text("id").unwrap_or_else(|| host_id(&root.display().to_string()));
     let id = MinionId::parse(&id).map_err(|error| ConfigError::Value {
         place: "id".to_owned(),
         option: "id".to_owned(),
@@ -250,7 +277,9 @@ fn from_documents(documents: &[Node]) -> Result<LoadedMinion, ConfigError> {
     })?;
     let mut config = MinionConfig::new(id, &root);
     let mut findings = Vec::new();
-    for (name, node) in &options {
+    let read = options.iter();
+    let read = read.filter(|(name, _)| !skipped.contains(&name.as_str()));
+    for (name, node) in read {
         if let Some(message) = apply(&mut config, &root, name, node)? {
             findings.push(Finding {
                 option: name.clone(),
@@ -282,6 +311,7 @@ fn apply(
         "publish_port" => config.publish_port = value.port()?,
         "pki_dir" => config.pki_dir = value.path(root)?,
         "cachedir" => config.cachedir = value.path(root)?,
+        "syndic_finger" => config.syndic_finger = value.text()?,
         "master_finger" => config.master_finger = value.text()?,
         "hash_type" => config.hash_type = value.text()?,
         "verify_master_pubkey_sign" => config.verify_master_pubkey_sign = value.truth()?,
@@ -435,27 +465,13 @@ impl Reader<'_> {
     }
 }
 
-/// The host's name as the kernel knows it; stock looks further, through the resolver.
-#[must_use]
-pub(crate) fn host_name() -> String {
-    let name = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
-    if name.is_empty() {
-        "localhost".to_owned()
-    } else {
-        name
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn load(text: &str) -> Result<LoadedMinion, ConfigError> {
         let node = yaml::parse(text, "minion", &Limits::DEFAULT).expect("valid YAML");
-        from_documents(&[node])
+        from_documents(&[node], "/", &[])
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A random duration from `low` to `high`.
-pub(crate) fn between(low: Duration, high: Duration) -> Duration {
+pub fn between(low: Duration, high: Duration) -> Duration {
     let width = high.saturating_sub(low);
     let width = u64::try_from(width.as_nanos()).unwrap_or(u64::MAX);
     let mut random = [0; 8];
@@ -13,7 +13,7 @@ pub(crate) fn between(low: Duration, high: Duration) -> Duration {
 }
 
 /// The pauses of one reconnection: the first up to twice `first`, then growing up to `most`.
-pub(crate) struct Backoff {
+pub struct Backoff {
     first: Duration,
     most: Duration,
     next: Duration,
@@ -21,7 +21,8 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    pub(crate) const fn new(first: Duration, most: Duration, random: bool) -> Self {
+    /// Pauses from `first` up to about `first + most`; random around each when asked for.
+    pub const fn new(first: Duration, most: Duration, random: bool) -> Self {
         Self {
             first,
             most,
@@ -31,7 +32,7 @@ impl Backoff {
     }
 
     /// The next pause.
-    pub(crate) fn pause(&mut self) -> Duration {
+    pub fn pause(&mut self) -> Duration {
         let limit = self.next;
         let most = self.first + self.most;
         self.next = (self.next * 2).min(most);
@@ -43,7 +44,7 @@ impl Backoff {
     }
 
     /// Starts over after a success.
-    pub(crate) const fn reset(&mut self) {
+    pub const fn reset(&mut self) {
         self.next = self.first;
     }
 }

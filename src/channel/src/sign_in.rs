@@ -40,10 +40,13 @@ pub enum SignInError {
     Algorithm(String),
     /// Another key than the one that was trusted before.
     #[error(
-        "the master's key has changed; if that is right, remove \"minion_master.pub\" and start \
+        "the master's key has changed; if that is right, remove \"{file}\" in pki_dir and start \
          again"
     )]
-    MasterKeyChanged,
+    MasterKeyChanged {
+        /// The file with the key that was trusted.
+        file: String,
+    },
     /// The key has not the configured fingerprint.
     #[error("the master's key has the fingerprint \"{0}\", not the one in \"master_finger\"")]
     Finger(String),
@@ -59,15 +62,18 @@ pub enum SignInError {
 }
 
 /// One request to sign in.
-pub(crate) struct SignInRequest {
-    pub(crate) payload: Bytes,
+pub struct SignInRequest {
+    /// The packed request.
+    pub payload: Bytes,
     nonce: String,
     token: Option<KeyString>,
 }
 
 /// Verdict of the master.
-pub(crate) enum SignInAnswer {
+pub enum SignInAnswer {
+    /// The key is accepted; the session.
     Accepted(Box<Session>),
+    /// The key waits for somebody to accept it.
     Pending,
     /// Rejected, but `rejected_retry` wants to go on asking.
     RejectedForNow,
@@ -75,7 +81,7 @@ pub(crate) enum SignInAnswer {
 
 impl SignInRequest {
     /// Packs a request; with a token when the master's key is known already.
-    pub(crate) fn new(who: &Identity) -> Result<Self, SignInError> {
+    pub fn new(who: &Identity) -> Result<Self, SignInError> {
         let config = &who.config;
         let nonce = nonce();
         let text = |text: &str| Value::from(text);
@@ -107,7 +113,7 @@ impl SignInRequest {
     }
 
     /// Reads and checks the answer.
-    pub(crate) fn answer(&self, reply: &[u8], who: &Identity) -> Result<SignInAnswer, SignInError> {
+    pub fn answer(&self, reply: &[u8], who: &Identity) -> Result<SignInAnswer, SignInError> {
         let config = &who.config;
         let outer = decode(reply)?;
         let load = outer.get("load");
@@ -190,7 +196,9 @@ impl SignInRequest {
         }
         let changed = !unchanged && who.store.load()?.is_some();
         if changed && !config.verify_master_pubkey_sign {
-            return Err(SignInError::MasterKeyChanged);
+            return Err(SignInError::MasterKeyChanged {
+                file: who.store.file_name().to_owned(),
+            });
         }
         if let Some(signature) = key_signature
             && (!unchanged || config.always_verify_signature)
@@ -228,7 +236,7 @@ impl SignInRequest {
 
     /// Checks signature and nonce only, with the master's key known: what a load generator
     /// does when it wants to measure the master and not itself. Returns whether a key came along.
-    pub(crate) fn is_answered_by(
+    pub fn is_answered_by(
         &self,
         master: &PublicKey,
         config: &MinionConfig,

@@ -1,0 +1,67 @@
+//! Metrics of the syndic, labelled by the masters above as the configuration names them.
+
+use saltern_base::metrics::{IntCounterVec, IntGaugeVec, Registry, counter_vec, gauge_vec};
+
+/// Metrics of all uplinks and outboxes.
+#[derive(Clone)]
+pub(crate) struct SyndicMetrics {
+    pub(crate) connected: IntGaugeVec,
+    pub(crate) publications: IntCounterVec,
+    pub(crate) returns: IntCounterVec,
+    pub(crate) dropped: IntCounterVec,
+    pub(crate) lag: IntGaugeVec,
+    pub(crate) lag_seconds: IntGaugeVec,
+    pub(crate) events: IntCounterVec,
+}
+
+impl SyndicMetrics {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        Self {
+            connected: gauge_vec(
+                registry,
+                "saltern_syndic_connected",
+                "Whether this master is connected to a master above it (1) or not (0).",
+                &["master"],
+            ),
+            publications: counter_vec(
+                registry,
+                "saltern_syndic_publications_total",
+                "Publications from a master above, by what became of them: published here, no \
+                 minion of the target, loop, malformed, or refused.",
+                &["master", "result"],
+            ),
+            returns: counter_vec(
+                registry,
+                "saltern_syndic_returns_total",
+                "Returns that a master above acknowledged, by the outbox: that of the master that \
+                 published the job, or \"any\".",
+                &["outbox"],
+            ),
+            dropped: counter_vec(
+                registry,
+                "saltern_syndic_returns_dropped_total",
+                "Returns that did not go up, by the reason: age, count, or refused.",
+                &["outbox", "reason"],
+            ),
+            lag: gauge_vec(
+                registry,
+                "saltern_syndic_lag_rows",
+                "Rows of the job database that an outbox has not passed.",
+                &["outbox"],
+            ),
+            lag_seconds: gauge_vec(
+                registry,
+                "saltern_syndic_lag_seconds",
+                "Age of the oldest return that waits for a master above.",
+                &["outbox"],
+            ),
+            events: counter_vec(
+                registry,
+                "saltern_syndic_events_total",
+                "Events for a master above, by what became of them: forwarded, dropped because \
+                 too many waited, or refused.",
+                &["master", "result"],
+            ),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Outboxes over a real job database, with masters above that lose replies, refuse, and are away,
+//! and a master that is killed at any moment: each master above gets every return of its jobs, in
+//! the order of each minion, and no return of another's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_store::{DatabaseLimits, JobDatabase, StoreError, StoreOptions, Write};
+use saltern_wire::msgpack::{Dialect, encode};
+use tempfile::TempDir;
+
+use super::super::routes::UPPER;
+use super::*;
+
+/// Seeds of one run; `SALTERN_SEED` runs one alone.
+const SEEDS: u64 = 40;
+const STEPS: usize = 250;
+const MASTERS: [&str; 2] = ["one:4506", "two:4506"];
+const MINIONS: usize = 5;
+
+/// A small generator: the same numbers for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % bound
+    }
+
+    fn one_in(&mut self, bound: u64) -> bool {
+        self.below(bound) == 0
+    }
+}
+
+/// A master above: returns in the order of their first arrival, each once.
+#[derive(Default)]
+struct Above {
+    stored: Vec<(String, String)>,
+    known: BTreeSet<(String, String)>,
+}
+
+impl Above {
+    fn store(&mut self, load: &Value) {
+        for job in load.as_array().unwrap() {
+            let jid = job.get("jid").and_then(Value::as_str).unwrap();
+            for (minion, _) in job.get("return").and_then(Value::as_map).unwrap() {
+                let pair = (jid.to_owned(), minion.as_str().unwrap().to_owned());
+                if self.known.insert(pair.clone()) {
+                    self.stored.push(pair);
+                }
+            }
+        }
+    }
+}
+
+struct World {
+    _dir: TempDir,
+    options: StoreOptions,
+    database: JobDatabase,
+    outboxes: BTreeMap<String, OutboxQueue>,
+    above: BTreeMap<String, Above>,
+    /// Returns that each outbox has to bring up, in the order of its commits.
+    expected: BTreeMap<String, Vec<(String, String)>>,
+    jobs: Vec<(Jid, String)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions::below(dir.path(), Compat::V3008);
+        fs::create_dir_all(options.private_dir()).unwrap();
+        let database = JobDatabase::open(&options.job_database, DatabaseLimits::default()).unwrap();
+        let mut world = Self {
+            _dir: dir,
+            options,
+            database,
+            outboxes: BTreeMap::new(),
+            above: BTreeMap::new(),
+            expected: BTreeMap::new(),
+            jobs: Vec::new(),
+        };
+        for name in MASTERS.into_iter().chain(["any"]) {
+            world.open(name).unwrap();
+            world.expected.insert(name.to_owned(), Vec::new());
+            world.above.insert(name.to_owned(), Above::default());
+        }
+        world
+    }
+
+    /// Opens an outbox, as a start of the master does.
+    fn open(&mut self, name: &str) -> Result<(), StoreError> {
+        let recipients = match name {
+            "any" => Recipients::Any(MASTERS.iter().map(|name| (*name).to_owned()).collect()),
+            upper => Recipients::Upper(upper.to_owned()),
+        };
+        let settings = OutboxSettings {
+            recipients,
+            mode: saltern_config::SyndicMode::Sync,
+            master_id: None,
+            remembered_jobs: 3,
+            keep: None,
+            keep_returns: u64::MAX,
+        };
+        let owner = (
+            &*format!("syndic_{}", super::super::uplink::file_name(name)),
+            name,
+        );
+        let follower = saltern_store::JobFollower::with_options(
+            &self.options,
+            owner,
+            self.database.reader()?,
+        )?;
+        let queue = OutboxQueue::new(settings, follower, self.database.reader()?);
+        self.outboxes.insert(name.to_owned(), queue);
+        Ok(())
+    }
+
+    /// A job of a master above, or of this one.
+    fn publish(&mut self, random: &mut Random) {
+        let number = self.jobs.len();
+        let jid = Jid::parse(&format!("20260101{number:012}")).unwrap();
+        let from = ["one:4506", "two:4506", "any"][random.below(3) as usize];
+        let kwargs = match from {
+            "any" => Value::Map(Vec::new()),
+            upper => Value::map([(UPPER, upper)]),
+        };
+        let load = Value::map([("fun", "test.ping".into()), ("kwargs", kwargs)]);
+        let job = JobRecord {
+            jid: jid.clone(),
+            created: 1,
+            user: "root".to_owned(),
+            fun: "test.ping".to_owned(),
+            tgt: "*".to_owned(),
+            tgt_type: "glob".to_owned(),
+            load: Packed::new(encode(&load, Dialect::Bin)),
+            minions: (0..MINIONS).map(minion).collect(),
+            nocache: false,
+        };
+        self.database.commit(&[Write::Job(job)]).unwrap();
+        self.jobs.push((jid, from.to_owned()));
+    }
+
+    fn returns(&mut self, random: &mut Random) {
+        let mut writes = Vec::new();
+        for _ in 0..=random.below(4) {
+            let Some((jid, from)) = self
+                .jobs
+                .get(random.below(self.jobs.len().max(1) as u64) as usize)
+            else {
+                return;
+            };
+            let minion = minion(random.below(MINIONS as u64) as usize);
+            let pair = (jid.as_str().to_owned(), minion.as_str().to_owned());
+            let expected = self.expected.get_mut(from).unwrap();
+            if expected.contains(&pair) {
+                continue;
+            }
+            expected.push(pair);
+            let load = Value::map([("return", Value::Bool(true)), ("retcode", 0_i64.into())]);
+            writes.push(Write::Return(ReturnRecord {
+                jid: jid.clone(),
+                minion,
+                received: 1,
+                fun: "test.ping".to_owned(),
+                retcode: 0,
+                success: true,
+                load: Packed::new(encode(&load, Dialect::Bin)),
+            }));
+        }
+        self.database.commit(&writes).unwrap();
+    }
+
+    /// One attempt of an outbox; whatever may happen to it happens.
+    fn attempt(&mut self, name: &str, random: Option<&mut Random>) -> bool {
+        let queue = self.outboxes.get_mut(name).unwrap();
+        let batch = match queue.next(2).unwrap() {
+            Next::Idle => return false,
+            Next::Dropped(dropped) => panic!("{dropped:?}"),
+            Next::Batch(batch) => batch,
+        };
+        let fate = random.map_or(9, |random| random.below(10));
+        if fate >= 2 {
+            self.above
+                .get_mut(name)
+                .unwrap()
+                .store(&batch.load("relay"));
+        }
+        match fate {
+            // No connection, or the request was lost; the reply was lost.
+            0 | 2 => drop(batch),
+            1 if batch.returns > 1 => {
+                assert_eq!(
+                    queue.refused(batch).unwrap(),
+                    None,
+                    "several are never dropped"
+                );
+            }
+            1 => drop(batch),
+            // Killed before the cursor was written.
+            3 => {
+                drop(batch);
+                self.open(name).unwrap();
+            }
+            _ => queue.acknowledged(batch).unwrap(),
+        }
+        true
+    }
+}
+
+fn minion(number: usize) -> MinionId {
+    MinionId::parse(&format!("m{number}")).unwrap()
+}
+
+fn run(seed: u64) {
+    let mut random = Random(seed);
+    let mut world = World::new();
+    for _ in 0..STEPS {
+        match random.below(10) {
+            0 => world.publish(&mut random),
+            1..5 => world.returns(&mut random),
+            _ => {
+                let name = ["one:4506", "two:4506", "any"][random.below(3) as usize];
+                world.attempt(name, Some(&mut random));
+                if random.one_in(20) {
+                    world.open(name).unwrap();
+                }
+            }
+        }
+    }
+    for name in MASTERS.into_iter().chain(["any"]) {
+        while world.attempt(name, None) {}
+        let (stored, expected) = (&world.above[name].stored, &world.expected[name]);
+        assert_eq!(stored.len(), expected.len(), "{name} with seed {seed}");
+        for minion in (0..MINIONS).map(minion) {
+            let of_it = |(_, id): &&(String, String)| id == minion.as_str();
+            let stored: Vec<_> = stored.iter().filter(of_it).collect();
+            let expected: Vec<_> = expected.iter().filter(of_it).collect();
+            assert_eq!(stored, expected, "{minion} at {name} with seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn whatever_is_lost_or_killed_each_master_above_gets_its_returns_once_and_in_order() {
+    match std::env::var("SALTERN_SEED") {
+        Ok(seed) => run(seed.parse().unwrap()),
+        Err(_) => (0..SEEDS).for_each(run),
+    }
+}
+
+#[test]
+fn returns_that_are_too_old_too_many_or_refused_are_dropped_and_named() {
+    let mut world = World::new();
+    let mut random = Random(1);
+    while world.jobs.iter().all(|(_, from)| from != "one:4506") {
+        world.publish(&mut random);
+    }
+    let jid = world.jobs.iter().find(|(_, from)| from == "one:4506");
+    let jid = jid.unwrap().0.clone();
+    for number in 0..4 {
+        let load = Value::map([("return", Value::Bool(true))]);
+        let record = ReturnRecord {
+            jid: jid.clone(),
+            minion: minion(number),
+            received: number as i64 * 1_000_000,
+            fun: "test.ping".to_owned(),
+            retcode: 0,
+            success: true,
+            load: Packed::new(encode(&load, Dialect::Bin)),
+        };
+        world.database.commit(&[Write::Return(record)]).unwrap();
+    }
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    queue.bound(Some(Duration::from_secs(2)), 2);
+    let mut dropped = Vec::new();
+    let mut refused = 0;
+    while let next @ (Next::Dropped(_) | Next::Batch(_)) = queue.next(3_000_000).unwrap() {
+        match next {
+            Next::Dropped(it) => dropped.push((it.reason, it.returns)),
+            Next::Batch(batch) => {
+                refused += 1;
+                if let Some(it) = queue.refused(batch).unwrap() {
+                    dropped.push((it.reason, it.returns));
+                }
+            }
+            Next::Idle => unreachable!("it ends the loop"),
+        }
+    }
+    let reasons: BTreeSet<&str> = dropped.iter().map(|(reason, _)| *reason).collect();
+    assert_eq!(
+        reasons,
+        BTreeSet::from(["age", "count", "refused"]),
+        "{dropped:?}"
+    );
+    let total: u64 = dropped.iter().map(|(_, returns)| returns).sum();
+    assert_eq!(total, 4);
+    assert!(refused >= 10, "each was refused several times: {refused}");
+}

@@ -1,0 +1,538 @@
+//! Actor of one master above: authenticates there as a minion, subscribes, has its publications
+//! published here, and sends events up.
+//!
+//! Every publication must bear the signature of that master: the key that encrypts publications is
+//! known to all its minions, and a job from above may do here whatever its user may. A job goes
+//! through the same gate as that of a local client, with the key of the master's own user, as
+//! stock's syndic publishes.
+//!
+//! While stock's `salt-syndic` runs beside this master, the uplink stands by: with both, each job
+//! would run twice.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, AsyncContext, Context, Recipient, WrapFuture};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use saltern_base::chain;
+use saltern_base::log_throttle::LogThrottle;
+use saltern_channel::{
+    Backoff, Channel, Identity, KeyError, MinionConfig, MinionKeys, PkiDir, RequestError,
+    SignInError, Unobserved, asctime, between,
+};
+use saltern_client::control::ControlError;
+use saltern_client::{ClientConfig, ClientError, EventListener, LocalClient, MasterLink};
+use saltern_model::Jid;
+use saltern_model::control::Account;
+use saltern_requests::Services;
+use saltern_store::StoreError;
+use saltern_store::jobs::JobQueries;
+use saltern_supervise::Child;
+use saltern_wire::client::{ClientError as WireError, Route, SubClient};
+use saltern_wire::msgpack::{Limits, MapView, Value, decode};
+use saltern_wire::port::{InsideListener, Standing};
+use tokio::sync::OnceCell;
+
+use super::downward::{NotForUs, ReadAs, job_of};
+use super::metrics::SyndicMetrics;
+use super::routes::{self, Origin};
+use super::upper::{Upper, UpperChannel};
+use super::upward_events::UpwardEvents;
+use crate::messages::Accept;
+
+/// Pause while salt-syndic runs beside this master, before it is looked for again.
+const STAND_BY: Duration = Duration::from_secs(5);
+
+/// Publications of one master above that are being published here at the same time.
+const MAX_UNDER_WAY: usize = 64;
+
+/// The longest that events wait for others to go with them.
+pub(crate) const MAX_GATHER: Duration = Duration::from_millis(20);
+
+/// Seed of an uplink.
+#[derive(Clone)]
+pub(crate) struct Seed {
+    pub(crate) upper: Arc<Upper>,
+    pub(crate) identity: Arc<SyndicIdentity>,
+    pub(crate) events: Arc<UpwardEvents>,
+    pub(crate) services: Arc<Services>,
+    /// Reader of this uplink's own.
+    pub(crate) reader: Arc<dyn JobQueries>,
+    pub(crate) router: Recipient<Accept>,
+    pub(crate) metrics: SyndicMetrics,
+    pub(crate) problems: Arc<LogThrottle>,
+}
+
+/// Identity of the syndic, which all uplinks share.
+pub(crate) struct SyndicIdentity {
+    config: Arc<MinionConfig>,
+    /// Whether there are several masters above, each with a key of its own.
+    has_several: bool,
+    keys: OnceCell<Arc<MinionKeys>>,
+}
+
+impl SyndicIdentity {
+    /// The identity that the minion's configuration file says. Publications must be signed, and
+    /// `syndic_finger` goes before `master_finger`.
+    pub(crate) fn new(mut config: MinionConfig, has_several: bool) -> Self {
+        config.sign_pub_messages = true;
+        if !config.syndic_finger.is_empty() {
+            config.master_finger = config.syndic_finger.clone();
+        }
+        Self {
+            config: Arc::new(config),
+            has_several,
+            keys: OnceCell::new(),
+        }
+    }
+
+    /// The configuration of the syndic.
+    pub(crate) fn config(&self) -> &MinionConfig {
+        &self.config
+    }
+
+    /// The directory of keys, with the file for the key of this master above.
+    fn pki(&self, upper: &str) -> Result<PkiDir, KeyError> {
+        /// Stock's file, one for all masters above.
+        const SHARED: &str = "syndic_master.pub";
+        let pki = PkiDir::open(&self.config.pki_dir)?;
+        Ok(match self.has_several {
+            false => pki.with_master_key(SHARED.to_owned(), None),
+            true => {
+                let own = format!("syndic_master_{}.pub", file_name(upper));
+                pki.with_master_key(own, Some(SHARED.to_owned()))
+            }
+        })
+    }
+
+    async fn keys(&self, pki: &PkiDir) -> Result<Arc<MinionKeys>, KeyError> {
+        let made = self.keys.get_or_try_init(|| async {
+            let (pki, bits) = (pki.clone(), self.config.keysize);
+            // Making a pair takes a good part of a second.
+            let made = tokio::task::spawn_blocking(move || pki.keys(bits)).await;
+            made.expect("invariant: making keys does not panic")
+                .map(Arc::new)
+        });
+        made.await.cloned()
+    }
+}
+
+/// A name as part of a file name.
+pub(crate) fn file_name(name: &str) -> String {
+    let mut file = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' => file.push(byte.into()),
+            _ => file.push_str(&format!("_{byte:02x}")),
+        }
+    }
+    file
+}
+
+/// Why an uplink has no connection.
+#[derive(Debug, thiserror::Error)]
+enum UplinkError {
+    /// The name of the master has no address.
+    #[error("the master above has no address")]
+    Address(#[source] Option<std::io::Error>),
+    /// The syndic's own keys.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// The master above is not trusted, or does not accept this syndic.
+    #[error("the syndic cannot sign in")]
+    SignIn(#[from] SignInError),
+    /// A bug: nothing takes a session away.
+    #[error("there is no session any more")]
+    NoSession,
+    /// The publish port, or the connection to it.
+    #[error("no subscription to the publications of the master above")]
+    Subscription(#[from] WireError),
+    /// The start event.
+    #[error("the master above did not take the start event of the syndic")]
+    Start(#[from] RequestError),
+    /// Stock's syndic.
+    #[error("salt-syndic runs beside this master (process {0}); the native syndic stands by")]
+    StockSyndic(u32),
+}
+
+/// Actor of one master above.
+pub(crate) struct SyndicUplink {
+    seed: Seed,
+}
+
+impl Child for SyndicUplink {
+    type Seed = Seed;
+
+    const NAME: &'static str = "syndic_uplink";
+    const MAILBOX: usize = 4;
+
+    fn build(seed: &Seed) -> Self {
+        Self { seed: seed.clone() }
+    }
+}
+
+impl Actor for SyndicUplink {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Self::Context) {
+        let seed = self.seed.clone();
+        context.spawn(async move { seed.connect_for_ever().await }.into_actor(self));
+        let seed = self.seed.clone();
+        context.spawn(async move { seed.send_events_for_ever().await }.into_actor(self));
+    }
+}
+
+impl Seed {
+    fn now(&self) -> i64 {
+        self.services.clock.unix_micros()
+    }
+
+    async fn connect_for_ever(&self) {
+        let config = self.identity.config();
+        let mut pauses = Backoff::new(
+            config.recon_default,
+            config.recon_max,
+            config.recon_randomize,
+        );
+        loop {
+            let was = self.upper.standing();
+            let error = self.serve().await;
+            let stands_by = matches!(error, UplinkError::StockSyndic(_));
+            self.cut(&error);
+            if !was.is_connected && self.upper.standing().since != was.since {
+                pauses.reset();
+            }
+            let pause = match stands_by {
+                true => STAND_BY,
+                false => pauses.pause(),
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn cut(&self, error: &UplinkError) {
+        let text = chain(error);
+        let upper = self.upper.name();
+        self.metrics.connected.with_label_values(&[upper]).set(0);
+        let is_new = self.upper.standing().problem.as_ref() != Some(&text);
+        if let Some(times) = self.problems.record() {
+            tracing::warn!(upper, problem = text, times, "the syndic is not connected");
+        } else if is_new {
+            tracing::info!(upper, problem = text, "the syndic is not connected");
+        }
+        self.upper.cut(text, self.now());
+    }
+
+    /// Signs in, subscribes and follows publications until that ends.
+    async fn serve(&self) -> UplinkError {
+        match self.connected().await {
+            Err(error) => error,
+            Ok((channel, mut publications)) => loop {
+                let error = self.receive(&channel, &mut publications).await;
+                channel.disconnect().await;
+                self.cut(&UplinkError::Subscription(error));
+                let Some(session) = channel.session() else {
+                    return UplinkError::NoSession;
+                };
+                // The session outlives a connection: a master that comes back knows it.
+                match channel.subscribe(&session).await {
+                    Ok(again) => publications = again,
+                    Err(error) => return error.into(),
+                }
+                self.connect(&channel);
+            },
+        }
+    }
+
+    async fn connected(&self) -> Result<(UpperChannel, SubClient), UplinkError> {
+        let config = &self.services.config;
+        if let Some(process) = stock_syndic(&config.syndic.pidfile) {
+            return Err(UplinkError::StockSyndic(process));
+        }
+        let master = &self.upper.master;
+        let pki = self.identity.pki(&master.name)?;
+        let keys = self.identity.keys(&pki).await?;
+        let found = tokio::net::lookup_host((master.host.as_str(), master.port)).await;
+        let address: SocketAddr = match found {
+            Ok(mut found) => found.next().ok_or(UplinkError::Address(None))?,
+            Err(error) => return Err(UplinkError::Address(Some(error))),
+        };
+        let settings = &self.identity.config;
+        let route = Route {
+            to: address,
+            from: settings.source_address,
+            transport: settings.transport,
+        };
+        let identity = Identity {
+            id: settings.id.clone(),
+            config: settings.clone(),
+            keys,
+            store: Arc::new(pki),
+            clock: self.services.clock.clone(),
+        };
+        let channel = Arc::new(Channel::new(identity, route, Arc::new(Unobserved)));
+        let session = channel.sign_in(None).await?;
+        let publications = channel.subscribe(&session).await?;
+        self.announce(&channel).await?;
+        self.connect(&channel);
+        Ok((channel, publications))
+    }
+
+    /// The start events of stock's syndic. Until the second has been taken no return goes up: a
+    /// master of ours takes returns only of those that it knows to be syndics.
+    async fn announce(&self, channel: &UpperChannel) -> Result<(), UplinkError> {
+        let id = channel.id();
+        let text = format!("Syndic {id} started at {}", asctime(self.now()));
+        if channel.config().enable_legacy_startup_events {
+            channel
+                .fire("syndic_start", Value::from(text.as_str()))
+                .await?;
+        }
+        let tag = format!("salt/syndic/{id}/start");
+        channel.fire(&tag, Value::from(text)).await?;
+        Ok(())
+    }
+
+    fn connect(&self, channel: &UpperChannel) {
+        let upper = self.upper.name();
+        tracing::info!(upper, id = channel.id(), "the syndic is connected");
+        self.metrics.connected.with_label_values(&[upper]).set(1);
+        self.upper.connect(channel.clone(), self.now());
+        self.events.ready.notify_one();
+    }
+
+    /// Follows publications until the connection breaks.
+    async fn receive(&self, channel: &UpperChannel, publications: &mut SubClient) -> WireError {
+        let mut under_way = FuturesUnordered::new();
+        let error = loop {
+            tokio::select! {
+                frames = publications.next(), if under_way.len() < MAX_UNDER_WAY => match frames {
+                    // With and without a topic, the payload stands last.
+                    Ok(mut frames) => {
+                        let Some(payload) = frames.pop() else { continue };
+                        // In their order: a publication that is older than another is a replay.
+                        if let Some(load) = channel.open(payload).await {
+                            under_way.push(self.publish(load, channel.route().to));
+                        }
+                    }
+                    Err(error) => break error,
+                },
+                Some(()) = under_way.next(), if !under_way.is_empty() => {}
+            }
+        };
+        // What was begun is finished: its load may be at the gate already.
+        while under_way.next().await.is_some() {}
+        error
+    }
+
+    /// Has a publication published here.
+    async fn publish(&self, load: MapView, from: SocketAddr) {
+        let jid = load.str("jid").unwrap_or_default().to_owned();
+        let upper = self.upper.name();
+        let result = match self.try_publish(&load, from).await {
+            Ok(minions) => {
+                tracing::debug!(upper, jid, minions, "published for a master above");
+                "published"
+            }
+            Err(NotPublished::NoMinions) => "no_minions",
+            Err(error) => {
+                tracing::warn!(
+                    upper,
+                    jid,
+                    error = chain(&error),
+                    "a publication of a master above is not published here"
+                );
+                error.label()
+            }
+        };
+        let counter = &self.metrics.publications;
+        counter.with_label_values(&[upper, result]).inc();
+    }
+
+    async fn try_publish(&self, load: &MapView, from: SocketAddr) -> Result<usize, NotPublished> {
+        let config = &self.services.config;
+        let reading = ReadAs {
+            upper: self.upper.name(),
+            master_id: config.master_id(),
+            timeout: config.timeout,
+        };
+        let request = job_of(load, &reading)?;
+        let jid = Jid::parse(&request.jid).map_err(|_| NotForUs::Malformed("jid"))?;
+        // A job of this master, or of another one above, that comes this way has gone in a circle.
+        if let Some(known) = self.reader.load(&jid)?
+            && known.reporter.is_none()
+        {
+            let origin = routes::origin(known.record.load.bytes());
+            if origin != Origin::Upper(self.upper.name().to_owned()) {
+                return Err(NotForUs::Loop.into());
+            }
+        }
+        let link = Gate {
+            router: self.router.clone(),
+            from,
+        };
+        let client = LocalClient::inside(ClientConfig::from(&**config), Arc::new(link));
+        match client.publish(&request).await {
+            Ok(published) => Ok(published.minions.len()),
+            Err(ClientError::NoMinions) => Err(NotPublished::NoMinions),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn send_events_for_ever(&self) {
+        let gather = self.services.config.syndic.gather.min(MAX_GATHER);
+        loop {
+            self.events.ready.notified().await;
+            tokio::time::sleep(gather).await;
+            while let Some(channel) = self.upper.channel() {
+                let events = self.events.take();
+                if events.is_empty() {
+                    break;
+                }
+                self.send_events(channel, events).await;
+            }
+        }
+    }
+
+    /// Sends events until a master above has taken them.
+    async fn send_events(&self, mut channel: UpperChannel, events: Vec<(String, Bytes)>) {
+        let count = events.len() as u64;
+        let listed = events.into_iter().map(|(tag, data)| {
+            let data = decode(&data, &Limits::WIRE).unwrap_or(Value::Nil);
+            Value::map([("data", data), ("tag", Value::from(tag))])
+        });
+        let listed = Value::Array(listed.collect());
+        let config = self.identity.config();
+        let fields = [
+            ("id", Value::from(config.id.as_str())),
+            ("cmd", Value::from("_minion_event")),
+            ("pretag", Value::from(format!("syndic/{}", config.id))),
+            ("events", listed),
+        ];
+        let result = loop {
+            match channel.send(&fields, retry_timer(config)).await {
+                Ok(Value::Nil) => break "forwarded",
+                // The master above could not handle them; it could not the next time either.
+                Ok(_) => break "refused",
+                Err(error) => tracing::debug!(%error, "events did not go up"),
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            channel = self.wait_for_channel().await;
+        };
+        let counter = &self.metrics.events;
+        let counter = counter.with_label_values(&[self.upper.name(), result]);
+        counter.inc_by(count);
+    }
+
+    async fn wait_for_channel(&self) -> UpperChannel {
+        loop {
+            if let Some(channel) = self.upper.channel() {
+                return channel;
+            }
+            self.events.ready.notified().await;
+        }
+    }
+}
+
+/// How long a request to a master above may take (`return_retry_timer`).
+pub(crate) fn retry_timer(config: &MinionConfig) -> Duration {
+    let longest = config.return_retry_timer_max.max(config.return_retry_timer);
+    between(config.return_retry_timer, longest)
+}
+
+/// Why a publication from above is not published.
+#[derive(Debug, thiserror::Error)]
+enum NotPublished {
+    /// It is not for this master.
+    #[error(transparent)]
+    NotForUs(#[from] NotForUs),
+    /// No minion of its target is here.
+    #[error("no minion of its target is here")]
+    NoMinions,
+    /// The job database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The gate refused it.
+    #[error("it is refused")]
+    Refused(#[from] ClientError),
+}
+
+impl NotPublished {
+    /// The result in metrics.
+    fn label(&self) -> &'static str {
+        match self {
+            Self::NotForUs(NotForUs::Loop) => "loop",
+            Self::NotForUs(NotForUs::Malformed(_)) => "malformed",
+            Self::NoMinions => "no_minions",
+            Self::Store(_) | Self::Refused(_) => "refused",
+        }
+    }
+}
+
+/// The gate of this master, for the master above at this address.
+struct Gate {
+    router: Recipient<Accept>,
+    from: SocketAddr,
+}
+
+impl MasterLink for Gate {
+    fn check(&self) -> Result<(), ClientError> {
+        Ok(())
+    }
+
+    fn request(&self, payload: Bytes) -> BoxFuture<'_, Result<Bytes, ClientError>> {
+        let sender = (InsideListener::Syndic, self.from);
+        let reply = Accept::deliver(&self.router, sender, Standing::Known, payload);
+        Box::pin(async move { reply.await.ok_or(ClientError::Overloaded) })
+    }
+
+    fn listen(&self) -> BoxFuture<'_, Result<EventListener, ClientError>> {
+        Box::pin(std::future::ready(Err(ClientError::NoTransport)))
+    }
+
+    fn has_tracker(&self) -> bool {
+        true
+    }
+
+    fn account(&self, _jid: Jid) -> BoxFuture<'_, Result<Option<Account>, ControlError>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+}
+
+/// The process of a stock syndic that runs beside this master, by its pid file.
+pub(crate) fn stock_syndic(pidfile: &Path) -> Option<u32> {
+    let text = fs::read_to_string(pidfile).ok()?;
+    let process: u32 = text.trim().parse().ok()?;
+    // A number may be another process's by now.
+    let command = fs::read(format!("/proc/{process}/cmdline")).ok()?;
+    let command = String::from_utf8_lossy(&command).to_lowercase();
+    (process != std::process::id() && command.contains("syndic")).then_some(process)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pid_file_of_another_program_is_no_stock_syndic() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("pid");
+        assert_eq!(stock_syndic(&file), None, "there is none");
+        for text in ["", "x", "1", &std::process::id().to_string()] {
+            fs::write(&file, text).unwrap();
+            assert_eq!(stock_syndic(&file), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_masters_make_different_files() {
+        assert_eq!(file_name("top.example-1"), "top.example-1");
+        assert_eq!(file_name("a_b:1/../x"), "a_5fb_3a1_2f.._2fx");
+    }
+}

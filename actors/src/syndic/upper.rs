@@ -1,0 +1,89 @@
+//! State of one master above; shared by its uplink, the outboxes and the control socket.
+//! Outlives the actors.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use saltern_channel::{Channel, Unobserved};
+use saltern_config::UpperMaster;
+use tokio::sync::Notify;
+
+/// Channel to a master above.
+pub(crate) type UpperChannel = Arc<Channel<Unobserved>>;
+
+/// A master above.
+pub(crate) struct Upper {
+    pub(crate) master: UpperMaster,
+    state: Mutex<State>,
+    /// Notified when a connection stands.
+    connected: Vec<Arc<Notify>>,
+}
+
+#[derive(Default)]
+struct State {
+    channel: Option<UpperChannel>,
+    /// When the connection was made or cut last, in microseconds since 1970.
+    since: Option<i64>,
+    /// Why there is no connection.
+    problem: Option<String>,
+}
+
+/// Standing of a connection, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct UpperStanding {
+    pub(crate) is_connected: bool,
+    pub(crate) since: Option<i64>,
+    pub(crate) problem: Option<String>,
+}
+
+impl Upper {
+    /// A master above that is not connected; `connected` are notified when it is.
+    pub(crate) fn new(master: UpperMaster, connected: Vec<Arc<Notify>>) -> Self {
+        Self {
+            master,
+            state: Mutex::default(),
+            connected,
+        }
+    }
+
+    /// The name of the master.
+    pub(crate) fn name(&self) -> &str {
+        &self.master.name
+    }
+
+    /// The channel, while it is connected and knows this master as a syndic.
+    pub(crate) fn channel(&self) -> Option<UpperChannel> {
+        self.state.lock().channel.clone()
+    }
+
+    /// The connection stands.
+    pub(crate) fn connect(&self, channel: UpperChannel, now: i64) {
+        *self.state.lock() = State {
+            channel: Some(channel),
+            since: Some(now),
+            problem: None,
+        };
+        for waiting in &self.connected {
+            waiting.notify_one();
+        }
+    }
+
+    /// The connection is gone, or could not be made.
+    pub(crate) fn cut(&self, problem: String, now: i64) {
+        let mut state = self.state.lock();
+        if state.channel.take().is_some() || state.since.is_none() {
+            state.since = Some(now);
+        }
+        state.problem = Some(problem);
+    }
+
+    /// Its standing.
+    pub(crate) fn standing(&self) -> UpperStanding {
+        let state = self.state.lock();
+        UpperStanding {
+            is_connected: state.channel.is_some(),
+            since: state.since,
+            problem: state.problem.clone(),
+        }
+    }
+}

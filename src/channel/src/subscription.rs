@@ -1,0 +1,149 @@
+//! The publish side of a channel: where a master is, the subscription to its publications, and the
+//! publications themselves, opened and verified.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use saltern_base::clock::civil;
+use saltern_base::hex;
+use saltern_wire::client::{ClientError, SubClient};
+use saltern_wire::msgpack::{MapView, Value};
+use sha1::{Digest, Sha1};
+use tracing::{error, warn};
+
+use crate::backoff::Backoff;
+use crate::channel::{Channel, ChannelObserver};
+use crate::config::MinionConfig;
+use crate::envelope::{PublicationError, Session, open_publication, registration};
+use crate::error::RequestError;
+
+/// Stock takes the port from the sign-in unless its own option differs from this.
+const UNSET_PUBLISH_PORT: u16 = 4506;
+
+/// How long an event may take to be accepted.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The address of a master; asks the resolver again until it knows one. `None` when the name has no
+/// address.
+pub async fn resolve(host: &str, port: u16, config: &MinionConfig) -> Option<SocketAddr> {
+    let mut pauses = Backoff::new(
+        config.recon_default,
+        config.recon_max,
+        config.recon_randomize,
+    );
+    loop {
+        match tokio::net::lookup_host((host, port)).await {
+            Ok(mut found) => return found.next(),
+            Err(error) => warn!("the master \"{host}\" has no address: {error}"),
+        }
+        tokio::time::sleep(pauses.pause()).await;
+    }
+}
+
+impl<O: ChannelObserver> Channel<O> {
+    /// Subscribes to the master's publications, on the port of the configuration or of the session.
+    ///
+    /// # Errors
+    /// The publish port is not reached.
+    pub async fn subscribe(&self, session: &Session) -> Result<SubClient, ClientError> {
+        let topics = topics(self.config(), self.id());
+        let topics: Vec<&[u8]> = topics.iter().map(String::as_bytes).collect();
+        let mut route = self.route();
+        let configured = self.config().publish_port;
+        route.to.set_port(match configured {
+            UNSET_PUBLISH_PORT => session.publish_port,
+            port => port,
+        });
+        let registration = registration(session, &self.sealing());
+        SubClient::connect(route, &topics, &registration).await
+    }
+
+    /// Opens a publication; when it is encrypted with a key that is not known, signs in anew and
+    /// opens the same one with the new key. `None` when it is not to be followed, which is logged.
+    pub async fn open(&self, payload: Bytes) -> Option<MapView> {
+        let signed = self.config().sign_pub_messages;
+        let session = self.session()?;
+        match open_publication(&session, payload.clone(), signed) {
+            Ok(load) => return session.is_next(&load).then_some(load),
+            Err(PublicationError::OtherKey) => {}
+            Err(error) => {
+                warn!("a publication is not run: {error}");
+                return None;
+            }
+        }
+        self.stats().session_lost();
+        // Boxed, because it is large and rare, and every minion of a swarm would hold its space.
+        let session = match Box::pin(self.sign_in(Some(&session))).await {
+            Ok(session) => session,
+            Err(error) => {
+                error!("a publication cannot be opened, and signing in failed: {error}");
+                return None;
+            }
+        };
+        match open_publication(&session, payload, signed) {
+            Ok(load) => session.is_next(&load).then_some(load),
+            Err(error) => {
+                warn!("a publication is not run, not even after signing in anew: {error}");
+                None
+            }
+        }
+    }
+
+    /// Fires one event on the master's bus.
+    ///
+    /// # Errors
+    /// The master did not take it.
+    pub async fn fire(&self, tag: &str, data: Value) -> Result<(), RequestError> {
+        let fields = [
+            ("id", Value::from(self.id())),
+            ("cmd", Value::from("_minion_event")),
+            ("pretag", Value::Nil),
+            ("data", data),
+            ("tag", Value::from(tag)),
+        ];
+        self.send(&fields, EVENT_TIMEOUT).await.map(drop)
+    }
+}
+
+/// Topics to subscribe to (protocol.md, section 5).
+fn topics(config: &MinionConfig, id: &str) -> Vec<String> {
+    if !config.zmq_filtering {
+        return vec![String::new()];
+    }
+    let own = Sha1::digest(id.as_bytes());
+    vec!["broadcast".to_owned(), hex(&own)]
+}
+
+/// A time as C's `asctime` writes it, in UTC: `Sat Nov 21 07:06:22 2026`.
+pub fn asctime(unix_micros: i64) -> String {
+    civil(unix_micros).strftime("%a %b %e %T %Y").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use saltern_model::MinionId;
+
+    use super::*;
+
+    #[test]
+    fn topics_follow_zmq_filtering() {
+        let id = MinionId::parse("m1").expect("a minion id");
+        let mut config = MinionConfig::new(id, Path::new("/"));
+        assert_eq!(topics(&config, "m1"), [""]);
+        config.zmq_filtering = true;
+        // sha1 of "m1"
+        assert_eq!(
+            topics(&config, "m1"),
+            ["broadcast", "ae23b94ccaf714337e4ce5ba99ef3dc257e300df"]
+        );
+    }
+
+    #[test]
+    fn start_times_read_as_c_writes_them() {
+        assert_eq!(asctime(1_795_244_782_637_714), "Sat Nov 21 07:06:22 2026");
+        assert_eq!(asctime(0), "Thu Jan  1 00:00:00 1970");
+    }
+}

@@ -1,0 +1,164 @@
+//! Trees of masters whose syndic is our master itself (`saltern_syndic: native`), below masters of
+//! stock and of ours. The same scenarios with stock's `salt-syndic` are in `syndic`.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+use saltern_tests::site::{Failure, MinionKind, SOON};
+use saltern_tests::syndics::wait_for_syndic;
+use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+
+use crate::syndic::{
+    NATIVE, STOCK, SYNDIC, above, as_written, below, long_job, new_jid, seen_from_above,
+};
+
+/// Two leaves below a master of ours that is the syndic of the one above.
+fn two_levels(
+    top: Server,
+    scenario: impl FnOnce(&mut Site, &mut Site) -> Result<()>,
+) -> TestResult {
+    let low = Server::Saltern(top.release());
+    Site::run(top, above, |top| {
+        as_written(top);
+        let below = Site::prepared(low, below, |low| {
+            as_written(low);
+            low.announce("the syndic is not connected");
+            let files = low.path("salt").display().to_string();
+            low.config()
+                .set("file_roots", format!("{{base: [{files}]}}"));
+            std::fs::create_dir(low.path("salt"))?;
+            std::fs::write(
+                low.path("salt/one.sls"),
+                "here:\n  test.succeed_without_changes\n",
+            )?;
+            low.configure_native_syndic(SYNDIC, &[top])?;
+            let mark = top.events().mark();
+            low.start_master()?;
+            low.start_minion(STOCK, MinionKind::Stock(Release::V3008))?;
+            low.start_minion(NATIVE, MinionKind::Native)?;
+            for leaf in [STOCK, NATIVE] {
+                low.wait_started(leaf)?;
+            }
+            wait_for_syndic(SYNDIC, &[(top, mark)])?;
+            scenario(top, low)
+        });
+        below.map_err(Failure::into_error)
+    })
+}
+
+/// The calls of users above, with what they see.
+fn as_on_a_flat_master(top: &mut Site, low: &mut Site) -> Result<()> {
+    let tags = seen_from_above(top)?;
+    for leaf in [STOCK, NATIVE] {
+        let tag = format!("salt/job/JID/ret/{leaf}");
+        ensure!(tags.contains(&tag), "{tag} is missing in {tags:#?}");
+    }
+    top.events().tag("syndic_start", SOON)?;
+    if top.server().release() != Release::V3008 {
+        long_job(top)?;
+    }
+
+    top.step("a glob that one minion matches, and a name that nobody has");
+    let run = top.salt(&["leaf-n*", "test.ping"])?;
+    run.expect_code(0)?;
+    run.expect_stdout(&format!("{NATIVE}:\n    True"))?;
+    let run = top.salt(&["-L", &format!("{STOCK},nobody"), "test.ping"])?;
+    run.expect_text(&format!("{STOCK}:\n    True"))?;
+
+    top.step("a state");
+    let run = top.salt(&[STOCK, "state.apply", "one"])?;
+    run.expect_code(0)?;
+    run.expect_text("Succeeded: 1")?;
+
+    top.step("a batch");
+    let run = top.salt(&["-b", "1", "-L", &format!("{STOCK},{NATIVE}"), "test.ping"])?;
+    ensure!(!run.stdout.contains("Traceback"), "{run}");
+
+    top.step("both directions, as the command line shows them");
+    let run = low.saltern(&["syndics", "--json"])?;
+    run.expect_code(0)?;
+    let shown: serde_json::Value = serde_json::from_str(&run.stdout)?;
+    ensure!(shown["above"][0]["is_connected"] == true, "{run}");
+    ensure!(
+        shown["outboxes"][1]["acknowledged"].as_u64() >= Some(8),
+        "{run}"
+    );
+    if top.server().is_ours() {
+        let run = top.saltern(&["syndics"])?;
+        run.expect_text(SYNDIC)?;
+        run.expect_text("connected")?;
+    }
+    Ok(())
+}
+
+fn with_native_syndic(top: Server) -> TestResult {
+    two_levels(top, as_on_a_flat_master)
+}
+
+#[test]
+fn native_syndic_below_stock_3006() -> TestResult {
+    with_native_syndic(Server::Stock(Release::V3006))
+}
+
+#[test]
+fn native_syndic_below_stock_3007() -> TestResult {
+    with_native_syndic(Server::Stock(Release::V3007))
+}
+
+#[test]
+fn native_syndic_below_stock_3008() -> TestResult {
+    with_native_syndic(Server::Stock(Release::V3008))
+}
+
+#[test]
+fn native_syndic_below_ours_3007() -> TestResult {
+    with_native_syndic(Server::Saltern(Release::V3007))
+}
+
+/// The master above is gone when the minions return; the one below is killed with the returns in
+/// its database, before any of them could go up.
+#[test]
+fn killed_syndic_forwards_each_committed_return_once() -> TestResult {
+    two_levels(Server::Saltern(Release::V3008), |top, low| {
+        let go = top.path("go");
+        let work = format!(
+            "timeout 120 sh -c 'until [ -e {} ]; do sleep 0.2; done'; echo done",
+            go.display()
+        );
+        let stored = top.metric("saltern_returns_total", "")?;
+        let (mark, below_mark) = (top.events().mark(), low.events().mark());
+        top.salt(&["--async", "*", "cmd.run", &work])?;
+        let jid = new_jid(top, mark)?;
+        low.events()
+            .find_since(below_mark, "the job below", SOON, |event| {
+                (event.tag == format!("salt/job/{jid}/new")).then_some(())
+            })?;
+        low.announce("the publish connection broke");
+        top.kill_master();
+        std::fs::write(&go, "")?;
+        for leaf in [STOCK, NATIVE] {
+            let tag = format!("salt/job/{jid}/ret/{leaf}");
+            low.events().find_since(below_mark, &tag, SOON, |event| {
+                (event.tag == tag).then_some(())
+            })?;
+        }
+        low.kill_master();
+        low.start_master()?;
+        top.start_master()?;
+        let found = wait_until("both returns above", SOON, || {
+            let run = top
+                .salt_run(&["--out", "json", "jobs.lookup_jid", &jid])
+                .ok()?;
+            let found: serde_json::Value = serde_json::from_str(&run.stdout).ok()?;
+            let found: BTreeSet<String> = found.as_object()?.keys().cloned().collect();
+            (found.len() == 2).then_some(found)
+        })?;
+        ensure!(found.contains(STOCK) && found.contains(NATIVE), "{found:?}");
+        let now = top.metric("saltern_returns_total", "")?;
+        ensure!(
+            now == 2.0,
+            "since its start it has stored {now}, before {stored}"
+        );
+        Ok(())
+    })
+}
