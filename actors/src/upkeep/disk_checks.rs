@@ -16,10 +16,12 @@ mod open_files;
 mod orphaned_data;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_requests::Services;
+use saltern_store::StoreError;
 use saltern_store::jobs::JobReader;
 use saltern_supervise::Child;
 
@@ -176,7 +178,23 @@ impl Handler<LookOver> for Upkeep {
             let maintenance_tasks = &self.seed.maintenance_tasks;
             maintenance_tasks.run(MaintenanceTask::DatabaseCheck, || check.look(jobs));
         }
+        if is_meant(MaintenanceTask::Highstates) {
+            let jobs = &self.seed.jobs;
+            self.simple(MaintenanceTask::Highstates, |services| {
+                read_highstates(services, jobs).map_err(TaskError::of)
+            });
+        }
     }
+}
+
+/// Longest time that a round reads returns of highstates; the rest is left to the next one.
+const READ_TIME: Duration = Duration::from_secs(5);
+
+/// Keeps the last highstate of each minion.
+fn read_highstates(services: &Services, jobs: &JobReader) -> Result<(), StoreError> {
+    let highstates = &services.jobs.highstates;
+    highstates.catch_up(jobs, READ_TIME)?;
+    highstates.save(services.keys.pki.accepted()?.sorted())
 }
 
 /// `key_cache: sched`; no other value does anything in stock's master.
@@ -198,6 +216,7 @@ impl Upkeep {
             MaintenanceTask::MasterKey,
             MaintenanceTask::OpenFiles,
             MaintenanceTask::DatabaseCheck,
+            MaintenanceTask::Highstates,
         ] {
             maintenance_tasks.expect(task, round);
         }

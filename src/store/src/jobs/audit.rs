@@ -177,6 +177,8 @@ pub struct AuditPage<'a> {
     pub until: Option<i64>,
     /// Only rows with a lower number.
     pub before: Option<i64>,
+    /// Only rows with a higher number: bounds the rows that a rare filter looks at.
+    pub after: Option<i64>,
     /// How many at most.
     pub limit: usize,
 }
@@ -188,7 +190,8 @@ impl JobReader {
         self.read("read the audit trail of", |connection| {
             let mut statement = connection.prepare_cached(&format!(
                 "SELECT {} FROM audit
-                 WHERE (:before IS NULL OR number < :before)
+                 WHERE number < coalesce(:before, 9223372036854775807)
+                   AND number > coalesce(:after, -1)
                    AND (:user IS NULL OR user = :user)
                    AND (:door IS NULL OR door = :door)
                    AND (:fun IS NULL OR fun GLOB :fun)
@@ -201,6 +204,7 @@ impl JobReader {
             let rows = statement.query_map(
                 named_params! {
                     ":before": page.before,
+                    ":after": page.after,
                     ":user": page.user,
                     ":door": page.door.map(AuditDoor::as_str),
                     ":fun": page.fun,
@@ -212,6 +216,14 @@ impl JobReader {
                 row_of,
             )?;
             rows.filter_map(rusqlite::Result::transpose).collect()
+        })
+    }
+
+    /// The last row that retention has removed, or what stands for it before the first time, and the
+    /// last row; both are the same in an empty trail.
+    pub fn audit_ends(&self) -> Result<(AuditHead, AuditHead)> {
+        self.read("read the audit trail of", |connection| {
+            Ok((anchor(connection)?, head(connection)?))
         })
     }
 
