@@ -32,7 +32,7 @@ use saltern_base::metrics::{
 use saltern_model::{Event, Jid, MinionId};
 use saltern_requests::{BatchPlan, PartRefused, Services, audit, batch_part};
 use saltern_store::BatchFiles;
-use saltern_store::jobs::{JobReader, Write};
+use saltern_store::jobs::{JobQueries, Write};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::RawValue;
 use tokio::time::Instant;
@@ -56,7 +56,7 @@ pub(crate) struct Seed {
     pub(crate) tracker: Recipient<AwaitedMinions>,
     pub(crate) store: Recipient<Persist>,
     pub(crate) bus: Recipient<Fire>,
-    pub(crate) reader: Arc<JobReader>,
+    pub(crate) reader: Arc<dyn JobQueries>,
     pub(crate) files: BatchFiles,
     /// Until then minions reconnect after a start of the master: publications may be lost.
     pub(crate) gathered: Instant,

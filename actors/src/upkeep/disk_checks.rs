@@ -21,8 +21,8 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler, Recipient};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_requests::Services;
-use saltern_store::StoreError;
-use saltern_store::jobs::JobReader;
+use saltern_store::sqlite::Scrubber;
+use saltern_store::{JobQueries, StoreError};
 use saltern_supervise::Child;
 
 use crate::messages::MaintenanceTask;
@@ -45,7 +45,7 @@ pub(crate) struct Seed {
     pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     pub(crate) bus: Recipient<Fire>,
     /// Used by this actor only.
-    pub(crate) jobs: Arc<JobReader>,
+    pub(crate) jobs: Arc<Scrubber>,
     pub(crate) metrics: UpkeepMetrics,
 }
 
@@ -179,9 +179,10 @@ impl Handler<LookOver> for Upkeep {
             maintenance_tasks.run(MaintenanceTask::DatabaseCheck, || check.look(jobs));
         }
         if is_meant(MaintenanceTask::Highstates) {
-            let jobs = &self.seed.jobs;
             self.simple(MaintenanceTask::Highstates, |services| {
-                read_highstates(services, jobs).map_err(TaskError::of)
+                // One of its own: requests do not wait for it.
+                let jobs = services.jobs.reader.another().map_err(TaskError::of)?;
+                read_highstates(services, &*jobs).map_err(TaskError::of)
             });
         }
     }
@@ -191,7 +192,7 @@ impl Handler<LookOver> for Upkeep {
 const READ_TIME: Duration = Duration::from_secs(5);
 
 /// Keeps the last highstate of each minion.
-fn read_highstates(services: &Services, jobs: &JobReader) -> Result<(), StoreError> {
+fn read_highstates(services: &Services, jobs: &dyn JobQueries) -> Result<(), StoreError> {
     let highstates = &services.jobs.highstates;
     highstates.catch_up(jobs, READ_TIME)?;
     highstates.save(services.keys.pki.accepted()?.sorted())

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use saltern_config::MasterConfig;
 use saltern_model::query::AuditVerification;
 use saltern_store::files::{self, Create};
-use saltern_store::{AuditCheck, JobReader, StoreError, StoreOptions};
+use saltern_store::{AuditCheck, JobQueries, StoreError, StoreOptions};
 
 /// The largest file that is read, in bytes.
 const MAX_FILE: usize = 16 << 10;
@@ -44,7 +44,7 @@ impl AuditChecks {
     /// Recomputes the chain and keeps a note of it. Nothing when another check is running.
     pub(crate) fn run(
         &self,
-        reader: &JobReader,
+        reader: &dyn JobQueries,
         by: &str,
         now: impl Fn() -> i64,
     ) -> Result<Option<AuditVerification>, StoreError> {

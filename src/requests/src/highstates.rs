@@ -19,7 +19,7 @@ use saltern_model::query::{
 };
 use saltern_model::{Jid, MinionId, ReturnRecord};
 use saltern_store::files::{self, Create};
-use saltern_store::{JobReader, StoreError, StoreOptions};
+use saltern_store::{JobQueries, StoreError, StoreOptions};
 use saltern_wire::msgpack::{Limits, decode_wire};
 use serde::{Deserialize, Serialize};
 
@@ -140,7 +140,11 @@ impl Highstates {
 
     /// Reads on for at most about this time; gives how many rows of returns are left. Nothing when
     /// somebody else is reading.
-    pub fn catch_up(&self, reader: &JobReader, time: Duration) -> Result<Option<u64>, StoreError> {
+    pub fn catch_up(
+        &self,
+        reader: &dyn JobQueries,
+        time: Duration,
+    ) -> Result<Option<u64>, StoreError> {
         let Some(mut progress) = self.progress.try_lock() else {
             return Ok(None);
         };

@@ -18,7 +18,7 @@ use saltern_policy::acl::Acl;
 use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
 use saltern_store::{
-    JobReader, MasterKeys, PkiTree, SharedKeys, StoreError, StoreOptions, Tokens, UserKeys,
+    JobQueries, MasterKeys, PkiTree, SharedKeys, StoreError, StoreOptions, Tokens, UserKeys,
 };
 
 use crate::audit::RefusalBudget;
@@ -168,7 +168,7 @@ pub struct Content {
 /// Jobs.
 pub struct Jobs {
     /// The job database.
-    pub reader: JobReader,
+    pub reader: Arc<dyn JobQueries>,
     /// The jids that clients chose last.
     pub(crate) chosen: ChosenJids,
     /// The last highstate of each minion.
@@ -192,7 +192,7 @@ impl Services {
         config: Arc<MasterConfig>,
         clock: Clock,
         stores: Stores,
-        (runners, jobs): (Runners, JobReader),
+        (runners, jobs): (Runners, Arc<dyn JobQueries>),
         presence: Arc<dyn PresenceView>,
         registry: &Registry,
     ) -> Self {

@@ -58,6 +58,15 @@ fn cherrypy_requests_of_each_kind_are_answered_as_by_stock_of_3007() -> TestResu
 }
 
 #[test]
+fn cherrypy_requests_of_each_kind_are_answered_as_by_stock_of_3008() -> TestResult {
+    Ok(compare(
+        Release::V3008,
+        Dialect::CherryPy,
+        Extent::EachKind,
+    )?)
+}
+
+#[test]
 fn tornado_requests_of_each_kind_are_answered_as_by_stock_of_3008() -> TestResult {
     Ok(compare(Release::V3008, Dialect::Tornado, Extent::EachKind)?)
 }

@@ -6,8 +6,8 @@ use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_model::control::InventoryRow;
 use saltern_python::fnmatch::Glob;
-use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobReader};
+use saltern_store::jobs::last_returns;
+use saltern_store::{StoreError, open_reader};
 use serde_json::Value as Json;
 
 pub(super) use saltern_store::jobs::LastReturn as LastJob;
@@ -28,9 +28,9 @@ impl LastJobs {
     ) -> Result<Self, StoreError> {
         let function = function.map(Glob::new);
         let is_wanted = |fun: &str| function.as_ref().is_none_or(|glob| glob.matches(fun));
-        let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
+        let reader = open_reader(&config)?;
         let ids = rows.iter().map(|row| &row.minion.id);
-        Ok(Self(reader.last_returns(ids, MAX_RETURNS, is_wanted)?))
+        Ok(Self(last_returns(&*reader, ids, MAX_RETURNS, is_wanted)?))
     }
 
     pub(super) fn of(&self, minion: &MinionId) -> Option<&LastJob> {

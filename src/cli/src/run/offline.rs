@@ -9,7 +9,7 @@ use saltern_client::{RunnerRequest, RunnerReturn, user};
 use saltern_config::MasterConfig;
 use saltern_model::JidMinter;
 use saltern_runners::{Arguments, Call, Notice, Notices, RunnerContext, Runners};
-use saltern_store::{DatabaseLimits, JobReader};
+use saltern_store::open_reader;
 use saltern_wire::msgpack::Value;
 
 use super::FAILED;
@@ -21,7 +21,7 @@ pub(super) fn call(
     request: &RunnerRequest,
     notify: &mut dyn FnMut(&str, Value),
 ) -> Result<RunnerReturn, Ending> {
-    let jobs = JobReader::open(&config.saltern_job_database, DatabaseLimits::default());
+    let jobs = open_reader(&config);
     let jobs = jobs.map_err(|error| {
         let text = format!("no master runs, and its job database cannot be read: {error}\n");
         Ending::failed(FAILED, text)

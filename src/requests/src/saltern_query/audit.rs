@@ -74,7 +74,7 @@ pub(super) fn verify(
 ) -> Result<Bytes, QueryError> {
     let now = || services.clock.unix_micros();
     let jobs = &services.jobs;
-    let check = jobs.audit_check.run(&jobs.reader, arguments.user(), now)?;
+    let check = jobs.audit_check.run(&*jobs.reader, arguments.user(), now)?;
     let busy = || QueryError::NotYet("the chain is being verified at this moment".to_owned());
     Ok(answer(&check.ok_or_else(busy)?))
 }

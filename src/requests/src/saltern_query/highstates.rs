@@ -49,6 +49,6 @@ pub(super) fn page(
 
 fn catch_up(services: &Services) -> Result<u64, QueryError> {
     let jobs = &services.jobs;
-    let left = jobs.highstates.catch_up(&jobs.reader, READ_TIME)?;
+    let left = jobs.highstates.catch_up(&*jobs.reader, READ_TIME)?;
     Ok(left.unwrap_or_default())
 }

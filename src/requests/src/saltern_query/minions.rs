@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use saltern_model::MinionId;
 use saltern_model::query::{LastJobRow, MAX_ROWS, MinionsPage};
+use saltern_store::jobs::last_returns;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::QueryArguments;
@@ -53,10 +54,7 @@ pub(super) fn last_jobs(
     }
     let ids = names.iter().filter_map(|name| MinionId::parse(name).ok());
     let ids: Vec<MinionId> = ids.collect();
-    let last = services
-        .jobs
-        .reader
-        .last_returns(&ids, MAX_RETURNS, |_| true)?;
+    let last = last_returns(&*services.jobs.reader, &ids, MAX_RETURNS, |_| true)?;
     let rows = last.into_iter().map(|(minion, last)| LastJobRow {
         minion,
         jid: last.jid,

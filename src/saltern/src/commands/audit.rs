@@ -2,6 +2,7 @@
 //!
 //! Both read the job database itself: the master need not run, and is not held up where it does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_base::clock::{Clock, ZoneName, strftime};
@@ -12,7 +13,7 @@ use saltern_config::MasterConfig;
 use saltern_model::{AuditDoor, AuditRow, AuditVerdict};
 use saltern_netapi::v1::audit::json_line;
 use saltern_requests::{AuditChecks, audit_line};
-use saltern_store::{AuditHead, AuditPage, DatabaseLimits, JobReader, StoreError};
+use saltern_store::{AuditHead, AuditPage, JobQueries, StoreError, open_reader};
 use tracing_subscriber::filter::LevelFilter;
 
 use super::{chain, complain, load_for_tool, say};
@@ -124,8 +125,8 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     })
 }
 
-fn open(config: &MasterConfig) -> Result<JobReader, StoreError> {
-    JobReader::open(&config.saltern_job_database, DatabaseLimits::default())
+fn open(config: &MasterConfig) -> Result<Arc<dyn JobQueries>, StoreError> {
+    open_reader(&config)
 }
 
 fn list(config: &MasterConfig, list: &List) -> Result<Exit, StoreError> {

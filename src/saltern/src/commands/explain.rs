@@ -13,7 +13,8 @@ use saltern_model::Jid;
 use saltern_model::control::Missing;
 use saltern_requests::explain::{Evidence, Standing};
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, ReturnHead, StoredJob};
+use saltern_store::jobs::{JobState, ReturnHead, StoredJob};
+use saltern_store::open_reader;
 
 use super::{chain, complain, jid_of, load_for_tool, say, say_json};
 use crate::ConfigArgument;
@@ -113,7 +114,7 @@ fn evidence(one: &Missing) -> String {
 }
 
 fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, ExplainError> {
-    let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
+    let reader = open_reader(&config)?;
     let Some(job) = reader.load(jid)? else {
         return Ok(None);
     };

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use saltern_model::MinionId;
 
-use super::reader::JobReader;
+use super::JobQueries;
 use crate::error::Result;
 
 /// The last return of a minion, without its load.
@@ -20,36 +20,34 @@ pub struct LastReturn {
     pub retcode: i64,
 }
 
-impl JobReader {
-    /// The last returns of these minions among the newest `limit` of all; only functions that
-    /// `is_wanted` takes count. A minion whose last return is older has none here.
-    pub fn last_returns<'a>(
-        &self,
-        minions: impl IntoIterator<Item = &'a MinionId>,
-        limit: usize,
-        is_wanted: impl Fn(&str) -> bool,
-    ) -> Result<HashMap<MinionId, LastReturn>> {
-        let minions = minions.into_iter();
-        let mut wanted: HashMap<&str, (&MinionId, Option<LastReturn>)> =
-            minions.map(|id| (id.as_str(), (id, None))).collect();
-        let mut left = wanted.len();
-        self.newest_returns(limit, |one| {
-            if let Some((_, place)) = wanted.get_mut(one.minion)
-                && place.is_none()
-                && is_wanted(one.fun)
-            {
-                left -= 1;
-                *place = Some(LastReturn {
-                    jid: one.jid.to_owned(),
-                    fun: one.fun.to_owned(),
-                    received: one.received,
-                    retcode: one.retcode,
-                });
-            }
-            left > 0
-        })?;
-        let found = wanted.into_values();
-        let found = found.filter_map(|(minion, last)| Some((minion.clone(), last?)));
-        Ok(found.collect())
-    }
+/// The last returns of these minions among the newest `limit` of all; only functions that
+/// `is_wanted` takes count. A minion whose last return is older has none here.
+pub fn last_returns<'a>(
+    reader: &dyn JobQueries,
+    minions: impl IntoIterator<Item = &'a MinionId>,
+    limit: usize,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Result<HashMap<MinionId, LastReturn>> {
+    let minions = minions.into_iter();
+    let mut wanted: HashMap<&str, (&MinionId, Option<LastReturn>)> =
+        minions.map(|id| (id.as_str(), (id, None))).collect();
+    let mut left = wanted.len();
+    reader.newest_returns(limit, &mut |one| {
+        if let Some((_, place)) = wanted.get_mut(one.minion)
+            && place.is_none()
+            && is_wanted(one.fun)
+        {
+            left -= 1;
+            *place = Some(LastReturn {
+                jid: one.jid.to_owned(),
+                fun: one.fun.to_owned(),
+                received: one.received,
+                retcode: one.retcode,
+            });
+        }
+        left > 0
+    })?;
+    let found = wanted.into_values();
+    let found = found.filter_map(|(minion, last)| Some((minion.clone(), last?)));
+    Ok(found.collect())
 }

@@ -2,12 +2,14 @@
 //! old end only.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::Connection;
 use saltern_model::{AuditDoor, AuditProof, AuditRecord, AuditVerdict};
+use saltern_store::sqlite::open_reader;
 use saltern_store::{
     AuditBreak, AuditCheck, AuditHead, AuditPage, BrokenRow, DatabaseLimits, JobDatabase,
-    JobReader, Reason, Retention, Write, Written,
+    JobQueries, Reason, Retention, Write, Written,
 };
 use tempfile::TempDir;
 
@@ -59,8 +61,8 @@ fn filled(rows: u32) -> (TempDir, PathBuf, JobDatabase) {
     (dir, path, database)
 }
 
-fn reader(path: &Path) -> JobReader {
-    JobReader::open(path, DatabaseLimits::default()).expect("a reader")
+fn reader(path: &Path) -> Arc<dyn JobQueries> {
+    open_reader(path, DatabaseLimits::default()).expect("a reader")
 }
 
 fn check(path: &Path, noted: Option<AuditHead>) -> AuditCheck {

@@ -8,10 +8,10 @@
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use saltern_model::{Jid, MinionId, Packed};
 
-use super::reader::{jid_of, kept, minions_of};
+use super::reader::{JobReader, jid_of, kept, minions_of};
 use super::summary::return_heads;
-use super::{JobReader, ReturnHead, Written};
 use crate::error::Result;
+use crate::jobs::{StoredBatch, Written};
 
 /// The tables, as a step of the layout.
 pub(super) const LAYOUT: &str = "
@@ -32,38 +32,8 @@ CREATE TABLE batch_failed (
 CREATE INDEX batch_failed_jid ON batch_failed (jid);
 ";
 
-/// A batch as it is stored.
-#[derive(Clone, Debug)]
-pub struct StoredBatch {
-    /// The jid that all its parts bear.
-    pub jid: Jid,
-    /// Its plan, opaque here.
-    pub plan: Packed,
-    /// It is not over.
-    pub is_open: bool,
-    /// Why it ended before its time.
-    pub halted: Option<String>,
-    /// Minions that were given up, and why; some may have returned since.
-    pub failed: Vec<(MinionId, String)>,
-    /// Minions that were sent their part, sorted.
-    pub sent: Vec<MinionId>,
-    /// Minions that returned, in the order of arrival.
-    pub returned: Vec<ReturnHead>,
-    /// When the last part went to the publish port, in microseconds since 1970; `None` when that
-    /// is not known.
-    pub published: Option<i64>,
-}
-
-impl StoredBatch {
-    /// When the last return came, in microseconds since 1970; 0 when none did.
-    pub fn last_return(&self) -> i64 {
-        self.returned.last().map_or(0, |last| last.received)
-    }
-}
-
 impl JobReader {
-    /// One batch; `None` when no batch has this jid.
-    pub fn batch(&self, jid: &Jid) -> Result<Option<StoredBatch>> {
+    pub(super) fn batch(&self, jid: &Jid) -> Result<Option<StoredBatch>> {
         self.read("read a batch of", |connection| {
             let row = connection
                 .prepare_cached("SELECT jid, is_open, halted, plan FROM batches WHERE jid = ?1")?
@@ -74,8 +44,7 @@ impl JobReader {
         })
     }
 
-    /// The batches that are not over, oldest first.
-    pub fn open_batches(&self) -> Result<Vec<StoredBatch>> {
+    pub(super) fn open_batches(&self) -> Result<Vec<StoredBatch>> {
         self.read("read batches of", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT jid, is_open, halted, plan FROM batches WHERE is_open = 1 ORDER BY jid",

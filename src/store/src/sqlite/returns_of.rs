@@ -1,9 +1,8 @@
 //! Returns of some functions in the order of their numbers, for followers that need no others.
 
-use saltern_model::ReturnRecord;
-
-use super::reader::{JobReader, Numbered, clamp, numbered_return_of, select_returns, within};
+use super::reader::{JobReader, clamp, numbered_return_of, select_returns, within};
 use crate::error::Result;
+use crate::jobs::ReturnsOf;
 
 /// Rows that one read looks at, most of which are of other functions: bounds the time for which the
 /// reader is held.
@@ -15,21 +14,8 @@ const BATCH_BYTES: usize = 4 << 20;
 /// Returns that one read gives.
 const BATCH_ROWS: usize = 50;
 
-/// Some returns of wanted functions.
-#[derive(Clone, Debug)]
-pub struct ReturnsOf {
-    /// The returns, lowest number first.
-    pub returns: Vec<Numbered<ReturnRecord>>,
-    /// Cursor of the next read: no return up to here was left out.
-    pub through: i64,
-    /// The highest number of a return.
-    pub last: i64,
-}
-
 impl JobReader {
-    /// The next returns of these functions numbered above `cursor`. A step of a longer walk: it may
-    /// give none although more follow, as long as `through` is below `last`.
-    pub fn returns_of(&self, functions: &[&str], cursor: i64) -> Result<ReturnsOf> {
+    pub(super) fn returns_of(&self, functions: &[&str], cursor: i64) -> Result<ReturnsOf> {
         // Functions are named by this program, and have no quotes.
         let names = functions.iter().map(|name| format!("'{name}'"));
         let names = names.collect::<Vec<_>>().join(", ");
@@ -60,10 +46,11 @@ impl JobReader {
 
 #[cfg(test)]
 mod tests {
-    use saltern_model::{Jid, MinionId, Packed};
+    use saltern_model::{Jid, MinionId, Packed, ReturnRecord};
 
-    use super::super::{DatabaseLimits, JobDatabase, Write};
+    use super::super::{DatabaseLimits, JobDatabase};
     use super::*;
+    use crate::jobs::Write;
 
     fn record(number: usize, fun: &str) -> ReturnRecord {
         ReturnRecord {

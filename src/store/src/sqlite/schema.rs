@@ -284,10 +284,14 @@ pub(super) fn wrap(path: &Path, action: &'static str, error: rusqlite::Error) ->
             path,
             detail: error.to_string(),
         },
-        _ => StoreError::Database {
+        code => StoreError::Database {
             action,
             path,
-            source: error,
+            is_busy: matches!(
+                code,
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+            ),
+            source: Box::new(error),
         },
     }
 }

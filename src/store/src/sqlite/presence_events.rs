@@ -2,28 +2,20 @@
 
 use rusqlite::named_params;
 
-use super::events::{KeptEvent, kept_event};
+use super::events::kept_event;
 use super::reader::JobReader;
 use crate::error::Result;
+use crate::jobs::PresenceEvents;
 
 /// Positions that one read looks at: bounds the time for which the reader is held.
 const SPAN: i64 = 5_000;
 
-/// Some events about one minion, or about several.
-#[derive(Clone, Debug)]
-pub struct PresenceEvents {
-    /// The events, newest first. Those about several minions may not name this one.
-    pub events: Vec<KeptEvent>,
-    /// For the next read; none when nothing older is kept.
-    pub before: Option<i64>,
-    /// When the oldest event was kept that this read looked at.
-    pub since: Option<i64>,
-}
-
 impl JobReader {
-    /// Events that may be about the presence of a minion: its start, authentications, keys and changes
-    /// of presence. Only those before this position; from the newest one without it.
-    pub fn presence_events(&self, minion: &str, before: Option<i64>) -> Result<PresenceEvents> {
+    pub(super) fn presence_events(
+        &self,
+        minion: &str,
+        before: Option<i64>,
+    ) -> Result<PresenceEvents> {
         self.read("read events of", |connection| {
             let mut ends = connection.prepare_cached(
                 "SELECT (SELECT max(position) FROM events), (SELECT max(position) FROM minion_events),
@@ -77,7 +69,8 @@ impl JobReader {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{DatabaseLimits, JobDatabase, NewEvent, Write};
+    use super::super::{DatabaseLimits, JobDatabase};
+    use crate::jobs::{NewEvent, Write};
 
     #[test]
     fn whole_history_is_read_in_parts() {
