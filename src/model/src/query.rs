@@ -335,7 +335,7 @@ pub struct HighstateGroup {
     pub newest: i64,
 }
 
-/// What became of a minion's presence, newest first, as far as events are kept.
+/// Changes of a minion's presence, newest first, as far as events are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MinionHistory {
     /// The events.

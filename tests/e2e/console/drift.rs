@@ -57,7 +57,7 @@ fn expect_verdict(browser: &Browser, console: Console, verdict: &str) -> Result<
     Ok(())
 }
 
-/// What was done stands in the trail; the chain is verified by a click, and noted for all.
+/// The runs stand in the trail; its chain is verified by a click, which is noted for all.
 fn audit(browser: &Browser, site: &Site, console: Console) -> Result<()> {
     browser.open(&console.url("/console/audit?user=ann&door=console&function=state.apply"))?;
     let rows = browser.count("#audit [data-row]")?;

@@ -64,7 +64,7 @@ struct Mined {
     value: Option<String>,
 }
 
-/// What became of its presence.
+/// History of its presence.
 #[derive(Serialize)]
 struct History {
     events: Vec<Happened>,

@@ -214,7 +214,7 @@ fn cell_text(value: Option<Value>) -> String {
     text.chars().take(MAX_CELL).collect()
 }
 
-/// What other columns show, by minion.
+/// Values of the columns that are no grains, by minion.
 #[derive(Default)]
 struct Others {
     jobs: HashMap<String, LastJobRow>,

@@ -19,11 +19,8 @@ async fn filters_are_asked_for_and_stand_in_the_command_line() {
     let line = "saltern audit --user ann --door api --fun &#x27;state.*&#x27; --verdict refused \
                 --since 3600";
     assert!(answer.body.contains(line), "{}", answer.body);
-    assert!(
-        answer
-            .body
-            .contains("/console/audit/export?user=ann&amp;door=api")
-    );
+    let body = answer.body.replace("&#x2f;", "/");
+    assert!(body.contains("/console/audit/export?user=ann&amp;door=api"));
 }
 
 #[tokio::test]

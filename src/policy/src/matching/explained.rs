@@ -16,7 +16,7 @@ enum Before<'a> {
     Part(&'a str),
 }
 
-/// What is wrong with the words of a compound target; nothing when that is not in their order.
+/// First fault in the order of the words of a compound target; nothing where there is none.
 pub fn explain_compound(target: &str) -> Option<String> {
     let words = words(target);
     let mut before = Before::Start;

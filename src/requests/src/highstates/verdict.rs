@@ -107,7 +107,7 @@ impl NameSet {
     }
 }
 
-/// What a highstate came to.
+/// Result of a highstate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Highstate {
     pub(crate) verdict: Verdict,
@@ -227,7 +227,7 @@ fn cut(text: &str) -> String {
         .collect()
 }
 
-/// What the arguments of a state function say.
+/// Arguments of a state function, as far as they matter here.
 #[derive(Default)]
 struct Call {
     is_test: bool,

@@ -41,7 +41,7 @@ pub(super) fn history(
     Ok(answer(&MinionHistory { events, since }))
 }
 
-/// What an event says about a minion; nothing when it is about others.
+/// The part of an event that is about a minion; nothing when it is about others.
 fn of_minion(event: &KeptEvent, minion: &MinionId) -> Option<MinionEvent> {
     let data = decode(&event.data, &Limits::WIRE).ok()?;
     let text = |name: &str| data.get(name).and_then(Value::as_str);
