@@ -16,7 +16,6 @@ mod open_files;
 mod orphaned_data;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
@@ -188,13 +187,13 @@ impl Handler<LookOver> for Upkeep {
     }
 }
 
-/// Longest time that a round reads returns of highstates; the rest is left to the next one.
-const READ_TIME: Duration = Duration::from_secs(5);
+/// Steps in which a round reads returns of highstates; the rest is left to the next one.
+const STEPS: usize = 200;
 
 /// Keeps the last highstate of each minion.
 fn read_highstates(services: &Services, jobs: &dyn JobQueries) -> Result<(), StoreError> {
     let highstates = &services.jobs.highstates;
-    highstates.catch_up(jobs, READ_TIME)?;
+    highstates.catch_up(jobs, STEPS)?;
     highstates.save(services.keys.pki.accepted()?.sorted())
 }
 

@@ -11,7 +11,6 @@ mod verdict;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 use saltern_model::query::{
@@ -138,17 +137,16 @@ impl Highstates {
         }
     }
 
-    /// Reads on for at most about this time; gives how many rows of returns are left. Nothing when
-    /// somebody else is reading.
+    /// Reads on in at most so many steps, each of at most 5,000 rows or 50 returns; gives how many rows
+    /// are left. Nothing when somebody else is reading.
     pub fn catch_up(
         &self,
         reader: &dyn JobQueries,
-        time: Duration,
+        steps: usize,
     ) -> Result<Option<u64>, StoreError> {
         let Some(mut progress) = self.progress.try_lock() else {
             return Ok(None);
         };
-        let began = Instant::now();
         let identity = reader.identity()?;
         if progress.identity != identity {
             // Summaries stay: an older return replaces no newer one.
@@ -157,18 +155,20 @@ impl Highstates {
                 ..Progress::default()
             };
         }
-        loop {
+        let mut left = 0;
+        for _ in 0..steps {
             let step = reader.returns_of(&FUNCTIONS, progress.cursor)?;
             for row in &step.returns {
                 self.take(&row.record);
             }
             progress.is_changed |= step.through > progress.cursor;
             progress.cursor = step.through.max(progress.cursor);
-            let left = u64::try_from(step.last - progress.cursor).unwrap_or_default();
-            if left == 0 || began.elapsed() >= time {
-                return Ok(Some(left));
+            left = u64::try_from(step.last - progress.cursor).unwrap_or_default();
+            if left == 0 {
+                break;
             }
         }
+        Ok(Some(left))
     }
 
     /// Takes a return into account.

@@ -28,7 +28,7 @@ impl LastJobs {
     ) -> Result<Self, StoreError> {
         let function = function.map(Glob::new);
         let is_wanted = |fun: &str| function.as_ref().is_none_or(|glob| glob.matches(fun));
-        let reader = open_reader(&config)?;
+        let reader = open_reader(config)?;
         let ids = rows.iter().map(|row| &row.minion.id);
         Ok(Self(last_returns(&*reader, ids, MAX_RETURNS, is_wanted)?))
     }

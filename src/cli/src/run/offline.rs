@@ -21,7 +21,7 @@ pub(super) fn call(
     request: &RunnerRequest,
     notify: &mut dyn FnMut(&str, Value),
 ) -> Result<RunnerReturn, Ending> {
-    let jobs = open_reader(&config);
+    let jobs = open_reader(config);
     let jobs = jobs.map_err(|error| {
         let text = format!("no master runs, and its job database cannot be read: {error}\n");
         Ending::failed(FAILED, text)

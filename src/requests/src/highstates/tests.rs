@@ -5,7 +5,7 @@ use saltern_wire::msgpack::{Dialect, Value, pack};
 
 use super::*;
 
-const LONG: Duration = Duration::from_secs(60);
+const MANY: usize = 100;
 
 fn minion(number: usize) -> MinionId {
     MinionId::parse(&format!("m{number:05}")).unwrap()
@@ -70,7 +70,7 @@ fn last_highstate_of_each_minion_is_known_and_survives_a_restart() {
     let writes: Vec<Write> = writes.map(|(at, word)| highstate(at, 1, word)).collect();
     rig.database.commit(&writes).unwrap();
     let highstates = rig.open();
-    assert_eq!(highstates.catch_up(&*reader, LONG).unwrap(), Some(0));
+    assert_eq!(highstates.catch_up(&*reader, MANY).unwrap(), Some(0));
     let groups = highstates.groups(&accepted, 0);
     let counts = HighstateCounts {
         corrected: 2,
@@ -90,7 +90,7 @@ fn last_highstate_of_each_minion_is_known_and_survives_a_restart() {
     rig.database.commit(&[highstate(0, 2, "fine")]).unwrap();
     let again = rig.open();
     assert_eq!(again.groups(&accepted, 0).counts, counts);
-    assert_eq!(again.catch_up(&*reader, LONG).unwrap(), Some(0));
+    assert_eq!(again.catch_up(&*reader, MANY).unwrap(), Some(0));
     let counts = again.groups(&accepted, 0).counts;
     assert_eq!((counts.in_line, counts.corrected), (1, 1));
     let row = again.page(&accepted, &wanted(None, None)).rows.remove(0);
@@ -115,7 +115,7 @@ fn page_gives_minions_of_one_verdict_or_group_in_their_order() {
     let writes: Vec<Write> = (0..5).map(|at| highstate(at, 1, "changed")).collect();
     rig.database.commit(&writes).unwrap();
     let highstates = rig.open();
-    highstates.catch_up(&*reader, LONG).unwrap();
+    highstates.catch_up(&*reader, MANY).unwrap();
     let accepted = minions(7);
     let page = highstates.page(&accepted, &wanted(Some("corrected"), None));
     assert_eq!((page.rows.len(), page.total), (2, 5));
@@ -138,7 +138,7 @@ fn minion_that_is_not_accepted_any_more_is_forgotten() {
     let writes = [highstate(0, 1, "changed"), highstate(1, 1, "failed")];
     rig.database.commit(&writes).unwrap();
     let highstates = rig.open();
-    highstates.catch_up(&*reader, LONG).unwrap();
+    highstates.catch_up(&*reader, MANY).unwrap();
     highstates.save(&minions(1)).unwrap();
     let known = highstates.known.read();
     assert_eq!(known.minions.len(), 1);
@@ -152,7 +152,7 @@ fn older_return_replaces_no_newer_one() {
     let writes = [highstate(0, 2, "fine"), highstate(0, 1, "failed")];
     rig.database.commit(&writes).unwrap();
     let highstates = rig.open();
-    highstates.catch_up(&*reader, LONG).unwrap();
+    highstates.catch_up(&*reader, MANY).unwrap();
     assert_eq!(highstates.groups(&minions(1), 0).counts.in_line, 1);
 }
 
@@ -170,7 +170,7 @@ fn twenty_thousand_minions_are_grouped_from_memory() {
     let writes: Vec<Write> = (0..200).map(|at| highstate(at, 1, "changed")).collect();
     rig.database.commit(&writes).unwrap();
     let highstates = rig.open();
-    highstates.catch_up(&*reader, LONG).unwrap();
+    highstates.catch_up(&*reader, MANY).unwrap();
     let summary = highstates.known.read().minions[&minion(0)].clone();
     let accepted = minions(20_000);
     for minion in &accepted {

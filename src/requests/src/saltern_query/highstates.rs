@@ -1,7 +1,5 @@
 //! `highstates.groups`, `highstates.page`: the last highstate of each accepted minion.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use saltern_model::MinionId;
 use saltern_model::query::MAX_ROWS;
@@ -14,8 +12,8 @@ use crate::highstates::{Highstates, Wanted};
 /// The parameters.
 pub(super) const PAGE: &[&str] = &["verdict", "group", "minions", "after", "limit"];
 
-/// How long a query reads returns that came since maintenance did.
-const READ_TIME: Duration = Duration::from_millis(200);
+/// Steps in which a query reads returns that came since maintenance did.
+const STEPS: usize = 4;
 
 pub(super) fn groups(_: &QueryArguments<'_>, services: &Services) -> Result<Bytes, QueryError> {
     let accepted = services.keys.pki.accepted()?;
@@ -49,6 +47,6 @@ pub(super) fn page(
 
 fn catch_up(services: &Services) -> Result<u64, QueryError> {
     let jobs = &services.jobs;
-    let left = jobs.highstates.catch_up(&*jobs.reader, READ_TIME)?;
+    let left = jobs.highstates.catch_up(&*jobs.reader, STEPS)?;
     Ok(left.unwrap_or_default())
 }

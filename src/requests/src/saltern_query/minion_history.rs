@@ -1,7 +1,5 @@
 //! `minions.history`: starts, authentications and changes of presence of one minion, from kept events.
 
-use std::time::{Duration, Instant};
-
 use bytes::Bytes;
 use saltern_model::MinionId;
 use saltern_model::query::{MinionEvent, MinionHistory};
@@ -12,8 +10,8 @@ use super::arguments::QueryArguments;
 use super::{QueryError, answer};
 use crate::Services;
 
-/// How long a query looks for older events. The answer says how far back it came.
-const READ_TIME: Duration = Duration::from_millis(300);
+/// Steps in which a query looks for older events. The answer says how far back it came.
+const STEPS: usize = 20;
 
 pub(super) fn history(
     arguments: &QueryArguments<'_>,
@@ -21,10 +19,9 @@ pub(super) fn history(
 ) -> Result<Bytes, QueryError> {
     let minion = arguments.needed("minion", MinionId::parse)?;
     let limit = arguments.rows()?;
-    let began = Instant::now();
     let (mut before, mut since) = (None, None);
     let mut events = Vec::new();
-    loop {
+    for _ in 0..STEPS {
         let reader = &services.jobs.reader;
         let part = reader.presence_events(minion.as_str(), before)?;
         events.extend(
@@ -33,7 +30,7 @@ pub(super) fn history(
                 .filter_map(|event| of_minion(event, &minion)),
         );
         (before, since) = (part.before, part.since.or(since));
-        if before.is_none() || events.len() >= limit || began.elapsed() >= READ_TIME {
+        if before.is_none() || events.len() >= limit {
             break;
         }
     }
