@@ -109,6 +109,7 @@ bench: stock lab ## Measure our master and stock 3008.3 side by side; writes tes
 	tests/bench/reactor.py
 	tests/bench/cli.py
 	tests/bench/api.py
+	tests/bench/console.py
 
 .PHONY: session
 session: stock lab ## Record the README's terminal session anew, docs/session.svg
@@ -131,6 +132,8 @@ bench-check: ## Run each bench for a moment with the tests' binary: whether it w
 		--jobs 100 --fleet 100 --returns 200 --rounds 1
 	SALTERN=target/debug/saltern tests/bench/api.py --only saltern --clients 4 --seconds 3 --streams 20 \
 		--rate 100
+	SALTERN=target/debug/saltern tests/bench/console.py --only saltern --minions 200 --jobs 1000 \
+		--consoles 3 --swarm 50 --seconds 5 --rounds 1
 
 .PHONY: grafana
 grafana: lab ## Start the demo with Prometheus (and Grafana where it is installed) on loopback

@@ -35,11 +35,13 @@ pub enum MaintenanceTask {
     Remotes,
     /// Checks a slice of the job database, to detect corruption early.
     DatabaseCheck,
+    /// Reads the returns of highstates, and keeps the last one of each minion in a few words.
+    Highstates,
 }
 
 impl MaintenanceTask {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::SharedKey,
         Self::Subscribers,
         Self::Presence,
@@ -56,6 +58,7 @@ impl MaintenanceTask {
         Self::OpenFiles,
         Self::Remotes,
         Self::DatabaseCheck,
+        Self::Highstates,
     ];
 
     /// Its name.
@@ -77,6 +80,7 @@ impl MaintenanceTask {
             Self::OpenFiles => "open_files",
             Self::Remotes => "remotes",
             Self::DatabaseCheck => "database_check",
+            Self::Highstates => "highstates",
         }
     }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use actix::{Actor, AsyncContext, Context, Handler, Recipient};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_requests::Services;
-use saltern_store::Housekeeping;
+use saltern_store::{Housekeeping, JobQueries, StoreError};
 use saltern_supervise::Child;
 
 use crate::messages::MaintenanceTask;
@@ -176,7 +176,24 @@ impl Handler<LookOver> for Upkeep {
             let maintenance_tasks = &self.seed.maintenance_tasks;
             maintenance_tasks.run(MaintenanceTask::DatabaseCheck, || check.look(jobs));
         }
+        if is_meant(MaintenanceTask::Highstates) {
+            self.simple(MaintenanceTask::Highstates, |services| {
+                // One of its own: requests do not wait for it.
+                let jobs = services.jobs.reader.another().map_err(TaskError::of)?;
+                read_highstates(services, &*jobs).map_err(TaskError::of)
+            });
+        }
     }
+}
+
+/// Steps in which a round reads returns of highstates; the rest is left to the next one.
+const STEPS: usize = 200;
+
+/// Keeps the last highstate of each minion.
+fn read_highstates(services: &Services, jobs: &dyn JobQueries) -> Result<(), StoreError> {
+    let highstates = &services.jobs.highstates;
+    highstates.catch_up(jobs, STEPS)?;
+    highstates.save(services.keys.pki.accepted()?.sorted())
 }
 
 /// `key_cache: sched`; no other value does anything in stock's master.
@@ -198,6 +215,7 @@ impl Upkeep {
             MaintenanceTask::MasterKey,
             MaintenanceTask::OpenFiles,
             MaintenanceTask::DatabaseCheck,
+            MaintenanceTask::Highstates,
         ] {
             maintenance_tasks.expect(task, round);
         }

@@ -139,7 +139,8 @@ impl Handler<RunMaintenanceTask> for Maintenance {
             | MaintenanceTask::KeyCache
             | MaintenanceTask::MasterKey
             | MaintenanceTask::OpenFiles
-            | MaintenanceTask::DatabaseCheck => {
+            | MaintenanceTask::DatabaseCheck
+            | MaintenanceTask::Highstates => {
                 let _ = self.seed.upkeep.try_send(LookOver(Look::Only(task)));
             }
         }

@@ -1,6 +1,7 @@
 //! Returns in a form for pages: a state run as a report, state by state, anything else as nested text.
 
 use saltern_output::{OutputOptions, Outputter, render};
+use saltern_requests::StateOutcome;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
@@ -148,11 +149,11 @@ impl State {
         let (name, function) = (parts.next(), parts.last());
         let text = |field: &str| run.get(field).map(nested);
         let changes = run.get("changes").filter(|changes| changes.is_truthy());
-        let outcome = match (run.get("result"), changes) {
-            (Some(Value::Bool(true)), None) => "ok",
-            (Some(Value::Bool(true)), Some(_)) => "changed",
-            (Some(Value::Nil) | None, _) => "would change",
-            _ => "failed",
+        let outcome = match StateOutcome::of(run) {
+            StateOutcome::InLine => "ok",
+            StateOutcome::Changed => "changed",
+            StateOutcome::WouldChange => "would change",
+            StateOutcome::Failed => "failed",
         };
         let function = [module, function].map(Option::unwrap_or_default).join(".");
         Self {

@@ -41,7 +41,7 @@ use tokio::sync::Semaphore;
 pub use backend::{Backend, LogIn, NewToken};
 
 use backend::ServedApi;
-use pages::{batches, events, job, jobs, keys, log_in, minion, minions, now, run};
+use pages::{audit, batches, drift, events, job, jobs, keys, log_in, minion, minions, now, run};
 use session::ConsoleSessions;
 use site::Site;
 use view::Templates;
@@ -132,6 +132,11 @@ impl Console {
             .route("/console/events", get(events::page))
             .route("/console/events/stream", get(events::stream))
             .route("/console/events/{position}", get(events::one))
+            .route("/console/audit", get(audit::page))
+            .route("/console/audit/export", get(audit::export))
+            .route("/console/audit/verify", post(audit::verify))
+            .route("/console/drift", get(drift::page))
+            .route("/console/drift/test", post(drift::test))
             .route("/console/batches", get(batches::page))
             .route("/console/batches/{jid}/pause", post(batches::pause))
             .route("/console/batches/{jid}/resume", post(batches::resume))

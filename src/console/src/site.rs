@@ -13,6 +13,7 @@ use saltern_base::clock::Clock;
 use saltern_base::{form_pairs, percent_encoded};
 use saltern_http::{Peer, cookie};
 use saltern_netapi::v1::{Caller, Problem, ask};
+use saltern_wire::msgpack::Value;
 use serde::Serialize;
 use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
@@ -72,10 +73,13 @@ pub(crate) struct Permissions {
     pub(crate) stop_batch: bool,
     pub(crate) pause_batch: bool,
     pub(crate) resume_batch: bool,
+    pub(crate) audit: bool,
+    pub(crate) audit_verify: bool,
+    pub(crate) mine: bool,
 }
 
 /// In the order of the fields.
-const FUNCTIONS: [&str; 15] = [
+const FUNCTIONS: [&str; 18] = [
     "runner jobs.list_jobs",
     "runner jobs.list_job",
     "runner jobs.lookup_jid",
@@ -91,6 +95,9 @@ const FUNCTIONS: [&str; 15] = [
     "runner batch.stop",
     "runner batch.pause",
     "runner batch.resume",
+    "runner audit.list",
+    "runner audit.verify",
+    "runner cache.mine",
 ];
 
 impl Permissions {
@@ -113,6 +120,9 @@ impl Permissions {
             stop_batch: next(),
             pause_batch: next(),
             resume_batch: next(),
+            audit: next(),
+            audit_verify: next(),
+            mine: next(),
         }
     }
 }
@@ -170,7 +180,7 @@ impl FromRequestParts<Shared> for Visit {
         };
         let theme = theme(&parts.headers);
         let functions = FUNCTIONS.iter().map(|function| (*function).into());
-        let functions = saltern_wire::msgpack::Value::Array(functions.collect());
+        let functions = Value::Array(functions.collect());
         let arguments = vec![("functions", Some(functions))];
         let flags: Result<Vec<bool>, Problem> =
             ask::query(&site.backend.gate(), &caller, "access.check", arguments).await;
@@ -322,6 +332,19 @@ impl Site {
         arguments: ask::Arguments,
     ) -> Result<T, Problem> {
         ask::query(&self.backend.gate(), &visit.caller, fun, arguments).await
+    }
+
+    /// Whether the visitor may publish each of these jobs (`fun`, `arg`, a list `tgt`).
+    pub(crate) async fn may_publish(
+        &self,
+        visit: &Visit,
+        jobs: Vec<Value>,
+    ) -> Result<Vec<bool>, Problem> {
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let arguments = vec![("functions", Some(Value::Array(jobs)))];
+        self.query(visit, "access.check", arguments).await
     }
 
     /// The page of a view, or of what keeps it from being shown.

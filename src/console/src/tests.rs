@@ -1,6 +1,8 @@
 //! The console before a master that answers by a table: pages with and without data, log-in, forms,
 //! headers, and that no text of others becomes an element or an attribute.
 
+mod audit;
+mod drift;
 mod injection;
 mod master;
 
@@ -126,6 +128,12 @@ pub(crate) fn pages() -> Vec<String> {
         "/console/events".to_owned(),
         "/console/events/00000007-3".to_owned(),
         "/console/batches".to_owned(),
+        "/console/minions?grains=os,version,address,last_job,highstate".to_owned(),
+        "/console/audit".to_owned(),
+        "/console/audit?user=ann&door=api&verdict=refused&since=1h".to_owned(),
+        "/console/drift".to_owned(),
+        "/console/drift?verdict=failed".to_owned(),
+        "/console/drift?group=failed-00ff".to_owned(),
     ]
 }
 
@@ -147,6 +155,22 @@ async fn every_page_is_shown_with_and_without_data() {
             assert!(answer.body.contains("</html>"), "{path}");
             assert!(!answer.body.contains("t0ken"), "{path}");
         }
+    }
+}
+
+/// Bytes that a page, its style sheet and its script have together before any data.
+const MAX_BEFORE_DATA: usize = 100_000;
+
+#[tokio::test]
+async fn every_page_is_small_before_its_data() {
+    let rig = Rig::new(Table::empty());
+    let mut files = 0;
+    for path in assets::paths() {
+        files += rig.get(&path).await.body.len();
+    }
+    for path in pages() {
+        let page = rig.get(&path).await.body.len();
+        assert!(page + files < MAX_BEFORE_DATA, "{path}: {page} + {files}");
     }
 }
 

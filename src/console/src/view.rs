@@ -104,7 +104,7 @@ struct Entry {
 type Offered = fn(&Permissions) -> bool;
 
 /// The navigation.
-static NAVIGATION: [(Entry, Offered); 7] = [
+static NAVIGATION: [(Entry, Offered); 9] = [
     (
         Entry {
             section: "now",
@@ -131,6 +131,15 @@ static NAVIGATION: [(Entry, Offered); 7] = [
             key: "m",
         },
         |may| may.minions,
+    ),
+    (
+        Entry {
+            section: "drift",
+            path: "/console/drift",
+            label: "Drift",
+            key: "d",
+        },
+        |may| may.returns,
     ),
     (
         Entry {
@@ -167,6 +176,15 @@ static NAVIGATION: [(Entry, Offered); 7] = [
             key: "b",
         },
         |may| may.batches,
+    ),
+    (
+        Entry {
+            section: "audit",
+            path: "/console/audit",
+            label: "Audit",
+            key: "a",
+        },
+        |may| may.audit,
     ),
 ];
 
@@ -244,8 +262,10 @@ impl Frame {
 pub(crate) struct Templates(Environment<'static>);
 
 /// Names and sources.
-const SOURCES: [(&str, &str); 21] = [
+const SOURCES: [(&str, &str); 23] = [
+    ("audit.html", include_str!("../templates/audit.html")),
     ("batches.html", include_str!("../templates/batches.html")),
+    ("drift.html", include_str!("../templates/drift.html")),
     ("event.html", include_str!("../templates/event.html")),
     (
         "event_row.html",

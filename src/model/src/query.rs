@@ -151,6 +151,21 @@ pub struct MinionsPage<V> {
     pub next: Option<String>,
 }
 
+/// The last return of a minion.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastJobRow {
+    /// The minion.
+    pub minion: MinionId,
+    /// The job.
+    pub jid: String,
+    /// Its function.
+    pub function: String,
+    /// When the return came.
+    pub received: i64,
+    /// Its return code.
+    pub retcode: i64,
+}
+
 /// Some rows of the audit trail, the newest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditPage {
@@ -197,6 +212,152 @@ pub struct AuditLine {
     pub suppressed: u64,
     /// Its number and hash, as `saltern audit verify --head` takes them.
     pub head: String,
+}
+
+/// State of the audit trail's chain of hashes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditState {
+    /// Number and hash of the last row, as `NUMBER:HASH`; none of an empty trail.
+    pub head: Option<String>,
+    /// The last row that retention has removed; 0 before the first time.
+    pub removed: i64,
+    /// The last check, if there was one.
+    pub check: Option<AuditVerification>,
+}
+
+/// A check of the chain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditVerification {
+    /// When it ended.
+    pub at: i64,
+    /// The user who asked for it.
+    pub by: String,
+    /// Rows that are as they were written.
+    pub rows: u64,
+    /// The last of them, as `NUMBER:HASH`.
+    pub head: String,
+    /// The first row that is not as it was written, and its fault.
+    pub fault: Option<String>,
+}
+
+/// Some rows of the last highstates, sorted by minion.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HighstatesPage {
+    /// The rows.
+    pub rows: Vec<HighstateRow>,
+    /// How many match in all.
+    pub total: usize,
+    /// For `after`.
+    pub next: Option<String>,
+}
+
+/// The last highstate of a minion.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HighstateRow {
+    /// The minion.
+    pub minion: MinionId,
+    /// `in_line`, `corrected`, `drifted`, `failed` or `unknown`.
+    pub verdict: String,
+    /// Its result; none of a minion whose verdict is `unknown`.
+    pub run: Option<HighstateRun>,
+}
+
+/// The result of a highstate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HighstateRun {
+    /// Its job.
+    pub jid: Jid,
+    /// When its return came.
+    pub received: i64,
+    /// Whether it was a dry run (`test=True`), as far as the return says.
+    pub is_test: bool,
+    /// The group of minions with the same change.
+    pub group: String,
+    /// States that succeeded, with or without a change.
+    pub succeeded: usize,
+    /// States that changed something.
+    pub changed: usize,
+    /// States that would change something.
+    pub would_change: usize,
+    /// States that failed.
+    pub failed: usize,
+    /// States that make the verdict, as far as they are kept.
+    pub states: Vec<String>,
+    /// How many more of them there are.
+    pub more: usize,
+    /// SLS files of its states.
+    pub files: Vec<String>,
+}
+
+/// Minions by the verdict on their last highstate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HighstateGroups {
+    /// How many minions have each verdict.
+    pub counts: HighstateCounts,
+    /// Groups of minions with the same change: first those that failed, then the largest.
+    pub groups: Vec<HighstateGroup>,
+    /// How many more groups there are.
+    pub more: usize,
+    /// Returns of jobs that were not read yet.
+    pub behind: u64,
+}
+
+/// How many minions have each verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HighstateCounts {
+    /// Nothing had to change.
+    pub in_line: usize,
+    /// The run changed something, and nothing failed.
+    pub corrected: usize,
+    /// A dry run would have changed something.
+    pub drifted: usize,
+    /// A state failed, or nothing could be run.
+    pub failed: usize,
+    /// No highstate is known.
+    pub unknown: usize,
+}
+
+/// Minions whose last highstate made the same change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HighstateGroup {
+    /// Its id.
+    pub group: String,
+    /// As in [`HighstateRow`].
+    pub verdict: String,
+    /// The states, as far as they are kept.
+    pub states: Vec<String>,
+    /// How many more states there are.
+    pub more: usize,
+    /// How many minions.
+    pub total: usize,
+    /// Some of the minions.
+    pub minions: Vec<MinionId>,
+    /// When the oldest of the returns came.
+    pub oldest: i64,
+    /// When the newest came.
+    pub newest: i64,
+}
+
+/// Changes of a minion's presence, newest first, as far as events are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MinionHistory {
+    /// The events.
+    pub events: Vec<MinionEvent>,
+    /// When the oldest event was kept that was looked at; none when no event is kept.
+    pub since: Option<i64>,
+}
+
+/// A change of a minion's presence.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MinionEvent {
+    /// When it was kept.
+    pub at: i64,
+    /// `connected`, `lost`, `started`, `authenticated`, `refused` or `key`.
+    pub kind: String,
+    /// The action on its key; of authentications and keys only.
+    pub detail: Option<String>,
+    /// Position of the event among all that are kept.
+    pub position: i64,
 }
 
 /// Some keys of minions, sorted by id.

@@ -34,6 +34,7 @@ mod columns;
 mod compound;
 #[cfg(test)]
 mod differential_tests;
+mod explained;
 mod index;
 #[cfg(test)]
 mod index_tests;
@@ -56,6 +57,7 @@ use parking_lot::{Mutex, RwLock};
 use saltern_model::{Changed, Compat, DataChanges, MinionId, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
+pub use explained::explain_compound;
 pub use nodegroups::Nodegroups;
 pub use range::RangeError;
 pub use resources::{Inventory, Resource};

@@ -18,6 +18,7 @@ macro_rules! complain {
 }
 
 pub mod audit;
+mod audit_check;
 mod auth;
 mod batch_part;
 mod batch_plan;
@@ -35,6 +36,7 @@ mod files;
 mod fleet;
 mod get_token;
 mod handle;
+mod highstates;
 pub mod job;
 mod key_admission;
 mod master_gate;
@@ -80,6 +82,7 @@ mod typed_arguments;
 mod verify_minion;
 pub mod wheel;
 
+pub use audit_check::AuditChecks;
 pub use batch_part::{BatchPart, PartRefused, batch_part};
 pub use batch_plan::{BatchDriver, BatchPlan, BatchSnapshot, time};
 pub use check::check;
@@ -90,6 +93,7 @@ pub use event_data::{event, master_event};
 pub use event_rules::{is_paced_by_master, is_tag_of_master};
 pub use fleet::{InventoryError, MasterFleet, as_json};
 pub use handle::{Class, Handled, handle, peek_class, retry_later};
+pub use highstates::{Highstates, StateOutcome};
 pub use job::again::{announced_again, publication_again};
 pub use minions::Minions;
 pub use origin::Origin;
@@ -106,6 +110,7 @@ pub use rotation_ping::rotation_ping;
 pub use rules::{ExpireOverride, SiteRules};
 pub use saltern_content::git::{Cancel, Fetch, Fetched};
 pub use saltern_model::Standing;
+pub use saltern_query::audit_line;
 pub use services::{
     Content, Context, Jobs, Keys, PresenceView, RequestMetrics, Services, Unwatched, Users,
 };

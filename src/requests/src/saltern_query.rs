@@ -10,15 +10,19 @@ mod access;
 mod arguments;
 mod audit;
 mod batches;
+mod highstates;
 mod jobs;
 mod keys;
 mod master;
+mod minion_history;
 mod minions;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_base::chain;
+use saltern_policy::matching::explain_compound;
+use saltern_policy::target::TargetError;
 use saltern_runners::NoAnswer;
 use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
@@ -30,6 +34,8 @@ use crate::master_gate::{self, FunctionKind};
 use crate::outcome::Finished;
 use crate::{Outcome, Services, reply};
 use arguments::QueryArguments;
+
+pub use audit::line as audit_line;
 
 /// The command's name.
 pub(crate) const COMMAND: &str = "saltern_query";
@@ -52,6 +58,18 @@ const QUERIES: &[Query] = {
             shown_by: (Runner, "audit.list"),
             parameters: audit::PAGE,
             run: audit::page,
+        },
+        Query {
+            name: "audit.state",
+            shown_by: (Runner, "audit.list"),
+            parameters: &[],
+            run: audit::state,
+        },
+        Query {
+            name: "audit.verify",
+            shown_by: (Runner, "audit.verify"),
+            parameters: &[],
+            run: audit::verify,
         },
         Query {
             name: "batches.page",
@@ -82,6 +100,18 @@ const QUERIES: &[Query] = {
             shown_by: (Runner, "batch.stop"),
             parameters: &["jid", "kill"],
             run: batches::stop,
+        },
+        Query {
+            name: "highstates.groups",
+            shown_by: (Runner, "jobs.lookup_jid"),
+            parameters: &[],
+            run: highstates::groups,
+        },
+        Query {
+            name: "highstates.page",
+            shown_by: (Runner, "jobs.lookup_jid"),
+            parameters: highstates::PAGE,
+            run: highstates::page,
         },
         Query {
             name: "jobs.explain",
@@ -118,6 +148,24 @@ const QUERIES: &[Query] = {
             shown_by: (Runner, "cache.grains"),
             parameters: &["minion"],
             run: minions::grains,
+        },
+        Query {
+            name: "minions.history",
+            shown_by: (Runner, "cache.grains"),
+            parameters: &["minion", "limit"],
+            run: minion_history::history,
+        },
+        Query {
+            name: "minions.last_jobs",
+            shown_by: (Runner, "jobs.list_jobs"),
+            parameters: &["minions"],
+            run: minions::last_jobs,
+        },
+        Query {
+            name: "minions.mine",
+            shown_by: (Runner, "cache.mine"),
+            parameters: &["minion"],
+            run: minions::mine,
         },
         Query {
             name: "minions.page",
@@ -158,6 +206,9 @@ enum QueryError {
         argument: &'static str,
         problem: String,
     },
+    /// A target that cannot be used.
+    #[error("this target cannot be used: {0}")]
+    Target(String),
     /// An argument that the query does not have.
     #[error("there is no argument \"{0}\"")]
     NoSuchArgument(String),
@@ -184,8 +235,20 @@ impl QueryError {
     fn of_inventory(error: InventoryError) -> Self {
         match error {
             InventoryError::Store(error) => Self::Store(error),
-            InventoryError::TooMany => Self::argument("grains", error.to_string()),
-            other => Self::argument("target", other.to_string()),
+            InventoryError::TooMany => Self::argument("grains", "names too many: 64 at most"),
+            InventoryError::Problems(problems) => Self::Target(problems),
+            other => Self::Target(other.to_string()),
+        }
+    }
+
+    /// The same, with the first fault of the target where its words are in a wrong order.
+    fn of_target(error: InventoryError, target: &str) -> Self {
+        match (error, explain_compound(target)) {
+            (InventoryError::Target(TargetError::Compound(_)), Some(fault)) => Self::Target(fault),
+            (InventoryError::Target(TargetError::Compound(fault)), None) => {
+                Self::Target(fault.to_owned())
+            }
+            (other, _) => Self::of_inventory(other),
         }
     }
 
@@ -193,7 +256,9 @@ impl QueryError {
     fn name(&self) -> &'static str {
         match self {
             Self::Unknown(_) => "CommandNotFoundError",
-            Self::Argument { .. } | Self::NoSuchArgument(_) => "SaltInvocationError",
+            Self::Argument { .. } | Self::Target(_) | Self::NoSuchArgument(_) => {
+                "SaltInvocationError"
+            }
             Self::NoJob(_) => "NotFoundError",
             Self::Store(_) => "SaltMasterError",
             Self::Busy(_) | Self::NotYet(_) => "SaltReqTimeoutError",
@@ -214,6 +279,7 @@ impl QueryError {
         }
         let argument = match self {
             Self::Argument { argument, .. } => Some(*argument),
+            Self::Target(_) => Some("target"),
             Self::NoSuchArgument(name) => Some(name.as_str()),
             _ => None,
         };
@@ -273,8 +339,10 @@ pub(crate) fn handle(
     };
     tracing::debug!(user = admitted.user, fun, "a query");
     let services = Arc::clone(services);
+    let user = admitted.user.clone();
     Outcome::later_for(admitted.user, move || {
-        let arguments = QueryArguments::new(&admitted.arguments, query.parameters);
+        let sent = (&admitted.arguments, user.as_str());
+        let arguments = QueryArguments::new(sent, query.parameters);
         let page = arguments.and_then(|arguments| (query.run)(&arguments, &services));
         let reply = page.unwrap_or_else(|error| {
             if let QueryError::Store(source) = &error {

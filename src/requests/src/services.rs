@@ -17,9 +17,13 @@ use saltern_model::{JidMinter, MinionId, Standing};
 use saltern_policy::acl::Acl;
 use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
-use saltern_store::{JobQueries, MasterKeys, PkiTree, SharedKeys, StoreError, Tokens, UserKeys};
+use saltern_store::{
+    JobQueries, MasterKeys, PkiTree, SharedKeys, StoreError, StoreOptions, Tokens, UserKeys,
+};
 
 use crate::audit::RefusalBudget;
+use crate::audit_check::AuditChecks;
+use crate::highstates::Highstates;
 use crate::job::jid_owner::ChosenJids;
 use crate::key_admission::KeyAdmission;
 use crate::minions::Minions;
@@ -167,6 +171,10 @@ pub struct Jobs {
     pub reader: Arc<dyn JobQueries>,
     /// The jids that clients chose last.
     pub(crate) chosen: ChosenJids,
+    /// The last highstate of each minion.
+    pub highstates: Highstates,
+    /// The last check of the audit trail.
+    pub(crate) audit_check: AuditChecks,
 }
 
 /// Every group comes with the context of the request.
@@ -221,6 +229,8 @@ impl Services {
             jobs: Jobs {
                 reader: jobs,
                 chosen: ChosenJids::default(),
+                highstates: Highstates::open(&StoreOptions::from(&*context.config)),
+                audit_check: AuditChecks::of_site(&context.config),
             },
             targeting: stores.targeting,
             runners,

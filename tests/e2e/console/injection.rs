@@ -177,6 +177,11 @@ fn look_at_pages(browser: &Browser, console: Console) -> Result<usize> {
         "events",
         "events?tag=inject",
         "batches",
+        "drift",
+        "drift?verdict=unknown",
+        "audit",
+        "audit?door=console",
+        "minions?grains=role,last_job,highstate",
         "jobs",
         "jobs?state=failed",
     ];
@@ -191,6 +196,11 @@ fn look_at_pages(browser: &Browser, console: Console) -> Result<usize> {
             ("batch", payload),
         ]);
         look(browser, console, &format!("/console/run?{typed}"))?;
+        let filters =
+            console_query(&[("user", payload), ("function", payload), ("since", payload)]);
+        look(browser, console, &format!("/console/audit?{filters}"))?;
+        let filters = console_query(&[("verdict", payload), ("group", payload)]);
+        look(browser, console, &format!("/console/drift?{filters}"))?;
         let search = console_query(&[("target", payload), ("grains", payload)]);
         look(browser, console, &format!("/console/minions?{search}"))?;
     }

@@ -78,7 +78,7 @@ fn every_page_is_sound_with_5000_minions() -> TestResult {
 }
 
 /// Pages that need nothing but their address.
-const PAGES: [(&str, &str); 9] = [
+const PAGES: [(&str, &str); 13] = [
     ("now", "/console/"),
     ("jobs", "/console/jobs"),
     ("jobs-failed", "/console/jobs?state=failed"),
@@ -87,6 +87,13 @@ const PAGES: [(&str, &str); 9] = [
     ("run", "/console/run"),
     ("events", "/console/events"),
     ("batches", "/console/batches"),
+    (
+        "minions-columns",
+        "/console/minions?grains=os,version,address,last_job,highstate",
+    ),
+    ("drift", "/console/drift"),
+    ("drift-unknown", "/console/drift?verdict=unknown"),
+    ("audit", "/console/audit"),
     ("missing", "/console/nothing-here"),
 ];
 
@@ -146,7 +153,26 @@ fn look_at_parts(browser: &Browser, inspector: &mut Inspector<'_>) -> Result<()>
     browser.press("?")?;
     browser.wait("document.querySelector('#shortcuts[open]')")?;
     inspector.look("shortcuts")?;
-    browser.press(key::ESCAPE)
+    browser.press(key::ESCAPE)?;
+    look_at_drift(browser, inspector)
+}
+
+/// Groups, their minions, a form for a dry run; the trail with a row that is open.
+fn look_at_drift(browser: &Browser, inspector: &mut Inspector<'_>) -> Result<()> {
+    inspector.open("drift-failed", "/console/drift?verdict=failed")?;
+    browser.wait("document.querySelector('#minions [data-minion=alfa]')")?;
+    inspector.open("drift", "/console/drift")?;
+    browser.click("#groups .test summary")?;
+    inspector.look("drift-test")?;
+    browser.click("#groups td a")?;
+    browser.wait("document.querySelector('#group')")?;
+    inspector.look("drift-group")?;
+    inspector.open("audit", "/console/audit?function=state.*")?;
+    browser.click("#audit summary")?;
+    browser.click("#verify")?;
+    browser.wait("document.querySelector('#verified')")?;
+    browser.click("#audit summary")?;
+    inspector.look("audit-verified")
 }
 
 /// A batch with minions to come, which stays so.
@@ -176,6 +202,7 @@ fn write_states(config: &mut Config, _: Console) {
              certificate is valid:\n  test.fail_without_changes:\n    - comment: it ended three days ago\n"
         ),
     );
+    write("srv/top.sls", "base:\n  alfa:\n    - web\n");
     write("pillar/top.sls", "base:\n  '*':\n    - web\n");
     write(
         "pillar/web.sls",
@@ -201,6 +228,8 @@ fn fill(site: &mut Site) -> Result<()> {
     site.saltern_cmd(&["*", "test.ping"])?.expect_code(0)?;
     // Its exit code is that of the state that fails.
     site.saltern_cmd(&["alfa", "state.apply", "web"])?;
+    site.saltern_cmd(&["alfa", "state.apply"])?;
+    site.saltern_cmd(&["alfa", "mine.send", "test.ping"])?;
     site.saltern_cmd(&["*", "cmd.run", "echo no route to host; exit 3"])?;
     site.saltern_cmd(&["--async", "bravo", "test.sleep", "3000"])?
         .expect_code(0)?;

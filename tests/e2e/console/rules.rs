@@ -23,7 +23,9 @@ fn users_are_offered_what_their_rules_allow_and_refused_the_rest() -> TestResult
         site.start_minion("delta", kind)?;
         site.wait_pending("delta")?;
         let ann = console.logged_in(site, ANN)?;
-        let all = ["Now", "Jobs", "Minions", "Keys", "Run", "Events", "Batches"];
+        let all = [
+            "Now", "Jobs", "Minions", "Drift", "Keys", "Run", "Events", "Batches", "Audit",
+        ];
         expect_offered(&ann, &all)?;
         bob(site, console)?;
         kim(site, console)
@@ -34,7 +36,16 @@ fn users_are_offered_what_their_rules_allow_and_refused_the_rest() -> TestResult
 fn bob(site: &Site, console: Console) -> Result<()> {
     let browser = console.logged_in(site, BOB.0)?;
     expect_offered(&browser, &["Now", "Run", "Events"])?;
-    for path in ["jobs", "minions", "minions/bravo", "keys", "batches"] {
+    for path in [
+        "jobs",
+        "minions",
+        "minions/bravo",
+        "keys",
+        "batches",
+        "drift",
+        "audit",
+        "audit/export",
+    ] {
         let status = get(&browser, &format!("/console/{path}"))?;
         ensure!(status == 403, "{path} has status {status}");
     }
@@ -42,6 +53,10 @@ fn bob(site: &Site, console: Console) -> Result<()> {
     let form = json!({"action": "accept", "key": key, "next": "/console/"});
     let status = post(&browser, "/console/keys", form)?;
     ensure!(status == 403, "keys: {status}");
+    let status = post(&browser, "/console/audit/verify", json!({}))?;
+    ensure!(status == 403, "audit: {status}");
+    let status = post(&browser, "/console/drift/test", json!({"minion": "bravo"}))?;
+    ensure!(status == 403, "dry run: {status}");
     ensure!(
         site.path("pki/minions_pre/delta").exists(),
         "accepted by bob"

@@ -6,25 +6,13 @@ use std::sync::OnceLock;
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_python::fnmatch::Glob;
-use saltern_store::StoreError;
 use saltern_store::jobs::NewestReturn;
-use saltern_store::open_reader;
+use saltern_store::{StoreError, open_reader};
+
+pub(super) use saltern_store::jobs::LastReturn as LastJob;
 
 /// Returns that are looked at: a minion that is not among these has no last job here.
 const MAX_RETURNS: usize = 200_000;
-
-/// A minion's last return.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LastJob {
-    /// The job.
-    pub(super) jid: String,
-    /// Its function.
-    pub(super) fun: String,
-    /// When the return came, in microseconds since 1970.
-    pub(super) received: i64,
-    /// Its return code.
-    pub(super) retcode: i64,
-}
 
 /// Ids of the minions whose last jobs are wanted, once they are known.
 #[derive(Default)]
@@ -84,7 +72,7 @@ impl<'a> JobSearch<'a> {
         }
         let is_wanted = self.wanted.is_none_or(|(ids, _)| ids.contains(one.minion));
         if is_wanted && !self.found.contains_key(one.minion) && self.is_such(one.fun) {
-            self.found.insert(one.minion.to_owned(), LastJob::of(one));
+            self.found.insert(one.minion.to_owned(), LastJob::from(one));
             if let Some((_, left)) = &mut self.wanted {
                 *left -= 1;
             }
@@ -95,17 +83,6 @@ impl<'a> JobSearch<'a> {
     fn is_such(&self, function: &str) -> bool {
         let glob = self.function.as_ref();
         glob.is_none_or(|glob| glob.matches(function))
-    }
-}
-
-impl LastJob {
-    fn of(one: &NewestReturn<'_>) -> Self {
-        Self {
-            jid: one.jid.to_owned(),
-            fun: one.fun.to_owned(),
-            received: one.received,
-            retcode: one.retcode,
-        }
     }
 }
 

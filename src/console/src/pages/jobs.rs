@@ -6,9 +6,8 @@ use saltern_netapi::v1::Problem;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
-use super::{JobLine, beside_filters, job_lines, with_query};
+use super::{JobLine, beside_filters, job_lines, time_filter, with_query};
 use crate::cli;
-use crate::moment::typed;
 use crate::site::{Fields, Params, Shared, Visit};
 use crate::view::View;
 
@@ -55,20 +54,6 @@ pub(crate) async fn page(
 
 async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Problem> {
     let text = |name: &str| params.text(name).map(Value::from);
-    let time = |name: &'static str| {
-        let Some(text) = params.text(name) else {
-            return Ok(None);
-        };
-        let wrong = || {
-            Problem::invalid(
-                Some(name),
-                format!("\"{text}\" is no time such as 1h, 7d or 2026-01-31 12:00"),
-            )
-        };
-        typed(text, visit.now)
-            .map(|micros| Some(micros.into()))
-            .ok_or_else(wrong)
-    };
     let asked = async {
         let arguments = vec![
             ("function", text("function")),
@@ -76,8 +61,8 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
             ("target", text("target")),
             ("minion", text("minion")),
             ("state", text("state")),
-            ("since", time("since")?),
-            ("until", time("until")?),
+            ("since", time_filter(params, "since", visit.now)?),
+            ("until", time_filter(params, "until", visit.now)?),
             ("before", text("before")),
             ("limit", Some(ROWS.into())),
         ];

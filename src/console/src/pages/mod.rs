@@ -1,6 +1,8 @@
 //! The pages, one file each; and what several of them show.
 
+pub(crate) mod audit;
 pub(crate) mod batches;
+pub(crate) mod drift;
 pub(crate) mod events;
 pub(crate) mod job;
 pub(crate) mod jobs;
@@ -11,12 +13,14 @@ pub(crate) mod minions;
 pub(crate) mod now;
 pub(crate) mod run;
 
+use axum::http::StatusCode;
 use saltern_model::query::{JobRow, JobsPage, KeyRow};
 use saltern_netapi::v1::{Problem, ask::Arguments};
+use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
-use crate::moment::{Moment, duration};
-use crate::site::{Shared, Visit, encoded};
+use crate::moment::{Moment, duration, typed};
+use crate::site::{Fields, Shared, Visit, encoded};
 
 /// A job of a list.
 #[derive(Serialize)]
@@ -109,6 +113,32 @@ pub(crate) async fn job_lines(
     let jobs = page.jobs.into_iter();
     let lines = jobs.map(|job| JobLine::new(job, visit.now));
     Ok((lines.collect(), page.next))
+}
+
+/// Nothing where the rules do not allow it: the rest of the page is shown.
+pub(crate) fn if_allowed<T>(found: Result<T, Problem>) -> Result<Option<T>, Problem> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(problem) if problem.status() == StatusCode::FORBIDDEN => Ok(None),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// A filter that is a time, as people type it; in microseconds since 1970.
+pub(crate) fn time_filter(
+    params: &Fields,
+    name: &'static str,
+    now: i64,
+) -> Result<Option<Value>, Problem> {
+    let Some(text) = params.text(name) else {
+        return Ok(None);
+    };
+    let wrong = || {
+        let detail = format!("\"{text}\" is no time such as 1h, 7d or 2026-01-31 12:00");
+        Problem::invalid(Some(name), detail)
+    };
+    let micros = typed(text, now).ok_or_else(wrong)?;
+    Ok(Some(micros.into()))
 }
 
 /// Splits off the problem of a filter, which is shown beside the filters over an empty list.

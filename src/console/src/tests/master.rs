@@ -19,6 +19,9 @@ use crate::{Backend, LogIn, NewToken};
 
 pub(super) const JID: &str = "20260102030405060708";
 
+/// The group of all failed minions.
+pub(super) const GROUP: &str = "failed-00ff";
+
 const MICROS: i64 = 1_795_244_782_637_714;
 
 pub(super) fn list(texts: &[&str]) -> Value {
@@ -42,6 +45,8 @@ fn id(text: &str) -> Value {
 #[derive(Default)]
 struct State {
     answers: HashMap<String, Value>,
+    /// Answers that are given once each, before the one above.
+    in_turn: HashMap<String, VecDeque<Value>>,
     asked: Vec<Value>,
     allowed: Option<Vec<String>>,
 }
@@ -84,8 +89,18 @@ impl Table {
             ("minions.page", minions),
             ("minions.grains", Value::Nil),
             ("minions.pillar", Value::Nil),
+            ("minions.mine", Value::Nil),
+            (
+                "minions.history",
+                map([("events", Value::Array(Vec::new())), ("since", Value::Nil)]),
+            ),
+            ("minions.last_jobs", Value::Array(Vec::new())),
             ("keys.page", page("keys")),
             ("batches.page", Value::Array(Vec::new())),
+            ("audit.page", page("rows")),
+            ("audit.state", audit_state(None)),
+            ("highstates.groups", highstate_groups(Vec::new(), 0)),
+            ("highstates.page", highstates(Vec::new())),
             ("saltern.health", health("")),
             ("saltern.version", version("")),
         ];
@@ -150,6 +165,23 @@ impl Table {
             ("batches.page", Value::Array(vec![batch])),
             ("batches.pause", true.into()),
             ("batches.resume", true.into()),
+            (
+                "audit.page",
+                map([
+                    ("rows", Value::Array(vec![audit_row(text)])),
+                    ("next", "7".into()),
+                ]),
+            ),
+            ("audit.state", audit_state(Some(text))),
+            ("audit.verify", audit_check(text)),
+            (
+                "highstates.groups",
+                highstate_groups(vec![highstate_group(text)], 3),
+            ),
+            ("highstates.page", highstates(vec![highstate(text)])),
+            ("minions.mine", map([("secret-mine", any()), (text, any())])),
+            ("minions.history", history(text)),
+            ("minions.last_jobs", Value::Array(vec![last_job(text)])),
             ("batches.stop", true.into()),
             ("saltern.health", health(text)),
             ("saltern.version", version(text)),
@@ -217,6 +249,18 @@ impl Table {
         state.answers.insert("jobs.explain".to_owned(), report);
     }
 
+    /// Further answers of a function get these texts, or nothing, at a name beside the list of the first.
+    pub(super) fn answer_in_turn(&self, fun: &str, pages: &[(&str, &str, Option<&str>)]) {
+        let mut state = self.state.lock();
+        let list = state.answers.get(fun).cloned().unwrap();
+        let pages = pages.iter().map(|(rows, name, text)| {
+            let cursor = text.map_or(Value::Nil, Value::from);
+            Value::map([(*rows, list.get(rows).cloned().unwrap()), (*name, cursor)])
+        });
+        let pages = pages.collect();
+        state.in_turn.insert(fun.to_owned(), pages);
+    }
+
     pub(super) fn refuse(&self, fun: &str) {
         let error = map([
             ("name", "AuthorizationError".into()),
@@ -272,12 +316,18 @@ impl Table {
                 let functions = functions.and_then(Value::as_array).unwrap().iter();
                 let is_allowed = |function: &Value| {
                     let allowed = state.allowed.as_ref();
-                    let function = function.as_str().unwrap();
+                    // A job is named by its function.
+                    let of_job = || function.get("fun").and_then(Value::as_str);
+                    let function = function.as_str().or_else(of_job).unwrap();
                     allowed
                         .is_none_or(|allowed| allowed.iter().any(|one| one == function))
                         .into()
                 };
                 Value::Array(functions.map(is_allowed).collect())
+            }
+            (_, fun) if state.in_turn.get(fun).is_some_and(|turn| !turn.is_empty()) => {
+                let turn = state.in_turn.get_mut(fun).unwrap();
+                turn.pop_front().unwrap()
             }
             (_, fun) => match state.answers.get(fun) {
                 Some(answer) if answer.get("error").is_some() || answer.get("data").is_some() => {
@@ -377,6 +427,138 @@ fn returns(text: &str) -> Value {
         ("value", Value::map([(key.as_str(), run)])),
     ]);
     map([("returns", Value::Array(vec![row])), ("next", Value::Nil)])
+}
+
+fn audit_row(text: &str) -> Value {
+    map([
+        ("number", 7_i64.into()),
+        ("at", MICROS.into()),
+        ("door", text.into()),
+        ("user", text.into()),
+        ("backend", text.into()),
+        ("proof", "none".into()),
+        ("origin", text.into()),
+        ("command", text.into()),
+        ("function", text.into()),
+        ("target", text.into()),
+        ("target_type", text.into()),
+        ("arguments", text.into()),
+        ("verdict", "refused".into()),
+        ("reason", text.into()),
+        ("jid", text.into()),
+        ("suppressed", 3_i64.into()),
+        ("head", "7:00ff".into()),
+    ])
+}
+
+fn audit_check(text: &str) -> Value {
+    map([
+        ("at", MICROS.into()),
+        ("by", text.into()),
+        ("rows", 7_i64.into()),
+        ("head", "7:00ff00ff00ff00ff".into()),
+        ("fault", text.into()),
+    ])
+}
+
+/// The chain after a check that found a fault.
+fn audit_state(text: Option<&str>) -> Value {
+    map([
+        ("head", text.map_or(Value::Nil, |_| "9:00ff".into())),
+        ("removed", 2_i64.into()),
+        ("check", text.map_or(Value::Nil, audit_check)),
+    ])
+}
+
+fn highstate_groups(groups: Vec<Value>, failed: i64) -> Value {
+    let counts = map([
+        ("in_line", 0_i64.into()),
+        ("corrected", 0_i64.into()),
+        ("drifted", 0_i64.into()),
+        ("failed", failed.into()),
+        ("unknown", 1_i64.into()),
+    ]);
+    map([
+        ("counts", counts),
+        ("groups", Value::Array(groups)),
+        ("more", 0_i64.into()),
+        ("behind", failed.into()),
+    ])
+}
+
+fn highstate_group(text: &str) -> Value {
+    map([
+        ("group", GROUP.into()),
+        ("verdict", "failed".into()),
+        ("states", Value::Array(vec![text.into(); 5])),
+        ("more", 2_i64.into()),
+        ("total", 3_i64.into()),
+        ("minions", Value::Array(vec![id(text)])),
+        ("oldest", MICROS.into()),
+        ("newest", MICROS.into()),
+    ])
+}
+
+fn highstates(rows: Vec<Value>) -> Value {
+    map([
+        ("total", (rows.len() as i64).into()),
+        ("rows", Value::Array(rows)),
+        ("next", Value::Nil),
+    ])
+}
+
+fn highstate(text: &str) -> Value {
+    let run = map([
+        ("jid", JID.into()),
+        ("received", MICROS.into()),
+        ("is_test", true.into()),
+        ("group", GROUP.into()),
+        ("succeeded", 1_i64.into()),
+        ("changed", 1_i64.into()),
+        ("would_change", 1_i64.into()),
+        ("failed", 1_i64.into()),
+        ("states", list(&[text, "b"])),
+        ("more", 1_i64.into()),
+        ("files", list(&[text])),
+    ]);
+    map([
+        ("minion", id(text)),
+        ("verdict", "failed".into()),
+        ("run", run),
+    ])
+}
+
+fn history(text: &str) -> Value {
+    let event = |kind: &str| {
+        map([
+            ("at", MICROS.into()),
+            ("kind", kind.into()),
+            ("detail", text.into()),
+            ("position", 1_i64.into()),
+        ])
+    };
+    let kinds = [
+        "connected",
+        "lost",
+        "started",
+        "authenticated",
+        "refused",
+        "key",
+    ];
+    map([
+        ("events", Value::Array(kinds.map(event).to_vec())),
+        ("since", MICROS.into()),
+    ])
+}
+
+fn last_job(text: &str) -> Value {
+    map([
+        ("minion", id(text)),
+        ("jid", JID.into()),
+        ("function", text.into()),
+        ("received", MICROS.into()),
+        ("retcode", 1_i64.into()),
+    ])
 }
 
 fn health(text: &str) -> Value {

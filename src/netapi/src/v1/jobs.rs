@@ -159,7 +159,8 @@ pub(super) fn text(text: Option<String>) -> Option<Value> {
     text.map(Value::from)
 }
 
-fn micros(field: &'static str, text: Option<String>) -> Result<Option<Value>, Problem> {
+/// A time as the master takes it.
+pub(super) fn micros(field: &'static str, text: Option<String>) -> Result<Option<Value>, Problem> {
     let wrong = |error| Problem::invalid(Some(field), format!("\"{field}\" is no time: {error}"));
     text.map(|text| {
         let time: Timestamp = text.parse().map_err(wrong)?;

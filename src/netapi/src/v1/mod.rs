@@ -15,6 +15,7 @@
 //! Not here: log-ins and sessions, which are those of the other interfaces; TLS and limits.
 
 pub mod ask;
+pub mod audit;
 mod batches;
 mod caller;
 mod jobs;
@@ -73,7 +74,7 @@ type Shared = Arc<dyn Backend>;
 #[openapi(
     info(
         title = "Saltern",
-        description = "Jobs, minions, keys and batches of a Salt master. A page of a list names the \
+        description = "Jobs, minions, keys, batches and the audit trail of a Salt master. A page of a list names the \
                        cursor of the next one, and may be short although more follow. Times are UTC.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0"),
     ),
@@ -116,6 +117,8 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(batches::pause))
         .routes(routes!(batches::resume))
         .routes(routes!(batches::stop))
+        .routes(routes!(audit::list))
+        .routes(routes!(audit::download))
         .routes(routes!(master::health))
         .routes(routes!(master::version))
         .routes(routes!(master::openapi))

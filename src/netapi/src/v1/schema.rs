@@ -111,6 +111,33 @@ pub struct KeysParams {
     pub limit: Option<u32>,
 }
 
+/// Filters of the audit trail. All that are given hold.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct AuditParams {
+    /// Only requests of this user or minion.
+    pub user: Option<String>,
+    /// Only requests that came this way: `port`, `api`, `console`, `reactor`, `schedule`, `minion`,
+    /// `syndic` or `master`.
+    pub door: Option<String>,
+    /// Only functions like this, such as `state.*`.
+    pub function: Option<String>,
+    /// Only rows with this verdict: `allowed` or `refused`.
+    pub verdict: Option<String>,
+    /// Only rows of this time or later.
+    #[param(format = DateTime)]
+    pub since: Option<String>,
+    /// Only rows before this time.
+    #[param(format = DateTime)]
+    pub until: Option<String>,
+    /// `next` of the page before.
+    pub cursor: Option<String>,
+    /// Rows of a page: 100 unless it is given. An export has no pages and takes none.
+    #[param(minimum = 1, maximum = 500)]
+    pub limit: Option<u32>,
+}
+
 /// How to stop a batch.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
@@ -118,6 +145,130 @@ pub struct KeysParams {
 pub struct StopParams {
     /// Whether to end the processes of minions that run their part, too.
     pub kill: Option<bool>,
+}
+
+/// Rows of the audit trail, the newest first.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Audit {
+    /// The rows.
+    pub rows: Vec<AuditRow>,
+    /// Cursor of the next page; null at the end.
+    pub next: Option<String>,
+    /// State of the chain of hashes; null on all pages but the first.
+    pub chain: Option<AuditChain>,
+}
+
+/// State of the chain of hashes of the audit trail.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AuditChain {
+    /// Number and hash of the last row, as `saltern audit verify --head` takes them.
+    pub head: Option<String>,
+    /// The last row that retention has removed.
+    pub removed: i64,
+    /// The last check of the chain, if there was one.
+    pub check: Option<AuditCheck>,
+}
+
+/// A check of the chain.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AuditCheck {
+    /// When it ended.
+    #[schema(format = DateTime)]
+    pub time: String,
+    /// The user who asked for it.
+    pub by: String,
+    /// Rows that are as they were written.
+    pub rows: u64,
+    /// The last of them.
+    pub head: String,
+    /// The first row that is not as it was written, and its fault.
+    pub fault: Option<String>,
+}
+
+/// A row of the audit trail; its fields are the columns of the table, as `saltern audit --json` names
+/// them.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AuditRow {
+    /// Its number.
+    pub number: i64,
+    /// When it was decided, in microseconds since 1970.
+    pub at: i64,
+    /// The same.
+    #[schema(format = DateTime)]
+    pub time: String,
+    /// The way in.
+    pub door: String,
+    /// The user or minion; only claimed where `proof` is `none`.
+    pub user: String,
+    /// The backend that knows the user.
+    pub backend: Option<String>,
+    /// How the user was proved.
+    pub proof: String,
+    /// The address that it came from.
+    pub origin: Option<String>,
+    /// The command on the wire.
+    pub cmd: String,
+    /// The function; several have commas between.
+    pub fun: String,
+    /// The target of a job.
+    pub tgt: Option<String>,
+    /// How the target was read.
+    pub tgt_type: Option<String>,
+    /// The arguments, without what is hidden.
+    pub arguments: Json,
+    /// `allowed` or `refused`.
+    pub verdict: String,
+    /// Why it was refused.
+    pub reason: Option<String>,
+    /// The job or call that it led to.
+    pub jid: Option<String>,
+    /// Refusals since the row before that have none of their own.
+    pub suppressed: u64,
+    /// The hash of the row, which covers the one before.
+    pub hash: String,
+}
+
+impl From<query::AuditLine> for AuditRow {
+    fn from(line: query::AuditLine) -> Self {
+        let hash = line.head.split_once(':').map(|(_, hash)| hash.to_owned());
+        Self {
+            number: line.number,
+            at: line.at,
+            time: time(line.at),
+            door: line.door,
+            user: line.user,
+            backend: line.backend,
+            proof: line.proof,
+            origin: line.origin,
+            cmd: line.command,
+            fun: line.function,
+            tgt: line.target,
+            tgt_type: line.target_type,
+            arguments: serde_json::from_str(&line.arguments).unwrap_or_default(),
+            verdict: line.verdict,
+            reason: line.reason,
+            jid: line.jid,
+            suppressed: line.suppressed,
+            hash: hash.unwrap_or_default(),
+        }
+    }
+}
+
+impl From<query::AuditState> for AuditChain {
+    fn from(state: query::AuditState) -> Self {
+        let check = state.check.map(|check| AuditCheck {
+            time: time(check.at),
+            by: check.by,
+            rows: check.rows,
+            head: check.head,
+            fault: check.fault,
+        });
+        Self {
+            head: state.head,
+            removed: state.removed,
+            check,
+        }
+    }
 }
 
 /// A job to publish.

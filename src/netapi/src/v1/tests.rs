@@ -253,6 +253,8 @@ fn answers() -> Vec<(&'static str, Value)> {
             "batches.page",
             Value::map([("return", Value::Array(vec![batch.clone()]))]),
         ),
+        ("audit.page", page(&audit_page(None))),
+        ("audit.state", page(&audit_state())),
         ("batches.status", Value::map([("return", batch)])),
         ("batches.pause", page(&true)),
         ("batches.resume", page(&true)),
@@ -264,6 +266,45 @@ fn answers() -> Vec<(&'static str, Value)> {
             Value::map([("enc", Value::from("clear")), ("load", published)]),
         ),
     ]
+}
+
+fn audit_page(next: Option<&str>) -> query::AuditPage {
+    query::AuditPage {
+        rows: vec![query::AuditLine {
+            number: 7,
+            at: 1_795_244_782_637_714,
+            door: "api".into(),
+            user: "alice".into(),
+            backend: Some("file".into()),
+            proof: "token".into(),
+            origin: Some("192.0.2.1".into()),
+            command: "publish".into(),
+            function: "test.ping".into(),
+            target: Some("*".into()),
+            target_type: Some("glob".into()),
+            arguments: "[1]".into(),
+            verdict: "allowed".into(),
+            reason: None,
+            jid: Some(JID.into()),
+            suppressed: 0,
+            head: "7:00ff".into(),
+        }],
+        next: next.map(str::to_owned),
+    }
+}
+
+fn audit_state() -> query::AuditState {
+    query::AuditState {
+        head: Some("7:00ff".into()),
+        removed: 0,
+        check: Some(query::AuditVerification {
+            at: 1_795_244_782_637_714,
+            by: "alice".into(),
+            rows: 7,
+            head: "7:00ff".into(),
+            fault: None,
+        }),
+    }
 }
 
 struct Answer {
@@ -306,7 +347,7 @@ async fn ask(answers: Vec<(&'static str, Value)>, method: &str, path: &str, body
 }
 
 /// One request for each operation of the document: method, path there, path asked, body.
-const OPERATIONS: [(&str, &str, &str, &str); 18] = [
+const OPERATIONS: [(&str, &str, &str, &str); 20] = [
     (
         "get",
         "/v1/jobs",
@@ -366,6 +407,18 @@ const OPERATIONS: [(&str, &str, &str, &str); 18] = [
         "post",
         "/v1/batches/{jid}/stop",
         "/v1/batches/20260102030405060708/stop?kill=true",
+        "",
+    ),
+    (
+        "get",
+        "/v1/audit",
+        "/v1/audit?user=alice&door=api&since=2026-01-02T03:04:05Z&limit=5",
+        "",
+    ),
+    (
+        "get",
+        "/v1/audit/export",
+        "/v1/audit/export?verdict=allowed",
         "",
     ),
     ("get", "/v1/health", "/v1/health", ""),
@@ -600,4 +653,43 @@ async fn stream_ends_with_its_token() {
         text.contains("urn:saltern:problem:unauthenticated"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn audit_export_goes_through_all_pages_and_is_refused_with_a_status() {
+    let answers = vec![
+        ("audit.page", page(&audit_page(Some("7")))),
+        ("audit.page", page(&audit_page(Some("3")))),
+        ("audit.page", page(&audit_page(None))),
+    ];
+    let answer = ask(answers, "get", "/v1/audit/export?user=alice", "").await;
+    assert_eq!(answer.content_type, "application/x-ndjson");
+    let text = std::str::from_utf8(&answer.body).unwrap();
+    let lines: Vec<Json> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), 3);
+    assert_eq!(lines[0]["arguments"], json!([1]));
+    assert_eq!(lines[0]["hash"], "00ff");
+
+    let refused = error("AuthorizationError", "no");
+    let answer = ask(vec![("audit.page", refused)], "get", "/v1/audit/export", "").await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    let answers = vec![
+        ("audit.page", page(&audit_page(Some("7")))),
+        ("audit.page", error("SaltReqTimeoutError", "busy")),
+    ];
+    let answer = ask(answers, "get", "/v1/audit/export", "").await;
+    let text = std::str::from_utf8(&answer.body).unwrap();
+    let last: Json = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last, json!({"error": "busy"}), "a cut is not silent");
+}
+
+#[tokio::test]
+async fn only_the_first_page_of_the_trail_asks_for_its_chain() {
+    let first = ask(answers(), "get", "/v1/audit", "").await.json();
+    assert_eq!(first["chain"]["check"]["by"], "alice");
+    let later = ask(answers(), "get", "/v1/audit?cursor=7", "").await.json();
+    assert!(later["chain"].is_null());
 }

@@ -1,9 +1,10 @@
-//! `access.check`: which functions of the master the sender may call, so that a program offers what will
-//! be admitted. The gate is asked as for the call itself; nothing runs.
+//! `access.check`: which functions of the master the sender may call, and which jobs he may publish, so
+//! that a program offers what will be admitted. The gate is asked as for the call itself; nothing runs.
 
 use std::sync::Arc;
 
-use saltern_policy::acl::Verdict;
+use saltern_model::MinionId;
+use saltern_policy::acl::{Verdict, Whom};
 use saltern_runners::Arguments;
 use saltern_wire::msgpack::Value;
 
@@ -18,8 +19,12 @@ pub(super) const NAME: &str = "access.check";
 /// The most functions of one request.
 const MAX_FUNCTIONS: usize = 100;
 
-/// Answers with one flag for each text of `functions`, such as `runner jobs.list_jobs` or
-/// `wheel key.accept`. What is no such text is not allowed.
+/// Minions of one job that is asked about.
+const MAX_MINIONS: usize = 1_000;
+
+/// Answers with one flag for each entry of `functions`: a text such as `runner jobs.list_jobs` or
+/// `wheel key.accept`, or a job with `fun`, `arg` and a list of minions, `tgt`. What is neither is not
+/// allowed.
 pub(super) fn handle(
     load: &Value,
     proof: Result<Sender, NotProved>,
@@ -33,6 +38,9 @@ pub(super) fn handle(
     let functions = functions.and_then(Value::as_array).unwrap_or_default();
     let nothing = Arguments::default();
     let may_call = |function: &Value| {
+        if function.as_map().is_some() {
+            return may_publish(function, &sender, services);
+        }
         let (kind, function) = function.as_str()?.split_once(' ')?;
         let kind = [FunctionKind::Runner, FunctionKind::Wheel]
             .into_iter()
@@ -45,4 +53,18 @@ pub(super) fn handle(
         .map(|function| may_call(function).unwrap_or_default())
         .collect();
     Outcome::reply(answer(&flags))
+}
+
+/// Whether the sender may publish a job for the minions that it lists.
+fn may_publish(job: &Value, sender: &Sender, services: &Services) -> Option<bool> {
+    let function = job.get("fun")?.as_str()?.to_owned();
+    let minions = job.get("tgt")?.as_array()?.iter().take(MAX_MINIONS);
+    let minions = minions.map(|id| MinionId::parse(id.as_str()?).ok());
+    let minions: Vec<MinionId> = minions.collect::<Option<_>>()?;
+    // Nobody is covered by every rule.
+    let whom = match minions.as_slice() {
+        [] => Whom::Anybody,
+        minions => Whom::These(minions),
+    };
+    Some(sender.may_publish(job, &[function], whom, services))
 }

@@ -13,13 +13,13 @@ const ROWS: usize = 100;
 /// The longest text, in bytes.
 const MAX_TEXT: usize = 4_096;
 
-/// The named arguments of a query.
-pub(super) struct QueryArguments<'a>(&'a Arguments);
+/// The named arguments of a query, and the user who sent it.
+pub(super) struct QueryArguments<'a>(&'a Arguments, &'a str);
 
 impl<'a> QueryArguments<'a> {
     /// The arguments, if the query has parameters of these names.
     pub(super) fn new(
-        arguments: &'a Arguments,
+        (arguments, user): (&'a Arguments, &'a str),
         parameters: &[&'static str],
     ) -> Result<Self, QueryError> {
         if let Some(unnamed) = arguments.positional.first() {
@@ -30,8 +30,13 @@ impl<'a> QueryArguments<'a> {
         let mut unknown = names.filter(|name| !parameters.contains(&name.as_str()));
         match unknown.next() {
             Some(name) => Err(QueryError::NoSuchArgument(name.clone())),
-            None => Ok(Self(arguments)),
+            None => Ok(Self(arguments, user)),
         }
+    }
+
+    /// The user who sent the query.
+    pub(super) fn user(&self) -> &'a str {
+        self.1
     }
 
     fn get(&self, name: &str) -> Option<&'a Value> {

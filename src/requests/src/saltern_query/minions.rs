@@ -1,10 +1,12 @@
-//! `minions.page`: accepted minions with presence and some cached grains.
+//! `minions.page`: accepted minions with presence and some cached grains. `minions.grains`,
+//! `minions.pillar`, `minions.mine`: what the master has cached of one.
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_model::MinionId;
-use saltern_model::query::MinionsPage;
+use saltern_model::query::{LastJobRow, MAX_ROWS, MinionsPage};
+use saltern_store::jobs::last_returns;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::QueryArguments;
@@ -34,6 +36,45 @@ pub(super) fn pillar(
     Ok(answer(pillar.as_deref().unwrap_or(&Value::Nil)))
 }
 
+/// Returns among which the last one of a minion is looked for: bounds the time for which the reader is
+/// held.
+const MAX_RETURNS: usize = 20_000;
+
+/// The last jobs of some minions, as far as their returns are among the newest of all.
+pub(super) fn last_jobs(
+    arguments: &QueryArguments<'_>,
+    services: &Services,
+) -> Result<Bytes, QueryError> {
+    let names = arguments.texts("minions")?;
+    if names.len() > MAX_ROWS {
+        return Err(QueryError::argument(
+            "minions",
+            "names more minions than a page has",
+        ));
+    }
+    let ids = names.iter().filter_map(|name| MinionId::parse(name).ok());
+    let ids: Vec<MinionId> = ids.collect();
+    let last = last_returns(&*services.jobs.reader, &ids, MAX_RETURNS, |_| true)?;
+    let rows = last.into_iter().map(|(minion, last)| LastJobRow {
+        minion,
+        jid: last.jid,
+        function: last.fun,
+        received: last.received,
+        retcode: last.retcode,
+    });
+    Ok(answer(&rows.collect::<Vec<_>>()))
+}
+
+/// The mine of one minion: functions with their results.
+pub(super) fn mine(
+    arguments: &QueryArguments<'_>,
+    services: &Services,
+) -> Result<Bytes, QueryError> {
+    let minion = arguments.needed("minion", MinionId::parse)?;
+    let mine = services.minions.data.mine(&minion)?;
+    Ok(answer(mine.as_deref().unwrap_or(&Value::Nil)))
+}
+
 pub(super) fn page(
     arguments: &QueryArguments<'_>,
     services: &Services,
@@ -51,9 +92,11 @@ pub(super) fn page(
     }
     let mut minions = match &minion {
         Some(minion) => fleet.accepted_one(minion)?,
-        None => fleet
-            .resolve(target.unwrap_or("*"))
-            .map_err(QueryError::of_inventory)?,
+        None => {
+            let target = target.unwrap_or("*");
+            let refused = |error| QueryError::of_target(error, target);
+            fleet.resolve(target).map_err(refused)?
+        }
     };
     let total = minions.len();
     let start = after.map_or(0, |after| {

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_base::clock::{Clock, ZoneName, strftime};
+use saltern_base::escaped_for_terminal;
 use saltern_base::exit::Exit;
-use saltern_base::{escaped_for_terminal, escaped_json_for_terminal, hex};
+use saltern_client::user::publishing_user;
 use saltern_config::MasterConfig;
 use saltern_model::{AuditDoor, AuditRow, AuditVerdict};
+use saltern_netapi::v1::audit::json_line;
+use saltern_requests::{AuditChecks, audit_line};
 use saltern_store::{AuditHead, AuditPage, JobQueries, StoreError, open_reader};
-use serde::Serialize;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::{chain, complain, load_for_tool, say};
@@ -142,6 +144,7 @@ fn list(config: &MasterConfig, list: &List) -> Result<Exit, StoreError> {
         since: list.since.map(ago),
         until: list.until.map(ago),
         before: None,
+        after: None,
         limit: list.limit,
     };
     // The newest are found from the end; they are printed from the first one on, a slice at a time.
@@ -160,7 +163,7 @@ fn list(config: &MasterConfig, list: &List) -> Result<Exit, StoreError> {
         (page.before, page.limit) = (before, limit);
         for row in reader.audit(&page)?.iter().rev() {
             match list.json {
-                true => say(&line_of_json(row)),
+                true => say(&json_line(audit_line(row.clone()))),
                 false => say(&line(row)),
             }
         }
@@ -170,6 +173,15 @@ fn list(config: &MasterConfig, list: &List) -> Result<Exit, StoreError> {
 
 fn verify(config: &MasterConfig, noted: Option<AuditHead>) -> Result<Exit, StoreError> {
     let check = open(config)?.check_audit(noted)?;
+    let by = format!("{}, by saltern audit verify", publishing_user());
+    let noted = AuditChecks::of_site(config).note(&check, &by, Clock::system().unix_micros());
+    if let Err(error) = noted {
+        // The result is printed all the same.
+        tracing::warn!(
+            error = chain(&error),
+            "the console will not show this check"
+        );
+    }
     let (rows, anchor) = (check.rows, check.anchor.number);
     if let Some(broken) = check.broken {
         complain(&format!(
@@ -225,56 +237,4 @@ fn line(row: &AuditRow) -> String {
 
 fn time(at: i64) -> String {
     strftime("%Y-%m-%dT%H:%M:%SZ", at, ZoneName::Utc)
-}
-
-/// A row as a line of JSON.
-#[derive(Serialize)]
-struct JsonLine<'a> {
-    number: i64,
-    /// In microseconds since 1970.
-    at: i64,
-    time: String,
-    door: &'a str,
-    user: &'a str,
-    backend: Option<&'a str>,
-    proof: &'a str,
-    origin: Option<String>,
-    cmd: &'a str,
-    fun: &'a str,
-    tgt: Option<&'a str>,
-    tgt_type: Option<&'a str>,
-    arguments: Option<serde_json::Value>,
-    verdict: &'a str,
-    reason: Option<&'a str>,
-    jid: Option<&'a str>,
-    suppressed: u64,
-    hash: String,
-}
-
-fn line_of_json(row: &AuditRow) -> String {
-    let record = &row.record;
-    let shown = JsonLine {
-        number: row.number,
-        at: record.at,
-        time: time(record.at),
-        door: record.door.as_str(),
-        user: &record.user,
-        backend: record.backend.as_deref(),
-        proof: record.proof.as_str(),
-        origin: record.origin.map(|origin| origin.to_string()),
-        cmd: &record.cmd,
-        fun: &record.fun,
-        tgt: record.tgt.as_deref(),
-        tgt_type: record.tgt_type.as_deref(),
-        arguments: serde_json::from_str(&record.arguments).ok(),
-        verdict: record.verdict.as_str(),
-        reason: record.reason.as_deref(),
-        jid: record.jid.as_ref().map(|jid| jid.as_str()),
-        suppressed: record.suppressed,
-        hash: hex(&row.hash),
-    };
-    let json = serde_json::to_string(&shown).unwrap_or_default();
-    let mut line = escaped_json_for_terminal(&json);
-    line.push('\n');
-    line
 }

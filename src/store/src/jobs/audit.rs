@@ -107,6 +107,8 @@ pub struct AuditPage<'a> {
     pub until: Option<i64>,
     /// Only rows with a lower number.
     pub before: Option<i64>,
+    /// Only rows with a higher number: bounds the rows that a rare filter looks at.
+    pub after: Option<i64>,
     /// How many at most.
     pub limit: usize,
 }

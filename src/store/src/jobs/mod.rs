@@ -15,6 +15,7 @@
 mod audit;
 mod events;
 mod housekeeping;
+mod last_returns;
 mod log;
 mod notes;
 mod pages;
@@ -27,9 +28,12 @@ pub use events::{EventRange, EventSlice, EventsPage, KeptEvent, NewEvent};
 pub use housekeeping::{
     Condition, Engine, FreeSpace, Housekeeping, Imported, Recovered, Restored, Scrub, ScrubSlice,
 };
+pub use last_returns::{LastReturn, last_returns};
 pub use log::{Batch, JobLog, Pending, wait};
 pub use notes::{JobNotes, LostReason};
-pub use pages::{FoundJobs, JobSearch, JobsPage, ReturnsPage, StateFilter};
+pub use pages::{
+    FoundJobs, JobSearch, JobsPage, PresenceEvents, ReturnsOf, ReturnsPage, StateFilter,
+};
 pub use queries::JobQueries;
 pub use retention::{Reason, Removed, Retention, Size};
 pub use rows::{

@@ -6,7 +6,7 @@
 use saltern_model::{MinionId, ReturnRecord};
 use saltern_python::expression::Pattern;
 
-use super::JobSummary;
+use super::{JobSummary, KeptEvent, Numbered};
 
 /// Query for a page of jobs.
 #[derive(Clone, Debug, Default)]
@@ -73,4 +73,26 @@ pub struct FoundJobs {
     pub jobs: Vec<JobSummary>,
     /// The jid to go on below ([`JobSearch::before`]); none at the end.
     pub next: Option<String>,
+}
+
+/// Some returns of wanted functions.
+#[derive(Clone, Debug)]
+pub struct ReturnsOf {
+    /// The returns, lowest number first.
+    pub returns: Vec<Numbered<ReturnRecord>>,
+    /// Cursor of the next read: no return up to here was left out.
+    pub through: i64,
+    /// The highest number of a return.
+    pub last: i64,
+}
+
+/// Some events about one minion, or about several.
+#[derive(Clone, Debug)]
+pub struct PresenceEvents {
+    /// The events, newest first. Those about several minions may not name this one.
+    pub events: Vec<KeptEvent>,
+    /// For the next read; none when nothing older is kept.
+    pub before: Option<i64>,
+    /// When the oldest event was kept that this read looked at.
+    pub since: Option<i64>,
 }

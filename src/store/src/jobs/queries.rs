@@ -6,8 +6,8 @@ use saltern_model::{AuditRow, Jid, MinionId, Packed, ReturnRecord};
 
 use super::{
     AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, JobHead,
-    JobSearch, JobSummary, JobsPage, KeptEvent, NewestReturn, Numbered, OpenJob, ReturnHead,
-    ReturnsPage, StoredBatch, StoredJob,
+    JobSearch, JobSummary, JobsPage, KeptEvent, NewestReturn, Numbered, OpenJob, PresenceEvents,
+    ReturnHead, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
 };
 use crate::error::Result;
 
@@ -148,6 +148,10 @@ pub trait JobQueries: Send + Sync {
         self.returns_within(cursor, limit, usize::MAX)
     }
 
+    /// The next returns of these functions, named by this program, numbered above `cursor`. A step of
+    /// a longer walk: it may give none although more follow, as long as `through` is below `last`.
+    fn returns_of(&self, functions: &[&str], cursor: i64) -> Result<ReturnsOf>;
+
     /// Whether stock's job cache has been read into this database.
     fn has_imported(&self) -> Result<bool>;
 
@@ -159,9 +163,17 @@ pub trait JobQueries: Send + Sync {
     /// The events of a range, the oldest first.
     fn events_between(&self, range: &EventRange) -> Result<EventSlice>;
 
+    /// Events that may be about the presence of a minion: its start, authentications, keys and changes
+    /// of presence. A bounded part of those before a position; of the newest without one.
+    fn presence_events(&self, minion: &str, before: Option<i64>) -> Result<PresenceEvents>;
+
     /// The rows of a page of the audit trail, the newest first. A row that is not readable as one is
     /// left out: the check names it.
     fn audit(&self, page: &AuditPage<'_>) -> Result<Vec<AuditRow>>;
+
+    /// The last row that retention has removed, or what stands for it before the first time, and the
+    /// last row; both are the same in an empty trail.
+    fn audit_ends(&self) -> Result<(AuditHead, AuditHead)>;
 
     /// Recomputes the chain of the audit trail from its anchor to its end, and compares it with a
     /// row that was noted elsewhere. Holds the database up no longer than other readers do.

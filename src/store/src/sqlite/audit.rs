@@ -80,7 +80,8 @@ impl JobReader {
         self.read("read the audit trail of", |connection| {
             let mut statement = connection.prepare_cached(&format!(
                 "SELECT {} FROM audit
-                 WHERE (:before IS NULL OR number < :before)
+                 WHERE number < coalesce(:before, 9223372036854775807)
+                   AND number > coalesce(:after, -1)
                    AND (:user IS NULL OR user = :user)
                    AND (:door IS NULL OR door = :door)
                    AND (:fun IS NULL OR fun GLOB :fun)
@@ -93,6 +94,7 @@ impl JobReader {
             let rows = statement.query_map(
                 named_params! {
                     ":before": page.before,
+                    ":after": page.after,
                     ":user": page.user,
                     ":door": page.door.map(AuditDoor::as_str),
                     ":fun": page.fun,
@@ -104,6 +106,12 @@ impl JobReader {
                 row_of,
             )?;
             rows.filter_map(rusqlite::Result::transpose).collect()
+        })
+    }
+
+    pub(super) fn audit_ends(&self) -> Result<(AuditHead, AuditHead)> {
+        self.read("read the audit trail of", |connection| {
+            Ok((anchor(connection)?, head(connection)?))
         })
     }
 

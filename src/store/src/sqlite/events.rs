@@ -126,7 +126,7 @@ impl JobReader {
     }
 }
 
-fn kept_event(row: &Row<'_>) -> rusqlite::Result<KeptEvent> {
+pub(super) fn kept_event(row: &Row<'_>) -> rusqlite::Result<KeptEvent> {
     Ok(KeptEvent {
         position: row.get(0)?,
         received: row.get(1)?,

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::jobs::{
     AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, JobHead,
     JobQueries, JobSearch, JobSummary, JobsPage, KeptEvent, NewestReturn, Numbered, OpenJob,
-    ReturnHead, ReturnsPage, StoredBatch, StoredJob,
+    PresenceEvents, ReturnHead, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
 };
 
 impl JobQueries for JobReader {
@@ -141,6 +141,10 @@ impl JobQueries for JobReader {
         Self::returns_within(self, cursor, limit, bytes)
     }
 
+    fn returns_of(&self, functions: &[&str], cursor: i64) -> Result<ReturnsOf> {
+        Self::returns_of(self, functions, cursor)
+    }
+
     fn has_imported(&self) -> Result<bool> {
         Self::has_imported(self)
     }
@@ -153,8 +157,16 @@ impl JobQueries for JobReader {
         Self::events_between(self, range)
     }
 
+    fn presence_events(&self, minion: &str, before: Option<i64>) -> Result<PresenceEvents> {
+        Self::presence_events(self, minion, before)
+    }
+
     fn audit(&self, page: &AuditPage<'_>) -> Result<Vec<AuditRow>> {
         Self::audit(self, page)
+    }
+
+    fn audit_ends(&self) -> Result<(AuditHead, AuditHead)> {
+        Self::audit_ends(self)
     }
 
     fn check_audit(&self, noted: Option<AuditHead>) -> Result<AuditCheck> {

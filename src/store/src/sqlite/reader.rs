@@ -268,7 +268,9 @@ pub(super) fn job_of(row: &Row<'_>) -> rusqlite::Result<Option<StoredJob>> {
     }))
 }
 
-fn numbered_return_of(row: &Row<'_>) -> rusqlite::Result<Option<Numbered<ReturnRecord>>> {
+pub(super) fn numbered_return_of(
+    row: &Row<'_>,
+) -> rusqlite::Result<Option<Numbered<ReturnRecord>>> {
     let id = row.get(0)?;
     Ok(record_of(row)?.map(|record| Numbered { id, record }))
 }
@@ -347,7 +349,7 @@ pub(super) fn kept<T>(
 
 /// The first rows, at least one and otherwise no more than have so many bytes together; with how
 /// many bytes are left, none if others were left out. No more rows are read.
-fn within<T>(
+pub(super) fn within<T>(
     rows: impl Iterator<Item = rusqlite::Result<T>>,
     bytes: usize,
     size: impl Fn(&T) -> usize,

@@ -10,7 +10,7 @@ use saltern_model::{AuditRow, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_python::expression::Pattern;
 use saltern_store::jobs::{
     AuditCheck, Batch, Committed, Engine, FoundJobs, JobHead, JobSearch, JobSummary, JobsPage,
-    NewestReturn, Pending, ReturnHead, ReturnsPage, StateFilter,
+    NewestReturn, Pending, PresenceEvents, ReturnHead, ReturnsOf, ReturnsPage, StateFilter,
 };
 use saltern_store::{
     AuditBreak, AuditHead, AuditPage, BrokenRow, CachedJob, EventRange, EventSlice, EventsPage,
@@ -719,6 +719,22 @@ impl JobQueries for Memory {
         Ok(numbered.collect())
     }
 
+    fn returns_of(&self, functions: &[&str], cursor: i64) -> Result<ReturnsOf> {
+        let rows = self.rows();
+        let last = rows.returns.keys().last().copied().unwrap_or(0);
+        let meant = rows.returns.range(cursor + 1..);
+        let meant = meant.filter(|(_, one)| functions.contains(&one.fun.as_str()));
+        let numbered = meant.map(|(id, record)| Numbered {
+            id: *id,
+            record: record.clone(),
+        });
+        Ok(ReturnsOf {
+            returns: numbered.collect(),
+            through: last,
+            last,
+        })
+    }
+
     fn has_imported(&self) -> Result<bool> {
         Ok(self.rows().has_imported)
     }
@@ -748,6 +764,24 @@ impl JobQueries for Memory {
             through: last.map_or(range.through, |event| event.position),
             events,
         })
+    }
+
+    fn presence_events(&self, minion: &str, before: Option<i64>) -> Result<PresenceEvents> {
+        let rows = self.rows();
+        let start = format!("salt/minion/{minion}/start");
+        let tags = ["salt/presence/change", "salt/key", "salt/auth", &start];
+        let older = rows.events.iter().rev();
+        let events = older.filter(|event| before.is_none_or(|before| event.position < before));
+        let events = events.filter(|event| tags.contains(&event.tag.as_str()));
+        Ok(PresenceEvents {
+            events: events.cloned().collect(),
+            before: None,
+            since: rows.events.first().map(|event| event.received),
+        })
+    }
+
+    fn audit_ends(&self) -> Result<(AuditHead, AuditHead)> {
+        Ok((AuditHead::default(), self.rows().audit_head()))
     }
 
     fn audit(&self, page: &AuditPage<'_>) -> Result<Vec<AuditRow>> {
