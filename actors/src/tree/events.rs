@@ -19,6 +19,7 @@ use crate::events::event_return::{
     self, EventReturn, EventReturnMetrics, EventTable, PythonReturner, Sink, SqlReturner,
 };
 use crate::events::event_sockets::EventSockets;
+use crate::functions::call_steps::CallSteps;
 use crate::jobs::job_store::JobStore;
 use crate::messages::Greet;
 use crate::operator::metric_aliases::MetricAliases;
@@ -57,6 +58,10 @@ impl Plan {
         if let Some(reactor) = &self.reactor {
             bus.tap(reactor.clone());
         }
+        bus.tap(Arc::new(CallSteps {
+            calls: services.runners.running_calls().clone(),
+            clock: services.clock.clone(),
+        }));
         if let Some(names) = MetricAliases::new(config.metrics_compat, &self.clock, &self.registry)
         {
             bus.tap(Arc::new(names));

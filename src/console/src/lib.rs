@@ -41,7 +41,10 @@ use tokio::sync::Semaphore;
 pub use backend::{Backend, LogIn, NewToken};
 
 use backend::ServedApi;
-use pages::{batches, events, job, jobs, keys, log_in, minion, minions, now, run};
+use pages::{
+    batches, events, job, jobs, keys, log_in, minion, minions, now, orchestrations, reactor, run,
+    schedule,
+};
 use session::ConsoleSessions;
 use site::Site;
 use view::Templates;
@@ -132,6 +135,14 @@ impl Console {
             .route("/console/events", get(events::page))
             .route("/console/events/stream", get(events::stream))
             .route("/console/events/{position}", get(events::one))
+            .route(
+                "/console/orchestrations",
+                get(orchestrations::page).post(orchestrations::start),
+            )
+            .route("/console/orchestrations/{jid}", get(orchestrations::one))
+            .route("/console/reactor", get(reactor::page))
+            .route("/console/reactor/replay", post(reactor::replay))
+            .route("/console/schedule", get(schedule::page))
             .route("/console/batches", get(batches::page))
             .route("/console/batches/{jid}/stop", post(batches::stop))
             .route("/console/{*path}", axum::routing::any(site::no_such_page))

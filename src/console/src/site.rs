@@ -70,10 +70,16 @@ pub(crate) struct Permissions {
     pub(crate) version: bool,
     pub(crate) batches: bool,
     pub(crate) stop_batch: bool,
+    pub(crate) running: bool,
+    pub(crate) orchestrate: bool,
+    pub(crate) reactor: bool,
+    pub(crate) dead_letters: bool,
+    pub(crate) replay: bool,
+    pub(crate) schedule: bool,
 }
 
 /// In the order of the fields.
-const FUNCTIONS: [&str; 13] = [
+const FUNCTIONS: [&str; 19] = [
     "runner jobs.list_jobs",
     "runner jobs.list_job",
     "runner jobs.lookup_jid",
@@ -87,6 +93,12 @@ const FUNCTIONS: [&str; 13] = [
     "runner saltern.version",
     "runner batch.list_active",
     "runner batch.stop",
+    "runner jobs.master",
+    "runner state.orchestrate",
+    "runner reactor.list",
+    "runner reactor.dead_letters",
+    "runner reactor.replay",
+    "runner schedule.list",
 ];
 
 impl Permissions {
@@ -107,6 +119,12 @@ impl Permissions {
             version: next(),
             batches: next(),
             stop_batch: next(),
+            running: next(),
+            orchestrate: next(),
+            reactor: next(),
+            dead_letters: next(),
+            replay: next(),
+            schedule: next(),
         }
     }
 }

@@ -104,7 +104,7 @@ struct Entry {
 type Offered = fn(&Permissions) -> bool;
 
 /// The navigation.
-static NAVIGATION: [(Entry, Offered); 7] = [
+static NAVIGATION: [(Entry, Offered); 10] = [
     (
         Entry {
             section: "now",
@@ -167,6 +167,33 @@ static NAVIGATION: [(Entry, Offered); 7] = [
             key: "b",
         },
         |may| may.batches,
+    ),
+    (
+        Entry {
+            section: "orchestrations",
+            path: "/console/orchestrations",
+            label: "Orchestrations",
+            key: "o",
+        },
+        |may| may.jobs,
+    ),
+    (
+        Entry {
+            section: "reactor",
+            path: "/console/reactor",
+            label: "Reactor",
+            key: "x",
+        },
+        |may| may.reactor,
+    ),
+    (
+        Entry {
+            section: "schedule",
+            path: "/console/schedule",
+            label: "Schedule",
+            key: "s",
+        },
+        |may| may.schedule,
     ),
 ];
 
@@ -244,7 +271,7 @@ impl Frame {
 pub(crate) struct Templates(Environment<'static>);
 
 /// Names and sources.
-const SOURCES: [(&str, &str); 21] = [
+const SOURCES: [(&str, &str); 25] = [
     ("batches.html", include_str!("../templates/batches.html")),
     ("event.html", include_str!("../templates/event.html")),
     (
@@ -266,7 +293,16 @@ const SOURCES: [(&str, &str); 21] = [
     ("minion.html", include_str!("../templates/minion.html")),
     ("minions.html", include_str!("../templates/minions.html")),
     ("now.html", include_str!("../templates/now.html")),
+    (
+        "orchestration.html",
+        include_str!("../templates/orchestration.html"),
+    ),
+    (
+        "orchestrations.html",
+        include_str!("../templates/orchestrations.html"),
+    ),
     ("problem.html", include_str!("../templates/problem.html")),
+    ("reactor.html", include_str!("../templates/reactor.html")),
     ("report.html", include_str!("../templates/report.html")),
     ("return.html", include_str!("../templates/return.html")),
     ("run.html", include_str!("../templates/run.html")),
@@ -274,6 +310,7 @@ const SOURCES: [(&str, &str); 21] = [
         "run_confirm.html",
         include_str!("../templates/run_confirm.html"),
     ),
+    ("schedule.html", include_str!("../templates/schedule.html")),
     (
         "shortcuts.html",
         include_str!("../templates/shortcuts.html"),

@@ -2,13 +2,15 @@
 //!
 //! A load as that of `runner` (`fun`, `kwarg`), answered at once with `{"return": page}` or with an
 //! error, which names the argument that is wrong. No jid, no event, nothing is kept: a query changes
-//! nothing, but for `batches.stop`. Whoever may call the function of stock that shows the same ([`Query::shown_by`]) may send
+//! nothing, but for those of [`CHANGES`]. Whoever may call the function of stock that shows the same ([`Query::shown_by`]) may send
 //! the query, so a site's rules hold without a change. Queries run beside the workers.
 
 mod access;
 mod arguments;
 mod audit;
+mod automation;
 mod batches;
+mod functions;
 mod jobs;
 mod keys;
 mod master;
@@ -32,6 +34,9 @@ use arguments::QueryArguments;
 
 /// The command's name.
 pub(crate) const COMMAND: &str = "saltern_query";
+
+/// Those that change something.
+const CHANGES: [&str; 2] = ["batches.stop", "reactor.replay"];
 
 /// Something that can be asked.
 struct Query {
@@ -69,6 +74,24 @@ const QUERIES: &[Query] = {
             shown_by: (Runner, "batch.stop"),
             parameters: &["jid", "kill"],
             run: batches::stop,
+        },
+        Query {
+            name: "calls.running",
+            shown_by: (Runner, "jobs.master"),
+            parameters: &[],
+            run: functions::running,
+        },
+        Query {
+            name: "functions.doc",
+            shown_by: (Runner, "jobs.lookup_jid"),
+            parameters: &["function"],
+            run: functions::doc,
+        },
+        Query {
+            name: "functions.names",
+            shown_by: (Runner, "jobs.list_jobs"),
+            parameters: &["prefix", "limit"],
+            run: functions::names,
         },
         Query {
             name: "jobs.explain",
@@ -119,6 +142,24 @@ const QUERIES: &[Query] = {
             run: minions::pillar,
         },
         Query {
+            name: "reactor.letters",
+            shown_by: (Runner, "reactor.dead_letters"),
+            parameters: &["before", "limit"],
+            run: automation::letters,
+        },
+        Query {
+            name: "reactor.replay",
+            shown_by: (Runner, "reactor.replay"),
+            parameters: &["letter"],
+            run: automation::replay,
+        },
+        Query {
+            name: "reactor.report",
+            shown_by: (Runner, "reactor.list"),
+            parameters: &[],
+            run: automation::reactor,
+        },
+        Query {
             name: "saltern.health",
             shown_by: (Runner, "saltern.health"),
             parameters: &[],
@@ -129,6 +170,12 @@ const QUERIES: &[Query] = {
             shown_by: (Runner, "saltern.version"),
             parameters: &[],
             run: master::version,
+        },
+        Query {
+            name: "schedule.report",
+            shown_by: (Runner, "schedule.list"),
+            parameters: &[],
+            run: automation::schedule,
         },
     ]
 };
@@ -157,6 +204,9 @@ enum QueryError {
     /// A part of the master does not answer.
     #[error(transparent)]
     Busy(#[from] NoAnswer),
+    /// It cannot be done as things are.
+    #[error("{0}")]
+    Refused(String),
     /// Something that the answer needs is not ready.
     #[error("{0}; ask again")]
     NotYet(String),
@@ -182,6 +232,7 @@ impl QueryError {
             Self::Unknown(_) => "CommandNotFoundError",
             Self::Argument { .. } | Self::NoSuchArgument(_) => "SaltInvocationError",
             Self::NoJob(_) => "NotFoundError",
+            Self::Refused(_) => "ConflictError",
             Self::Store(_) => "SaltMasterError",
             Self::Busy(_) | Self::NotYet(_) => "SaltReqTimeoutError",
         }
@@ -227,7 +278,8 @@ fn answer<T: Serialize>(page: &T) -> Bytes {
 
 /// Whether the query of a load changes something: such a one has a row in the audit trail.
 pub(crate) fn changes_something(load: &Value) -> bool {
-    load.get("fun").and_then(Value::as_str) == Some("batches.stop")
+    let fun = load.get("fun").and_then(Value::as_str);
+    fun.is_some_and(|fun| CHANGES.contains(&fun))
 }
 
 /// Answers with the page, later.

@@ -23,7 +23,18 @@ fn users_are_offered_what_their_rules_allow_and_refused_the_rest() -> TestResult
         site.start_minion("delta", kind)?;
         site.wait_pending("delta")?;
         let ann = console.logged_in(site, ANN)?;
-        let all = ["Now", "Jobs", "Minions", "Keys", "Run", "Events", "Batches"];
+        let all = [
+            "Now",
+            "Jobs",
+            "Minions",
+            "Keys",
+            "Run",
+            "Events",
+            "Batches",
+            "Orchestrations",
+            "Reactor",
+            "Schedule",
+        ];
         expect_offered(&ann, &all)?;
         bob(site, console)?;
         kim(site, console)
@@ -34,7 +45,17 @@ fn users_are_offered_what_their_rules_allow_and_refused_the_rest() -> TestResult
 fn bob(site: &Site, console: Console) -> Result<()> {
     let browser = console.logged_in(site, BOB.0)?;
     expect_offered(&browser, &["Now", "Run", "Events"])?;
-    for path in ["jobs", "minions", "minions/bravo", "keys", "batches"] {
+    let pages = [
+        "jobs",
+        "minions",
+        "minions/bravo",
+        "keys",
+        "batches",
+        "orchestrations",
+        "reactor",
+        "schedule",
+    ];
+    for path in pages {
         let status = get(&browser, &format!("/console/{path}"))?;
         ensure!(status == 403, "{path} has status {status}");
     }
@@ -46,6 +67,12 @@ fn bob(site: &Site, console: Console) -> Result<()> {
         site.path("pki/minions_pre/delta").exists(),
         "accepted by bob"
     );
+    let form = json!({"letter": "00000000000000000001"});
+    let status = post(&browser, "/console/reactor/replay", form)?;
+    ensure!(status == 403, "replay: {status}");
+    let form = json!({"mods": "orch", "mode": "test"});
+    let status = post(&browser, "/console/orchestrations", form)?;
+    ensure!(status == 403, "orchestration: {status}");
     for (target, function) in [
         ("bravo", "cmd.run"),
         ("alfa", "test.ping"),
