@@ -418,6 +418,12 @@ async fn nothing_is_sent_before_its_minions_were_seen() {
         Some(&Value::Array(vec!["a b".into(), named]))
     );
 
+    form.push(("mode", "edit"));
+    let answer = rig.post("/console/run", &form).await;
+    assert!(answer.body.contains("id=\"preview\""), "{}", answer.body);
+    assert!(answer.body.contains("a b\nname=1"), "{}", answer.body);
+    assert_eq!(rig.master.asked_of("test.echo").len(), 1);
+
     let harmful = [
         ("tgt", "*"),
         ("fun", "cmd.run"),

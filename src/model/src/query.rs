@@ -453,6 +453,9 @@ pub struct CallStep<V> {
     pub kind: String,
     /// The state's name, or the function.
     pub name: String,
+    /// The id of the state, of one that ended: it says more than the name.
+    #[serde(default)]
+    pub id: Option<String>,
     /// The target, of a step on minions.
     pub target: V,
     /// Whether it succeeded, of one that ended: null for a dry run with changes.

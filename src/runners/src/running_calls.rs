@@ -90,6 +90,7 @@ fn begun_step(data: &Value, at: i64) -> CallStep<Value> {
         at,
         kind: text(data.get("type")),
         name: text(data.get("name")),
+        id: None,
         target: data.get("tgt").cloned().unwrap_or(Value::Nil),
         result: None,
         comment: None,
@@ -102,7 +103,8 @@ fn ended_step(data: &Value, at: i64) -> CallStep<Value> {
     CallStep {
         at,
         kind: "result".to_owned(),
-        name: text(part("__id__").or_else(|| part("name"))),
+        name: text(part("name")),
+        id: part("__id__").map(|id| text(Some(id))),
         target: Value::Nil,
         result: part("result").and_then(Value::as_bool),
         comment: Some(text(part("comment"))),
@@ -151,7 +153,7 @@ mod tests {
     fn event(tag: &str, data: &Value) -> Event {
         Event {
             tag: Tag::parse(tag).unwrap(),
-            data: Packed::new(encode(data, Dialect::Bin).into()),
+            data: Packed::new(encode(data, Dialect::Bin)),
         }
     }
 
@@ -171,7 +173,8 @@ mod tests {
             ("tgt", "web*".into()),
         ]);
         let state = Value::map([
-            ("__id__", Value::from("deploy")),
+            ("__id__", Value::from("roll out")),
+            ("name", "deploy".into()),
             ("result", false.into()),
             ("comment", "no".into()),
         ]);
@@ -199,6 +202,7 @@ mod tests {
                 (3, "result", "deploy", Some(false))
             ]
         );
+        assert_eq!(running.steps[1].id.as_deref(), Some("roll out"));
         drop(entry);
         assert!(calls.all().is_empty());
     }

@@ -288,19 +288,21 @@ fn step_lines(steps: &[CallStep<Value>], now: i64) -> Vec<StepLine> {
         };
         let state = State { word, tone };
         let comment = step.comment.clone().unwrap_or_default();
+        let name = step.id.as_ref().unwrap_or(&step.name);
         let own = lines.iter_mut().rev();
         let own = own
             .filter(|line| line.state == BEGUN)
             .find(|line| line.name == step.name);
         match own {
             Some(line) => {
+                name.clone_into(&mut line.name);
                 line.state = state;
                 line.comment = comment;
                 line.took = duration(step.at - line.at);
             }
             // Of a state that announces its end alone.
             None => lines.push(StepLine {
-                name: step.name.clone(),
+                name: name.clone(),
                 kind: "state".to_owned(),
                 target: String::new(),
                 began: Moment::new(step.at, now),
@@ -410,6 +412,7 @@ mod tests {
             at,
             kind: kind.to_owned(),
             name: name.to_owned(),
+            id: result.map(|_| format!("id of {name}")),
             target: Value::Nil,
             result,
             comment: None,
@@ -427,8 +430,8 @@ mod tests {
             .map(|line| (line.name.as_str(), line.state.word, line.took.as_str()))
             .collect();
         let expected = [
-            ("one", "ok", "2.0 s"),
-            ("alone", "failed", ""),
+            ("id of one", "ok", "2.0 s"),
+            ("id of alone", "failed", ""),
             ("two", "begun", ""),
             ("three", "running", "1.0 s"),
         ];

@@ -224,6 +224,20 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
         Some(jid) => again_typed(site, visit, jid, params.text("only") == Some("failed")).await?,
         None => Typed::of(params),
     };
+    let sent = params
+        .text("sent")
+        .and_then(|jid| Jid::parse(jid).ok())
+        .map(|jid| jid.to_string());
+    form_view(site, visit, typed, (again, sent)).await
+}
+
+/// The form with what is typed; the job that is run again, and the one that was just sent.
+async fn form_view(
+    site: &Shared,
+    visit: &Visit,
+    typed: Typed,
+    (again, sent): (Option<&str>, Option<String>),
+) -> Result<View, Problem> {
     let preview = match typed.target.is_empty() {
         true => None,
         false => Some(preview(site, visit, &typed).await?),
@@ -239,10 +253,7 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
         types: TYPES,
         preview,
         again: again.map(str::to_owned),
-        sent: params
-            .text("sent")
-            .and_then(|jid| Jid::parse(jid).ok())
-            .map(|jid| jid.to_string()),
+        sent,
     };
     Ok(View::new("run.html", "run", "Run", content).cli([line]))
 }
@@ -505,6 +516,10 @@ async fn step(site: &Shared, visit: &Visit, form: &Fields) -> Result<Step, Probl
     let mut typed = Typed::of(form);
     if typed.target.is_empty() || typed.function.is_empty() {
         return Err(Problem::invalid(None, "a target and a function are needed"));
+    }
+    if form.text("mode") == Some("edit") {
+        let view = form_view(site, visit, typed, (None, None)).await?;
+        return Ok(Step::Ask(view));
     }
     let preview = preview(site, visit, &typed).await?;
     let is_sent = form.text("step") == Some("send");

@@ -403,6 +403,7 @@ fn call(text: &str) -> Value {
             ("at", MICROS.into()),
             ("kind", kind.into()),
             ("name", text.into()),
+            ("id", text.into()),
             ("target", text.into()),
             ("result", result),
             ("comment", text.into()),
