@@ -1,5 +1,4 @@
 //! Functions of the master (runners), called by users, minions, the schedule and the reactor.
 
-pub(crate) mod call_steps;
 pub(crate) mod peer_calls;
 pub(crate) mod runner;

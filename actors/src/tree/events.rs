@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::Plan;
 use crate::automation::engine::{self, Engine, EngineMetrics};
 use crate::events::bus::Bus;
+use crate::events::call_steps::CallSteps;
 use crate::events::event_publisher::{self, EventPublisher};
 use crate::events::event_return::{
     self, EventReturn, EventReturnMetrics, EventTable, PythonReturner, Sink, SqlReturner,
 };
 use crate::events::event_sockets::EventSockets;
-use crate::functions::call_steps::CallSteps;
 use crate::jobs::job_store::JobStore;
 use crate::messages::Greet;
 use crate::operator::metric_aliases::MetricAliases;

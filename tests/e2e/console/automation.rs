@@ -1,4 +1,4 @@
-//! What the master does by itself, and rows of a job that grows: as a user sees them in a browser.
+//! Reactor, schedule and orchestrations, and rows of a job that grows: as a user sees them in a browser.
 
 use anyhow::{Context, Result, ensure};
 use saltern_tests::browser::Browser;

@@ -293,7 +293,7 @@ async fn functions(site: &Shared, visit: &Visit) -> Result<Vec<String>, Problem>
     Ok(names)
 }
 
-/// What is known of the function that is typed, and how a minion is asked.
+/// Documentation of the function that is typed, and the form that asks a minion for it.
 async fn doc(
     site: &Shared,
     visit: &Visit,

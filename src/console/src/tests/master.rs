@@ -291,7 +291,7 @@ impl Table {
                     ("tag", format!("salt/run/{JID}").into()),
                 ]);
             }
-            ("publish", _) => {
+            ("publish" | "saltern_batch", _) => {
                 return map([(
                     "load",
                     map([("jid", JID.into()), ("minions", list(&["m1"]))]),
