@@ -65,6 +65,7 @@ fn schedule_shows_the_runs_of_each_job() -> TestResult {
         },
         |site, console| {
             site.announce("a scheduled job failed");
+            site.announce("is no runner function of Salt");
             let browser = console.logged_in(site, ANN)?;
             browser.open(&console.url("/console/schedule"))?;
             let state = |job: &str, tone: &str| {

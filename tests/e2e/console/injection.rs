@@ -145,6 +145,7 @@ fn fill(site: &mut Site, console: Console) -> Result<()> {
         "key",
         "a reaction failed",
         "a scheduled job failed",
+        "is no runner function of Salt",
         "reactor",
     ] {
         site.announce(refused);

@@ -259,6 +259,7 @@ fn write_automation(config: &mut Config, write: &impl Fn(&str, &str)) {
 fn fill_automation(site: &mut Site) -> Result<()> {
     site.announce("a reaction failed");
     site.announce("a scheduled job failed");
+    site.announce("is no runner function of Salt");
     for tag in ["deploy/web", "deploy/db", "disk/full"] {
         site.saltern(&["run", "event.send", tag])?.expect_code(0)?;
     }

@@ -113,7 +113,20 @@ async fn list(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
 }
 
 fn arguments_of(call: &RunningCall<Value>) -> Vec<String> {
-    typed_lines(call.arguments.as_array().unwrap_or_default())
+    lines_of(call.arguments.as_array().unwrap_or_default())
+}
+
+/// The arguments of a call, a line each. Named ones stand in a map at the end, without stock's mark.
+fn lines_of(arguments: &[Value]) -> Vec<String> {
+    match arguments.split_last() {
+        Some((Value::Map(named), rest)) => {
+            let mark = (Value::from("__kwarg__"), Value::from(true));
+            let named = named.iter().cloned().chain([mark]);
+            let all = rest.iter().cloned().chain([Value::Map(named.collect())]);
+            typed_lines(&all.collect::<Vec<_>>())
+        }
+        _ => typed_lines(arguments),
+    }
 }
 
 fn call_line(call: &RunningCall<Value>, now: i64) -> CallLine {
@@ -334,7 +347,7 @@ async fn ended_view(site: &Shared, visit: &Visit, jid: &Jid) -> Result<OneView, 
     let part = |name: &str| one.value.get(name);
     let function = short(&one.function).to_owned();
     let arguments = part("fun_args").and_then(Value::as_array);
-    let arguments = typed_lines(arguments.unwrap_or_default());
+    let arguments = lines_of(arguments.unwrap_or_default());
     let (word, tone) = match one.retcode == 0 && one.success {
         true => ("succeeded", "ok"),
         false => ("failed", "bad"),
@@ -436,6 +449,13 @@ mod tests {
             ("three", "running", "1.0 s"),
         ];
         assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn named_arguments_of_a_call_are_lines_of_their_own() {
+        let named = Value::map([("test", Value::from(true)), ("mods", "a".into())]);
+        let lines = lines_of(&["b".into(), named]);
+        assert_eq!(lines, ["b", "test=true", "mods=a"]);
     }
 
     #[test]
