@@ -70,6 +70,8 @@ pub(crate) struct Permissions {
     pub(crate) version: bool,
     pub(crate) batches: bool,
     pub(crate) stop_batch: bool,
+    pub(crate) pause_batch: bool,
+    pub(crate) resume_batch: bool,
     pub(crate) running: bool,
     pub(crate) orchestrate: bool,
     pub(crate) reactor: bool,
@@ -79,7 +81,7 @@ pub(crate) struct Permissions {
 }
 
 /// In the order of the fields.
-const FUNCTIONS: [&str; 19] = [
+const FUNCTIONS: [&str; 21] = [
     "runner jobs.list_jobs",
     "runner jobs.list_job",
     "runner jobs.lookup_jid",
@@ -93,6 +95,8 @@ const FUNCTIONS: [&str; 19] = [
     "runner saltern.version",
     "runner batch.list_active",
     "runner batch.stop",
+    "runner batch.pause",
+    "runner batch.resume",
     "runner jobs.master",
     "runner state.orchestrate",
     "runner reactor.list",
@@ -119,6 +123,8 @@ impl Permissions {
             version: next(),
             batches: next(),
             stop_batch: next(),
+            pause_batch: next(),
+            resume_batch: next(),
             running: next(),
             orchestrate: next(),
             reactor: next(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use saltern_base::clock::Clock;
 use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
-use saltern_store::jobs::JobReader;
+use saltern_store::jobs::JobQueries;
 use saltern_wire::msgpack::Value;
 
 use crate::call::{Call, Function, RunnerError};
@@ -57,7 +57,7 @@ pub struct RunnerContext {
     /// The configuration.
     pub config: Arc<MasterConfig>,
     /// The job database; a reader of the functions' own.
-    pub jobs: JobReader,
+    pub jobs: Arc<dyn JobQueries>,
     /// The minions; `None` in a process that does not know them.
     pub(crate) fleet: Option<Arc<dyn Fleet>>,
     /// The batches; `None` in a process that does not drive them.
@@ -78,7 +78,7 @@ pub struct RunnerContext {
 
 impl RunnerContext {
     /// Context of a process that has only configuration and job database.
-    pub fn new(config: Arc<MasterConfig>, jobs: JobReader) -> Self {
+    pub fn new(config: Arc<MasterConfig>, jobs: Arc<dyn JobQueries>) -> Self {
         Self {
             config,
             jobs,
@@ -191,8 +191,8 @@ impl Runners {
     }
 
     /// The job database; a reader apart from those of the workers.
-    pub fn jobs(&self) -> &JobReader {
-        &self.context.jobs
+    pub fn jobs(&self) -> &dyn JobQueries {
+        &*self.context.jobs
     }
 
     /// The calls under way.

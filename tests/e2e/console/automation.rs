@@ -100,7 +100,6 @@ fn orchestration_shows_its_steps_and_then_its_report() -> TestResult {
             );
             config
                 .set("file_roots", format!("{{base: [{root}/srv]}}"))
-                .set("state_events", "True")
                 .set("python_bridge", Release::V3008.program("python").display());
         },
         |site, console| {
@@ -121,8 +120,8 @@ fn orchestration_shows_its_steps_and_then_its_report() -> TestResult {
                     "document.querySelector(\"#steps tr:has(.pill.{tone})[data-step='{name}']\")"
                 )
             };
-            browser.wait(&step("drain", "ok"))?;
-            browser.wait("document.querySelector('#steps .pill.run')")?;
+            browser.wait(&step("test.ping", "mute"))?;
+            browser.wait(&step("cmd.run", "run"))?;
             std::fs::write(site.path("go"), "")?;
             browser.wait("document.querySelector('#report .state')")?;
             ensure!(browser.count("#report .state")? == 2, "{path}");

@@ -251,8 +251,7 @@ fn write_automation(config: &mut Config, write: &impl Fn(&str, &str)) {
               check mirrors: {function: no.such_function, hours: 1, run_on_start: True}, \
               report: {function: jobs.list_jobs, minutes: 30, enabled: False}}",
         )
-        .set("python_bridge", python.display())
-        .set("state_events", "True");
+        .set("python_bridge", python.display());
 }
 
 /// Events for the reactor, and orchestrations that ended and that run.

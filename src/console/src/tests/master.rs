@@ -167,6 +167,8 @@ impl Table {
                 map([("keys", Value::Array(vec![key])), ("next", any())]),
             ),
             ("batches.page", Value::Array(vec![batch])),
+            ("batches.pause", true.into()),
+            ("batches.resume", true.into()),
             ("batches.stop", true.into()),
             ("calls.running", Value::Array(vec![call(text)])),
             ("functions.doc", any()),

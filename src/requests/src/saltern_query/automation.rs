@@ -2,7 +2,6 @@
 //! waits until the reaction was begun.
 
 use bytes::Bytes;
-use saltern_model::query::DeadLettersPage;
 use saltern_runners::{NoAnswer, NotReplayed};
 
 use super::arguments::QueryArguments;
@@ -22,7 +21,7 @@ pub(super) fn letters(
     let (before, rows) = (arguments.text("before")?, arguments.rows()?);
     let reactor = services.runners.reactor();
     let page = reactor.map(|reactor| reactor.dead_letters(before, rows));
-    Ok(answer(&page.unwrap_or_else(DeadLettersPage::default)))
+    Ok(answer(&page.unwrap_or_default()))
 }
 
 pub(super) fn replay(

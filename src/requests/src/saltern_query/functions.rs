@@ -6,7 +6,7 @@ use saltern_model::Jid;
 use saltern_model::query::MAX_ROWS;
 use saltern_python::expression::Pattern;
 use saltern_store::StoreError;
-use saltern_store::jobs::{JobReader, JobSearch};
+use saltern_store::jobs::{JobQueries, JobSearch};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode_exact};
 
 use super::arguments::QueryArguments;
@@ -53,7 +53,7 @@ pub(super) fn doc(
     Ok(answer(&documentation(services.runners.jobs(), name)?))
 }
 
-fn documentation(jobs: &JobReader, name: &str) -> Result<Option<String>, StoreError> {
+fn documentation(jobs: &dyn JobQueries, name: &str) -> Result<Option<String>, StoreError> {
     let Ok(function) = Pattern::glob(DOCUMENTATION) else {
         return Ok(None);
     };
@@ -70,7 +70,7 @@ fn documentation(jobs: &JobReader, name: &str) -> Result<Option<String>, StoreEr
     Ok(None)
 }
 
-fn documented(jobs: &JobReader, jid: &Jid, name: &str) -> Result<Option<String>, StoreError> {
+fn documented(jobs: &dyn JobQueries, jid: &Jid, name: &str) -> Result<Option<String>, StoreError> {
     let page = jobs.returns_page(jid, None, MAX_RETURNS, MAX_BYTES)?;
     let mut returns = page.returns.into_iter();
     Ok(returns.find_map(|record| {

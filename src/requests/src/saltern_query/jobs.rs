@@ -83,6 +83,7 @@ pub(super) fn explain(
     let evidence = Evidence {
         standing: ask(job.state == JobState::Open)?,
         returns: jobs.return_heads(&jid)?,
+        paused_since: jobs.batch_paused_since(&jid)?,
         job,
     };
     Ok(answer(&evidence.report()))

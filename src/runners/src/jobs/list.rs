@@ -13,7 +13,7 @@ use crate::python;
 use crate::registry::RunnerContext;
 
 /// Jobs of one answer, unless the call says how many.
-const MAX_LISTED: usize = 10_000;
+pub const MAX_LISTED_JOBS: usize = 10_000;
 
 /// Jobs read in one query.
 const PAGE: usize = 512;
@@ -189,7 +189,7 @@ pub(super) fn list_jobs(
 ) -> CallResult {
     only_own_cache(call)?;
     show_progress(call, progress, "Querying returner local_cache for jobs.");
-    let limit = call.count("limit")?.unwrap_or(MAX_LISTED);
+    let limit = call.count("limit")?.unwrap_or(MAX_LISTED_JOBS);
     let mut jobs = Vec::new();
     if limit > 0 {
         Filter::of_call(call)?.each(context, |head, job| {
