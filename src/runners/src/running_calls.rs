@@ -202,7 +202,10 @@ mod tests {
                 (3, "result", "deploy", Some(false))
             ]
         );
-        assert_eq!(running.steps[1].id.as_deref(), Some("roll out"));
+        assert_eq!(
+            running.steps.last().and_then(|step| step.id.as_deref()),
+            Some("roll out")
+        );
         drop(entry);
         assert!(calls.all().is_empty());
     }

@@ -311,9 +311,7 @@ fn row_of_a_job_is_found_by_its_time() {
     assert_eq!(number(9, 60_000_000), None);
     assert_eq!(number(10, 10_000), None);
     let (_dir, path, _database) = filled(0);
-    let none = JobReader::open(&path, DatabaseLimits::default())
-        .expect("a reader")
-        .audit_of_job(&jid(1), 1_000);
+    let none = self::reader(&path).audit_of_job(&jid(1), 1_000);
     assert_eq!(none.expect("read"), None);
 }
 
