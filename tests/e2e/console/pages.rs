@@ -259,6 +259,8 @@ fn fill_automation(site: &mut Site) -> Result<()> {
     site.announce("a reaction failed");
     site.announce("a scheduled job failed");
     site.announce("is no runner function of Salt");
+    // Python's log has the state that fails.
+    site.announce("text=salt.state");
     for tag in ["deploy/web", "deploy/db", "disk/full"] {
         site.saltern(&["run", "event.send", tag])?.expect_code(0)?;
     }
