@@ -3,6 +3,7 @@
 //! A test sees what a user sees and does what a user does. What a page is made of is tested where it is
 //! made (`src/console`).
 
+mod automation;
 mod drift;
 mod events;
 mod injection;

@@ -15,6 +15,7 @@ mod dropped;
 mod event_queues;
 mod failures;
 mod metrics;
+mod reaction_log;
 mod reaction_queue;
 mod watch;
 
@@ -147,8 +148,7 @@ impl Reactor {
         if let Kind::ReplaySelection(again) = &item.kind {
             let begun = self.react_again(event, again, place, context);
             if let Some(asker) = item.asker {
-                // The client may have gone.
-                let _ = asker.send(begun);
+                asker(begun);
             }
             return;
         }
@@ -204,7 +204,7 @@ impl Reactor {
             queue, reactions, ..
         } = &self.seed;
         let tag = event.tag.as_str();
-        let references = queue.references(tag);
+        let references = queue.matched(tag);
         let _timer = queue.metrics.rendering.start_timer();
         reactions.of(&references, tag, &Arc::new(data))
     }
@@ -228,7 +228,12 @@ impl Reactor {
         reactions.collect()
     }
 
-    fn begin(&mut self, call: &reactor::ReactionCall, watch: Watch, context: &mut Context<Self>) {
+    fn begin(
+        &mut self,
+        call: &reactor::ReactionCall,
+        mut watch: Watch,
+        context: &mut Context<Self>,
+    ) {
         match reactor::begin(call, &self.seed.services) {
             Err(reason) => {
                 let row = reactor::refusal_row(call, &reason, &self.seed.services);
@@ -238,6 +243,7 @@ impl Reactor {
             }
             Ok(Begun::Nobody) => watch.meant_nobody(),
             Ok(Begun::Job(start)) => {
+                watch.leads_to(Some(&start.job.jid));
                 let (answer, stored) = PendingReply::inside();
                 let begun = self.seed.queue.begin_job();
                 self.outbox
@@ -252,6 +258,7 @@ impl Reactor {
                 });
             }
             Ok(Begun::Call(call)) => {
+                watch.leads_to(call.jid());
                 let runs = &self.seed.runs;
                 if !runs.has_room(call.is_python()) {
                     return watch.dropped();

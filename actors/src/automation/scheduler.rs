@@ -12,7 +12,7 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler};
 use jiff::Timestamp;
 use parking_lot::Mutex;
-use saltern_automation::schedule::{Due, Job, Schedule, Skip};
+use saltern_automation::schedule::{Due, History, Job, Schedule, Skip};
 use saltern_base::metrics::{
     Histogram, IntCounter, IntCounterVec, IntGauge, Registry, SECONDS, counter, counter_vec, gauge,
     histogram,
@@ -86,6 +86,7 @@ impl ScheduleMetrics {
 pub(crate) struct Seed {
     pub(crate) services: Arc<Services>,
     pub(crate) schedule: Arc<Mutex<Schedule>>,
+    pub(crate) history: Arc<History>,
     pub(crate) runs: Arc<RunQueue>,
     pub(crate) metrics: ScheduleMetrics,
 }
@@ -137,12 +138,16 @@ impl Scheduler {
 
     fn run_what_is_due(&self) {
         let Seed {
-            schedule, metrics, ..
+            schedule,
+            history,
+            metrics,
+            ..
         } = &self.seed;
         let (due, zone) = {
             let mut schedule = schedule.lock();
             let due = schedule.due(self.now(), &mut draw, &mut |job, skip| {
                 metrics.skip(job, skip);
+                history.skipped(job, skip);
             });
             (due, schedule.zone().clone())
         };
@@ -155,12 +160,13 @@ impl Scheduler {
         let Seed {
             services,
             runs,
+            history,
             metrics,
             ..
         } = &self.seed;
         let (job, late) = (due.job.clone(), due.late);
         let fun = due.function.clone();
-        let Some(run) = due.into_run(services, zone) else {
+        let Some(run) = due.into_run(services, zone, history) else {
             tracing::debug!(
                 job = job.name,
                 "a scheduled job is skipped: its function cannot be called"
@@ -169,6 +175,7 @@ impl Scheduler {
         };
         if runs.push(run).is_err() {
             metrics.skip(&job, Skip::QueueFull);
+            history.skipped(&job, Skip::QueueFull);
             return;
         }
         tracing::info!(job = job.name, fun, "running a scheduled job");

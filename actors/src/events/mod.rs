@@ -5,6 +5,7 @@
 
 pub(crate) mod batch_feed;
 pub(crate) mod bus;
+pub(crate) mod call_steps;
 pub(crate) mod event_feed;
 pub(crate) mod event_publisher;
 pub(crate) mod event_return;

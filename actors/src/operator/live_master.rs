@@ -6,11 +6,13 @@ use std::thread;
 use std::time::Duration;
 
 use actix::Recipient;
+use jiff::Timestamp;
 use parking_lot::Mutex;
+use saltern_automation::schedule::{History, Schedule};
 use saltern_base::clock::Clock;
 use saltern_model::Jid;
 use saltern_model::control::Account;
-use saltern_model::query::{DoctorFinding, Health as HealthReport, HealthCheck};
+use saltern_model::query::{DoctorFinding, Health as HealthReport, HealthCheck, ScheduleReport};
 use saltern_runners::{LiveMaster, NoAnswer};
 
 use super::health::Health;
@@ -28,6 +30,9 @@ pub(crate) struct RunningMaster {
     /// Gone when the master is: it holds the tree, whose actors hold this.
     pub(crate) health: Weak<Health>,
     pub(crate) diagnosis: Option<LatestDiagnosis>,
+    pub(crate) schedule: Arc<Mutex<Schedule>>,
+    pub(crate) scheduled: Arc<History>,
+    pub(crate) clock: Clock,
 }
 
 /// Diagnosis of this master by `saltern doctor`: reads the disk and asks the control socket, so it
@@ -101,6 +106,13 @@ impl LiveMaster for RunningMaster {
         let asked = self.tracker.try_send(ExplainTo { jid, answer });
         asked.map_err(|_| NoAnswer)?;
         account.recv_timeout(ACCOUNT).map_err(|_| NoAnswer)
+    }
+
+    fn schedule(&self) -> ScheduleReport {
+        let now = Timestamp::from_microsecond(self.clock.unix_micros());
+        let schedule = self.schedule.lock();
+        self.scheduled
+            .report(&schedule, now.unwrap_or(Timestamp::MAX))
     }
 
     fn health(&self) -> HealthReport {

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::Plan;
 use crate::automation::engine::{self, Engine, EngineMetrics};
 use crate::events::bus::Bus;
+use crate::events::call_steps::CallSteps;
 use crate::events::event_publisher::{self, EventPublisher};
 use crate::events::event_return::{
     self, EventReturn, EventReturnMetrics, EventTable, PythonReturner, Sink, SqlReturner,
@@ -57,6 +58,10 @@ impl Plan {
         if let Some(reactor) = &self.reactor {
             bus.tap(reactor.clone());
         }
+        bus.tap(Arc::new(CallSteps {
+            calls: services.runners.running_calls().clone(),
+            clock: services.clock.clone(),
+        }));
         if let Some(names) = MetricAliases::new(config.metrics_compat, &self.clock, &self.registry)
         {
             bus.tap(Arc::new(names));

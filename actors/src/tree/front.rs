@@ -98,6 +98,7 @@ impl Plan {
         let seed = scheduler::Seed {
             services: core.services.clone(),
             schedule: self.schedule.clone(),
+            history: self.scheduled.clone(),
             runs,
             metrics: ScheduleMetrics::new(&self.registry),
         };

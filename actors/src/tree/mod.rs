@@ -60,7 +60,7 @@ use std::time::Duration;
 use actix::{Addr, Recipient};
 use parking_lot::Mutex;
 use saltern_automation::reactor::{LimitError, Reactions};
-use saltern_automation::schedule::Schedule;
+use saltern_automation::schedule::{History, Schedule};
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_bridge::Bridge;
@@ -255,15 +255,19 @@ impl Master {
             store: store_metrics.health(),
         });
         health::register(&parts.registry, &health);
+        // Problems in it were reported with the rest of the configuration.
+        let (schedule, _) = Schedule::of_site(&parts.config);
+        let schedule = Arc::new(Mutex::new(schedule));
+        let scheduled = Arc::<History>::default();
         let known = known.with_live(Arc::new(RunningMaster {
             tracker: reserved.tracker.recipient(),
             health: Arc::downgrade(&health),
             diagnosis: (parts.diagnose.clone())
                 .map(|diagnose| LatestDiagnosis::new(diagnose, parts.clock.clone())),
+            schedule: schedule.clone(),
+            scheduled: scheduled.clone(),
+            clock: parts.clock.clone(),
         }));
-        // Problems in it were reported with the rest of the configuration.
-        let (schedule, _) = Schedule::of_site(&parts.config);
-        let schedule = Arc::new(Mutex::new(schedule));
         let event_feed = match config.net_api.servers.is_empty() {
             false => Some(EventFeed::new(
                 parts.database.queries.another()?,
@@ -282,6 +286,7 @@ impl Master {
             registry: parts.registry.clone(),
             maintenance_tasks: maintenance_tasks.clone(),
             schedule: schedule.clone(),
+            scheduled,
             batches,
             reactor: reactor.clone(),
             ends: Arc::new(JobCompletions::new(reserved.peer_calls.recipient())),
@@ -469,6 +474,7 @@ struct Plan {
     registry: Registry,
     maintenance_tasks: Arc<MaintenanceTasks>,
     schedule: Arc<Mutex<Schedule>>,
+    scheduled: Arc<History>,
     /// Feed of Batches, for the actors that are started before it.
     batches: Arc<BatchFeed>,
     /// The reactor's queue, if there is one.

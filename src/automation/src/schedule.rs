@@ -6,6 +6,7 @@
 //! durable: as with stock, a master that starts knows of no earlier run.
 
 mod conditions;
+mod history;
 mod job;
 mod local_time;
 mod moment;
@@ -26,6 +27,7 @@ use job::{Common, Fault};
 use local_time::turn_after;
 use turn::{Change, Look, Turn};
 
+pub use history::History;
 pub use job::Job;
 pub use turn::Running;
 

@@ -13,6 +13,7 @@ pub mod key;
 mod login;
 pub mod minions;
 pub mod options;
+pub mod page_url;
 pub mod run;
 pub mod salt;
 mod settings;

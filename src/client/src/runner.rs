@@ -190,7 +190,7 @@ impl Begun {
                     returned.tag = event.tag;
                     return Ok(Some(returned));
                 }
-                Some("new") | None => {}
+                None => {}
                 Some(suffix) => notify(suffix, event.value()?),
             }
         }

@@ -19,6 +19,11 @@ pub fn host_id(root_dir: &str) -> String {
             return name.to_owned();
         }
     }
+    host_name()
+}
+
+/// The full name of this host; `localhost` where it has none.
+pub(crate) fn host_name() -> String {
     let uname = rustix::system::uname();
     let host = uname.nodename().to_string_lossy().into_owned();
     let hosts = fs::read_to_string("/etc/hosts").unwrap_or_default();

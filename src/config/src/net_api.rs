@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::finding::Severity;
+use crate::identity;
 use crate::listeners::{PeerCertificates, TlsConfig};
 use crate::reader::Reader;
 use crate::yaml::{Mapping, Node, NodeValue};
@@ -138,6 +139,36 @@ pub struct NetApiOptions {
     pub allow_raw_shell: bool,
     /// How long a runner function is waited for (`rest_timeout`).
     pub rest_timeout: Duration,
+    /// Where users reach the console (`saltern_console_url`); nothing for its own server.
+    pub console_url: Option<String>,
+}
+
+impl NetApiOptions {
+    /// The address of a page of the console; nothing where no server serves it.
+    pub fn console_page(&self, page: &str) -> Option<String> {
+        let server = self.servers.iter().find(|server| server.console)?;
+        let base = match &self.console_url {
+            Some(url) => url.trim_end_matches('/').to_owned(),
+            None => server.url(),
+        };
+        Some(format!("{base}/console/{page}"))
+    }
+}
+
+impl ApiServer {
+    /// Its address, by the name of this host where it listens on all addresses.
+    fn url(&self) -> String {
+        let scheme = match self.tls {
+            Some(_) => "https",
+            None => "http",
+        };
+        let host = match self.host.as_str() {
+            "" | "0.0.0.0" | "::" => identity::host_name(),
+            host if host.contains(':') => format!("[{host}]"),
+            host => host.to_owned(),
+        };
+        format!("{scheme}://{host}:{}", self.port)
+    }
 }
 
 /// Reads all of them.
@@ -209,6 +240,7 @@ pub(crate) fn take(reader: &mut Reader<'_>) -> NetApiOptions {
         enabled_clients,
         allow_raw_shell: reader.bool("netapi_allow_raw_shell"),
         rest_timeout,
+        console_url: Some(reader.text("saltern_console_url")).filter(|url| !url.is_empty()),
     }
 }
 
@@ -447,6 +479,33 @@ mod tests {
         );
         let served = options("saltern_api: {port: 9000, host: '::'}\n").servers;
         assert_eq!((served[0].host.as_str(), served[0].port), ("::", 9000));
+    }
+
+    #[test]
+    fn page_of_the_console_is_named_by_the_address_of_its_server() {
+        let host = identity::host_name();
+        for (text, expected) in [
+            ("", None),
+            ("saltern_api: true\nsaltern_console: false\n", None),
+            (
+                "saltern_api: true\n",
+                Some("http://127.0.0.1:8000/console/jobs/1".to_owned()),
+            ),
+            (
+                "saltern_api: {host: '::1', port: 9}\n",
+                Some("http://[::1]:9/console/jobs/1".to_owned()),
+            ),
+            (
+                "saltern_api: {host: 0.0.0.0}\n",
+                Some(format!("http://{host}:8000/console/jobs/1")),
+            ),
+            (
+                "saltern_api: true\nsaltern_console_url: https://salt.example.com/\n",
+                Some("https://salt.example.com/console/jobs/1".to_owned()),
+            ),
+        ] {
+            assert_eq!(options(text).console_page("jobs/1"), expected, "{text}");
+        }
     }
 
     #[test]

@@ -26,9 +26,12 @@ const keyOf = (node) =>
 /** Whether rows must stay where they are, because somebody points at them or has the focus there. */
 const isHeld = (rows) => rows.matches(":hover") || rows.contains(document.activeElement);
 
+/** Attributes that are of this window: what is open, and what was loaded into it. */
+const OWN = ["open", "data-loaded", "data-keep"];
+
 function syncAttributes(from, to) {
   for (const { name } of [...from.attributes]) {
-    if (name !== "open" && !to.hasAttribute(name)) from.removeAttribute(name);
+    if (!OWN.includes(name) && !to.hasAttribute(name)) from.removeAttribute(name);
   }
   for (const { name, value } of [...to.attributes]) {
     const isNew = from.getAttribute(name) !== value;
@@ -136,6 +139,8 @@ async function refresh() {
       showState("live", true);
       morphChildren(live, wanted);
       ages();
+      // A row that was opened before its minion returned.
+      for (const row of live.querySelectorAll("details[open][data-load]")) load(row);
     }
   } catch {
     showState("no connection to the master", false);
@@ -212,9 +217,8 @@ setInterval(ages, 5000);
 
 // ---- Returns that are fetched when their row is opened ----
 
-document.addEventListener("toggle", async (event) => {
-  const row = event.target;
-  if (!(row instanceof HTMLDetailsElement) || !row.open || !row.dataset.load || row.dataset.loaded) return;
+async function load(row) {
+  if (!row.open || !row.dataset.load || row.dataset.loaded) return;
   row.dataset.loaded = "yes";
   const body = row.querySelector(".body");
   try {
@@ -226,6 +230,9 @@ document.addEventListener("toggle", async (event) => {
   } catch {
     delete row.dataset.loaded;
   }
+}
+document.addEventListener("toggle", (event) => {
+  if (event.target instanceof HTMLDetailsElement) load(event.target);
 }, true);
 
 // ---- Events ----

@@ -55,6 +55,8 @@ pub(crate) struct State {
     pub(crate) outcome: &'static str,
     pub(crate) comment: String,
     pub(crate) took: String,
+    /// The page of the job that it published, of a step of an orchestration.
+    pub(crate) job: Option<String>,
     pub(crate) lines: Vec<Line>,
 }
 
@@ -68,7 +70,7 @@ pub(crate) struct Line {
 
 impl Returned {
     pub(crate) fn of(value: &Value) -> Self {
-        match Report::of(value) {
+        match Report::of(value).or_else(|| Report::of(orchestrated(value)?)) {
             Some(report) => Self {
                 report: Some(report),
                 text: None,
@@ -78,6 +80,15 @@ impl Returned {
                 text: Some(Text::cut(nested(value))),
             },
         }
+    }
+}
+
+/// The states in the return of an orchestration, which are those of one minion: the master.
+fn orchestrated(value: &Value) -> Option<&Value> {
+    let data = value.get("return")?.get("data")?.as_map()?;
+    match data {
+        [(_, states)] => Some(states),
+        _ => None,
     }
 }
 
@@ -168,6 +179,11 @@ impl State {
             took: took
                 .map(|took| crate::moment::duration((took * 1e3) as i64))
                 .unwrap_or_default(),
+            job: run
+                .get("__jid__")
+                .and_then(Value::as_str)
+                .and_then(|jid| saltern_model::Jid::parse(jid).ok())
+                .map(|jid| crate::pages::job_path(jid.as_str())),
             lines: changes.map(lines).unwrap_or_default(),
         }
     }
@@ -247,6 +263,22 @@ mod tests {
             (report.succeeded, report.failed, report.would_change),
             (1, 1, 1)
         );
+    }
+
+    #[test]
+    fn orchestration_is_a_report_that_links_to_its_jobs() {
+        let step = Value::map([
+            ("result", Value::from(true)),
+            ("changes", Value::Map(Vec::new())),
+            ("comment", "".into()),
+            ("__jid__", "20260102030405060708".into()),
+        ]);
+        let states = Value::map([("salt_|-a_|-a_|-function", step)]);
+        let data = Value::map([("master_master", states)]);
+        let value = Value::map([("return", Value::map([("data", data)]))]);
+        let report = Returned::of(&value).report.unwrap();
+        let job = report.states[0].job.as_deref();
+        assert_eq!(job, Some("/console/jobs/20260102030405060708"));
     }
 
     #[test]

@@ -41,7 +41,10 @@ use tokio::sync::Semaphore;
 pub use backend::{Backend, LogIn, NewToken};
 
 use backend::ServedApi;
-use pages::{audit, batches, drift, events, job, jobs, keys, log_in, minion, minions, now, run};
+use pages::{
+    audit, batches, drift, events, job, jobs, keys, log_in, minion, minions, now, orchestrations,
+    reactor, run, schedule,
+};
 use session::ConsoleSessions;
 use site::Site;
 use view::Templates;
@@ -137,6 +140,14 @@ impl Console {
             .route("/console/audit/verify", post(audit::verify))
             .route("/console/drift", get(drift::page))
             .route("/console/drift/test", post(drift::test))
+            .route(
+                "/console/orchestrations",
+                get(orchestrations::page).post(orchestrations::start),
+            )
+            .route("/console/orchestrations/{jid}", get(orchestrations::one))
+            .route("/console/reactor", get(reactor::page))
+            .route("/console/reactor/replay", post(reactor::replay))
+            .route("/console/schedule", get(schedule::page))
             .route("/console/batches", get(batches::page))
             .route("/console/batches/{jid}/pause", post(batches::pause))
             .route("/console/batches/{jid}/resume", post(batches::resume))

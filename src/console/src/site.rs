@@ -76,10 +76,16 @@ pub(crate) struct Permissions {
     pub(crate) audit: bool,
     pub(crate) audit_verify: bool,
     pub(crate) mine: bool,
+    pub(crate) running: bool,
+    pub(crate) orchestrate: bool,
+    pub(crate) reactor: bool,
+    pub(crate) dead_letters: bool,
+    pub(crate) replay: bool,
+    pub(crate) schedule: bool,
 }
 
 /// In the order of the fields.
-const FUNCTIONS: [&str; 18] = [
+const FUNCTIONS: [&str; 24] = [
     "runner jobs.list_jobs",
     "runner jobs.list_job",
     "runner jobs.lookup_jid",
@@ -98,6 +104,12 @@ const FUNCTIONS: [&str; 18] = [
     "runner audit.list",
     "runner audit.verify",
     "runner cache.mine",
+    "runner jobs.master",
+    "runner state.orchestrate",
+    "runner reactor.list",
+    "runner reactor.dead_letters",
+    "runner reactor.replay",
+    "runner schedule.list",
 ];
 
 impl Permissions {
@@ -123,6 +135,12 @@ impl Permissions {
             audit: next(),
             audit_verify: next(),
             mine: next(),
+            running: next(),
+            orchestrate: next(),
+            reactor: next(),
+            dead_letters: next(),
+            replay: next(),
+            schedule: next(),
         }
     }
 }

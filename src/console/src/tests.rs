@@ -15,7 +15,7 @@ use saltern_http::Peer;
 use tower_service::Service;
 
 use super::*;
-use master::{Before, JID, Table};
+use master::{Before, JID, LETTER, RUNNING, Table};
 use saltern_wire::msgpack::Value;
 
 /// A console before a table, and the cookie of a session.
@@ -134,6 +134,11 @@ pub(crate) fn pages() -> Vec<String> {
         "/console/drift".to_owned(),
         "/console/drift?verdict=failed".to_owned(),
         "/console/drift?group=failed-00ff".to_owned(),
+        "/console/orchestrations".to_owned(),
+        format!("/console/orchestrations/{RUNNING}"),
+        format!("/console/orchestrations/{JID}"),
+        "/console/reactor".to_owned(),
+        "/console/schedule".to_owned(),
     ]
 }
 
@@ -144,6 +149,7 @@ async fn every_page_is_shown_with_and_without_data() {
         for path in pages() {
             let answer = rig.get(&path).await;
             let is_of_nothing = path.contains("/jobs/")
+                || path.contains("/orchestrations/")
                 || path.contains("again=")
                 || path.contains("/minions/")
                 || path.contains("/events/");
@@ -310,6 +316,8 @@ async fn change_without_the_token_of_its_session_is_refused() {
         &format!("/console/batches/{JID}/resume"),
         &format!("/console/batches/{JID}/stop"),
         "/console/minions/m1/pillar",
+        "/console/orchestrations",
+        "/console/reactor/replay",
     ];
     for path in changes {
         for csrf in ["", "x", &session::csrf_token("another session")] {
@@ -372,6 +380,7 @@ async fn job_is_shown_with_verdicts_returns_and_what_can_be_done() {
         "id=\"kill-now\"",
         "id=\"again\"",
         "saltern follow",
+        "through the console from x",
     ] {
         assert!(answer.body.contains(part), "{part} in {}", answer.body);
     }
@@ -435,6 +444,12 @@ async fn nothing_is_sent_before_its_minions_were_seen() {
         Some(&Value::Array(vec!["a b".into(), named]))
     );
 
+    form.push(("mode", "edit"));
+    let answer = rig.post("/console/run", &form).await;
+    assert!(answer.body.contains("id=\"preview\""), "{}", answer.body);
+    assert!(answer.body.contains("a b\nname=1"), "{}", answer.body);
+    assert_eq!(rig.master.asked_of("test.echo").len(), 1);
+
     let harmful = [
         ("tgt", "*"),
         ("fun", "cmd.run"),
@@ -457,6 +472,115 @@ async fn nothing_is_sent_before_its_minions_were_seen() {
     let sent = rig.master.asked_of("state.apply").pop().unwrap();
     let test = Value::map([("__kwarg__", Value::from(true)), ("test", true.into())]);
     assert_eq!(sent.get("arg"), Some(&Value::Array(vec![test])));
+}
+
+#[tokio::test]
+async fn dead_letter_is_shown_with_its_reason_and_replayed() {
+    let rig = Rig::new(Table::full("x"));
+    let page = rig.get("/console/reactor").await;
+    for part in [
+        format!("data-letter=\"{LETTER}\""),
+        format!("saltern reactor replay {LETTER}"),
+        "2 done".to_owned(),
+        "1 failed".to_owned(),
+    ] {
+        assert!(page.body.contains(&part), "{part} in {}", page.body);
+    }
+    let form = [("letter", LETTER)];
+    let answer = rig.post("/console/reactor/replay", &form).await;
+    assert_eq!(answer.header("location"), "/console/reactor");
+    let asked = rig.master.asked_of("reactor.replay").pop().unwrap();
+    let letter = asked.get("kwarg").and_then(|kwarg| kwarg.get("letter"));
+    assert_eq!(letter, Some(&Value::from(LETTER)));
+
+    rig.master.allow(&["runner reactor.list"]);
+    let page = rig.get("/console/reactor").await;
+    assert!(!page.body.contains(LETTER), "{}", page.body);
+    rig.master.refuse("reactor.replay");
+    let answer = rig.post("/console/reactor/replay", &form).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn orchestration_starts_with_a_tick_or_as_a_dry_run() {
+    let rig = Rig::new(Table::full("x"));
+    let form = [("mods", "orch.deploy"), ("mode", "apply")];
+    let answer = rig.post("/console/orchestrations", &form).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.body);
+    assert_eq!(rig.master.changes(), 0);
+    let dry = [
+        ("mods", "orch.deploy"),
+        ("mode", "test"),
+        ("pillar", "a: 1"),
+    ];
+    let answer = rig.post("/console/orchestrations", &dry).await;
+    assert_eq!(answer.header("location"), "/console/orchestrations");
+    let asked = rig.master.asked_of("state.orchestrate").pop().unwrap();
+    let expected = Value::map([
+        ("mods", Value::from("orch.deploy")),
+        ("test", true.into()),
+        ("pillar", Value::map([("a", Value::from(1_i64))])),
+    ]);
+    assert_eq!(asked.get("kwarg"), Some(&expected));
+    let wrong = [("mods", "a"), ("mode", "test"), ("pillar", "- a")];
+    let answer = rig.post("/console/orchestrations", &wrong).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.body);
+}
+
+#[tokio::test]
+async fn orchestration_shows_its_steps_while_it_runs() {
+    let rig = Rig::new(Table::full("x"));
+    let path = format!("/console/orchestrations/{RUNNING}");
+    let page = rig.get(&path).await;
+    assert_eq!(page.body.matches("data-step=").count(), 2, "{}", page.body);
+    let tag = site::encoded(&format!("salt/run/{RUNNING}/*"));
+    assert!(page.body.contains(&tag), "{tag}");
+    // Whoever may not see calls that run does not see it until it has ended.
+    rig.master.allow(&["runner jobs.list_jobs"]);
+    rig.master.refuse("jobs.returns");
+    assert_eq!(rig.get(&path).await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn run_completes_called_functions_and_shows_what_is_known_of_one() {
+    let rig = Rig::new(Table::full("x"));
+    let page = rig.get("/console/run?tgt=*&fun=test.echo").await;
+    for part in [
+        "<option value=\"test.echo\">",
+        "data-function=\"test.echo\"",
+    ] {
+        assert!(page.body.contains(part), "{part} in {}", page.body);
+    }
+    let empty = Rig::new(Table::empty());
+    let page = empty.get("/console/run?tgt=*&fun=test.echo").await;
+    assert!(page.body.contains("fun=sys.doc"), "{}", page.body);
+}
+
+#[tokio::test]
+async fn batch_is_sent_with_its_options() {
+    let rig = Rig::new(Table::full("x"));
+    let form = [
+        ("tgt", "*"),
+        ("fun", "test.ping"),
+        ("batch", "25%"),
+        ("batch_wait", "1.5"),
+        ("failhard", "on"),
+        ("step", "send"),
+        ("seen", "1"),
+    ];
+    let answer = rig.post("/console/run", &form).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER, "{}", answer.body);
+    let sent = rig.master.asked_of("test.ping").pop().unwrap();
+    let batch = Value::map([
+        ("size", Value::from("25%")),
+        ("failhard", true.into()),
+        ("wait", Value::from(1.5)),
+    ]);
+    assert_eq!(sent.get("batch"), Some(&batch));
+    let mut wrong = form;
+    wrong[3].1 = "soon";
+    let answer = rig.post("/console/run", &wrong).await;
+    assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.body);
 }
 
 #[tokio::test]

@@ -104,7 +104,7 @@ struct Entry {
 type Offered = fn(&Permissions) -> bool;
 
 /// The navigation.
-static NAVIGATION: [(Entry, Offered); 9] = [
+static NAVIGATION: [(Entry, Offered); 12] = [
     (
         Entry {
             section: "now",
@@ -176,6 +176,33 @@ static NAVIGATION: [(Entry, Offered); 9] = [
             key: "b",
         },
         |may| may.batches,
+    ),
+    (
+        Entry {
+            section: "orchestrations",
+            path: "/console/orchestrations",
+            label: "Orchestrations",
+            key: "o",
+        },
+        |may| may.jobs,
+    ),
+    (
+        Entry {
+            section: "reactor",
+            path: "/console/reactor",
+            label: "Reactor",
+            key: "x",
+        },
+        |may| may.reactor,
+    ),
+    (
+        Entry {
+            section: "schedule",
+            path: "/console/schedule",
+            label: "Schedule",
+            key: "s",
+        },
+        |may| may.schedule,
     ),
     (
         Entry {
@@ -262,7 +289,7 @@ impl Frame {
 pub(crate) struct Templates(Environment<'static>);
 
 /// Names and sources.
-const SOURCES: [(&str, &str); 23] = [
+const SOURCES: [(&str, &str); 27] = [
     ("audit.html", include_str!("../templates/audit.html")),
     ("batches.html", include_str!("../templates/batches.html")),
     ("drift.html", include_str!("../templates/drift.html")),
@@ -286,7 +313,16 @@ const SOURCES: [(&str, &str); 23] = [
     ("minion.html", include_str!("../templates/minion.html")),
     ("minions.html", include_str!("../templates/minions.html")),
     ("now.html", include_str!("../templates/now.html")),
+    (
+        "orchestration.html",
+        include_str!("../templates/orchestration.html"),
+    ),
+    (
+        "orchestrations.html",
+        include_str!("../templates/orchestrations.html"),
+    ),
     ("problem.html", include_str!("../templates/problem.html")),
+    ("reactor.html", include_str!("../templates/reactor.html")),
     ("report.html", include_str!("../templates/report.html")),
     ("return.html", include_str!("../templates/return.html")),
     ("run.html", include_str!("../templates/run.html")),
@@ -294,6 +330,7 @@ const SOURCES: [(&str, &str); 23] = [
         "run_confirm.html",
         include_str!("../templates/run_confirm.html"),
     ),
+    ("schedule.html", include_str!("../templates/schedule.html")),
     (
         "shortcuts.html",
         include_str!("../templates/shortcuts.html"),

@@ -101,6 +101,20 @@ pub struct JobRequest<V> {
     pub user: String,
     /// The minion or syndic that reported it; none of a job that this master published.
     pub reporter: Option<MinionId>,
+    /// Its row of the audit trail, as far as that is kept.
+    #[serde(default)]
+    pub asked: Option<AskedFrom>,
+}
+
+/// Way in which a job was asked for, by the audit trail.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedFrom {
+    /// The way in, such as `port` or `console`.
+    pub door: String,
+    /// The address of the client; none on this machine.
+    pub origin: Option<String>,
+    /// The backend that knows the user.
+    pub backend: Option<String>,
 }
 
 /// A minion that returned.
@@ -432,4 +446,184 @@ pub struct Versions {
     pub saltern: String,
     /// The release of Salt that it imitates.
     pub salt: String,
+}
+
+/// The reactor: its rules, and what they did since the master started.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReactorReport {
+    /// Whether events lead to reactions (`reactor.set_leader`).
+    pub is_leader: bool,
+    /// The rules, in their order.
+    pub rules: Vec<ReactorRule>,
+    /// Files whose reactions have ended, sorted by name.
+    pub files: Vec<ReactorFile>,
+    /// The latest reactions that ended, newest first.
+    pub latest: Vec<ReactionRow>,
+    /// Events that wait.
+    pub waiting: usize,
+    /// Events and calls that were dropped.
+    pub dropped: u64,
+}
+
+/// One rule of the reactor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReactorRule {
+    /// The pattern of the tags.
+    pub tags: String,
+    /// The files, as they are written.
+    pub references: Vec<String>,
+    /// Events that matched.
+    pub events: u64,
+    /// The time of the last one.
+    pub last: Option<i64>,
+}
+
+/// Counts of the reactions of one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReactorFile {
+    /// The file.
+    pub sls: String,
+    /// Reactions that succeeded, or had no minion.
+    pub done: u64,
+    /// Those that failed, were lost or dropped.
+    pub failed: u64,
+    /// The end of the last one.
+    pub last: i64,
+}
+
+/// A reaction that ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReactionRow {
+    /// The end.
+    pub at: i64,
+    /// The tag of the event.
+    pub tag: String,
+    /// The file; none of a whole event.
+    pub sls: Option<String>,
+    /// The id of the reaction.
+    pub id: Option<String>,
+    /// Its type, such as `local`.
+    pub kind: Option<String>,
+    /// Its function.
+    pub function: Option<String>,
+    /// `done`, `nobody`, `failed`, `lost` or `dropped`.
+    pub outcome: String,
+    /// The reason, of a failure.
+    pub reason: Option<String>,
+    /// The job or call that it began.
+    pub jid: Option<Jid>,
+}
+
+/// Some dead letters of the reactor, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLettersPage {
+    /// The letters.
+    pub letters: Vec<DeadLetterRow>,
+    /// How many there are in all.
+    pub total: usize,
+    /// For `before`.
+    pub next: Option<String>,
+}
+
+/// A dead letter, without the data of its event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadLetterRow {
+    /// Its name.
+    pub name: String,
+    /// The failed reaction.
+    pub reaction: ReactionRow,
+}
+
+/// The master's schedule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduleReport {
+    /// The jobs, as they are written.
+    pub jobs: Vec<ScheduledJob>,
+    /// The time zone of the slots.
+    pub zone: String,
+}
+
+/// One job of the schedule, with its runs since the master started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduledJob {
+    /// Its name.
+    pub name: String,
+    /// The function that it runs.
+    pub function: String,
+    /// Its timing, as it is written.
+    pub timing: String,
+    /// Whether it runs when the master starts.
+    pub at_start: bool,
+    /// Its next turn, without a splay.
+    pub next: Option<i64>,
+    /// The reason why it will not run then, in a word.
+    pub skip: Option<String>,
+    /// Runs that have begun.
+    pub begun: u64,
+    /// Those of them that failed or were lost.
+    pub failed: u64,
+    /// Turns that brought no run.
+    pub skipped: u64,
+    /// The reason of the last of them, in a word.
+    pub last_skip: Option<String>,
+    /// The latest runs, newest first.
+    pub runs: Vec<ScheduledRun>,
+}
+
+/// A run of a job of the schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScheduledRun {
+    /// The jid of its call.
+    pub jid: Jid,
+    /// The function.
+    pub function: String,
+    /// When it began.
+    pub began: i64,
+    /// When it ended.
+    pub ended: Option<i64>,
+    /// `running`, `done`, `failed` or `lost`.
+    pub outcome: String,
+    /// The reason, of a failure.
+    pub reason: Option<String>,
+    /// Whether its return is kept among the jobs.
+    pub is_kept: bool,
+}
+
+/// A function of the master that runs. `V` is a value of a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunningCall<V> {
+    /// The jid of the call.
+    pub jid: Jid,
+    /// The function, with `runner.` or `wheel.` before it.
+    pub function: String,
+    /// The user.
+    pub user: String,
+    /// Its arguments.
+    pub arguments: V,
+    /// When it began.
+    pub began: i64,
+    /// Its steps so far, of an orchestration.
+    pub steps: Vec<CallStep<V>>,
+    /// Steps beyond those that are remembered.
+    pub left_out: usize,
+}
+
+/// Step of an orchestration that runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallStep<V> {
+    /// The time of its event.
+    pub at: i64,
+    /// `state`, `function`, `runner`, `wheel` or `progress`; `result` of a step that ended.
+    pub kind: String,
+    /// The state's name, or the function.
+    pub name: String,
+    /// The id of the state, of one that ended: it says more than the name.
+    #[serde(default)]
+    pub id: Option<String>,
+    /// The target, of a step on minions.
+    pub target: V,
+    /// Whether it succeeded, of one that ended: null for a dry run with changes.
+    pub result: Option<bool>,
+    /// The comment, of one that ended.
+    pub comment: Option<String>,
 }

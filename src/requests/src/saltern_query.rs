@@ -9,7 +9,9 @@
 mod access;
 mod arguments;
 mod audit;
+mod automation;
 mod batches;
+mod functions;
 mod highstates;
 mod jobs;
 mod keys;
@@ -102,6 +104,24 @@ const QUERIES: &[Query] = {
             run: batches::stop,
         },
         Query {
+            name: "calls.running",
+            shown_by: (Runner, "jobs.master"),
+            parameters: &[],
+            run: functions::running,
+        },
+        Query {
+            name: "functions.doc",
+            shown_by: (Runner, "jobs.lookup_jid"),
+            parameters: &["function"],
+            run: functions::doc,
+        },
+        Query {
+            name: "functions.names",
+            shown_by: (Runner, "jobs.list_jobs"),
+            parameters: &["prefix", "limit"],
+            run: functions::names,
+        },
+        Query {
             name: "highstates.groups",
             shown_by: (Runner, "jobs.lookup_jid"),
             parameters: &[],
@@ -180,6 +200,24 @@ const QUERIES: &[Query] = {
             run: minions::pillar,
         },
         Query {
+            name: "reactor.letters",
+            shown_by: (Runner, "reactor.dead_letters"),
+            parameters: &["before", "limit"],
+            run: automation::letters,
+        },
+        Query {
+            name: "reactor.replay",
+            shown_by: (Runner, "reactor.replay"),
+            parameters: &["letter"],
+            run: automation::replay,
+        },
+        Query {
+            name: "reactor.report",
+            shown_by: (Runner, "reactor.list"),
+            parameters: &[],
+            run: automation::reactor,
+        },
+        Query {
             name: "saltern.health",
             shown_by: (Runner, "saltern.health"),
             parameters: &[],
@@ -190,6 +228,12 @@ const QUERIES: &[Query] = {
             shown_by: (Runner, "saltern.version"),
             parameters: &[],
             run: master::version,
+        },
+        Query {
+            name: "schedule.report",
+            shown_by: (Runner, "schedule.list"),
+            parameters: &[],
+            run: automation::schedule,
         },
     ]
 };
@@ -221,6 +265,9 @@ enum QueryError {
     /// A part of the master does not answer.
     #[error(transparent)]
     Busy(#[from] NoAnswer),
+    /// It cannot be done as things are.
+    #[error("{0}")]
+    Refused(String),
     /// Something that the answer needs is not ready.
     #[error("{0}; ask again")]
     NotYet(String),
@@ -260,6 +307,7 @@ impl QueryError {
                 "SaltInvocationError"
             }
             Self::NoJob(_) => "NotFoundError",
+            Self::Refused(_) => "ConflictError",
             Self::Store(_) => "SaltMasterError",
             Self::Busy(_) | Self::NotYet(_) => "SaltReqTimeoutError",
         }
@@ -305,7 +353,12 @@ fn answer<T: Serialize>(page: &T) -> Bytes {
 }
 
 /// The queries that change something.
-const CHANGES: [&str; 3] = ["batches.pause", "batches.resume", "batches.stop"];
+const CHANGES: [&str; 4] = [
+    "batches.pause",
+    "batches.resume",
+    "batches.stop",
+    "reactor.replay",
+];
 
 /// Whether the query of a load changes something: such a one has a row in the audit trail.
 pub(crate) fn changes_something(load: &Value) -> bool {
@@ -328,8 +381,8 @@ pub(crate) fn handle(
     let (kind, function) = query.map_or((FunctionKind::Runner, fun), |query| query.shown_by);
     let arguments = FunctionKind::Runner.arguments(load);
     let call = (kind, function, arguments);
-    let is_own =
-        |sender: &Sender| changes_something(load) && batches::is_own(sender, load, services);
+    let is_of_batch = changes_something(load) && fun.starts_with("batches.");
+    let is_own = |sender: &Sender| is_of_batch && batches::is_own(sender, load, services);
     let admitted = match master_gate::admit_call(call, load, proof, is_own, services) {
         Ok(admitted) => admitted,
         Err(denied) => return denied.outcome(load, services),

@@ -13,6 +13,21 @@ use crate::call::Call;
 use crate::notices::Notices;
 use crate::registry::{Kind, Ran};
 
+/// Functions whose steps bear a jid in their events: that of the call, as `salt-run` has it.
+const ORCHESTRATIONS: [&str; 3] = ["state.orch", "state.orchestrate", "state.sls"];
+
+/// The jid of an orchestration as its function takes it.
+const ORCHESTRATION_JID: &str = "orchestration_jid";
+
+fn named(kind: Kind, call: &Call) -> Vec<(String, Value)> {
+    let mut named = call.arguments.named.clone();
+    let is_given = named.iter().any(|(name, _)| name == ORCHESTRATION_JID);
+    if kind == Kind::Runner && ORCHESTRATIONS.contains(&call.fun.as_str()) && !is_given {
+        named.push((ORCHESTRATION_JID.to_owned(), call.jid.as_str().into()));
+    }
+    named
+}
+
 /// Runs a function; blocks for as long as it takes, a wheel function for at most `patience`: its
 /// client holds one of the master's threads.
 pub(crate) fn run(
@@ -30,7 +45,7 @@ pub(crate) fn run(
     let asked = saltern_bridge::Call {
         fun: call.fun.clone(),
         positional: call.arguments.positional.clone(),
-        named: call.arguments.named.clone(),
+        named: named(kind, call),
         jid: call.jid.to_string(),
         tag: tag.clone(),
         user: call.user.clone(),

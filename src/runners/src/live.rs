@@ -2,7 +2,7 @@
 
 use saltern_model::Jid;
 use saltern_model::control::Account;
-use saltern_model::query::Health;
+use saltern_model::query::{Health, ScheduleReport};
 
 /// The part of the master that tracks jobs does not answer.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +16,9 @@ pub trait LiveMaster: Send + Sync {
     /// # Errors
     /// The master is too busy.
     fn account(&self, jid: &Jid) -> Result<Option<Account>, NoAnswer>;
+
+    /// The schedule with what became of it.
+    fn schedule(&self) -> ScheduleReport;
 
     /// Whether it serves, and why not.
     fn health(&self) -> Health;

@@ -5,6 +5,7 @@
 //! alone.
 
 use saltern_model::Tag;
+use saltern_model::query::{DeadLettersPage, ReactorReport};
 use saltern_wire::msgpack::Value;
 
 use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, function};
@@ -24,6 +25,26 @@ pub trait Reactor: Send + Sync {
     fn is_leader(&self) -> bool;
     /// Sets whether events lead to reactions.
     fn set_leader(&self, is_leader: bool);
+    /// The rules with what they did.
+    fn report(&self) -> ReactorReport;
+    /// Dead letters older than one, newest first.
+    fn dead_letters(&self, before: Option<&str>, limit: usize) -> DeadLettersPage;
+    /// Replays a dead letter. Blocks until it was begun, for seconds at most.
+    ///
+    /// # Errors
+    /// When it is not begun.
+    fn replay(&self, letter: &str) -> Result<(), NotReplayed>;
+}
+
+/// Why a dead letter is not replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum NotReplayed {
+    /// The reactor cannot replay it.
+    #[error("{0}")]
+    Refused(String),
+    /// It waits behind other events, and may be begun later.
+    #[error("it waits behind other events, and is replayed after them")]
+    Waits,
 }
 
 /// The functions of the module.

@@ -1,13 +1,10 @@
 //! Registry of the functions: finds one by name, runs it, and tracks the calls under way.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
-use saltern_model::Jid;
 use saltern_store::jobs::JobQueries;
 use saltern_wire::msgpack::Value;
 
@@ -16,6 +13,7 @@ use crate::fleet::Fleet;
 use crate::live::LiveMaster;
 use crate::notices::Notices;
 use crate::reactor::Reactor;
+use crate::running_calls::{Entry, RunningCalls};
 use crate::stock_names::STOCK_RUNNERS;
 use crate::{
     Batches, Master, auth, batch, bridged, cache, config, event, fileserver, git_pillar, jobs,
@@ -75,7 +73,7 @@ pub struct RunnerContext {
     /// Wall-clock time.
     pub(crate) clock: Clock,
     /// The calls under way.
-    running: Mutex<BTreeMap<Jid, Value>>,
+    running: Arc<RunningCalls>,
 }
 
 impl RunnerContext {
@@ -91,7 +89,7 @@ impl RunnerContext {
             live: None,
             bridge: None,
             clock: Clock::system(),
-            running: Mutex::default(),
+            running: Arc::default(),
         }
     }
 
@@ -166,7 +164,7 @@ impl RunnerContext {
 
     /// The calls under way as stock's `proc` files describe them, oldest first.
     pub(crate) fn running(&self) -> Vec<Value> {
-        self.running.lock().values().cloned().collect()
+        self.running.described()
     }
 }
 
@@ -195,6 +193,16 @@ impl Runners {
     /// The job database; a reader apart from those of the workers.
     pub fn jobs(&self) -> &dyn JobQueries {
         &*self.context.jobs
+    }
+
+    /// The calls under way.
+    pub fn running_calls(&self) -> &Arc<RunningCalls> {
+        &self.context.running
+    }
+
+    /// The reactor; `None` where none is configured.
+    pub fn reactor(&self) -> Option<&dyn Reactor> {
+        self.context.reactor.as_deref()
     }
 
     /// The running master's live state; `None` in any other process.
@@ -347,7 +355,7 @@ pub fn runner_names() -> Vec<String> {
 /// Runs a function of a kind: a native one if there is, else Python's.
 fn run(kind: Kind, context: &RunnerContext, call: &Call, notices: &mut Notices<'_>) -> Ran {
     if let Some(bridge) = bridge_for(kind, context, &call.fun) {
-        let _entry = Entry::new(&context.running, kind, call);
+        let _entry = Entry::new(&context.running, kind.name(), call, &context.clock);
         let patience = context.config.python_bridge.timeout;
         return bridged::run(bridge, kind, call, patience, notices);
     }
@@ -399,7 +407,7 @@ fn value(
         return Err(RunnerError::NotAvailable(fun));
     };
     let bound = function.bind(&call.arguments)?;
-    let _entry = Entry::new(&context.running, kind, call);
+    let _entry = Entry::new(&context.running, kind.name(), call, &context.clock);
     (function.run)(context, &bound, notices)
 }
 
@@ -413,33 +421,4 @@ fn find(modules: Modules, fun: &str) -> Option<&'static Function> {
     let (module, name) = fun.split_once('.')?;
     let (_, functions) = modules.iter().find(|(known, _)| *known == module)?;
     functions.iter().find(|function| function.name == name)
-}
-
-/// Entry of a call under way; removed when dropped, also if its function panics.
-struct Entry<'a> {
-    running: &'a Mutex<BTreeMap<Jid, Value>>,
-    jid: &'a Jid,
-}
-
-impl<'a> Entry<'a> {
-    fn new(running: &'a Mutex<BTreeMap<Jid, Value>>, kind: Kind, call: &'a Call) -> Self {
-        let data = Value::map([
-            ("fun", Value::from(format!("{}.{}", kind.name(), call.fun))),
-            ("jid", call.jid.as_str().into()),
-            ("user", call.user.as_str().into()),
-            ("fun_args", call.arguments.to_value()),
-            ("pid", std::process::id().into()),
-        ]);
-        running.lock().insert(call.jid.clone(), data);
-        Self {
-            running,
-            jid: &call.jid,
-        }
-    }
-}
-
-impl Drop for Entry<'_> {
-    fn drop(&mut self) {
-        self.running.lock().remove(self.jid);
-    }
 }

@@ -139,6 +139,14 @@ impl DeadLetters {
         }
     }
 
+    /// The names of `limit` letters older than one, newest first, and how many there are in all.
+    pub fn names(&self, before: Option<&str>, limit: usize) -> (Vec<String>, usize) {
+        let names = self.names.lock();
+        let older = names.iter().rev();
+        let older = older.filter(|name| before.is_none_or(|before| name.as_str() < before));
+        (older.take(limit).cloned().collect(), names.len())
+    }
+
     /// Removes a letter; `false` when it was not there any more: of several concurrent removals
     /// exactly one returns `true`.
     ///
@@ -256,6 +264,11 @@ mod tests {
         let written: Vec<String> = written.into_iter().map(|kept| kept.name).collect();
         let kept = names(dir.path()).unwrap();
         assert_eq!(kept, written[2..]);
+        let (page, total) = letters.names(Some(&kept[5]), 2);
+        assert_eq!(
+            (page, total),
+            (vec![kept[4].clone(), kept[3].clone()], 1_000)
+        );
         let mode = std::fs::metadata(dir.path().join(&kept[0])).unwrap();
         assert_eq!(mode.permissions().mode() & 0o777, 0o600);
     }

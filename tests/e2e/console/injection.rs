@@ -50,7 +50,10 @@ fn payloads_run_nothing_on_any_page() -> TestResult {
             write_users(&root, &names);
             write_pillar(&root);
             let everybody = "['.*', '@runner', '@wheel', '@jobs', '@events']";
+            write_automation(&root);
             config
+                .set("reactor", format!("{root}/rules"))
+                .set("schedule", schedule())
                 .set("pillar_roots", format!("{{base: [{root}/pillar]}}"))
                 .set(
                     "external_auth",
@@ -96,6 +99,25 @@ fn write_pillar(root: &str) {
     std::fs::write(format!("{pillar}/all.sls"), sls).expect("it can be written");
 }
 
+/// A rule for each payload as a tag and a file; each event of [`fill`] leads to a dead letter.
+fn write_automation(root: &str) {
+    let rules: Vec<Value> = texts()
+        .map(|text| json!({format!("inject/{text}"): [format!("{root}/{text}.sls")]}))
+        .collect();
+    let all = json!({"inject/*": [format!("{root}/none.sls")]});
+    let rules: Vec<Value> = rules.into_iter().chain([all]).collect();
+    std::fs::write(format!("{root}/rules"), json!(rules).to_string()).expect("it can be written");
+}
+
+/// A job for each payload, which is its name, its function and its argument.
+fn schedule() -> Value {
+    let jobs = texts().map(|text| {
+        let job = json!({"function": text, "args": [text], "hours": 1, "run_on_start": true});
+        (text, job)
+    });
+    Value::Object(jobs.collect())
+}
+
 /// The payloads as a document can hold them.
 fn texts() -> impl Iterator<Item = String> {
     PAYLOADS.iter().map(|text| (*text).to_owned())
@@ -121,6 +143,10 @@ fn fill(site: &mut Site, console: Console) -> Result<()> {
         "a call of the API failed",
         "no valid id",
         "key",
+        "a reaction failed",
+        "a scheduled job failed",
+        "is no runner function of Salt",
+        "reactor",
     ] {
         site.announce(refused);
     }
@@ -182,6 +208,9 @@ fn look_at_pages(browser: &Browser, console: Console) -> Result<usize> {
         "audit",
         "audit?door=console",
         "minions?grains=role,last_job,highstate",
+        "orchestrations",
+        "reactor",
+        "schedule",
         "jobs",
         "jobs?state=failed",
     ];

@@ -78,7 +78,7 @@ fn every_page_is_sound_with_5000_minions() -> TestResult {
 }
 
 /// Pages that need nothing but their address.
-const PAGES: [(&str, &str); 13] = [
+const PAGES: [(&str, &str); 16] = [
     ("now", "/console/"),
     ("jobs", "/console/jobs"),
     ("jobs-failed", "/console/jobs?state=failed"),
@@ -94,6 +94,9 @@ const PAGES: [(&str, &str); 13] = [
     ("drift", "/console/drift"),
     ("drift-unknown", "/console/drift?verdict=unknown"),
     ("audit", "/console/audit"),
+    ("orchestrations", "/console/orchestrations"),
+    ("reactor", "/console/reactor"),
+    ("schedule", "/console/schedule"),
     ("missing", "/console/nothing-here"),
 ];
 
@@ -140,7 +143,10 @@ fn look_at_parts(browser: &Browser, inspector: &mut Inspector<'_>) -> Result<()>
     inspector.open("events-tag", "/console/events?tag=ret")?;
     let event = path_of("an event", "#event-rows a")?;
     inspector.open("event", &event)?;
+    look_at_automation(browser, inspector, &path_of)?;
     inspector.open("run-preview", "/console/run?tgt=*&fun=state.apply&args=web")?;
+    browser.click("#batch-options summary")?;
+    inspector.look("run-batch")?;
     browser.click("#preview")?;
     browser.wait("document.querySelector('#confirm-form')")?;
     inspector.look("run-confirm")?;
@@ -173,6 +179,27 @@ fn look_at_drift(browser: &Browser, inspector: &mut Inspector<'_>) -> Result<()>
     browser.wait("document.querySelector('#verified')")?;
     browser.click("#audit summary")?;
     inspector.look("audit-verified")
+}
+
+/// Pages of what the master does by itself, with what is folded in them open.
+fn look_at_automation(
+    browser: &Browser,
+    inspector: &mut Inspector<'_>,
+    path_of: &impl Fn(&str, &str) -> Result<String>,
+) -> Result<()> {
+    inspector.open("reactor", "/console/reactor")?;
+    browser.click("#letters summary")?;
+    inspector.look("reactor-letter")?;
+    inspector.open("schedule", "/console/schedule")?;
+    browser.click("#schedule [data-job='clean up'] summary")?;
+    inspector.look("schedule-job")?;
+    inspector.open("orchestrations", "/console/orchestrations")?;
+    let running = path_of("an orchestration that runs", "#running [data-jid] a")?;
+    let ended = path_of("an orchestration that ended", "#ended [data-jid] a")?;
+    browser.click("#start summary")?;
+    inspector.look("orchestration-start")?;
+    inspector.open("orchestration-running", &running)?;
+    inspector.open("orchestration", &ended)
 }
 
 /// A batch with minions to come, which stays so.
@@ -208,9 +235,67 @@ fn write_states(config: &mut Config, _: Console) {
         "pillar/web.sls",
         "db:\n  user: web\n  password: s3cret\nworkers: 8\n",
     );
+    write_automation(config, &write);
     config
         .set("file_roots", format!("{{base: [{root}/srv]}}"))
         .set("pillar_roots", format!("{{base: [{root}/pillar]}}"));
+}
+
+/// Rules of the reactor, one of which fails; a schedule; and an orchestration.
+fn write_automation(config: &mut Config, write: &impl Fn(&str, &str)) {
+    write(
+        "reactor/deploy.sls",
+        "roll out:\n  local.test.ping:\n    - tgt: alfa\n",
+    );
+    write(
+        "reactor/clean.sls",
+        "clean up:\n  local.test.ping:\n    - tgt: {{ data['nothing']['there'] }}\n",
+    );
+    write(
+        "srv/orch/deploy.sls",
+        "drain the balancer:\n  salt.function:\n    - name: test.ping\n    - tgt: bravo\n\
+         web servers:\n  salt.state:\n    - tgt: alfa\n    - sls: web\n\
+         announce it:\n  salt.runner:\n    - name: test.arg\n",
+    );
+    write(
+        "srv/orch/slow.sls",
+        "drain the balancer:\n  salt.function:\n    - name: test.ping\n    - tgt: bravo\n\
+         migrate the database:\n  salt.function:\n    - name: test.sleep\n    - tgt: charlie\n    - arg: [3000]\n    - timeout: 3000\n",
+    );
+    let root = config.get("root_dir").unwrap_or_default().to_owned();
+    let python = Release::V3008.program("python");
+    config
+        .set(
+            "reactor",
+            format!(
+                "[{{'deploy/*': [{root}/reactor/deploy.sls]}}, \
+                 {{'disk/full': [{root}/reactor/clean.sls]}}]"
+            ),
+        )
+        .set(
+            "schedule",
+            "{clean up: {function: test.arg, args: [cache], hours: 6, run_on_start: True}, \
+              check mirrors: {function: no.such_function, hours: 1, run_on_start: True}, \
+              report: {function: jobs.list_jobs, minutes: 30, enabled: False}}",
+        )
+        .set("python_bridge", python.display());
+}
+
+/// Events for the reactor, and orchestrations that ended and that run.
+fn fill_automation(site: &mut Site) -> Result<()> {
+    site.announce("a reaction failed");
+    site.announce("a scheduled job failed");
+    site.announce("is no runner function of Salt");
+    // Python's log has the state that fails.
+    site.announce("text=salt.state");
+    for tag in ["deploy/web", "deploy/db", "disk/full"] {
+        site.saltern(&["run", "event.send", tag])?.expect_code(0)?;
+    }
+    // Its exit code is that of the state that fails.
+    site.saltern(&["run", "state.orchestrate", "orch.deploy"])?;
+    site.saltern(&["run", "--async", "state.orchestrate", "orch.slow"])?
+        .expect_code(0)?;
+    Ok(())
 }
 
 /// Three minions and a key that waits; jobs that succeeded, that failed and that run.
@@ -233,5 +318,5 @@ fn fill(site: &mut Site) -> Result<()> {
     site.saltern_cmd(&["*", "cmd.run", "echo no route to host; exit 3"])?;
     site.saltern_cmd(&["--async", "bravo", "test.sleep", "3000"])?
         .expect_code(0)?;
-    Ok(())
+    fill_automation(site)
 }

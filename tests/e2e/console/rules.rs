@@ -24,7 +24,18 @@ fn users_are_offered_what_their_rules_allow_and_refused_the_rest() -> TestResult
         site.wait_pending("delta")?;
         let ann = console.logged_in(site, ANN)?;
         let all = [
-            "Now", "Jobs", "Minions", "Drift", "Keys", "Run", "Events", "Batches", "Audit",
+            "Now",
+            "Jobs",
+            "Minions",
+            "Drift",
+            "Keys",
+            "Run",
+            "Events",
+            "Batches",
+            "Orchestrations",
+            "Reactor",
+            "Schedule",
+            "Audit",
         ];
         expect_offered(&ann, &all)?;
         bob(site, console)?;
@@ -36,7 +47,7 @@ fn users_are_offered_what_their_rules_allow_and_refused_the_rest() -> TestResult
 fn bob(site: &Site, console: Console) -> Result<()> {
     let browser = console.logged_in(site, BOB.0)?;
     expect_offered(&browser, &["Now", "Run", "Events"])?;
-    for path in [
+    let pages = [
         "jobs",
         "minions",
         "minions/bravo",
@@ -45,7 +56,11 @@ fn bob(site: &Site, console: Console) -> Result<()> {
         "drift",
         "audit",
         "audit/export",
-    ] {
+        "orchestrations",
+        "reactor",
+        "schedule",
+    ];
+    for path in pages {
         let status = get(&browser, &format!("/console/{path}"))?;
         ensure!(status == 403, "{path} has status {status}");
     }
@@ -61,6 +76,12 @@ fn bob(site: &Site, console: Console) -> Result<()> {
         site.path("pki/minions_pre/delta").exists(),
         "accepted by bob"
     );
+    let form = json!({"letter": "00000000000000000001"});
+    let status = post(&browser, "/console/reactor/replay", form)?;
+    ensure!(status == 403, "replay: {status}");
+    let form = json!({"mods": "orch", "mode": "test"});
+    let status = post(&browser, "/console/orchestrations", form)?;
+    ensure!(status == 403, "orchestration: {status}");
     for (target, function) in [
         ("bravo", "cmd.run"),
         ("alfa", "test.ping"),

@@ -1,6 +1,7 @@
 //! Dead letter of a failed reaction: what happened, and what is needed to replay it.
 
 use saltern_automation::reactor::{Plan, Problem, ReactionKey};
+use saltern_model::query::{DeadLetterRow, ReactionRow};
 use saltern_model::{Event, Packed, Tag};
 use saltern_store::{DeadLetter, StoreError};
 use saltern_wire::msgpack::DecodeError;
@@ -91,6 +92,24 @@ pub(super) fn dead_letter(what: &str, subject: &Subject, reason: &str, time: i64
         number: key.map(|key| key.number.into()),
         name: key.map(|key| key.name.clone()),
         data: event.data.bytes().clone(),
+    }
+}
+
+/// A dead letter as people see it, without the data of its event.
+pub(super) fn row(name: String, letter: DeadLetter) -> DeadLetterRow {
+    DeadLetterRow {
+        name,
+        reaction: ReactionRow {
+            at: letter.time,
+            tag: letter.tag,
+            sls: letter.sls,
+            id: letter.id,
+            kind: letter.kind,
+            function: letter.fun,
+            outcome: letter.what,
+            reason: Some(letter.reason),
+            jid: None,
+        },
     }
 }
 

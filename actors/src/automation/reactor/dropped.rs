@@ -76,6 +76,14 @@ impl Dropped {
         count.total.fetch_add(number, Ordering::Relaxed);
     }
 
+    /// All of them.
+    pub(super) fn total(&self) -> u64 {
+        let totals = Reason::ALL.into_iter();
+        totals
+            .map(|reason| self.of(reason).total.load(Ordering::Relaxed))
+            .sum()
+    }
+
     /// Changes since the last call; `None` without any.
     pub(super) fn news(&self) -> Option<DroppedNews> {
         let news = Reason::ALL.into_iter().filter_map(|reason| {

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use saltern_automation::reactor::Limit;
 use saltern_model::Event;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::dead_letter::{ReplayError, ReplaySelection};
@@ -31,8 +30,8 @@ pub(super) enum Kind {
     ReplaySelection(ReplaySelection),
 }
 
-/// Receives whether a replay was begun. Dropped, it was not.
-pub(super) type Asker = oneshot::Sender<Result<(), ReplayError>>;
+/// Takes whether a replay was begun. Dropped, it was not.
+pub(super) type Asker = Box<dyn FnOnce(Result<(), ReplayError>) + Send>;
 
 /// A queued event.
 pub(super) struct Item {

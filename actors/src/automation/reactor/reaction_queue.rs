@@ -6,16 +6,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 use actix::Recipient;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use saltern_automation::reactor::{self, LimitError, Order, ReactorOptions, Reading, Rules, USER};
+use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_config::MasterConfig;
-use saltern_model::{Compat, Event, Packed, Tag, stamp};
+use saltern_model::query::{DeadLettersPage, ReactorReport, ReactorRule};
+use saltern_model::{Compat, Event, Jid, Packed, Tag, stamp};
 use saltern_requests::Services;
+use saltern_runners::NotReplayed;
 use saltern_store::{DeadLetters, StoreError};
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, pack};
 use serde::Serialize;
@@ -23,15 +28,19 @@ use tokio::sync::{Notify, oneshot};
 
 use super::dead_letter::{self, ReplayError};
 use super::dropped::{Dropped, DroppedNews, Reason};
-use super::event_queues::{EventQueues, InFlightEvent, Item, Kind, Taken, Why};
+use super::event_queues::{Asker, EventQueues, InFlightEvent, Item, Kind, Taken, Why};
 use super::failures::Failures;
 use super::metrics::ReactorMetrics;
+use super::reaction_log::ReactionLog;
 use super::watch::{Subject, SubjectData};
 use crate::content::renderer::Look;
 use crate::events::bus::Tap;
 
 /// Total bytes of the events and arguments of calls, besides the queue.
 const MAX_HELD_BYTES: usize = 64 << 20;
+
+/// How long whoever replays a dead letter waits for its start.
+const REPLAY_WAIT: Duration = Duration::from_secs(5);
 
 /// Why the queue cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -86,6 +95,7 @@ pub(crate) struct ReactionQueue {
     /// [`Failures`].
     news: Mutex<Vec<Event>>,
     letters: DeadLetters,
+    log: ReactionLog,
     dropped: Dropped,
     /// Jobs that are not known to be stored yet.
     jobs: AtomicUsize,
@@ -120,6 +130,7 @@ impl ReactionQueue {
             reactor,
             news: Mutex::default(),
             letters: DeadLetters::open(config, clock.clone())?,
+            log: ReactionLog::default(),
             dropped: Dropped::default(),
             jobs: AtomicUsize::new(0),
             job_ended: Notify::new(),
@@ -155,6 +166,16 @@ impl ReactionQueue {
         Some((item, InFlightEvent { queue, line }))
     }
 
+    /// Records that a reaction ended, and did not fail.
+    pub(super) fn ended_well(&self, subject: &Subject, jid: Option<Jid>, outcome: &str) {
+        self.metrics.ended(subject.kind(), outcome);
+        self.log_end(subject, jid, (outcome, None));
+    }
+
+    fn log_end(&self, subject: &Subject, jid: Option<Jid>, end: (&str, Option<&str>)) {
+        self.log.ended(subject, jid, end, self.clock.unix_micros());
+    }
+
     /// The reactions of an event of this queue have ended.
     pub(super) fn ended(&self, line: usize) {
         let must_notify = self.event_queues.lock().ended(line);
@@ -163,9 +184,12 @@ impl ReactionQueue {
         }
     }
 
-    /// The files of the rules that match this tag.
-    pub(super) fn references(&self, tag: &str) -> Vec<String> {
-        self.rules.read().references(tag)
+    /// The files of the rules that match this tag; the event is counted for them.
+    pub(super) fn matched(&self, tag: &str) -> Vec<String> {
+        let rules = self.rules.read();
+        self.log
+            .matched(rules.matching(tag), self.clock.unix_micros());
+        rules.references(tag)
     }
 
     /// Executes an order; gives the event that answers it.
@@ -248,7 +272,13 @@ impl ReactionQueue {
 
     /// Reports the failure of a reaction, or of a whole file.
     pub(super) fn failed(&self, subject: &Subject, reason: String) {
+        self.failed_as(subject, None, reason);
+    }
+
+    /// Reports the failure of a reaction that has a jid.
+    pub(super) fn failed_as(&self, subject: &Subject, jid: Option<Jid>, reason: String) {
         self.metrics.ended(subject.kind(), "failed");
+        self.log_end(subject, jid, ("failed", Some(&reason)));
         if let Some(times) = self.failures.record() {
             self.report("failed", subject, reason, times);
         }
@@ -258,6 +288,7 @@ impl ReactionQueue {
     pub(super) fn lost(&self, subject: &Subject) {
         self.metrics.ended(subject.kind(), "lost");
         let reason = "it was lost on the way, and was not tried again".to_owned();
+        self.log_end(subject, None, ("lost", Some(&reason)));
         // Each one: bounded by the reactions in progress.
         self.report("lost", subject, reason, 1);
     }
@@ -314,11 +345,20 @@ impl ReactionQueue {
         &self,
         name: &str,
     ) -> Result<oneshot::Receiver<Result<(), ReplayError>>, ReplayError> {
+        let (sender, answer) = oneshot::channel();
+        let asker: Asker = Box::new(move |begun| {
+            // The client may have gone.
+            let _ = sender.send(begun);
+        });
+        self.queue_replay(name, asker)?;
+        Ok(answer)
+    }
+
+    fn queue_replay(&self, name: &str, asker: Asker) -> Result<(), ReplayError> {
         let dead_letter = self.letters.get(name)?;
         let dead_letter = dead_letter.ok_or_else(|| ReplayError::Missing(name.to_owned()))?;
         let read = dead_letter::read(name, dead_letter);
         let (event, again) = read.ok_or(ReplayError::Malformed)?;
-        let (asker, answer) = oneshot::channel();
         let kind = Kind::ReplaySelection(again);
         let taken = self.event_queues.lock().push(&event, kind, Some(asker));
         match taken {
@@ -326,7 +366,7 @@ impl ReactionQueue {
                 if must_notify {
                     self.wake();
                 }
-                Ok(answer)
+                Ok(())
             }
             Taken::Dropped(_) => Err(ReplayError::QueueFull),
         }
@@ -376,6 +416,60 @@ impl saltern_runners::Reactor for ReactionQueue {
 
     fn set_leader(&self, is_leader: bool) {
         self.is_leader.store(is_leader, Ordering::Relaxed);
+    }
+
+    fn report(&self) -> ReactorReport {
+        let (files, latest) = self.log.report();
+        let rules = self.rules.read();
+        let rules = rules.written().map(|(tags, references)| {
+            let counted = self.log.of_rule(&tags);
+            ReactorRule {
+                tags,
+                references: references.to_vec(),
+                events: counted.map_or(0, |(events, _)| events),
+                last: counted.map(|(_, last)| last),
+            }
+        });
+        ReactorReport {
+            is_leader: self.is_leader(),
+            rules: rules.collect(),
+            files,
+            latest,
+            waiting: self.event_queues.lock().count(),
+            dropped: self.dropped.total(),
+        }
+    }
+
+    fn dead_letters(&self, before: Option<&str>, limit: usize) -> DeadLettersPage {
+        let (names, total) = self.letters.names(before, limit);
+        let next = names.last().filter(|_| names.len() == limit).cloned();
+        let letters = names.into_iter().filter_map(|name| {
+            // One that is gone, or cannot be read, is left out.
+            let letter = self.letters.get(&name).ok().flatten()?;
+            Some(dead_letter::row(name, letter))
+        });
+        DeadLettersPage {
+            letters: letters.collect(),
+            total,
+            next,
+        }
+    }
+
+    fn replay(&self, letter: &str) -> Result<(), NotReplayed> {
+        let refused = |error: ReplayError| NotReplayed::Refused(chain(&error));
+        let (sender, answer) = sync_channel(1);
+        let asker: Asker = Box::new(move |begun| {
+            // Nobody may wait any more.
+            let _ = sender.send(begun);
+        });
+        self.queue_replay(letter, asker).map_err(refused)?;
+        match answer.recv_timeout(REPLAY_WAIT) {
+            Ok(begun) => begun.map_err(refused),
+            Err(RecvTimeoutError::Timeout) => Err(NotReplayed::Waits),
+            Err(RecvTimeoutError::Disconnected) => Err(NotReplayed::Refused(
+                "the reactor ended before it was begun".to_owned(),
+            )),
+        }
     }
 }
 

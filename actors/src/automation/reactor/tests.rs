@@ -225,6 +225,49 @@ async fn success_is_not_reported() {
 }
 
 #[tokio::test]
+async fn report_has_the_counts_of_rules_and_files_and_the_latest_ends() {
+    let (_dir, queue) = queue(RULES);
+    queue.hear(&event("a/1"));
+    let (item, place) = queue.pop().unwrap();
+    let files = queue.matched("a/1");
+    let place = Arc::new(place);
+    let jid = saltern_model::Jid::parse("20261121070622637714").unwrap();
+    let mut watch = Watch::new(&queue, &item.event, &reaction(), &place);
+    watch.leads_to(Some(&jid));
+    watch.settle(End::Done);
+    let failed = Watch::new(&queue, &item.event, &reaction(), &place);
+    failed.settle(End::Failed("no".to_owned()));
+    let report = saltern_runners::Reactor::report(&*queue);
+    let rule = report.rules.iter().find(|rule| rule.events > 0).unwrap();
+    assert_eq!(
+        (rule.events, rule.references.as_slice()),
+        (1, files.as_slice())
+    );
+    let file = &report.files[0];
+    assert_eq!(
+        (file.sls.as_str(), file.done, file.failed),
+        ("/a.sls", 1, 1)
+    );
+    let ends = report.latest.iter();
+    let ends: Vec<_> = ends
+        .map(|row| {
+            (
+                row.outcome.as_str(),
+                row.reason.as_deref(),
+                row.jid.as_ref(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        ends,
+        [("failed", Some("no"), None), ("done", None, Some(&jid))]
+    );
+    let letters = saltern_runners::Reactor::dead_letters(&*queue, None, 10);
+    assert_eq!((letters.total, letters.next), (1, None));
+    assert_eq!(letters.letters[0].reaction.reason.as_deref(), Some("no"));
+}
+
+#[tokio::test]
 async fn event_lost_before_its_plan_is_reported_as_a_whole() {
     let (_dir, queue) = queue(RULES);
     let event = event("a/1");

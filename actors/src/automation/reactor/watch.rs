@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use saltern_automation::reactor::{End, Problem, Reaction, ReactionCall, ReactionKey};
-use saltern_model::Event;
+use saltern_model::{Event, Jid};
 use serde::Serialize;
 
 use super::dropped::Reason;
@@ -73,6 +73,8 @@ pub(super) struct Watch {
     queue: Arc<ReactionQueue>,
     /// `None` once the result is known.
     subject: Option<Subject>,
+    /// The job or call that it began.
+    jid: Option<Jid>,
     /// The event is in progress as long as one of its reactions is.
     _place: Arc<InFlightEvent>,
 }
@@ -93,8 +95,14 @@ impl Watch {
                 key: Some(reaction.key.clone()),
                 call: Some(reaction.call.clone()),
             }),
+            jid: None,
             _place: Arc::clone(place),
         }
+    }
+
+    /// Names the job or call that it began.
+    pub(super) fn leads_to(&mut self, jid: Option<&Jid>) {
+        self.jid = jid.cloned();
     }
 
     /// Bytes held by its call, about: those of the event, and of the arguments twice.
@@ -111,8 +119,8 @@ impl Watch {
             return;
         };
         match end {
-            End::Done => self.queue.metrics.ended(subject.kind(), "done"),
-            End::Failed(reason) => self.queue.failed(&subject, reason),
+            End::Done => self.queue.ended_well(&subject, self.jid.take(), "done"),
+            End::Failed(reason) => self.queue.failed_as(&subject, self.jid.take(), reason),
         }
     }
 
@@ -121,14 +129,14 @@ impl Watch {
         if let Some(subject) = self.subject.take() {
             let (tag, id) = (&subject.event.tag, &subject.id);
             tracing::info!(%tag, id, "the target of a reaction matches no minion");
-            self.queue.metrics.ended(subject.kind(), "nobody");
+            self.queue.ended_well(&subject, None, "nobody");
         }
     }
 
     /// Records that there was no room for its call.
     pub(super) fn dropped(mut self) {
         if let Some(subject) = self.subject.take() {
-            self.queue.metrics.ended(subject.kind(), "dropped");
+            self.queue.ended_well(&subject, None, "dropped");
             self.queue.dropped(Reason::Calls, 1);
         }
     }

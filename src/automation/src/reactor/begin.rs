@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use saltern_bridge::Work;
-use saltern_model::{AuditDoor, AuditRecord, Event, MinionId, Tag};
+use saltern_model::{AuditDoor, AuditRecord, Event, Jid, MinionId, Tag};
 use saltern_policy::acl::{Form, Verdict, Whom};
 use saltern_requests::audit;
 use saltern_requests::event_data;
@@ -52,6 +52,11 @@ impl PendingCall {
     /// Whether Python runs it: it may take very long.
     pub fn is_python(&self) -> bool {
         self.is_python
+    }
+
+    /// The jid of the call.
+    pub fn jid(&self) -> Option<&Jid> {
+        self.row.jid.as_ref()
     }
 
     /// The call; it passes its outcome to `settle`. If it never runs, `settle` is dropped.

@@ -275,6 +275,18 @@ impl Rules {
         meant.flat_map(|rule| rule.references.clone()).collect()
     }
 
+    /// The tags of the rules that match this tag, as they are written.
+    pub fn matching(&self, tag: &str) -> Vec<String> {
+        let meant = self.rules.iter().filter(|rule| rule.is_for(tag));
+        meant.map(Rule::written_tags).collect()
+    }
+
+    /// The tags of each rule as they are written, with its files.
+    pub fn written(&self) -> impl Iterator<Item = (String, &[String])> {
+        let rules = self.rules.iter();
+        rules.map(|rule| (rule.written_tags(), rule.references.as_slice()))
+    }
+
     /// The rules as they were written.
     pub fn list(&self) -> Value {
         Value::Array(self.rules.iter().map(|rule| rule.written.clone()).collect())
@@ -327,6 +339,12 @@ impl Rules {
 }
 
 impl Rule {
+    fn written_tags(&self) -> String {
+        let entries = self.written.as_map().unwrap_or_default();
+        let tags = entries.first().map(|(tags, _)| saltern_python::str(tags));
+        tags.unwrap_or_default().into_owned()
+    }
+
     fn is_for(&self, tag: &str) -> bool {
         tag.starts_with(&self.start) && self.tags.matches(tag)
     }

@@ -20,6 +20,8 @@ use saltern_wire::msgpack::{Dialect, Value, as_map, pack};
 use serde::Serialize;
 
 use super::Due;
+use super::History;
+use super::history::RecordedRun;
 use super::job::Job;
 
 /// The tag of the event at the end.
@@ -35,7 +37,12 @@ const NO_OFFSET: &str = "0000";
 impl Due {
     /// The run, to be carried out by the actors; `None` for `dry_run`. `zone` is for the times in
     /// `metadata`.
-    pub fn into_run(self, services: &Arc<Services>, zone: &TimeZone) -> Option<Run> {
+    pub fn into_run(
+        self,
+        services: &Arc<Services>,
+        zone: &TimeZone,
+        history: &Arc<History>,
+    ) -> Option<Run> {
         let Self {
             job,
             function,
@@ -61,9 +68,10 @@ impl Due {
             (&call.user, Some(call.jid.clone())),
             services,
         );
-        let services = Arc::clone(services);
+        let (services, history) = (Arc::clone(services), Arc::clone(history));
         let run = Run::new(lost, move |fire| {
-            let ran = carry_out(&job, &call, beginning, &services, fire);
+            let recorded = history.begin(&job, &call, &services.clock);
+            let ran = carry_out((&job, &call, recorded), beginning, &services, fire);
             drop(running);
             ran
         });
@@ -204,8 +212,7 @@ fn ended_tag() -> Tag {
 }
 
 fn carry_out(
-    job: &Job,
-    call: &Call,
+    (job, call, recorded): (&Job, &Call, RecordedRun),
     beginning: Beginning,
     services: &Services,
     fire: &mut dyn FnMut(Event),
@@ -223,6 +230,11 @@ fn carry_out(
     };
     let ran = services.runners.run(call, &mut Notices::new(&mut notify));
     let retcode = ran.retcode.unwrap_or(0);
+    recorded.end(match problem(&ran.value, &call.fun) {
+        Some(problem) => Some(problem),
+        None if retcode != 0 || !ran.success => Some("the function returned a failure"),
+        None => None,
+    });
     let (end, code) = match problem(&ran.value, &call.fun) {
         None => {
             let end = End::Returned {

@@ -19,7 +19,7 @@ struct Clockwork {
     drawn: u64,
 }
 
-fn read(jobs: &str, zone: &TimeZone) -> (Schedule, Vec<Finding>) {
+pub(super) fn read(jobs: &str, zone: &TimeZone) -> (Schedule, Vec<Finding>) {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("master");
     let jobs = jobs.replace('\n', "\n  ");

@@ -18,6 +18,7 @@ use crate::account;
 use crate::console::{Console, complain, say};
 use crate::login;
 use crate::options::{CommandOptions, Ending, RunCommand, RunOptions, read};
+use crate::page_url;
 use crate::settings;
 
 /// Functions that only read the job database, so that they can be called twice.
@@ -141,6 +142,9 @@ impl RunTool<'_> {
                 "[WARNING ] Running in asynchronous mode. The result comes as an event with the tag \
                  {tag}/ret, and is kept in the job cache."
             ));
+            if let (Manner::Own { .. }, Some(jid)) = (self.manner, tag.rsplit('/').next()) {
+                page_url::report_call(self.config, function, jid);
+            }
             return Ok(0);
         }
         let Called::Returned(returned) = self.call(&request).await? else {
@@ -172,6 +176,9 @@ impl RunTool<'_> {
     async fn call(&self, request: &RunnerRequest) -> Result<Called, Ending> {
         let shows = self.command.options.quiet != Some(true);
         let mut notify = |suffix: &str, event: Value| {
+            if suffix == "new" {
+                return self.report_orchestration(&request.fun, &event);
+            }
             let shown = Value::map([("suffix", Value::from(suffix)), ("event", event)]);
             let asked = shown.get("event").and_then(|event| event.get("outputter"));
             let asked = asked.and_then(Value::as_str).map(str::to_owned);
@@ -235,6 +242,15 @@ impl RunTool<'_> {
     /// database, for a user of this machine.
     fn can_read_here(&self, request: &RunnerRequest, value: &Value) -> bool {
         is_trimmed(value) && READING.contains(&request.fun.as_str()) && !self.is_logged_in()
+    }
+
+    /// Names the page with the steps of an orchestration that begins.
+    fn report_orchestration(&self, function: &str, begun: &Value) {
+        let is_own = self.manner != Manner::Stock && self.command.options.quiet != Some(true);
+        let jid = begun.get("jid").and_then(Value::as_str);
+        if let Some(jid) = jid.filter(|_| is_own && function.starts_with("state.")) {
+            page_url::report_call(self.config, function, jid);
+        }
     }
 
     /// Prints an event of a call on standard error.

@@ -191,6 +191,7 @@ impl SaltTool<'_> {
                     "Executed batch command with job ID: {}\n",
                     begun.jid
                 ));
+                self.report_page(&begun.jid);
                 Ok(0)
             }
             (Some(Err(ClientError::NoMinions)), _) if self.manner.is_own() => self.nobody(),
@@ -244,6 +245,7 @@ impl SaltTool<'_> {
             true => Err(Left::Interrupted),
             false => {
                 self.name_absent(&begun);
+                self.report_page(&begun.jid);
                 seen.begin(begun.minions.len());
                 self.follow_batch(&begun.jid, &mut follower, seen).await
             }

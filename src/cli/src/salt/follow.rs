@@ -186,6 +186,7 @@ impl SaltTool<'_> {
             return Ok(End::Left(FAILED));
         }
         say(&heading.text(job.jid()));
+        self.report_page(job.jid());
         let mut standing = Standing::new(&job);
         let mut absent = None;
         self.progress.draw(&standing.progress());

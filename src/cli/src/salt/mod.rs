@@ -28,6 +28,7 @@ use crate::console::{Console, Shown, complain, say, try_say};
 use crate::key;
 use crate::login;
 use crate::options::{Call, CommandOptions, Ending, SaltCommand, SaltOptions, read};
+use crate::page_url;
 use crate::settings;
 use crate::terminal::ProgressLine;
 use follow::{Answer, End, Heading, Interrupts};
@@ -277,6 +278,13 @@ impl SaltTool<'_> {
         Ok(0)
     }
 
+    /// Names the page of a job, of our own command.
+    fn report_page(&self, jid: &str) {
+        if self.manner.is_own() {
+            page_url::report_job(self.config, jid);
+        }
+    }
+
     /// Stock prints a text in place of the return of a silent minion, and no reason.
     fn report_silent(&self, jid: &str, silent: &BTreeSet<String>) {
         match self.manner {
@@ -336,6 +344,7 @@ impl SaltTool<'_> {
             (Some(Err(error)), _) => return self.failed(&error),
         };
         say(&format!("Executed command with job ID: {jid}\n"));
+        self.report_page(&jid);
         Ok(0)
     }
 

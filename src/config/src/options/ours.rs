@@ -205,6 +205,9 @@ pub const OURS: &[ConfigOption] = &[
         "Whether the servers of the HTTP API serve the web console, too, below \"/console/\": true \
          or false. Unset, the server of \"saltern_api\" does, those of rest_cherrypy, rest_tornado \
          and rest_wsgi do not."),
+    ours("saltern_console_url", &[Some("\"\"")],
+        "The address under which users reach the web console, such as https://salt.example.com, for \
+         the command lines that name its pages. Empty for that of the server that serves it."),
     ours("saltern_metrics_address", &[Some("\"127.0.0.1:4507\"")],
         "Where /metrics, /healthz and /readyz are served over HTTP: an IP address and a port; \
          empty for nowhere. They are not authenticated: beyond this machine, require \

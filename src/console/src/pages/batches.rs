@@ -5,12 +5,25 @@ use axum::response::{IntoResponse, Redirect, Response};
 use saltern_netapi::v1::Problem;
 use saltern_netapi::v1::schema::Batch;
 use saltern_wire::msgpack::Value;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::job_path;
+use super::{job_path, text_of};
 use crate::cli;
 use crate::site::{Shared, Submitted, Visit, encoded};
 use crate::view::View;
+
+/// A batch with what it runs, and where.
+#[derive(Deserialize)]
+struct ActiveBatch {
+    #[serde(flatten)]
+    batch: Batch,
+    #[serde(default)]
+    fun: Option<Value>,
+    #[serde(default)]
+    tgt: Option<Value>,
+    #[serde(default)]
+    tgt_type: Option<String>,
+}
 
 #[derive(Serialize)]
 struct BatchesView {
@@ -20,6 +33,9 @@ struct BatchesView {
 #[derive(Serialize)]
 struct BatchLine {
     jid: String,
+    function: String,
+    target: String,
+    target_type: String,
     path: String,
     stop_path: String,
     pause_path: String,
@@ -42,28 +58,39 @@ pub(crate) async fn page(State(site): State<Shared>, visit: Visit) -> Response {
 }
 
 async fn view(site: &Shared, visit: &Visit) -> Result<View, Problem> {
-    let batches: Vec<Batch> = site.query(visit, "batches.page", Vec::new()).await?;
-    let lines = batches.into_iter().map(|batch| BatchLine {
-        path: job_path(&batch.jid),
-        stop_path: format!("/console/batches/{}/stop", encoded(&batch.jid)),
-        pause_path: format!(
-            "/console/batches/{}/{}",
-            encoded(&batch.jid),
-            other_way(&batch)
-        ),
-        pause_line: cli::line(["saltern", "batch", other_way(&batch), &batch.jid]),
-        is_paused: batch.paused_since.is_some(),
-        user: batch.user.unwrap_or_default(),
-        total: batch.total,
-        completed: batch.completed,
-        active: batch.active,
-        pending: batch.pending,
-        failed: batch.failed,
-        halted: batch
-            .halted
-            .then(|| batch.halted_reason.unwrap_or_default()),
-        line: cli::line(["salt-run", "batch.stop", &batch.jid]),
-        jid: batch.jid,
+    let batches: Vec<ActiveBatch> = site.query(visit, "batches.page", Vec::new()).await?;
+    let lines = batches.into_iter().map(|active| {
+        let ActiveBatch {
+            batch,
+            fun,
+            tgt,
+            tgt_type,
+        } = active;
+        BatchLine {
+            function: fun.as_ref().map(text_of).unwrap_or_default(),
+            target: tgt.as_ref().map(text_of).unwrap_or_default(),
+            target_type: tgt_type.unwrap_or_default(),
+            path: job_path(&batch.jid),
+            stop_path: format!("/console/batches/{}/stop", encoded(&batch.jid)),
+            pause_path: format!(
+                "/console/batches/{}/{}",
+                encoded(&batch.jid),
+                other_way(&batch)
+            ),
+            pause_line: cli::line(["saltern", "batch", other_way(&batch), &batch.jid]),
+            is_paused: batch.paused_since.is_some(),
+            user: batch.user.unwrap_or_default(),
+            total: batch.total,
+            completed: batch.completed,
+            active: batch.active,
+            pending: batch.pending,
+            failed: batch.failed,
+            halted: batch
+                .halted
+                .then(|| batch.halted_reason.unwrap_or_default()),
+            line: cli::line(["salt-run", "batch.stop", &batch.jid]),
+            jid: batch.jid,
+        }
     });
     let content = BatchesView {
         batches: lines.collect(),

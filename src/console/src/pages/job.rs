@@ -3,13 +3,15 @@
 use axum::extract::{Path, State as Site};
 use axum::response::{IntoResponse, Redirect, Response};
 use saltern_model::control::Missing;
-use saltern_model::query::{JobReport, JobRequest, ReturnRow, ReturnedMinion, ReturnsPage};
+use saltern_model::query::{
+    AskedFrom, JobReport, JobRequest, ReturnRow, ReturnedMinion, ReturnsPage,
+};
 use saltern_netapi::v1::{Problem, ask};
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
 use super::run::typed_lines;
-use super::{State, job_path, minion_path, with_query};
+use super::{State, job_path, minion_path, text_of, with_query};
 use crate::cli;
 use crate::highstate::{Returned, Text, nested};
 use crate::moment::{Moment, duration};
@@ -35,6 +37,8 @@ struct JobView {
     target_path: Option<String>,
     user: String,
     reporter: Option<String>,
+    /// The way in and the address that it came from.
+    asked: Option<String>,
     publisher: Option<String>,
     created: Moment,
     published: Option<Moment>,
@@ -182,6 +186,7 @@ async fn view(site: &Shared, visit: &Visit, jid: &str, params: &Fields) -> Resul
         target: target.clone(),
         target_type: report.target_type.clone(),
         user: report.user.clone(),
+        asked: request.asked.as_ref().map(asked_words),
         reporter: request.reporter.map(|reporter| reporter.to_string()),
         publisher: report.publisher.as_ref().map(ToString::to_string),
         created: Moment::new(report.created, visit.now),
@@ -342,14 +347,31 @@ fn summary(value: &Value) -> String {
     line.trim().chars().take(CHARACTERS).collect()
 }
 
-fn text_of(target: &Value) -> String {
-    match target.as_array() {
-        Some(list) => {
-            let ids: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
-            ids.join(",")
-        }
-        None => nested(target),
-    }
+/// The way in by which a job was asked for, and from where.
+fn asked_words(asked: &AskedFrom) -> String {
+    let door = match asked.door.as_str() {
+        "port" => "port 4506",
+        "api" => "the API",
+        "console" => "the console",
+        "reactor" => "the reactor",
+        "schedule" => "the schedule",
+        "minion" => "a minion",
+        "syndic" => "a syndic",
+        "master" => "the master itself",
+        other => other,
+    };
+    let origin = asked
+        .origin
+        .as_ref()
+        .map(|origin| format!(" from {origin}"));
+    let backend = asked
+        .backend
+        .as_ref()
+        .map(|backend| format!(", known by {backend}"));
+    [Some(format!("through {door}")), origin, backend]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// The arguments, a line each, as one types them; those of several functions behind these.

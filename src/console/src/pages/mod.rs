@@ -11,7 +11,10 @@ pub(crate) mod log_in;
 pub(crate) mod minion;
 pub(crate) mod minions;
 pub(crate) mod now;
+pub(crate) mod orchestrations;
+pub(crate) mod reactor;
 pub(crate) mod run;
+pub(crate) mod schedule;
 
 use axum::http::StatusCode;
 use saltern_model::query::{JobRow, JobsPage, KeyRow};
@@ -19,6 +22,7 @@ use saltern_netapi::v1::{Problem, ask::Arguments};
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
+use crate::highstate::nested;
 use crate::moment::{Moment, duration, typed};
 use crate::site::{Fields, Shared, Visit, encoded};
 
@@ -90,6 +94,17 @@ pub(crate) fn job_path(jid: &str) -> String {
 /// The page of a minion.
 pub(crate) fn minion_path(id: &str) -> String {
     format!("/console/minions/{}", encoded(id))
+}
+
+/// A target as text, a list joined by commas; also several functions.
+pub(crate) fn text_of(target: &Value) -> String {
+    match target.as_array() {
+        Some(list) => {
+            let ids: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
+            ids.join(",")
+        }
+        None => nested(target),
+    }
 }
 
 /// The path with the parameters that have a value.

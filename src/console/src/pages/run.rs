@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::{job_path, with_query};
 use crate::cli;
-use crate::highstate::nested;
+use crate::highstate::{Text, nested};
 use crate::site::{Fields, Params, Shared, Submitted, Visit};
 use crate::view::View;
 
@@ -23,6 +23,12 @@ const SHOWN: i64 = 20;
 
 /// More minions than that need a tick.
 const MANY: usize = 50;
+
+/// Functions that are completed at most.
+const MAX_COMPLETED: i64 = 500;
+
+/// The function of minions that returns documentation.
+const DOCUMENTATION: &str = "sys.doc";
 
 /// Functions that can do harm: modules, or whole names.
 const HARMFUL: [&str; 28] = [
@@ -81,6 +87,10 @@ struct Typed {
     arguments: String,
     /// Minions at a time, such as `10` or `25%`.
     batch: String,
+    /// Seconds between two parts of a batch.
+    wait: String,
+    /// Whether a batch ends with the first failure.
+    failhard: bool,
 }
 
 /// Which minions a target means.
@@ -103,12 +113,25 @@ struct Matched {
 #[derive(Serialize)]
 struct RunView {
     typed: Typed,
+    /// Functions that were called before, for completion.
+    functions: Vec<String>,
+    doc: Option<Documentation>,
     types: [(&'static str, &'static str); 11],
     preview: Option<Preview>,
     /// The job that is run again.
     again: Option<String>,
     /// The job that was just sent, for a user who may not look at jobs.
     sent: Option<String>,
+}
+
+/// Documentation of the function that is typed.
+#[derive(Serialize)]
+struct Documentation {
+    function: String,
+    /// As a minion returned it; nothing where none has been asked.
+    text: Option<Text>,
+    /// The form that asks one.
+    ask: String,
 }
 
 #[derive(Serialize)]
@@ -132,6 +155,8 @@ impl Typed {
             function: text("fun"),
             arguments: fields.verbatim("args").replace("\r\n", "\n"),
             batch: text("batch"),
+            wait: text("batch_wait"),
+            failhard: fields.is_on("failhard"),
         }
     }
 
@@ -165,6 +190,12 @@ impl Typed {
         let mut options = Vec::new();
         if !self.batch.is_empty() {
             options.extend(["-b".to_owned(), self.batch.clone()]);
+            if !self.wait.is_empty() {
+                options.extend(["--batch-wait".to_owned(), self.wait.clone()]);
+            }
+            if self.failhard {
+                options.push("--failhard".to_owned());
+            }
         }
         let mut arguments = self.lines();
         arguments.extend(more.iter().map(|one| (*one).to_owned()));
@@ -193,6 +224,20 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
         Some(jid) => again_typed(site, visit, jid, params.text("only") == Some("failed")).await?,
         None => Typed::of(params),
     };
+    let sent = params
+        .text("sent")
+        .and_then(|jid| Jid::parse(jid).ok())
+        .map(|jid| jid.to_string());
+    form_view(site, visit, typed, (again, sent)).await
+}
+
+/// The form with what is typed; the job that is run again, and the one that was just sent.
+async fn form_view(
+    site: &Shared,
+    visit: &Visit,
+    typed: Typed,
+    (again, sent): (Option<&str>, Option<String>),
+) -> Result<View, Problem> {
     let preview = match typed.target.is_empty() {
         true => None,
         false => Some(preview(site, visit, &typed).await?),
@@ -202,16 +247,82 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
         false => typed.line(&[]),
     };
     let content = RunView {
+        functions: functions(site, visit).await?,
+        doc: doc(site, visit, &typed, preview.as_ref()).await?,
         typed,
         types: TYPES,
         preview,
         again: again.map(str::to_owned),
-        sent: params
-            .text("sent")
-            .and_then(|jid| Jid::parse(jid).ok())
-            .map(|jid| jid.to_string()),
+        sent,
     };
     Ok(View::new("run.html", "run", "Run", content).cli([line]))
+}
+
+/// Functions that are offered although nobody has called them here.
+const COMMON: [&str; 18] = [
+    "cmd.run",
+    "disk.usage",
+    "grains.items",
+    "network.ip_addrs",
+    "pillar.items",
+    "pkg.list_upgrades",
+    "pkg.version",
+    "saltutil.refresh_pillar",
+    "saltutil.sync_all",
+    "service.restart",
+    "service.status",
+    "state.apply",
+    "state.highstate",
+    "state.sls",
+    "status.uptime",
+    "sys.doc",
+    "test.ping",
+    "test.version",
+];
+
+/// Functions for completion: those that were called before, as shells complete them, and common ones.
+async fn functions(site: &Shared, visit: &Visit) -> Result<Vec<String>, Problem> {
+    let mut names: Vec<String> = COMMON.map(str::to_owned).into();
+    if visit.may.jobs && !visit.is_fragment {
+        let arguments = vec![("limit", Some(MAX_COMPLETED.into()))];
+        let called: Vec<String> = site.query(visit, "functions.names", arguments).await?;
+        names.extend(called);
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+/// Documentation of the function that is typed, and the form that asks a minion for it.
+async fn doc(
+    site: &Shared,
+    visit: &Visit,
+    typed: &Typed,
+    preview: Option<&Preview>,
+) -> Result<Option<Documentation>, Problem> {
+    let function = typed.function.as_str();
+    if !function.contains('.') || function.ends_with('.') || function == DOCUMENTATION {
+        return Ok(None);
+    }
+    let mut text: Option<String> = None;
+    if visit.may.returns {
+        let arguments = vec![("function", Some(function.into()))];
+        text = site.query(visit, "functions.doc", arguments).await?;
+    }
+    let minions = preview.map(|preview| preview.minions.as_slice());
+    let mut minions = minions.unwrap_or_default().iter();
+    let minion = minions.find(|minion| minion.is_present);
+    let target = minion.map_or("*", |minion| minion.minion.as_str());
+    let parameters = [
+        ("tgt", Some(target)),
+        ("fun", Some(DOCUMENTATION)),
+        ("args", Some(function)),
+    ];
+    Ok(Some(Documentation {
+        function: function.to_owned(),
+        text: text.map(|text| Text::cut(text.trim().to_owned())),
+        ask: with_query("/console/run", &parameters),
+    }))
 }
 
 /// The request of a job once more, for those of its minions that failed or are missing, or for all.
@@ -253,7 +364,7 @@ async fn again_typed(
         target_type,
         function: function.to_owned(),
         arguments: typed_lines(request.arguments.as_array().unwrap_or_default()).join("\n"),
-        batch: String::new(),
+        ..Typed::default()
     })
 }
 
@@ -406,6 +517,10 @@ async fn step(site: &Shared, visit: &Visit, form: &Fields) -> Result<Step, Probl
     if typed.target.is_empty() || typed.function.is_empty() {
         return Err(Problem::invalid(None, "a target and a function are needed"));
     }
+    if form.text("mode") == Some("edit") {
+        let view = form_view(site, visit, typed, (None, None)).await?;
+        return Ok(Step::Ask(view));
+    }
     let preview = preview(site, visit, &typed).await?;
     let is_sent = form.text("step") == Some("send");
     if is_sent && form.text("mode") == Some("test") && !typed.is_test() {
@@ -457,8 +572,18 @@ async fn publish(site: &Shared, visit: &Visit, typed: &Typed) -> Result<String, 
         ("arg", Value::Array(typed_arguments(lines, &[]))),
     ];
     if !typed.batch.is_empty() {
-        let size = Value::from(typed.batch.as_str());
-        load.push(("batch", Value::map([("size", size)])));
+        let mut batch = vec![
+            ("size", Value::from(typed.batch.as_str())),
+            ("failhard", typed.failhard.into()),
+        ];
+        if !typed.wait.is_empty() {
+            let wait: f64 = typed.wait.parse().map_err(|_| {
+                let detail = format!("\"{}\" is no number of seconds", typed.wait);
+                Problem::invalid(Some("batch_wait"), detail)
+            })?;
+            batch.push(("wait", Value::from(wait)));
+        }
+        load.push(("batch", Value::map(batch)));
     }
     let reply = ask::publish(&site.backend.gate(), &visit.caller, load).await?;
     let jid = reply.get("jid").and_then(Value::as_str);

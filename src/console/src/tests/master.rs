@@ -101,6 +101,22 @@ impl Table {
             ("audit.state", audit_state(None)),
             ("highstates.groups", highstate_groups(Vec::new(), 0)),
             ("highstates.page", highstates(Vec::new())),
+            ("calls.running", Value::Array(Vec::new())),
+            ("functions.doc", Value::Nil),
+            ("functions.names", Value::Array(Vec::new())),
+            (
+                "reactor.letters",
+                map([
+                    ("letters", Value::Array(Vec::new())),
+                    ("total", 0_i64.into()),
+                    ("next", Value::Nil),
+                ]),
+            ),
+            ("reactor.report", Value::Nil),
+            (
+                "schedule.report",
+                map([("jobs", Value::Array(Vec::new())), ("zone", "UTC".into())]),
+            ),
             ("saltern.health", health("")),
             ("saltern.version", version("")),
         ];
@@ -142,6 +158,9 @@ impl Table {
             ("halted", true.into()),
             ("halted_reason", any()),
             ("user", any()),
+            ("fun", any()),
+            ("tgt", any()),
+            ("tgt_type", any()),
         ]);
         let changed = map([(
             "data",
@@ -183,6 +202,13 @@ impl Table {
             ("minions.history", history(text)),
             ("minions.last_jobs", Value::Array(vec![last_job(text)])),
             ("batches.stop", true.into()),
+            ("calls.running", Value::Array(vec![call(text)])),
+            ("functions.doc", any()),
+            ("functions.names", list(&["test.echo", text])),
+            ("reactor.letters", letters(text)),
+            ("reactor.replay", true.into()),
+            ("reactor.report", reactor(text)),
+            ("schedule.report", schedule(text)),
             ("saltern.health", health(text)),
             ("saltern.version", version(text)),
             ("key.accept", changed.clone()),
@@ -305,7 +331,13 @@ impl Table {
         let mut state = self.state.lock();
         state.asked.push(load.clone());
         let answer = match (text("cmd"), text("fun")) {
-            ("publish", _) => {
+            ("runner", _) => {
+                return map([
+                    ("jid", JID.into()),
+                    ("tag", format!("salt/run/{JID}").into()),
+                ]);
+            }
+            ("publish" | "saltern_batch", _) => {
                 return map([(
                     "load",
                     map([("jid", JID.into()), ("minions", list(&["m1"]))]),
@@ -402,7 +434,124 @@ fn request(text: &str) -> Value {
         ("target_type", "glob".into()),
         ("user", text.into()),
         ("reporter", Value::Nil),
+        (
+            "asked",
+            map([
+                ("door", "console".into()),
+                ("origin", text.into()),
+                ("backend", text.into()),
+            ]),
+        ),
     ])
+}
+
+/// The jid of an orchestration that runs.
+pub(super) const RUNNING: &str = "20260102030405060709";
+
+/// An orchestration that runs, with this text in every field.
+fn call(text: &str) -> Value {
+    let step = |kind: &str, result: Value| {
+        map([
+            ("at", MICROS.into()),
+            ("kind", kind.into()),
+            ("name", text.into()),
+            ("id", text.into()),
+            ("target", text.into()),
+            ("result", result),
+            ("comment", text.into()),
+        ])
+    };
+    let steps = vec![
+        step("state", Value::Nil),
+        step("result", false.into()),
+        step(text, Value::Nil),
+    ];
+    map([
+        ("jid", RUNNING.into()),
+        ("function", format!("runner.state.{text}").into()),
+        ("user", text.into()),
+        ("arguments", list(&[text])),
+        ("began", MICROS.into()),
+        ("steps", Value::Array(steps)),
+        ("left_out", 1_i64.into()),
+    ])
+}
+
+fn reaction(text: &str) -> Value {
+    map([
+        ("at", MICROS.into()),
+        ("tag", text.into()),
+        ("sls", text.into()),
+        ("id", text.into()),
+        ("kind", text.into()),
+        ("function", text.into()),
+        ("outcome", text.into()),
+        ("reason", text.into()),
+        ("jid", JID.into()),
+    ])
+}
+
+fn reactor(text: &str) -> Value {
+    let rule = map([
+        ("tags", text.into()),
+        ("references", list(&[text, "/srv/reactor/other.sls"])),
+        ("events", 3_i64.into()),
+        ("last", MICROS.into()),
+    ]);
+    let file = map([
+        ("sls", text.into()),
+        ("done", 2_i64.into()),
+        ("failed", 1_i64.into()),
+        ("last", MICROS.into()),
+    ]);
+    map([
+        ("is_leader", false.into()),
+        ("rules", Value::Array(vec![rule])),
+        ("files", Value::Array(vec![file])),
+        ("latest", Value::Array(vec![reaction(text)])),
+        ("waiting", 4_i64.into()),
+        ("dropped", 5_i64.into()),
+    ])
+}
+
+/// The name of the dead letter.
+pub(super) const LETTER: &str = "00000000000000000042";
+
+fn letters(text: &str) -> Value {
+    let letter = map([("name", LETTER.into()), ("reaction", reaction(text))]);
+    map([
+        ("letters", Value::Array(vec![letter])),
+        ("total", 1_i64.into()),
+        ("next", text.into()),
+    ])
+}
+
+fn schedule(text: &str) -> Value {
+    let run = |outcome: &str| {
+        map([
+            ("jid", JID.into()),
+            ("function", text.into()),
+            ("began", MICROS.into()),
+            ("ended", (MICROS + 1_000).into()),
+            ("outcome", outcome.into()),
+            ("reason", text.into()),
+            ("is_kept", true.into()),
+        ])
+    };
+    let job = map([
+        ("name", text.into()),
+        ("function", text.into()),
+        ("timing", text.into()),
+        ("at_start", true.into()),
+        ("next", (MICROS + 90_000_000).into()),
+        ("skip", text.into()),
+        ("begun", 2_i64.into()),
+        ("failed", 1_i64.into()),
+        ("skipped", 1_i64.into()),
+        ("last_skip", text.into()),
+        ("runs", Value::Array(vec![run("failed"), run("done")])),
+    ]);
+    map([("jobs", Value::Array(vec![job])), ("zone", text.into())])
 }
 
 /// A state run with this text in every field.

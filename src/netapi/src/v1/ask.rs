@@ -53,7 +53,7 @@ fn refused(error: &Value) -> Problem {
         "SaltInvocationError" => Problem::invalid(part("argument"), message),
         "NotFoundError" => Problem::not_found(message),
         "SaltReqTimeoutError" | "SaltClientError" => Problem::busy(message),
-        "" => Problem::conflict(message),
+        "ConflictError" | "" => Problem::conflict(message),
         _ => Problem::failed(message),
     }
 }
@@ -108,6 +108,25 @@ pub async fn wheel(
             Err(Problem::failed(text.unwrap_or("the function failed")))
         }
     }
+}
+
+/// Begins a function of the master; gives the reply, which names its jid.
+///
+/// # Errors
+/// What the master refuses, or cannot do now.
+pub async fn runner(
+    backend: &Arc<dyn Backend>,
+    caller: &Caller,
+    fun: &'static str,
+    arguments: Vec<(&'static str, Value)>,
+) -> Result<Value, Problem> {
+    let load = vec![
+        ("cmd", Value::from("runner")),
+        ("fun", fun.into()),
+        ("kwarg", map(arguments)),
+        ("token", caller.token.as_str().into()),
+    ];
+    send(backend, caller, map(load)).await
 }
 
 /// Publishes a job, as a batch when it has an entry `batch`; gives the load of the reply.

@@ -1,7 +1,7 @@
 //! `jobs.page`, `jobs.explain` and `jobs.returns`.
 
 use bytes::Bytes;
-use saltern_model::query::{JobRequest, JobRow, JobsPage, ReturnRow, ReturnsPage};
+use saltern_model::query::{AskedFrom, JobRequest, JobRow, JobsPage, ReturnRow, ReturnsPage};
 use saltern_model::{Jid, MinionId, ReturnRecord};
 use saltern_store::jobs::{JobSearch, JobState, JobSummary, StateFilter};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode_exact};
@@ -97,6 +97,7 @@ pub(super) fn request(
     let job = services.runners.jobs().load(&jid)?;
     let job = job.ok_or_else(|| QueryError::NoJob(jid.to_string()))?;
     let record = job.record;
+    let asked = services.jobs.reader.audit_of_job(&jid, record.created)?;
     let load = decode_exact(record.load.bytes(), &Limits::WIRE).unwrap_or(Value::Nil);
     let part = |name: &str| load.get(name).cloned();
     Ok(answer(&JobRequest {
@@ -107,6 +108,11 @@ pub(super) fn request(
         target_type: record.tgt_type,
         user: record.user,
         reporter: job.reporter,
+        asked: asked.map(|row| AskedFrom {
+            door: row.record.door.as_str().to_owned(),
+            origin: row.record.origin.map(|origin| origin.to_string()),
+            backend: row.record.backend,
+        }),
     }))
 }
 

@@ -178,11 +178,13 @@ fn functions_of_the_master_have_rows_with_their_jids() {
         essence(&row),
         ("ana", proof, "wheel", "key.delete", Refused)
     );
-    // A query changes nothing, whoever asks; but for the one that ends a batch.
-    for fun in ["jobs.page", "keys.page"] {
+    // A query changes nothing, whoever asks; but for those that end a batch and replay a dead letter.
+    for fun in ["jobs.page", "keys.page", "reactor.letters"] {
         assert_eq!(asked(&site, call("saltern_query", fun)), None, "{fun}");
     }
-    assert!(asked(&site, call("saltern_query", "batches.stop")).is_some());
+    for fun in ["batches.stop", "reactor.replay"] {
+        assert!(asked(&site, call("saltern_query", fun)).is_some(), "{fun}");
+    }
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use saltern_model::query::{
-    JobReport, JobRequest, JobsPage, KeysPage, MinionsPage, ReturnsPage, Versions,
+    DeadLettersPage, JobReport, JobRequest, JobsPage, KeysPage, MinionsPage, ReactorReport,
+    ReturnsPage, RunningCall, Versions,
 };
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_requests::{BatchPlan, BatchSnapshot};
@@ -167,6 +168,8 @@ fn wrong_argument_is_refused_by_its_name() {
         ("minions.page", "target", "( and".into()),
         ("minions.page", "grains", "os".into()),
         ("keys.page", "state", "open".into()),
+        ("reactor.replay", "letter", 1_i64.into()),
+        ("functions.doc", "function", 1_i64.into()),
     ];
     for (fun, argument, value) in table {
         let answer = ask(&site, load(&site, fun, &[(argument, value.clone())]));
@@ -319,6 +322,67 @@ fn cached_data_is_that_of_exactly_one_minion() {
         let unknown: Value = page(&site, fun, &[("minion", "nobody".into())]);
         assert_eq!(unknown, Value::Nil, "{fun}");
     }
+}
+
+#[test]
+fn functions_are_completed_and_documented_from_kept_jobs() {
+    let site = site("");
+    let doc = Value::map([("test.ping", Value::from("Used to make sure"))]);
+    let value = Value::map([("return", doc)]);
+    let load = Packed::new(encode(&value, Dialect::Bin));
+    let mut writes = Vec::new();
+    for (number, fun) in [
+        (4, "sys.doc"),
+        (5, "runner.state.orchestrate"),
+        (6, "a.b,c.d"),
+    ] {
+        writes.push(Write::Job(JobRecord {
+            jid: jid(number),
+            created: 1_795_244_782_000_000,
+            user: "root".to_owned(),
+            fun: fun.to_owned(),
+            tgt: "m1".to_owned(),
+            tgt_type: "glob".to_owned(),
+            load: load.clone(),
+            minions: vec![id("m1")],
+            nocache: false,
+        }));
+    }
+    writes.push(Write::Return(ReturnRecord {
+        jid: jid(4),
+        minion: id("m1"),
+        received: 5,
+        fun: "sys.doc".to_owned(),
+        retcode: 0,
+        success: true,
+        load,
+    }));
+    site.database.lock().commit(&writes).unwrap();
+    let names: Vec<String> = page(&site, "functions.names", &[]);
+    assert_eq!(names, ["sys.doc", "test.ping"]);
+    let names: Vec<String> = page(&site, "functions.names", &[("prefix", "te".into())]);
+    assert_eq!(names, ["test.ping"]);
+    for (function, expected) in [("test.ping", Some("Used to make sure")), ("test.arg", None)] {
+        let doc: Option<String> = page(&site, "functions.doc", &[("function", function.into())]);
+        assert_eq!(doc.as_deref(), expected, "{function}");
+    }
+}
+
+#[test]
+fn master_without_a_reactor_has_no_rules_and_replays_nothing() {
+    let site = site("");
+    let report: Option<ReactorReport> = page(&site, "reactor.report", &[]);
+    assert_eq!(report, None);
+    let letters: DeadLettersPage = page(&site, "reactor.letters", &[]);
+    assert_eq!(letters, DeadLettersPage::default());
+    let running: Vec<RunningCall<Value>> = page(&site, "calls.running", &[]);
+    assert_eq!(running, []);
+    let replay = load(&site, "reactor.replay", &[("letter", "1".into())]);
+    let answer = ask(&site, replay);
+    let name = answer
+        .get("error")
+        .and_then(|error| error.get("name")?.as_str());
+    assert_eq!(name, Some("ConflictError"), "{answer:?}");
 }
 
 #[test]

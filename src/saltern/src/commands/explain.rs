@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use saltern_base::clock::civil;
 use saltern_base::exit::Exit;
+use saltern_cli::page_url;
 use saltern_client::control::{self, ControlError};
 use saltern_config::MasterConfig;
 use saltern_model::Jid;
@@ -53,6 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
                 true => say_json(&known.report()),
                 false => say(&described(&known, most)),
             }
+            page_url::report_job(&loaded.config, jid.as_str());
             Exit::Ok
         }
         Ok(None) => {

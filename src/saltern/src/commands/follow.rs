@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
+use saltern_cli::page_url;
 use saltern_cli::terminal::{JobProgress, ProgressLine};
 use saltern_client::{
     ClientConfig, ClientError, FollowNews, JobFollower, LocalClient, MinionOutcome, MinionReturn,
@@ -124,6 +125,7 @@ async fn follow(
         ));
         return Ok(Exit::Failure);
     };
+    page_url::report_job(config, jid.as_str());
     let is_colored = !arguments.no_color && std::io::stdout().is_terminal();
     let mut shown = ShownJob {
         reader,

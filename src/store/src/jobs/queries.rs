@@ -175,6 +175,10 @@ pub trait JobQueries: Send + Sync {
     /// last row; both are the same in an empty trail.
     fn audit_ends(&self) -> Result<(AuditHead, AuditHead)>;
 
+    /// The row of the audit trail that led to a job. It was written about `at`, in microseconds since
+    /// 1970: numbers follow the time, so few rows are read, however many there are.
+    fn audit_of_job(&self, jid: &Jid, at: i64) -> Result<Option<AuditRow>>;
+
     /// Recomputes the chain of the audit trail from its anchor to its end, and compares it with a
     /// row that was noted elsewhere. Holds the database up no longer than other readers do.
     fn check_audit(&self, noted: Option<AuditHead>) -> Result<AuditCheck>;

@@ -75,7 +75,50 @@ const ANCHOR: &str = "audit_anchor";
 /// from being reset.
 const SLICE: usize = 2_000;
 
+/// How long before its job a row may have been written, in microseconds.
+const JOB_SLACK: i64 = 5_000_000;
+
+/// Rows that are looked through for that of a job.
+const JOB_ROWS: i64 = 2_000;
+
+/// The number of about the first row of a time or later, found by halving.
+fn first_since(connection: &Connection, since: i64) -> rusqlite::Result<i64> {
+    let bound = |sql: &str| -> rusqlite::Result<Option<i64>> {
+        connection
+            .prepare_cached(sql)?
+            .query_row([], |row| row.get(0))
+    };
+    let first = bound("SELECT min(number) FROM audit")?.unwrap_or(1);
+    let last = bound("SELECT max(number) FROM audit")?.unwrap_or(0);
+    let (mut low, mut high) = (first, last + 1);
+    let mut statement = connection
+        .prepare_cached("SELECT at FROM audit WHERE number >= ?1 ORDER BY number LIMIT 1")?;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let at: Option<i64> = statement.query_row([middle], |row| row.get(0)).optional()?;
+        match at.is_some_and(|at| at < since) {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    Ok(low)
+}
+
 impl JobReader {
+    pub(super) fn audit_of_job(&self, jid: &Jid, at: i64) -> Result<Option<AuditRow>> {
+        self.read("read the audit trail of", |connection| {
+            let from = first_since(connection, at.saturating_sub(JOB_SLACK))?;
+            let mut statement = connection.prepare_cached(&format!(
+                "SELECT {} FROM (SELECT * FROM audit WHERE number >= ?1 ORDER BY number LIMIT ?2)
+                 WHERE jid = ?3 ORDER BY number LIMIT 1",
+                COLUMNS.join(", ")
+            ))?;
+            let parameters = rusqlite::params![from, JOB_ROWS, jid.as_str()];
+            let row = statement.query_row(parameters, row_of).optional()?;
+            Ok(row.flatten())
+        })
+    }
+
     pub(super) fn audit(&self, page: &AuditPage<'_>) -> Result<Vec<AuditRow>> {
         self.read("read the audit trail of", |connection| {
             let mut statement = connection.prepare_cached(&format!(

@@ -169,6 +169,10 @@ impl JobQueries for JobReader {
         Self::audit_ends(self)
     }
 
+    fn audit_of_job(&self, jid: &Jid, at: i64) -> Result<Option<AuditRow>> {
+        Self::audit_of_job(self, jid, at)
+    }
+
     fn check_audit(&self, noted: Option<AuditHead>) -> Result<AuditCheck> {
         Self::check_audit(self, noted)
     }

@@ -780,6 +780,12 @@ impl JobQueries for Memory {
         })
     }
 
+    fn audit_of_job(&self, jid: &Jid, _: i64) -> Result<Option<AuditRow>> {
+        let rows = self.rows();
+        let is_meant = |row: &&AuditRow| row.record.jid.as_ref() == Some(jid);
+        Ok(rows.audit.iter().find(is_meant).cloned())
+    }
+
     fn audit_ends(&self) -> Result<(AuditHead, AuditHead)> {
         Ok((AuditHead::default(), self.rows().audit_head()))
     }

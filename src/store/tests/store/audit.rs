@@ -13,7 +13,7 @@ use saltern_store::{
 };
 use tempfile::TempDir;
 
-use crate::common::{audit_row as record, job};
+use crate::common::{audit_row as record, jid, job};
 
 fn write(number: u32) -> Write {
     Write::Audit(Box::new(record(number)))
@@ -264,6 +264,25 @@ fn retention_leaves_no_gap_when_the_clock_was_set_back() {
     let checked = check(&path, None);
     assert_eq!((checked.anchor.number, checked.rows), (1, 3));
     assert_eq!(checked.broken, None);
+}
+
+#[test]
+fn row_of_a_job_is_found_by_its_time() {
+    let (_dir, path, _database) = filled(9);
+    let reader = reader(&path);
+    let number = |of: u32, at: i64| {
+        let row = reader.audit_of_job(&jid(of), at).expect("read");
+        row.map(|row| row.number)
+    };
+    for of in 1..=9 {
+        assert_eq!(number(of, i64::from(of) * 1_000), Some(i64::from(of)));
+    }
+    // Long after the last row there is none to look at.
+    assert_eq!(number(9, 60_000_000), None);
+    assert_eq!(number(10, 10_000), None);
+    let (_dir, path, _database) = filled(0);
+    let none = self::reader(&path).audit_of_job(&jid(1), 1_000);
+    assert_eq!(none.expect("read"), None);
 }
 
 #[test]
