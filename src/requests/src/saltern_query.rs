@@ -13,12 +13,13 @@ mod jobs;
 mod keys;
 mod master;
 mod minions;
+mod old_jobs;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_base::chain;
-use saltern_runners::NoAnswer;
+use saltern_runners::{NoAnswer, OldJobsAway};
 use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
@@ -154,6 +155,9 @@ enum QueryError {
     /// Stored data cannot be read.
     #[error("the master cannot read what it has stored; see its log")]
     Store(#[from] StoreError),
+    /// Old jobs cannot be read, and it may be one of them.
+    #[error("this master has no job {jid}; {away}")]
+    OldJobsAway { jid: String, away: OldJobsAway },
     /// A part of the master does not answer.
     #[error(transparent)]
     Busy(#[from] NoAnswer),
@@ -183,7 +187,7 @@ impl QueryError {
             Self::Argument { .. } | Self::NoSuchArgument(_) => "SaltInvocationError",
             Self::NoJob(_) => "NotFoundError",
             Self::Store(_) => "SaltMasterError",
-            Self::Busy(_) | Self::NotYet(_) => "SaltReqTimeoutError",
+            Self::Busy(_) | Self::NotYet(_) | Self::OldJobsAway { .. } => "SaltReqTimeoutError",
         }
     }
 

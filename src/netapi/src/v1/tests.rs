@@ -157,6 +157,7 @@ fn report(state: &str) -> query::JobReport {
 
 fn answers() -> Vec<(&'static str, Value)> {
     let jobs = query::JobsPage {
+        incomplete: None,
         jobs: vec![job_row()],
         next: Some(JID.into()),
     };
