@@ -23,6 +23,11 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new(schema: SqlSchema) -> Self {
+        Self::with(schema, Server::start)
+    }
+
+    /// The same with a server that `start` starts.
+    pub(crate) fn with(schema: SqlSchema, start: impl FnOnce(Kind, &Path) -> Server) -> Self {
         let kind = match schema {
             SqlSchema::Mysql => Kind::MariaDb,
             _ => Kind::Postgres,
@@ -31,7 +36,7 @@ impl Site {
         let directory = tempfile::Builder::new().prefix("sql-").tempdir_in("/tmp");
         let directory = directory.expect("a directory");
         let site = Self {
-            server: Server::start(kind, &directory.path().join("server")),
+            server: start(kind, &directory.path().join("server")),
             schema,
             directory,
         };
