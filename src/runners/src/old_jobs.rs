@@ -313,3 +313,75 @@ impl<'a> OldPages<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use saltern_model::Packed;
+    use saltern_store::jobs::{DatabaseLimits, JobDatabase, Write};
+
+    use super::*;
+
+    fn job(text: &str, created: &str, reporter: Option<&str>) -> Write {
+        let jid = Jid::parse(text).unwrap();
+        let record = JobRecord {
+            created: Jid::parse(created).unwrap().unix_micros(),
+            user: "me".to_owned(),
+            fun: "test.ping".to_owned(),
+            tgt: "*".to_owned(),
+            tgt_type: "glob".to_owned(),
+            load: Packed::new(&b"\x80"[..]),
+            minions: Vec::new(),
+            nocache: false,
+            jid,
+        };
+        match reporter {
+            None => Write::Job(record),
+            Some(minion) => Write::ClosedJob {
+                job: record,
+                reporter: Some(MinionId::parse(minion).unwrap()),
+            },
+        }
+    }
+
+    fn ended(text: &str) -> Write {
+        Write::JobState {
+            jid: Jid::parse(text).unwrap(),
+            state: JobState::Complete,
+            at: 0,
+            notes: None,
+        }
+    }
+
+    #[test]
+    fn boundary_is_the_oldest_job_that_says_where_others_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("jobs.sqlite");
+        let mut database = JobDatabase::open(&path, DatabaseLimits::default()).unwrap();
+        let boundary_after = |database: &mut JobDatabase, writes: &[Write]| {
+            database.commit(writes).unwrap();
+            boundary(&database.reader().unwrap()).unwrap()
+        };
+        let [first, second] = ["20261121070622000001", "20261121080000000000"];
+        // A report of last year, a jid that a user chose, and a job that is open since long ago.
+        let others = [
+            job("20251121070622000001", first, Some("m1")),
+            job("20990101000000000000", first, None),
+            ended("20990101000000000000"),
+            job("20260101000000000000", "20260101000000000000", None),
+        ];
+        assert_eq!(boundary_after(&mut database, &others), None);
+        let own = [job(first, first, None), ended(first)];
+        assert_eq!(boundary_after(&mut database, &own).as_deref(), Some(first));
+        let later = [job(second, second, None), ended(second)];
+        assert_eq!(
+            boundary_after(&mut database, &later).as_deref(),
+            Some(first)
+        );
+    }
+
+    #[test]
+    fn digits_of_a_moment_are_those_of_its_jid() {
+        let jid = Jid::parse("20261121070622637714").unwrap();
+        assert_eq!(digits(jid.unix_micros()), jid.as_str());
+    }
+}

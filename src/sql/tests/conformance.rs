@@ -91,11 +91,16 @@ fn columns(schema: SqlSchema) -> [&'static str; 2] {
     }
 }
 
-/// The releases of this run (`tests/run.sh`).
-fn releases() -> Vec<String> {
+/// The releases of this run (`tests/run.sh`); of one schema each line in every run.
+fn releases(schema: SqlSchema) -> BTreeSet<String> {
     let releases = std::env::var("SALTERN_SQL_RELEASES");
     let releases = releases.unwrap_or_else(|_| saltern_stock::NEWEST.to_owned());
-    releases.split_whitespace().map(str::to_owned).collect()
+    let older: &[&str] = match schema {
+        SqlSchema::PgJsonb => &["3006.28", "3007.15"],
+        _ => &[],
+    };
+    let releases = releases.split_whitespace().chain(older.iter().copied());
+    releases.map(str::to_owned).collect()
 }
 
 fn compare(schema: SqlSchema) {
@@ -108,7 +113,7 @@ fn compare(schema: SqlSchema) {
         .collect();
     let ours: Vec<&Followed> = ours.iter().collect();
     let (mut writer, reader) = (site.writer(), site.reader());
-    for release in &releases() {
+    for release in &releases(schema) {
         let table_names = ["DELETE FROM jids", "DELETE FROM salt_returns"];
         site.server.query(&table_names);
         let mut calls = Vec::new();
