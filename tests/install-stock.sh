@@ -162,6 +162,13 @@ install_api_clients() {
         "$home/bin/pip" install --quiet --no-input --disable-pip-version-check setuptools "${missing[@]}" >&2 ||
             die "pip cannot install ${missing[*]}"
     fi
+    # For stock's salt-api in a test of its websockets, and not in its environment, where it has none.
+    local ws4py="$HOME/.cache/saltern/tools/ws4py-0.6.0"
+    if ! compgen -G "$ws4py/ws4py-0.6.0.dist-info/RECORD" >/dev/null; then
+        say "ws4py: installing into $ws4py"
+        "$home/bin/pip" install --quiet --no-input --disable-pip-version-check --no-deps \
+            --target "$ws4py" ws4py==0.6.0 >&2 || die "pip cannot install ws4py"
+    fi
     echo "$home/bin"
 }
 

@@ -164,6 +164,82 @@ fn stocks_runner_stops_a_batch_with_a_stock_master() -> TestResult {
     a_batch_is_stopped(Server::Stock(Release::V3008))
 }
 
+/// Nothing is sent during a pause, whatever happens to the master; nobody is forgotten after it.
+#[test]
+fn paused_batch_stays_paused_over_a_kill_and_goes_on_when_resumed() -> TestResult {
+    let fleet = [("n1", MinionKind::Native), ("n2", MinionKind::Native)];
+    Site::run(
+        OURS,
+        |config| _ = config.set("saltern_batch_resume_delay", 0),
+        |site| {
+            site.bring_up(&fleet)?;
+            let (ran, go) = (Counter::new(site), site.path("go"));
+            let command = format!(
+                "echo begun >> {}; until [ -e {} ]; do sleep 0.1; done; echo ran >> {}",
+                ran.begun.display(),
+                go.display(),
+                ran.ran.display()
+            );
+            let run = saltern_cmd(site, &["-b", "1", "--async", "*", "cmd.run", &command])?;
+            let jid = jid_of(&run)?;
+            wait_until("the first one to run it", SOON, || {
+                (ran.begun() == 1).then_some(())
+            })?;
+            let tag = |what: &str| format!("salt/batch/{jid}/{what}");
+
+            site.step("it pauses, and the first one returns");
+            site.saltern(&["batch", "pause", &jid])?
+                .expect_code(0)?
+                .expect_text("pauses")?;
+            let paused = site.events().tag(&tag("paused"), SOON)?;
+            ensure!(paused.data["pending"] == 1, "{paused:?}");
+            std::fs::write(&go, "").context("cannot let it go on")?;
+            site.events().find("the first return", SOON, |event| {
+                let is_it = event.tag.starts_with(&format!("salt/job/{jid}/ret/"));
+                is_it.then_some(())
+            })?;
+
+            site.step("the master is killed and started again");
+            site.announce("the publish connection broke");
+            site.kill_master();
+            site.start_master()?;
+            wait_until("the minions to be back", SOON, || {
+                let run = site.salt(&["*", "test.ping"]).ok()?;
+                (run.stdout.matches("True").count() == 2).then_some(())
+            })?;
+            let status = json(&site.salt_run(&["batch.status", &jid, "--out=json"])?)?;
+            ensure!(status["pending"] == 1 && status["active"] == 0, "{status}");
+            ensure!(status["paused_since"].is_f64(), "{status}");
+            ensure!(ran.count() == 1, "it ran {} times", ran.count());
+            site.saltern(&["explain", &jid])?
+                .expect_code(0)?
+                .expect_text("its batch pauses since")?;
+
+            site.step("it goes on");
+            site.saltern(&["batch", "resume", &jid])?.expect_code(0)?;
+            let complete = site.events().tag(&tag("complete"), SOON)?;
+            ensure!(complete.data["completed"] == 2, "{complete:?}");
+            ensure!(ran.count() == 2, "it ran {} times", ran.count());
+            let over = site.saltern(&["batch", "pause", &jid])?;
+            over.expect_code(1)?.expect_text("or it is over")?;
+
+            site.step("one is stopped while it pauses");
+            std::fs::remove_file(&go).context("cannot keep them")?;
+            let run = saltern_cmd(site, &["-b", "1", "--async", "*", "cmd.run", &command])?;
+            let jid = jid_of(&run)?;
+            for action in [&["pause"][..], &["stop", "--kill"]] {
+                let words = [&["batch"], action, &[&jid]].concat();
+                site.saltern(&words)?.expect_code(0)?;
+            }
+            let halted = site
+                .events()
+                .tag(&format!("salt/batch/{jid}/halted"), SOON)?;
+            ensure!(halted.data["reason"] == "stop", "{halted:?}");
+            Ok(())
+        },
+    )
+}
+
 fn a_batch_is_stopped(server: Server) -> TestResult {
     let fleet = [("n1", MinionKind::Native), ("n2", MinionKind::Native)];
     Site::run(

@@ -10,9 +10,11 @@ mod corpus;
 mod request;
 mod ssh;
 mod streams;
+mod v1;
 mod variants;
 mod websockets;
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -100,9 +102,14 @@ impl Interfaces {
 
     /// Starts what serves them, unless it is the master itself, and waits until each answers.
     fn start(&self, site: &Site) -> Result<Vec<Daemon>> {
+        self.start_with(site, &[])
+    }
+
+    /// The same, with more Python packages for stock's salt-api.
+    fn start_with(&self, site: &Site, packages: &[PathBuf]) -> Result<Vec<Daemon>> {
         let mut daemons = Vec::new();
         if !site.server().is_ours() {
-            daemons.push(site.start_api()?);
+            daemons.push(site.start_api_with(packages)?);
             for (dialect, port) in &self.0 {
                 if *dialect == Dialect::Wsgi {
                     daemons.push(start_wsgi(site, *port)?);
@@ -138,6 +145,15 @@ fn transcripts_of_both(
     dialect: Dialect,
     transcript: fn(&Site, u16) -> Result<Vec<String>>,
 ) -> Result<[Vec<String>; 2]> {
+    transcripts_with(&[], dialect, transcript)
+}
+
+/// The same, with more Python packages for stock's salt-api.
+fn transcripts_with(
+    packages: &[PathBuf],
+    dialect: Dialect,
+    transcript: fn(&Site, u16) -> Result<Vec<String>>,
+) -> Result<[Vec<String>; 2]> {
     let service = PamService::install()?;
     let transcript_of = |server: Server| {
         let interfaces = Interfaces::new(&[dialect]);
@@ -147,7 +163,7 @@ fn transcripts_of_both(
             |config| interfaces.configure(config, server, &service),
             |site| {
                 bring_up(site)?;
-                let _api = interfaces.start(site)?;
+                let _api = interfaces.start_with(site, packages)?;
                 lines = transcript(site, interfaces.port())?;
                 Ok(())
             },

@@ -3,6 +3,7 @@
 `websocket_client.py URL [ORIGIN] [HEADER…]`: connects at the first line, with these headers (`Name: value`)
 and as a page of this origin, and prints `open`, or with which status it was refused. Each line after that is
 answered with one: `say TEXT` with `said`, `wait TEXT` with the first message that contains the text, as JSON,
+`briefly TEXT` with the same, or an empty one when nothing comes for five seconds,
 and `end` with the code and the reason of the server's close frame, or `cut` without one. Between two lines
 nothing is read.
 """
@@ -43,6 +44,16 @@ def main():
             print("said", flush=True)
         elif verb == "end":
             print(end_of(socket), flush=True)
+        elif verb == "briefly":
+            socket.settimeout(5)
+            message = ""
+            try:
+                while text not in message:
+                    message = socket.recv()
+            except websocket.WebSocketTimeoutException:
+                message = ""
+            socket.settimeout(60)
+            print(json.dumps(message), flush=True)
         else:
             message = ""
             while text not in message:

@@ -1,7 +1,7 @@
 //! The commands of a site: stock's, run against its master, and our own.
 
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
@@ -93,7 +93,18 @@ impl Site {
     /// # Errors
     /// When it cannot be started.
     pub fn start_api(&self) -> Result<Daemon> {
+        self.start_api_with(&[])
+    }
+
+    /// The same, with more Python packages than stock brings.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_api_with(&self, packages: &[PathBuf]) -> Result<Daemon> {
         let mut command = self.stock_command("salt-api", &[]);
+        if !packages.is_empty() {
+            command.env("PYTHONPATH", std::env::join_paths(packages)?);
+        }
         Daemon::start("salt-api", &mut command, &self.path("log/api.out"))
     }
 

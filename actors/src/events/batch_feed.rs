@@ -10,12 +10,13 @@ use std::time::Duration;
 use actix::Recipient;
 use dashmap::DashSet;
 use saltern_model::{Event, Jid};
+use saltern_runners::BatchCommand;
 use saltern_wire::msgpack::{Dialect, Limits, MapView, Value, encode};
 
 use crate::messages::{BatchCall, BatchCalled, BatchReturns, MinionReturned};
 
-/// The end of a batch is stored within this, unless the disk does not take it.
-const STOP: Duration = Duration::from_secs(30);
+/// A change of a batch is stored within this, unless the disk does not take it.
+const STORED: Duration = Duration::from_secs(30);
 
 /// Forwards returns and calls about batches to the actor.
 pub(crate) struct BatchFeed {
@@ -64,20 +65,27 @@ impl BatchFeed {
         }
     }
 
-    /// Stops a batch, and with `kill` what its minions run of it too. Blocks until the end is
-    /// durable. Gives whether it was stopped; `None` when the mailbox is full or on timeout.
-    pub(crate) fn stop(&self, jid: &Jid, kill: bool) -> Option<bool> {
-        let data = Value::map([("reason", Value::from("stop")), ("kill", kill.into())]);
+    /// Pauses, resumes or stops a batch. Blocks until that is durable. Gives whether it was done;
+    /// `None` when the mailbox is full or on timeout.
+    pub(crate) fn drive(&self, jid: &Jid, command: BatchCommand) -> Option<bool> {
+        let (call, data) = match command {
+            BatchCommand::Pause => (BatchCall::Pause, Value::Map(Vec::new())),
+            BatchCommand::Resume => (BatchCall::Resume, Value::Map(Vec::new())),
+            BatchCommand::Stop { kill } => {
+                let data = [("reason", Value::from("stop")), ("kill", kill.into())];
+                (BatchCall::Stop, Value::map(data))
+            }
+        };
         let data = MapView::parse(encode(&data, Dialect::Bin).into(), &Limits::WIRE);
-        let (stopped, answer) = sync_channel(1);
+        let (done, answer) = sync_channel(1);
         let called = BatchCalled {
             jid: jid.clone(),
-            call: BatchCall::Stop,
+            call,
             data: data.ok()?,
-            stopped: Some(stopped),
+            done: Some(done),
         };
         self.calls.try_send(called).ok()?;
-        answer.recv_timeout(STOP).ok()
+        answer.recv_timeout(STORED).ok()
     }
 
     /// The calls about batches among these events of a local program.
@@ -114,7 +122,7 @@ fn called(event: &Event) -> Option<BatchCalled> {
         jid: Jid::parse(jid).ok()?,
         call,
         data: MapView::parse(event.data.bytes().clone(), &Limits::WIRE).ok()?,
-        stopped: None,
+        done: None,
     })
 }
 

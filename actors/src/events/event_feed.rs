@@ -20,7 +20,7 @@ use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_netapi::stream::{
     BusEvent, CloseReason, EventBatch, EventSource, EventStream, Position, StreamItem,
 };
-use saltern_store::{EventRange, JobReader, KeptEvent, StoreError};
+use saltern_store::{EventRange, JobQueries, KeptEvent, StoreError};
 use tokio::sync::{Mutex, watch};
 
 use crate::events::bus::QueueLimits;
@@ -46,7 +46,7 @@ pub(crate) struct EventFeed {
     ring: RwLock<Ring>,
     /// Position of the last committed event.
     head: watch::Sender<i64>,
-    reader: Arc<JobReader>,
+    reader: Arc<dyn JobQueries>,
     /// Its lock bounds the reads: one at a time.
     pages: Mutex<Vec<CachedPage>>,
     failures: LogThrottle,
@@ -87,7 +87,7 @@ impl EventFeed {
     /// # Errors
     /// When the database cannot be read.
     pub(crate) fn new(
-        reader: JobReader,
+        reader: Arc<dyn JobQueries>,
         next: i64,
         limits: QueueLimits,
         registry: &Registry,
@@ -112,7 +112,7 @@ impl EventFeed {
             page_events: PAGE_EVENTS,
             ring: RwLock::default(),
             head: watch::Sender::new(next - 1),
-            reader: Arc::new(reader),
+            reader,
             pages: Mutex::default(),
             failures: LogThrottle::new(LOG_INTERVAL),
             metrics,

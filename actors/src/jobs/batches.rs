@@ -17,6 +17,7 @@ mod batch;
 mod ending;
 mod events;
 mod machine;
+mod pausing;
 mod shown;
 mod taking_up;
 
@@ -32,7 +33,7 @@ use saltern_base::metrics::{
 use saltern_model::{Event, Jid, MinionId};
 use saltern_requests::{BatchPlan, PartRefused, Services, audit, batch_part};
 use saltern_store::BatchFiles;
-use saltern_store::jobs::{JobReader, Write};
+use saltern_store::jobs::{JobQueries, Write};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::RawValue;
 use tokio::time::Instant;
@@ -56,7 +57,7 @@ pub(crate) struct Seed {
     pub(crate) tracker: Recipient<AwaitedMinions>,
     pub(crate) store: Recipient<Persist>,
     pub(crate) bus: Recipient<Fire>,
-    pub(crate) reader: Arc<JobReader>,
+    pub(crate) reader: Arc<dyn JobQueries>,
     pub(crate) files: BatchFiles,
     /// Until then minions reconnect after a start of the master: publications may be lost.
     pub(crate) gathered: Instant,
@@ -473,14 +474,16 @@ impl Handler<BatchCalled> for Batches {
             jid,
             call,
             data,
-            stopped,
+            done,
         } = called;
         match call {
+            BatchCall::Pause => self.pause(&jid, true, done, context),
+            BatchCall::Resume => self.pause(&jid, false, done, context),
             BatchCall::Stop => {
                 let reason = data.str("reason").filter(|reason| !reason.is_empty());
                 let kills = data.get("kill").and_then(RawValue::as_bool) == Some(true);
-                if let Some(stopped) = stopped {
-                    self.stopping.entry(jid.clone()).or_default().push(stopped);
+                if let Some(done) = done {
+                    self.stopping.entry(jid.clone()).or_default().push(done);
                 }
                 self.stop(&jid, reason.unwrap_or("stop"), kills, context);
             }

@@ -35,7 +35,7 @@ use saltern_base::log_throttle::LogThrottle;
 use saltern_model::control::Account;
 use saltern_model::{Event, Jid, MinionId, ReturnRecord};
 use saltern_requests::{JobRelation, ProbeAnswer, ReceivedReturn, StartJob, SyndicMinions, probe};
-use saltern_store::jobs::{JobNotes, JobReader, JobState, OpenJob, Write};
+use saltern_store::jobs::{JobNotes, JobQueries, JobState, OpenJob, Write};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, MapView, RawValue};
 use tokio::time::Instant;
@@ -68,7 +68,7 @@ pub(crate) struct Seed {
     pub(crate) store: Recipient<Persist>,
     pub(crate) bus: Recipient<Fire>,
     pub(crate) publisher: Recipient<Publish>,
-    pub(crate) reader: Arc<JobReader>,
+    pub(crate) reader: Arc<dyn JobQueries>,
     /// Notified of the returns of batches.
     pub(crate) batches: Arc<BatchFeed>,
     /// Notified of the ends of followed jobs.
@@ -131,7 +131,7 @@ impl Child for JobTracker {
             traces: JobTraces::default(),
             started: Instant::now(),
             departures: Vec::new(),
-            syndic_replay: SyndicReplay::at_start(&seed.reader, &*seed.deps),
+            syndic_replay: SyndicReplay::at_start(&*seed.reader, &*seed.deps),
             wake: None,
         }
     }

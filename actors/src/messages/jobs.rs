@@ -274,7 +274,8 @@ pub struct BeginBatch {
 #[rtype(result = "()")]
 pub struct BatchReturns(pub Vec<MinionReturned>);
 
-/// A local program has fired an event about a batch. From the event sockets.
+/// A local program has fired an event about a batch, or a user asks for something. From the event
+/// sockets and from runners.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct BatchCalled {
@@ -284,8 +285,8 @@ pub struct BatchCalled {
     pub call: BatchCall,
     /// The event's data.
     pub data: MapView,
-    /// Of a stop: receives whether the batch was stopped, when that is durable.
-    pub stopped: Option<SyncSender<bool>>,
+    /// Of a user's request: receives whether it was done, when that is durable.
+    pub done: Option<SyncSender<bool>>,
 }
 
 /// The statement of a local program about a batch.
@@ -293,6 +294,10 @@ pub struct BatchCalled {
 pub enum BatchCall {
     /// There is one; its state is in the data, if the program drives it, else in its file.
     New,
+    /// It shall send no further part for now.
+    Pause,
+    /// It shall send parts again.
+    Resume,
     /// It shall end.
     Stop,
     /// It shall go on.

@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use saltern_config::{LocalCacheMirror, PythonBridge};
 use saltern_requests::Services;
 use saltern_sql::SqlWriter;
-use saltern_store::jobs::{JobDatabase, JobReader};
+use saltern_store::jobs::JobQueries;
+use saltern_store::sqlite::{JobDatabase, Scrubber};
 use saltern_store::{
     BatchFiles, Checkpointer, JobCacheReader, JobFiles, JobFollower, Mirror, StoreError,
 };
@@ -33,13 +34,13 @@ const LAST_RESTORE: Duration = Duration::from_secs(100);
 /// The ends of the stores that the actors hold.
 pub(super) struct Stored {
     pub(super) jobs: StoredJobs,
-    pub(super) requests: JobReader,
-    pub(super) upkeep: JobReader,
-    pub(super) batches: (JobReader, BatchFiles),
+    pub(super) requests: Arc<dyn JobQueries>,
+    pub(super) upkeep: Scrubber,
+    pub(super) batches: (Arc<dyn JobQueries>, BatchFiles),
 }
 
 pub(super) struct StoredJobs {
-    pub(super) reader: JobReader,
+    pub(super) reader: Arc<dyn JobQueries>,
     pub(super) checkpointer: Checkpointer,
     pub(super) job_files: Option<Arc<JobFiles>>,
     pub(super) mirror: Option<Mirror>,
@@ -69,7 +70,7 @@ impl Stored {
                 followers: followers(parts)?,
             },
             requests: parts.database.reader()?,
-            upkeep: parts.database.reader()?,
+            upkeep: parts.database.scrubber()?,
             batches: (parts.database.reader()?, BatchFiles::open(config)?),
         })
     }
@@ -184,7 +185,7 @@ impl Plan {
             store: store.clone().recipient(),
             bus: bus.clone().recipient(),
             publisher: publisher.clone().recipient(),
-            reader: Arc::new(stored.reader),
+            reader: stored.reader,
             batches: self.batches.clone(),
             ends: self.ends.clone(),
             deps: services.clone(),
@@ -202,7 +203,7 @@ impl Plan {
     pub(super) fn start_batches(
         &self,
         reserved: Reserved<Batches>,
-        (reader, files): (JobReader, BatchFiles),
+        (reader, files): (Arc<dyn JobQueries>, BatchFiles),
         services: &Arc<Services>,
         (bus, store, tracker): (&Addr<EventPublisher>, &Addr<JobStore>, &Addr<JobTracker>),
     ) -> Addr<Batches> {
@@ -212,7 +213,7 @@ impl Plan {
             tracker: tracker.clone().recipient(),
             store: store.clone().recipient(),
             bus: bus.clone().recipient(),
-            reader: Arc::new(reader),
+            reader,
             files,
             gathered: Instant::now() + self.config.saltern_batch_resume_delay,
             shows_states: self.config.local_cache_mirror != LocalCacheMirror::Off,

@@ -66,7 +66,8 @@ use saltern_http::HttpMetrics;
 use saltern_requests::{MasterFleet, Services, Stores};
 use saltern_runners::{OldJobs, RunnerContext, Runners};
 use saltern_store::StoreError;
-use saltern_store::jobs::{JobDatabase, JobReader};
+use saltern_store::jobs::JobQueries;
+use saltern_store::sqlite::JobDatabase;
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Reserved, Supervisor, Tree};
 use saltern_wire::port::{
     Inherited, KnownNetworks, ListenError, PubHandle, PubListener, ReqListener, SubscriberWatch,
@@ -233,7 +234,7 @@ impl Master {
         let feed = batches.clone();
         let known = known.with_batches(saltern_runners::Batches::new(
             stored.batches.1.clone(),
-            move |jid, kill| feed.stop(jid, kill),
+            move |jid, command| feed.drive(jid, command),
         ));
         let budget = Budget::new(20, Duration::from_secs(60));
         let tree = Tree::new("master", budget, &parts.registry);
@@ -610,7 +611,7 @@ impl Plan {
         &self,
         stores: Stores,
         known: RunnerContext,
-        reader: JobReader,
+        reader: Arc<dyn JobQueries>,
         presence: &Arc<Presence>,
     ) -> (Arc<Services>, Arc<MasterFleet>) {
         let fleet = Arc::new(MasterFleet::new(&stores, presence.clone()));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actix::Addr;
-use saltern_store::jobs::JobReader;
+use saltern_store::sqlite::Scrubber;
 use saltern_supervise::{ChildSpec, Reserved};
 
 use super::{Connections, CoreActors, Plan};
@@ -13,7 +13,7 @@ use crate::upkeep::maintenance::{self, Maintenance};
 use crate::upkeep::sql_purge::SqlPurge;
 
 impl Plan {
-    pub(super) fn start_upkeep(&self, core: &CoreActors, jobs: JobReader) -> Addr<Upkeep> {
+    pub(super) fn start_upkeep(&self, core: &CoreActors, jobs: Scrubber) -> Addr<Upkeep> {
         let seed = disk_checks::Seed {
             services: core.services.clone(),
             maintenance_tasks: self.maintenance_tasks.clone(),

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use actix::{Actor, AsyncContext, Context, Handler, Recipient};
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_requests::Services;
-use saltern_store::jobs::JobReader;
+use saltern_store::sqlite::Scrubber;
 use saltern_supervise::Child;
 
 use crate::messages::MaintenanceTask;
@@ -43,7 +43,7 @@ pub(crate) struct Seed {
     pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     pub(crate) bus: Recipient<Fire>,
     /// Used by this actor only.
-    pub(crate) jobs: Arc<JobReader>,
+    pub(crate) jobs: Arc<Scrubber>,
     pub(crate) metrics: UpkeepMetrics,
 }
 

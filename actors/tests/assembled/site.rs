@@ -15,7 +15,9 @@ use saltern_model::MinionId;
 use saltern_requests::Stores;
 use saltern_store::PkiTree;
 use saltern_store::files::ensure_dir;
-use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobReader};
+use saltern_store::jobs::JobQueries;
+use saltern_store::sqlite::open_reader;
+use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, decode_wire, encode};
 use saltern_wire::port::Inherited;
 use saltern_wire::zmtp::ReqClient;
@@ -120,9 +122,9 @@ impl Site {
         }
     }
 
-    pub fn reader(&self) -> JobReader {
+    pub fn reader(&self) -> Arc<dyn JobQueries> {
         let path = self.config().saltern_job_database;
-        JobReader::open(&path, DatabaseLimits::default()).unwrap()
+        open_reader(&path, DatabaseLimits::default()).unwrap()
     }
 
     pub fn socket(&self, name: &str) -> PathBuf {

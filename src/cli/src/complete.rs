@@ -1,11 +1,14 @@
 //! Shell completion: ids of minions, functions, jobs. From the running master's cache and the job
 //! database; no job is published for it. On any error nothing is completed.
 
+use std::sync::Arc;
+
 use saltern_client::control;
 use saltern_config::MasterConfig;
 use saltern_runners::runner_names;
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobReader, JobsPage};
+use saltern_store::jobs::{JobQueries, JobsPage};
+use saltern_store::open_reader;
 
 /// The most words of an answer.
 const MAX_WORDS: usize = 1_000;
@@ -54,8 +57,8 @@ fn jobs(config: &MasterConfig) -> Result<Vec<String>, StoreError> {
     Ok(jobs.iter().map(|job| job.jid.to_string()).collect())
 }
 
-fn reader(config: &MasterConfig) -> Result<JobReader, StoreError> {
-    JobReader::open(&config.saltern_job_database, DatabaseLimits::default())
+fn reader(config: &MasterConfig) -> Result<Arc<dyn JobQueries>, StoreError> {
+    open_reader(&config)
 }
 
 fn is_plain(word: &str) -> bool {

@@ -99,6 +99,11 @@ impl Console {
         self.choose(asked).unwrap_or_default()
     }
 
+    /// Whether a value that asks for no outputter is printed by this one.
+    pub(crate) fn prints_by(&self, outputter: Outputter) -> bool {
+        self.choose(None).is_ok_and(|chosen| chosen == outputter)
+    }
+
     fn choose(&self, asked: Option<&str>) -> Result<Outputter, UnknownOutputter> {
         let outputter = Outputter::choose(self.outputter.as_deref(), asked)?;
         match self.compat {
@@ -118,12 +123,16 @@ impl Console {
             complain(&format!("[ERROR   ] {unknown}"));
             Outputter::default()
         });
+        self.write(&self.printed(value, outputter))
+    }
+
+    /// A value as it is printed, with the end of its last line; empty where nothing is printed.
+    pub(crate) fn printed(&self, value: &Value, outputter: Outputter) -> String {
         let mut text = render(value, outputter, &self.rendering);
-        if text.is_empty() {
-            return Ok(());
+        if !text.is_empty() {
+            text.push('\n');
         }
-        text.push('\n');
-        self.write(&text)
+        text
     }
 
     /// Prints one minion's return by the outputter it asks for, unless the user chose another.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use saltern_wire::msgpack::Value;
+use saltern_wire::msgpack::{Value, as_map};
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
@@ -35,6 +35,29 @@ pub struct BatchWishes {
     pub failhard: bool,
     /// How long a minion may be silent, in seconds.
     pub timeout: Option<u64>,
+}
+
+/// What is done with a batch that the master drives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BatchChange {
+    /// Send nobody else their part, until it is resumed.
+    Pause,
+    /// Go on.
+    Resume,
+    /// End it; with `kill`, also the minions' processes that run it.
+    Stop {
+        /// Whether those are ended.
+        kill: bool,
+    },
+}
+
+/// A query of the master's command `saltern_query`.
+#[derive(Serialize)]
+struct QueryLoad {
+    cmd: &'static str,
+    fun: &'static str,
+    #[serde(serialize_with = "as_map::serialize")]
+    kwarg: Vec<(&'static str, Value)>,
 }
 
 /// Something that happened to a batch.
@@ -125,6 +148,31 @@ impl LocalClient {
     pub async fn follow_batch(&self, jid: &str) -> Result<BatchFollower<'_>, ClientError> {
         let events = self.link().listen().await?;
         Ok(BatchFollower::new(self, events, jid.to_owned()))
+    }
+
+    /// Changes a batch; gives whether there was one that is not over, when the change is stored.
+    ///
+    /// # Errors
+    /// When the master cannot be asked, or refuses: a batch is changed by the user who began it, or
+    /// by one who may call the runner's function.
+    pub async fn change_batch(&self, jid: &str, change: BatchChange) -> Result<bool, ClientError> {
+        let mut kwarg = vec![("jid", Value::from(jid))];
+        let fun = match change {
+            BatchChange::Pause => "batches.pause",
+            BatchChange::Resume => "batches.resume",
+            BatchChange::Stop { kill } => {
+                kwarg.push(("kill", kill.into()));
+                "batches.stop"
+            }
+        };
+        let load = QueryLoad {
+            cmd: "saltern_query",
+            fun,
+            kwarg,
+        };
+        let reply = self.ask(&load).await?;
+        let is_done = reply.get("return").and_then(Value::as_bool);
+        is_done.ok_or_else(|| self.not_run(&reply))
     }
 
     /// Status of a batch, from the master's `batch.status`.

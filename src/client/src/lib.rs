@@ -23,7 +23,7 @@ pub mod publish;
 pub mod runner;
 pub mod user;
 
-pub use batch::{BatchEnd, BatchFollower, BatchNews, BatchWishes};
+pub use batch::{BatchChange, BatchEnd, BatchFollower, BatchNews, BatchWishes};
 pub use client_batch::{BatchStep, ClientBatch};
 pub use config::ClientConfig;
 pub use error::{ClientError, WRONG_KEY};

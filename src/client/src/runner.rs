@@ -151,7 +151,8 @@ impl LocalClient {
         self.ask(&load).await
     }
 
-    fn not_run(&self, reply: &Value) -> ClientError {
+    /// The error in a reply that should name a call.
+    pub(crate) fn not_run(&self, reply: &Value) -> ClientError {
         let error = reply.get("error");
         let part = |name| error?.get(name).and_then(Value::as_str);
         match (part("name"), part("message").or(reply.as_str())) {

@@ -133,6 +133,8 @@ impl Console {
             .route("/console/events/stream", get(events::stream))
             .route("/console/events/{position}", get(events::one))
             .route("/console/batches", get(batches::page))
+            .route("/console/batches/{jid}/pause", post(batches::pause))
+            .route("/console/batches/{jid}/resume", post(batches::resume))
             .route("/console/batches/{jid}/stop", post(batches::stop))
             .route("/console/{*path}", axum::routing::any(site::no_such_page))
             .method_not_allowed_fallback(site::no_such_method)

@@ -70,10 +70,12 @@ pub(crate) struct Permissions {
     pub(crate) version: bool,
     pub(crate) batches: bool,
     pub(crate) stop_batch: bool,
+    pub(crate) pause_batch: bool,
+    pub(crate) resume_batch: bool,
 }
 
 /// In the order of the fields.
-const FUNCTIONS: [&str; 13] = [
+const FUNCTIONS: [&str; 15] = [
     "runner jobs.list_jobs",
     "runner jobs.list_job",
     "runner jobs.lookup_jid",
@@ -87,6 +89,8 @@ const FUNCTIONS: [&str; 13] = [
     "runner saltern.version",
     "runner batch.list_active",
     "runner batch.stop",
+    "runner batch.pause",
+    "runner batch.resume",
 ];
 
 impl Permissions {
@@ -107,6 +111,8 @@ impl Permissions {
             version: next(),
             batches: next(),
             stop_batch: next(),
+            pause_batch: next(),
+            resume_batch: next(),
         }
     }
 }

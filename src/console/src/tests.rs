@@ -282,6 +282,8 @@ async fn change_without_the_token_of_its_session_is_refused() {
         "/console/keys",
         "/console/run",
         &format!("/console/jobs/{JID}/kill"),
+        &format!("/console/batches/{JID}/pause"),
+        &format!("/console/batches/{JID}/resume"),
         &format!("/console/batches/{JID}/stop"),
         "/console/minions/m1/pillar",
     ];

@@ -4,6 +4,7 @@
 //! none of this, and a site's minions are stock's.
 
 mod bench;
+mod bench_cluster;
 mod bench_store;
 mod minion;
 mod swarm;
@@ -39,6 +40,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Fill a job database and measure queries to it.
     BenchStore(bench_store::Arguments),
+    /// Measure how fast several masters can write to and follow one PostgreSQL.
+    BenchCluster(bench_cluster::Arguments),
 }
 
 /// The master's configuration file.
@@ -82,6 +85,7 @@ fn main() -> Exit {
         Command::Swarm(arguments) => swarm::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchStore(arguments) => bench_store::run(&arguments),
+        Command::BenchCluster(arguments) => bench_cluster::run(&arguments),
     }
 }
 

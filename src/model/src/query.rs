@@ -68,6 +68,9 @@ pub struct JobReport {
     pub jid: Jid,
     /// Minions that have not returned, with the reason.
     pub missing: Vec<Missing>,
+    /// Since when it is a batch that pauses.
+    #[serde(default)]
+    pub paused_since: Option<i64>,
     /// When its load went to the publish port, if that is known.
     pub published: Option<i64>,
     /// The minion that it was published for.

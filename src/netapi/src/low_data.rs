@@ -1,21 +1,23 @@
 //! One command of low data: checked, made into a load, and followed to its answer
 //! (`NetapiClient.run` in `salt/netapi/__init__.py`, and the clients behind it).
 
+mod chunk;
+mod error;
+mod jobs;
 mod ssh;
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use saltern_client::{
-    BatchNews, BatchWishes, ClientError, Credentials, LocalClient, MinionOutcome, PublishRequest,
-    Published, RunnerRequest,
-};
-use saltern_model::Jid;
-use saltern_requests::{LOGINS_FULL, typed_arguments, without_nodegroups};
+use saltern_client::{Credentials, LocalClient, RunnerRequest};
+use saltern_requests::typed_arguments;
 use saltern_wire::msgpack::Value;
 use saltern_wire::port::InsideListener;
+
+pub(crate) use chunk::Chunk;
+use chunk::is_named;
+pub(crate) use error::CallError;
+use error::{malformed, named, refusal, without_function};
 
 use crate::api::Api;
 use crate::master::{InsideLink, Sender};
@@ -33,35 +35,6 @@ pub(crate) const CLIENTS: [&str; 10] = [
     "wheel",
     "wheel_async",
 ];
-
-/// The entries that prove a sender.
-const CREDENTIALS: [&str; 4] = ["eauth", "password", "token", "username"];
-
-/// Why a command has no answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum CallError {
-    /// The sender is not proved, or may not do this.
-    #[error("{0}")]
-    Refused(String),
-    /// The user of a token may not do this.
-    #[error("{0}")]
-    TokenRefused(String),
-    /// The command is malformed.
-    #[error("{0}")]
-    Malformed(String),
-    /// No room for it now.
-    #[error("{0}")]
-    Busy(String),
-    /// No answer in time; the job goes on.
-    #[error("the call takes longer than its timeout")]
-    Timeout,
-    /// This master does not do that.
-    #[error("{0}")]
-    Unsupported(String),
-    /// Anything else.
-    #[error("{0}")]
-    Failed(String),
-}
 
 /// The answer of a command.
 #[derive(Debug, Default)]
@@ -85,113 +58,6 @@ impl Answered {
             jid: Some(jid.to_owned()),
             ..self
         }
-    }
-}
-
-/// A command.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Chunk(Vec<(Value, Value)>);
-
-impl Chunk {
-    /// A command, if the value is a map.
-    pub(crate) fn of(value: Value) -> Option<Self> {
-        match value {
-            Value::Map(entries) => Some(Self(entries)),
-            _ => None,
-        }
-    }
-
-    /// A command of these entries.
-    pub(crate) fn new<const N: usize>(entries: [(&str, &str); N]) -> Self {
-        let entries = entries.map(|(name, value)| (name.into(), value.into()));
-        Self(entries.into())
-    }
-
-    pub(crate) fn get(&self, name: &str) -> Option<&Value> {
-        let mut entries = self.0.iter().rev();
-        entries
-            .find(|(key, _)| key.as_str() == Some(name))
-            .map(|(_, value)| value)
-    }
-
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        self.get(name).and_then(Value::as_str)
-    }
-
-    pub(crate) fn set(&mut self, name: &str, value: impl Into<Value>) {
-        let value = value.into();
-        match self
-            .0
-            .iter_mut()
-            .find(|(key, _)| key.as_str() == Some(name))
-        {
-            Some((_, old)) => *old = value,
-            None => self.0.push((name.into(), value)),
-        }
-    }
-
-    pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
-        let mut taken = None;
-        self.0.retain_mut(|(key, value)| {
-            let is_it = key.as_str() == Some(name);
-            if is_it {
-                taken = Some(std::mem::take(value));
-            }
-            !is_it
-        });
-        taken
-    }
-
-    pub(crate) fn into_value(self) -> Value {
-        Value::Map(self.0)
-    }
-
-    /// Makes `arg` a list.
-    pub(crate) fn list_arguments(&mut self) {
-        if let Some(arg) = self.take("arg") {
-            let arg = match arg {
-                list @ Value::Array(_) => list,
-                other => Value::Array(vec![other]),
-            };
-            self.set("arg", arg);
-        }
-    }
-
-    /// Whether its token, if it has one, is a number of base 16, as Python's `int` reads it.
-    pub(crate) fn has_usable_token(&self) -> bool {
-        self.get("token").is_none_or(|token| {
-            let digits = token.as_str().map(str::trim).unwrap_or_default();
-            let digits = digits.strip_prefix("0x").unwrap_or(digits);
-            !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
-        })
-    }
-
-    /// Takes the entries that prove its sender.
-    fn take_credentials(&mut self) -> Credentials {
-        let entries = CREDENTIALS.iter();
-        let entries = entries.filter_map(|name| Some(((*name).into(), self.take(name)?)));
-        Credentials::Given(entries.collect())
-    }
-
-    fn take_text(&mut self, name: &str) -> Option<String> {
-        self.take(name).and_then(|value| match value {
-            Value::Str(text) => Some(text),
-            _ => None,
-        })
-    }
-
-    /// Takes a number of seconds, which may be a text.
-    fn take_seconds(&mut self, name: &str) -> Option<Duration> {
-        let value = self.take(name)?;
-        let seconds = match &value {
-            Value::Str(text) => text.trim().parse().ok(),
-            other => other.as_f64(),
-        };
-        seconds.and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok())
-    }
-
-    fn take_flag(&mut self, name: &str) -> bool {
-        self.take(name).is_some_and(|value| value.is_truthy())
     }
 }
 
@@ -328,175 +194,6 @@ impl<'a> Calls<'a> {
         )
     }
 
-    async fn local(&self, mut chunk: Chunk) -> Result<Answered, CallError> {
-        let whole = chunk.take_flag("full_return");
-        let (client, request) = self.publication(chunk)?;
-        self.follow(&client, &request, whole).await
-    }
-
-    async fn follow(
-        &self,
-        client: &LocalClient,
-        request: &PublishRequest,
-        whole: bool,
-    ) -> Result<Answered, CallError> {
-        let mut job = match client.run(request).await {
-            Ok(job) => job,
-            Err(ClientError::NoMinions) => return Ok(Answered::one(Value::Map(Vec::new()))),
-            Err(error) => return Err(refusal(error)),
-        };
-        let jid = job.jid().to_owned();
-        let mut returns = Vec::new();
-        while let Some(outcome) = job.next().await.map_err(refusal)? {
-            if !self.shows_silent && matches!(outcome, MinionOutcome::NoResponse { .. }) {
-                continue;
-            }
-            let (id, value) = shown(outcome, &jid, whole);
-            returns.push((id.into(), value));
-        }
-        Ok(Answered::one(Value::from_iter(returns)).of_job(&jid))
-    }
-
-    async fn local_async(&self, chunk: Chunk) -> Result<Answered, CallError> {
-        let (client, request) = self.publication(chunk)?;
-        match client.publish(&request).await {
-            Ok(published) => Ok(begun(published)),
-            Err(ClientError::NoMinions) => Ok(Answered::one(Value::Map(Vec::new()))),
-            Err(error) => Err(refusal(error)),
-        }
-    }
-
-    /// Asks which minions have the function, and runs it on some of these.
-    async fn local_subset(&self, mut chunk: Chunk) -> Result<Answered, CallError> {
-        let subset = chunk.take("sub").or_else(|| chunk.take("subset"));
-        let _ = chunk.take("subset");
-        let subset = match &subset {
-            None => Some(3),
-            Some(Value::Str(text)) => text.trim().parse().ok(),
-            Some(other) => other.as_u64(),
-        };
-        let subset = subset.and_then(|subset| usize::try_from(subset).ok());
-        let subset = subset.ok_or_else(|| malformed("'subset' is no number"))?;
-        let whole = chunk.take_flag("full_return");
-        for name in ["cli", "progress"] {
-            let _ = chunk.take(name);
-        }
-        let mut question = chunk.clone();
-        for name in ["arg", "kwarg", "ret"] {
-            let _ = question.take(name);
-        }
-        question.set("fun", "sys.list_functions");
-        let (client, request) = self.publication(question)?;
-        let known = self.follow(&client, &request, false).await?;
-        let known = known.values.into_iter().next().unwrap_or_default();
-        let fun = Value::from(chunk.text("fun").unwrap_or_default());
-        let has_it = |functions: &Value| match functions {
-            Value::Array(functions) => functions.contains(&fun),
-            Value::Map(functions) => functions.iter().any(|(name, _)| *name == fun),
-            _ => false,
-        };
-        let minions = known.as_map().unwrap_or_default().iter();
-        let minions = minions.filter(|(_, functions)| has_it(functions));
-        let mut minions: Vec<Value> = minions.map(|(id, _)| id.clone()).collect();
-        shuffle(&mut minions);
-        minions.truncate(subset);
-        chunk.set("tgt", Value::Array(minions));
-        chunk.set("tgt_type", "list");
-        let (client, request) = self.publication(chunk)?;
-        self.follow(&client, &request, whole).await
-    }
-
-    /// A batch that the master drives.
-    async fn local_batch(&self, mut chunk: Chunk) -> Result<Answered, CallError> {
-        let size = match chunk.take("batch") {
-            None => "10%".to_owned(),
-            Some(Value::Str(text)) => text,
-            Some(other) => saltern_python::repr(&other),
-        };
-        let wishes = BatchWishes {
-            size: Some(size),
-            failhard: chunk.take_flag("failhard"),
-            wait: chunk
-                .take_seconds("batch_wait")
-                .map(|wait| wait.as_secs_f64()),
-            ..BatchWishes::default()
-        };
-        let whole = chunk.take_flag("raw");
-        let (client, mut request) = self.publication(chunk)?;
-        request.batch = Some(wishes);
-        let (published, mut batch) = match client.run_batch(&request).await {
-            Ok(begun) => begun,
-            Err(ClientError::NoMinions) => return Ok(Answered::default()),
-            // Such as a size that is none.
-            Err(ClientError::Publish(text)) => return Err(CallError::Malformed(text)),
-            Err(error) => return Err(refusal(error)),
-        };
-        let mut answered = Answered::default().of_job(&published.jid);
-        let mut returned = BTreeSet::new();
-        loop {
-            match batch.next().await.map_err(refusal)? {
-                BatchNews::Returned(minion) if returned.insert(minion.id.clone()) => {
-                    let outcome = MinionOutcome::Returned(minion);
-                    let (id, value) = shown(outcome, &published.jid, whole);
-                    answered.values.push(Value::map([(id, value)]));
-                }
-                BatchNews::Over(_) | BatchNews::Missed(_) => return Ok(answered),
-                BatchNews::Part(_) | BatchNews::Returned(_) => {}
-            }
-        }
-    }
-
-    /// The request to publish of a chunk of the local clients, and the client that sends it.
-    fn publication(&self, mut chunk: Chunk) -> Result<(LocalClient, PublishRequest), CallError> {
-        let tgt = chunk
-            .take("tgt")
-            .ok_or_else(|| malformed("'tgt' is missing"))?;
-        let fun = chunk
-            .take("fun")
-            .ok_or_else(|| malformed("'fun' is missing"))?;
-        if !is_function(&fun) {
-            return Err(malformed("'fun' is no function"));
-        }
-        let tgt_type = chunk
-            .take_text("tgt_type")
-            .unwrap_or_else(|| "glob".to_owned());
-        let (tgt, tgt_type) = self.without_nodegroups(tgt, tgt_type)?;
-        let mut request = PublishRequest::new(tgt, &tgt_type, "", arguments(&mut chunk)?);
-        request.fun = fun;
-        request.ret = chunk.take_text("ret").unwrap_or_default();
-        request.jid = chunk.take_text("jid").unwrap_or_default();
-        // It becomes the name of files.
-        if !request.jid.is_empty() && Jid::parse(&request.jid).is_err() {
-            return Err(malformed("'jid' is no id of a job"));
-        }
-        request.timeout = chunk.take_seconds("timeout");
-        let client = self.client(chunk.take_credentials());
-        let others = chunk.0.into_iter().filter_map(|(name, value)| match name {
-            Value::Str(name) => Some((name, value)),
-            _ => None,
-        });
-        request.kwargs = others.collect();
-        Ok((client, request))
-    }
-
-    /// Nodegroups are the client's business: they are written out before a job is published.
-    fn without_nodegroups(
-        &self,
-        tgt: Value,
-        tgt_type: String,
-    ) -> Result<(Value, String), CallError> {
-        let words: Vec<String> = match (tgt_type.as_str(), &tgt) {
-            ("nodegroup", Value::Str(name)) => vec![format!("N@{name}")],
-            ("compound", Value::Str(text)) if text.contains("N@") => {
-                text.split_whitespace().map(str::to_owned).collect()
-            }
-            _ => return Ok((tgt, tgt_type)),
-        };
-        let words = without_nodegroups(self.api.config(), &words);
-        let words = words.map_err(|error| CallError::Malformed(error.to_string()))?;
-        Ok((words.join(" ").into(), "compound".to_owned()))
-    }
-
     async fn runner(&self, mut chunk: Chunk) -> Result<Answered, CallError> {
         let limit = chunk
             .take_seconds("timeout")
@@ -612,11 +309,6 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// Stock's error for a command that names no function.
-fn without_function(client: &str) -> CallError {
-    CallError::Malformed(format!("{client} takes at least 1 argument (0 given)"))
-}
-
 async fn wheel(client: LocalClient, mut chunk: Chunk) -> Result<Value, CallError> {
     if chunk.text("fun").is_none() {
         return Err(without_function("wheel"));
@@ -629,198 +321,5 @@ async fn wheel(client: LocalClient, mut chunk: Chunk) -> Result<Value, CallError
     match reply.get("error") {
         Some(error) => Err(named(error)),
         None => Ok(reply),
-    }
-}
-
-fn is_named(entries: &[(Value, Value)]) -> bool {
-    let mut entries = entries.iter();
-    entries.any(|(name, mark)| name.as_str() == Some("__kwarg__") && mark.as_bool() == Some(true))
-}
-
-/// The arguments of a job: `arg`, then `kwarg` as a map with a mark. Numbers that are jids are texts.
-fn arguments(chunk: &mut Chunk) -> Result<Vec<Value>, CallError> {
-    chunk.list_arguments();
-    let mut arguments = match chunk.take("arg") {
-        Some(Value::Array(items)) => items,
-        _ => Vec::new(),
-    };
-    for argument in &mut arguments {
-        if let Value::Int(_) | Value::Uint(_) = argument {
-            let digits = saltern_python::repr(&*argument);
-            if digits.len() == 20 && Jid::parse(&digits).is_ok() {
-                *argument = digits.into();
-            }
-        }
-    }
-    match chunk.take("kwarg") {
-        Some(Value::Map(entries)) if !entries.is_empty() => {
-            let mut named = vec![(Value::from("__kwarg__"), true.into())];
-            named.extend(entries);
-            arguments.push(Value::Map(named));
-        }
-        None | Some(Value::Nil | Value::Map(_)) => {}
-        Some(_) => return Err(malformed("'kwarg' is no mapping")),
-    }
-    Ok(arguments)
-}
-
-fn begun(published: Published) -> Answered {
-    let minions = published.minions.into_iter().map(Value::from);
-    let begun = [
-        ("jid", Value::from(published.jid.as_str())),
-        ("minions", Value::Array(minions.collect())),
-    ];
-    Answered::one(Value::map(begun)).of_job(&published.jid)
-}
-
-/// A minion's answer; in whole, with its return code and outputter, or the value alone.
-fn shown(outcome: MinionOutcome, jid: &str, whole: bool) -> (String, Value) {
-    match outcome {
-        MinionOutcome::Returned(returned) if whole => {
-            let mut data = vec![("ret", returned.value)];
-            data.extend(returned.out.map(|out| ("out", out.into())));
-            data.push(("retcode", returned.retcode.into()));
-            data.push(("jid", jid.into()));
-            (returned.id, Value::map(data))
-        }
-        MinionOutcome::Returned(returned) => (returned.id, returned.value),
-        MinionOutcome::NoResponse { id, absence } => {
-            let text = match absence {
-                Some(absence) if !absence.is_connected => {
-                    "Minion did not return. [Not connected]".to_owned()
-                }
-                _ => format!(
-                    "Minion did not return. [No response]\nThe minions may not have all finished \
-                     running and any remaining minions will return upon completion. To look up \
-                     the return data for this job later, run the following command:\n\nsalt-run \
-                     jobs.lookup_jid {jid}"
-                ),
-            };
-            let value = match whole {
-                false => text.into(),
-                true => Value::map([
-                    ("out", Value::from("no_return")),
-                    ("ret", text.into()),
-                    ("retcode", 1_i64.into()),
-                ]),
-            };
-            (id, value)
-        }
-    }
-}
-
-/// Whether it names a function, or several.
-fn is_function(fun: &Value) -> bool {
-    match fun {
-        Value::Str(_) => true,
-        Value::Array(names) => names.iter().all(|name| name.as_str().is_some()),
-        _ => false,
-    }
-}
-
-fn malformed(text: &str) -> CallError {
-    CallError::Malformed(text.to_owned())
-}
-
-/// The master's named error.
-fn named(error: &Value) -> CallError {
-    let part = |name| error.get(name).and_then(Value::as_str);
-    let message = part("message").or(error.as_str()).unwrap_or_default();
-    by_name(part("name").unwrap_or_default(), message)
-}
-
-fn by_name(name: &str, message: &str) -> CallError {
-    let message = message.to_owned();
-    match name {
-        _ if message == LOGINS_FULL => CallError::Busy(message),
-        "AuthenticationError"
-        | "AuthorizationError"
-        | "EauthAuthenticationError"
-        | "UserAuthenticationError" => CallError::Refused(message),
-        "TokenAuthenticationError" => CallError::TokenRefused(message),
-        "SaltInvocationError" => CallError::Malformed(message),
-        _ => CallError::Failed(message),
-    }
-}
-
-fn refusal(error: ClientError) -> CallError {
-    match error {
-        ClientError::Authentication { message, .. } => by_name("AuthenticationError", &message),
-        ClientError::Authorization { message, .. } => by_name("AuthorizationError", &message),
-        ClientError::Refused { name, message } => by_name(&name, &message),
-        ClientError::Timeout(_) => CallError::Timeout,
-        ClientError::Overloaded => CallError::Busy(error.to_string()),
-        other => CallError::Failed(other.to_string()),
-    }
-}
-
-/// Brings them into a random order.
-fn shuffle(items: &mut [Value]) {
-    for last in (1..items.len()).rev() {
-        let mut bytes = [0_u8; 8];
-        // Without random bytes the order stays.
-        if getrandom::fill(&mut bytes).is_err() {
-            return;
-        }
-        let below = u64::try_from(last + 1).unwrap_or(u64::MAX);
-        let chosen = usize::try_from(u64::from_le_bytes(bytes) % below).unwrap_or(last);
-        items.swap(last, chosen);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_are_numbers_of_base_16() {
-        for (token, is_usable) in [("0aF", true), ("0x0a", true), ("", false), ("../x", false)] {
-            assert_eq!(
-                Chunk::new([("token", token)]).has_usable_token(),
-                is_usable,
-                "{token}"
-            );
-        }
-        assert!(Chunk::new([]).has_usable_token());
-        let number = Chunk(vec![("token".into(), 1_i64.into())]);
-        assert!(!number.has_usable_token());
-    }
-
-    #[test]
-    fn arguments_of_a_job_keep_their_types() {
-        let mut chunk = Chunk(vec![
-            ("arg".into(), 2_026_112_107_062_263_771_u64.into()),
-            ("kwarg".into(), Value::map([("a", 1_i64)])),
-        ]);
-        let arguments = arguments(&mut chunk).unwrap();
-        let named = Value::map([("__kwarg__", Value::from(true)), ("a", 1_i64.into())]);
-        // Larger than 64 bits of a signed number: still a jid.
-        assert_eq!(arguments.last(), Some(&named));
-        assert!(chunk.get("arg").is_none() && chunk.get("kwarg").is_none());
-    }
-
-    #[test]
-    fn refusals_have_their_kind() {
-        let cases = [
-            (
-                "TokenAuthenticationError",
-                "no",
-                CallError::TokenRefused("no".to_owned()),
-            ),
-            (
-                "EauthAuthenticationError",
-                LOGINS_FULL,
-                CallError::Busy(LOGINS_FULL.to_owned()),
-            ),
-            (
-                "SaltInvocationError",
-                "no",
-                CallError::Malformed("no".to_owned()),
-            ),
-            ("SaltClientError", "no", CallError::Failed("no".to_owned())),
-        ];
-        for (name, message, expected) in cases {
-            assert_eq!(by_name(name, message), expected);
-        }
     }
 }

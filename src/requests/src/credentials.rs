@@ -14,7 +14,7 @@ use saltern_store::KeyProof;
 use saltern_wire::msgpack::Value;
 
 use crate::job::jid_owner::{BACKEND, Owner};
-use crate::{Services, Users, targets};
+use crate::{BatchPlan, Services, Users, targets};
 
 /// Location of tokens, names and passwords in the load of a command. Keys stand in the load itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,6 +295,11 @@ impl Sender {
             backend: self.backend.clone(),
             name: self.name.clone(),
         }
+    }
+
+    /// Whether the sender began this batch.
+    pub(crate) fn began(&self, plan: &BatchPlan) -> bool {
+        self.name == plan.user && self.backend == plan.backend
     }
 
     /// The load in the proved name, with the backend that knows it: the load of a token or login

@@ -14,6 +14,8 @@ pub struct Evidence {
     pub job: StoredJob,
     /// Its returns, in the order of their arrival.
     pub returns: Vec<ReturnHead>,
+    /// Since when its batch pauses, in microseconds since 1970.
+    pub paused_since: Option<i64>,
     /// Source of the live state.
     pub standing: Standing,
 }
@@ -61,6 +63,7 @@ impl Evidence {
             },
             jid: record.jid.clone(),
             missing: self.missing(),
+            paused_since: self.paused_since,
             published: self.job.published,
             publisher: self.job.publisher.clone(),
             returned: returned.collect(),

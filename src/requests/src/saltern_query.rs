@@ -2,8 +2,9 @@
 //!
 //! A load as that of `runner` (`fun`, `kwarg`), answered at once with `{"return": page}` or with an
 //! error, which names the argument that is wrong. No jid, no event, nothing is kept: a query changes
-//! nothing, but for `batches.stop`. Whoever may call the function of stock that shows the same ([`Query::shown_by`]) may send
-//! the query, so a site's rules hold without a change. Queries run beside the workers.
+//! nothing, but for [`CHANGES`]. Whoever may call the function of stock that shows the same
+//! ([`Query::shown_by`]) may send the query, so a site's rules hold without a change. What changes a
+//! batch is open to the user who began it, too. Queries run beside the workers.
 
 mod access;
 mod arguments;
@@ -58,6 +59,18 @@ const QUERIES: &[Query] = {
             shown_by: (Runner, "batch.list_active"),
             parameters: &[],
             run: batches::page,
+        },
+        Query {
+            name: "batches.pause",
+            shown_by: (Runner, "batch.pause"),
+            parameters: &["jid"],
+            run: batches::pause,
+        },
+        Query {
+            name: "batches.resume",
+            shown_by: (Runner, "batch.resume"),
+            parameters: &["jid"],
+            run: batches::resume,
         },
         Query {
             name: "batches.status",
@@ -229,9 +242,13 @@ fn answer<T: Serialize>(page: &T) -> Bytes {
     reply::clear(&Answer { page })
 }
 
+/// The queries that change something.
+const CHANGES: [&str; 3] = ["batches.pause", "batches.resume", "batches.stop"];
+
 /// Whether the query of a load changes something: such a one has a row in the audit trail.
 pub(crate) fn changes_something(load: &Value) -> bool {
-    load.get("fun").and_then(Value::as_str) == Some("batches.stop")
+    let fun = load.get("fun").and_then(Value::as_str);
+    fun.is_some_and(|fun| CHANGES.contains(&fun))
 }
 
 /// Answers with the page, later.
@@ -249,7 +266,9 @@ pub(crate) fn handle(
     let (kind, function) = query.map_or((FunctionKind::Runner, fun), |query| query.shown_by);
     let arguments = FunctionKind::Runner.arguments(load);
     let call = (kind, function, arguments);
-    let admitted = match master_gate::admit_call(call, load, proof, services) {
+    let is_own =
+        |sender: &Sender| changes_something(load) && batches::is_own(sender, load, services);
+    let admitted = match master_gate::admit_call(call, load, proof, is_own, services) {
         Ok(admitted) => admitted,
         Err(denied) => return denied.outcome(load, services),
     };

@@ -17,7 +17,7 @@ use saltern_model::{JidMinter, MinionId, Standing};
 use saltern_policy::acl::Acl;
 use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
-use saltern_store::{JobReader, MasterKeys, PkiTree, SharedKeys, StoreError, Tokens, UserKeys};
+use saltern_store::{JobQueries, MasterKeys, PkiTree, SharedKeys, StoreError, Tokens, UserKeys};
 
 use crate::audit::RefusalBudget;
 use crate::job::jid_owner::ChosenJids;
@@ -164,7 +164,7 @@ pub struct Content {
 /// Jobs.
 pub struct Jobs {
     /// The job database.
-    pub reader: JobReader,
+    pub reader: Arc<dyn JobQueries>,
     /// The jids that clients chose last.
     pub(crate) chosen: ChosenJids,
 }
@@ -184,7 +184,7 @@ impl Services {
         config: Arc<MasterConfig>,
         clock: Clock,
         stores: Stores,
-        (runners, jobs): (Runners, JobReader),
+        (runners, jobs): (Runners, Arc<dyn JobQueries>),
         presence: Arc<dyn PresenceView>,
         registry: &Registry,
     ) -> Self {

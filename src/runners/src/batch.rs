@@ -1,9 +1,9 @@
 //! `batch.*`: the state of batches that are not over, and how to stop one (`salt/runners/batch.py`
-//! of 3008).
+//! of 3008); `pause` and `resume` are our own.
 //!
 //! For batches that the master drives, the database answers ([`stored`]); for those that a command
-//! line drives, the state files that stock's own runner reads, too. This module does not stop a
-//! batch itself: it asks the batch's driver, which answers when the end is durable.
+//! line drives, the state files that stock's own runner reads, too. This module does not change a
+//! batch itself: it asks the batch's driver, which answers when the change is durable.
 
 mod stored;
 
@@ -24,6 +24,16 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         run: list_active,
     },
     Function {
+        name: "pause",
+        parameters: &[Needed("jid")],
+        run: pause,
+    },
+    Function {
+        name: "resume",
+        parameters: &[Needed("jid")],
+        run: resume,
+    },
+    Function {
         name: "status",
         parameters: &[Needed("jid")],
         run: status,
@@ -35,27 +45,40 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// Asks the driver of a batch to stop it; see [`Batches::new`].
-type Stop = Box<dyn Fn(&Jid, bool) -> Option<bool> + Send + Sync>;
+/// What the driver of a batch is asked to do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchCommand {
+    /// Send no further minion its part, until it is resumed.
+    Pause,
+    /// Go on.
+    Resume,
+    /// End it; with `kill`, also the minions' processes that run it.
+    Stop {
+        /// Whether those are ended.
+        kill: bool,
+    },
+}
+
+/// Asks the driver of a batch; see [`Batches::new`].
+type Drive = Box<dyn Fn(&Jid, BatchCommand) -> Option<bool> + Send + Sync>;
 
 /// The batches of a master.
 pub struct Batches {
     files: BatchFiles,
-    stop: Stop,
+    drive: Drive,
 }
 
 impl Batches {
-    /// Batches of the database, and those whose states lie in `files`. `stop` asks the driver of a
-    /// batch to stop it and, with the flag set, to end the minions' processes that run it too. It
-    /// returns whether the batch was stopped, when that is durable; `None` when no driver was
-    /// reached in time.
+    /// Batches of the database, and those whose states lie in `files`. `drive` asks the driver of a
+    /// batch for something. It returns whether that was done, when it is durable; `None` when no
+    /// driver was reached in time.
     pub fn new(
         files: BatchFiles,
-        stop: impl Fn(&Jid, bool) -> Option<bool> + Send + Sync + 'static,
+        drive: impl Fn(&Jid, BatchCommand) -> Option<bool> + Send + Sync + 'static,
     ) -> Self {
         Self {
             files,
-            stop: Box::new(stop),
+            drive: Box::new(drive),
         }
     }
 
@@ -105,6 +128,20 @@ fn list_active(context: &RunnerContext, _: &Bound<'_>, _: &mut Notices<'_>) -> C
 }
 
 fn stop(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    let kill = bound.flag("kill", false);
+    drive(context, bound, BatchCommand::Stop { kill })
+}
+
+fn pause(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    drive(context, bound, BatchCommand::Pause)
+}
+
+fn resume(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
+    drive(context, bound, BatchCommand::Resume)
+}
+
+/// Asks the driver of a batch that is not over; whether it did what was asked.
+fn drive(context: &RunnerContext, bound: &Bound<'_>, command: BatchCommand) -> CallResult {
     let batches = batches(context)?;
     let Some((jid, state)) = batches.state(bound, context)? else {
         return Ok(false.into());
@@ -114,11 +151,21 @@ fn stop(context: &RunnerContext, bound: &Bound<'_>, _: &mut Notices<'_>) -> Call
     if is_over {
         return Ok(false.into());
     }
-    let stopped = (batches.stop)(&jid, bound.flag("kill", false));
-    stopped.map(Value::from).ok_or_else(|| {
-        let text = "the master is too busy to stop the batch, or cannot store that it is stopped; \
-                    see batch.status";
-        RunnerError::Refused(text.to_owned())
+    let is_stop = matches!(command, BatchCommand::Stop { .. });
+    if !is_stop && state.get("driver").and_then(Value::as_str) == Some("cli") {
+        let text = "a command line drives this batch: it can be stopped, but does not pause";
+        return Err(RunnerError::Refused(text.to_owned()));
+    }
+    let done = (batches.drive)(&jid, command);
+    done.map(Value::from).ok_or_else(|| {
+        let word = match command {
+            BatchCommand::Pause => "paused",
+            BatchCommand::Resume => "resumed",
+            BatchCommand::Stop { .. } => "stopped",
+        };
+        RunnerError::Refused(format!(
+            "the master is too busy, or cannot store that the batch is {word}; see batch.status"
+        ))
     })
 }
 
@@ -128,7 +175,7 @@ fn summary(state: &Value, context: &RunnerContext) -> Value {
     let last = state.get("last_progress").and_then(Value::as_f64);
     let last = last.filter(|last| *last > 0.0);
     let now = context.clock.unix_micros() as f64 / 1e6;
-    Value::map([
+    let mut fields = vec![
         ("jid", part("jid")),
         ("fun", part("fun")),
         ("tgt", part("tgt")),
@@ -149,7 +196,12 @@ fn summary(state: &Value, context: &RunnerContext) -> Value {
             "age_seconds",
             last.map_or(Value::Nil, |last| Value::Float(now - last)),
         ),
-    ])
+    ];
+    // Our own, and there only while it pauses: whoever reads stock's fields finds no other.
+    if let Some(since) = state.get(stored::PAUSED_SINCE) {
+        fields.push((stored::PAUSED_SINCE, since.clone()));
+    }
+    Value::map(fields)
 }
 
 fn flag(state: &Value, name: &str) -> bool {

@@ -9,6 +9,7 @@ mod describe;
 mod list;
 mod moment;
 
+pub use list::MAX_LISTED_JOBS;
 use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
 use saltern_store::jobs::ReturnsPage;
 use saltern_wire::msgpack::{Limits, MapView, Value, decode_exact};

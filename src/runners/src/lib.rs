@@ -42,9 +42,10 @@ mod testing;
 mod wheel;
 mod withheld;
 
-pub use batch::Batches;
+pub use batch::{BatchCommand, Batches};
 pub use call::{Arguments, Call, RunnerError};
 pub use fleet::Fleet;
+pub use jobs::MAX_LISTED_JOBS;
 pub use key_lists::{KeyLists, LOCAL};
 pub use live::{LiveMaster, NoAnswer};
 pub use master::Master;

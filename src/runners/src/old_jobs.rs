@@ -18,7 +18,7 @@ use saltern_config::MasterConfig;
 use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
 use saltern_sql::{JobRange, JobSlice, ReturnCounts, SqlError, SqlReader};
 use saltern_store::StoreError;
-use saltern_store::jobs::{JobReader, JobState, ReturnsPage};
+use saltern_store::jobs::{JobQueries, JobState, ReturnsPage};
 
 /// A database that is away is logged at most once per `LOG_INTERVAL`.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -118,7 +118,7 @@ impl OldJobs {
         self.counted(self.reader.job(jid))
     }
 
-    /// Some returns of a job, as [`JobReader::returns_page`] gives them.
+    /// Some returns of a job, as [`JobQueries::returns_page`] gives them.
     ///
     /// # Errors
     /// [`OldJobsAway`]
@@ -170,7 +170,7 @@ impl OldJobs {
     /// The job database cannot be read.
     pub fn pages(
         &self,
-        own: &JobReader,
+        own: &dyn JobQueries,
         before: Option<&str>,
         from: Option<&str>,
     ) -> Result<OldPages<'_>, StoreError> {
@@ -181,7 +181,11 @@ impl OldJobs {
     ///
     /// # Errors
     /// The job database cannot be read.
-    pub fn range(&self, own: &JobReader, before: Option<&str>) -> Result<JobRange, StoreError> {
+    pub fn range(
+        &self,
+        own: &dyn JobQueries,
+        before: Option<&str>,
+    ) -> Result<JobRange, StoreError> {
         let bounds = [boundary(own)?, before.map(str::to_owned)];
         Ok(JobRange {
             before: bounds.into_iter().flatten().min(),
@@ -200,7 +204,7 @@ impl OldJobs {
 ///
 /// A job that is still open outlives others, a minion may report a job of last year, and a user may choose
 /// a jid: none of these says anything about the jobs around it.
-fn boundary(own: &JobReader) -> Result<Option<String>, StoreError> {
+fn boundary(own: &dyn JobQueries) -> Result<Option<String>, StoreError> {
     let oldest = own.jobs_after(0, OLDEST)?;
     let says = oldest.into_iter().find(|job| {
         let distance = job.record.jid.unix_micros() - job.record.created;
@@ -359,7 +363,7 @@ mod tests {
         let mut database = JobDatabase::open(&path, DatabaseLimits::default()).unwrap();
         let boundary_after = |database: &mut JobDatabase, writes: &[Write]| {
             database.commit(writes).unwrap();
-            boundary(&database.reader().unwrap()).unwrap()
+            boundary(&*database.reader().unwrap()).unwrap()
         };
         let [first, second] = ["20261121070622000001", "20261121080000000000"];
         // A report of last year, a jid that a user chose, and a job that is open since long ago.

@@ -8,7 +8,7 @@ use saltern_base::clock::Clock;
 use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
 use saltern_model::Jid;
-use saltern_store::jobs::JobReader;
+use saltern_store::jobs::JobQueries;
 use saltern_wire::msgpack::Value;
 
 use crate::call::{Call, Function, RunnerError};
@@ -60,7 +60,7 @@ pub struct RunnerContext {
     /// The configuration.
     pub config: Arc<MasterConfig>,
     /// The job database; a reader of the functions' own.
-    pub jobs: JobReader,
+    pub jobs: Arc<dyn JobQueries>,
     /// Jobs that the job database no longer has; `None` where no SQL database keeps them.
     pub(crate) old_jobs: Option<OldJobs>,
     /// The minions; `None` in a process that does not know them.
@@ -83,7 +83,7 @@ pub struct RunnerContext {
 
 impl RunnerContext {
     /// Context of a process that has only configuration and job database.
-    pub fn new(config: Arc<MasterConfig>, jobs: JobReader) -> Self {
+    pub fn new(config: Arc<MasterConfig>, jobs: Arc<dyn JobQueries>) -> Self {
         Self {
             config,
             jobs,
@@ -202,8 +202,8 @@ impl Runners {
     }
 
     /// The job database; a reader apart from those of the workers.
-    pub fn jobs(&self) -> &JobReader {
-        &self.context.jobs
+    pub fn jobs(&self) -> &dyn JobQueries {
+        &*self.context.jobs
     }
 
     /// Jobs that the job database no longer has; `None` where no SQL database keeps them.

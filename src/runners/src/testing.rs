@@ -11,7 +11,7 @@ use saltern_content::files::FileServer;
 use saltern_content::pillar::{Parts, Pillars};
 use saltern_content::render::modules::site::{NoSite, SiteFunctions};
 use saltern_model::{Compat, Jid};
-use saltern_store::jobs::{DatabaseLimits, JobDatabase};
+use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
 use saltern_store::{MasterKeys, MinionDataStore, PkiTree, Sessions, Tokens};
 use saltern_wire::msgpack::Value;
 

@@ -135,7 +135,7 @@ pub enum StoreError {
     Corrupt {
         /// The database file.
         path: PathBuf,
-        /// The error of SQLite.
+        /// The error of the engine.
         detail: String,
     },
     /// The job database was written by a newer release.
@@ -151,15 +151,17 @@ pub enum StoreError {
         /// The newest number this release knows.
         known: i64,
     },
-    /// Any other answer of SQLite.
+    /// Any other answer of the engine.
     #[error("the job database \"{}\" failed to {action}", path.display())]
     Database {
         /// The failed action.
         action: &'static str,
         /// The database file.
         path: PathBuf,
-        /// The error of SQLite.
-        source: rusqlite::Error,
+        /// Another program held the database for as long as a commit waits.
+        is_busy: bool,
+        /// The error of the engine.
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
@@ -197,14 +199,7 @@ impl StoreError {
 
     /// Another program held the job database for as long as a commit waits.
     pub fn is_busy(&self) -> bool {
-        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
-        let Self::Database { source, .. } = self else {
-            return false;
-        };
-        matches!(
-            source.sqlite_error_code(),
-            Some(DatabaseBusy | DatabaseLocked)
-        )
+        matches!(self, Self::Database { is_busy: true, .. })
     }
 
     /// The job database must be set aside before a new one can be made.

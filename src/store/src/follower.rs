@@ -7,13 +7,14 @@
 //! it was configured.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use saltern_config::MasterConfig;
 use saltern_model::{Jid, ReturnRecord};
 
 use crate::error::Result;
 use crate::files::{self, Create};
-use crate::jobs::{JobReader, Numbered, StoredJob};
+use crate::jobs::{JobQueries, Numbered, StoredJob};
 use crate::options::StoreOptions;
 
 /// First word of the cursor file; a change of the format changes it.
@@ -25,7 +26,7 @@ const BATCH_BYTES: usize = 16 << 20;
 
 /// Durable cursor of one returner, which reads jobs and returns in order, at least once.
 pub struct JobFollower {
-    reader: JobReader,
+    reader: Arc<dyn JobQueries>,
     path: PathBuf,
     /// Header of the cursor file: the database and the returner that it belongs to.
     owner: String,
@@ -50,7 +51,11 @@ pub enum Followed {
 impl JobFollower {
     /// Takes up the work for the returner `name` where it was saved last. `purpose` is the option
     /// that names it. `reader` should not be shared.
-    pub fn open(config: &MasterConfig, owner: (&str, &str), reader: JobReader) -> Result<Self> {
+    pub fn open(
+        config: &MasterConfig,
+        owner: (&str, &str),
+        reader: Arc<dyn JobQueries>,
+    ) -> Result<Self> {
         Self::with_options(&StoreOptions::from(config), owner, reader)
     }
 
@@ -58,7 +63,7 @@ impl JobFollower {
     pub fn with_options(
         options: &StoreOptions,
         (purpose, name): (&str, &str),
-        reader: JobReader,
+        reader: Arc<dyn JobQueries>,
     ) -> Result<Self> {
         files::ensure_dir(&options.private_dir(), 0o700)?;
         let path = options.private_dir().join(format!("{purpose}_place"));

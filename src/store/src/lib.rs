@@ -10,6 +10,7 @@
 
 pub mod dead_letters;
 pub mod dropfile;
+mod engine;
 pub mod error;
 pub mod files;
 mod follower;
@@ -24,19 +25,21 @@ pub mod replay;
 pub mod resources;
 pub mod sessions;
 pub mod shared_key;
+pub mod sqlite;
 pub mod syndics;
 pub mod tokens;
 pub mod user_keys;
 
 pub use dead_letters::{DeadLetter, DeadLetters, dead_letters};
 pub use dropfile::Dropfile;
+pub use engine::{examine, open_reader};
 pub use error::{Result, StoreError};
 pub use follower::{Followed, JobFollower};
 pub use jobs::{
-    AuditBreak, AuditCheck, AuditHead, AuditHeadError, AuditPage, BrokenRow, CheckpointPass,
-    Checkpointer, DatabaseLimits, EventRange, EventSlice, EventsPage, FreeSpace, Imported,
-    JobDatabase, JobReader, JobState, KeptEvent, NewEvent, Numbered, OpenJob, Reason, Recovered,
-    Removed, Restored, Retention, Size, StoredBatch, StoredJob, Write, Written, set_aside,
+    AuditBreak, AuditCheck, AuditHead, AuditHeadError, AuditPage, BrokenRow, EventRange,
+    EventSlice, EventsPage, FreeSpace, Imported, JobQueries, JobState, KeptEvent, NewEvent,
+    Numbered, OpenJob, Reason, Recovered, Removed, Restored, Retention, Size, StoredBatch,
+    StoredJob, Write, Written,
 };
 pub use master_keys::MasterKeys;
 pub use minion_data::MinionDataStore;
@@ -50,6 +53,7 @@ pub use replay::{Freshness, ReplayWindow};
 pub use resources::{Registered, ResourceStore};
 pub use sessions::{Session, Sessions};
 pub use shared_key::{SharedKey, SharedKeys};
+pub use sqlite::{CheckpointPass, Checkpointer, DatabaseLimits, JobDatabase, set_aside};
 pub use syndics::SyndicStore;
 pub use tokens::{Claims, Token, Tokens};
 pub use user_keys::{KeyProof, UserKeys};

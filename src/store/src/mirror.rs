@@ -15,6 +15,7 @@ mod job_files;
 mod publish_auth;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use saltern_base::fail_point::FailPoint;
 use saltern_config::MasterConfig;
@@ -27,7 +28,7 @@ pub use job_files::{JobDir, JobFiles, ReturnParts, endtime_text};
 
 use crate::error::Result;
 use crate::files::{self, Create};
-use crate::jobs::{JobReader, StoredJob};
+use crate::jobs::{JobQueries, StoredJob};
 use crate::options::{MirrorMode, StoreOptions};
 
 /// Rows after which the cursor is saved without being asked.
@@ -41,7 +42,7 @@ const HEADING: &str = "saltern-mirror-1";
 
 /// Writes job-cache files after the database.
 pub struct Mirror {
-    reader: JobReader,
+    reader: Arc<dyn JobQueries>,
     files: JobFiles,
     mode: MirrorMode,
     cursor_path: PathBuf,
@@ -70,12 +71,12 @@ pub struct MirrorLag {
 
 impl Mirror {
     /// Resumes at the saved cursor. `reader` should not be shared.
-    pub fn open(config: &MasterConfig, reader: JobReader) -> Result<Self> {
+    pub fn open(config: &MasterConfig, reader: Arc<dyn JobQueries>) -> Result<Self> {
         Self::with_options(&StoreOptions::from(config), reader)
     }
 
     /// The same with this crate's options.
-    pub fn with_options(options: &StoreOptions, reader: JobReader) -> Result<Self> {
+    pub fn with_options(options: &StoreOptions, reader: Arc<dyn JobQueries>) -> Result<Self> {
         files::ensure_dir(&options.private_dir(), 0o700)?;
         let cursor_path = options.private_dir().join("mirror_cursor");
         let identity = reader.identity()?;

@@ -11,6 +11,18 @@ use serde_json::{Value, json};
 
 use super::{Dialect, SECRET, User, transcripts_of_both, with_ours};
 
+/// What a websocket of stock's `rest_cherrypy` needs, and Salt does not bring.
+pub(super) fn ws4py() -> Result<PathBuf> {
+    let home = std::env::var_os("HOME").context("HOME")?;
+    let packages = PathBuf::from(home).join(".cache/saltern/tools/ws4py-0.6.0");
+    ensure!(
+        packages.exists(),
+        "{} is missing: tests/install-stock.sh --api-clients",
+        packages.display()
+    );
+    Ok(packages)
+}
+
 /// A program that `tests/install-stock.sh --api-clients` installed.
 pub(super) fn api_client(name: &str) -> Result<PathBuf> {
     let home = std::env::var_os("HOME").context("HOME")?;

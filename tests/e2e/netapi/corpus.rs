@@ -58,6 +58,15 @@ fn cherrypy_requests_of_each_kind_are_answered_as_by_stock_of_3007() -> TestResu
 }
 
 #[test]
+fn cherrypy_requests_of_each_kind_are_answered_as_by_stock_of_3008() -> TestResult {
+    Ok(compare(
+        Release::V3008,
+        Dialect::CherryPy,
+        Extent::EachKind,
+    )?)
+}
+
+#[test]
 fn tornado_requests_of_each_kind_are_answered_as_by_stock_of_3008() -> TestResult {
     Ok(compare(Release::V3008, Dialect::Tornado, Extent::EachKind)?)
 }
@@ -129,7 +138,14 @@ fn answers(
     let mut answers = Vec::new();
     Site::run(
         server,
-        |config| interfaces.configure(config, server, service),
+        |config| {
+            interfaces.configure(config, server, service);
+            if server.is_ours() {
+                // Runners and wheel functions that are not built in.
+                let python = server.release().program("python3");
+                config.set("python_bridge", python.display());
+            }
+        },
         |site| {
             bring_up(site)?;
             let _api = interfaces.start(site)?;

@@ -52,6 +52,8 @@ pub(super) struct Batch {
     pub(super) plan: BatchPlan,
     pub(super) machine: Machine,
     pub(super) phase: Phase,
+    /// Since when it pauses, in microseconds since 1970.
+    pub(super) paused_since: Option<i64>,
     /// The part sent last may never have left: it is sent once more.
     pub(super) is_unsure: bool,
     /// The tracker is being asked about minions that have had their time.
@@ -77,6 +79,7 @@ impl Batch {
             last_progress: plan.created,
             plan,
             phase: Phase::Storing,
+            paused_since: None,
             is_unsure: false,
             is_asking: false,
             timer: None,
@@ -103,6 +106,9 @@ impl Batch {
         batch.phase = Phase::Running;
         batch.last_progress = handed_over.last_progress.max(stored.last_return());
         batch.recall(stored, &handed_over, before, now);
+        // A pause that is not stored yet holds, too.
+        let unstored = before.and_then(|before| before.paused_since);
+        batch.set_paused(stored.paused_since.or(unstored));
         if let Some(before) = before {
             batch.counted = before.counted;
             batch.failures = before.failures;
@@ -110,6 +116,12 @@ impl Batch {
             batch.is_unsure = before.is_unsure;
         }
         Ok(batch)
+    }
+
+    /// Pauses the batch since then, or has it go on.
+    pub(super) fn set_paused(&mut self, since: Option<i64>) {
+        self.paused_since = since;
+        self.machine.set_paused(since.is_some());
     }
 
     fn recall(

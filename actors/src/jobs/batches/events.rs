@@ -59,7 +59,11 @@ pub(super) enum BatchNews {
         abandoned_pending: Vec<MinionId>,
         duration: Value,
     },
-    /// The master has resumed it.
+    /// A user has it pause: our own, as is the next.
+    Paused { active: usize, pending: usize },
+    /// A user has it go on.
+    Resumed { active: usize, pending: usize },
+    /// The master has taken it up again.
     Recover {
         reason: &'static str,
         age_seconds: Value,
@@ -92,6 +96,8 @@ impl BatchNews {
             Self::Progress { .. } => "progress",
             Self::Complete { .. } => "complete",
             Self::Halted { .. } => "halted",
+            Self::Paused { .. } => "paused",
+            Self::Resumed { .. } => "resumed",
             Self::Recover { .. } => "recover",
         }
     }
@@ -138,6 +144,14 @@ impl BatchNews {
             abandoned_active: active,
             abandoned_pending: now.pending.to_vec(),
             duration: time(unix.saturating_sub(plan.created)),
+        }
+    }
+
+    pub(super) fn paused(machine: &Machine, is_paused: bool) -> Self {
+        let (active, pending) = (machine.counts().active, machine.pending_count());
+        match is_paused {
+            true => Self::Paused { active, pending },
+            false => Self::Resumed { active, pending },
         }
     }
 

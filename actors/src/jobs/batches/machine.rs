@@ -4,7 +4,7 @@
 //! - no more minions run, and rest after running (`batch_wait`), than the size of the batch says;
 //! - each minion is sent its part once, in the order of the plan, and ends as done, failed or
 //!   abandoned;
-//! - after a halt no minion is sent anything;
+//! - after a halt, and during a pause, no minion is sent anything;
 //! - the same state is rebuilt from the store, whatever the moment of a restart.
 //!
 //! The steps are those of stock 3008 (`progress_batch` in `salt/utils/batch_state.py`), but for two
@@ -66,6 +66,7 @@ pub(crate) struct Machine {
     /// When resting slots are free again, earliest first.
     resting: VecDeque<Moment>,
     counts: Counts,
+    is_paused: bool,
     halted: Option<String>,
 }
 
@@ -119,6 +120,7 @@ impl Machine {
             deadlines: VecDeque::new(),
             resting: VecDeque::new(),
             counts: Counts::default(),
+            is_paused: false,
             halted: None,
         }
     }
@@ -212,6 +214,12 @@ impl Machine {
         due.map(|(_, minion)| minion.clone()).collect()
     }
 
+    /// Sends nothing more, or goes on. Minions that were sent their part are awaited as ever; a batch
+    /// of which none is left to send ends during its pause.
+    pub(crate) fn set_paused(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
+    }
+
     /// Ends the batch before its time. The first reason stays.
     pub(crate) fn halt(&mut self, reason: &str) {
         self.halted.get_or_insert_with(|| reason.to_owned());
@@ -223,7 +231,7 @@ impl Machine {
         while self.resting.front().is_some_and(|until| *until <= now) {
             self.resting.pop_front();
         }
-        while self.halted.is_none() && self.free() > 0 {
+        while self.halted.is_none() && !self.is_paused && self.free() > 0 {
             let Some(next) = self.pending.pop_front() else {
                 break;
             };

@@ -145,6 +145,30 @@ fn minion_named_twice_is_sent_its_part_once() {
     assert_eq!(machine.total(), 2);
 }
 
+#[test]
+fn paused_batch_sends_nothing_and_still_hears_returns() {
+    let mut machine = Machine::new(rules(1), &ids(3));
+    assert_eq!(sent(&mut machine, 0), ["m000"]);
+    machine.set_paused(true);
+    machine.returned(&id(0), 0, seconds(1));
+    assert_eq!(sent(&mut machine, 1), [""; 0]);
+    assert!(!machine.is_over());
+    assert_eq!(
+        machine.wakes_at(),
+        Some(seconds(15)),
+        "a deadline that is void"
+    );
+    machine.time_out(seconds(15));
+    assert_eq!(machine.wakes_at(), None, "nothing wakes it but a user");
+    machine.set_paused(false);
+    assert_eq!(sent(&mut machine, 20), ["m001"]);
+    machine.returned(&id(1), 0, seconds(21));
+    assert_eq!(sent(&mut machine, 21), ["m002"]);
+    machine.set_paused(true);
+    machine.returned(&id(2), 0, seconds(22));
+    assert!(machine.is_over(), "nobody is left to be sent a part");
+}
+
 /// One thing that happens.
 #[derive(Clone, Debug)]
 enum Act {
@@ -153,6 +177,7 @@ enum Act {
     Awaited(usize),
     Pass(u64),
     Restart,
+    Pause(bool),
     Stop,
 }
 
@@ -163,6 +188,7 @@ fn acts(minions: usize) -> impl Strategy<Value = Vec<Act>> {
         2 => (0..minions).prop_map(Act::Awaited),
         4 => (0..8_u64).prop_map(Act::Pass),
         1 => Just(Act::Restart),
+        2 => any::<bool>().prop_map(Act::Pause),
         1 => Just(Act::Stop),
     ];
     prop::collection::vec(act, 0..80)
@@ -174,6 +200,7 @@ struct Stored {
     sent: Vec<MinionId>,
     failed: Vec<(MinionId, &'static str)>,
     returned: BTreeMap<MinionId, (i64, Moment)>,
+    is_paused: bool,
     halted: Option<String>,
 }
 
@@ -193,6 +220,7 @@ impl Stored {
             },
             now,
         );
+        machine.set_paused(self.is_paused);
         if let Some(reason) = &self.halted {
             machine.halt(reason);
         }
@@ -243,6 +271,10 @@ proptest! {
                 Act::Awaited(minion) => machine.is_awaited(&id(minion), now),
                 Act::Pass(time) => now += seconds(time),
                 Act::Restart => machine = stored.resumed(&rules, &plan, now),
+                Act::Pause(is_paused) => {
+                    stored.is_paused = is_paused;
+                    machine.set_paused(is_paused);
+                }
                 Act::Stop => machine.halt("stop"),
             }
             check(&machine, &plan);
@@ -254,7 +286,7 @@ proptest! {
             stored.failed.extend(timed_out.iter().map(|minion| (minion.clone(), TIMEOUT)));
             stored.sent.extend(send.iter().cloned());
             prop_assert_eq!(&timed_out, &late);
-            prop_assert!(!was_halted || send.is_empty());
+            prop_assert!(!(was_halted || stored.is_paused) || send.is_empty());
             prop_assert!(send.is_empty() || machine.counts().active <= size);
             let room = size.saturating_sub(machine.resting().count());
             prop_assert!(send.is_empty() || machine.counts().active <= room);
@@ -265,7 +297,9 @@ proptest! {
         }
         let order: Vec<MinionId> = stored.sent.clone();
         prop_assert!(order.is_sorted());
-        // Left alone, every batch ends.
+        // Left alone, every batch ends, once it does not pause.
+        machine.set_paused(false);
+        machine.advance(now);
         while let Some(wakes_at) = machine.wakes_at() {
             now = now.max(wakes_at);
             machine.time_out(now);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use actix::{ActorFuture, ActorFutureExt, AsyncContext, Context, Handler, ResponseActFuture};
 use parking_lot::{Mutex, MutexGuard};
 use saltern_base::chain;
-use saltern_store::jobs::{JobDatabase, note_incident};
+use saltern_store::sqlite::{JobDatabase, note_incident};
 use saltern_store::{Imported, StoreError};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;

@@ -9,7 +9,9 @@ use saltern_base::metrics::Registry;
 use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_netapi::stream::{EventStream as _, StreamItem};
 use saltern_requests::{Publication, SyndicMinions, Topics};
-use saltern_store::jobs::{DatabaseLimits, EventRange, FreeSpace, JobState, Write};
+use saltern_store::jobs::{EventRange, FreeSpace, JobState, Write};
+use saltern_store::sqlite::DatabaseLimits;
+use saltern_store::sqlite::open_reader;
 use saltern_supervise::{ChildSpec, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
@@ -179,7 +181,7 @@ impl Rig {
     /// How many returns the file has, whatever the store believes.
     fn kept(&self) -> usize {
         let path = self.dir.path().join("jobs");
-        let reader = saltern_store::jobs::JobReader::open(&path, DatabaseLimits::default());
+        let reader = open_reader(&path, DatabaseLimits::default());
         reader.unwrap().returns_after(0, 100).unwrap().len()
     }
 
@@ -516,7 +518,7 @@ fn retention_removes_slices_between_commits() {
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
         let reader = {
             let path = rig.dir.path().join("jobs");
-            saltern_store::jobs::JobReader::open(&path, DatabaseLimits::default()).unwrap()
+            open_reader(&path, DatabaseLimits::default()).unwrap()
         };
         while reader.counts().unwrap().1 > 1 {
             tokio::task::yield_now().await;

@@ -12,7 +12,7 @@ use std::time::Duration;
 use actix::{AsyncContext, Context};
 use saltern_model::{Event, Tag};
 use saltern_store::StoreError;
-use saltern_store::jobs::JobReader;
+use saltern_store::jobs::JobQueries;
 use tokio::time::Instant;
 
 use super::JobTracker;
@@ -52,7 +52,7 @@ pub(super) struct SyndicReplay {
 
 impl SyndicReplay {
     /// `None` where there is no syndic.
-    pub(super) fn at_start(reader: &JobReader, deps: &dyn TrackerDeps) -> Option<Self> {
+    pub(super) fn at_start(reader: &dyn JobQueries, deps: &dyn TrackerDeps) -> Option<Self> {
         let most = i64::try_from(deps.replayed())
             .ok()
             .filter(|most| *most > 0)?;

@@ -17,7 +17,8 @@ use saltern_model::{
     AuditDoor, AuditProof, AuditRecord, AuditVerdict, JobRecord, Packed, ReturnRecord,
 };
 use saltern_requests::{ProbeAnswer, Publication, SignalTargets, Topics};
-use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobNotes};
+use saltern_store::jobs::JobNotes;
+use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
 use saltern_supervise::{ChildSpec, Tree};
 use saltern_wire::msgpack::{Dialect, Value, decode_exact, encode};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -137,7 +138,7 @@ fn rig(writes: &[Write]) -> Rig {
         store: to_store,
         bus: to_bus,
         publisher: to_publisher,
-        reader: Arc::new(database.reader().unwrap()),
+        reader: database.reader().unwrap(),
         batches: batches.clone(),
         ends: Arc::new(JobCompletions::new(closed())),
         deps: Arc::new(Still::default()),

@@ -1,7 +1,8 @@
 //! Incremental integrity check of the job database: a slice in each round; damage is reported
 //! until a whole pass has found none.
 
-use saltern_store::jobs::{JobReader, Scrub, ScrubSlice};
+use saltern_store::jobs::{Scrub, ScrubSlice};
+use saltern_store::sqlite::Scrubber;
 
 use crate::upkeep::maintenance_tasks::TaskError;
 
@@ -23,7 +24,7 @@ pub(super) struct DatabaseCheck {
 
 impl DatabaseCheck {
     /// Checks the next slice.
-    pub(super) fn look(&mut self, jobs: &JobReader) -> Result<(), TaskError> {
+    pub(super) fn look(&mut self, jobs: &Scrubber) -> Result<(), TaskError> {
         match jobs.scrub(&mut self.scrub, SLICE) {
             Ok(true) => self.before = self.met.take(),
             Ok(false) => {}

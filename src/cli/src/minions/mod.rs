@@ -11,6 +11,7 @@ mod last_job;
 mod print;
 
 use std::cmp::Ordering;
+use std::thread::{self, ScopedJoinHandle};
 
 use saltern_base::clock::Clock;
 use saltern_client::control::{self, ControlError};
@@ -27,7 +28,7 @@ use cell::Cell;
 use condition::Condition;
 pub use condition::ConditionError;
 use field::{Field, Fields};
-use last_job::{LastJob, LastJobs};
+use last_job::{LastJob, LastJobs, WantedMinions};
 
 /// The columns where nobody names others.
 pub const COLUMNS: [&str; 8] = [
@@ -118,11 +119,20 @@ impl Minions {
             target: query.target.clone(),
             grains: fields.grains(),
         };
-        let (inventory, has_master) = inventory(config, &request)?;
-        let jobs = match fields.needs_jobs() {
-            true => LastJobs::read(config, &inventory.minions, query.job.as_deref())?,
-            false => LastJobs::default(),
-        };
+        let wanted = WantedMinions::default();
+        // Both at the same time: neither needs the other but for its end.
+        let function = query.job.as_deref();
+        let (found, jobs) = thread::scope(|scope| {
+            let jobs = fields
+                .needs_jobs()
+                .then(|| scope.spawn(|| LastJobs::read(config, &wanted, function)));
+            let found = inventory(config, &request);
+            let rows = found.as_ref().map(|(found, _)| found.minions.as_slice());
+            wanted.set(rows.unwrap_or_default().iter().map(|row| &row.minion.id));
+            (found, jobs.map(joined))
+        });
+        let (inventory, has_master) = found?;
+        let jobs = jobs.transpose()?.unwrap_or_default();
         let now = Clock::system().unix_micros();
         let minions = inventory.minions.into_iter().map(|row| Minion {
             job: jobs.of(&row.minion.id).cloned(),
@@ -155,6 +165,12 @@ impl Minions {
     pub const fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
+}
+
+/// What a thread gave; a panic goes on in this one.
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    let given = thread.join();
+    given.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// From the running master, or from the files; whether there is a master.

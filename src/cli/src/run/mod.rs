@@ -104,6 +104,14 @@ fn execute(
     Ok(ExitCode::from(code))
 }
 
+/// What became of a call.
+enum Called {
+    /// It returned this.
+    Returned(RunnerReturn),
+    /// What it returned is printed already.
+    Printed,
+}
+
 struct RunTool<'a> {
     client: LocalClient,
     config: &'a MasterConfig,
@@ -135,7 +143,9 @@ impl RunTool<'_> {
             ));
             return Ok(0);
         }
-        let returned = self.call(&request).await?;
+        let Called::Returned(returned) = self.call(&request).await? else {
+            return Ok(0);
+        };
         if options.quiet != Some(true) {
             self.show(function, &returned.value)?;
         }
@@ -159,7 +169,7 @@ impl RunTool<'_> {
     }
 
     /// By the running master, or here.
-    async fn call(&self, request: &RunnerRequest) -> Result<RunnerReturn, Ending> {
+    async fn call(&self, request: &RunnerRequest) -> Result<Called, Ending> {
         let shows = self.command.options.quiet != Some(true);
         let mut notify = |suffix: &str, event: Value| {
             let shown = Value::map([("suffix", Value::from(suffix)), ("event", event)]);
@@ -174,14 +184,51 @@ impl RunTool<'_> {
         match self.client.call_and_notify(request, &mut notify).await {
             // Without a master nobody can say whether somebody else may.
             Err(ClientError::NotRunning(_)) if !self.is_logged_in() => {
-                offline::call(self.config, request, &mut notify)
+                self.call_here(request, &mut notify)
             }
             // The bus takes no event beyond max_event_size; stock's process has no such bound.
             Ok(returned) if self.can_read_here(request, &returned.value) => {
-                offline::call(self.config, request, &mut notify).or(Ok(returned))
+                let here = self.call_here(request, &mut notify);
+                here.or(Ok(Called::Returned(returned)))
             }
-            called => called.map_err(|error| failed(&error)),
+            called => called.map(Called::Returned).map_err(|error| failed(&error)),
         }
+    }
+
+    /// Runs a function in this process. A list of jobs is printed at once, as text that was made of it
+    /// by pages: as values, many jobs take ten times the memory.
+    fn call_here(
+        &self,
+        request: &RunnerRequest,
+        notify: &mut dyn FnMut(&str, Value),
+    ) -> Result<Called, Ending> {
+        if !self.prints_pages(request) {
+            return offline::call(self.config, request, notify).map(Called::Returned);
+        }
+        let print = |page: &Value| self.console.printed(page, Outputter::Nested);
+        match offline::list_jobs(self.config, request, notify, print)? {
+            Err(returned) => Ok(Called::Returned(returned)),
+            Ok(pages) => {
+                // The oldest jobs come first, as in one mapping.
+                for page in pages.iter().rev() {
+                    self.written(self.console.write(page))?;
+                }
+                Ok(Called::Printed)
+            }
+        }
+    }
+
+    /// Whether a call lists jobs, and the parts of its answer are printed as they would be together.
+    fn prints_pages(&self, request: &RunnerRequest) -> bool {
+        let asks_for_outputter = request
+            .kwarg
+            .iter()
+            .any(|(name, _)| name.as_str() == Some("outputter"));
+        request.fun == "jobs.list_jobs"
+            && request.arg.is_empty()
+            && !asks_for_outputter
+            && self.command.options.quiet != Some(true)
+            && self.console.prints_by(Outputter::Nested)
     }
 
     /// Whether a value that the bus trimmed can be had whole: by a function that only reads the job
@@ -211,7 +258,9 @@ impl RunTool<'_> {
 
     /// `-d`: the documentation of a function, a module, or everything.
     async fn documentation(&self) -> Result<u8, Ending> {
-        let returned = self.call(&self.request(DOCUMENTATION)).await?;
+        let Called::Returned(returned) = self.call(&self.request(DOCUMENTATION)).await? else {
+            return Ok(0);
+        };
         let Some(all) = returned.value.as_map() else {
             return Err(Ending::failed(
                 FAILED,

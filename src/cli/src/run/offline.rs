@@ -10,11 +10,14 @@ use saltern_client::{RunnerRequest, RunnerReturn, user};
 use saltern_config::MasterConfig;
 use saltern_model::JidMinter;
 use saltern_runners::{Arguments, Call, Notice, Notices, OldJobs, RunnerContext, Runners};
-use saltern_store::{DatabaseLimits, JobReader};
+use saltern_store::open_reader;
 use saltern_wire::msgpack::Value;
 
 use super::FAILED;
 use crate::options::Ending;
+
+/// Jobs of one page of a listing.
+const PAGE: usize = 1_000;
 
 /// Runs a function in this process.
 pub(super) fn call(
@@ -22,52 +25,124 @@ pub(super) fn call(
     request: &RunnerRequest,
     notify: &mut dyn FnMut(&str, Value),
 ) -> Result<RunnerReturn, Ending> {
-    let jobs = JobReader::open(&config.saltern_job_database, DatabaseLimits::default());
-    let jobs = jobs.map_err(|error| {
-        let text = format!("no master runs, and its job database cannot be read: {error}\n");
-        Ending::failed(FAILED, text)
-    })?;
-    let config = Arc::new(config.clone());
-    let bridge = Arc::new(Bridge::new(&config));
-    let old_jobs = OldJobs::open(&config, &Registry::new()).map_err(|error| {
-        Ending::failed(FAILED, format!("no thread for reading old jobs: {error}\n"))
-    })?;
-    let context = RunnerContext::new(config, jobs)
-        .with_old_jobs(old_jobs)
-        .with_bridge(Arc::clone(&bridge));
-    let runners = Runners::new(context);
-    let named = request.kwarg.iter().filter_map(|(name, value)| {
-        let name = name.as_str()?;
-        Some((name.to_owned(), value.clone()))
-    });
-    let call = Call {
-        jid: JidMinter::new(Clock::system(), None).mint(),
-        fun: request.fun.clone(),
-        arguments: Arguments {
-            positional: request.arg.clone(),
-            named: named.collect(),
-        },
-        user: user::publishing_user(),
+    Ok(Offline::open(config)?.run(request, notify))
+}
+
+/// Lists jobs (`jobs.list_jobs`) by pages, so that never all of them are values at a time. Gives what
+/// `print` makes of each page, newest jobs first; or the answer, if that is no jobs.
+pub(super) fn list_jobs<T>(
+    config: &MasterConfig,
+    request: &RunnerRequest,
+    notify: &mut dyn FnMut(&str, Value),
+    print: impl Fn(&Value) -> T,
+) -> Result<Result<Vec<T>, RunnerReturn>, Ending> {
+    let offline = Offline::open(config)?;
+    let mut left = match argument(request, "limit").map(Value::as_u64) {
+        None => saltern_runners::MAX_LISTED_JOBS,
+        Some(Some(limit)) => usize::try_from(limit).unwrap_or(usize::MAX),
+        // What it means, or that it means nothing, the function says.
+        Some(None) => return Ok(Err(offline.run(request, notify))),
     };
-    let mut notice = |notice: Notice| {
-        if let Notice::Progress(data) = notice {
-            notify("progress", data);
+    let (mut page, mut printed) = (request.clone(), Vec::new());
+    loop {
+        set(&mut page, "limit", left.min(PAGE).into());
+        let returned = match printed.is_empty() {
+            true => offline.run(&page, notify),
+            false => offline.run(&page, &mut |_, _| {}),
+        };
+        let jobs = returned.value.as_map().unwrap_or_default();
+        let Some((oldest, _)) = jobs.last() else {
+            return Ok(match printed.is_empty() {
+                true => Err(returned),
+                false => Ok(printed),
+            });
+        };
+        printed.push(print(&returned.value));
+        left = left.saturating_sub(jobs.len());
+        if jobs.len() < PAGE || left == 0 {
+            return Ok(Ok(printed));
         }
-    };
-    let ran = runners.run(&call, &mut Notices::new(&mut notice));
-    bridge.stop();
-    let inner = [Some(&ran.value), ran.value.get("data")];
-    let codes = inner
-        .into_iter()
-        .flatten()
-        .filter_map(|place| place.get("retcode"));
-    let retcode = ran
-        .retcode
-        .or_else(|| codes.filter_map(Value::as_i64).next());
-    Ok(RunnerReturn {
-        data: Value::map([("return", ran.value.clone())]),
-        tag: String::new(),
-        value: ran.value,
-        retcode: retcode.unwrap_or(0),
-    })
+        set(&mut page, "before", oldest.clone());
+    }
+}
+
+fn argument<'a>(request: &'a RunnerRequest, name: &str) -> Option<&'a Value> {
+    let named = request.kwarg.iter().rev();
+    let mut named = named.filter(|(known, _)| known.as_str() == Some(name));
+    named.next().map(|(_, value)| value)
+}
+
+fn set(request: &mut RunnerRequest, name: &str, value: Value) {
+    let kwarg = &mut request.kwarg;
+    kwarg.retain(|(known, _)| known.as_str() != Some(name));
+    kwarg.push((name.into(), value));
+}
+
+/// The functions that need no master.
+struct Offline {
+    runners: Runners,
+    bridge: Arc<Bridge>,
+}
+
+impl Drop for Offline {
+    fn drop(&mut self) {
+        self.bridge.stop();
+    }
+}
+
+impl Offline {
+    fn open(config: &MasterConfig) -> Result<Self, Ending> {
+        let jobs = open_reader(config);
+        let jobs = jobs.map_err(|error| {
+            let text = format!("no master runs, and its job database cannot be read: {error}\n");
+            Ending::failed(FAILED, text)
+        })?;
+        let config = Arc::new(config.clone());
+        let bridge = Arc::new(Bridge::new(&config));
+        let old_jobs = OldJobs::open(&config, &Registry::new()).map_err(|error| {
+            Ending::failed(FAILED, format!("no thread for reading old jobs: {error}\n"))
+        })?;
+        let context = RunnerContext::new(config, jobs)
+            .with_old_jobs(old_jobs)
+            .with_bridge(Arc::clone(&bridge));
+        let runners = Runners::new(context);
+        Ok(Self { runners, bridge })
+    }
+
+    fn run(&self, request: &RunnerRequest, notify: &mut dyn FnMut(&str, Value)) -> RunnerReturn {
+        let named = request.kwarg.iter().filter_map(|(name, value)| {
+            let name = name.as_str()?;
+            Some((name.to_owned(), value.clone()))
+        });
+        let call = Call {
+            jid: JidMinter::new(Clock::system(), None).mint(),
+            fun: request.fun.clone(),
+            arguments: Arguments {
+                positional: request.arg.clone(),
+                named: named.collect(),
+            },
+            user: user::publishing_user(),
+        };
+        let mut notice = |notice: Notice| {
+            if let Notice::Progress(data) = notice {
+                notify("progress", data);
+            }
+        };
+        let ran = self.runners.run(&call, &mut Notices::new(&mut notice));
+        let inner = [Some(&ran.value), ran.value.get("data")];
+        let codes = inner
+            .into_iter()
+            .flatten()
+            .filter_map(|place| place.get("retcode"));
+        let retcode = ran
+            .retcode
+            .or_else(|| codes.filter_map(Value::as_i64).next());
+        RunnerReturn {
+            // There is no event; a copy of what may be large is not needed.
+            data: Value::Nil,
+            tag: String::new(),
+            value: ran.value,
+            retcode: retcode.unwrap_or(0),
+        }
+    }
 }

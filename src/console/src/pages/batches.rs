@@ -22,6 +22,9 @@ struct BatchLine {
     jid: String,
     path: String,
     stop_path: String,
+    pause_path: String,
+    pause_line: String,
+    is_paused: bool,
     user: String,
     total: usize,
     completed: usize,
@@ -43,6 +46,13 @@ async fn view(site: &Shared, visit: &Visit) -> Result<View, Problem> {
     let lines = batches.into_iter().map(|batch| BatchLine {
         path: job_path(&batch.jid),
         stop_path: format!("/console/batches/{}/stop", encoded(&batch.jid)),
+        pause_path: format!(
+            "/console/batches/{}/{}",
+            encoded(&batch.jid),
+            other_way(&batch)
+        ),
+        pause_line: cli::line(["saltern", "batch", other_way(&batch), &batch.jid]),
+        is_paused: batch.paused_since.is_some(),
         user: batch.user.unwrap_or_default(),
         total: batch.total,
         completed: batch.completed,
@@ -64,21 +74,50 @@ async fn view(site: &Shared, visit: &Visit) -> Result<View, Problem> {
         .live(["salt/batch/*", "salt/job/*/ret/*"]))
 }
 
+/// The word for what can be done with a batch beside stopping it.
+fn other_way(batch: &Batch) -> &'static str {
+    match batch.paused_since {
+        None => "pause",
+        Some(_) => "resume",
+    }
+}
+
+/// Pauses a batch: minions that have begun go on, the others wait.
+pub(crate) async fn pause(
+    State(site): State<Shared>,
+    Path(jid): Path<String>,
+    submitted: Submitted,
+) -> Response {
+    change(&site, &submitted.visit, &jid, "batches.pause").await
+}
+
+/// Has a paused batch go on.
+pub(crate) async fn resume(
+    State(site): State<Shared>,
+    Path(jid): Path<String>,
+    submitted: Submitted,
+) -> Response {
+    change(&site, &submitted.visit, &jid, "batches.resume").await
+}
+
 /// Stops a batch: minions that have begun go on, the others are sent nothing.
 pub(crate) async fn stop(
     State(site): State<Shared>,
     Path(jid): Path<String>,
     submitted: Submitted,
 ) -> Response {
-    let visit = submitted.visit;
-    let arguments = vec![("jid", Some(Value::from(jid.as_str())))];
-    let stopped: Result<bool, Problem> = site.query(&visit, "batches.stop", arguments).await;
-    match stopped {
+    change(&site, &submitted.visit, &jid, "batches.stop").await
+}
+
+async fn change(site: &Shared, visit: &Visit, jid: &str, query: &'static str) -> Response {
+    let arguments = vec![("jid", Some(Value::from(jid)))];
+    let done: Result<bool, Problem> = site.query(visit, query, arguments).await;
+    match done {
         Ok(true) => Redirect::to("/console/batches").into_response(),
         Ok(false) => {
             let problem = Problem::conflict("there is no such batch, or it is over");
-            site.respond(&visit, Err(problem))
+            site.respond(visit, Err(problem))
         }
-        Err(problem) => site.respond(&visit, Err(problem)),
+        Err(problem) => site.respond(visit, Err(problem)),
     }
 }

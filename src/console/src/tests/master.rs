@@ -148,6 +148,8 @@ impl Table {
                 map([("keys", Value::Array(vec![key])), ("next", any())]),
             ),
             ("batches.page", Value::Array(vec![batch])),
+            ("batches.pause", true.into()),
+            ("batches.resume", true.into()),
             ("batches.stop", true.into()),
             ("saltern.health", health(text)),
             ("saltern.version", version(text)),

@@ -1,3 +1,4 @@
+use super::handlers::archive;
 use super::*;
 
 #[test]

@@ -6,7 +6,9 @@
 use saltern_config::PythonBridge;
 use saltern_wire::msgpack::Value;
 
-use super::{Answered, CREDENTIALS, CallError, Calls, Chunk, malformed, refusal};
+use super::chunk::{CREDENTIALS, Chunk};
+use super::error::{CallError, malformed, refusal};
+use super::{Answered, Calls};
 
 /// Runs a function by the salt-ssh of the site's own Salt: by stock's runner for it, under the
 /// rules for runners.

@@ -135,6 +135,18 @@ pub(super) fn message(tag: &str, data: Value, dialect: Dialect) -> Utf8Bytes {
     }
 }
 
+/// A message with its position: a line behind the data, or an entry `id`.
+pub(super) fn with_position(text: &str, position: Position, dialect: Dialect) -> Utf8Bytes {
+    match dialect {
+        Dialect::Cherrypy => format!("{}\nid: {position}\n\n", text.trim_end_matches('\n')),
+        Dialect::Tornado => {
+            let open = text.strip_suffix('}').unwrap_or(text);
+            format!("{open}, \"id\": \"{position}\"}}")
+        }
+    }
+    .into()
+}
+
 /// The data of an event that announces a gap.
 pub(super) fn gap_data(missed: Option<u64>) -> Value {
     let missed = missed.map_or(Value::Nil, |missed| {

@@ -2,7 +2,7 @@
 //!
 //! A stream is a cursor into the events that are shared by all streams. What goes out is encoded
 //! once for each batch of events, and all streams send the same bytes. Each event has a durable
-//! position; a client that names its last one (`Last-Event-ID`) misses nothing that is kept, and gets
+//! position; a client that names its last one (`Last-Event-ID`, or `last_event_id` of a websocket) misses nothing that is kept, and gets
 //! the size of a gap.
 //!
 //! Not here: how events are kept and joined with the live ones ([`EventSource`]), and who is logged
@@ -135,6 +135,9 @@ pub enum StreamRefusal {
     /// `Last-Event-ID` is no position.
     #[error(transparent)]
     Position(#[from] PositionError),
+    /// A formatted stream has no positions.
+    #[error("formatted events have no position")]
+    FormattedPosition,
     /// A tag in a parameter is no wildcard.
     #[error("the parameter \"tag\" is no wildcard")]
     Wildcard,
@@ -152,7 +155,9 @@ pub enum StreamRefusal {
 impl StreamRefusal {
     fn status(&self) -> StatusCode {
         match self {
-            Self::QueryParameter | Self::Position(_) | Self::Wildcard => StatusCode::BAD_REQUEST,
+            Self::QueryParameter | Self::Position(_) | Self::FormattedPosition | Self::Wildcard => {
+                StatusCode::BAD_REQUEST
+            }
             Self::NotLoggedIn => StatusCode::UNAUTHORIZED,
             Self::Full => StatusCode::SERVICE_UNAVAILABLE,
             Self::Foreign => StatusCode::FORBIDDEN,

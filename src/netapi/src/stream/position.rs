@@ -14,7 +14,7 @@ pub struct Position {
 
 /// Why a text is no position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("Last-Event-ID is not an id of this resource")]
+#[error("the last event id is not one of this resource")]
 pub struct PositionError;
 
 impl fmt::Display for Position {

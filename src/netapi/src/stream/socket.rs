@@ -5,7 +5,9 @@
 //! that the master ends says why in its close frame. A client that takes nothing for `SEND_TIME` is
 //! cut off, and one that falls behind the events that are shared, as on `/events`.
 //!
-//! Not here: positions. A message has no id, so a websocket cannot be resumed; `/events` can.
+//! With our parameter `last_event_id` each message bears the durable position of its event, and a
+//! client that gives its last one resumes behind it, as with `Last-Event-ID` on `/events`. Formatted
+//! events have none: each has the whole state in it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,6 +18,7 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use futures_util::future::BoxFuture;
 use futures_util::{SinkExt as _, StreamExt as _};
+use saltern_base::form_pairs;
 use saltern_http::websocket::{
     CloseCode, CloseFrame, Message, UpgradeError, Utf8Bytes, WebSocket, WebSocketLimits,
     WebSocketUpgrade,
@@ -23,11 +26,11 @@ use saltern_http::websocket::{
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::batch::{GAP, gap_data, message};
+use super::batch::{GAP, gap_data, message, with_position};
 use super::metrics::OpenStream;
 use super::sse::{HEARTBEAT, wanted_tags};
 use super::{
-    CloseReason, Dialect, EventBatch, EventStream, FormattedEvents, LoggedIn, StreamItem,
+    CloseReason, Dialect, EventBatch, EventStream, FormattedEvents, LoggedIn, Position, StreamItem,
     StreamRefusal, Streams, TagRules,
 };
 use crate::api::named_session;
@@ -46,6 +49,9 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// Bytes that wait for the client at most: one message, which may be a large return.
 const UNSENT_BYTES: usize = 128 << 20;
+
+/// Our parameter: positions are wanted; with a value, the stream begins behind that one.
+const LAST_EVENT_ID: &str = "last_event_id";
 
 /// A request for a websocket.
 pub(crate) struct SocketRequest<'a> {
@@ -78,6 +84,10 @@ pub(super) async fn open(
     // Other parameters are tolerated, as in stock.
     let query = parts.uri.query().unwrap_or_default();
     let wanted = wanted_tags(query, Dialect::Tornado)?;
+    let positions = positions(query)?;
+    if request.is_formatted && positions != Positions::default() {
+        return Err(StreamRefusal::FormattedPosition);
+    }
     let permit = streams.permit()?;
     let limits = WebSocketLimits {
         unsent_bytes: UNSENT_BYTES,
@@ -90,6 +100,7 @@ pub(super) async fn open(
         streams,
         session,
         wanted,
+        positions,
         events: None,
         when_ready: request.when_ready,
         pending: VecDeque::new(),
@@ -106,6 +117,29 @@ pub(super) async fn open(
     Ok(response)
 }
 
+/// What a client wants of positions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Positions {
+    /// Each message bears its own.
+    are_wanted: bool,
+    /// The stream begins behind this one.
+    after: Option<Position>,
+}
+
+/// The positions that a query asks for; of several the last one counts.
+fn positions(query: &str) -> Result<Positions, StreamRefusal> {
+    let mut positions = Positions::default();
+    let named = form_pairs(query).filter(|(name, _)| name == LAST_EVENT_ID);
+    for (_, value) in named {
+        positions.are_wanted = true;
+        positions.after = match value.as_str() {
+            "" => None,
+            position => Some(position.parse()?),
+        };
+    }
+    Ok(positions)
+}
+
 /// Why a websocket ends.
 enum End {
     /// The client closed it, or is gone.
@@ -120,6 +154,7 @@ struct SocketStream {
     session: LoggedIn,
     /// Empty: all tags.
     wanted: TagRules,
+    positions: Positions,
     /// None before the client is ready.
     events: Option<Box<dyn EventStream>>,
     formatted: Option<FormattedEvents>,
@@ -188,7 +223,8 @@ impl SocketStream {
             Some(_) => (false, false),
         };
         if is_ready && self.events.is_none() {
-            self.events = Some(self.streams.source.clone().subscribe(None));
+            let source = self.streams.source.clone();
+            self.events = Some(source.subscribe(self.positions.after));
             if let Some(when_ready) = self.when_ready.take() {
                 tokio::spawn(when_ready);
             }
@@ -206,11 +242,12 @@ impl SocketStream {
                 self.unformatted = Some((batch, range));
             }
             StreamItem::Events { batch, range } => self.take_events(&batch, range),
-            StreamItem::Gap { missed, .. } => {
+            StreamItem::Gap { missed, at } => {
                 self.streams.metrics.missed.inc();
                 // Formatted events have no form for it: the next event of a job mends its entry.
                 if self.formatted.is_none() {
                     let gap = message(GAP, gap_data(missed), self.streams.dialect);
+                    let gap = self.positioned(&gap, at);
                     self.pending.push_back(Message::Text(gap));
                 }
             }
@@ -225,8 +262,17 @@ impl SocketStream {
         let messages = batch.messages(self.streams.dialect).get(range);
         let shown = events.iter().zip(messages.unwrap_or_default());
         let shown = shown.filter(|(event, _)| is_shown(rules.as_deref(), &self.wanted, &event.tag));
-        let shown = shown.map(|(_, text)| Message::Text(text.clone()));
+        let shown = shown.map(|(event, text)| self.positioned(text, batch.position_of(event)));
+        let shown: Vec<Message> = shown.map(Message::Text).collect();
         self.pending.extend(shown);
+    }
+
+    /// The message, with its position where the client wants that.
+    fn positioned(&self, text: &Utf8Bytes, position: Position) -> Utf8Bytes {
+        match self.positions.are_wanted {
+            true => with_position(text, position, self.streams.dialect),
+            false => text.clone(),
+        }
     }
 
     /// Formats events until there is a message; whether there is one.

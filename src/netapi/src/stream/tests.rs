@@ -50,7 +50,7 @@ impl Sessions for OneSession {
 pub(super) struct Bench {
     pub(super) streams: Streams,
     pub(super) ended: CancellationToken,
-    asked: Arc<Mutex<(Option<Position>, VecDeque<StreamItem>)>>,
+    pub(super) asked: Arc<Mutex<(Option<Position>, VecDeque<StreamItem>)>>,
 }
 
 const HISTORY: u32 = 0xab;

@@ -113,6 +113,8 @@ fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(keys::delete))
         .routes(routes!(batches::list))
         .routes(routes!(batches::one))
+        .routes(routes!(batches::pause))
+        .routes(routes!(batches::resume))
         .routes(routes!(batches::stop))
         .routes(routes!(master::health))
         .routes(routes!(master::version))

@@ -11,13 +11,19 @@ use saltern_model::control::{InventoryRow, Missing};
 use saltern_model::query;
 use saltern_requests::as_json;
 use saltern_wire::msgpack::Value;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value as Json;
 use utoipa::{IntoParams, ToSchema};
 
 /// A time from the master's microseconds.
 fn time(micros: i64) -> String {
     Timestamp::from_microsecond(micros).map_or_else(|_| String::new(), |time| time.to_string())
+}
+
+/// A time from seconds since 1970, as stock's states have them.
+fn time_from_seconds<'de, D: Deserializer<'de>>(input: D) -> Result<Option<String>, D::Error> {
+    let seconds = Option::<f64>::deserialize(input)?;
+    Ok(seconds.map(|seconds| time((seconds * 1e6).round() as i64)))
 }
 
 /// Filters of jobs. All that are given hold.
@@ -333,6 +339,9 @@ pub struct Batch {
     pub pending: usize,
     /// Minions that were given up.
     pub failed: usize,
+    /// Since when it pauses; null while it goes on.
+    #[serde(default, deserialize_with = "time_from_seconds")]
+    pub paused_since: Option<String>,
     /// Whether it was ended before its time.
     pub halted: bool,
     /// Why.
@@ -341,9 +350,9 @@ pub struct Batch {
     pub user: Option<String>,
 }
 
-/// A batch that was stopped.
+/// A batch that was paused, resumed or stopped.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct StoppedBatch {
+pub struct BatchChange {
     /// Its jid.
     pub jid: String,
 }

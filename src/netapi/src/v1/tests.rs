@@ -130,6 +130,7 @@ fn job_row() -> query::JobRow {
 
 fn report(state: &str) -> query::JobReport {
     query::JobReport {
+        paused_since: None,
         created: 1_795_244_782_637_714,
         expected: 2,
         finished: Some(1_795_244_783_637_714),
@@ -208,6 +209,7 @@ fn answers() -> Vec<(&'static str, Value)> {
         ("halted_reason", Value::Nil),
         ("user", "alice".into()),
         ("driver", "master".into()),
+        ("paused_since", 1_795_244_783.5.into()),
     ]);
     let health = query::Health {
         is_ready: true,
@@ -253,6 +255,8 @@ fn answers() -> Vec<(&'static str, Value)> {
             Value::map([("return", Value::Array(vec![batch.clone()]))]),
         ),
         ("batches.status", Value::map([("return", batch)])),
+        ("batches.pause", page(&true)),
+        ("batches.resume", page(&true)),
         ("batches.stop", page(&true)),
         ("saltern.health", page(&health)),
         ("saltern.version", page(&versions)),
@@ -303,7 +307,7 @@ async fn ask(answers: Vec<(&'static str, Value)>, method: &str, path: &str, body
 }
 
 /// One request for each operation of the document: method, path there, path asked, body.
-const OPERATIONS: [(&str, &str, &str, &str); 16] = [
+const OPERATIONS: [(&str, &str, &str, &str); 18] = [
     (
         "get",
         "/v1/jobs",
@@ -345,6 +349,18 @@ const OPERATIONS: [(&str, &str, &str, &str); 16] = [
         "get",
         "/v1/batches/{jid}",
         "/v1/batches/20260102030405060708",
+        "",
+    ),
+    (
+        "post",
+        "/v1/batches/{jid}/pause",
+        "/v1/batches/20260102030405060708/pause",
+        "",
+    ),
+    (
+        "post",
+        "/v1/batches/{jid}/resume",
+        "/v1/batches/20260102030405060708/resume",
         "",
     ),
     (

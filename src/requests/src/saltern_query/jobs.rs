@@ -133,6 +133,7 @@ pub(super) fn explain(
     let evidence = Evidence {
         standing: ask(job.state == JobState::Open)?,
         returns,
+        paused_since: services.runners.jobs().batch_paused_since(&jid)?,
         job,
     };
     Ok(answer(&evidence.report()))

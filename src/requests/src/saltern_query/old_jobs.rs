@@ -7,7 +7,7 @@ use saltern_model::{Jid, JobRecord};
 use saltern_runners::{OldJobs, OldJobsAway, digits};
 use saltern_sql::{JobRange, ReturnCounts};
 use saltern_store::StoreError;
-use saltern_store::jobs::{JobReader, JobSearch, JobState, ReturnHead, StateFilter, StoredJob};
+use saltern_store::jobs::{JobQueries, JobSearch, JobState, ReturnHead, StateFilter, StoredJob};
 
 use crate::explain::state_word;
 
@@ -41,7 +41,7 @@ pub(super) struct OldRows {
 /// The job database cannot be read.
 pub(super) fn between(
     old: &OldJobs,
-    own: &JobReader,
+    own: &dyn JobQueries,
     search: &JobSearch<'_>,
     next: Option<&str>,
 ) -> Result<OldRows, StoreError> {
@@ -91,7 +91,7 @@ enum Failed {
 /// Adds the matching jobs of a range; where to go on.
 fn chunk(
     old: &OldJobs,
-    own: &JobReader,
+    own: &dyn JobQueries,
     search: &JobSearch<'_>,
     range: &JobRange,
     jobs: &mut Vec<JobRow>,

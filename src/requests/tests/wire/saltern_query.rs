@@ -1,9 +1,12 @@
 //! `saltern_query`: pages, their bounds, and whose rules hold.
 
+use std::time::Duration;
+
 use saltern_model::query::{
     JobReport, JobRequest, JobsPage, KeysPage, MinionsPage, ReturnsPage, Versions,
 };
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_requests::{BatchPlan, BatchSnapshot};
 use saltern_store::Write;
 use saltern_wire::msgpack::{Dialect, Limits, Value, encode, from_slice, pack};
 use serde::de::DeserializeOwned;
@@ -219,6 +222,73 @@ fn rule_of_the_function_that_shows_the_same_admits_a_query() {
     ] {
         assert_eq!(queries.map(|fun| admitted(user, fun)), expected, "{user}");
     }
+}
+
+/// The test's master drives no batches, so whoever is admitted learns that.
+#[test]
+fn user_who_began_a_batch_may_change_it() {
+    let site = site(
+        "sharedsecret: s3cret\nexternal_auth:\n  sharedsecret:\n    ann: ['.*']\n    bob: ['.*']\n    \
+         runner: ['@runner']\n    stop: [{'@runner': [batch.stop]}]\n",
+    );
+    let batch = BatchPlan {
+        jid: jid(1),
+        created: 1,
+        minions: vec![id("m1")],
+        size: 1,
+        wait: Duration::ZERO,
+        failhard: false,
+        timeout: Duration::from_secs(1),
+        gather_job_timeout: Duration::from_secs(1),
+        user: "ann".to_owned(),
+        backend: Some("sharedsecret".to_owned()),
+        tgt: "*".into(),
+        tgt_type: "glob".to_owned(),
+        fun: "test.ping".into(),
+        arg: Vec::new(),
+        kwargs: Value::Map(Vec::new()),
+        ret: "".into(),
+        options: Value::Map(Vec::new()),
+        audit: None,
+    };
+    let of_a_local_user = BatchPlan {
+        jid: jid(2),
+        backend: None,
+        ..batch.clone()
+    };
+    let writes = [batch, of_a_local_user].map(|plan| Write::Batch {
+        jid: plan.jid.clone(),
+        plan: plan.pack(&BatchSnapshot::default()),
+    });
+    site.database.lock().commit(&writes).unwrap();
+    let is_admitted = |user: &str, fun: &str, number| {
+        let login = asked(fun, &[("jid", jid(number).as_str().into())])
+            .set("eauth", "sharedsecret")
+            .set("username", user)
+            .set("password", "s3cret");
+        let outcome = site.ask(clear(login, 3));
+        let answer: Value = from_slice(&outcome.reply, &Limits::WIRE).unwrap();
+        let error = answer.get("error").and_then(|error| error.get("name"));
+        match error.and_then(Value::as_str) {
+            Some("EauthAuthenticationError") => false,
+            Some("SaltReqTimeoutError") => true,
+            other => panic!("{other:?}"),
+        }
+    };
+    let changes = ["batches.pause", "batches.resume", "batches.stop"];
+    for (user, number, expected) in [
+        ("ann", 1, [true; 3]),
+        ("ann", 2, [false; 3]),
+        ("ann", 9, [false; 3]),
+        ("bob", 1, [false; 3]),
+        ("runner", 1, [true; 3]),
+        ("stop", 1, [false, false, true]),
+    ] {
+        let admitted = changes.map(|fun| is_admitted(user, fun, number));
+        assert_eq!(admitted, expected, "{user}, batch {number}");
+    }
+    // To see it takes what it took before.
+    assert!(!is_admitted("ann", "batches.status", 1));
 }
 
 #[test]

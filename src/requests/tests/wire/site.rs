@@ -17,7 +17,7 @@ use saltern_requests::{
     Effect, Handled, Outcome, PresenceView, Services, Standing, StartJob, Stores, handle,
 };
 use saltern_runners::{RunnerContext, Runners};
-use saltern_store::{DatabaseLimits, JobDatabase, JobReader};
+use saltern_store::{DatabaseLimits, JobDatabase, JobQueries};
 use saltern_wire::msgpack::{Dialect, Encoder, Limits, Value, decode_wire};
 
 /// The time at which every test begins.
@@ -28,7 +28,7 @@ fn runners(
     config: &Arc<MasterConfig>,
     stores: &Stores,
     database: &JobDatabase,
-) -> (Runners, JobReader) {
+) -> (Runners, Arc<dyn JobQueries>) {
     let knowledge = RunnerContext::new(config.clone(), database.reader().unwrap());
     let knowledge = knowledge.with_master(stores.for_functions());
     // No test depends on the machine.

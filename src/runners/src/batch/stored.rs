@@ -8,6 +8,9 @@ use std::collections::BTreeSet;
 use saltern_store::StoredBatch;
 use saltern_wire::msgpack::{Limits, Value, decode};
 
+/// Entry of the time since when it pauses, in seconds since 1970. There is none while it goes on.
+pub(super) const PAUSED_SINCE: &str = "paused_since";
+
 /// The state of a stored batch.
 pub(super) fn state(batch: &StoredBatch) -> Value {
     // The master wrote the plan; one that cannot be read has no entries.
@@ -49,6 +52,9 @@ pub(super) fn state(batch: &StoredBatch) -> Value {
     };
     entries.retain(|(key, _)| !changed.iter().any(|(name, _)| key.as_str() == Some(name)));
     entries.extend(changed.map(|(name, value)| (name.into(), value)));
+    if let Some(since) = batch.paused_since.filter(|_| batch.is_open) {
+        entries.push((PAUSED_SINCE.into(), Value::Float(since as f64 / 1e6)));
+    }
     Value::Map(entries)
 }
 

@@ -9,7 +9,7 @@ use saltern_store::jobs::Write;
 use saltern_store::{BatchFiles, DatabaseLimits, JobDatabase, StoreOptions};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
-use super::Batches;
+use super::{BatchCommand, Batches};
 use crate::{Arguments, Call, Notices, Ran, RunnerContext, Runners};
 
 const JID: &str = "20260102030405060708";
@@ -19,7 +19,7 @@ struct Rig {
     database: JobDatabase,
     files: BatchFiles,
     runners: Runners,
-    stopped: Arc<Mutex<Vec<(Jid, bool)>>>,
+    asked: Arc<Mutex<Vec<(Jid, BatchCommand)>>>,
 }
 
 impl Rig {
@@ -32,10 +32,10 @@ impl Rig {
         let database = JobDatabase::open(&path, DatabaseLimits::default()).unwrap();
         let options = StoreOptions::below(dir.path(), Compat::V3008);
         let files = BatchFiles::with_options(&options).unwrap();
-        let stopped = Arc::<Mutex<Vec<(Jid, bool)>>>::default();
-        let requests = stopped.clone();
-        let batches = Batches::new(files.clone(), move |jid, kill| {
-            requests.lock().push((jid.clone(), kill));
+        let asked = Arc::<Mutex<Vec<(Jid, BatchCommand)>>>::default();
+        let requests = asked.clone();
+        let batches = Batches::new(files.clone(), move |jid, command| {
+            requests.lock().push((jid.clone(), command));
             Some(true)
         });
         let context = RunnerContext::new(config, database.reader().unwrap()).with_batches(batches);
@@ -44,7 +44,7 @@ impl Rig {
             database,
             files,
             runners: Runners::new(context),
-            stopped,
+            asked,
         }
     }
 
@@ -154,7 +154,28 @@ fn stop_ends_running_batch_only() {
     ];
     rig.write(&finished);
     assert_eq!(stop(false), false.into());
-    assert_eq!(*rig.stopped.lock(), [(Jid::parse(JID).unwrap(), true)]);
+    let stopped = BatchCommand::Stop { kill: true };
+    assert_eq!(*rig.asked.lock(), [(Jid::parse(JID).unwrap(), stopped)]);
+}
+
+#[test]
+fn pause_and_resume_reach_only_the_masters_running_batch() {
+    let rig = Rig::new();
+    let call = |fun| rig.run(fun, vec![JID.into()]);
+    for fun in ["pause", "resume"] {
+        assert_eq!(call(fun).value, false.into(), "{fun}: it is not known");
+    }
+    rig.write(&[]);
+    for fun in ["pause", "resume"] {
+        assert_eq!(call(fun).value, true.into(), "{fun}");
+    }
+    rig.write(&[("driver", "cli".into())]);
+    assert!(!call("pause").success, "a command line does not hear of it");
+    rig.write(&[("halted", true.into())]);
+    assert_eq!(call("resume").value, false.into());
+    let jid = || Jid::parse(JID).unwrap();
+    let expected = [BatchCommand::Pause, BatchCommand::Resume].map(|asked| (jid(), asked));
+    assert_eq!(*rig.asked.lock(), expected);
 }
 
 /// Without state files, as with `local_cache_mirror: off`.
@@ -215,9 +236,16 @@ fn master_driven_batch_is_read_from_database() {
     let listed = rig.run("list_active", Vec::new()).value;
     assert_eq!(listed.as_array().map(<[Value]>::len), Some(1));
     assert_eq!(rig.run("stop", vec![JID.into()]).value, true.into());
+    assert_eq!(status.get("paused_since"), None);
+    let pause = |since| Write::BatchPaused {
+        jid: jid.clone(),
+        since,
+    };
+    rig.database.commit(&[pause(Some(2_500_000))]).unwrap();
+    assert_eq!(read(&rig).get("paused_since"), Some(&2.5.into()));
 
     let over = Write::BatchOver {
-        jid,
+        jid: jid.clone(),
         halted: Some("stop".to_owned()),
     };
     rig.database.commit(&[over]).unwrap();

@@ -5,7 +5,7 @@
 use saltern_base::clock::civil;
 use saltern_model::{Jid, JobRecord, MinionId, Packed};
 use saltern_wire::json;
-use saltern_wire::msgpack::{Limits, Value, decode_exact};
+use saltern_wire::msgpack::{Limits, MapView, RawValue, Value};
 
 use crate::call::RunnerError;
 use crate::registry::RunnerContext;
@@ -35,10 +35,9 @@ pub(super) fn of_load(jid: &str, load: &Packed) -> Entries {
 }
 
 fn instance(jid: &str, load: &Packed, minions: &[MinionId]) -> Entries {
-    let load = decode_exact(load.bytes(), &Limits::WIRE).unwrap_or(Value::Nil);
-    if !load.is_truthy() {
+    let Some(load) = shown_entries(load) else {
         return unknown(jid);
-    }
+    };
     let part = |name: &str, default: &str| {
         let value = load.get(name).cloned();
         value.unwrap_or_else(|| default.into())
@@ -72,6 +71,20 @@ fn arguments(arg: Option<&Value>) -> Vec<Value> {
         },
         _ => Vec::new(),
     }
+}
+
+/// The entries of a load that a description is made of. The load of a call has what it returned, too,
+/// which may be as large as all jobs together, and is not decoded.
+fn shown_entries(load: &Packed) -> Option<Value> {
+    const NAMES: [&str; 7] = [
+        "arg", "fun", "kwargs", "metadata", "tgt", "tgt_type", "user",
+    ];
+    let view = MapView::parse(load.bytes().clone(), &Limits::WIRE).ok()?;
+    if view.is_empty() {
+        return None;
+    }
+    let entry = |name| Some((name, view.get(name).map(RawValue::decode_exact)?));
+    Some(Value::map(NAMES.into_iter().filter_map(entry)))
 }
 
 /// The metadata of a load: its own, that among its settings, or that among its arguments.

@@ -6,7 +6,7 @@ use std::vec::IntoIter;
 
 use saltern_model::{Jid, JobRecord};
 use saltern_python::expression::Pattern;
-use saltern_store::jobs::{JobHead, JobReader, JobsPage};
+use saltern_store::jobs::{JobHead, JobQueries, JobsPage};
 use saltern_wire::msgpack::Value;
 
 use super::describe::Entries;
@@ -18,7 +18,7 @@ use crate::python;
 use crate::registry::RunnerContext;
 
 /// Jobs of one answer, unless the call says how many.
-const MAX_LISTED: usize = 10_000;
+pub const MAX_LISTED_JOBS: usize = 10_000;
 
 /// Jobs read in one query.
 const PAGE: usize = 512;
@@ -89,7 +89,7 @@ impl Filter {
         source: Source,
         mut take: impl FnMut(Candidate) -> Result<bool, RunnerError>,
     ) -> Result<Option<String>, RunnerError> {
-        let mut own = OwnPages::new(self, &context.jobs, source);
+        let mut own = OwnPages::new(self, &*context.jobs, source);
         let mut old = self.old_pages(context, source)?;
         loop {
             let own_next = own.peek()?.map(|head| head.jid.clone());
@@ -133,7 +133,7 @@ impl Filter {
         let before = bounds.into_iter().flatten().min();
         let (before, from) = (before.as_deref(), self.from.as_deref());
         Ok(Some(match source {
-            Source::Own => old.pages(&context.jobs, before, from)?,
+            Source::Own => old.pages(&*context.jobs, before, from)?,
             Source::Old => old.all_pages(before, from),
         }))
     }
@@ -203,14 +203,14 @@ impl Candidate {
 /// Jobs of the job database, page by page.
 struct OwnPages<'a> {
     filter: &'a Filter,
-    jobs: &'a JobReader,
+    jobs: &'a dyn JobQueries,
     before: Option<String>,
     page: Peekable<IntoIter<JobHead>>,
     has_more: bool,
 }
 
 impl<'a> OwnPages<'a> {
-    fn new(filter: &'a Filter, jobs: &'a JobReader, source: Source) -> Self {
+    fn new(filter: &'a Filter, jobs: &'a dyn JobQueries, source: Source) -> Self {
         Self {
             filter,
             jobs,
@@ -290,7 +290,7 @@ pub(super) fn list_jobs(
 ) -> CallResult {
     let source = source(context, call)?;
     show_progress(call, progress, "Querying returner local_cache for jobs.");
-    let limit = call.count("limit")?.unwrap_or(MAX_LISTED);
+    let limit = call.count("limit")?.unwrap_or(MAX_LISTED_JOBS);
     let mut jobs = Vec::new();
     if limit > 0 {
         let problem = Filter::of_call(call)?.each(context, source, |mut candidate| {

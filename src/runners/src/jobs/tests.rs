@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use saltern_config::load_master;
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
-use saltern_store::jobs::{DatabaseLimits, JobDatabase, JobState, Write};
+use saltern_store::jobs::{JobState, Write};
+use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tempfile::TempDir;
 

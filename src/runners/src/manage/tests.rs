@@ -5,7 +5,7 @@ use std::sync::Arc;
 use saltern_config::load_master;
 use saltern_model::{Doubt, Jid};
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobDatabase};
+use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
 
 use super::*;
 use crate::{Arguments, Call, Ran, Runners};

@@ -2,6 +2,7 @@
 //!
 //! Both read the job database itself: the master need not run, and is not held up where it does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_base::clock::{Clock, ZoneName, strftime};
@@ -9,7 +10,7 @@ use saltern_base::exit::Exit;
 use saltern_base::{escaped_for_terminal, escaped_json_for_terminal, hex};
 use saltern_config::MasterConfig;
 use saltern_model::{AuditDoor, AuditRow, AuditVerdict};
-use saltern_store::{AuditHead, AuditPage, DatabaseLimits, JobReader, StoreError};
+use saltern_store::{AuditHead, AuditPage, JobQueries, StoreError, open_reader};
 use serde::Serialize;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -122,8 +123,8 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     })
 }
 
-fn open(config: &MasterConfig) -> Result<JobReader, StoreError> {
-    JobReader::open(&config.saltern_job_database, DatabaseLimits::default())
+fn open(config: &MasterConfig) -> Result<Arc<dyn JobQueries>, StoreError> {
+    open_reader(&config)
 }
 
 fn list(config: &MasterConfig, list: &List) -> Result<Exit, StoreError> {

@@ -1,5 +1,5 @@
 //! Batches on the command line: the options of `saltern cmd` that ask the master for one, and `saltern
-//! batch watch JID`, which follows one that runs already.
+//! batch`, which follows one that runs already, or has it pause, go on or end.
 //!
 //! The master drives the batch: it goes on when this program is interrupted, or was called with
 //! `--async`.
@@ -8,8 +8,8 @@ use std::io::IsTerminal;
 
 use saltern_base::exit::Exit;
 use saltern_client::{
-    BatchEnd, BatchFollower, BatchNews, BatchWishes, ClientConfig, ClientError, LocalClient,
-    MinionOutcome, Tally,
+    BatchChange, BatchEnd, BatchFollower, BatchNews, BatchWishes, ClientConfig, ClientError,
+    LocalClient, MinionOutcome, Tally,
 };
 use saltern_model::{BatchSize, BatchSizeError};
 use saltern_output::{OutputOptions, Outputter, batch_part, render_return};
@@ -89,6 +89,30 @@ pub(crate) struct Arguments {
 enum Action {
     /// Follow a batch that the master drives to its end.
     Watch(Watch),
+    /// Have a batch pause: minions that were sent their part go on, the others wait.
+    Pause(Named),
+    /// Have a paused batch go on.
+    Resume(Named),
+    /// End a batch: minions that were sent their part go on, the others are sent nothing.
+    Stop(Stop),
+}
+
+/// A batch.
+#[derive(clap::Args)]
+struct Named {
+    #[command(flatten)]
+    config: ConfigArgument,
+    /// The job id of the batch.
+    jid: String,
+}
+
+#[derive(clap::Args)]
+struct Stop {
+    #[command(flatten)]
+    batch: Named,
+    /// Also end what minions run of it.
+    #[arg(long)]
+    kill: bool,
 }
 
 #[derive(clap::Args)]
@@ -103,18 +127,55 @@ struct Watch {
 }
 
 pub(crate) fn run(Arguments { action }: &Arguments) -> Exit {
-    let Action::Watch(arguments) = action;
     logging::start_plain(tracing_subscriber::filter::LevelFilter::WARN);
-    let loaded = match load_for_tool(&arguments.config) {
+    match action {
+        Action::Watch(Watch {
+            config,
+            no_color,
+            jid,
+        }) => with_client(config, async |client| {
+            let options = OutputOptions::new(!no_color && std::io::stdout().is_terminal());
+            watch(client, jid, &options).await
+        }),
+        Action::Pause(batch) => change(batch, BatchChange::Pause, "pauses"),
+        Action::Resume(batch) => change(batch, BatchChange::Resume, "goes on"),
+        Action::Stop(Stop { batch, kill }) => {
+            change(batch, BatchChange::Stop { kill: *kill }, "is stopped")
+        }
+    }
+}
+
+fn with_client(
+    config: &ConfigArgument,
+    then: impl AsyncFnOnce(&LocalClient) -> Result<Exit, ClientError>,
+) -> Exit {
+    let loaded = match load_for_tool(config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
     let client = LocalClient::new(ClientConfig::from(&loaded.config));
-    let options = OutputOptions::new(!arguments.no_color && std::io::stdout().is_terminal());
-    let outcome = actix_rt::System::new().block_on(watch(&client, &arguments.jid, &options));
+    let outcome = actix_rt::System::new().block_on(then(&client));
     outcome.unwrap_or_else(|error| {
         complain(&chain(&error));
         Exit::Failure
+    })
+}
+
+/// Asks the master for a change of the batch, and says what it `does` then.
+fn change(Named { config, jid }: &Named, change: BatchChange, does: &str) -> Exit {
+    with_client(config, async |client| {
+        Ok(match client.change_batch(jid, change).await? {
+            true => {
+                say(&format!("the batch {jid} {does}\n"));
+                Exit::Ok
+            }
+            false => {
+                complain(&format!(
+                    "there is no batch {jid} that the master drives, or it is over"
+                ));
+                Exit::Failure
+            }
+        })
     })
 }
 
@@ -131,6 +192,11 @@ async fn watch(
     if status.get("jid").is_none() {
         complain(&format!("the master knows no batch with the job id {jid}"));
         return Ok(Exit::Failure);
+    }
+    if status.get("paused_since").is_some() {
+        complain(&format!(
+            "it pauses; saltern batch resume {jid} has it go on"
+        ));
     }
     say(&format!(
         "{} of {} minions have returned, {} run, {} are still to come, {} were given up\n",

@@ -13,7 +13,7 @@ use saltern_client::{ClientError, EventListener, ReceivedEvent};
 use saltern_config::{MasterConfig, OWN_EVENTS};
 use saltern_output::json;
 use saltern_python::expression::Pattern;
-use saltern_store::{DatabaseLimits, EventsPage, JobReader, KeptEvent};
+use saltern_store::{EventsPage, KeptEvent, open_reader};
 use saltern_wire::msgpack::{Dialect, Limits, RawValue, Value, decode};
 use serde::Serialize;
 use tracing_subscriber::filter::LevelFilter;
@@ -78,9 +78,7 @@ fn kept(config: &MasterConfig, arguments: &Arguments) -> Exit {
         since,
         limit: arguments.limit.unwrap_or(NEWEST),
     };
-    let path = &config.saltern_job_database;
-    let events =
-        JobReader::open(path, DatabaseLimits::default()).and_then(|reader| reader.events(&page));
+    let events = open_reader(config).and_then(|reader| reader.events(&page));
     let keeps = config
         .returners
         .events

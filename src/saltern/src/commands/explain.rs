@@ -13,7 +13,8 @@ use saltern_model::Jid;
 use saltern_model::control::Missing;
 use saltern_requests::explain::{Evidence, Standing};
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, ReturnHead, StoredJob};
+use saltern_store::jobs::{JobState, ReturnHead, StoredJob};
+use saltern_store::open_reader;
 
 use super::{chain, complain, jid_of, load_for_tool, say, say_json};
 use crate::ConfigArgument;
@@ -113,11 +114,12 @@ fn evidence(one: &Missing) -> String {
 }
 
 fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, ExplainError> {
-    let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
+    let reader = open_reader(&config)?;
     let Some(job) = reader.load(jid)? else {
         return Ok(None);
     };
     let returns = reader.return_heads(jid)?;
+    let paused_since = reader.batch_paused_since(jid)?;
     let standing = match job.state {
         JobState::Open => ask(config, jid)?,
         _ => Standing::Over,
@@ -125,6 +127,7 @@ fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, Explain
     Ok(Some(Evidence {
         job,
         returns,
+        paused_since,
         standing,
     }))
 }
@@ -142,10 +145,19 @@ fn described(known: &Evidence, most: usize) -> String {
     let Evidence {
         job,
         returns,
+        paused_since,
         standing,
     } = known;
     let mut text = head(job);
     text += &progress(job, returns, standing);
+    if let Some(since) = paused_since {
+        let _ = writeln!(
+            text,
+            "  its batch pauses since {}; saltern batch resume {} has it go on",
+            moment(*since),
+            job.record.jid
+        );
+    }
     let mut failed = Vec::new();
     let mut done = Vec::new();
     for record in returns {

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_base::clock::Clock;
@@ -20,7 +21,8 @@ use saltern_model::control::Missing;
 use saltern_model::{Jid, MinionId};
 use saltern_output::{OutputOptions, Outputter, render_return};
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobReader, JobState, StoredJob};
+use saltern_store::jobs::{JobQueries, JobState, StoredJob};
+use saltern_store::open_reader;
 use saltern_wire::msgpack::{Limits, decode_exact};
 use tokio::time::timeout;
 use tracing_subscriber::filter::LevelFilter;
@@ -114,7 +116,7 @@ async fn follow(
             None
         }
     };
-    let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
+    let reader = open_reader(&config)?;
     let Some(job) = reader.load(jid)? else {
         complain(&format!(
             "there is no job {jid} in {}",
@@ -162,7 +164,7 @@ pub(super) fn report_silent(missing: &[Missing], most: usize, hint: &str) {
 
 /// A job of which a part was shown.
 struct ShownJob<'a> {
-    reader: JobReader,
+    reader: Arc<dyn JobQueries>,
     job: StoredJob,
     outputter: Option<&'a str>,
     options: OutputOptions,

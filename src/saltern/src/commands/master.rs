@@ -22,7 +22,7 @@ use saltern_base::metrics::Registry;
 use saltern_config::{Finding, LogLevel, MasterConfig, Severity};
 use saltern_requests::{OpenError, Stores};
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobDatabase, is_lost, note_incident};
+use saltern_store::sqlite::{DatabaseLimits, JobDatabase, is_lost, note_incident};
 use saltern_wire::port::Inherited;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;

@@ -16,7 +16,7 @@ use saltern_config::{Finding, MasterConfig, Severity, load_master, read_master};
 use saltern_crypto::PrivateKey;
 use saltern_model::Compat;
 use saltern_requests::Stores;
-use saltern_store::jobs::{DatabaseLimits, JobDatabase};
+use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
 use saltern_wire::port::Inherited;
 use serde_json::Value;
 

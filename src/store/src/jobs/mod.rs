@@ -1,80 +1,39 @@
-//! The job database: every job, whom it expects, and every return, in one SQLite file.
+//! The job database: every job, whom it expects, and every return.
 //!
-//! One writer ([`JobDatabase`]) commits batches; any number of readers ([`JobReader`]) look at the
-//! last committed state and never wait for it. What has been committed survives `kill -9` and a
-//! power loss; a return is kept once per jid and minion, however often it is sent.
+//! Here is the seam between the master and whatever keeps its jobs, the *engine*: what can be
+//! written ([`Write`]) and what becomes of it ([`Written`]), the rows that readers get, and three
+//! traits. [`JobLog`] appends batches, [`JobQueries`] are the reads, [`Housekeeping`] is what an
+//! engine needs from time to time. What has been committed survives `kill -9` and a power loss; a
+//! return is kept once per jid and minion, however often it is sent.
+//!
+//! SQLite is the engine ([`crate::sqlite`]); nothing outside its module knows how it keeps rows.
+//! What every engine has to do stands in `tests/conformance`.
 //!
 //! Not here: when to commit (the JobStore actor), what a job's state means (the JobTracker), and
 //! the files for stock's tools ([`crate::mirror`]).
 
 mod audit;
-mod batches;
-mod checkpoint;
-mod database;
-mod displaced;
 mod events;
-mod import;
-mod listing;
+mod housekeeping;
 mod notes;
-mod reader;
-mod recover;
+mod pages;
+mod queries;
 mod retention;
-mod room;
-mod schema;
-mod scrub;
-mod search;
-mod summary;
+mod rows;
 
 pub use audit::{AuditBreak, AuditCheck, AuditHead, AuditHeadError, AuditPage, BrokenRow};
-pub use batches::StoredBatch;
-pub use checkpoint::{CheckpointPass, Checkpointer};
-pub use database::JobDatabase;
-pub use displaced::{Restored, incidents, is_lost, note_incident};
 pub use events::{EventRange, EventSlice, EventsPage, KeptEvent, NewEvent};
-pub use import::Imported;
-pub use listing::{JobHead, JobsPage, ReturnsPage};
+pub use housekeeping::{FreeSpace, Imported, Recovered, Restored, Scrub, ScrubSlice};
 pub use notes::{JobNotes, LostReason};
-pub use reader::{JobReader, Numbered, OpenJob, StoredJob};
-pub use recover::Recovered;
+pub use pages::{FoundJobs, JobSearch, JobsPage, ReturnsPage, StateFilter};
+pub use queries::JobQueries;
 pub use retention::{Reason, Removed, Retention, Size};
-pub use room::FreeSpace;
-pub use schema::set_aside;
-pub use scrub::{Scrub, ScrubSlice};
-pub use search::{FoundJobs, JobSearch, StateFilter};
-pub use summary::{JobSummary, NewestReturn, ReturnHead};
+pub use rows::{
+    JobHead, JobSummary, NewestReturn, Numbered, OpenJob, ReturnHead, StoredBatch, StoredJob,
+};
 
 use bytes::Bytes;
 use saltern_model::{AuditRecord, Jid, JobRecord, MinionId, Packed, ReturnRecord};
-
-/// Bounds of the database.
-#[derive(Clone, Copy, Debug)]
-pub struct DatabaseLimits {
-    /// The largest the main file may grow, in bytes; `None` for as large as the disk.
-    pub max_bytes: Option<u64>,
-    /// Page cache of the writer, in bytes; a reader takes an eighth of it.
-    pub cache_bytes: u32,
-    /// Files up to this size are examined as a whole when they are opened, in bytes; larger ones
-    /// would delay the start, and are when damage was met while they were in use.
-    pub check_bytes: u64,
-    /// The log counts as long ([`JobDatabase::wal_is_long`]) after so many changes; a large one
-    /// counts as its pages of 4 KiB.
-    pub checkpoint_changes: u64,
-    /// With so many pages of 4 KiB the log is checkpointed within a commit, because no
-    /// [`Checkpointer`] did it: bounds what it takes on the disk.
-    pub checkpoint_pages: u32,
-}
-
-impl Default for DatabaseLimits {
-    fn default() -> Self {
-        Self {
-            max_bytes: None,
-            cache_bytes: 2 << 20,
-            check_bytes: 64 << 20,
-            checkpoint_changes: 4_000,
-            checkpoint_pages: 100_000,
-        }
-    }
-}
 
 /// Outcome of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,6 +137,13 @@ pub enum Write {
         minions: Vec<MinionId>,
         /// Why, for people.
         reason: &'static str,
+    },
+    /// An open batch pauses, or goes on; [`Written::NoSuchJob`] when it is over.
+    BatchPaused {
+        /// The batch.
+        jid: Jid,
+        /// Since when it pauses, in microseconds since 1970; `None` when it goes on.
+        since: Option<i64>,
     },
     /// A batch is over.
     BatchOver {

@@ -2,12 +2,14 @@
 //! old end only.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rusqlite::Connection;
 use saltern_model::{AuditDoor, AuditProof, AuditRecord, AuditVerdict};
+use saltern_store::sqlite::open_reader;
 use saltern_store::{
     AuditBreak, AuditCheck, AuditHead, AuditPage, BrokenRow, DatabaseLimits, JobDatabase,
-    JobReader, Reason, Retention, Write, Written,
+    JobQueries, Reason, Retention, Write, Written,
 };
 use tempfile::TempDir;
 
@@ -59,8 +61,8 @@ fn filled(rows: u32) -> (TempDir, PathBuf, JobDatabase) {
     (dir, path, database)
 }
 
-fn reader(path: &Path) -> JobReader {
-    JobReader::open(path, DatabaseLimits::default()).expect("a reader")
+fn reader(path: &Path) -> Arc<dyn JobQueries> {
+    open_reader(path, DatabaseLimits::default()).expect("a reader")
 }
 
 fn check(path: &Path, noted: Option<AuditHead>) -> AuditCheck {
@@ -370,8 +372,9 @@ fn database_of_the_layout_before_gets_an_empty_trail() {
     let before: i64 = raw
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .expect("a version");
-    raw.execute_batch("DROP TABLE audit").expect("dropped");
-    raw.pragma_update(None, "user_version", before - 1)
+    raw.execute_batch("DROP TABLE audit; ALTER TABLE batches DROP COLUMN paused_since")
+        .expect("dropped");
+    raw.pragma_update(None, "user_version", before - 2)
         .expect("set back");
     drop(raw);
     let mut database = JobDatabase::open(&path, DatabaseLimits::default()).expect("migrated");

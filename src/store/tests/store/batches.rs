@@ -49,6 +49,19 @@ fn batch_state_is_read_from_its_rows_and_its_job() {
     assert_eq!(batch.last_return(), returned.received);
     assert!(batch.is_open && batch.published.is_none());
 
+    let pause = |number, since| Write::BatchPaused {
+        jid: jid(number),
+        since,
+    };
+    let written = database
+        .commit(&[pause(1, Some(7)), pause(2, Some(8)), pause(2, None)])
+        .expect("committed");
+    assert_eq!(written, [Written::Updated; 3]);
+    assert_eq!(reader.batch_paused_since(&jid(1)).expect("read"), Some(7));
+    assert_eq!(reader.batch_paused_since(&jid(2)).expect("read"), None);
+    let open = reader.open_batches().expect("read");
+    assert_eq!(open[0].paused_since, Some(7));
+
     let left = Write::Published { jid: jid(1), at: 5 };
     let over = |number, halted: Option<&str>| Write::BatchOver {
         jid: jid(number),
@@ -62,6 +75,8 @@ fn batch_state_is_read_from_its_rows_and_its_job() {
     assert_eq!((open.len(), open[0].published), (1, Some(5)));
     let stopped = reader.batch(&jid(2)).expect("read").expect("a batch");
     assert!(!stopped.is_open);
+    let written = database.commit(&[pause(2, Some(9))]).expect("committed");
+    assert_eq!(written, [Written::NoSuchJob]);
     assert_eq!(stopped.halted.as_deref(), Some("stop"));
     assert!(reader.batch(&jid(3)).expect("read").is_none());
 

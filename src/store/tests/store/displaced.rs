@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use saltern_model::Compat;
-use saltern_store::jobs::{incidents, note_incident};
+use saltern_store::sqlite::{incidents, note_incident};
 use saltern_store::{DatabaseLimits, JobDatabase, StoreOptions, Write};
 use saltern_wire::msgpack::Value;
 use tempfile::TempDir;

@@ -382,6 +382,7 @@ fn without_positions(path: &std::path::Path) {
          DROP INDEX jobs_incomplete;
          DROP INDEX returns_failed;
          DROP TABLE audit;
+         ALTER TABLE batches DROP COLUMN paused_since;
          ALTER TABLE events DROP COLUMN position;
          ALTER TABLE minion_events DROP COLUMN position;
          PRAGMA user_version = 8;",

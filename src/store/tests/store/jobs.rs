@@ -5,13 +5,15 @@
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write as _};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_model::{Compat, MinionId, Packed, ReturnRecord};
-use saltern_store::jobs::{Scrub, ScrubSlice};
+use saltern_store::jobs::{JobQueries, Scrub, ScrubSlice};
+use saltern_store::sqlite::{Scrubber, open_reader};
 use saltern_store::{
-    DatabaseLimits, JobDatabase, JobReader, JobState, Reason, Removed, Retention, StoreError,
-    Write, Written, set_aside,
+    DatabaseLimits, JobDatabase, JobState, Reason, Removed, Retention, StoreError, Write, Written,
+    set_aside,
 };
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tempfile::TempDir;
@@ -495,7 +497,7 @@ fn corrupt_database_is_detected_and_set_aside() {
 }
 
 /// One whole look through the database, and how many slices it took.
-fn scrub(reader: &JobReader, rows: usize) -> (usize, Result<(), StoreError>) {
+fn scrub(reader: &Scrubber, rows: usize) -> (usize, Result<(), StoreError>) {
     let (mut scrub, mut slices) = (Scrub::default(), 0);
     let slice = ScrubSlice {
         rows,
@@ -515,7 +517,7 @@ fn scrub(reader: &JobReader, rows: usize) -> (usize, Result<(), StoreError>) {
 fn scrub_reads_in_slices_and_records_corruption() {
     let (dir, mut database) = open();
     ten_jobs(&mut database, 20_000);
-    let reader = database.reader().expect("a reader");
+    let reader = database.scrubber().expect("a reader");
     let (slices, result) = scrub(&reader, 4);
     result.expect("sound");
     assert!(slices > 3, "{slices}");
@@ -534,7 +536,7 @@ fn scrub_reads_in_slices_and_records_corruption() {
         file.seek(SeekFrom::Start(page * 4096)).expect("seek");
         file.write_all(&[0xff; 4096]).expect("write");
     }
-    let reader = JobReader::open(&path, DatabaseLimits::default()).expect("a reader");
+    let reader = Scrubber::open(&path, DatabaseLimits::default()).expect("a reader");
     let (_, result) = scrub(&reader, 1_000);
     assert!(
         matches!(result, Err(StoreError::Corrupt { .. })),
@@ -560,7 +562,7 @@ fn a_database_of_a_newer_release_is_refused() {
     let limits = DatabaseLimits::default();
     for error in [
         JobDatabase::open(&path, limits).err().expect("refused"),
-        JobReader::open(&path, limits).err().expect("refused"),
+        open_reader(&path, limits).err().expect("refused"),
     ] {
         assert!(
             matches!(error, StoreError::Schema { found: 99, .. }),
@@ -735,7 +737,7 @@ fn commits_survive_an_unclean_end() {
 fn readers_can_be_shared_and_the_writer_can_move() {
     fn shared<T: Send + Sync>() {}
     fn moved<T: Send>() {}
-    shared::<JobReader>();
+    shared::<Arc<dyn JobQueries>>();
     moved::<JobDatabase>();
 }
 

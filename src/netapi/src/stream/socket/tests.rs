@@ -152,6 +152,66 @@ async fn events_are_filtered_and_formatted() {
 }
 
 #[tokio::test]
+async fn messages_bear_positions_where_asked_and_streams_begin_behind_one() {
+    let gap = || StreamItem::Gap {
+        missed: Some(3),
+        at: at(9),
+    };
+    let (first, behind) = (at(1), at(9));
+    let of_cherrypy = [
+        format!("data: {{\"data\": {{\"n\": 1}}, \"tag\": \"a/b\"}}\nid: {first}\n\n"),
+        format!(
+            "data: {{\"data\": {{\"dropped\": 3}}, \"tag\": \"saltern/bus/gap\"}}\nid: {behind}\n\n"
+        ),
+    ];
+    let of_tornado = [
+        format!("{{\"data\": {{\"n\": 1}}, \"tag\": \"a/b\", \"id\": \"{first}\"}}"),
+        format!(
+            "{{\"data\": {{\"dropped\": 3}}, \"tag\": \"saltern/bus/gap\", \"id\": \"{behind}\"}}"
+        ),
+    ];
+    for (dialect, expected) in [
+        (Dialect::Cherrypy, of_cherrypy),
+        (Dialect::Tornado, of_tornado),
+    ] {
+        for (path, after) in [
+            ("/ws?last_event_id=000000ab-7", Some(at(7))),
+            ("/ws?last_event_id=", None),
+        ] {
+            let mut bench = bench([events(&["a/b"]), gap()]);
+            bench.streams.dialect = dialect;
+            let served = serve(bench, Asked::default());
+            let mut client = served.open(path, LOGGED_IN).await.expect("logged in");
+            say(&mut client, "websocket client ready").await;
+            let mut texts = Vec::new();
+            while texts.len() < expected.len() {
+                let text = text(&mut client).await;
+                texts.extend((text != RECEIVED).then_some(text));
+            }
+            assert_eq!(texts, expected);
+            assert_eq!(served.bench.asked.lock().0, after, "{path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn wrong_position_and_one_for_formatted_events_are_refused() {
+    let formatted = Asked {
+        is_formatted: true,
+        ..Asked::default()
+    };
+    for (asked, path) in [
+        (Asked::default(), "/ws?last_event_id=7"),
+        (formatted, "/ws?last_event_id=000000ab-7"),
+        (formatted, "/ws?last_event_id"),
+    ] {
+        let served = serve(bench([]), asked);
+        let refused = served.open(path, LOGGED_IN).await.err();
+        assert_eq!(refused, Some(400), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn websocket_is_refused_by_session_origin_and_form() {
     let of_path = |token| Asked {
         token: Some(token),

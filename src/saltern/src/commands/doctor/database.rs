@@ -7,7 +7,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use saltern_store::jobs::{DatabaseLimits, JobReader, incidents, is_lost};
+use saltern_store::sqlite::{incidents, is_lost};
 
 use super::{Diagnosis, Finding, chain};
 
@@ -35,9 +35,7 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
     let is_ours = std::fs::metadata(path)
         .is_ok_and(|metadata| metadata.uid() == nix::unistd::Uid::effective().as_raw());
     if diagnosis.running.is_none() && is_ours {
-        let sound = JobReader::open(path, DatabaseLimits::default())
-            .and_then(|reader| reader.quick_check());
-        if let Err(error) = sound {
+        if let Err(error) = saltern_store::examine(&diagnosis.loaded.config) {
             let what = format!("\"{}\": {}", path.display(), chain(&error));
             let advice = "start the master: it sets a damaged database aside and keeps what can be \
                           read of it";

@@ -8,7 +8,7 @@ use saltern_client::{ClientConfig, ClientError, LocalClient, PublishRequest};
 use saltern_config::MasterConfig;
 use saltern_model::{Jid, MinionId};
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobReader};
+use saltern_store::open_reader;
 use saltern_wire::msgpack::Value;
 
 /// How a job is ended on its minions.
@@ -80,7 +80,7 @@ async fn publish(
 
 /// The minions of a job that have not returned; none when there is no such job.
 fn missing(config: &MasterConfig, jid: &Jid) -> Result<Vec<MinionId>, StoreError> {
-    let reader = JobReader::open(&config.saltern_job_database, DatabaseLimits::default())?;
+    let reader = open_reader(&config)?;
     let Some(job) = reader.load(jid)? else {
         return Ok(Vec::new());
     };

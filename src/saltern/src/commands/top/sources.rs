@@ -17,7 +17,7 @@ use saltern_client::{ClientError, EventListener};
 use saltern_config::MasterConfig;
 use saltern_model::Jid;
 use saltern_store::StoreError;
-use saltern_store::jobs::{DatabaseLimits, JobReader};
+use saltern_store::open_reader;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -233,8 +233,6 @@ impl Asker {
     }
 
     fn latest_jobs(&self) -> Result<Update, StoreError> {
-        let path = &self.config.saltern_job_database;
-        let reader = JobReader::open(path, DatabaseLimits::default())?;
-        Ok(Update::Jobs(reader.latest_jobs(JOBS)?))
+        Ok(Update::Jobs(open_reader(&self.config)?.latest_jobs(JOBS)?))
     }
 }

@@ -12,7 +12,7 @@ use crate::error::{Result, StoreError};
 
 /// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
 /// never changed once a release had it: the next one changes what it made.
-const STEPS: [&str; 12] = [
+const STEPS: [&str; 13] = [
     LAYOUT,
     VERDICTS,
     LISTINGS,
@@ -25,6 +25,7 @@ const STEPS: [&str; 12] = [
     events::NUMBER_EVENTS,
     SEARCHES,
     audit::LAYOUT,
+    batches::PAUSES,
 ];
 
 /// The layout's number (`user_version`).
@@ -284,10 +285,14 @@ pub(super) fn wrap(path: &Path, action: &'static str, error: rusqlite::Error) ->
             path,
             detail: error.to_string(),
         },
-        _ => StoreError::Database {
+        code => StoreError::Database {
             action,
             path,
-            source: error,
+            is_busy: matches!(
+                code,
+                Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+            ),
+            source: Box::new(error),
         },
     }
 }

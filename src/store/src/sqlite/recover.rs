@@ -22,21 +22,7 @@ use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobDatabase, audit, events};
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, beside};
-
-/// Result of recovering a damaged database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recovered {
-    /// The damage.
-    pub damage: String,
-    /// Its present path.
-    pub set_aside: PathBuf,
-    /// Jobs that were copied.
-    pub jobs: u64,
-    /// Returns that were copied.
-    pub returns: u64,
-    /// It took too long: not everything has been tried.
-    pub is_cut_short: bool,
-}
+use crate::jobs::Recovered;
 
 /// Rows read, and then written, at once.
 const BATCH: usize = 1_000;
@@ -67,7 +53,7 @@ const TABLES: [Table; 8] = [
     Table {
         name: "batches",
         columns: &["rowid", "jid", "is_open", "halted", "plan"],
-        later: &[],
+        later: &["paused_since"],
     },
     Table {
         name: "batch_failed",

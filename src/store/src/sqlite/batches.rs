@@ -8,10 +8,10 @@
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use saltern_model::{Jid, MinionId, Packed};
 
-use super::reader::{jid_of, kept, minions_of};
+use super::reader::{JobReader, jid_of, kept, minions_of};
 use super::summary::return_heads;
-use super::{JobReader, ReturnHead, Written};
 use crate::error::Result;
+use crate::jobs::{StoredBatch, Written};
 
 /// The tables, as a step of the layout.
 pub(super) const LAYOUT: &str = "
@@ -32,41 +32,16 @@ CREATE TABLE batch_failed (
 CREATE INDEX batch_failed_jid ON batch_failed (jid);
 ";
 
-/// A batch as it is stored.
-#[derive(Clone, Debug)]
-pub struct StoredBatch {
-    /// The jid that all its parts bear.
-    pub jid: Jid,
-    /// Its plan, opaque here.
-    pub plan: Packed,
-    /// It is not over.
-    pub is_open: bool,
-    /// Why it ended before its time.
-    pub halted: Option<String>,
-    /// Minions that were given up, and why; some may have returned since.
-    pub failed: Vec<(MinionId, String)>,
-    /// Minions that were sent their part, sorted.
-    pub sent: Vec<MinionId>,
-    /// Minions that returned, in the order of arrival.
-    pub returned: Vec<ReturnHead>,
-    /// When the last part went to the publish port, in microseconds since 1970; `None` when that
-    /// is not known.
-    pub published: Option<i64>,
-}
-
-impl StoredBatch {
-    /// When the last return came, in microseconds since 1970; 0 when none did.
-    pub fn last_return(&self) -> i64 {
-        self.returned.last().map_or(0, |last| last.received)
-    }
-}
+/// Since when a batch pauses, as a step of the layout.
+pub(super) const PAUSES: &str = "ALTER TABLE batches ADD COLUMN paused_since INTEGER;";
 
 impl JobReader {
-    /// One batch; `None` when no batch has this jid.
-    pub fn batch(&self, jid: &Jid) -> Result<Option<StoredBatch>> {
+    pub(super) fn batch(&self, jid: &Jid) -> Result<Option<StoredBatch>> {
         self.read("read a batch of", |connection| {
             let row = connection
-                .prepare_cached("SELECT jid, is_open, halted, plan FROM batches WHERE jid = ?1")?
+                .prepare_cached(
+                    "SELECT jid, is_open, halted, plan, paused_since FROM batches WHERE jid = ?1",
+                )?
                 .query_row([jid.as_str()], batch_of)
                 .optional()?
                 .flatten();
@@ -74,11 +49,21 @@ impl JobReader {
         })
     }
 
-    /// The batches that are not over, oldest first.
-    pub fn open_batches(&self) -> Result<Vec<StoredBatch>> {
+    pub(super) fn batch_paused_since(&self, jid: &Jid) -> Result<Option<i64>> {
+        self.read("read a batch of", |connection| {
+            let found = connection
+                .prepare_cached("SELECT paused_since FROM batches WHERE jid = ?1 AND is_open = 1")?
+                .query_row([jid.as_str()], |row| row.get(0))
+                .optional()?;
+            Ok(found.flatten())
+        })
+    }
+
+    pub(super) fn open_batches(&self) -> Result<Vec<StoredBatch>> {
         self.read("read batches of", |connection| {
             let mut statement = connection.prepare_cached(
-                "SELECT jid, is_open, halted, plan FROM batches WHERE is_open = 1 ORDER BY jid",
+                "SELECT jid, is_open, halted, plan, paused_since FROM batches WHERE is_open = 1
+                 ORDER BY jid",
             )?;
             kept(statement.query_map([], batch_of)?)?
                 .into_iter()
@@ -97,6 +82,7 @@ fn batch_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<StoredBatch>> {
         is_open: row.get(1)?,
         halted: row.get(2)?,
         plan: Packed::new(row.get::<_, Vec<u8>>(3)?),
+        paused_since: row.get(4)?,
         failed: Vec::new(),
         sent: Vec::new(),
         returned: Vec::new(),
@@ -162,6 +148,21 @@ pub(super) fn give_up(
         .prepare_cached("INSERT INTO batch_failed (jid, reason, minions) VALUES (?1, ?2, ?3)")?
         .execute(params![jid.as_str(), reason, list])?;
     Ok(Written::Updated)
+}
+
+/// An open batch pauses, or goes on.
+pub(super) fn pause(
+    transaction: &Transaction<'_>,
+    jid: &Jid,
+    since: Option<i64>,
+) -> rusqlite::Result<Written> {
+    let changed = transaction
+        .prepare_cached("UPDATE batches SET paused_since = ?2 WHERE jid = ?1 AND is_open = 1")?
+        .execute(params![jid.as_str(), since])?;
+    Ok(match changed {
+        0 => Written::NoSuchJob,
+        _ => Written::Updated,
+    })
 }
 
 /// A batch is over.

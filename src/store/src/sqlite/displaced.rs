@@ -21,6 +21,7 @@ use super::room;
 use super::schema::{self, wrap};
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, beside};
+use crate::jobs::Restored;
 use crate::options::StoreOptions;
 
 /// Delay before the first retry of a restore, in seconds; doubled by each further failure.
@@ -170,13 +171,6 @@ const NOTE: &str = ".incident-";
 /// The longest note that is read, in bytes.
 const NOTE_BYTES: usize = 4 << 10;
 
-/// Recovery of a displaced database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Restored {
-    /// Another file had its place, and is here now.
-    pub set_aside: Option<PathBuf>,
-}
-
 impl JobDatabase {
     /// Whether the open database is not, or not with its log, where its path says.
     pub fn is_displaced(&self) -> Result<bool> {
@@ -293,8 +287,9 @@ fn has_room(path: &Path, needed: u64, free: u64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::DatabaseLimits;
+    use super::super::reader::JobReader;
     use super::*;
-    use crate::jobs::{DatabaseLimits, JobReader};
 
     /// A database under each of these names.
     fn databases(names: &[&str]) -> (tempfile::TempDir, Vec<PathBuf>) {

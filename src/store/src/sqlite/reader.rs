@@ -1,79 +1,44 @@
 //! Readers of the job database.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension, Row};
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
 
+use super::DatabaseLimits;
 use super::displaced::{FileId, file_id, identified};
 use super::schema::{self, wrap};
-use super::{DatabaseLimits, JobState};
 use crate::error::Result;
+use crate::jobs::{JobQueries, JobState, Numbered, OpenJob, StoredJob};
 
 /// Sees the last committed state; never waits for the writer and never holds it up.
 ///
 /// May be shared, but then its users wait for each other: give every busy user one of its own.
-pub struct JobReader {
+pub(super) struct JobReader {
     /// With the file that it has open.
     connection: Mutex<(Connection, Option<FileId>)>,
     path: PathBuf,
     limits: DatabaseLimits,
 }
 
-/// A job as it is stored.
-#[derive(Clone, Debug)]
-pub struct StoredJob {
-    /// Its number: later jobs have higher ones.
-    pub id: i64,
-    /// The job; its `minions` are all that are expected, sorted, each once.
-    pub record: JobRecord,
-    /// Its outcome.
-    pub state: JobState,
-    /// When its load went to the publish port, in microseconds since 1970; `None` when that is not
-    /// known.
-    pub published: Option<i64>,
-    /// When it ended, in microseconds since 1970.
-    pub finished: Option<i64>,
-    /// The tracker's own notes.
-    pub notes: Option<Bytes>,
-    /// The minion that it was published for; none when a user published it.
-    pub publisher: Option<MinionId>,
-    /// The peer that reported it; none of a job that this master published or ran.
-    pub reporter: Option<MinionId>,
+/// Opens a reader of a database that a [`super::JobDatabase`] has made.
+pub fn open_reader(path: &Path, limits: DatabaseLimits) -> Result<Arc<dyn JobQueries>> {
+    Ok(Arc::new(JobReader::open(path, limits)?))
 }
 
-/// An open job, and the minions that returned already.
-#[derive(Clone, Debug)]
-pub struct OpenJob {
-    /// The job.
-    pub job: StoredJob,
-    /// Minions that returned, sorted, with their return codes.
-    pub returned: Vec<(MinionId, i64)>,
-}
-
-impl OpenJob {
-    /// Expected minions that have not returned.
-    pub fn outstanding(&self) -> impl Iterator<Item = &MinionId> {
-        let place = |id: &MinionId| self.returned.binary_search_by(|(one, _)| one.cmp(id));
-        let is_missing = move |id: &&MinionId| place(id).is_err();
-        self.job.record.minions.iter().filter(is_missing)
-    }
-}
-
-/// A record with the number of its row, for those who follow the database.
-#[derive(Clone, Debug)]
-pub struct Numbered<T> {
-    /// Its number: later rows have higher ones.
-    pub id: i64,
-    /// The record.
-    pub record: T,
+/// Reads every page of a database for damage; takes as long as reading the whole file.
+pub fn examine(path: &Path) -> Result<()> {
+    schema::quick_check(
+        &schema::open_reader(path, &DatabaseLimits::default())?,
+        path,
+    )
 }
 
 impl JobReader {
-    /// Opens a database that a [`super::JobDatabase`] has made.
-    pub fn open(path: &Path, limits: DatabaseLimits) -> Result<Self> {
+    pub(super) fn open(path: &Path, limits: DatabaseLimits) -> Result<Self> {
         Self::opened(path, limits, || schema::open_reader(path, &limits))
     }
 
@@ -89,13 +54,11 @@ impl JobReader {
         })
     }
 
-    /// A further reader of the same database.
-    pub fn another(&self) -> Result<Self> {
+    pub(super) fn another(&self) -> Result<Self> {
         Self::open(&self.path, self.limits)
     }
 
-    /// Identity of this database: a word that no other database has.
-    pub fn identity(&self) -> Result<String> {
+    pub(super) fn identity(&self) -> Result<String> {
         self.read("read", |connection| {
             connection.query_row(
                 "SELECT value FROM meta WHERE name = 'identity'",
@@ -105,8 +68,7 @@ impl JobReader {
         })
     }
 
-    /// One job, with all minions it expects.
-    pub fn load(&self, jid: &Jid) -> Result<Option<StoredJob>> {
+    pub(super) fn load(&self, jid: &Jid) -> Result<Option<StoredJob>> {
         self.read("read a job of", |connection| {
             let job = connection
                 .prepare_cached(&select_jobs("WHERE jid = ?1"))?
@@ -117,8 +79,7 @@ impl JobReader {
         })
     }
 
-    /// Whether there is a job of this jid; its load is not read.
-    pub fn has(&self, jid: &Jid) -> Result<bool> {
+    pub(super) fn has(&self, jid: &Jid) -> Result<bool> {
         self.read("look for a job in", |connection| {
             connection
                 .prepare_cached("SELECT EXISTS (SELECT 1 FROM jobs WHERE jid = ?1)")?
@@ -126,9 +87,7 @@ impl JobReader {
         })
     }
 
-    /// Whether there is a job of this jid that the master published or ran, and that expects this
-    /// minion; neither its load nor its other minions are read into memory.
-    pub fn is_published_for(&self, jid: &Jid, minion: &MinionId) -> Result<bool> {
+    pub(super) fn is_published_for(&self, jid: &Jid, minion: &MinionId) -> Result<bool> {
         self.read("look for a job in", |connection| {
             connection
                 .prepare_cached(
@@ -140,8 +99,7 @@ impl JobReader {
         })
     }
 
-    /// The minion that a job was published for, if it was one that published it.
-    pub fn publisher_of(&self, jid: &Jid) -> Result<Option<MinionId>> {
+    pub(super) fn publisher_of(&self, jid: &Jid) -> Result<Option<MinionId>> {
         self.read("read a job of", |connection| {
             let publisher = connection
                 .prepare_cached("SELECT publisher FROM jobs WHERE jid = ?1")?
@@ -151,8 +109,7 @@ impl JobReader {
         })
     }
 
-    /// All returns of one job in the order of their arrival.
-    pub fn returns(&self, jid: &Jid) -> Result<Vec<ReturnRecord>> {
+    pub(super) fn returns(&self, jid: &Jid) -> Result<Vec<ReturnRecord>> {
         self.read("read returns of", |connection| {
             let mut statement =
                 connection.prepare_cached(&select_returns("WHERE jid = ?1 ORDER BY id"))?;
@@ -161,8 +118,7 @@ impl JobReader {
         })
     }
 
-    /// One minion's return of one job.
-    pub fn return_of(&self, jid: &Jid, minion: &MinionId) -> Result<Option<ReturnRecord>> {
+    pub(super) fn return_of(&self, jid: &Jid, minion: &MinionId) -> Result<Option<ReturnRecord>> {
         self.read("read a return of", |connection| {
             connection
                 .prepare_cached(&select_returns("WHERE jid = ?1 AND minion = ?2"))?
@@ -172,8 +128,7 @@ impl JobReader {
         })
     }
 
-    /// The open jobs, oldest first, each with the minions that returned.
-    pub fn open_jobs(&self) -> Result<Vec<OpenJob>> {
+    pub(super) fn open_jobs(&self) -> Result<Vec<OpenJob>> {
         self.read("read open jobs of", |connection| {
             let mut statement =
                 connection.prepare_cached(&select_jobs("WHERE state = 0 ORDER BY id"))?;
@@ -184,14 +139,7 @@ impl JobReader {
         })
     }
 
-    /// The jobs numbered above `cursor`, lowest first, at most `limit`: for followers.
-    pub fn jobs_after(&self, cursor: i64, limit: usize) -> Result<Vec<StoredJob>> {
-        Ok(self.jobs_within(cursor, limit, usize::MAX)?.0)
-    }
-
-    /// As [`Self::jobs_after`], but at least one and otherwise no more than have so many bytes
-    /// together; with how many bytes are left, none if others were left out.
-    pub(crate) fn jobs_within(
+    pub(super) fn jobs_within(
         &self,
         cursor: i64,
         limit: usize,
@@ -211,14 +159,7 @@ impl JobReader {
         })
     }
 
-    /// The returns numbered above `cursor`, lowest first, at most `limit`: for followers.
-    pub fn returns_after(&self, cursor: i64, limit: usize) -> Result<Vec<Numbered<ReturnRecord>>> {
-        self.returns_within(cursor, limit, usize::MAX)
-    }
-
-    /// As [`Self::returns_after`], but at least one and otherwise no more than have so many bytes
-    /// together.
-    pub(crate) fn returns_within(
+    pub(super) fn returns_within(
         &self,
         cursor: i64,
         limit: usize,
@@ -233,8 +174,7 @@ impl JobReader {
         })
     }
 
-    /// The highest numbers of a job and of a return, 0 when there are none.
-    pub fn last_ids(&self) -> Result<(i64, i64)> {
+    pub(super) fn last_ids(&self) -> Result<(i64, i64)> {
         self.read("read", |connection| {
             connection.query_row(
                 "SELECT (SELECT coalesce(max(id), 0) FROM jobs),
@@ -245,8 +185,7 @@ impl JobReader {
         })
     }
 
-    /// How many jobs and returns there are. Counts rows: not for every second.
-    pub fn counts(&self) -> Result<(u64, u64)> {
+    pub(super) fn counts(&self) -> Result<(u64, u64)> {
         let (jobs, returns): (i64, i64) = self.read("count", |connection| {
             connection.query_row(
                 "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM returns)",
@@ -255,11 +194,6 @@ impl JobReader {
             )
         })?;
         Ok((jobs.unsigned_abs(), returns.unsigned_abs()))
-    }
-
-    /// Reads every page for damage; takes as long as reading the whole file.
-    pub fn quick_check(&self) -> Result<()> {
-        schema::quick_check(&self.connection.lock().0, &self.path)
     }
 
     /// The path of the database.

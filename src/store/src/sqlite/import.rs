@@ -8,21 +8,13 @@ use rusqlite::{OptionalExtension, Transaction, params};
 
 use super::JobDatabase;
 use super::database::{NextIds, insert_job_as, insert_return, replace_reported, set_reporter};
-use super::{AuditHead, JobReader, JobState, Written};
+use super::reader::JobReader;
 use crate::error::Result;
+use crate::jobs::{AuditHead, Imported, JobState, Written};
 use crate::mirror::CachedJob;
 
 /// The row of `meta` that says that the job cache has been read.
 const DONE: &str = "job_cache_imported";
-
-/// Counts of one slice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Imported {
-    /// Jobs.
-    pub jobs: u64,
-    /// Returns.
-    pub returns: u64,
-}
 
 impl JobDatabase {
     /// Adds jobs and returns that are not there yet; what is there stays as it is, but for a job
@@ -82,8 +74,7 @@ impl JobDatabase {
 }
 
 impl JobReader {
-    /// Whether the job cache has been read into this database.
-    pub fn has_imported(&self) -> Result<bool> {
+    pub(super) fn has_imported(&self) -> Result<bool> {
         self.read("read", |connection| {
             let found = connection
                 .query_row("SELECT 1 FROM meta WHERE name = ?1", [DONE], |_| Ok(()))

@@ -5,33 +5,27 @@
 //! index or the free list has is examined at a start (`quick_check`). Damage that is met is noted
 //! for the next start, as any other.
 
+use std::path::Path;
+
 use rusqlite::{Connection, Row};
 
-use super::JobReader;
-use super::schema;
+use super::reader::JobReader;
+use super::{DatabaseLimits, schema};
 use crate::error::{Result, StoreError};
+use crate::jobs::{Scrub, ScrubSlice};
 
 /// The tables, each with a number for each row.
 const TABLES: [&str; 3] = ["jobs", "expected_part", "returns"];
 
-/// Cursor of a scrub. A new one begins at the beginning.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Scrub {
-    table: usize,
-    /// The number of the last row that was read.
-    after: i64,
-}
+/// Reader of its own that reads the database from end to end.
+pub struct Scrubber(JobReader);
 
-/// How much is read at once.
-#[derive(Clone, Copy, Debug)]
-pub struct ScrubSlice {
-    /// Rows.
-    pub rows: usize,
-    /// Bytes of their texts and blobs; the row that exceeds it is the last one.
-    pub bytes: usize,
-}
+impl Scrubber {
+    /// Opens one.
+    pub fn open(path: &Path, limits: DatabaseLimits) -> Result<Self> {
+        Ok(Self(JobReader::open(path, limits)?))
+    }
 
-impl JobReader {
     /// Reads the next slice; `true` when that was the last one, and the next begins anew.
     ///
     /// # Errors
@@ -42,7 +36,7 @@ impl JobReader {
             *scrub = Scrub::default();
             return Ok(true);
         };
-        let read = self.read("check", |connection| {
+        let read = self.0.read("check", |connection| {
             read_rows(connection, table, scrub.after, slice)
         });
         match read {
@@ -55,7 +49,7 @@ impl JobReader {
             }
             Err(error) => {
                 if matches!(error, StoreError::Corrupt { .. }) {
-                    schema::suspect(self.path());
+                    schema::suspect(self.0.path());
                 }
                 *scrub = Scrub {
                     table: scrub.table + 1,

@@ -1,6 +1,7 @@
 //! Writer of the job database.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,10 +14,11 @@ use saltern_wire::msgpack::{Limits, MapView};
 use super::checkpoint::{self, CheckpointPass, Checkpointer};
 use super::displaced::OpenFiles;
 use super::schema::{self, wrap};
-use super::{Committed, DatabaseLimits, JobReader, JobState, Write, Written};
-use super::{KeptEvent, NewEvent};
-use super::{audit, batches, events};
+use super::{DatabaseLimits, Scrubber, audit, batches, events, open_reader};
 use crate::error::{Result, StoreError};
+use crate::jobs::{
+    AuditHead, Committed, JobQueries, JobState, KeptEvent, NewEvent, Write, Written,
+};
 use crate::mirror::ReturnParts;
 
 /// The only writer of the job database.
@@ -51,7 +53,7 @@ pub(super) struct NextIds {
     /// Of events of [`Write::Events`]: the number that their sender gives, in this process.
     pub(super) sent_event: u64,
     /// The last row of the audit trail.
-    pub(super) audit: audit::AuditHead,
+    pub(super) audit: AuditHead,
 }
 
 impl JobDatabase {
@@ -84,8 +86,13 @@ impl JobDatabase {
     }
 
     /// A reader of the same database.
-    pub fn reader(&self) -> Result<JobReader> {
-        JobReader::open(&self.path, self.limits)
+    pub fn reader(&self) -> Result<Arc<dyn JobQueries>> {
+        open_reader(&self.path, self.limits)
+    }
+
+    /// A scrubber on a connection of its own.
+    pub fn scrubber(&self) -> Result<Scrubber> {
+        Scrubber::open(&self.path, self.limits)
     }
 
     /// The path of the database.
@@ -249,6 +256,7 @@ fn apply(
             minions,
             reason,
         } => batches::give_up(transaction, jid, minions, reason),
+        Write::BatchPaused { jid, since } => batches::pause(transaction, jid, *since),
         Write::BatchOver { jid, halted } => batches::end(transaction, jid, halted.as_deref()),
         Write::Events { first, events } => {
             events::insert_of_sender(transaction, next, (*first, events), kept)?;

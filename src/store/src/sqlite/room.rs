@@ -11,21 +11,13 @@ use rustix::fs::{FallocateFlags, Mode, OFlags};
 use super::JobDatabase;
 use crate::error::{Result, StoreError};
 use crate::files::{self, Version};
+use crate::jobs::FreeSpace;
 
 /// Maximum size of the reserve, in bytes.
 const RESERVE: u64 = 8 << 20;
 
 /// Maximum share of the disk that the reserve takes.
 const RESERVE_PART: u64 = 64;
-
-/// Space that can still be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FreeSpace {
-    /// Bytes free on the file system, and those in the database that are used before it grows.
-    pub free: u64,
-    /// Bytes of the whole file system.
-    pub total: u64,
-}
 
 impl JobDatabase {
     /// Measures the free space.

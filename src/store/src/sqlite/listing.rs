@@ -6,57 +6,20 @@
 //! before. Loads are opaque here.
 
 use rusqlite::{OptionalExtension, named_params};
-use saltern_model::{Jid, MinionId, Packed, ReturnRecord};
+use saltern_model::{Jid, MinionId, Packed};
 
 use super::reader::{
-    JobReader, OpenJob, clamp, jid_of, job_of, kept, record_of, returned_minions, select_jobs,
+    JobReader, clamp, jid_of, job_of, kept, record_of, returned_minions, select_jobs,
     select_returns, with_returned,
 };
 use crate::error::Result;
-
-/// Query for a page of jobs.
-#[derive(Clone, Debug, Default)]
-pub struct JobsPage<'a> {
-    /// Only jobs whose jid is below this one.
-    pub before: Option<&'a str>,
-    /// Only jobs of this time or later, as the first digits of a jid.
-    pub from: Option<&'a str>,
-    /// Only jobs of this time or earlier, as the twenty digits of a jid.
-    pub until: Option<&'a str>,
-    /// Only jobs of exactly this function.
-    pub function: Option<&'a str>,
-    /// How many jobs at most.
-    pub limit: usize,
-}
-
-/// Properties by which a listing selects a job.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobHead {
-    /// Its id.
-    pub jid: Jid,
-    /// The function, or the functions of a compound command joined by commas.
-    pub fun: String,
-    /// The target as text.
-    pub tgt: String,
-    /// The name of the target's type.
-    pub tgt_type: String,
-}
-
-/// Some returns of a job.
-#[derive(Clone, Debug)]
-pub struct ReturnsPage {
-    /// The returns, by minion.
-    pub returns: Vec<ReturnRecord>,
-    /// There are more, which were left out because of their size.
-    pub is_cut: bool,
-}
+use crate::jobs::{JobHead, JobsPage, OpenJob, ReturnsPage};
 
 /// Behind every jid, and behind every suffix of one.
 const LAST: &str = "~";
 
 impl JobReader {
-    /// The jobs of a page, highest jid first.
-    pub fn jobs_page(&self, page: &JobsPage<'_>) -> Result<Vec<JobHead>> {
+    pub(super) fn jobs_page(&self, page: &JobsPage<'_>) -> Result<Vec<JobHead>> {
         let until = page.until.map(|until| format!("{until}{LAST}"));
         let before = match (page.before, until.as_deref()) {
             (Some(before), Some(until)) => before.min(until),
@@ -93,9 +56,7 @@ impl JobReader {
         })
     }
 
-    /// The functions of all jobs that begin with a text, sorted, each once. Steps through an index from
-    /// one function to the next, so it does not depend on how many jobs there are.
-    pub fn functions(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
+    pub(super) fn functions(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
         self.read("list the functions of", |connection| {
             let mut statement = connection.prepare_cached(
                 "WITH RECURSIVE next (fun) AS (
@@ -117,8 +78,7 @@ impl JobReader {
         })
     }
 
-    /// The load of a job.
-    pub fn load_of(&self, jid: &Jid) -> Result<Option<Packed>> {
+    pub(super) fn load_of(&self, jid: &Jid) -> Result<Option<Packed>> {
         self.read("read a load of", |connection| {
             connection
                 .prepare_cached("SELECT load FROM jobs WHERE jid = ?1")?
@@ -128,9 +88,7 @@ impl JobReader {
         })
     }
 
-    /// Returns of a job by minion, from behind `after` on. Ends early, but not before the first
-    /// return, when they have more than `most_bytes`.
-    pub fn returns_page(
+    pub(super) fn returns_page(
         &self,
         jid: &Jid,
         after: Option<&str>,
@@ -160,15 +118,13 @@ impl JobReader {
         })
     }
 
-    /// Minions that returned a job, sorted.
-    pub fn returned_minions(&self, jid: &Jid) -> Result<Vec<MinionId>> {
+    pub(super) fn returned_minions(&self, jid: &Jid) -> Result<Vec<MinionId>> {
         self.read("read returns of", |connection| {
             returned_minions(connection, jid)
         })
     }
 
-    /// When the latest return of a job came, in microseconds since 1970.
-    pub fn last_return_at(&self, jid: &Jid) -> Result<Option<i64>> {
+    pub(super) fn last_return_at(&self, jid: &Jid) -> Result<Option<i64>> {
         self.read("read returns of", |connection| {
             connection
                 .prepare_cached("SELECT max(received) FROM returns WHERE jid = ?1")?
@@ -176,9 +132,7 @@ impl JobReader {
         })
     }
 
-    /// The open jobs, newest first, each with the minions that returned; below the job
-    /// `before` when that is given and known.
-    pub fn open_page(&self, before: Option<&str>, limit: usize) -> Result<Vec<OpenJob>> {
+    pub(super) fn open_page(&self, before: Option<&str>, limit: usize) -> Result<Vec<OpenJob>> {
         self.read("read open jobs of", |connection| {
             let mut statement = connection.prepare_cached(&select_jobs(
                 "WHERE state = 0

@@ -2,72 +2,17 @@
 //! large.
 
 use rusqlite::Connection;
-use saltern_model::{Jid, MinionId};
+use saltern_model::Jid;
 
-use super::JobState;
 use super::reader::{JobReader, clamp, jid_of, kept, minion_of};
 use crate::error::Result;
-
-/// A job in one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JobSummary {
-    /// Its id.
-    pub jid: Jid,
-    /// When it was made, in microseconds since 1970.
-    pub created: i64,
-    /// When it ended, in microseconds since 1970; none while it is open.
-    pub finished: Option<i64>,
-    /// The user that published it.
-    pub user: String,
-    /// The function, or the functions of a compound command joined by commas.
-    pub fun: String,
-    /// The target as text.
-    pub tgt: String,
-    /// The name of the target's type.
-    pub tgt_type: String,
-    /// Its outcome.
-    pub state: JobState,
-    /// How many minions are expected.
-    pub expected: usize,
-    /// How many returned.
-    pub returned: usize,
-    /// How many of these with a return code other than 0.
-    pub failed: usize,
-}
-
-/// A return without its load.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReturnHead {
-    /// The minion.
-    pub minion: MinionId,
-    /// When it came, in microseconds since 1970.
-    pub received: i64,
-    /// Its return code.
-    pub retcode: i64,
-}
-
-/// A return with its job, without the load; as it stands in the database, where a reader that looks at
-/// many need not copy what it does not want.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewestReturn<'a> {
-    /// The minion.
-    pub minion: &'a str,
-    /// The job.
-    pub jid: &'a str,
-    /// The function.
-    pub fun: &'a str,
-    /// When it came, in microseconds since 1970.
-    pub received: i64,
-    /// Its return code.
-    pub retcode: i64,
-}
+use crate::jobs::{JobState, JobSummary, NewestReturn, ReturnHead};
 
 impl JobReader {
-    /// The newest returns of all jobs, newest first, at most `limit`, until `take` wants no more.
-    pub fn newest_returns(
+    pub(super) fn newest_returns(
         &self,
         limit: usize,
-        mut take: impl FnMut(NewestReturn<'_>) -> bool,
+        take: &mut dyn FnMut(NewestReturn<'_>) -> bool,
     ) -> Result<()> {
         self.read("read returns of", |connection| {
             let mut statement = connection.prepare_cached(
@@ -94,8 +39,7 @@ impl JobReader {
         })
     }
 
-    /// The latest jobs, newest first. Counts the returns of each: not for every second.
-    pub fn latest_jobs(&self, limit: usize) -> Result<Vec<JobSummary>> {
+    pub(super) fn latest_jobs(&self, limit: usize) -> Result<Vec<JobSummary>> {
         self.read("list the jobs of", |connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT jid, created, finished, user, fun, tgt, tgt_type, state,
@@ -129,8 +73,7 @@ impl JobReader {
         })
     }
 
-    /// All returns of a job, without their loads, in the order of their arrival.
-    pub fn return_heads(&self, jid: &Jid) -> Result<Vec<ReturnHead>> {
+    pub(super) fn return_heads(&self, jid: &Jid) -> Result<Vec<ReturnHead>> {
         self.read("read returns of", |connection| {
             return_heads(connection, jid)
         })

@@ -6,55 +6,11 @@
 //! never a long query.
 
 use rusqlite::{Connection, OptionalExtension, named_params};
-use saltern_model::MinionId;
 use saltern_python::expression::Pattern;
 
 use super::reader::{JobReader, clamp, jid_of};
-use super::{JobState, JobSummary};
 use crate::error::Result;
-
-/// Filters of a search; those that are left out match every job.
-#[derive(Clone, Default)]
-pub struct JobSearch<'a> {
-    /// Only jobs whose jid is below this one.
-    pub before: Option<&'a str>,
-    /// Only jobs made at this time or later, in microseconds since 1970.
-    pub since: Option<i64>,
-    /// Only jobs made at this time or earlier, likewise. Jobs whose jid is no time are left out.
-    pub until: Option<i64>,
-    /// Only jobs one of whose functions this matches.
-    pub function: Option<&'a Pattern>,
-    /// Only jobs of this user.
-    pub user: Option<&'a str>,
-    /// Only jobs whose target, as text, this matches.
-    pub target: Option<&'a Pattern>,
-    /// Only jobs that this minion was expected to run, or returned.
-    pub minion: Option<&'a MinionId>,
-    /// Only jobs in this state.
-    pub state: Option<StateFilter>,
-    /// How many jobs at most.
-    pub limit: usize,
-}
-
-/// States that a search distinguishes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StateFilter {
-    /// Returns are awaited.
-    Open,
-    /// No returns are awaited any more.
-    Ended,
-    /// A minion returned a code other than 0, or the job ended before all minions had returned.
-    Failed,
-}
-
-/// A page of a search.
-#[derive(Clone, Debug, Default)]
-pub struct FoundJobs {
-    /// The jobs, highest jid first. May be fewer than asked for although more follow.
-    pub jobs: Vec<JobSummary>,
-    /// The jid to go on below ([`JobSearch::before`]); none at the end.
-    pub next: Option<String>,
-}
+use crate::jobs::{FoundJobs, JobSearch, JobState, JobSummary, StateFilter};
 
 /// Candidates that one page looks at.
 const MAX_CANDIDATES: usize = 20_000;
@@ -144,8 +100,7 @@ struct Range {
 }
 
 impl JobReader {
-    /// A page of the jobs that match, highest jid first.
-    pub fn search_jobs(&self, search: &JobSearch<'_>) -> Result<FoundJobs> {
+    pub(super) fn search_jobs(&self, search: &JobSearch<'_>) -> Result<FoundJobs> {
         let source = self.source(search)?;
         self.read("list the jobs of", |connection| {
             let mut range = Range::of(connection, search)?;
@@ -390,10 +345,11 @@ impl JobReader {
 
 #[cfg(test)]
 mod tests {
-    use saltern_model::{Jid, JobRecord, Packed, ReturnRecord};
+    use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
 
-    use super::super::{DatabaseLimits, JobDatabase, Write};
+    use super::super::{DatabaseLimits, JobDatabase};
     use super::*;
+    use crate::jobs::Write;
 
     fn jid(number: u32) -> Jid {
         Jid::parse(&format!("20261121070622{number:06}")).unwrap()
@@ -474,7 +430,7 @@ mod tests {
     #[test]
     fn search_applies_each_filter() {
         let (_dir, database) = database();
-        let reader = database.reader().unwrap();
+        let reader = JobReader::open(database.path(), DatabaseLimits::default()).unwrap();
         let glob = |text: &str| Pattern::glob(text).unwrap();
         let (state, test, quoted) = (glob("state.*"), glob("test.ping"), id("a\"b"));
         let (a, b) = (id("a"), id("b"));
@@ -563,7 +519,7 @@ mod tests {
     #[test]
     fn search_pages_end_at_the_last_job_and_count_returns() {
         let (_dir, database) = database();
-        let reader = database.reader().unwrap();
+        let reader = JobReader::open(database.path(), DatabaseLimits::default()).unwrap();
         let mut before: Option<String> = None;
         let mut pages = Vec::new();
         loop {
@@ -588,7 +544,7 @@ mod tests {
     #[test]
     fn query_of_a_search_reads_no_whole_table() {
         let (_dir, database) = database();
-        let reader = database.reader().unwrap();
+        let reader = JobReader::open(database.path(), DatabaseLimits::default()).unwrap();
         for (sql, index) in [
             (ALL, "sqlite_autoindex_jobs_1"),
             (OF_FUNCTION, "jobs_function"),

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Measures what a cluster of masters on one PostgreSQL could reach on this machine, before one is built.
+
+`tests/bench/cluster/spike.py [--seconds N] [--out FILE]`: starts a PostgreSQL of Debian on a socket of
+its own, alone and with a synchronous standby, and has `saltern-lab bench-cluster` write and follow: by
+size of groups, by number of masters, with and without ticks. Everything shares the cores of this machine:
+both servers, all writers and all followers. Prints a table and writes the rows as JSON.
+
+Needs `make lab` and `tests/install-stock.sh --databases`. What it found stands in docs/decisions.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+LAB = pathlib.Path(os.environ.get("SALTERN", ROOT / "target/release/saltern")).with_name("saltern-lab")
+HOME = pathlib.Path.home() / ".cache/saltern/tools/databases"
+TICKS = os.sysconf("SC_CLK_TCK")
+
+# As a site would set them that means its data: fsync stays on.
+OPTIONS = {
+    "listen_addresses": "",
+    "shared_buffers": "256MB",
+    "wal_compression": "lz4",
+    "checkpoint_timeout": "15min",
+    "max_wal_size": "4GB",
+    "max_connections": "200",
+}
+
+# Without a standby, and with one that has flushed, or applied, what is acknowledged.
+STANDBYS = {"none": "", "flushed": "on", "applied": "remote_apply"}
+
+
+def program(name):
+    path = max((HOME / "usr/lib/postgresql").iterdir()) / "bin" / name
+    # PostgreSQL refuses to serve root, who is someone else for it.
+    return (["unshare", "--user", "--map-user=65534"] if os.geteuid() == 0 else []) + [str(path)]
+
+
+def environment():
+    libraries = (HOME / "usr/lib").glob("*-linux-gnu")
+    return os.environ | {"LD_LIBRARY_PATH": ":".join(map(str, libraries))}
+
+
+def run(name, *arguments):
+    command = program(name) + [str(argument) for argument in arguments]
+    subprocess.run(command, check=True, env=environment(), stdout=subprocess.DEVNULL)
+
+
+class Server:
+    """A server in a directory of its own, made by what `make` does."""
+
+    def __init__(self, directory, options):
+        self.directory, self.options, self.process = directory, options, None
+
+    def start(self):
+        command = program("postgres") + ["-D", str(self.directory / "data"), "-k", str(self.directory)]
+        for name, value in (OPTIONS | self.options).items():
+            command += ["-c", f"{name}={value}"]
+        with open(self.directory / "log", "a") as log:
+            self.process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
+        deadline = time.monotonic() + 60
+        while not self.answers():
+            if time.monotonic() > deadline or self.process.poll() is not None:
+                raise SystemExit((self.directory / "log").read_text())
+            time.sleep(0.05)
+
+    def answers(self):
+        command = program("pg_isready") + ["-q", "-h", str(self.directory)]
+        return subprocess.run(command, env=environment()).returncode == 0
+
+    def stop(self):
+        if self.process:
+            self.process.terminate()
+            self.process.wait()
+
+    def sql(self, statement):
+        run("psql", "-q", "-h", self.directory, "-U", "salt", "-d", "postgres", "-c", statement)
+
+    def cpu(self):
+        """Seconds of processor time of all its processes, ended ones too."""
+        ticks = 0
+        for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                fields = entry.read_text().rpartition(")")[2].split()
+                if int(fields[1]) == self.process.pid:
+                    ticks += int(fields[11]) + int(fields[12])
+        with contextlib.suppress(OSError):
+            fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+        return ticks / TICKS
+
+
+@contextlib.contextmanager
+def servers(top, standby):
+    """A primary, and a standby that it waits for where there shall be one."""
+    primary = Server(top / "primary", {})
+    primary.directory.mkdir()
+    run("initdb", "-D", primary.directory / "data", "-U", "salt", "-A", "trust", "-E", "UTF8", "--no-instructions")
+    primary.start()
+    running = [primary]
+    try:
+        if standby != "none":
+            second = Server(top / "standby", {"hot_standby": "on"})
+            second.directory.mkdir()
+            run(
+                "pg_basebackup", "-h", primary.directory, "-U", "salt", "-D", second.directory / "data",
+                "-R", "-X", "stream", "-c", "fast",
+            )
+            with open(second.directory / "data/postgresql.auto.conf", "a") as options:
+                options.write(
+                    f"primary_conninfo = 'host={primary.directory} user=salt application_name=second'\n"
+                )
+            second.start()
+            running.append(second)
+            primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'second'")
+            primary.sql(f"ALTER SYSTEM SET synchronous_commit = '{STANDBYS[standby]}'")
+            primary.sql("SELECT pg_reload_conf()")
+        yield running
+    finally:
+        for server in reversed(running):
+            server.stop()
+
+
+def trials():
+    """Arguments of the trials: what is reached, by groups; then latencies at a stated rate."""
+    for group in (16, 64, 256, 1024):
+        yield {"masters": 3, "group": group, "rate": 0, "tick": 0, "poll": 5}
+    for masters in (1, 3, 8):
+        yield {"masters": masters, "group": 16, "rate": 2000, "tick": 0, "poll": 5}
+        yield {"masters": masters, "group": 16, "rate": 2000, "tick": 5, "poll": 200}
+    yield {"masters": 3, "group": 64, "rate": 5000, "tick": 5, "poll": 200}
+
+
+def measure(running, trial, seconds):
+    before = sum(server.cpu() for server in running)
+    command = [str(LAB), "bench-cluster", "--postgres", f"host={running[0].directory} user=salt dbname=postgres"]
+    for name, value in (trial | {"seconds": seconds}).items():
+        command += [f"--{name}", str(value)]
+    # None of its own connections has ended before it does, so that nothing is counted twice.
+    begun = os.times()
+    line = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    ended = os.times()
+    found = json.loads(line)
+    spent = sum(server.cpu() for server in running) - before
+    returns = max(found["returns"], 1)
+    found["database_us_a_return"] = round(spent * 1e6 / returns, 1)
+    used = ended.children_user + ended.children_system - begun.children_user - begun.children_system
+    found["masters_us_a_return"] = round(used * 1e6 / returns, 1)
+    return trial | found
+
+
+COLUMNS = [
+    "standby", "masters", "group", "rate", "tick", "returns_per_second", "commits_per_second",
+    "commit_ms", "seen_ms", "wal_bytes_a_return", "database_us_a_return", "masters_us_a_return", "takeover_ms",
+]
+
+
+def shown(value):
+    return f"{value['p50']} / {value['p99']}" if isinstance(value, dict) else str(value)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "target/cluster-spike.json")
+    options = parser.parse_args()
+    rows = []
+    print("| " + " | ".join(COLUMNS) + " |\n|" + "---|" * len(COLUMNS))
+    for standby in STANDBYS:
+        top = pathlib.Path(tempfile.mkdtemp(prefix="spike-", dir="/tmp"))
+        try:
+            with servers(top, standby) as running:
+                for trial in trials():
+                    row = {"standby": standby} | measure(running, trial, options.seconds)
+                    rows.append(row)
+                    print("| " + " | ".join(shown(row[name]) for name in COLUMNS) + " |", flush=True)
+        finally:
+            shutil.rmtree(top, ignore_errors=True)
+    options.out.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
