@@ -163,7 +163,7 @@ fn old_jobs_are_read_from_postgresql_and_our_own_are_answered_without_it() -> Te
         site.announce("there was no job database");
         site.kill_master();
         for end in ["", "-wal", "-shm"] {
-            let _ = fs::remove_file(site.path(&format!("cache/saltern/jobs.sqlite{end}")));
+            let _ = fs::remove_file(site.path(format!("cache/saltern/jobs.sqlite{end}")));
         }
         // From these, the jobs would be read back.
         fs::remove_dir_all(site.path("cache/jobs"))?;

@@ -58,7 +58,7 @@ fn jobs(config: &MasterConfig) -> Result<Vec<String>, StoreError> {
 }
 
 fn reader(config: &MasterConfig) -> Result<Arc<dyn JobQueries>, StoreError> {
-    open_reader(&config)
+    open_reader(config)
 }
 
 fn is_plain(word: &str) -> bool {

@@ -321,7 +321,8 @@ impl<'a> OldPages<'a> {
 #[cfg(test)]
 mod tests {
     use saltern_model::Packed;
-    use saltern_store::jobs::{DatabaseLimits, JobDatabase, Write};
+    use saltern_store::jobs::Write;
+    use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
 
     use super::*;
 
