@@ -140,7 +140,7 @@ fn jobs_reach_postgresql_without_python_over_outages_and_stock_reads_them() -> T
     })
 }
 
-/// What a runner function of the master returns; stock's `salt-run` would ask the returner by itself.
+/// The answer of a runner function of the master; stock's `salt-run` would ask the returner by itself.
 fn ask(site: &Site, arguments: &[&str]) -> Result<Value> {
     let arguments = [&["run"], arguments, &["--out=json", "--no-color"]].concat();
     let run = site.saltern(&arguments)?;

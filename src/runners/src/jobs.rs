@@ -167,7 +167,7 @@ struct Found {
 }
 
 impl Found {
-    /// What the job database has, or, if that is nothing, the database of old jobs.
+    /// Reads the job database, or, if it has nothing, the database of old jobs.
     fn read(
         context: &RunnerContext,
         source: Source,

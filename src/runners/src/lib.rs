@@ -50,6 +50,6 @@ pub use key_lists::{KeyLists, LOCAL};
 pub use live::{LiveMaster, NoAnswer};
 pub use master::Master;
 pub use notices::{Notice, Notices};
-pub use old_jobs::{OldJobs, OldJobsAway, OldPages, digits};
+pub use old_jobs::{OldJobs, OldJobsAway, digits};
 pub use reactor::Reactor;
 pub use registry::{Ran, RunnerContext, RunnerOf, Runners, Wheels, runner_names, runner_of};

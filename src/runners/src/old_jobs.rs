@@ -168,7 +168,7 @@ impl OldJobs {
     ///
     /// # Errors
     /// The job database cannot be read.
-    pub fn pages(
+    pub(crate) fn pages(
         &self,
         own: &dyn JobQueries,
         before: Option<&str>,
@@ -194,7 +194,7 @@ impl OldJobs {
     }
 
     /// All jobs of the database, the same way.
-    pub fn all_pages(&self, before: Option<&str>, from: Option<&str>) -> OldPages<'_> {
+    pub(crate) fn all_pages(&self, before: Option<&str>, from: Option<&str>) -> OldPages<'_> {
         OldPages::new(self, before.map(str::to_owned), from)
     }
 }
@@ -220,7 +220,7 @@ pub fn digits(unix_micros: i64) -> String {
 }
 
 /// Old jobs, highest jid first, read page by page. Ends at the first failure.
-pub struct OldPages<'a> {
+pub(crate) struct OldPages<'a> {
     old: &'a OldJobs,
     range: JobRange,
     page: IntoIter<JobRecord>,
@@ -253,13 +253,13 @@ impl<'a> OldPages<'a> {
     }
 
     /// Why there may be jobs that were not read.
-    pub fn problem(self) -> Option<String> {
+    pub(crate) fn problem(self) -> Option<String> {
         self.problem
     }
 
     /// The jid of the next job, if it comes before one of the job database (`None`: that has no more).
     /// A database that is away is not asked before its jobs are due.
-    pub fn take_above(&mut self, own: Option<&Jid>) -> Option<JobRecord> {
+    pub(crate) fn take_above(&mut self, own: Option<&Jid>) -> Option<JobRecord> {
         let may_be_due = match (own, self.range.before.as_deref()) {
             (Some(own), Some(before)) if self.next.is_none() && self.page.len() == 0 => {
                 own.as_str() < before

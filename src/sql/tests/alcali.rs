@@ -69,7 +69,7 @@ fn rows(site: &Site) {
     site.writer().store_events(&events).expect("an event");
 }
 
-/// What Django sends for returns; its MySQL quotes names otherwise.
+/// Returns by the statement that Django sends; its MySQL quotes names otherwise.
 fn returns(site: &Site, condition: &str, order: &str) -> Vec<Vec<Option<String>>> {
     let columns = RETURN
         .map(|column| format!("\"salt_returns\".\"{column}\""))
