@@ -139,3 +139,92 @@ fn jobs_reach_postgresql_without_python_over_outages_and_stock_reads_them() -> T
         Ok(())
     })
 }
+
+/// The answer of a runner function of the master; stock's `salt-run` would ask the returner by itself.
+fn ask(site: &Site, arguments: &[&str]) -> Result<Value> {
+    let arguments = [&["run"], arguments, &["--out=json", "--no-color"]].concat();
+    let run = site.saltern(&arguments)?;
+    serde_json::from_str(run.stdout.trim()).with_context(|| format!("{run:?}"))
+}
+
+#[test]
+fn old_jobs_are_read_from_postgresql_and_our_own_are_answered_without_it() -> TestResult {
+    Site::prepared(Server::Saltern(RELEASE), job_cache, |site| {
+        let mut database = Database::start(Kind::Postgres, &site.path("db"));
+        site.saltern(&["sql", "create"])?.expect_code(0)?;
+        site.start_master()?;
+        site.bring_up(&[("m1", MinionKind::Stock(RELEASE))])?;
+        let old = echo(site, "old")?;
+        wait_until("the return in the table", SOON, || {
+            (returns(&database) == ["old"]).then_some(())
+        })?;
+
+        site.step("the job database and the job-cache files are new ones");
+        site.announce("there was no job database");
+        site.kill_master();
+        for end in ["", "-wal", "-shm"] {
+            let _ = fs::remove_file(site.path(format!("cache/saltern/jobs.sqlite{end}")));
+        }
+        // From these, the jobs would be read back.
+        fs::remove_dir_all(site.path("cache/jobs"))?;
+        site.start_master()?;
+        let new = echo(site, "new")?;
+        let found = ask(site, &["jobs.lookup_jid", &old])?;
+        ensure!(found == json!({"m1": "old"}), "{found}");
+        let job = ask(site, &["jobs.list_job", &old])?;
+        ensure!(
+            job["Function"] == "test.echo"
+                && job["Arguments"] == json!(["old"])
+                && job["Target"] == "m1"
+                && job["Result"]["m1"]["return"] == "old",
+            "{job}"
+        );
+        let printed = ask(site, &["jobs.print_job", &old])?;
+        ensure!(
+            printed[&old]["Result"]["m1"]["return"] == "old",
+            "{printed}"
+        );
+        let success = ask(site, &["jobs.exit_success", &old])?;
+        ensure!(success == json!({"m1": true}), "{success}");
+        let listed = ask(site, &["jobs.list_jobs", "search_function=test.echo"])?;
+        let jids: Vec<&String> = listed.as_object().context("a map")?.keys().collect();
+        ensure!(jids == [&old, &new] || jids == [&new, &old], "{listed}");
+        let alone = ask(
+            site,
+            &["jobs.list_jobs", "ext_source=pgjsonb", "limit=1000"],
+        )?;
+        ensure!(alone.get(&old).is_some(), "{alone}");
+        let unknown = ask(site, &["jobs.lookup_jid", "20200101000000000000"])?;
+        ensure!(unknown == json!({}), "{unknown}");
+
+        site.step("the database is away");
+        site.announce("the returner does not take jobs");
+        site.announce("old jobs cannot be read");
+        database.kill();
+        let own = ask(site, &["jobs.lookup_jid", &new])?;
+        ensure!(own == json!({"m1": "new"}), "{own}");
+        let listed = ask(site, &["jobs.list_jobs", "search_function=test.echo"])?;
+        ensure!(
+            listed.get(&new).is_some() && listed.get(&old).is_none(),
+            "{listed}"
+        );
+        let refused = ask(site, &["jobs.lookup_jid", &old])?;
+        let text = refused.to_string();
+        ensure!(
+            text.contains("older jobs are in the database of master_job_cache (pgjsonb)"),
+            "{text}"
+        );
+        ensure!(!text.contains(PASSWORD), "{text}");
+
+        site.step("it is back, and the next command finds its job in it");
+        database.resume();
+        let last = echo(site, "last")?;
+        let found = stock_reads(site, "get_load", &last)?;
+        ensure!(found["arg"] == json!(["last"]), "{found}");
+        wait_until("old jobs are read again", SOON, || {
+            let found = ask(site, &["jobs.lookup_jid", &old]).ok()?;
+            (found == json!({"m1": "old"})).then_some(())
+        })?;
+        Ok(())
+    })
+}

@@ -7,11 +7,13 @@ use std::env;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use crate::tls::Identity;
 use crate::{NEWEST, python};
 
 /// How often a server is tried while it starts, and the time between two tries. On a machine with much
@@ -61,6 +63,8 @@ pub struct Server {
     kind: Kind,
     directory: PathBuf,
     port: u16,
+    /// On a loopback port, whatever the kind.
+    is_on_tcp: bool,
     child: Option<Child>,
 }
 
@@ -85,13 +89,29 @@ impl Server {
     /// # Panics
     /// When it does not start.
     pub fn start(kind: Kind, directory: &Path) -> Self {
+        Self::started(kind, directory, false, None)
+    }
+
+    /// The same on a loopback port, and with TLS if a certificate is given.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_on_tcp(kind: Kind, directory: &Path, identity: Option<&Identity>) -> Self {
+        Self::started(kind, directory, true, identity)
+    }
+
+    fn started(kind: Kind, directory: &Path, is_on_tcp: bool, identity: Option<&Identity>) -> Self {
         fs::create_dir_all(directory).expect("a directory");
         let mut server = Self {
             kind,
             directory: directory.to_owned(),
             port: 5432,
+            is_on_tcp,
             child: None,
         };
+        if let Some(identity) = identity {
+            server.write_identity(identity);
+        }
         match kind {
             Kind::Postgres => server.init_postgres(),
             Kind::MariaDb => server.init_mariadb(),
@@ -110,8 +130,8 @@ impl Server {
     /// The address that a client connects to.
     pub fn host(&self) -> String {
         match self.kind {
-            Kind::Postgres => self.directory.display().to_string(),
-            Kind::MariaDb => "127.0.0.1".to_owned(),
+            Kind::Postgres if !self.is_on_tcp => self.directory.display().to_string(),
+            Kind::Postgres | Kind::MariaDb => "127.0.0.1".to_owned(),
         }
     }
 
@@ -186,7 +206,10 @@ impl Server {
             Kind::MariaDb => NAME,
         };
         let is_open = match self.kind {
-            Kind::Postgres => self.directory.join(".s.PGSQL.5432").exists(),
+            Kind::Postgres => {
+                let socket = format!(".s.PGSQL.{}", self.port);
+                self.directory.join(socket).exists()
+            }
             Kind::MariaDb => std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok(),
         };
         is_open && self.ask(database, &["SELECT 1"]).status.success()
@@ -212,6 +235,25 @@ impl Server {
         let _ = input.write_all(&question);
         drop(input);
         child.wait_with_output().expect("an end")
+    }
+
+    fn write_identity(&self, identity: &Identity) {
+        let write = |name: &str, pem: &[u8]| {
+            let path = self.directory.join(name);
+            let mut options = File::options();
+            options.create(true).truncate(true).write(true).mode(0o600);
+            let mut file = options.open(path).expect("a file");
+            file.write_all(pem).expect("a file");
+        };
+        write("tls.crt", &identity.certificate_pem());
+        write("tls.key", &identity.key_pem());
+    }
+
+    /// Certificate and key, if there are some.
+    fn tls(&self) -> Option<[String; 2]> {
+        let path = |name: &str| self.directory.join(name);
+        let paths = || ["tls.crt", "tls.key"].map(|name| path(name).display().to_string());
+        path("tls.key").exists().then(paths)
     }
 
     fn init_postgres(&self) {
@@ -263,14 +305,25 @@ impl Server {
     fn spawn(&mut self) -> Child {
         let mut command = match self.kind {
             Kind::Postgres => {
+                if self.is_on_tcp && self.port == 5432 {
+                    self.port = free_port();
+                }
                 let mut command = self.program("postgres");
+                if let Some([certificate, key]) = self.tls() {
+                    command
+                        .args(["-c", "ssl=on"])
+                        .args(["-c", &format!("ssl_cert_file={certificate}")])
+                        .args(["-c", &format!("ssl_key_file={key}")]);
+                }
+                let addresses = if self.is_on_tcp { "127.0.0.1" } else { "" };
                 command
                     .arg("-D")
                     .arg(self.directory.join("data"))
                     .arg("-k")
                     .arg(&self.directory)
                     // A crash of the server, not of the machine, is what tests make.
-                    .args(["-c", "listen_addresses=", "-c", "fsync=off"])
+                    .args(["-c", &format!("listen_addresses={addresses}")])
+                    .args(["-p", &self.port.to_string(), "-c", "fsync=off"])
                     .args(["-c", "shared_buffers=16MB", "-c", "log_min_messages=fatal"]);
                 command
             }
@@ -279,6 +332,11 @@ impl Server {
                     self.port = free_port();
                 }
                 let mut command = self.program("mariadbd");
+                if let Some([certificate, key]) = self.tls() {
+                    command
+                        .arg(format!("--ssl-cert={certificate}"))
+                        .arg(format!("--ssl-key={key}"));
+                }
                 command
                     .arg(format!("--port={}", self.port))
                     .arg("--bind-address=127.0.0.1")

@@ -48,20 +48,41 @@ impl Identity {
         Self::made(true, true)
     }
 
-    fn made(is_authority: bool, is_expired: bool) -> Self {
-        Self::sign(is_authority, is_expired).expect("OpenSSL makes a certificate")
+    /// Makes one of a server, by this authority.
+    ///
+    /// # Panics
+    /// When OpenSSL refuses.
+    #[must_use]
+    pub fn sign_server(&self) -> Self {
+        Self::sign(Some(self), false, false).expect("OpenSSL makes a certificate")
     }
 
-    fn sign(is_authority: bool, is_expired: bool) -> Result<Self, ErrorStack> {
+    fn made(is_authority: bool, is_expired: bool) -> Self {
+        Self::sign(None, is_authority, is_expired).expect("OpenSSL makes a certificate")
+    }
+
+    fn sign(
+        issuer: Option<&Self>,
+        is_authority: bool,
+        is_expired: bool,
+    ) -> Result<Self, ErrorStack> {
         let group = EcGroup::from_curve_name(Nid::X9_62_PRIME256V1)?;
         let key = PKey::from_ec_key(EcKey::generate(&group)?)?;
         let mut name = X509NameBuilder::new()?;
-        name.append_entry_by_text("CN", "a test")?;
+        let subject = if issuer.is_some() {
+            "a server"
+        } else {
+            "a test"
+        };
+        name.append_entry_by_text("CN", subject)?;
         let name = name.build();
         let mut builder = X509::builder()?;
         builder.set_version(2)?;
         builder.set_subject_name(&name)?;
-        builder.set_issuer_name(&name)?;
+        builder.set_issuer_name(match issuer {
+            Some(issuer) => issuer.certificate.subject_name(),
+            None => &name,
+        })?;
         builder.set_pubkey(&key)?;
         let until = match is_expired {
             true => Asn1Time::from_unix(1)?,
@@ -77,7 +98,8 @@ impl Identity {
         if is_authority {
             builder.append_extension(BasicConstraints::new().critical().ca().build()?)?;
         }
-        builder.sign(&key, MessageDigest::sha256())?;
+        let signer = issuer.map_or(&key, |issuer| &issuer.key);
+        builder.sign(signer, MessageDigest::sha256())?;
         Ok(Self {
             key,
             certificate: builder.build(),

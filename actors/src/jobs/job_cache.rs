@@ -184,7 +184,14 @@ impl Handler<AnswerWhenGiven> for JobCache {
         let AnswerWhenGiven { jid, answer } = message;
         {
             let mut state = self.seed.state.lock();
-            if state.waiting.len() >= MAX_WAITING || state.pace.is_failing() {
+            let may_wait = match (&self.seed.target, state.pace.is_failing()) {
+                (_, false) => true,
+                // An attempt costs a call of Python and may kill it.
+                (Target::Python(_), true) => false,
+                // The client looks for its job there: if the database is back, it is to be in it.
+                (Target::Sql(_), true) => state.pace.hurry(Instant::now()),
+            };
+            if state.waiting.len() >= MAX_WAITING || !may_wait {
                 drop(state);
                 return answer.done();
             }
@@ -197,6 +204,7 @@ impl Handler<AnswerWhenGiven> for JobCache {
             Err(error) => tracing::error!(%error, "the job database cannot be read"),
         }
         self.limit_wait(jid, context);
+        self.look(context);
     }
 }
 

@@ -11,6 +11,8 @@ pub enum MaintenanceTask {
     Presence,
     /// Removes old jobs from the job database.
     JobExpiry,
+    /// Removes old jobs from the SQL database of `master_job_cache`.
+    SqlJobs,
     /// Removes old job-cache files, and those of `publish_auth`.
     JobFiles,
     /// Purges cached data of minions whose keys went.
@@ -41,11 +43,12 @@ pub enum MaintenanceTask {
 
 impl MaintenanceTask {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::SharedKey,
         Self::Subscribers,
         Self::Presence,
         Self::JobExpiry,
+        Self::SqlJobs,
         Self::JobFiles,
         Self::OrphanedData,
         Self::MinionData,
@@ -68,6 +71,7 @@ impl MaintenanceTask {
             Self::Subscribers => "subscribers",
             Self::Presence => "presence",
             Self::JobExpiry => "job_expiry",
+            Self::SqlJobs => "sql_jobs",
             Self::JobFiles => "job_files",
             Self::OrphanedData => "orphaned_data",
             Self::MinionData => "minion_data",

@@ -67,7 +67,7 @@ use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
 use saltern_http::HttpMetrics;
 use saltern_requests::{MasterFleet, Services, Stores};
-use saltern_runners::{RunnerContext, Runners};
+use saltern_runners::{OldJobs, RunnerContext, Runners};
 use saltern_store::StoreError;
 use saltern_store::jobs::{Engine, JobQueries, wait};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Reserved, Supervisor, Tree};
@@ -223,6 +223,11 @@ impl Master {
         let reactions = reserved.reactor.recipient();
         let reactor = ReactionQueue::open(&parts.config, &parts.clock, reactions, &parts.registry)?;
         let known = RunnerContext::new(parts.config.clone(), parts.database.queries.another()?);
+        let old_jobs = OldJobs::open(&parts.config, &parts.registry);
+        let known = known.with_old_jobs(old_jobs.unwrap_or_else(|error| {
+            tracing::error!(%error, "no thread for reading old jobs");
+            None
+        }));
         let known = match &reactor {
             Some(reactor) => known.with_reactor(reactor.clone()),
             None => known,

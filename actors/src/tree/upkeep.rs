@@ -10,6 +10,7 @@ use super::{Connections, CoreActors, Plan};
 use crate::content::remotes::{self, Remotes, RemotesMetrics};
 use crate::upkeep::disk_checks::{self, Upkeep, UpkeepMetrics};
 use crate::upkeep::maintenance::{self, Maintenance};
+use crate::upkeep::sql_purge::SqlPurge;
 
 impl Plan {
     pub(super) fn start_upkeep(
@@ -57,6 +58,7 @@ impl Plan {
             tracker: core.tracker.recipient(),
             store: core.store.recipient(),
             mirror: core.mirror.map(Addr::recipient),
+            sql_purge: SqlPurge::new(&self.config, &self.clock, &self.maintenance_tasks),
             upkeep: upkeep.recipient(),
             remotes: remotes.recipient(),
             presence: connections.presence,

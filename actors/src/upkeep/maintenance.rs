@@ -29,6 +29,7 @@ use crate::messages::{
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, TaskError};
+use crate::upkeep::sql_purge::SqlPurge;
 
 /// Seed of maintenance.
 #[derive(Clone)]
@@ -44,6 +45,7 @@ pub(crate) struct Seed {
     pub(crate) tracker: Recipient<CloseOlderThan>,
     pub(crate) store: Recipient<ExpireJobs>,
     pub(crate) mirror: Option<Recipient<CleanJobFiles>>,
+    pub(crate) sql_purge: Option<Arc<SqlPurge>>,
     pub(crate) upkeep: Recipient<LookOver>,
     pub(crate) remotes: Recipient<FetchRemotes>,
     pub(crate) presence: Arc<Presence>,
@@ -104,6 +106,11 @@ impl Actor for Maintenance {
             maintenance_tasks.look_for_dropfile(context);
             maintenance_tasks.look_at_subscribers(context);
         });
+        if let Some(purge) = &self.seed.sql_purge {
+            context.run_interval(purge.interval(), |maintenance_tasks, _| {
+                maintenance_tasks.purge_sql();
+            });
+        }
         context.run_interval(round, |maintenance_tasks, context| {
             maintenance_tasks.expire_jobs();
             maintenance_tasks.clean_job_files();
@@ -128,6 +135,7 @@ impl Handler<RunMaintenanceTask> for Maintenance {
             MaintenanceTask::Subscribers => self.look_at_subscribers(context),
             MaintenanceTask::Presence => self.fire_presence(context),
             MaintenanceTask::JobExpiry => self.expire_jobs(),
+            MaintenanceTask::SqlJobs => self.purge_sql(),
             MaintenanceTask::JobFiles => self.clean_job_files(),
             MaintenanceTask::Remotes => _ = self.seed.remotes.try_send(FetchRemotes),
             MaintenanceTask::OrphanedData
@@ -166,6 +174,10 @@ impl Maintenance {
             .expect(MaintenanceTask::JobExpiry, round);
         seed.maintenance_tasks
             .expect(MaintenanceTask::Remotes, round);
+        if let Some(purge) = &seed.sql_purge {
+            seed.maintenance_tasks
+                .expect(MaintenanceTask::SqlJobs, purge.interval());
+        }
         if seed.mirror.is_some() && seed.services.config.keep_jobs.is_some() {
             seed.maintenance_tasks
                 .expect(MaintenanceTask::JobFiles, round);
@@ -302,6 +314,12 @@ impl Maintenance {
             most_audit: bound(services.config.saltern_audit_keep_count),
             most_bytes: bound(services.config.saltern_keep_jobs_size),
         }));
+    }
+
+    fn purge_sql(&self) {
+        if let Some(purge) = &self.seed.sql_purge {
+            purge.start();
+        }
     }
 
     fn clean_job_files(&self) {

@@ -6,3 +6,4 @@
 pub(crate) mod disk_checks;
 pub(crate) mod maintenance;
 pub(crate) mod maintenance_tasks;
+pub(crate) mod sql_purge;

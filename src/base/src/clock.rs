@@ -89,6 +89,14 @@ pub fn civil(unix_micros: i64) -> DateTime {
     Offset::UTC.to_datetime(moment)
 }
 
+/// Microseconds since 1970-01-01 UTC of the twenty digits of a jid, which are a time in UTC; `None` where
+/// they are no time.
+pub fn of_digits(digits: &str) -> Option<i64> {
+    let date = DateTime::strptime("%Y%m%d%H%M%S%6f", digits).ok()?;
+    let moment = Offset::UTC.to_timestamp(date).ok()?;
+    Some(moment.as_microsecond())
+}
+
 /// Offset and name of a time zone, as `%z` and `%Z` of a time format write them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneName {

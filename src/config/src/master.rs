@@ -129,6 +129,8 @@ pub struct MasterConfig {
     pub gather_job_timeout: Duration,
     /// Retention time of jobs; `None` keeps them for ever. Has `keep_jobs` in it for 3006 and 3007.
     pub keep_jobs: Option<Duration>,
+    /// Whether jobs that are purged from a SQL database go into archive tables.
+    pub archive_jobs: bool,
     /// Whether returns are stored at all.
     pub job_cache: bool,
     /// Whether the end of each job is stored in the job-cache files.
@@ -551,6 +553,7 @@ pub(crate) fn take(
         timeout: reader.seconds("timeout"),
         gather_job_timeout: reader.seconds("gather_job_timeout"),
         keep_jobs,
+        archive_jobs: reader.bool("archive_jobs"),
         job_cache: reader.bool("job_cache"),
         job_cache_store_endtime: reader.bool("job_cache_store_endtime"),
         unique_jid: reader.bool("unique_jid"),

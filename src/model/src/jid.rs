@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use saltern_base::clock::{Clock, civil};
+use saltern_base::clock::{Clock, civil, of_digits};
 
 /// A validated job id: twenty digits, or twenty digits, an underscore and a process number.
 ///
@@ -53,6 +53,13 @@ impl Jid {
             text.push_str(&number.to_string());
         }
         Self(Arc::from(text.as_str()))
+    }
+
+    /// When the job was made, in microseconds since 1970-01-01 UTC, as its digits say; 0 when they are no
+    /// time.
+    pub fn unix_micros(&self) -> i64 {
+        let digits = self.0.get(..Self::DIGITS).unwrap_or_default();
+        of_digits(digits).unwrap_or(0)
     }
 
     /// When the job was made, as `2026, Nov 21 07:06:22.637714`: the form that stock's
@@ -159,6 +166,7 @@ mod tests {
         let first = minter.mint();
         assert_eq!(first.as_str(), "20261121070622637714");
         assert_eq!(first.start_time(), "2026, Nov 21 07:06:22.637714");
+        assert_eq!(first.unix_micros(), 1_795_244_782_637_714);
         let second = minter.mint();
         clock.set(UNIX_EPOCH + Duration::from_secs(5));
         let third = minter.mint();
@@ -167,5 +175,16 @@ mod tests {
             JidMinter::new(clock, Some(7)).mint().as_str(),
             "19700101000005000000_7"
         );
+    }
+
+    #[test]
+    fn digits_that_are_no_time_are_the_epoch() {
+        for (text, micros) in [
+            ("19700101000005000001_7", 5_000_001),
+            ("20261321070622637714", 0),
+            ("00000000000000000000", 0),
+        ] {
+            assert_eq!(Jid::parse(text).unwrap().unix_micros(), micros, "{text}");
+        }
     }
 }

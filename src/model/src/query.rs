@@ -19,6 +19,9 @@ pub struct JobsPage {
     pub jobs: Vec<JobRow>,
     /// For `before`.
     pub next: Option<String>,
+    /// Why old jobs are missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
 }
 
 /// One job of a page.

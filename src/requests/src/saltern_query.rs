@@ -18,6 +18,7 @@ mod keys;
 mod master;
 mod minion_history;
 mod minions;
+mod old_jobs;
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use bytes::Bytes;
 use saltern_base::chain;
 use saltern_policy::matching::explain_compound;
 use saltern_policy::target::TargetError;
-use saltern_runners::NoAnswer;
+use saltern_runners::{NoAnswer, OldJobsAway};
 use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
@@ -262,6 +263,9 @@ enum QueryError {
     /// Stored data cannot be read.
     #[error("the master cannot read what it has stored; see its log")]
     Store(#[from] StoreError),
+    /// Old jobs cannot be read, and it may be one of them.
+    #[error("this master has no job {jid}; {away}")]
+    OldJobsAway { jid: String, away: OldJobsAway },
     /// A part of the master does not answer.
     #[error(transparent)]
     Busy(#[from] NoAnswer),
@@ -309,7 +313,7 @@ impl QueryError {
             Self::NoJob(_) => "NotFoundError",
             Self::Refused(_) => "ConflictError",
             Self::Store(_) => "SaltMasterError",
-            Self::Busy(_) | Self::NotYet(_) => "SaltReqTimeoutError",
+            Self::Busy(_) | Self::NotYet(_) | Self::OldJobsAway { .. } => "SaltReqTimeoutError",
         }
     }
 

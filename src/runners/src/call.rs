@@ -10,6 +10,7 @@ use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 
 use crate::notices::Notices;
+use crate::old_jobs::OldJobsAway;
 use crate::python;
 use crate::registry::RunnerContext;
 
@@ -141,6 +142,9 @@ pub enum RunnerError {
     /// Stored data cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Old jobs cannot be read.
+    #[error(transparent)]
+    OldJobs(#[from] OldJobsAway),
     /// The file server failed.
     #[error(transparent)]
     Files(#[from] FilesError),

@@ -1,7 +1,7 @@
 //! `jobs.*`: jobs, their returns, and the minions still outstanding (`salt/runners/jobs.py`).
 //!
 //! All answers come from the job database, also that of `jobs.active`, for which stock asks every
-//! minion. The functions have stock's parameters and, behind them, their own for paging: `limit`
+//! minion, and old jobs from the SQL database in which the site keeps them, if there is one. The functions have stock's parameters and, behind them, their own for paging: `limit`
 //! with `before` (a jid) for jobs, `limit` with `after` (a minion) for the returns of one.
 //! Differences are listed in `DIFFERENCES.md`.
 
@@ -10,11 +10,13 @@ mod list;
 mod moment;
 
 pub use list::MAX_LISTED_JOBS;
-use saltern_model::{Jid, MinionId, ReturnRecord};
+use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
+use saltern_store::jobs::ReturnsPage;
 use saltern_wire::msgpack::{Limits, MapView, Value, decode_exact};
 
 use crate::call::{Bound, CallResult, Function, Parameter, RunnerError};
 use crate::notices::Notices;
+use crate::old_jobs::OldJobs;
 use crate::registry::RunnerContext;
 use Parameter::{Needed, Optional};
 
@@ -157,6 +159,53 @@ impl Returned {
     }
 }
 
+/// A job and a page of its returns as they are stored, wherever that is.
+struct Found {
+    job: Option<JobRecord>,
+    page: ReturnsPage,
+    end: Option<i64>,
+}
+
+impl Found {
+    /// Reads the job database, or, if it has nothing, the database of old jobs.
+    fn read(
+        context: &RunnerContext,
+        source: Source,
+        jid: &Jid,
+        (after, limit): (Option<&str>, usize),
+    ) -> Result<Self, RunnerError> {
+        let own = match source {
+            Source::Own => Self {
+                job: context.jobs.load(jid)?.map(|job| job.record),
+                page: context.jobs.returns_page(jid, after, limit, MAX_BYTES)?,
+                end: describe::end_time(context, jid)?,
+            },
+            Source::Old => Self {
+                job: None,
+                page: ReturnsPage {
+                    returns: Vec::new(),
+                    is_cut: false,
+                },
+                end: None,
+            },
+        };
+        let is_known = own.job.is_some() || !own.page.returns.is_empty();
+        let Some(old) = context.old_jobs.as_ref().filter(|_| !is_known) else {
+            return Ok(own);
+        };
+        let keeps_end = context.config.job_cache_store_endtime;
+        let end = match keeps_end {
+            true => old.counts(std::slice::from_ref(jid))?,
+            false => Vec::new(),
+        };
+        Ok(Self {
+            job: old.job(jid)?,
+            page: old.returns(jid, after, limit, MAX_BYTES)?,
+            end: end.first().and_then(|counts| counts.last),
+        })
+    }
+}
+
 /// A job with a page of its returns.
 struct WholeJob {
     jid: String,
@@ -185,12 +234,9 @@ impl WholeJob {
                 end: None,
             });
         };
-        let page = context.jobs.returns_page(
-            &known,
-            after.as_deref(),
-            limit.unwrap_or(usize::MAX),
-            MAX_BYTES,
-        )?;
+        let wanted = (after.as_deref(), limit.unwrap_or(usize::MAX));
+        let found = Found::read(context, source(context, call)?, &known, wanted)?;
+        let page = found.page;
         if page.is_cut && limit.is_none() {
             return Err(RunnerError::Refused(format!(
                 "the returns of job {known} have more than {} MiB: ask for some of them with \
@@ -198,8 +244,7 @@ impl WholeJob {
                 MAX_BYTES >> 20
             )));
         }
-        let job = context.jobs.load(&known)?.map(|job| job.record);
-        let end = describe::end_time(context, &known)?;
+        let job = found.job;
         Ok(Self {
             entries: match &job {
                 Some(job) => describe::whole(job),
@@ -207,7 +252,7 @@ impl WholeJob {
             },
             minions: job.map(|job| job.minions).unwrap_or_default(),
             returned: page.returns.iter().map(Returned::of).collect(),
-            end,
+            end: found.end,
             jid,
         })
     }
@@ -236,10 +281,20 @@ fn wanted(call: &Bound<'_>) -> Result<String, RunnerError> {
     Ok(call.text("jid")?.unwrap_or_default())
 }
 
-/// This master's own database is the only place where jobs are looked for.
-fn only_own_cache(call: &Bound<'_>) -> Result<(), RunnerError> {
+/// Where jobs are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// In the job database, and old ones in the SQL database of the site.
+    Own,
+    /// In the SQL database alone (`ext_source`).
+    Old,
+}
+
+fn source(context: &RunnerContext, call: &Bound<'_>) -> Result<Source, RunnerError> {
+    let old = context.old_jobs.as_ref().map(OldJobs::name);
     match call.truthy("ext_source").and_then(Value::as_str) {
-        None | Some("local_cache") => Ok(()),
+        None | Some("local_cache") => Ok(Source::Own),
+        other if other == old => Ok(Source::Old),
         Some(other) => Err(RunnerError::Refused(format!(
             "the job cache \"{other}\" is not available: this master keeps jobs in its own database"
         ))),
@@ -253,7 +308,6 @@ fn show_progress(call: &Bound<'_>, progress: &mut Notices<'_>, text: &str) {
 }
 
 fn list_job(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>) -> CallResult {
-    only_own_cache(call)?;
     show_progress(call, progress, "Querying returner: local_cache");
     let job = WholeJob::read(context, call, wanted(call)?)?;
     let mut entries = vec![("jid".into(), Value::from(job.jid.as_str()))];
@@ -262,7 +316,6 @@ fn list_job(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_
 }
 
 fn print_job(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
-    only_own_cache(call)?;
     print(context, call, wanted(call)?)
 }
 
@@ -272,7 +325,6 @@ fn print(context: &RunnerContext, call: &Bound<'_>, jid: String) -> CallResult {
 }
 
 fn lookup_jid(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>) -> CallResult {
-    only_own_cache(call)?;
     show_progress(call, progress, "Querying returner: local_cache");
     let job = WholeJob::read(context, call, wanted(call)?)?;
     let mut found = Vec::new();
@@ -301,7 +353,6 @@ fn lookup_jid(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<
 }
 
 fn exit_success(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> CallResult {
-    only_own_cache(call)?;
     let job = WholeJob::read(context, call, wanted(call)?)?;
     let is_success = |one: &Returned| one.part("return").is_some_and(Value::is_truthy);
     let mut verdicts: Vec<(Value, Value)> = job
@@ -322,14 +373,14 @@ fn exit_success(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) 
 }
 
 fn last_run(context: &RunnerContext, call: &Bound<'_>, progress: &mut Notices<'_>) -> CallResult {
-    only_own_cache(call)?;
+    let source = source(context, call)?;
     let metadata = call.truthy("metadata");
     if metadata.is_some_and(|metadata| metadata.as_map().is_none()) {
         return Ok(false.into());
     }
     show_progress(call, progress, "Querying returner local_cache for jobs.");
     let filter = list::Filter::new(metadata, call.truthy("function"), call.truthy("target"))?;
-    match filter.newest(context)? {
+    match filter.newest(context, source)? {
         Some(jid) => print(context, call, jid.to_string()),
         None => Ok(false.into()),
     }

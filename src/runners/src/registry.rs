@@ -12,6 +12,7 @@ use crate::call::{Call, Function, RunnerError};
 use crate::fleet::Fleet;
 use crate::live::LiveMaster;
 use crate::notices::Notices;
+use crate::old_jobs::OldJobs;
 use crate::reactor::Reactor;
 use crate::running_calls::{Entry, RunningCalls};
 use crate::stock_names::STOCK_RUNNERS;
@@ -58,6 +59,8 @@ pub struct RunnerContext {
     pub config: Arc<MasterConfig>,
     /// The job database; a reader of the functions' own.
     pub jobs: Arc<dyn JobQueries>,
+    /// Jobs that the job database no longer has; `None` where no SQL database keeps them.
+    pub(crate) old_jobs: Option<OldJobs>,
     /// The minions; `None` in a process that does not know them.
     pub(crate) fleet: Option<Arc<dyn Fleet>>,
     /// The batches; `None` in a process that does not drive them.
@@ -82,6 +85,7 @@ impl RunnerContext {
         Self {
             config,
             jobs,
+            old_jobs: None,
             fleet: None,
             batches: None,
             reactor: None,
@@ -91,6 +95,11 @@ impl RunnerContext {
             clock: Clock::system(),
             running: Arc::default(),
         }
+    }
+
+    /// Adds old jobs.
+    pub fn with_old_jobs(self, old_jobs: Option<OldJobs>) -> Self {
+        Self { old_jobs, ..self }
     }
 
     /// Adds the minions.
@@ -203,6 +212,11 @@ impl Runners {
     /// The reactor; `None` where none is configured.
     pub fn reactor(&self) -> Option<&dyn Reactor> {
         self.context.reactor.as_deref()
+    }
+
+    /// Jobs that the job database no longer has; `None` where no SQL database keeps them.
+    pub fn old_jobs(&self) -> Option<&OldJobs> {
+        self.context.old_jobs.as_ref()
     }
 
     /// The running master's live state; `None` in any other process.

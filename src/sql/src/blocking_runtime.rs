@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 
 use tokio::runtime::{Builder, EnterGuard, Runtime};
+use tokio::time::Instant;
 
 use crate::SqlError;
 
@@ -28,6 +29,12 @@ impl BlockingRuntime {
             Some(runtime) => runtime.block_on(task),
             None => Err(SqlError::Runtime(io::ErrorKind::NotConnected.into())),
         }
+    }
+
+    /// The time of the runtime's clock.
+    pub(crate) fn now(&self) -> Instant {
+        let _inside = self.enter();
+        Instant::now()
     }
 
     /// Lets this thread drop what has tasks in the runtime.

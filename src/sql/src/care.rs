@@ -2,8 +2,12 @@
 //! jobs.
 //!
 //! A job's age is the time in its jid, and decides for its returns too, so that no return is left
-//! without its job. Rows go in slices, each a transaction of its own, returns before jobs.
+//! without its job. Jids are times in UTC, as stock makes them. Rows go in slices, each a transaction of
+//! its own, returns before jobs. With `archive_jobs` they go into stock's `…_archive` tables.
 
+use std::time::Duration;
+
+use saltern_base::clock::civil;
 use saltern_config::{SqlSchema, SqlStore};
 
 use crate::blocking_runtime::BlockingRuntime;
@@ -11,8 +15,15 @@ use crate::connection::Connection;
 use crate::error::SqlError;
 use crate::schema::{columns, tables};
 
-/// Rows of a slice: few enough that nothing waits noticeably for its locks.
-const SLICE: u64 = 2_000;
+/// Rows of the first slice, of the smallest and of the largest one.
+const SLICE: u64 = 500;
+const MIN_SLICE: u64 = 20;
+const MAX_SLICE: u64 = 5_000;
+
+/// Time of a slice above which the next one is smaller, and below which it is larger: nothing waits
+/// noticeably for its locks.
+const LONG: Duration = Duration::from_millis(50);
+const SHORT: Duration = Duration::from_millis(20);
 
 /// A connection for care. Blocks.
 pub struct SqlCare {
@@ -21,38 +32,97 @@ pub struct SqlCare {
     connection: Connection,
 }
 
-/// The first jid that is kept, and the moment for what has no such jid.
-#[derive(Clone, Debug)]
+/// The moment from which on everything is kept.
+#[derive(Clone, Copy, Debug)]
 pub struct Cutoff {
-    /// Twenty digits, in the time zone of the master's jids.
-    jid: String,
-    /// Seconds since 1970.
-    unix: i64,
+    unix_micros: i64,
 }
 
 impl Cutoff {
-    /// `None` unless `jid` is the twenty digits of a jid.
-    pub fn new(jid: &str, unix: i64) -> Option<Self> {
-        let is_jid = jid.len() == 20 && jid.bytes().all(|byte| byte.is_ascii_digit());
-        is_jid.then(|| Self {
-            jid: jid.to_owned(),
-            unix,
-        })
+    /// The moment so long before another, in microseconds since 1970.
+    pub fn before(unix_micros: i64, age: Duration) -> Self {
+        let age = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+        Self {
+            unix_micros: unix_micros.saturating_sub(age),
+        }
+    }
+
+    /// The first jid that is kept.
+    fn jid(self) -> String {
+        civil(self.unix_micros)
+            .strftime("%Y%m%d%H%M%S%6f")
+            .to_string()
+    }
+
+    /// Whole seconds since 1970.
+    fn unix(self) -> i64 {
+        self.unix_micros.div_euclid(1_000_000)
     }
 }
 
-/// A step of a purge: the statement that removes a slice, repeated until nothing is left.
+/// A step of a purge, which is repeated until nothing is left.
 #[derive(Debug)]
 pub struct Step {
     /// The table.
     pub table: &'static str,
-    /// The statement.
-    pub sql: String,
+    schema: SqlSchema,
+    archives: bool,
+    /// Which rows go.
+    condition: String,
+    order: &'static str,
 }
 
-/// The statements of a purge, in order.
-pub fn purge_steps(schema: SqlSchema, cutoff: &Cutoff) -> Vec<Step> {
-    let Cutoff { jid, unix } = cutoff;
+impl Step {
+    /// The statements of one slice, a transaction; the last one counts its rows.
+    pub fn statements(&self, rows: u64) -> Vec<String> {
+        let Self {
+            table,
+            condition,
+            order,
+            ..
+        } = self;
+        match (self.schema, self.archives) {
+            (SqlSchema::Mysql, false) => vec![format!(
+                "DELETE FROM {table} WHERE {condition} ORDER BY {order} LIMIT {rows}"
+            )],
+            // Both statements mean the same rows: all up to that of the slice's end, whatever they share.
+            (SqlSchema::Mysql, true) => vec![
+                format!("CREATE TABLE IF NOT EXISTS {table}_archive LIKE {table}"),
+                "START TRANSACTION".to_owned(),
+                format!(
+                    "SELECT MAX({order}) INTO @saltern_end FROM (SELECT {order} FROM {table} WHERE \
+                     {condition} ORDER BY {order} LIMIT {rows}) AS slice"
+                ),
+                // A job that was archived before stays as it was.
+                format!(
+                    "INSERT IGNORE INTO {table}_archive SELECT * FROM {table} WHERE {condition} AND \
+                     {order} <= @saltern_end"
+                ),
+                format!("DELETE FROM {table} WHERE {condition} AND {order} <= @saltern_end"),
+            ],
+            (_, archives) => {
+                let delete = format!(
+                    "DELETE FROM {table} WHERE ctid IN (SELECT ctid FROM {table} WHERE {condition} \
+                     ORDER BY {order} LIMIT {rows})"
+                );
+                match archives {
+                    false => vec![delete],
+                    true => vec![
+                        format!("CREATE TABLE IF NOT EXISTS {table}_archive (LIKE {table})"),
+                        format!(
+                            "WITH gone AS ({delete} RETURNING *) INSERT INTO {table}_archive \
+                             SELECT * FROM gone"
+                        ),
+                    ],
+                }
+            }
+        }
+    }
+}
+
+/// The steps of a purge, in order; with `archives`, rows go into stock's archive tables.
+pub fn purge_steps(schema: SqlSchema, cutoff: Cutoff, archives: bool) -> Vec<Step> {
+    let (jid, unix) = (cutoff.jid(), cutoff.unix());
     let (matches, moment, received) = match schema {
         SqlSchema::Mysql => ("REGEXP", format!("FROM_UNIXTIME({unix})"), "alter_time"),
         SqlSchema::PostgresLocalCache => ("~", format!("to_timestamp({unix})"), "added"),
@@ -63,26 +133,20 @@ pub fn purge_steps(schema: SqlSchema, cutoff: &Cutoff) -> Vec<Step> {
     // Without a time in their jid, returns have the time at which they came.
     let strange = format!("NOT ({is_time}) AND {received} < {moment}");
     let by_time = format!("alter_time < {moment}");
-    [
-        ("salt_returns", old.as_str(), "jid"),
-        ("salt_returns", strange.as_str(), "jid"),
-        ("jids", old.as_str(), "jid"),
-        ("salt_events", by_time.as_str(), "id"),
-    ]
-    .into_iter()
-    .map(|(table, condition, order)| Step {
+    let steps = [
+        ("salt_returns", old.clone(), "jid"),
+        ("salt_returns", strange, "jid"),
+        ("jids", old, "jid"),
+        ("salt_events", by_time, "id"),
+    ];
+    let steps = steps.into_iter().map(|(table, condition, order)| Step {
         table,
-        sql: match schema {
-            SqlSchema::Mysql => {
-                format!("DELETE FROM {table} WHERE {condition} ORDER BY {order} LIMIT {SLICE}")
-            }
-            _ => format!(
-                "DELETE FROM {table} WHERE ctid IN (SELECT ctid FROM {table} WHERE {condition} \
-                 ORDER BY {order} LIMIT {SLICE})"
-            ),
-        },
-    })
-    .collect()
+        schema,
+        archives,
+        condition,
+        order,
+    });
+    steps.collect()
 }
 
 impl SqlCare {
@@ -142,17 +206,50 @@ impl SqlCare {
             .try_for_each(|sql| self.execute(sql).map(drop))
     }
 
-    /// Carries out a step to its end; how many rows went.
+    /// Carries out a step to its end; how many rows went. `is_over` is asked before each slice, and is
+    /// the place to wait.
     ///
     /// # Errors
     /// The database refuses; slices before are gone.
-    pub fn purge(&mut self, step: &Step) -> Result<u64, SqlError> {
-        let mut gone = 0;
-        loop {
-            let rows = self.execute(&step.sql)?;
+    pub fn purge(
+        &mut self,
+        step: &Step,
+        mut is_over: impl FnMut(Duration) -> bool,
+    ) -> Result<u64, SqlError> {
+        let (mut gone, mut size, mut took) = (0, SLICE, Duration::ZERO);
+        while !is_over(took) {
+            let began = self.runtime.now();
+            let rows = self.slice(&step.statements(size))?;
+            took = self.runtime.now().duration_since(began);
             gone += rows;
             if rows == 0 {
-                return Ok(gone);
+                break;
+            }
+            if took > LONG {
+                size = (size / 2).max(MIN_SLICE);
+            } else if took < SHORT {
+                size = (size * 2).min(MAX_SLICE);
+            }
+        }
+        Ok(gone)
+    }
+
+    /// Carries out the statements of a slice; how many rows the last one changed.
+    fn slice(&mut self, statements: &[String]) -> Result<u64, SqlError> {
+        let mut rows = 0;
+        let done: Result<(), SqlError> = statements.iter().try_for_each(|sql| {
+            rows = self.execute(sql)?;
+            Ok(())
+        });
+        let is_open = statements.iter().any(|sql| sql == "START TRANSACTION");
+        match done {
+            Ok(()) if is_open => self.execute("COMMIT").map(|_| rows),
+            Ok(()) => Ok(rows),
+            Err(error) => {
+                if is_open && error.keeps_connection() {
+                    self.execute("ROLLBACK")?;
+                }
+                Err(error)
             }
         }
     }
@@ -183,10 +280,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cutoff_is_nothing_but_a_jid() {
-        assert!(Cutoff::new("20261121070622000000", 0).is_some());
-        for text in ["2026112107062200000", "2026112107062200000'", "", "x"] {
-            assert!(Cutoff::new(text, 0).is_none(), "{text}");
-        }
+    fn cutoff_is_a_jid_in_utc() {
+        let cutoff = Cutoff::before(1_795_244_782_637_714, Duration::from_secs(3600));
+        assert_eq!(cutoff.jid(), "20261121060622637714");
+        let steps = purge_steps(SqlSchema::PgJsonb, cutoff, false);
+        let first = steps.first().expect("a step").statements(7).concat();
+        assert!(first.contains("jid < '20261121060622637714'"), "{first}");
+        assert!(first.ends_with("LIMIT 7)"), "{first}");
     }
 }

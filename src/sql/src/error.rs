@@ -39,6 +39,17 @@ pub enum SqlError {
         /// Its message.
         text: String,
     },
+    /// The last attempt to connect failed, and the next one is not due.
+    #[error("no connection to the database; the next attempt is in {seconds} s: {why}")]
+    Away {
+        /// Until the next attempt.
+        seconds: u64,
+        /// The last failure.
+        why: String,
+    },
+    /// Other questions wait for the connection.
+    #[error("{0} other questions wait for the database")]
+    Busy(usize),
     /// The thread cannot wait for a connection.
     #[error("no runtime")]
     Runtime(#[source] std::io::Error),
@@ -53,6 +64,11 @@ impl SqlError {
     /// Whether the connection can be used again.
     pub(crate) fn keeps_connection(&self) -> bool {
         matches!(self, Self::Row { .. } | Self::Database { .. })
+    }
+
+    /// Whether the connection is at fault, so that another one may serve.
+    pub(crate) fn is_of_connection(&self) -> bool {
+        matches!(self, Self::Connection(_))
     }
 
     /// The same error, of a commit.

@@ -73,13 +73,42 @@ impl Mysql {
         Ok(self.conn.affected_rows())
     }
 
+    /// Makes the session one that changes nothing, and whose statements end in time.
+    pub(crate) async fn only_read(&mut self) -> Result<(), SqlError> {
+        let sql = "SET SESSION TRANSACTION READ ONLY";
+        self.conn.query_drop(sql).await?;
+        // MariaDB has the one, in seconds, MySQL the other, in milliseconds.
+        let timeouts = ["max_statement_time = 20", "max_execution_time = 20000"];
+        for timeout in timeouts {
+            let set = self.conn.query_drop(format!("SET SESSION {timeout}")).await;
+            match set {
+                Ok(()) => return Ok(()),
+                Err(mysql_async::Error::Server(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of a statement with text parameters.
+    pub(crate) async fn select(
+        &mut self,
+        sql: &str,
+        parameters: &[&str],
+    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+        let parameters = parameters.iter().map(|text| Value::from(*text)).collect();
+        let parameters = Params::Positional(parameters);
+        let rows: Vec<mysql_async::Row> = self.conn.exec(sql, parameters).await?;
+        let rows = rows.into_iter().map(mysql_async::Row::unwrap);
+        Ok(rows
+            .map(|row| row.into_iter().map(text).collect())
+            .collect())
+    }
+
     /// The rows of a statement, as texts.
     pub(crate) async fn rows(&mut self, sql: &str) -> Result<Vec<Vec<String>>, SqlError> {
         let rows: Vec<mysql_async::Row> = self.conn.query(sql).await?;
-        let text = |value| match value {
-            Value::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            _ => String::new(),
-        };
+        let text = |value| text(value).unwrap_or_default();
         let rows = rows.into_iter().map(mysql_async::Row::unwrap);
         Ok(rows
             .map(|row| row.into_iter().map(text).collect())
@@ -227,6 +256,18 @@ fn of_event(event: &EventRow) -> Vec<Value> {
     [&event.tag, &event.data, &event.master]
         .map(|text| text.as_str().into())
         .into()
+}
+
+/// A value as its text; none of null, and of what no statement of ours asks for.
+fn text(value: Value) -> Option<String> {
+    match value {
+        Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
+        Value::Int(number) => Some(number.to_string()),
+        Value::UInt(number) => Some(number.to_string()),
+        Value::Float(number) => Some(number.to_string()),
+        Value::Double(number) => Some(number.to_string()),
+        Value::NULL | Value::Date(..) | Value::Time(..) => None,
+    }
 }
 
 fn marks(count: usize) -> String {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use saltern_config::{SqlSchema, SqlStore, SqlTlsMode};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
-use tokio_postgres::types::ToSql;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -82,6 +82,30 @@ impl Postgres {
     /// Runs a statement; how many rows it changed.
     pub(crate) async fn run(&mut self, sql: &str) -> Result<u64, SqlError> {
         Ok(self.client.execute(sql, &[]).await?)
+    }
+
+    /// Makes the session one that changes nothing, and whose statements end in time.
+    pub(crate) async fn only_read(&mut self) -> Result<(), SqlError> {
+        let sql = "SET default_transaction_read_only = on; SET statement_timeout = '20s'";
+        Ok(self.client.batch_execute(sql).await?)
+    }
+
+    /// The rows of a statement with text parameters.
+    pub(crate) async fn select(
+        &mut self,
+        sql: &str,
+        parameters: &[&str],
+    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+        let parameters: Vec<(&(dyn ToSql + Sync), Type)> = parameters
+            .iter()
+            .map(|text| (text as &(dyn ToSql + Sync), Type::TEXT))
+            .collect();
+        let rows = self.client.query_typed(sql, &parameters).await?;
+        let texts = |row: &tokio_postgres::Row| {
+            let columns = (0..row.len()).map(|number| row.try_get(number));
+            columns.collect::<Result<Vec<Option<String>>, _>>()
+        };
+        Ok(rows.iter().map(texts).collect::<Result<_, _>>()?)
     }
 
     /// The rows of a statement, as texts.

@@ -264,7 +264,8 @@ fn local_cache_return(texts: &mut Texts, load: &Value) -> String {
     whole_or_cut(texts, &ret, "return")
 }
 
-fn replace(load: &mut Value, name: &str, value: Value) {
+/// Sets an entry of a load.
+pub(crate) fn replace(load: &mut Value, name: &str, value: Value) {
     let Value::Map(entries) = load else {
         return;
     };

@@ -1,16 +1,16 @@
 //! Servers with stock's tables, rows for them, and stock's returners.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use saltern_config::{SqlSchema, load_master};
+use saltern_config::{SqlSchema, SqlStore, load_master};
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
-use saltern_sql::{SqlWriter, tables};
+use saltern_sql::{SqlReader, SqlWriter, tables};
 use saltern_stock::answer_with;
 use saltern_stock::databases::{Kind, PASSWORD, Server, home};
 use saltern_store::Followed;
 use saltern_store::jobs::{JobState, Numbered, StoredJob};
-use saltern_wire::msgpack::{Dialect, Value, encode};
+use saltern_wire::msgpack::{Dialect, Limits, Value, decode, encode};
 use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
@@ -23,6 +23,11 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) fn new(schema: SqlSchema) -> Self {
+        Self::with(schema, Server::start)
+    }
+
+    /// The same with a server that `start` starts.
+    pub(crate) fn with(schema: SqlSchema, start: impl FnOnce(Kind, &Path) -> Server) -> Self {
         let kind = match schema {
             SqlSchema::Mysql => Kind::MariaDb,
             _ => Kind::Postgres,
@@ -31,7 +36,7 @@ impl Site {
         let directory = tempfile::Builder::new().prefix("sql-").tempdir_in("/tmp");
         let directory = directory.expect("a directory");
         let site = Self {
-            server: Server::start(kind, &directory.path().join("server")),
+            server: start(kind, &directory.path().join("server")),
             schema,
             directory,
         };
@@ -59,11 +64,26 @@ impl Site {
 
     /// The writer, with the same options as they stand in a file.
     pub(crate) fn writer(&self) -> SqlWriter {
+        SqlWriter::new(self.store(&self.options()), "the_master").expect("a writer")
+    }
+
+    /// The reader, likewise.
+    pub(crate) fn reader(&self) -> SqlReader {
+        SqlReader::new(self.store(&self.options())).expect("a reader")
+    }
+
+    /// The database that options describe.
+    pub(crate) fn store(&self, options: &Json) -> SqlStore {
         let path = self.directory.path().join("master");
-        write_config(&path, self.schema, &self.options());
+        write_config(&path, self.schema, options);
         let loaded = load_master(&path).expect("a configuration");
         let store = loaded.config.returners.sql_store(self.schema.name());
-        SqlWriter::new(store.expect("a store").clone(), "the_master").expect("a writer")
+        store.expect("a store").clone()
+    }
+
+    /// A path in the directory of the site.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     /// The values that stock's returner of a release returns for calls.
@@ -179,4 +199,29 @@ pub(crate) fn value(json: &Json) -> Value {
         Json::Array(items) => Value::Array(items.iter().map(value).collect()),
         Json::Object(map) => Value::map(map.iter().map(|(key, item)| (key.as_str(), value(item)))),
     }
+}
+
+/// A value of a load as JSON.
+pub(crate) fn json_of(value: &Value) -> Json {
+    match value {
+        Value::Nil => Json::Null,
+        Value::Bool(flag) => json!(flag),
+        Value::Int(number) => json!(number),
+        Value::Uint(number) => json!(number),
+        Value::Float(number) => json!(number),
+        Value::Str(text) => json!(text),
+        Value::Array(items) => items.iter().map(json_of).collect(),
+        Value::Map(entries) => {
+            let entry = |(key, item): &(Value, Value)| {
+                (key.as_str().expect("a name").to_owned(), json_of(item))
+            };
+            Json::Object(entries.iter().map(entry).collect())
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The load of a record as JSON.
+pub(crate) fn json_of_packed(packed: &Packed) -> Json {
+    json_of(&decode(packed.as_ref(), &Limits::WIRE).expect("a load"))
 }

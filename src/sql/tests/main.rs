@@ -1,5 +1,9 @@
 //! The writer against real PostgreSQL and MariaDB, read by stock's own returners.
 
+mod alcali;
 mod common;
 mod conformance;
+mod connections;
 mod faults;
+mod purge;
+mod reader;

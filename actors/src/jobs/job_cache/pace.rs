@@ -21,6 +21,9 @@ const MAX_KILLS: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
+/// Time between a failure and the next attempt, also while somebody waits.
+const MIN_PAUSE: Duration = Duration::from_millis(500);
+
 /// Retry state of one job cache.
 #[derive(Default)]
 pub(super) struct Pace {
@@ -34,6 +37,8 @@ pub(super) struct Pace {
     kills: u32,
     /// Back-off: no attempt before.
     paused_until: Option<Instant>,
+    /// When the last attempt failed.
+    last_failure: Option<Instant>,
 }
 
 /// The next step.
@@ -82,6 +87,20 @@ impl Pace {
         self.failures > 0
     }
 
+    /// Ends the back-off, because somebody waits, unless the last attempt has only just failed. Whether
+    /// an attempt is due or in progress.
+    pub(super) fn hurry(&mut self, now: Instant) -> bool {
+        self.is_behind = true;
+        if self.in_flight {
+            return true;
+        }
+        let may_try = (self.last_failure).is_none_or(|at| now >= at + MIN_PAUSE);
+        if may_try {
+            self.paused_until = None;
+        }
+        may_try
+    }
+
     /// The step that is due.
     pub(super) fn next(&mut self, now: Instant) -> Next {
         if self.in_flight || !self.is_behind {
@@ -106,6 +125,7 @@ impl Pace {
             let doubled = self.failures.saturating_sub(1).min(8);
             let pause = FIRST_PAUSE.saturating_mul(1 << doubled).min(MAX_PAUSE);
             self.paused_until = Some(now + pause);
+            self.last_failure = Some(now);
         } else {
             (self.failures, self.kills, self.paused_until) = (0, 0, None);
         }

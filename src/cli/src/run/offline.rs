@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use saltern_base::clock::Clock;
+use saltern_base::metrics::Registry;
 use saltern_bridge::Bridge;
 use saltern_client::{RunnerRequest, RunnerReturn, user};
 use saltern_config::MasterConfig;
 use saltern_model::JidMinter;
-use saltern_runners::{Arguments, Call, Notice, Notices, RunnerContext, Runners};
+use saltern_runners::{Arguments, Call, Notice, Notices, OldJobs, RunnerContext, Runners};
 use saltern_store::open_reader;
 use saltern_wire::msgpack::Value;
 
@@ -98,7 +99,12 @@ impl Offline {
         })?;
         let config = Arc::new(config.clone());
         let bridge = Arc::new(Bridge::new(&config));
-        let context = RunnerContext::new(config, jobs).with_bridge(Arc::clone(&bridge));
+        let old_jobs = OldJobs::open(&config, &Registry::new()).map_err(|error| {
+            Ending::failed(FAILED, format!("no thread for reading old jobs: {error}\n"))
+        })?;
+        let context = RunnerContext::new(config, jobs)
+            .with_old_jobs(old_jobs)
+            .with_bridge(Arc::clone(&bridge));
         let runners = Runners::new(context);
         Ok(Self { runners, bridge })
     }

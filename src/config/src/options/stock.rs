@@ -66,7 +66,8 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("append_domain", Undeclared, ALL, &[Str], &[])
         .honoured("Domain appended to an id that was made from the host's name."),
     stock("append_minionid_config_dirs", Minion, ALL, &[List], &[]).no_effect(MINION),
-    stock("archive_jobs", Master, ALL, &[Bool], &[Some("false")]).no_effect("only the returner pgjsonb uses it"),
+    stock("archive_jobs", Master, ALL, &[Bool], &[Some("false")])
+        .honoured("Whether old jobs of the SQL database of `master_job_cache` go into `…_archive` tables instead of being deleted."),
     stock("auth.enable_expanded_auth_matching", Undeclared, ALL, &[Bool], &[])
         .not_built(Permissions, "Whether users may run exactly what an expanded rule says."),
     stock("auth.pam.python", Undeclared, ALL, &[Str], &[]).no_effect("pam is asked by this program itself"),

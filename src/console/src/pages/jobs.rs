@@ -6,7 +6,7 @@ use saltern_netapi::v1::Problem;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
 
-use super::{JobLine, beside_filters, job_lines, time_filter, with_query};
+use super::{JobLine, JobLines, beside_filters, job_page, time_filter, with_query};
 use crate::cli;
 use crate::site::{Fields, Params, Shared, Visit};
 use crate::view::View;
@@ -66,9 +66,11 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
             ("before", text("before")),
             ("limit", Some(ROWS.into())),
         ];
-        job_lines(site, visit, arguments).await
+        job_page(site, visit, arguments).await
     };
-    let ((jobs, next), problem) = beside_filters(asked.await, (Vec::new(), None))?;
+    let (page, problem) = beside_filters(asked.await, JobLines::default())?;
+    let (jobs, next) = (page.lines, page.next);
+    let problem = problem.or(page.incomplete);
     let of = |name: &str| params.text(name).unwrap_or_default();
     let mut kept: Vec<(&str, Option<&str>)> = FILTERS
         .iter()

@@ -124,10 +124,32 @@ pub(crate) async fn job_lines(
     visit: &Visit,
     arguments: Arguments,
 ) -> Result<(Vec<JobLine>, Option<String>), Problem> {
+    let page = job_page(site, visit, arguments).await?;
+    Ok((page.lines, page.next))
+}
+
+/// Jobs as lines, and why old ones are missing.
+#[derive(Default)]
+pub(crate) struct JobLines {
+    pub(crate) lines: Vec<JobLine>,
+    pub(crate) next: Option<String>,
+    pub(crate) incomplete: Option<String>,
+}
+
+/// The jobs that a query finds.
+pub(crate) async fn job_page(
+    site: &Shared,
+    visit: &Visit,
+    arguments: Arguments,
+) -> Result<JobLines, Problem> {
     let page: JobsPage = site.query(visit, "jobs.page", arguments).await?;
     let jobs = page.jobs.into_iter();
     let lines = jobs.map(|job| JobLine::new(job, visit.now));
-    Ok((lines.collect(), page.next))
+    Ok(JobLines {
+        lines: lines.collect(),
+        next: page.next,
+        incomplete: page.incomplete,
+    })
 }
 
 /// Nothing where the rules do not allow it: the rest of the page is shown.

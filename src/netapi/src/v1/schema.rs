@@ -313,6 +313,9 @@ pub struct Jobs {
     pub jobs: Vec<JobSummary>,
     /// Cursor of the next page; null at the end.
     pub next: Option<String>,
+    /// Why old jobs are missing: the SQL database that has them cannot be read. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
 }
 
 /// State of a job.
@@ -557,6 +560,7 @@ impl From<query::JobsPage> for Jobs {
         Self {
             jobs: page.jobs.into_iter().map(JobSummary::from).collect(),
             next: page.next,
+            incomplete: page.incomplete,
         }
     }
 }

@@ -158,6 +158,7 @@ fn report(state: &str) -> query::JobReport {
 
 fn answers() -> Vec<(&'static str, Value)> {
     let jobs = query::JobsPage {
+        incomplete: None,
         jobs: vec![job_row()],
         next: Some(JID.into()),
     };

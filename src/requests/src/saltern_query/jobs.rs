@@ -3,10 +3,13 @@
 use bytes::Bytes;
 use saltern_model::query::{AskedFrom, JobRequest, JobRow, JobsPage, ReturnRow, ReturnsPage};
 use saltern_model::{Jid, MinionId, ReturnRecord};
-use saltern_store::jobs::{JobSearch, JobState, JobSummary, StateFilter};
+use saltern_store::jobs::{JobSearch, JobState, JobSummary, ReturnHead, StateFilter, StoredJob};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode_exact};
 
+use saltern_runners::OldJobsAway;
+
 use super::arguments::QueryArguments;
+use super::old_jobs::{self, OldRows};
 use super::{QueryError, answer};
 use crate::Services;
 use crate::explain::{Evidence, Standing, state_word};
@@ -32,7 +35,7 @@ pub(super) fn page(
     let function = arguments.glob("function")?;
     let target = arguments.glob("target")?;
     let minion = arguments.parsed("minion", MinionId::parse)?;
-    let found = services.runners.jobs().search_jobs(&JobSearch {
+    let search = JobSearch {
         before: arguments.text("before")?,
         since: arguments.time("since")?,
         until: arguments.time("until")?,
@@ -42,11 +45,60 @@ pub(super) fn page(
         minion: minion.as_ref(),
         state: arguments.one_of("state", &STATES)?,
         limit: arguments.rows()?,
-    })?;
-    Ok(answer(&JobsPage {
+    };
+    let own = services.runners.jobs();
+    let found = own.search_jobs(&search)?;
+    let page = JobsPage {
         jobs: found.jobs.into_iter().map(row).collect(),
         next: found.next,
+        incomplete: None,
+    };
+    Ok(answer(&match services.runners.old_jobs() {
+        Some(old) => {
+            let between = old_jobs::between(old, own, &search, page.next.as_deref())?;
+            merged(page, between, search.limit)
+        }
+        None => page,
     }))
+}
+
+/// A page with old jobs at their places, and no longer than it may be.
+fn merged(page: JobsPage, old: OldRows, limit: usize) -> JobsPage {
+    let mut jobs = page.jobs;
+    jobs.extend(old.jobs);
+    jobs.sort_by(|one, other| other.jid.cmp(&one.jid));
+    let mut next = page.next;
+    if let Some(end) = old.end {
+        jobs.retain(|job| job.jid.as_str() >= end.as_str());
+        next = Some(end);
+    }
+    if jobs.len() > limit {
+        jobs.truncate(limit);
+        next = jobs.last().map(|last| last.jid.to_string());
+    }
+    JobsPage {
+        jobs,
+        next,
+        incomplete: old.problem,
+    }
+}
+
+/// A job of the job database, or an old one, with its returns.
+fn whole(jid: &Jid, services: &Services) -> Result<(StoredJob, Vec<ReturnHead>), QueryError> {
+    let jobs = services.runners.jobs();
+    if let Some(job) = jobs.load(jid)? {
+        return Ok((job, jobs.return_heads(jid)?));
+    }
+    let found = match services.runners.old_jobs() {
+        Some(old) => old_jobs::whole(old, jid).map_err(|away| not_asked(jid, away))?,
+        None => None,
+    };
+    found.ok_or_else(|| QueryError::NoJob(jid.to_string()))
+}
+
+fn not_asked(jid: &Jid, away: OldJobsAway) -> QueryError {
+    let jid = jid.to_string();
+    QueryError::OldJobsAway { jid, away }
 }
 
 fn row(job: JobSummary) -> JobRow {
@@ -77,13 +129,11 @@ pub(super) fn explain(
             .account(&jid)
             .map(|account| account.map_or(Standing::Unknown, Standing::Open)),
     };
-    let jobs = services.runners.jobs();
-    let job = jobs.load(&jid)?;
-    let job = job.ok_or_else(|| QueryError::NoJob(jid.to_string()))?;
+    let (job, returns) = whole(&jid, services)?;
     let evidence = Evidence {
         standing: ask(job.state == JobState::Open)?,
-        returns: jobs.return_heads(&jid)?,
-        paused_since: jobs.batch_paused_since(&jid)?,
+        returns,
+        paused_since: services.runners.jobs().batch_paused_since(&jid)?,
         job,
     };
     Ok(answer(&evidence.report()))
@@ -94,9 +144,13 @@ pub(super) fn request(
     services: &Services,
 ) -> Result<Bytes, QueryError> {
     let jid = arguments.needed("jid", Jid::parse)?;
-    let job = services.runners.jobs().load(&jid)?;
-    let job = job.ok_or_else(|| QueryError::NoJob(jid.to_string()))?;
-    let record = job.record;
+    let own = services.runners.jobs().load(&jid)?;
+    let old = services.runners.old_jobs().filter(|_| own.is_none());
+    let old = old.map(|old| old.job(&jid)).transpose();
+    let old = old.map_err(|away| not_asked(&jid, away))?.flatten();
+    let reporter = own.as_ref().and_then(|job| job.reporter.clone());
+    let record = own.map(|job| job.record).or(old);
+    let record = record.ok_or_else(|| QueryError::NoJob(jid.to_string()))?;
     let asked = services.jobs.reader.audit_of_job(&jid, record.created)?;
     let load = decode_exact(record.load.bytes(), &Limits::WIRE).unwrap_or(Value::Nil);
     let part = |name: &str| load.get(name).cloned();
@@ -107,7 +161,7 @@ pub(super) fn request(
         target: part("tgt").unwrap_or_else(|| record.tgt.into()),
         target_type: record.tgt_type,
         user: record.user,
-        reporter: job.reporter,
+        reporter,
         asked: asked.map(|row| AskedFrom {
             door: row.record.door.as_str().to_owned(),
             origin: row.record.origin.map(|origin| origin.to_string()),
@@ -125,15 +179,27 @@ pub(super) fn returns(
     let limit = arguments.rows()?;
     let jobs = services.runners.jobs();
     if let Some(minion) = arguments.parsed("minion", MinionId::parse)? {
-        let one = jobs.return_of(&jid, &minion)?;
+        let mut one = jobs.return_of(&jid, &minion)?;
+        if one.is_none()
+            && !jobs.has(&jid)?
+            && let Some(old) = services.runners.old_jobs()
+        {
+            one = (old.return_of(&jid, &minion)).map_err(|away| not_asked(&jid, away))?;
+        }
         return Ok(answer(&ReturnsPage {
             returns: one.into_iter().map(returned).collect(),
             next: None,
         }));
     }
-    let page = jobs.returns_page(&jid, after, limit, MAX_BYTES)?;
-    if page.returns.is_empty() && after.is_none() && !jobs.has(&jid)? {
-        return Err(QueryError::NoJob(jid.to_string()));
+    let mut page = jobs.returns_page(&jid, after, limit, MAX_BYTES)?;
+    if page.returns.is_empty() && !jobs.has(&jid)? {
+        let old = services.runners.old_jobs();
+        let old = old.map(|old| old.returns(&jid, after, limit, MAX_BYTES));
+        page = match old.transpose().map_err(|away| not_asked(&jid, away))? {
+            Some(page) => page,
+            None if after.is_some() => page,
+            None => return Err(QueryError::NoJob(jid.to_string())),
+        };
     }
     let has_more = page.is_cut || page.returns.len() == limit;
     let last = page.returns.last().map(|last| last.minion.to_string());

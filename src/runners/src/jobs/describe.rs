@@ -4,12 +4,14 @@
 
 use saltern_base::clock::civil;
 use saltern_model::{Jid, JobRecord, MinionId, Packed};
+use saltern_wire::json;
 use saltern_wire::msgpack::{Limits, MapView, RawValue, Value};
 
 use crate::call::RunnerError;
 use crate::registry::RunnerContext;
 
-type Entries = Vec<(Value, Value)>;
+/// A job, part by part.
+pub(super) type Entries = Vec<(Value, Value)>;
 
 /// A job that is not there.
 pub(super) fn unknown(jid: &str) -> Entries {
@@ -40,8 +42,7 @@ fn instance(jid: &str, load: &Packed, minions: &[MinionId]) -> Entries {
         let value = load.get(name).cloned();
         value.unwrap_or_else(|| default.into())
     };
-    let arguments = load.get("arg").and_then(Value::as_array);
-    let arguments = arguments.unwrap_or_default().to_vec();
+    let arguments = arguments(load.get("arg"));
     let mut entries = vec![
         ("Function".into(), part("fun", "unknown-function")),
         ("Arguments".into(), Value::Array(arguments)),
@@ -58,6 +59,18 @@ fn instance(jid: &str, load: &Packed, minions: &[MinionId]) -> Entries {
     }
     entries.push(("StartTime".into(), start_time(jid).into()));
     entries
+}
+
+/// The arguments of a load. Stock's tables of `postgres_local_cache` have them as JSON in a text.
+fn arguments(arg: Option<&Value>) -> Vec<Value> {
+    match arg {
+        Some(Value::Array(arguments)) => arguments.clone(),
+        Some(Value::Str(text)) => match json::parse(text) {
+            Ok(Value::Array(arguments)) => arguments,
+            _ => Vec::new(),
+        },
+        _ => Vec::new(),
+    }
 }
 
 /// The entries of a load that a description is made of. The load of a call has what it returned, too,

@@ -1,14 +1,19 @@
 //! Listings of jobs and their filters. Jobs are scanned page by page, newest first, so a filter
-//! over a million of them takes time but no memory.
+//! over a million of them takes time but no memory. Old jobs of the site's SQL database are merged in.
 
-use saltern_model::Jid;
+use std::iter::Peekable;
+use std::vec::IntoIter;
+
+use saltern_model::{Jid, JobRecord};
 use saltern_python::expression::Pattern;
-use saltern_store::jobs::{JobHead, JobsPage};
+use saltern_store::jobs::{JobHead, JobQueries, JobsPage};
 use saltern_wire::msgpack::Value;
 
-use super::{CallResult, describe, moment, only_own_cache, show_progress};
+use super::describe::Entries;
+use super::{CallResult, Source, describe, moment, show_progress, source};
 use crate::call::{Bound, RunnerError};
 use crate::notices::Notices;
+use crate::old_jobs::OldPages;
 use crate::python;
 use crate::registry::RunnerContext;
 
@@ -60,54 +65,77 @@ impl Filter {
     }
 
     /// The highest jid that the filter admits.
-    pub(super) fn newest(&self, context: &RunnerContext) -> Result<Option<Jid>, RunnerError> {
+    pub(super) fn newest(
+        &self,
+        context: &RunnerContext,
+        source: Source,
+    ) -> Result<Option<Jid>, RunnerError> {
         let mut newest = None;
-        self.each(context, |head, _| {
-            newest = Some(head.jid);
+        let problem = self.each(context, source, |candidate| {
+            newest = Some(candidate.head.jid);
             Ok(false)
         })?;
-        Ok(newest)
+        match (newest, problem) {
+            (None, Some(problem)) => Err(RunnerError::Refused(problem)),
+            (newest, _) => Ok(newest),
+        }
     }
 
-    /// Gives each matching job to `take`, with its description if a filter needed that, until there
-    /// are no more or `take` stops.
+    /// Gives each matching job to `take`, highest jid first, until there are no more or `take` stops.
+    /// Returns why there may be others.
     fn each(
         &self,
         context: &RunnerContext,
-        mut take: impl FnMut(JobHead, Option<Vec<(Value, Value)>>) -> Result<bool, RunnerError>,
-    ) -> Result<(), RunnerError> {
-        let mut before = self.before.clone();
+        source: Source,
+        mut take: impl FnMut(Candidate) -> Result<bool, RunnerError>,
+    ) -> Result<Option<String>, RunnerError> {
+        let mut own = OwnPages::new(self, &*context.jobs, source);
+        let mut old = self.old_pages(context, source)?;
         loop {
-            let heads = context.jobs.jobs_page(&JobsPage {
-                before: before.as_deref(),
-                from: self.from.as_deref(),
-                until: self.until.as_deref(),
-                function: self.one_function(),
-                limit: PAGE,
-            })?;
-            let Some(last) = heads.last() else {
-                return Ok(());
+            let own_next = own.peek()?.map(|head| head.jid.clone());
+            let older = old
+                .as_mut()
+                .and_then(|old| old.take_above(own_next.as_ref()));
+            let mut candidate = match (older, own_next) {
+                (Some(job), _) => Candidate::of_old(&job),
+                (None, Some(_)) => match own.page.next() {
+                    Some(head) => Candidate { head, job: None },
+                    None => continue,
+                },
+                (None, None) => return Ok(old.and_then(OldPages::problem)),
             };
-            before = Some(last.jid.to_string());
-            for head in heads {
-                if !self.means(&head) {
+            if !self.means(&candidate.head) {
+                continue;
+            }
+            if self.metadata.is_some() {
+                let job = candidate.described(context)?;
+                if !self.means_metadata(&job) {
                     continue;
                 }
-                let described = match self.metadata {
-                    Some(_) => {
-                        let job = described(context, &head.jid)?;
-                        if !self.means_metadata(&job) {
-                            continue;
-                        }
-                        Some(job)
-                    }
-                    None => None,
-                };
-                if !take(head, described)? {
-                    return Ok(());
-                }
+                candidate.job = Some(job);
+            }
+            if !take(candidate)? {
+                return Ok(None);
             }
         }
+    }
+
+    fn old_pages<'c>(
+        &self,
+        context: &'c RunnerContext,
+        source: Source,
+    ) -> Result<Option<OldPages<'c>>, RunnerError> {
+        let Some(old) = &context.old_jobs else {
+            return Ok(None);
+        };
+        let until = self.until.as_deref().map(following);
+        let bounds = [self.before.clone(), until];
+        let before = bounds.into_iter().flatten().min();
+        let (before, from) = (before.as_deref(), self.from.as_deref());
+        Ok(Some(match source {
+            Source::Own => old.pages(&*context.jobs, before, from)?,
+            Source::Old => old.all_pages(before, from),
+        }))
     }
 
     /// The only function that the filter admits, for which there is an index.
@@ -144,6 +172,79 @@ impl Filter {
     }
 }
 
+/// A job that a listing may have.
+struct Candidate {
+    head: JobHead,
+    /// Its description, if that is known already.
+    job: Option<Entries>,
+}
+
+impl Candidate {
+    fn of_old(job: &JobRecord) -> Self {
+        Self {
+            head: JobHead {
+                jid: job.jid.clone(),
+                fun: job.fun.clone(),
+                tgt: job.tgt.clone(),
+                tgt_type: job.tgt_type.clone(),
+            },
+            job: Some(describe::of_load(job.jid.as_str(), &job.load)),
+        }
+    }
+
+    fn described(&mut self, context: &RunnerContext) -> Result<Entries, RunnerError> {
+        match self.job.take() {
+            Some(job) => Ok(job),
+            None => described(context, &self.head.jid),
+        }
+    }
+}
+
+/// Jobs of the job database, page by page.
+struct OwnPages<'a> {
+    filter: &'a Filter,
+    jobs: &'a dyn JobQueries,
+    before: Option<String>,
+    page: Peekable<IntoIter<JobHead>>,
+    has_more: bool,
+}
+
+impl<'a> OwnPages<'a> {
+    fn new(filter: &'a Filter, jobs: &'a dyn JobQueries, source: Source) -> Self {
+        Self {
+            filter,
+            jobs,
+            before: filter.before.clone(),
+            page: Vec::new().into_iter().peekable(),
+            has_more: source == Source::Own,
+        }
+    }
+
+    fn peek(&mut self) -> Result<Option<&JobHead>, RunnerError> {
+        if self.page.peek().is_none() && self.has_more {
+            let heads = self.jobs.jobs_page(&JobsPage {
+                before: self.before.as_deref(),
+                from: self.filter.from.as_deref(),
+                until: self.filter.until.as_deref(),
+                function: self.filter.one_function(),
+                limit: PAGE,
+            })?;
+            self.has_more = !heads.is_empty();
+            self.before = heads.last().map(|last| last.jid.to_string());
+            self.page = heads.into_iter().peekable();
+        }
+        Ok(self.page.peek())
+    }
+}
+
+/// The digits of a jid behind those of `until` and all its suffixes.
+fn following(until: &str) -> String {
+    match until.parse::<u128>() {
+        Ok(number) => format!("{:0>20}", number.saturating_add(1)),
+        Err(_) => until.to_owned(),
+    }
+}
+
 /// The time that an argument names, as the digits of a jid.
 fn time(call: &Bound<'_>, name: &str) -> Result<Option<String>, RunnerError> {
     let text = call.text(name)?.filter(|text| !text.is_empty());
@@ -173,7 +274,7 @@ fn patterns(value: &Value) -> Result<Vec<Pattern>, RunnerError> {
     texts.iter().map(pattern).collect()
 }
 
-fn described(context: &RunnerContext, jid: &Jid) -> Result<Vec<(Value, Value)>, RunnerError> {
+fn described(context: &RunnerContext, jid: &Jid) -> Result<Entries, RunnerError> {
     let load = context.jobs.load_of(jid)?;
     Ok(match load {
         Some(load) => describe::of_load(jid.as_str(), &load),
@@ -187,22 +288,21 @@ pub(super) fn list_jobs(
     call: &Bound<'_>,
     progress: &mut Notices<'_>,
 ) -> CallResult {
-    only_own_cache(call)?;
+    let source = source(context, call)?;
     show_progress(call, progress, "Querying returner local_cache for jobs.");
     let limit = call.count("limit")?.unwrap_or(MAX_LISTED_JOBS);
     let mut jobs = Vec::new();
     if limit > 0 {
-        Filter::of_call(call)?.each(context, |head, job| {
-            let mut entries = match job {
-                Some(job) => job,
-                None => described(context, &head.jid)?,
-            };
-            if let Some(end) = describe::end_time(context, &head.jid)? {
+        let problem = Filter::of_call(call)?.each(context, source, |mut candidate| {
+            let mut entries = candidate.described(context)?;
+            let jid = &candidate.head.jid;
+            if let Some(end) = describe::end_time(context, jid)? {
                 entries.push(("EndTime".into(), describe::time_text(end).into()));
             }
-            jobs.push((Value::from(head.jid.as_str()), Value::Map(entries)));
+            jobs.push((Value::from(jid.as_str()), Value::Map(entries)));
             Ok(jobs.len() < limit)
         })?;
+        say_problem(source, problem, progress)?;
     }
     Ok(with_outputter(call, Value::Map(jobs)))
 }
@@ -212,7 +312,7 @@ pub(super) fn list_jobs_filter(
     call: &Bound<'_>,
     progress: &mut Notices<'_>,
 ) -> CallResult {
-    only_own_cache(call)?;
+    let source = source(context, call)?;
     show_progress(call, progress, "Querying returner local_cache for jobs.");
     let count = call.count("count")?.unwrap_or_default();
     let skips_probes = call.flag("filter_find_job", true);
@@ -222,20 +322,37 @@ pub(super) fn list_jobs_filter(
     };
     let mut jobs = Vec::new();
     if count > 0 {
-        filter.each(context, |head, _| {
-            if skips_probes && head.fun == "saltutil.find_job" {
+        let problem = filter.each(context, source, |mut candidate| {
+            if skips_probes && candidate.head.fun == "saltutil.find_job" {
                 return Ok(true);
             }
-            let mut entries = described(context, &head.jid)?;
+            let mut entries = candidate.described(context)?;
             let start = entries.len().saturating_sub(1);
-            entries.insert(start, ("JID".into(), head.jid.as_str().into()));
+            let jid = candidate.head.jid.as_str();
+            entries.insert(start, ("JID".into(), jid.into()));
             jobs.push(Value::Map(entries));
             Ok(jobs.len() < count)
         })?;
+        say_problem(source, problem, progress)?;
     }
     // Stock gives the oldest first.
     jobs.reverse();
     Ok(with_outputter(call, Value::Array(jobs)))
+}
+
+/// Jobs of our own are listed without the old ones, and it is said; where only old ones were asked for,
+/// it is an error.
+fn say_problem(
+    source: Source,
+    problem: Option<String>,
+    progress: &mut Notices<'_>,
+) -> Result<(), RunnerError> {
+    match (source, problem) {
+        (_, None) => {}
+        (Source::Own, Some(problem)) => progress.say(&problem),
+        (Source::Old, Some(problem)) => return Err(RunnerError::Refused(problem)),
+    }
+    Ok(())
 }
 
 fn with_outputter(call: &Bound<'_>, jobs: Value) -> Value {

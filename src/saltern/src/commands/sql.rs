@@ -1,7 +1,7 @@
 //! `saltern sql`: care for the tables of a job cache or of `event_return` in a SQL database.
 
-use jiff::tz::TimeZone;
-use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_config::{MasterConfig, SqlStore};
@@ -9,6 +9,9 @@ use saltern_sql::{Cutoff, SqlCare, SqlError, purge_steps, tables};
 
 use super::{chain, complain, load_for_tool, say};
 use crate::ConfigArgument;
+
+/// Rows of a slice in the statements that are printed; the size of real ones follows their time.
+const SHOWN_SLICE: u64 = 500;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -134,33 +137,24 @@ fn purge(
         ));
         return Ok(Exit::Ok);
     };
-    let Some(cutoff) = cutoff(age) else {
-        complain("no job can be that old");
-        return Ok(Exit::Usage);
-    };
-    let steps = purge_steps(store.schema, &cutoff);
+    let now = Clock::system().unix_micros();
+    let cutoff = Cutoff::before(now, Duration::from_secs(age));
+    let steps = purge_steps(store.schema, cutoff, config.archive_jobs);
     if dry_run {
         for step in &steps {
-            say(&format!("{}; -- until no row is left\n", step.sql));
+            for sql in step.statements(SHOWN_SLICE) {
+                say(&format!("{sql};\n"));
+            }
+            say("-- until no row is left\n");
         }
         return Ok(Exit::Ok);
     }
     let mut care = SqlCare::connect(store)?;
     for step in &steps {
-        let gone = care.purge(step)?;
+        let gone = care.purge(step, |_| false)?;
         if gone > 0 {
             say(&format!("{store}: {}: {gone} rows removed\n", step.table));
         }
     }
     Ok(Exit::Ok)
-}
-
-/// Jids have the local time of the master, as in stock without `utc_jid`.
-fn cutoff(age: u64) -> Option<Cutoff> {
-    let now = Timestamp::try_from(Clock::system().now()).ok()?;
-    let age = SignedDuration::try_from(std::time::Duration::from_secs(age)).ok()?;
-    let moment = now.checked_sub(age).ok()?;
-    let local = moment.to_zoned(TimeZone::system());
-    let jid = local.strftime("%Y%m%d%H%M%S000000").to_string();
-    Cutoff::new(&jid, moment.as_second())
 }

@@ -76,3 +76,28 @@ fn rows_added_during_an_attempt_are_sent_next() {
     pace.land(Landing::Empty, now);
     assert_eq!(pace.next(now), Next::Nothing);
 }
+
+#[test]
+fn waiting_client_ends_the_pause_but_not_right_after_a_failure() {
+    let now = Instant::now();
+    let mut pace = Pace::default();
+    for _ in 0..6 {
+        one(&mut pace, Landing::Failed);
+    }
+    assert!(pace.is_failing());
+    pace.wake();
+    let failed = Instant::now();
+    pace.in_flight = true;
+    pace.land(Landing::Failed, failed);
+    assert!(
+        !pace.hurry(failed),
+        "the attempt of a moment ago says enough"
+    );
+    assert!(matches!(pace.next(failed), Next::Pause(_)));
+    let later = failed + MIN_PAUSE;
+    assert!(pace.hurry(later));
+    assert!(matches!(pace.next(later), Next::Give(_)));
+    assert!(pace.hurry(later), "one attempt serves all who wait");
+    pace.land(Landing::Moved, later);
+    assert!(!pace.is_failing() && now <= later);
+}
