@@ -313,6 +313,7 @@ fn lone_write_commits_at_once_and_group_commits_are_paced() {
         for (count, commits) in [(1, 1), (GROUP_COMMIT_SIZE, 2), (1, 2), (1, 2)] {
             send(count);
             // A commit is made on a thread, which does not go by the clock of the runtime.
+            #[allow(clippy::disallowed_types, reason = "the clock of the runtime stands")]
             let began = std::time::Instant::now();
             let committed = || rig.metrics.commits.get_sample_count();
             while committed() < commits || began.elapsed() < Duration::from_millis(30) {

@@ -1,3 +1,5 @@
+#![allow(clippy::indexing_slicing, reason = "tests; a failure shows where")]
+
 use saltern_model::Packed;
 use saltern_store::Write;
 use saltern_store::sqlite::{DatabaseLimits, JobDatabase};

@@ -301,7 +301,7 @@ mod tests {
         let of = |arguments, list: &[_]| {
             Highstate::of("state.apply", &load(arguments, states(list))).unwrap()
         };
-        let in_line = of(Vec::new(), &[fine.clone()]);
+        let in_line = of(Vec::new(), std::slice::from_ref(&fine));
         assert_eq!(in_line.verdict, Verdict::InLine);
         assert!(in_line.states.kept.names.is_empty());
         assert_eq!(in_line.files.kept.names, ["web"]);
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(drifted.verdict, Verdict::Drifted);
         assert_eq!(drifted.states.kept.names, ["file.managed c"]);
         assert_eq!(
-            of(test_is_on(), &[changed.clone()]).verdict,
+            of(test_is_on(), std::slice::from_ref(&changed)).verdict,
             Verdict::Drifted
         );
         let worst = of(Vec::new(), &[failed, would, changed, fine]);

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use futures_channel::oneshot;
 use parking_lot::Mutex;
@@ -263,7 +262,6 @@ impl Housekeeping for SqliteEngine {
 fn restore(database: &mut JobDatabase, now: i64) -> bool {
     let path = database.path().to_owned();
     let path = path.display();
-    let began = Instant::now();
     let restored = match database.restore_if_displaced(now) {
         Ok(Some(restored)) => restored,
         Ok(None) => return true,
@@ -284,7 +282,7 @@ fn restore(database: &mut JobDatabase, now: i64) -> bool {
     if let Some(aside) = restored.set_aside {
         what += &format!(", and what was in its place is \"{}\"", aside.display());
     }
-    tracing::error!(seconds = began.elapsed().as_secs_f64(), "{what}");
+    tracing::error!("{what}");
     if let Err(error) = note_incident(database.path(), now, &what) {
         tracing::warn!(
             error = chain(&error),

@@ -4,8 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::future::ready;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use saltern_model::{AuditRow, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_python::expression::Pattern;
 use saltern_store::jobs::{
@@ -50,7 +51,7 @@ impl Memory {
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {
-        self.0.lock().expect("no panic while it was locked")
+        self.0.lock()
     }
 
     /// Does something wholly or not at all.

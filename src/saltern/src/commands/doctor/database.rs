@@ -34,13 +34,14 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
     }
     let is_ours = std::fs::metadata(path)
         .is_ok_and(|metadata| metadata.uid() == nix::unistd::Uid::effective().as_raw());
-    if diagnosis.running.is_none() && is_ours {
-        if let Err(error) = saltern_store::examine(&diagnosis.loaded.config) {
-            let what = format!("\"{}\": {}", path.display(), chain(&error));
-            let advice = "start the master: it sets a damaged database aside and keeps what can be \
-                          read of it";
-            findings.push(Finding::new(what, advice).error());
-        }
+    if diagnosis.running.is_none()
+        && is_ours
+        && let Err(error) = saltern_store::examine(&diagnosis.loaded.config)
+    {
+        let what = format!("\"{}\": {}", path.display(), chain(&error));
+        let advice = "start the master: it sets a damaged database aside and keeps what can be \
+                      read of it";
+        findings.push(Finding::new(what, advice).error());
     }
     findings
 }
