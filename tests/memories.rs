@@ -26,6 +26,10 @@ const REASONS: &[(&str, &str)] = &[
         "requests/src/key_admission.rs",
         "about keys that are not accepted",
     ),
+    (
+        "requests/src/highstates.rs",
+        "keeps only the accepted ones whenever it is saved",
+    ),
     ("store/src/pki.rs", "the keys, as they are on disk"),
     ("pki/accepted.rs", "the keys, as they are on disk"),
     ("disk_checks/orphaned_data.rs", "the keys of the last look"),
@@ -40,6 +44,7 @@ const REASONS: &[(&str, &str)] = &[
     ("batches/machine.rs", "of one batch"),
     ("functions/peer_calls.rs", "calls that are under way"),
     ("requests/src/syndics.rs", "of one request"),
+    ("syndic/upward.rs", "of one request"),
     ("job_tracker/job.rs", "of one job"),
     ("job_tracker/machine.rs", "probes to come"),
     ("job_tracker/rounds.rs", "probes under way"),

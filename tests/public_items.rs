@@ -34,6 +34,7 @@ const FOR_TESTS: &[(&str, &str)] = &[
     ),
     ("refresh_remotes", "a fetch that is over when it returns"),
     ("status_address", "a port that the system chose"),
+    ("with_room", "a disk of a size that a test chooses"),
 ];
 
 /// Programs, and the command lines, which are a library for their tests only: nobody uses what they have.

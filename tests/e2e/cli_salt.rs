@@ -256,7 +256,7 @@ fn compare(server: Server, tables: &[Lines]) -> TestResult {
     })
 }
 
-/// What differs of the lines, one after the other.
+/// Differences of the lines, one after the other.
 fn differences_of(site: &Site, lines: &[&Line]) -> Result<Vec<String>> {
     let mut differences = Vec::new();
     for line in lines {
@@ -272,7 +272,7 @@ fn differences_of(site: &Site, lines: &[&Line]) -> Result<Vec<String>> {
 /// How many lines that only wait run at once.
 const WAITING: usize = 4;
 
-/// The same, of lines that hardly compute.
+/// Differences of lines that hardly compute.
 fn differences_of_waiting(site: &Site, lines: &[&Line]) -> Result<Vec<String>> {
     let share = lines.len().div_ceil(WAITING).max(1);
     std::thread::scope(|scope| {

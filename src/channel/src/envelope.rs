@@ -188,7 +188,7 @@ pub enum PublicationError {
 }
 
 /// Opens a publication; `signed` also wants the master's signature.
-pub fn open_publication(
+pub(crate) fn open_publication(
     session: &Session,
     payload: Bytes,
     signed: bool,

@@ -247,7 +247,7 @@ mod tests {
         bus.fire("salt/run/1/ret", &data).await;
         let end = begun.end(&mut report).await;
         let end = end.expect("it goes on").expect("the end");
-        assert_eq!(reported, ["progress"]);
+        assert_eq!(reported, ["new", "progress"]);
         assert_eq!(end.value, true.into());
     }
 

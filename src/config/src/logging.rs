@@ -45,11 +45,12 @@ pub struct LogOptions {
 /// The prefix of all log targets of this program.
 const OURS: &str = "saltern";
 /// Its crates that a master runs, without that.
-const CRATES: [&str; 22] = [
+const CRATES: [&str; 23] = [
     "actors",
     "automation",
     "base",
     "bridge",
+    "channel",
     "cli",
     "client",
     "config",

@@ -160,7 +160,7 @@ def measure(running, trial, seconds):
 
 COLUMNS = [
     "standby", "masters", "group", "rate", "tick", "returns_per_second", "commits_per_second",
-    "commit_ms", "seen_ms", "wal_bytes_a_return", "database_us_a_return", "masters_us_a_return", "takeover_ms",
+    "commit_ms", "seen_ms", "log_bytes_a_return", "database_us_a_return", "masters_us_a_return", "takeover_ms",
 ]
 
 

@@ -23,7 +23,7 @@ pub(super) struct CommitGroup {
     closed: HashSet<Jid>,
 }
 
-/// What became of a group.
+/// The outcome of a group.
 pub(super) struct CommitOutcome {
     /// The outcome of each change, in the order of the changes.
     pub(super) written: Vec<Written>,

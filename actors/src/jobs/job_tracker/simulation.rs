@@ -568,7 +568,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// What the engine holds of an open job is what was written.
+    /// Compares what the engine holds of an open job with what was written.
     fn check_stored(&self, job: usize, resumed: &Resumed) {
         let row = &self.jobs[job].row;
         assert_eq!(row.state, JobState::Open);

@@ -139,7 +139,7 @@ async fn measure(arguments: &Arguments) -> Result<String, ClusterError> {
     let observer = connect(&arguments.postgres).await?;
     schema::create(&observer, arguments.masters).await?;
     let shared = Arc::new(Shared::new(arguments.masters));
-    let before = schema::wal_position(&observer).await?;
+    let before = schema::log_position(&observer).await?;
     let began = Instant::now();
 
     let mut followers = JoinSet::new();
@@ -182,7 +182,7 @@ async fn measure(arguments: &Arguments) -> Result<String, ClusterError> {
     }
     helpers.shutdown().await;
 
-    let wal = schema::wal_position(&observer).await? - before;
+    let log = schema::log_position(&observer).await? - before;
     let takeover = takeover::measure(&observer, arguments.jobs).await?;
     let milliseconds = |latency: Duration| latency.as_secs_f64() * 1e3;
     let percentiles = |latencies: &Latencies| {
@@ -196,14 +196,14 @@ async fn measure(arguments: &Arguments) -> Result<String, ClusterError> {
     Ok(format!(
         "{{\"masters\": {}, \"group\": {}, \"returns\": {returns}, \"returns_per_second\": {:.0}, \
          \"commits_per_second\": {:.1}, \"commit_ms\": {}, \"seen_ms\": {}, \
-         \"wal_bytes_a_return\": {:.0}, \"takeover_ms\": {:.1}}}",
+         \"log_bytes_a_return\": {:.0}, \"takeover_ms\": {:.1}}}",
         arguments.masters,
         arguments.group,
         returns as f64 / elapsed.as_secs_f64(),
         shared.commits.count() as f64 / elapsed.as_secs_f64(),
         percentiles(&shared.commits),
         percentiles(&shared.seen),
-        wal as f64 / returns.max(1) as f64,
+        log as f64 / returns.max(1) as f64,
         milliseconds(takeover),
     ))
 }

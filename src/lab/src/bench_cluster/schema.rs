@@ -32,7 +32,7 @@ pub(super) async fn create(client: &Client, masters: i32) -> Result<(), ClusterE
 }
 
 /// Bytes that were ever written to the log.
-pub(super) async fn wal_position(client: &Client) -> Result<i64, ClusterError> {
+pub(super) async fn log_position(client: &Client) -> Result<i64, ClusterError> {
     let position = "SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint";
     Ok(client.query_one(position, &[]).await?.try_get(0)?)
 }

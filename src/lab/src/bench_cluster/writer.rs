@@ -20,7 +20,7 @@ WITH fence AS (
 )
 SELECT (SELECT count(*) FROM fence), (SELECT count(*) FROM written)";
 
-/// What one master writes.
+/// The load of one master.
 pub(super) struct Load {
     pub(super) group: u32,
     pub(super) bytes: usize,

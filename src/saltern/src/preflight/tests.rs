@@ -221,7 +221,7 @@ const TABLE: &[(&str, &str, Says)] = &[
     ("gitfs_provider: pygit2", "gitfs_provider", Hint),
     ("git_pillar_provider: gitpython", "git_pillar_provider", Hint),
     ("roster_file: /etc/salt/roster", "roster_file", Hint),
-    ("syndic_log_file: /log", "syndic_log_file", Hint),
+    ("syndic_forward_all_events: true", "syndic_forward_all_events", Hint),
     ("syndic_master_port: 0", "syndic_master_port", Error),
     ("syndic_master: 'top:x'", "syndic_master", Error),
     ("syndic_mode: both", "syndic_mode", Error),

@@ -1,4 +1,4 @@
-//! What the job database needs from time to time, as far as its engine does.
+//! Work that the job database needs from time to time, as far as its engine does.
 
 use std::future::ready;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use crate::mirror::CachedJob;
 /// also when it is dropped.
 pub type Pending<T> = Pin<Box<dyn Future<Output = Result<T>> + Send>>;
 
-/// What is committed together, wholly or not at all.
+/// Changes that are committed together, wholly or not at all.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// The changes. Each sees the ones before it.

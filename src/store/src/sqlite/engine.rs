@@ -149,7 +149,7 @@ impl SqliteEngine {
         })
     }
 
-    /// What can be known at once, unless the database is being recovered.
+    /// An answer that can be given at once, unless the database is being recovered.
     fn look<T: Send + 'static>(&self, look: impl FnOnce(&JobDatabase) -> Result<T>) -> Pending<T> {
         let seen = match self.database.try_lock() {
             Some(database) => look(&database),

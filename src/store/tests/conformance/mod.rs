@@ -1,5 +1,5 @@
-//! What every engine of the job database has to do, whatever it keeps rows in: one function a
-//! guarantee, over the three traits of the seam alone.
+//! Guarantees of every engine of the job database, whatever it keeps rows in: one function each,
+//! over the three traits of the seam alone.
 //!
 //! An engine is added by one line, `conformance!(name, factory);`, which makes a test of each. The
 //! factory gives a [`Site`], whose `open` opens the same database anew each time. The crate that
