@@ -7,9 +7,8 @@
 use std::time::Duration;
 
 use saltern_client::PublishRequest;
+use saltern_requests::job::UPPER;
 use saltern_wire::msgpack::{MapView, RawValue, Value};
-
-use super::routes::UPPER;
 
 /// Settings of a job that go on to the minions; stock's syndic loses them.
 const PASSED_ON: [&str; 7] = [

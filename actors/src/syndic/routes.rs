@@ -6,12 +6,10 @@
 use std::collections::HashMap;
 
 use saltern_model::Jid;
+use saltern_requests::job::UPPER;
 use saltern_store::StoreError;
 use saltern_store::jobs::{JobQueries, StoredJob};
 use saltern_wire::msgpack::{Limits, MapView, RawValue, Value, decode};
-
-/// The entry of the `kwargs` of a load that names the master above.
-pub(crate) const UPPER: &str = "saltern_upper";
 
 /// Most jobs that are remembered; beyond it all are forgotten and read again.
 const MAX_JOBS: usize = 4096;

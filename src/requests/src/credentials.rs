@@ -13,6 +13,7 @@ use saltern_runners::Arguments;
 use saltern_store::KeyProof;
 use saltern_wire::msgpack::Value;
 
+use crate::job::UPPER;
 use crate::job::jid_owner::{BACKEND, Owner};
 use crate::{BatchPlan, Services, Users, targets};
 
@@ -62,6 +63,8 @@ pub struct Sender {
     backend: Option<String>,
     /// The rules that hold for the sender; without any the sender may do everything.
     rules: Option<Rules>,
+    /// Whether the key is that of the master's own user.
+    is_master: bool,
 }
 
 /// User who logged in through a backend.
@@ -148,6 +151,7 @@ impl<'a> Presented<'a> {
                     rules: Some(known.rules(&services.users)),
                     name: known.name,
                     backend: Some(known.eauth),
+                    is_master: false,
                 })
             }
             Self::Key(load) => by_key(load, place, services),
@@ -207,6 +211,7 @@ fn by_token(token: &Value, users: &Users) -> Result<Sender, NotProved> {
         name: token.name().to_owned(),
         backend: Some(token.eauth().to_owned()),
         rules: Some(rules),
+        is_master: false,
     })
 }
 
@@ -243,6 +248,7 @@ fn by_key(
             CredentialLocation::Load => rules,
             CredentialLocation::Kwargs => of_syndic(load, key, services)?.or(rules),
         },
+        is_master: site_rules.users.is_of(own, key),
     })
 }
 
@@ -276,6 +282,7 @@ impl Sender {
             name: services.config.user.clone(),
             backend: None,
             rules: services.users.rules().reactor_acl.clone(),
+            is_master: false,
         }
     }
 
@@ -303,15 +310,24 @@ impl Sender {
     }
 
     /// The load in the proved name, with the backend that knows it: the load of a token or login
-    /// may claim any other name.
+    /// may claim any other name. Only the syndic, which has the master's own key, says from which
+    /// master above a job came.
     pub(crate) fn sign<'a>(&self, load: &'a Value) -> Cow<'a, Value> {
         let Value::Map(entries) = load else {
             return Cow::Borrowed(load);
         };
-        if self.kind == Kind::User && load.get(BACKEND).is_none() {
+        let kwargs = load.get("kwargs");
+        let is_marked = kwargs.is_some_and(|kwargs| kwargs.get(UPPER).is_some());
+        let is_forged = is_marked && !self.is_master;
+        if self.kind == Kind::User && load.get(BACKEND).is_none() && !is_forged {
             return Cow::Borrowed(load);
         }
         let mut entries = entries.clone();
+        for (name, value) in &mut entries {
+            if let (true, Some("kwargs"), Value::Map(kwargs)) = (is_forged, name.as_str(), value) {
+                kwargs.retain(|(name, _)| name.as_str() != Some(UPPER));
+            }
+        }
         entries.retain(|(name, _)| name.as_str() != Some(BACKEND));
         for (name, value) in &mut entries {
             if name.as_str() == Some("user") && self.kind != Kind::User {

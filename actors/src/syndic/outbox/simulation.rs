@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord};
+use saltern_requests::job::UPPER;
 use saltern_store::{DatabaseLimits, JobDatabase, StoreError, StoreOptions, Write};
 use saltern_wire::msgpack::{Dialect, encode};
 use tempfile::TempDir;
 
-use super::super::routes::UPPER;
 use super::*;
 
 /// Seeds of one run; `SALTERN_SEED` runs one alone.

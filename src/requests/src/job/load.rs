@@ -21,6 +21,10 @@ const PASSED_ON: [&str; 5] = [
 /// The entry with a user's rules for masters below; absent for a user who may do everything.
 pub(crate) const AUTH_LIST: &str = "auth_list";
 
+/// The entry of `kwargs` in which the syndic of this master names the master above that a job came
+/// from. It is stored with the load, and sent to no minion.
+pub const UPPER: &str = "saltern_upper";
+
 /// The default separator of grain and pillar paths, which is not sent.
 pub(crate) const DEFAULT_DELIMITER: &str = ":";
 

@@ -25,7 +25,7 @@ use crate::Services;
 use crate::credentials::{NotProved, Sender};
 use crate::outcome::StartJob;
 
-pub use load::with_job_cache;
+pub use load::{UPPER, with_job_cache};
 pub use refusal::Refused;
 
 pub(crate) use publication::SentAs;

@@ -422,6 +422,36 @@ fn job_for_syndics_carries_sender_rules_only() {
     }
 }
 
+/// A user who could say so would have returns of his jobs sent to a master above.
+#[test]
+fn master_above_is_named_with_master_key_only() {
+    let site = site("publisher_acl: {bob: ['.*']}\n");
+    let key = |user: &str| {
+        let rules = site.services.users.rules();
+        rules.users.key(user).unwrap().expose().to_owned()
+    };
+    let marked = |kwargs: Load| {
+        let kwargs = kwargs.set("saltern_upper", "top").set("id", "x");
+        publish(kwargs, "grains.items", "db")
+    };
+    let by_key = |user: &str| {
+        let load = marked(Load::new()).set("user", user);
+        load.set("key", key(user).as_str())
+    };
+    let senders = [
+        (by_key("root"), true),
+        (by_key("bob"), false),
+        (marked(login("bob")), false),
+    ];
+    for (load, is_kept) in senders {
+        let outcome = site.ask(clear(load, 3));
+        let stored = decode(started(&outcome).expect("a job").job.load.bytes());
+        let kwargs = stored.get("kwargs").expect("kwargs");
+        assert_eq!(kwargs.get("saltern_upper").is_some(), is_kept, "{stored:?}");
+        assert_eq!(kwargs.get("id"), Some(&"x".into()));
+    }
+}
+
 #[test]
 fn auth_list_counts_with_master_key_only() {
     let site = site("publisher_acl: {bob: ['test.*']}\n");
