@@ -36,7 +36,7 @@ use saltern_base::log_throttle::LogThrottle;
 use saltern_model::{Compat, Jid};
 use saltern_store::jobs::{Batch, Committed, Engine, Retention};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
-use saltern_supervise::Child;
+use saltern_supervise::{Child, Work};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::events::event_feed::EventFeed;
@@ -78,6 +78,8 @@ pub(crate) struct Seed {
     pub(crate) clock: Clock,
     pub(crate) maintenance_tasks: Arc<MaintenanceTasks>,
     pub(crate) metrics: StoreMetrics,
+    /// Commits under way: while one is stuck, the actor answers no heartbeat.
+    pub(crate) commits: Arc<Work>,
 }
 
 /// Where the events of changes go with their positions, and how they get to the bus.
@@ -283,7 +285,7 @@ impl JobStore {
     fn append(&self, mut group: CommitGroup, context: &mut Context<Self>) {
         let batch = self.batch(&mut group);
         let began = Instant::now();
-        let appended = wrap_future::<_, Self>(self.seed.engine.log.append(batch.clone()));
+        let appended = self.appending(&batch);
         context.wait(appended.map(move |outcome, store, context| {
             let outcome = store.outcome(&batch, outcome, began.elapsed());
             store.appended((group, batch), outcome, context);
@@ -330,6 +332,20 @@ impl JobStore {
         }
     }
 
+    /// A commit under way.
+    fn appending(
+        &self,
+        batch: &Arc<Batch>,
+    ) -> impl ActorFuture<Self, Output = Result<Committed, StoreError>> + use<> {
+        let commit = self.seed.commits.begin();
+        let appended = self.seed.engine.log.append(batch.clone());
+        wrap_future(async move {
+            let outcome = appended.await;
+            drop(commit);
+            outcome
+        })
+    }
+
     /// Commits each message by itself, one after the other.
     fn append_each(&self, mut alone: VecDeque<CommitGroup>, context: &mut Context<Self>) {
         let Some(mut group) = alone.pop_front() else {
@@ -337,7 +353,7 @@ impl JobStore {
         };
         let batch = self.batch(&mut group);
         let began = Instant::now();
-        let appended = wrap_future::<_, Self>(self.seed.engine.log.append(batch.clone()));
+        let appended = self.appending(&batch);
         context.wait(appended.map(move |outcome, store, context| {
             match store.outcome(&batch, outcome, began.elapsed()) {
                 Ok(outcome) => store.follow_up(group, outcome, context),

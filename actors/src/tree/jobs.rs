@@ -12,7 +12,7 @@ use saltern_store::jobs::{Engine, JobQueries, wait};
 use saltern_store::{
     BatchFiles, Housekeeping, JobCacheReader, JobFiles, JobFollower, Mirror, StoreError,
 };
-use saltern_supervise::{Reserved, Restart};
+use saltern_supervise::{Reserved, Restart, Work};
 use tokio::time::Instant;
 
 use super::syndic::SyndicParts;
@@ -151,6 +151,7 @@ impl Plan {
         let folder: Addr<JobCheckpointer> =
             self.root
                 .start_child(self.on_patient_thread("log"), seed, 0);
+        let commits = Arc::new(Work::default());
         let seed = job_store::Seed {
             engine: database,
             job_files: stored.job_files,
@@ -170,9 +171,11 @@ impl Plan {
             clock: self.clock.clone(),
             maintenance_tasks: self.maintenance_tasks.clone(),
             metrics: self.store_metrics.clone(),
+            commits: commits.clone(),
         };
         let patience = self.config.saltern_stop_timeout.max(LAST_RESTORE);
         let spec = self.on_thread("jobs").with_shutdown(patience);
+        let spec = spec.with_work(commits);
         let store = self.root.start_reserved(store, spec, seed, 0);
         if let Some(cached) = stored.cached {
             tracing::info!("reading the jobs of stock's job cache into the job database");

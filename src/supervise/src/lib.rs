@@ -120,6 +120,7 @@ mod runner;
 mod stop;
 mod thread;
 mod tree;
+mod work;
 
 pub use child::Child;
 pub use current::{ActorId, current_actor};
@@ -128,3 +129,4 @@ pub use policy::{Budget, ChildSpec, Placement, Record, Restart};
 pub use reserved::Reserved;
 pub use stop::Stopped;
 pub use tree::{ChildHealth, ExitReason, Failure, HEARTBEAT, Supervisor, Tree};
+pub use work::Work;

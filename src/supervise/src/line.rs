@@ -1,11 +1,13 @@
 //! The control channel between the tree and one runner: commands in, heartbeats out.
 //!
 //! It does not pass through the mailbox, so a full mailbox, a waiting actor or one in back-off
-//! still obeys and still answers. Only a thread that is stuck in synchronous code does not, and
-//! that is exactly what the beat is there to show. Bounded: a beat is a number, not a message.
+//! still obeys and still answers. Only a thread that is stuck in synchronous code does not, nor an
+//! actor whose [`Work`] on another thread is stuck, and that is exactly what the beat is there to
+//! show. Bounded: a beat is a number, not a message.
 
 use std::{
     collections::VecDeque,
+    sync::Arc,
     sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering},
     task::Waker,
     time::Duration,
@@ -15,7 +17,7 @@ use futures_util::task::AtomicWaker;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
-use crate::ActorId;
+use crate::{ActorId, Work};
 
 /// Order of the tree to a runner.
 pub(crate) enum Command {
@@ -64,6 +66,7 @@ pub(crate) struct Line {
     /// Microseconds of the tree's clock at the last beat asked for, and at the last answered.
     asked: AtomicU64,
     answered: AtomicU64,
+    work: Option<Arc<Work>>,
     pub(crate) restarts: AtomicU64,
     pub(crate) mailbox: AtomicUsize,
     state: AtomicU8,
@@ -71,7 +74,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    pub(crate) fn new(actor: ActorId, now_micros: u64) -> Self {
+    pub(crate) fn new(actor: ActorId, now_micros: u64, work: Option<Arc<Work>>) -> Self {
         Self {
             actor,
             commands: Mutex::new(VecDeque::new()),
@@ -79,6 +82,7 @@ impl Line {
             waker: AtomicWaker::new(),
             asked: AtomicU64::new(now_micros),
             answered: AtomicU64::new(now_micros),
+            work,
             restarts: AtomicU64::new(0),
             mailbox: AtomicUsize::new(0),
             state: AtomicU8::new(ChildState::Waiting as u8),
@@ -127,12 +131,15 @@ impl Line {
 
     // The runner's end.
 
-    /// Answers the beat. Called first in every poll.
+    /// Answers the beat, unless work on another thread is stuck. Called first in every poll.
     pub(crate) fn beat(&self, waker: &Waker) {
         // Registered before the flags are read, so that a ring in between is not lost.
         self.waker.register(waker);
-        self.answered
-            .store(self.asked.load(Ordering::Acquire), Ordering::Release);
+        let asked = self.asked.load(Ordering::Acquire);
+        let is_new = self.answered.load(Ordering::Relaxed) != asked;
+        if is_new && self.work.as_ref().is_none_or(|work| work.answers()) {
+            self.answered.store(asked, Ordering::Release);
+        }
     }
 
     pub(crate) fn next_command(&self) -> Option<Command> {

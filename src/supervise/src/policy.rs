@@ -3,9 +3,11 @@
 //! Everything here is plain data and arithmetic over instants that are passed in, so that the
 //! rules are tested without actors. What happens to the siblings is decided in `tree.rs`.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
+
+use crate::Work;
 
 /// Restart type of a child, as in Erlang/OTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,8 @@ pub struct ChildSpec {
     /// Whether its thread may be in synchronous work for however long that takes, so that its
     /// silence is no fault.
     pub may_block: bool,
+    /// Its work on other threads, without which it would answer heartbeats while that is stuck.
+    pub work: Option<Arc<Work>>,
 }
 
 impl ChildSpec {
@@ -82,6 +86,7 @@ impl ChildSpec {
             shutdown: Duration::from_secs(5),
             arbiter: Placement::Here,
             may_block: false,
+            work: None,
         }
     }
 
@@ -118,6 +123,13 @@ impl ChildSpec {
     #[must_use]
     pub fn may_block(mut self) -> Self {
         self.may_block = true;
+        self
+    }
+
+    /// The same, but without heartbeats while this work is stuck.
+    #[must_use]
+    pub fn with_work(mut self, work: Arc<Work>) -> Self {
+        self.work = Some(work);
         self
     }
 }

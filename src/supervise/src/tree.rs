@@ -254,7 +254,7 @@ impl Supervisor {
             name: A::NAME,
             instance,
         };
-        let line = Arc::new(Line::new(actor, self.shared.micros()));
+        let line = Arc::new(Line::new(actor, self.shared.micros(), spec.work.clone()));
         let Some(key) = self.shared.add_child(self.number, &spec, Arc::clone(&line)) else {
             return address;
         };

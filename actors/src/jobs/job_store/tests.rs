@@ -13,7 +13,7 @@ use saltern_requests::{Publication, SyndicMinions, Topics};
 use saltern_store::jobs::{EventRange, FreeSpace, JobState, Write};
 use saltern_store::sqlite::open_reader;
 use saltern_store::sqlite::{DatabaseLimits, JobDatabase, SqliteEngine};
-use saltern_supervise::{ChildSpec, Tree};
+use saltern_supervise::{Child as _, ChildSpec, HEARTBEAT, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinHandle;
 
@@ -105,9 +105,11 @@ fn rig_with(limits: DatabaseLimits, has_api: bool) -> Rig {
         clock: clock.clone(),
         maintenance_tasks: MaintenanceTasks::new(Clock::system(), closed(), &registry),
         metrics: metrics.clone(),
+        commits: Arc::default(),
     };
+    let spec = ChildSpec::permanent().with_work(seed.commits.clone());
     let tree = tree(&registry);
-    let address: actix::Addr<JobStore> = tree.root().start_child(ChildSpec::permanent(), seed, 0);
+    let address: actix::Addr<JobStore> = tree.root().start_child(spec, seed, 0);
     let store = address.clone().recipient();
     Rig {
         dir,
@@ -467,17 +469,59 @@ fn batch_that_dies_with_the_store_is_refused_and_can_be_sent_again() {
             writes: vec![(Write::Return(record.clone()), FollowUp::Nothing)],
             answer: Some(answer),
         };
-        // The batch is made, and waits for the database.
-        let release = hold(&rig.database);
+        // The batch is made, and its commit waits for the other one's.
+        let path = rig.database.lock().path().to_owned();
+        let other = rusqlite::Connection::open(path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
         rig.store.try_send(persist).unwrap();
-        let tree = rig.tree.clone();
-        actix_rt::spawn(async move { assert!(tree.inject_panic("job_store", 0)) });
+        // Handled in their order.
+        rig.address.send(CheckpointDone).await.unwrap();
+        assert!(rig.tree.inject_panic("job_store", 0));
         assert_eq!(reply.await.unwrap(), NOT_HANDLED);
-        release();
+        other.execute_batch("ROLLBACK").unwrap();
         let reply = rig.send(record).await;
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
         assert!(rig.tracker.recv().await.unwrap().is_of_one_new_return());
         assert_eq!(rig.windows.in_hand(), 0);
+    });
+}
+
+/// So the watchdog of systemd notices a disk that is stuck, although the thread is free.
+#[test]
+fn store_whose_commit_hangs_answers_no_heartbeat() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        let age = |rig: &Rig| {
+            let all = rig.tree.liveness();
+            let store = all.iter().find(|child| child.name == JobStore::NAME);
+            store.expect("the store").last_beat_age
+        };
+        // The commit waits for the other one's, as it would for a disk.
+        let path = rig.database.lock().path().to_owned();
+        let other = rusqlite::Connection::open(path).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let reply = rig.send(returned("m1", "f", 1)).await;
+        tokio::time::pause();
+        let pass = async || {
+            for _ in 0..5 {
+                tokio::time::advance(HEARTBEAT).await;
+                for _ in 0..20 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        // The thread takes it in its own time.
+        let mut rounds = 0..10_000;
+        while age(&rig) < HEARTBEAT * 3 {
+            assert!(rounds.next().is_some(), "it answers");
+            pass().await;
+        }
+        tokio::time::resume();
+        other.execute_batch("ROLLBACK").unwrap();
+        assert_eq!(reply.await.unwrap(), &b"done"[..]);
+        tokio::time::pause();
+        pass().await;
+        assert!(age(&rig) <= HEARTBEAT, "{:?}", age(&rig));
     });
 }
 
