@@ -25,8 +25,8 @@ const MAX_FUNCTIONS: usize = 64;
 /// Functions that are compared with the pattern.
 const MAX_KNOWN_FUNCTIONS: usize = 4_096;
 
-/// A jid is a local time, so its order and that of `created` differ by changes of the time zone, in
-/// microseconds.
+/// A jid that a client has made follows its clock and its time zone, so the order of jids and that of
+/// `created` differ; in microseconds.
 const TIME_ZONE_SLACK: i64 = 26 * 3_600 * 1_000_000;
 
 /// Behind every jid, and behind every suffix of one.
