@@ -58,7 +58,10 @@ fn job_is_published_looked_at_and_refused_over_v1() -> TestResult {
         let job =
             |target: &str, function: &str| Some(json!({"target": target, "function": function}));
         let nobody = refused(&mut ann, "/v1/jobs", job("nobody*", "test.ping"), 409)?;
-        ensure!(nobody.contains("resolve minions for target nobody*"), "{nobody}");
+        ensure!(
+            nobody.contains("resolve minions for target nobody*"),
+            "{nobody}"
+        );
         let wrong = Some(json!({"tgt": "*", "function": "test.ping"}));
         let wrong = refused(&mut ann, "/v1/jobs", wrong, 400)?;
         ensure!(wrong.contains("tgt"), "{wrong}");
