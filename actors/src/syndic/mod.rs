@@ -1,7 +1,7 @@
 //! The native syndic: this master as a minion of the masters above it (`syndic_master`).
 //!
-//! One [`uplink`](uplink) for each master above has the session, receives its publications, has
-//! them published here and sends events up. One [`outbox`](outbox) for each of them, and one for
+//! One [`uplink`] for each master above has the session, receives its publications, has
+//! them published here and sends events up. One [`outbox`] for each of them, and one for
 //! returns that none of them asked for, reads the committed job database by a durable cursor of
 //! its own: what was acknowledged to a minion goes up, whatever dies in between, and a master above
 //! that is away holds up nobody else. docs/syndic.md describes it for operators.
