@@ -1,7 +1,8 @@
 //! `salt-cp`, stock's beside ours, to stock minions: standard output, exit code, and the files with
 //! their modes are equal. `saltern cp`, which copies both ways, with its bar on a terminal.
 //!
-//! Both minions write on this machine, so what goes to both is as small as one part.
+//! Both minions write on this machine, so what goes to both is a file as small as one part: two minions
+//! that make the same directory at the same moment get an error of the system.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -20,8 +21,8 @@ const LINES: &[&[&str]] = &[
     &["*", "SRC/text", "DEST/renamed"],
     &["*", "SRC/text", "SRC/other", "DEST"],
     &["*", "SRC/text", "DEST/none/such"],
-    &["*", "SRC/tree", "DEST"],
-    &["-C", "*", "SRC/tree", "SRC/text", "DEST"],
+    &["m2", "SRC/tree", "DEST"],
+    &["-C", "m1", "SRC/tree", "SRC/text", "DEST"],
     &["-C", "m1", "SRC/large", "DEST/large"],
     &["-C", "-n", "m1", "SRC/large", "DEST/plain"],
     &["-C", "-L", "m1,ghost", "SRC/empty", "DEST/"],
@@ -29,7 +30,7 @@ const LINES: &[&[&str]] = &[
     &["-C", "nobody", "SRC/text", "DEST"],
     &["nobody", "SRC/text", "DEST"],
     &["-C", "--out=json", "m1", "SRC/text", "DEST/json"],
-    &["-C", "*", "SRC/tree", "DEST/none/such/"],
+    &["-C", "m2", "SRC/tree", "DEST/none/such/"],
     &["-C", "-L", "m1,m2", "SRC/text", "SRC/text", "DEST"],
     &["-C", "*", "SRC/text", "/sys/none"],
     &["*", "SRC/text", "/sys/none"],
@@ -107,7 +108,7 @@ fn saltern_cp_copies_both_ways() -> TestResult {
             let to = |name: &str| target.join(name).display().to_string();
 
             site.step("to minions: a directory, with its modes");
-            let run = site.saltern(&["cp", "m[12]", &source("tree"), &to("")])?;
+            let run = site.saltern(&["cp", "m2", &source("tree"), &to("")])?;
             run.expect_code(0)?.expect_text("m2:")?;
             ensure!(run.stderr.is_empty(), "{run}");
             ensure!(
