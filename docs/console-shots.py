@@ -22,6 +22,9 @@ CHOSEN = {
     "three/keys-light": "keys",
     "three/events-dark": "events-dark",
     "three/minion-narrow": "minion-narrow",
+    "three/drift-light": "drift",
+    "three/audit-verified-light": "audit",
+    "three/orchestration-light": "orchestration",
     "many/minions-light": "minions-5000",
 }
 
