@@ -233,13 +233,19 @@ fn tornado(site: &Site, port: u16) -> Result<Vec<String>> {
         socket.session.ask("say hello")?;
         socket.ready()?;
         socket.ready()?;
-        // Of this job: a busy stock asks the minion for its jobs meanwhile.
-        let jid = ping(&mut user)?;
-        for text in ["/new", "/ret/m1"] {
-            let message = socket.wait(&format!("{jid}{text}"))?;
-            let event: Value = serde_json::from_str(&message)?;
-            seen.push(form_of(&event).to_string());
-        }
+        user.low(json!({"client": "local", "tgt": "m1", "fun": "test.ping"}))?;
+        let jid = loop {
+            // A busy stock asks the minion for its jobs meanwhile.
+            let event: Value = serde_json::from_str(&socket.wait("/new")?)?;
+            if event["data"]["fun"] == "test.ping" {
+                seen.push(form_of(&event).to_string());
+                let jid = event["data"]["jid"].as_str();
+                break jid.with_context(|| event.to_string())?.to_owned();
+            }
+        };
+        let message = socket.wait(&format!("{jid}/ret/m1"))?;
+        let event: Value = serde_json::from_str(&message)?;
+        seen.push(form_of(&event).to_string());
     }
     Ok(seen)
 }
