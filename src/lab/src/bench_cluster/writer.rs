@@ -11,10 +11,11 @@ use super::{ClusterError, Shared};
 /// Commits only as the next batch of a master that has its epoch: one statement, one round trip.
 const BATCH: &str = "
 WITH fence AS (
-    UPDATE spike_master SET head = $1 WHERE id = $2 AND epoch = 1 AND head = $1 - 1 RETURNING id
+    UPDATE spike_master SET head = $1::bigint WHERE id = $2 AND epoch = 1 AND head = $1::bigint - 1
+    RETURNING id
 ), written AS (
     INSERT INTO spike_return (jid, minion, writer, batch, load)
-    SELECT jid, minion, fence.id, $1, load
+    SELECT jid, minion, fence.id, $1::bigint, load
     FROM fence, unnest($3::text[], $4::text[], $5::bytea[]) AS r(jid, minion, load)
     ON CONFLICT DO NOTHING RETURNING 1
 )
