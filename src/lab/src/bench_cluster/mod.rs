@@ -77,31 +77,34 @@ enum ClusterError {
     Runtime(#[source] std::io::Error),
 }
 
-/// State that the tasks of all masters share.
-struct Shared {
-    /// When each batch of each master was begun, by master and number.
-    begun: Vec<Mutex<Vec<Instant>>>,
-    commits: Latencies,
-    seen: Latencies,
-    /// Woken by a tick, one a master.
-    ticked: Vec<Notify>,
-    /// Woken by a commit, one a master.
-    committed: Vec<Notify>,
-    written: CancellationToken,
+/// State of a master that its tasks share.
+struct Master {
+    number: i32,
+    /// When each of its batches was begun, by number.
+    begun: Mutex<Vec<Instant>>,
+    /// Woken by a tick.
+    ticked: Notify,
+    /// Woken by its own commit.
+    committed: Notify,
 }
 
-impl Shared {
-    fn new(masters: i32) -> Self {
-        let notifies = || (0..masters).map(|_| Notify::new()).collect();
-        Self {
-            begun: (0..masters).map(|_| Mutex::default()).collect(),
-            commits: Latencies::default(),
-            seen: Latencies::default(),
-            ticked: notifies(),
-            committed: notifies(),
-            written: CancellationToken::new(),
-        }
+impl Master {
+    fn new(number: i32) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            begun: Mutex::default(),
+            ticked: Notify::new(),
+            committed: Notify::new(),
+        })
     }
+}
+
+/// State that the tasks of all masters share.
+#[derive(Default)]
+struct Shared {
+    commits: Latencies,
+    seen: Latencies,
+    written: CancellationToken,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Exit {
@@ -138,23 +141,29 @@ async fn connect(postgres: &str) -> Result<Client, ClusterError> {
 async fn measure(arguments: &Arguments) -> Result<String, ClusterError> {
     let observer = connect(&arguments.postgres).await?;
     schema::create(&observer, arguments.masters).await?;
-    let shared = Arc::new(Shared::new(arguments.masters));
+    let shared = Arc::new(Shared::default());
+    let masters: Arc<[_]> = (0..arguments.masters).map(Master::new).collect();
     let before = schema::log_position(&observer).await?;
     let began = Instant::now();
 
     let mut followers = JoinSet::new();
     let mut helpers = JoinSet::new();
     let mut writers = JoinSet::new();
-    for master in 0..arguments.masters {
+    for master in &*masters {
         if arguments.tick > 0 {
             let pause = Duration::from_millis(arguments.tick);
             let postgres = arguments.postgres.clone();
-            helpers.spawn(ticks::hear(postgres.clone(), Arc::clone(&shared), master));
-            helpers.spawn(ticks::send(postgres, Arc::clone(&shared), master, pause));
+            helpers.spawn(ticks::hear(postgres.clone(), Arc::clone(master)));
+            helpers.spawn(ticks::send(postgres, Arc::clone(master), pause));
         }
         let client = connect(&arguments.postgres).await?;
-        let poll = Duration::from_millis(arguments.poll);
-        followers.spawn(follower::follow(client, Arc::clone(&shared), master, poll));
+        let follower = follower::Follower {
+            shared: Arc::clone(&shared),
+            masters: Arc::clone(&masters),
+            own: Arc::clone(master),
+            poll: Duration::from_millis(arguments.poll),
+        };
+        followers.spawn(follower.follow(client));
         let client = connect(&arguments.postgres).await?;
         let load = writer::Load {
             group: arguments.group,
@@ -162,7 +171,12 @@ async fn measure(arguments: &Arguments) -> Result<String, ClusterError> {
             interval: interval(arguments),
             until: began + Duration::from_secs(arguments.seconds),
         };
-        writers.spawn(writer::write(client, Arc::clone(&shared), master, load));
+        writers.spawn(writer::write(
+            client,
+            Arc::clone(&shared),
+            Arc::clone(master),
+            load,
+        ));
     }
     let mut returns = 0;
     while let Some(written) = writers.join_next().await {

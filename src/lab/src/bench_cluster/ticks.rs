@@ -7,32 +7,24 @@ use std::time::Duration;
 
 use tokio_postgres::{AsyncMessage, NoTls};
 
-use super::{ClusterError, Shared, connect};
+use super::{ClusterError, Master, connect};
 
 /// Sends a tick after commits of a master, at most one in so much time, until it is aborted.
 pub(super) async fn send(
     postgres: String,
-    shared: Arc<Shared>,
-    master: i32,
+    master: Arc<Master>,
     pause: Duration,
 ) -> Result<(), ClusterError> {
     let client = connect(&postgres).await?;
-    let Some(committed) = shared.committed.get(usize::try_from(master).unwrap_or(0)) else {
-        return Ok(());
-    };
     loop {
-        committed.notified().await;
+        master.committed.notified().await;
         client.batch_execute("NOTIFY spike_tick").await?;
         tokio::time::sleep(pause).await;
     }
 }
 
 /// Wakes the follower of a master at each tick, until it is aborted.
-pub(super) async fn hear(
-    postgres: String,
-    shared: Arc<Shared>,
-    master: i32,
-) -> Result<(), ClusterError> {
+pub(super) async fn hear(postgres: String, master: Arc<Master>) -> Result<(), ClusterError> {
     let (client, mut connection) = tokio_postgres::connect(&postgres, NoTls).await?;
     let listening = tokio::spawn(async move {
         let result = client.batch_execute("LISTEN spike_tick").await;
@@ -40,10 +32,8 @@ pub(super) async fn hear(
         (client, result)
     });
     while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
-        if let AsyncMessage::Notification(_) = message?
-            && let Some(ticked) = shared.ticked.get(usize::try_from(master).unwrap_or(0))
-        {
-            ticked.notify_one();
+        if let AsyncMessage::Notification(_) = message? {
+            master.ticked.notify_one();
         }
     }
     listening.await?.1?;

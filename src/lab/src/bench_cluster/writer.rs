@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_postgres::Client;
+use tokio_postgres::types::ToSql;
 
-use super::{ClusterError, Shared};
+use super::{ClusterError, Master, Shared};
 
 /// Commits only as the next batch of a master that has its epoch: one statement, one round trip.
 const BATCH: &str = "
@@ -34,11 +35,11 @@ pub(super) struct Load {
 pub(super) async fn write(
     client: Client,
     shared: Arc<Shared>,
-    master: i32,
+    master: Arc<Master>,
     load: Load,
 ) -> Result<u64, ClusterError> {
     let statement = client.prepare(BATCH).await?;
-    let begun = shared.begun.get(usize::try_from(master).unwrap_or(0));
+    let number = master.number;
     let mut pace = load.interval.map(interval);
     if let Some(pace) = &mut pace {
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -50,23 +51,21 @@ pub(super) async fn write(
             pace.tick().await;
         }
         batch += 1;
-        let (jids, minions, loads) = rows(master, batch, &load);
+        let (jids, minions, loads) = rows(number, batch, &load);
         let start = Instant::now();
-        if let Some(begun) = begun {
-            begun.lock().push(start);
-        }
-        let parameters: &[&(dyn tokio_postgres::types::ToSql + Sync)] =
-            &[&batch, &master, &jids, &minions, &loads];
-        let row = client.query_one(&statement, parameters).await?;
+        master.begun.lock().push(start);
+        let parameters: [&(dyn ToSql + Sync); 5] = [&batch, &number, &jids, &minions, &loads];
+        let row = client.query_one(&statement, &parameters).await?;
         shared.commits.record(start.elapsed());
         let (fences, written): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
         if fences != 1 {
-            return Err(ClusterError::Fenced { master, batch });
+            return Err(ClusterError::Fenced {
+                master: number,
+                batch,
+            });
         }
         returns += u64::try_from(written).unwrap_or(0);
-        if let Some(committed) = shared.committed.get(usize::try_from(master).unwrap_or(0)) {
-            committed.notify_one();
-        }
+        master.committed.notify_one();
     }
     Ok(returns)
 }
