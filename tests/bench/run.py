@@ -149,13 +149,7 @@ class Master:
 
     def cpu(self):
         """Seconds of processor time so far, children that have ended included."""
-        total = 0
-        for process in self.processes():
-            with contextlib.suppress(OSError):
-                stat = pathlib.Path(f"/proc/{process}/stat").read_text()
-                fields = stat.rpartition(")")[2].split()
-                total += sum(int(field) for field in fields[11:15])
-        return total / TICKS
+        return cpu_seconds(self.processes())
 
     def pss(self):
         """Proportional memory of all processes, in bytes."""
@@ -167,6 +161,17 @@ class Master:
                     if line.startswith("Pss:"):
                         total += int(line.split()[1]) * 1024
         return total
+
+
+def cpu_seconds(processes):
+    """Seconds of processor time of some processes and of their children that have ended."""
+    total = 0
+    for process in processes:
+        with contextlib.suppress(OSError):
+            stat = pathlib.Path(f"/proc/{process}/stat").read_text()
+            fields = stat.rpartition(")")[2].split()
+            total += sum(int(field) for field in fields[11:15])
+    return total / TICKS
 
 
 def free_port():

@@ -16,14 +16,15 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
-import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[2]
-LAB = pathlib.Path(os.environ.get("SALTERN", ROOT / "target/release/saltern")).with_name("saltern-lab")
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from results import ROOT  # noqa: E402
+from run import LAB, cpu_seconds, wait_for  # noqa: E402
+
 HOME = pathlib.Path.home() / ".cache/saltern/tools/databases"
-TICKS = os.sysconf("SC_CLK_TCK")
 
 # As a site would set them that means its data: fsync stays on.
 OPTIONS = {
@@ -35,8 +36,8 @@ OPTIONS = {
     "max_connections": "200",
 }
 
-# Without a standby, and with one that has flushed, or applied, what is acknowledged.
-STANDBYS = {"none": "", "flushed": "on", "applied": "remote_apply"}
+# `synchronous_commit` without a standby, and with one that has flushed, or applied, what is acknowledged.
+STANDBYS = {"none": None, "flushed": "on", "applied": "remote_apply"}
 
 
 def program(name):
@@ -51,8 +52,9 @@ def environment():
 
 
 def run(name, *arguments):
+    """Runs a program of PostgreSQL; what it prints."""
     command = program(name) + [str(argument) for argument in arguments]
-    subprocess.run(command, check=True, env=environment(), stdout=subprocess.DEVNULL)
+    return subprocess.run(command, check=True, env=environment(), stdout=subprocess.PIPE).stdout
 
 
 class Server:
@@ -67,13 +69,11 @@ class Server:
             command += ["-c", f"{name}={value}"]
         with open(self.directory / "log", "a") as log:
             self.process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
-        deadline = time.monotonic() + 60
-        while not self.answers():
-            if time.monotonic() > deadline or self.process.poll() is not None:
-                raise SystemExit((self.directory / "log").read_text())
-            time.sleep(0.05)
+        wait_for("PostgreSQL", self.answers, 60)
 
     def answers(self):
+        if self.process.poll() is not None:
+            sys.exit((self.directory / "log").read_text())
         command = program("pg_isready") + ["-q", "-h", str(self.directory)]
         return subprocess.run(command, env=environment()).returncode == 0
 
@@ -83,20 +83,13 @@ class Server:
             self.process.wait()
 
     def sql(self, statement):
-        run("psql", "-q", "-h", self.directory, "-U", "salt", "-d", "postgres", "-c", statement)
+        options = ["-qAt", "-h", self.directory, "-U", "salt", "-d", "postgres"]
+        return run("psql", *options, "-c", statement).decode().strip()
 
     def cpu(self):
-        """Seconds of processor time of all its processes, ended ones too."""
-        ticks = 0
-        for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
-            with contextlib.suppress(OSError):
-                fields = entry.read_text().rpartition(")")[2].split()
-                if int(fields[1]) == self.process.pid:
-                    ticks += int(fields[11]) + int(fields[12])
-        with contextlib.suppress(OSError):
-            fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, fields[11:15]))
-        return ticks / TICKS
+        """Seconds of processor time so far: each connection is a child, in a group of its own."""
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return cpu_seconds([self.process.pid, *children.read_text().split()])
 
 
 @contextlib.contextmanager
@@ -108,7 +101,7 @@ def servers(top, standby):
     primary.start()
     running = [primary]
     try:
-        if standby != "none":
+        if STANDBYS[standby]:
             second = Server(top / "standby", {"hot_standby": "on"})
             second.directory.mkdir()
             run(
@@ -124,6 +117,9 @@ def servers(top, standby):
             primary.sql("ALTER SYSTEM SET synchronous_standby_names = 'second'")
             primary.sql(f"ALTER SYSTEM SET synchronous_commit = '{STANDBYS[standby]}'")
             primary.sql("SELECT pg_reload_conf()")
+            state = "SELECT sync_state FROM pg_stat_replication"
+            wait_for("the standby", lambda: primary.sql(state) == "sync", 60)
+            wait_for("the option", lambda: primary.sql("SHOW synchronous_commit") == STANDBYS[standby], 60)
         yield running
     finally:
         for server in reversed(running):
@@ -145,7 +141,6 @@ def measure(running, trial, seconds):
     command = [str(LAB), "bench-cluster", "--postgres", f"host={running[0].directory} user=salt dbname=postgres"]
     for name, value in (trial | {"seconds": seconds}).items():
         command += [f"--{name}", str(value)]
-    # None of its own connections has ended before it does, so that nothing is counted twice.
     begun = os.times()
     line = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
     ended = os.times()
