@@ -57,6 +57,12 @@ pub enum StoreError {
         /// The path of the database.
         path: PathBuf,
     },
+    /// Another process owns the jobs that this one wrote: nothing that it appends is stored any more.
+    #[error("the job database \"{}\" has another owner now", path.display())]
+    NotOwner {
+        /// The place of the database.
+        path: PathBuf,
+    },
     /// A file has more bytes than its kind can have.
     #[error("\"{}\" has more than {limit} bytes", path.display())]
     TooLarge {
@@ -209,6 +215,11 @@ impl StoreError {
     /// Another program held the job database for as long as a commit waits.
     pub fn is_busy(&self) -> bool {
         matches!(self, Self::Database { is_busy: true, .. })
+    }
+
+    /// This process no longer owns the job database: it must not append any more.
+    pub fn is_of_owner(&self) -> bool {
+        matches!(self, Self::NotOwner { .. })
     }
 
     /// The job database must be set aside before a new one can be made.

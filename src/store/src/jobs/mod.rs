@@ -13,6 +13,7 @@
 //! the files for stock's tools ([`crate::mirror`]).
 
 mod audit;
+mod audit_chain;
 mod events;
 mod housekeeping;
 mod last_returns;
@@ -22,8 +23,13 @@ mod pages;
 mod queries;
 mod retention;
 mod rows;
+mod same_return;
+mod search;
 
 pub use audit::{AuditBreak, AuditCheck, AuditHead, AuditHeadError, AuditPage, BrokenRow};
+pub use audit_chain::{
+    AUDIT_COLUMNS, AuditValue, audit_row_of, check_audit_chain, genesis, next_audit_row,
+};
 pub use events::{EventRange, EventSlice, EventsPage, KeptEvent, NewEvent};
 pub use housekeeping::{
     Condition, Engine, FreeSpace, Housekeeping, Imported, Recovered, Restored, Scrub, ScrubSlice,
@@ -39,6 +45,8 @@ pub use retention::{Reason, Removed, Retention, Size};
 pub use rows::{
     JobHead, JobSummary, NewestReturn, Numbered, OpenJob, ReturnHead, StoredBatch, StoredJob,
 };
+pub use same_return::says_the_same;
+pub use search::{JidRange, JobIndex, SearchQueries, search_page};
 
 use bytes::Bytes;
 use saltern_model::{AuditRecord, Jid, JobRecord, MinionId, Packed, ReturnRecord};
@@ -57,7 +65,8 @@ pub enum JobState {
 }
 
 impl JobState {
-    pub(crate) fn code(self) -> i64 {
+    /// Its number in a database.
+    pub fn code(self) -> i64 {
         match self {
             Self::Open => 0,
             Self::Complete => 1,
@@ -66,7 +75,8 @@ impl JobState {
         }
     }
 
-    pub(crate) fn from_code(code: i64) -> Self {
+    /// The outcome of a number in a database.
+    pub fn from_code(code: i64) -> Self {
         match code {
             0 => Self::Open,
             1 => Self::Complete,

@@ -6,6 +6,7 @@
 use saltern_model::{MinionId, ReturnRecord};
 use saltern_python::expression::Pattern;
 
+use super::search::LAST_JID;
 use super::{JobSummary, KeptEvent, Numbered};
 
 /// Query for a page of jobs.
@@ -21,6 +22,16 @@ pub struct JobsPage<'a> {
     pub function: Option<&'a str>,
     /// How many jobs at most.
     pub limit: usize,
+}
+
+impl JobsPage<'_> {
+    /// The jid below which the jobs of the page are.
+    pub fn end(&self) -> String {
+        let until = self.until.map(|until| format!("{until}{LAST_JID}"));
+        let ends = [self.before.map(str::to_owned), until];
+        let end = ends.into_iter().flatten().min();
+        end.unwrap_or_else(|| LAST_JID.to_owned())
+    }
 }
 
 /// Some returns of a job.

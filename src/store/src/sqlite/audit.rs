@@ -1,24 +1,23 @@
 //! The audit trail: a row for each thing that somebody had the master do, in a chain of hashes.
 //!
-//! The hash of a row covers its content and the hash of the row before. The hash before the first
-//! row comes from the identity of the database. Rows are removed from the old end only, and the
+//! How rows are chained stands in [`crate::jobs`]. Rows are removed from the old end only, and the
 //! number and hash of the last one removed (the anchor) are kept, so the rest can still be checked.
 //!
 //! The chain shows a change of a row, a gap, and a row that was put in between. It does not protect
 //! from somebody who rewrites it from some row to its end, or cuts rows off its end while the master
 //! is down: that shows only beside a head that was noted elsewhere ([`JobReader::check_audit`]).
 
-use openssl::sha::Sha256;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, named_params, params_from_iter};
-use saltern_model::{AuditDoor, AuditProof, AuditRecord, AuditRow, AuditVerdict, Jid};
+use saltern_model::{AuditDoor, AuditRecord, AuditRow, AuditVerdict, Jid};
 
 use super::JobDatabase;
 use super::database::NextIds;
 use super::reader::{JobReader, clamp};
 use crate::error::Result;
 use crate::jobs::{
-    AuditBreak, AuditCheck, AuditHead, AuditPage, BrokenRow, Reason, Removed, Retention, Written,
+    AUDIT_COLUMNS as COLUMNS, AuditCheck, AuditHead, AuditPage, AuditValue, Reason, Removed,
+    Retention, Written, audit_row_of, check_audit_chain, genesis, next_audit_row,
 };
 
 /// The table.
@@ -43,30 +42,6 @@ CREATE TABLE audit (
     hash       BLOB NOT NULL
 ) STRICT;
 ";
-
-/// Its columns, in the order in which they are hashed; the hash itself is the last.
-pub(super) const COLUMNS: &[&str] = &[
-    "number",
-    "at",
-    "door",
-    "user",
-    "backend",
-    "proof",
-    "origin",
-    "cmd",
-    "fun",
-    "tgt",
-    "tgt_type",
-    "arguments",
-    "verdict",
-    "reason",
-    "jid",
-    "suppressed",
-    "hash",
-];
-
-/// The version of the encoding that is hashed.
-const ENCODING: u8 = 1;
 
 /// The row of `meta` with the anchor, as `NUMBER:HASH`.
 const ANCHOR: &str = "audit_anchor";
@@ -159,194 +134,51 @@ impl JobReader {
     }
 
     pub(super) fn check_audit(&self, noted: Option<AuditHead>) -> Result<AuditCheck> {
-        let anchor = self.read("check the audit trail of", anchor)?;
-        let mut check = AuditCheck {
-            rows: 0,
-            anchor,
-            head: anchor,
-            broken: None,
-        };
-        check.broken = self.row_below(anchor)?;
-        while check.broken.is_none() {
-            let after = check.head.number;
-            let rows = self.read("check the audit trail of", |connection| {
+        let action = "check the audit trail of";
+        let anchor = self.read(action, anchor)?;
+        let lowest = self.read(action, |connection| {
+            let mut statement = connection.prepare_cached("SELECT min(number) FROM audit")?;
+            statement.query_row([], |row| row.get::<_, Option<i64>>(0))
+        })?;
+        check_audit_chain((anchor, lowest), noted, |after| {
+            self.read(action, |connection| {
                 let mut statement = connection.prepare_cached(&format!(
                     "SELECT {} FROM audit WHERE number > ?1 ORDER BY number LIMIT {SLICE}",
                     COLUMNS.join(", ")
                 ))?;
                 let rows = statement.query_map([after], values_of)?;
                 rows.collect::<rusqlite::Result<Vec<_>>>()
-            })?;
-            if rows.is_empty() {
-                break;
-            }
-            for row in &rows {
-                match check.head.followed_by(row) {
-                    Ok(head) => {
-                        check.head = head;
-                        check.rows += 1;
-                        check.broken = broken_note(noted, head);
-                    }
-                    Err(broken) => check.broken = Some(broken),
-                }
-                if check.broken.is_some() {
-                    return Ok(check);
-                }
-            }
-        }
-        if let (Some(noted), None) = (noted, check.broken) {
-            check.broken = unseen_note(noted, anchor, check.head);
-        }
-        Ok(check)
+            })
+        })
     }
-
-    fn row_below(&self, anchor: AuditHead) -> Result<Option<BrokenRow>> {
-        let lowest = self.read("check the audit trail of", |connection| {
-            let mut statement = connection.prepare_cached("SELECT min(number) FROM audit")?;
-            statement.query_row([], |row| row.get::<_, Option<i64>>(0))
-        })?;
-        let below = lowest.filter(|number| *number <= anchor.number);
-        Ok(below.map(|number| BrokenRow {
-            number,
-            fault: AuditBreak::BelowAnchor,
-        }))
-    }
-}
-
-/// Whether a row that is as it was written is another one than was noted.
-fn broken_note(noted: Option<AuditHead>, head: AuditHead) -> Option<BrokenRow> {
-    let noted = noted.filter(|noted| noted.number == head.number && noted.hash != head.hash)?;
-    Some(BrokenRow {
-        number: noted.number,
-        fault: AuditBreak::NotAsNoted,
-    })
-}
-
-/// The fault of a noted row that the walk has not met.
-fn unseen_note(noted: AuditHead, anchor: AuditHead, head: AuditHead) -> Option<BrokenRow> {
-    let fault = match noted.number {
-        number if number > head.number => AuditBreak::Missing,
-        number if number < anchor.number => AuditBreak::Removed,
-        number if number == anchor.number && noted.hash != anchor.hash => AuditBreak::NotAsNoted,
-        _ => return None,
-    };
-    let number = noted.number;
-    Some(BrokenRow { number, fault })
-}
-
-impl AuditHead {
-    /// The row behind this one, if it is the one that was written there.
-    fn followed_by(self, row: &[Value]) -> std::result::Result<Self, BrokenRow> {
-        let expected = self.number.saturating_add(1);
-        let (Some(Value::Integer(number)), Some((hash, content))) = (row.first(), row.split_last())
-        else {
-            return Err(BrokenRow {
-                number: expected,
-                fault: AuditBreak::Content,
-            });
-        };
-        let number = *number;
-        if number != expected {
-            let fault = AuditBreak::Gap {
-                first: expected,
-                last: number - 1,
-            };
-            return Err(BrokenRow { number, fault });
-        }
-        let computed = chained(&self.hash, content);
-        let is_as_written = matches!(hash, Value::Blob(stored) if stored.as_slice() == computed);
-        if !is_as_written {
-            let fault = AuditBreak::Content;
-            return Err(BrokenRow { number, fault });
-        }
-        let hash = computed;
-        Ok(Self { number, hash })
-    }
-}
-
-/// The hash of a row's content behind another row.
-fn chained(previous: &[u8; 32], content: &[Value]) -> [u8; 32] {
-    let mut hash = Sha256::new();
-    hash.update(previous);
-    hash.update(&[ENCODING]);
-    for value in content {
-        // Kind, length, bytes: no two contents have the same encoding.
-        let (kind, bytes): (u8, &[u8]) = match value {
-            Value::Null => (0, &[]),
-            Value::Integer(number) => (1, &number.to_be_bytes()),
-            Value::Real(number) => (2, &number.to_be_bytes()),
-            Value::Text(text) => (3, text.as_bytes()),
-            Value::Blob(bytes) => (4, bytes),
-        };
-        hash.update(&[kind]);
-        hash.update(&(bytes.len() as u64).to_be_bytes());
-        hash.update(bytes);
-    }
-    hash.finish()
-}
-
-/// The content of a row, in the order of [`COLUMNS`].
-fn content_of(number: i64, record: &AuditRecord) -> Vec<Value> {
-    let text = |text: &str| Value::Text(text.to_owned());
-    let maybe = |part: Option<&str>| part.map_or(Value::Null, text);
-    let origin = record.origin.map(|address| address.to_string());
-    vec![
-        Value::Integer(number),
-        Value::Integer(record.at),
-        text(record.door.as_str()),
-        text(&record.user),
-        maybe(record.backend.as_deref()),
-        text(record.proof.as_str()),
-        maybe(origin.as_deref()),
-        text(&record.cmd),
-        text(&record.fun),
-        maybe(record.tgt.as_deref()),
-        maybe(record.tgt_type.as_deref()),
-        text(&record.arguments),
-        text(record.verdict.as_str()),
-        maybe(record.reason.as_deref()),
-        maybe(record.jid.as_ref().map(Jid::as_str)),
-        Value::Integer(i64::try_from(record.suppressed).unwrap_or(i64::MAX)),
-    ]
 }
 
 /// A row; `None` when it is not one that this release writes.
 fn row_of(row: &Row<'_>) -> rusqlite::Result<Option<AuditRow>> {
-    let text = |at: usize| row.get::<_, String>(at);
-    let maybe = |at: usize| row.get::<_, Option<String>>(at);
-    let (door, proof, verdict) = (text(2)?, text(5)?, text(12)?);
-    let known = AuditDoor::parse(&door)
-        .zip(AuditProof::parse(&proof))
-        .zip(AuditVerdict::parse(&verdict));
-    let hash = row.get::<_, Vec<u8>>(16)?.try_into().ok();
-    let (Some(((door, proof), verdict)), Some(hash)) = (known, hash) else {
-        return Ok(None);
-    };
-    Ok(Some(AuditRow {
-        number: row.get(0)?,
-        hash,
-        record: AuditRecord {
-            at: row.get(1)?,
-            door,
-            user: text(3)?,
-            backend: maybe(4)?,
-            proof,
-            origin: maybe(6)?.and_then(|origin| origin.parse().ok()),
-            cmd: text(7)?,
-            fun: text(8)?,
-            tgt: maybe(9)?,
-            tgt_type: maybe(10)?,
-            arguments: text(11)?,
-            verdict,
-            reason: maybe(13)?,
-            jid: maybe(14)?.and_then(|jid| Jid::parse(&jid).ok()),
-            suppressed: u64::try_from(row.get::<_, i64>(15)?).unwrap_or(0),
-        },
-    }))
+    Ok(audit_row_of(&values_of(row)?))
 }
 
-fn values_of(row: &Row<'_>) -> rusqlite::Result<Vec<Value>> {
-    (0..COLUMNS.len()).map(|column| row.get(column)).collect()
+fn values_of(row: &Row<'_>) -> rusqlite::Result<Vec<AuditValue>> {
+    let value = |column| {
+        Ok(match row.get(column)? {
+            Value::Null => AuditValue::Null,
+            Value::Integer(number) => AuditValue::Integer(number),
+            Value::Real(number) => AuditValue::Real(number),
+            Value::Text(text) => AuditValue::Text(text),
+            Value::Blob(bytes) => AuditValue::Blob(bytes),
+        })
+    };
+    (0..COLUMNS.len()).map(value).collect()
+}
+
+fn stored(value: AuditValue) -> Value {
+    match value {
+        AuditValue::Null => Value::Null,
+        AuditValue::Integer(number) => Value::Integer(number),
+        AuditValue::Real(number) => Value::Real(number),
+        AuditValue::Text(text) => Value::Text(text),
+        AuditValue::Blob(bytes) => Value::Blob(bytes),
+    }
 }
 
 /// Writes a row behind the last one.
@@ -355,19 +187,16 @@ pub(super) fn insert(
     next: &mut NextIds,
     record: &AuditRecord,
 ) -> rusqlite::Result<Written> {
-    let number = next.audit.number + 1;
-    let mut row = content_of(number, record);
-    let hash = chained(&next.audit.hash, &row);
-    row.push(Value::Blob(hash.to_vec()));
+    let (row, head) = next_audit_row(next.audit, record);
     let places = vec!["?"; COLUMNS.len()].join(", ");
     transaction
         .prepare_cached(&format!(
             "INSERT INTO audit ({}) VALUES ({places})",
             COLUMNS.join(", ")
         ))?
-        .execute(params_from_iter(row))?;
-    next.audit = AuditHead { number, hash };
-    Ok(Written::New { id: number })
+        .execute(params_from_iter(row.into_iter().map(stored)))?;
+    next.audit = head;
+    Ok(Written::New { id: head.number })
 }
 
 /// The last row, or the anchor where there is none.
@@ -399,16 +228,6 @@ fn anchor(connection: &Connection) -> rusqlite::Result<AuditHead> {
             let identity: Option<String> = meta(connection, "identity")?;
             Ok(genesis(&identity.unwrap_or_default()))
         }
-    }
-}
-
-fn genesis(identity: &str) -> AuditHead {
-    let mut hash = Sha256::new();
-    hash.update(b"saltern audit trail of ");
-    hash.update(identity.as_bytes());
-    AuditHead {
-        number: 0,
-        hash: hash.finish(),
     }
 }
 

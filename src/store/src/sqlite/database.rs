@@ -9,7 +9,6 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use saltern_base::fail_point::FailPoint;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_model::{Jid, JobRecord, MinionId, ReturnRecord};
-use saltern_wire::msgpack::{Limits, MapView};
 
 use super::checkpoint::{self, CheckpointPass, Checkpointer};
 use super::displaced::OpenFiles;
@@ -17,9 +16,8 @@ use super::schema::{self, wrap};
 use super::{DatabaseLimits, Scrubber, audit, batches, events, open_reader};
 use crate::error::{Result, StoreError};
 use crate::jobs::{
-    AuditHead, Committed, JobQueries, JobState, KeptEvent, NewEvent, Write, Written,
+    AuditHead, Committed, JobQueries, JobState, KeptEvent, NewEvent, Write, Written, says_the_same,
 };
-use crate::mirror::ReturnParts;
 
 /// The only writer of the job database.
 pub struct JobDatabase {
@@ -347,18 +345,6 @@ fn once_more(transaction: &Transaction<'_>, record: &ReturnRecord) -> rusqlite::
         }
         _ => Written::Duplicate,
     })
-}
-
-/// Whether two return loads are equal, apart from time stamps and trace context.
-fn says_the_same(one: &Bytes, other: &Bytes) -> bool {
-    let parts = |load: &Bytes| {
-        let load = MapView::parse(load.clone(), &Limits::WIRE).ok()?;
-        Some(ReturnParts::of(&load))
-    };
-    match (parts(one), parts(other)) {
-        (Some(one), Some(other)) => one == other,
-        _ => one == other,
-    }
 }
 
 fn insert_job(

@@ -5,7 +5,7 @@
 //! job, newest first; returns by minion. The cursor of the next page is the last row of the one
 //! before. Loads are opaque here.
 
-use rusqlite::{OptionalExtension, named_params};
+use rusqlite::{Connection, OptionalExtension, named_params};
 use saltern_model::{Jid, MinionId, Packed};
 
 use super::reader::{
@@ -15,16 +15,9 @@ use super::reader::{
 use crate::error::Result;
 use crate::jobs::{JobHead, JobsPage, OpenJob, ReturnsPage};
 
-/// Behind every jid, and behind every suffix of one.
-const LAST: &str = "~";
-
 impl JobReader {
     pub(super) fn jobs_page(&self, page: &JobsPage<'_>) -> Result<Vec<JobHead>> {
-        let until = page.until.map(|until| format!("{until}{LAST}"));
-        let before = match (page.before, until.as_deref()) {
-            (Some(before), Some(until)) => before.min(until),
-            (one, other) => one.or(other).unwrap_or(LAST),
-        };
+        let before = page.end();
         let of_function = match page.function {
             Some(_) => "fun = :fun AND",
             None => ":fun IS NULL AND",
@@ -58,23 +51,7 @@ impl JobReader {
 
     pub(super) fn functions(&self, prefix: &str, limit: usize) -> Result<Vec<String>> {
         self.read("list the functions of", |connection| {
-            let mut statement = connection.prepare_cached(
-                "WITH RECURSIVE next (fun) AS (
-                     SELECT min(fun) FROM jobs WHERE fun >= :from
-                     UNION ALL
-                     SELECT (SELECT min(fun) FROM jobs WHERE jobs.fun > next.fun)
-                       FROM next WHERE next.fun < :end
-                 )
-                 SELECT fun FROM next WHERE fun >= :from AND fun < :end LIMIT :limit",
-            )?;
-            let end = format!("{prefix}\u{10ffff}");
-            let parameters = named_params! {
-                ":from": prefix,
-                ":end": end,
-                ":limit": clamp(limit),
-            };
-            let rows = statement.query_map(parameters, |row| row.get(0))?;
-            rows.collect()
+            functions(connection, prefix, limit)
         })
     }
 
@@ -145,4 +122,28 @@ impl JobReader {
                 .collect()
         })
     }
+}
+
+pub(super) fn functions(
+    connection: &Connection,
+    prefix: &str,
+    limit: usize,
+) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection.prepare_cached(
+        "WITH RECURSIVE next (fun) AS (
+             SELECT min(fun) FROM jobs WHERE fun >= :from
+             UNION ALL
+             SELECT (SELECT min(fun) FROM jobs WHERE jobs.fun > next.fun)
+               FROM next WHERE next.fun < :end
+         )
+         SELECT fun FROM next WHERE fun >= :from AND fun < :end LIMIT :limit",
+    )?;
+    let end = format!("{prefix}\u{10ffff}");
+    let parameters = named_params! {
+        ":from": prefix,
+        ":end": end,
+        ":limit": clamp(limit),
+    };
+    let rows = statement.query_map(parameters, |row| row.get(0))?;
+    rows.collect()
 }

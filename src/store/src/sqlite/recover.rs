@@ -22,7 +22,7 @@ use super::schema::{self, wrap};
 use super::{DatabaseLimits, JobDatabase, audit, events};
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, beside};
-use crate::jobs::Recovered;
+use crate::jobs::{AUDIT_COLUMNS, Recovered};
 
 /// Rows read, and then written, at once.
 const BATCH: usize = 1_000;
@@ -62,7 +62,7 @@ const TABLES: [Table; 8] = [
     },
     Table {
         name: "audit",
-        columns: audit::COLUMNS,
+        columns: &AUDIT_COLUMNS,
         later: &[],
     },
     Table {

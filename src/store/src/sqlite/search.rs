@@ -1,50 +1,13 @@
-//! Search over jobs by function, user, target, minion, state and time, in pages.
-//!
-//! Candidates come newest first out of one index, the narrowest that a filter has; the other filters
-//! are applied to them one by one. A page ends after a bounded number of candidates, found or not,
-//! and names the job to go on behind. So a filter that matches one job in a million costs more pages,
-//! never a long query.
+//! The queries of a search over jobs ([`crate::jobs`] has the search), each through an index.
 
 use rusqlite::{Connection, OptionalExtension, named_params};
-use saltern_python::expression::Pattern;
 
+use super::listing::functions;
 use super::reader::{JobReader, clamp, jid_of};
 use crate::error::Result;
-use crate::jobs::{FoundJobs, JobSearch, JobState, JobSummary, StateFilter};
-
-/// Candidates that one page looks at.
-const MAX_CANDIDATES: usize = 20_000;
-
-/// Candidates of one query.
-const CHUNK: usize = 512;
-
-/// Functions that one pattern may stand for, each with a range of the index; beyond that every job
-/// is looked at.
-const MAX_FUNCTIONS: usize = 64;
-
-/// Functions that are compared with the pattern.
-const MAX_KNOWN_FUNCTIONS: usize = 4_096;
-
-/// A jid that a client has made follows its clock and its time zone, so the order of jids and that of
-/// `created` differ; in microseconds.
-const TIME_ZONE_SLACK: i64 = 26 * 3_600 * 1_000_000;
-
-/// Behind every jid, and behind every suffix of one.
-const LAST: &str = "~";
-
-/// The index that candidates come from.
-enum Source {
-    /// All jobs.
-    Jobs,
-    /// The jobs of some functions.
-    Functions(Vec<String>),
-    /// The jobs of a user.
-    User(String),
-    /// Open jobs.
-    Open,
-    /// Failed jobs.
-    Failed,
-}
+use crate::jobs::{
+    FoundJobs, JidRange, JobIndex, JobSearch, JobState, JobSummary, SearchQueries, search_page,
+};
 
 pub(super) const ALL: &str =
     "SELECT jid FROM jobs WHERE jid < :before AND jid > :from ORDER BY jid DESC LIMIT :limit";
@@ -93,122 +56,65 @@ pub(super) const COUNTS: &str = "SELECT finished,
      (SELECT count(*) FROM returns WHERE returns.jid = ?1 AND retcode <> 0)
      FROM jobs WHERE jid = ?1";
 
-/// The bounds of the jids that a search reads.
-struct Range {
-    from: String,
-    before: String,
-}
-
 impl JobReader {
     pub(super) fn search_jobs(&self, search: &JobSearch<'_>) -> Result<FoundJobs> {
-        let source = self.source(search)?;
         self.read("list the jobs of", |connection| {
-            let mut range = Range::of(connection, search)?;
-            let mut found = FoundJobs::default();
-            let mut looked_at = 0;
-            while found.jobs.len() < search.limit {
-                let candidates = source.candidates(connection, &range, CHUNK)?;
-                let Some(last) = candidates.last().cloned() else {
-                    found.next = None;
-                    break;
-                };
-                let is_last = candidates.len() < CHUNK;
-                for jid in candidates {
-                    looked_at += 1;
-                    if let Some(job) = matching(connection, search, &jid)? {
-                        found.jobs.push(job);
-                    }
-                    found.next = Some(jid);
-                    if found.jobs.len() == search.limit {
-                        break;
-                    }
-                }
-                if is_last && found.next.as_ref() == Some(&last) {
-                    found.next = None;
-                    break;
-                }
-                if looked_at >= MAX_CANDIDATES {
-                    break;
-                }
-                range.before = last;
-            }
-            Ok(found)
-        })
-    }
-
-    /// The narrowest index for a search.
-    fn source(&self, search: &JobSearch<'_>) -> Result<Source> {
-        match (search.state, search.user) {
-            (Some(StateFilter::Open), _) => return Ok(Source::Open),
-            (Some(StateFilter::Failed), _) => return Ok(Source::Failed),
-            (_, Some(user)) => return Ok(Source::User(user.to_owned())),
-            _ => {}
-        }
-        let Some(pattern) = search.function else {
-            return Ok(Source::Jobs);
-        };
-        let known = self.functions("", MAX_KNOWN_FUNCTIONS)?;
-        if known.len() == MAX_KNOWN_FUNCTIONS {
-            return Ok(Source::Jobs);
-        }
-        let meant = known.into_iter().filter(|fun| means(pattern, fun));
-        let meant: Vec<String> = meant.take(MAX_FUNCTIONS + 1).collect();
-        Ok(match meant.len() > MAX_FUNCTIONS {
-            true => Source::Jobs,
-            false => Source::Functions(meant),
+            search_page(&mut Queries(connection), search)
         })
     }
 }
 
-impl Range {
-    fn of(connection: &Connection, search: &JobSearch<'_>) -> rusqlite::Result<Self> {
-        let bound = |sql, at: Option<i64>| -> rusqlite::Result<Option<String>> {
-            let Some(at) = at else { return Ok(None) };
-            let mut statement = connection.prepare_cached(sql)?;
-            statement.query_row([at], |row| row.get(0)).optional()
-        };
-        let since = search.since.map(|at| at.saturating_sub(TIME_ZONE_SLACK));
-        let until = search.until.map(|at| at.saturating_add(TIME_ZONE_SLACK));
-        let from = bound(NEWEST_BEFORE, since)?.unwrap_or_default();
-        let until = bound(OLDEST_AFTER, until)?;
-        let ends = [search.before.map(str::to_owned), until];
-        let before = ends.into_iter().flatten().min();
-        Ok(Self {
-            from,
-            before: before.unwrap_or_else(|| LAST.to_owned()),
-        })
-    }
-}
+struct Queries<'c>(&'c Connection);
 
-impl Source {
-    /// The next jids below those of before, highest first. Fewer than `limit` when there are no more.
+impl SearchQueries for Queries<'_> {
+    type Error = rusqlite::Error;
+
+    const STEP: usize = 1;
+
+    fn functions(&mut self, limit: usize) -> rusqlite::Result<Vec<String>> {
+        functions(self.0, "", limit)
+    }
+
+    fn newest_before(&mut self, at: i64) -> rusqlite::Result<Option<String>> {
+        self.bound(NEWEST_BEFORE, at)
+    }
+
+    fn oldest_after(&mut self, at: i64) -> rusqlite::Result<Option<String>> {
+        self.bound(OLDEST_AFTER, at)
+    }
+
     fn candidates(
-        &self,
-        connection: &Connection,
-        range: &Range,
+        &mut self,
+        index: JobIndex<'_>,
+        range: &JidRange,
         limit: usize,
     ) -> rusqlite::Result<Vec<String>> {
         let of =
-            |sql: &str, key: &dyn rusqlite::ToSql| jids(connection, sql, Some(key), range, limit);
-        let lists = match self {
-            Self::Jobs => return jids(connection, ALL, None, range, limit),
-            Self::User(user) => return of(OF_USER, user),
-            Self::Open => return of(OF_STATE, &JobState::Open.code()),
-            Self::Functions(functions) => functions
-                .iter()
-                .map(|fun| of(OF_FUNCTION, fun))
-                .collect::<rusqlite::Result<Vec<_>>>()?,
-            Self::Failed => vec![
-                of(OF_STATE, &JobState::Expired.code())?,
-                of(OF_STATE, &JobState::Killed.code())?,
-                jids(connection, OF_FAILED_RETURNS, None, range, limit)?,
-            ],
-        };
-        let mut jids = lists.concat();
-        jids.sort_unstable_by(|one, other| other.cmp(one));
-        jids.dedup();
-        jids.truncate(limit);
-        Ok(jids)
+            |sql: &str, key: Option<&dyn rusqlite::ToSql>| jids(self.0, sql, key, range, limit);
+        match index {
+            JobIndex::Jobs => of(ALL, None),
+            JobIndex::User(user) => of(OF_USER, Some(&user)),
+            JobIndex::Function(fun) => of(OF_FUNCTION, Some(&fun)),
+            JobIndex::State(state) => of(OF_STATE, Some(&state.code())),
+            JobIndex::FailedReturns => of(OF_FAILED_RETURNS, None),
+        }
+    }
+
+    fn matching(
+        &mut self,
+        search: &JobSearch<'_>,
+        jids: &[String],
+    ) -> rusqlite::Result<Vec<JobSummary>> {
+        let jobs = jids.iter();
+        let jobs = jobs.map(|jid| matching(self.0, search, jid));
+        jobs.filter_map(rusqlite::Result::transpose).collect()
+    }
+}
+
+impl Queries<'_> {
+    fn bound(&self, sql: &str, at: i64) -> rusqlite::Result<Option<String>> {
+        let mut statement = self.0.prepare_cached(sql)?;
+        statement.query_row([at], |row| row.get(0)).optional()
     }
 }
 
@@ -216,7 +122,7 @@ fn jids(
     connection: &Connection,
     sql: &str,
     key: Option<&dyn rusqlite::ToSql>,
-    range: &Range,
+    range: &JidRange,
     limit: usize,
 ) -> rusqlite::Result<Vec<String>> {
     let mut statement = connection.prepare_cached(sql)?;
@@ -266,26 +172,6 @@ fn matching(
     }
 }
 
-impl JobSearch<'_> {
-    fn matches_head(&self, job: &JobSummary) -> bool {
-        self.since.is_none_or(|since| job.created >= since)
-            && self.until.is_none_or(|until| job.created <= until)
-            && self.user.is_none_or(|user| job.user == user)
-            && self.function.is_none_or(|pattern| means(pattern, &job.fun))
-            && self.target.is_none_or(|pattern| pattern.matches(&job.tgt))
-            && match self.state {
-                Some(StateFilter::Open) => job.state == JobState::Open,
-                Some(StateFilter::Ended) => job.state != JobState::Open,
-                Some(StateFilter::Failed) | None => true,
-            }
-    }
-}
-
-/// Whether a pattern means a function, or one of those of a compound command.
-fn means(pattern: &Pattern, fun: &str) -> bool {
-    pattern.matches(fun) || fun.split(',').any(|one| pattern.matches(one))
-}
-
 /// The filters that look at other tables.
 fn is_meant(
     connection: &Connection,
@@ -293,8 +179,7 @@ fn is_meant(
     job: &JobSummary,
 ) -> rusqlite::Result<bool> {
     let jid = job.jid.as_str();
-    let is_given_up = matches!(job.state, JobState::Expired | JobState::Killed);
-    if search.state == Some(StateFilter::Failed) && !is_given_up {
+    if search.wants_failed_return(job) {
         let mut statement = connection.prepare_cached(HAS_FAILED)?;
         if !statement.query_row([jid], |row| row.get::<_, bool>(0))? {
             return Ok(false);
@@ -346,10 +231,11 @@ impl JobReader {
 #[cfg(test)]
 mod tests {
     use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
+    use saltern_python::expression::Pattern;
 
     use super::super::{DatabaseLimits, JobDatabase};
     use super::*;
-    use crate::jobs::Write;
+    use crate::jobs::{StateFilter, Write};
 
     fn jid(number: u32) -> Jid {
         Jid::parse(&format!("20261121070622{number:06}")).unwrap()

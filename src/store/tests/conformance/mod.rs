@@ -1,8 +1,9 @@
 //! Guarantees of every engine of the job database, whatever it keeps rows in: one function each,
 //! over the three traits of the seam alone.
 //!
-//! An engine is added by one line, `conformance!(name, factory);`, which makes a test of each. The
-//! factory gives a [`Site`], whose `open` opens the same database anew each time. The crate that
+//! An engine is added by one line, `conformance!(name, factory);`, which makes a test of each, or by a
+//! test that goes through [`GUARANTEES`], where starting a server for each would take long. The factory
+//! gives a [`Site`], whose `open` opens the same database anew each time. The crate that
 //! includes this page has the fixtures of `tests/store/common.rs` as `crate::common`.
 
 pub(crate) mod memory;
@@ -26,10 +27,10 @@ pub(crate) trait Site {
     fn open(&self) -> Engine;
 }
 
-/// Makes a test of each guarantee for an engine.
-macro_rules! conformance {
-    ($engine:ident, $site:expr) => {
-        conformance!($engine, $site;
+/// Hands the names of all guarantees to a macro, behind its own arguments.
+macro_rules! guarantees {
+    ($then:ident $($arguments:tt)*) => {
+        $then! { $($arguments)*
             each_write_is_answered_in_its_order,
             batches_in_flight_are_committed_in_the_order_of_the_calls,
             committed_rows_are_there_after_reopening,
@@ -49,7 +50,14 @@ macro_rules! conformance {
             audit_trail_is_a_chain_that_a_check_confirms,
             retention_removes_old_jobs_and_keeps_open_ones,
             housekeeping_leaves_every_row,
-        );
+        }
+    };
+}
+
+/// Makes a test of each guarantee for an engine.
+macro_rules! conformance {
+    ($engine:ident, $site:expr) => {
+        $crate::conformance::guarantees! { conformance $engine, $site; }
     };
     ($engine:ident, $site:expr; $($guarantee:ident,)*) => {
         mod $engine {
@@ -63,7 +71,18 @@ macro_rules! conformance {
     };
 }
 
-pub(crate) use conformance;
+/// All guarantees with their names, for an engine whose databases share one server.
+macro_rules! named {
+    ($($guarantee:ident,)*) => {
+        &[$((stringify!($guarantee), $guarantee as fn(&dyn Site)),)*]
+    };
+}
+
+/// The guarantees, each with its name.
+#[allow(dead_code, reason = "only engines with a server of their own use it")]
+pub(crate) const GUARANTEES: &[(&str, fn(&dyn Site))] = guarantees!(named);
+
+pub(crate) use {conformance, guarantees};
 
 fn append(engine: &Engine, writes: Vec<Write>) -> Vec<Written> {
     commit(engine, Batch::of(writes)).written
