@@ -9,8 +9,9 @@ use std::time::Duration;
 use saltern_config::{SqlSchema, SqlStore, SqlTlsMode};
 use tokio::task::JoinHandle;
 use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
-use tokio_postgres::{Client, Config, SimpleQueryMessage, Statement};
+use tokio_postgres::{Client, Config, SimpleQueryMessage, Socket, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::error::SqlError;
@@ -27,6 +28,19 @@ pub(crate) const MAX_DOCUMENT: usize = 64 << 20;
 /// Idle time after which the system probes the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// The returns of the jobs of a batch that are there already, by the index of jobs alone: `OFFSET` keeps
+/// the planner, which knows nothing of the array, from the index of minions, whose entries are of every
+/// job, and from the whole table.
+const PRESENT: &str = "WITH present AS (SELECT o.jid, o.id FROM \
+     (SELECT DISTINCT j.jid FROM unnest($2::text[]) AS j(jid)) AS j CROSS JOIN LATERAL \
+     (SELECT r.jid, r.id FROM salt_returns AS r WHERE r.jid = j.jid OFFSET 0) AS o OFFSET 0)";
+
+/// Plans of a writer: made once, compiled never, which would take longer than a batch, and never over a
+/// whole table, however small it was when the plan was made. Older servers lack some of the settings.
+const PLANS: &str = "SELECT set_config(name, CASE name WHEN 'plan_cache_mode' \
+     THEN 'force_generic_plan' ELSE 'off' END, false) \
+     FROM pg_settings WHERE name IN ('jit', 'plan_cache_mode', 'enable_seqscan')";
+
 /// A connection, with its statements.
 pub(crate) struct Postgres {
     schema: SqlSchema,
@@ -42,29 +56,15 @@ impl Drop for Postgres {
     }
 }
 
+/// Runs the protocol of a connection.
+pub(crate) type PostgresConnection =
+    tokio_postgres::Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
 type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 impl Postgres {
     pub(crate) async fn connect(store: &SqlStore, timeout: Duration) -> Result<Self, SqlError> {
-        let mut config = Config::new();
-        config
-            .host(&store.host)
-            .port(store.port)
-            .user(&store.user)
-            .password(store.password.expose())
-            .dbname(&store.database)
-            .application_name("saltern")
-            .connect_timeout(timeout)
-            .keepalives_idle(KEEPALIVE)
-            .ssl_mode(match store.tls.mode {
-                SqlTlsMode::Disable => SslMode::Disable,
-                SqlTlsMode::Prefer => SslMode::Prefer,
-                SqlTlsMode::Require | SqlTlsMode::VerifyCa | SqlTlsMode::VerifyFull => {
-                    SslMode::Require
-                }
-            });
-        let tls = MakeRustlsConnect::new(tls::client_config(&store.tls)?);
-        let (client, connection) = config.connect(tls).await?;
+        let (client, connection) = open(store, timeout).await?;
         let driver = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 // Whoever writes next gets an error of its own.
@@ -82,6 +82,11 @@ impl Postgres {
     /// Runs a statement; how many rows it changed.
     pub(crate) async fn run(&mut self, sql: &str) -> Result<u64, SqlError> {
         Ok(self.client.execute(sql, &[]).await?)
+    }
+
+    /// Makes the session one that writes batches.
+    pub(crate) async fn only_write(&mut self) -> Result<(), SqlError> {
+        Ok(self.client.batch_execute(PLANS).await?)
     }
 
     /// Makes the session one that changes nothing, and whose statements end in time.
@@ -203,11 +208,11 @@ impl Postgres {
         let ids = column(rows, |row| row.id.as_str());
         let successes: Vec<Option<&str>> = rows.iter().map(|row| row.success.as_deref()).collect();
         let times: Vec<f64> = rows.iter().map(|row| row.received).collect();
-        let missing = "WHERE NOT EXISTS (SELECT 1 FROM salt_returns AS o \
-                       WHERE o.jid = n.jid AND o.id = n.id)";
+        let missing =
+            "WHERE NOT EXISTS (SELECT 1 FROM present AS p WHERE p.jid = n.jid AND p.id = n.id)";
         if self.schema == SqlSchema::PostgresLocalCache {
             let sql = format!(
-                "INSERT INTO salt_returns (fun, jid, return, id, success, added) SELECT n.fun, \
+                "{PRESENT} INSERT INTO salt_returns (fun, jid, return, id, success, added) SELECT n.fun, \
                  n.jid, n.ret, n.id, n.success::boolean, to_timestamp(n.at) FROM \
                  unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::float8[]) \
                  AS n(fun, jid, ret, id, success, at) {missing}"
@@ -217,7 +222,7 @@ impl Postgres {
         }
         let cast = self.cast();
         let sql = format!(
-            "INSERT INTO salt_returns (fun, jid, return, id, success, full_ret, alter_time) SELECT \
+            "{PRESENT} INSERT INTO salt_returns (fun, jid, return, id, success, full_ret, alter_time) SELECT \
              n.fun, n.jid, n.ret{cast}, n.id, n.success, n.full_ret{cast}, to_timestamp(n.at) FROM \
              unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], \
              $7::float8[]) AS n(fun, jid, ret, id, success, full_ret, at) {missing}"
@@ -259,6 +264,30 @@ impl Postgres {
         self.client.execute(&statement, parameters).await?;
         Ok(())
     }
+}
+
+/// A connection, and what runs its protocol.
+pub(crate) async fn open(
+    store: &SqlStore,
+    timeout: Duration,
+) -> Result<(Client, PostgresConnection), SqlError> {
+    let mut config = Config::new();
+    config
+        .host(&store.host)
+        .port(store.port)
+        .user(&store.user)
+        .password(store.password.expose())
+        .dbname(&store.database)
+        .application_name("saltern")
+        .connect_timeout(timeout)
+        .keepalives_idle(KEEPALIVE)
+        .ssl_mode(match store.tls.mode {
+            SqlTlsMode::Disable => SslMode::Disable,
+            SqlTlsMode::Prefer => SslMode::Prefer,
+            SqlTlsMode::Require | SqlTlsMode::VerifyCa | SqlTlsMode::VerifyFull => SslMode::Require,
+        });
+    let tls = MakeRustlsConnect::new(tls::client_config(&store.tls)?);
+    Ok(config.connect(tls).await?)
 }
 
 fn column<'r, R, T>(rows: &'r [R], value: impl Fn(&'r R) -> T) -> Vec<T> {

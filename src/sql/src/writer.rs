@@ -216,7 +216,13 @@ impl SqlWriter {
     /// Connects, unless there is a connection; the longest document that it takes.
     fn connect(&mut self) -> Result<usize, SqlError> {
         if self.connection.is_none() {
-            let opened = self.runtime.block_on(Connection::open(&self.store))?;
+            let opened = self.runtime.block_on(async {
+                let mut connection = Connection::open(&self.store).await?;
+                if let Connection::Postgres(postgres) = &mut connection {
+                    postgres.only_write().await?;
+                }
+                Ok(connection)
+            })?;
             self.connection = Some(opened);
         }
         Ok(match &self.connection {

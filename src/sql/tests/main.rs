@@ -5,5 +5,7 @@ mod common;
 mod conformance;
 mod connections;
 mod faults;
+mod plans;
+mod proxy;
 mod purge;
 mod reader;
