@@ -17,6 +17,9 @@ pub enum SqlError {
     /// The connection ended while a transaction was committed: it may have been, or not.
     #[error("the database may or may not have committed")]
     InDoubt(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The transaction is committed, and PostgreSQL warned: its synchronous standby may not have it.
+    #[error("the database has committed, and its standby may not have")]
+    Unconfirmed,
     /// It took longer than it may.
     #[error("the database does not answer within {0} s")]
     Timeout(u64),
@@ -76,6 +79,14 @@ impl SqlError {
         match self {
             Self::Connection(source) => Self::InDoubt(source),
             other => other,
+        }
+    }
+
+    /// Whether the database has refused with this SQLSTATE.
+    pub(crate) fn has_code(&self, state: &SqlState) -> bool {
+        match self {
+            Self::Database { code, .. } | Self::Row { code, .. } => code == state.code(),
+            _ => false,
         }
     }
 

@@ -11,6 +11,7 @@
 
 mod blocking_runtime;
 mod care;
+mod cluster;
 mod connection;
 mod document;
 mod error;
@@ -23,6 +24,7 @@ mod tls;
 mod writer;
 
 pub use care::{Cutoff, SqlCare, Step, purge_steps};
+pub use cluster::{ClusterOptions, open_cluster};
 pub use document::Marks;
 pub use error::SqlError;
 pub use reader::{JobRange, JobSlice, ReturnCounts, SqlReader};

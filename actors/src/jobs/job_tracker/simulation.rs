@@ -21,8 +21,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use saltern_config::load_master;
 use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_requests::SignalTargets;
+use saltern_sql::{ClusterOptions, open_cluster};
+use saltern_stock::databases::{Kind, PASSWORD, Server};
 use saltern_store::jobs::{Batch, Engine, JobState, Write, wait};
 use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
 
@@ -809,6 +812,33 @@ fn simulated_faults_keep_the_invariants_and_end_every_job() {
 #[test]
 fn simulated_faults_keep_the_invariants_over_an_engine_in_memory() {
     simulate(|| ((), memory::Memory::default().process()), 1);
+}
+
+#[test]
+fn simulated_faults_keep_the_invariants_over_postgresql() {
+    // Short, because the path of a socket must fit into 107 bytes.
+    let dir = tempfile::Builder::new().prefix("sql-").tempdir_in("/tmp");
+    let dir = dir.unwrap();
+    let server = Server::start(Kind::Postgres, &dir.path().join("server"));
+    let config = dir.path().join("master");
+    let (host, prefix) = (server.host(), "returner.pgjsonb");
+    let text = format!(
+        "{prefix}.host: {host}\n{prefix}.user: salt\n{prefix}.pass: {PASSWORD}\n\
+         {prefix}.db: salt\nmaster_job_cache: pgjsonb\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let config = load_master(&config).unwrap().config;
+    let store = config.returners.sql_store("pgjsonb").unwrap();
+    let clusters = AtomicU64::new(0);
+    let open = || {
+        let number = clusters.fetch_add(1, Ordering::Relaxed);
+        let options = ClusterOptions {
+            name: format!("cluster_{number}"),
+            patience: Duration::from_secs(300),
+        };
+        ((), open_cluster(store.clone(), options).unwrap())
+    };
+    simulate(open, 100);
 }
 
 /// Runs one of so many seeds over an engine; each thread has a database, which all of its seeds

@@ -1,0 +1,196 @@
+//! PostgreSQL behind the seam: the owner's writer, its housekeeping, and a reader.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use saltern_config::SqlStore;
+use saltern_store::jobs::{
+    Batch, Committed, Engine, Housekeeping, Imported, JobLog, Pending, Removed, Retention,
+};
+use saltern_store::{AuditHead, CachedJob, Result, StoreError};
+use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::error::SqlState;
+
+use super::decide::Numbers;
+use super::layout::is_schema_name;
+use super::reader::ClusterReader;
+use super::runtime::RuntimeThread;
+use super::writer::{Done, Task, Work, Writer};
+use crate::error::SqlError;
+
+/// Tasks that wait for the writer. A caller has one in flight.
+const MAX_TASKS: usize = 16;
+
+/// Time that the last attempt to open a database may take beyond the patience.
+const LONGER: Duration = Duration::from_secs(90);
+
+/// How an engine works on a database.
+#[derive(Clone, Debug)]
+pub struct ClusterOptions {
+    /// The name of the cluster, which its schema bears.
+    pub name: String,
+    /// How long a batch waits for a database that is away before its caller gets an error.
+    pub patience: Duration,
+}
+
+/// The database of an engine.
+pub(super) struct Target {
+    pub(super) store: SqlStore,
+    pub(super) options: ClusterOptions,
+    pub(super) place: PathBuf,
+}
+
+impl Target {
+    pub(super) fn error(&self, action: &'static str, error: SqlError) -> StoreError {
+        let path = self.place.clone();
+        if error.has_code(&SqlState::DISK_FULL) {
+            return StoreError::Full { path };
+        }
+        StoreError::Database {
+            action,
+            path,
+            is_busy: false,
+            source: Box::new(error),
+        }
+    }
+
+    pub(super) fn not_owner(&self) -> StoreError {
+        let path = self.place.clone();
+        StoreError::NotOwner { path }
+    }
+}
+
+/// Opens the job database of a cluster and becomes the owner of its jobs; the schema and its tables are
+/// made where they are missing. `store` says where the database is; its kind of tables is not looked at.
+///
+/// # Errors
+/// [`StoreError::Option`] for a name that no schema can have without quotes, [`StoreError::Schema`] when
+/// a newer release made the tables.
+pub fn open_cluster(store: SqlStore, options: ClusterOptions) -> Result<Engine> {
+    if !is_schema_name(&options.name) {
+        return Err(StoreError::Option {
+            option: "saltern_cluster",
+            reason: "a name has lower-case letters, digits and underscores, 60 at most".to_owned(),
+        });
+    }
+    let place = format!(
+        "postgresql://{}:{}/{}/{}",
+        store.host, store.port, store.database, options.name
+    );
+    let target = Arc::new(Target {
+        store,
+        options,
+        place: place.into(),
+    });
+    let runtime = RuntimeThread::start();
+    let runtime =
+        runtime.map_err(|error| StoreError::io("start a thread for", &target.place, error))?;
+    let runtime = Arc::new(runtime);
+    let (reply, opened) = oneshot::channel();
+    let (tasks, waiting) = mpsc::channel(MAX_TASKS);
+    let (held, opening) = (runtime.clone(), target.clone());
+    runtime.handle().spawn(async move {
+        match Writer::open(opening).await {
+            Ok(writer) => {
+                if reply.send(Ok(writer.shared())).is_ok() {
+                    writer.run(waiting).await;
+                }
+            }
+            // Whoever opens it may be gone.
+            Err(error) => drop(reply.send(Err(error))),
+        }
+        // Until here the thread is needed, whoever else still holds it.
+        drop(held);
+    });
+    let limit = target.options.patience + LONGER;
+    let opened = runtime
+        .wait(limit, opened)
+        .and_then(std::result::Result::ok);
+    let numbers = opened.unwrap_or_else(|| {
+        let path = target.place.clone();
+        Err(StoreError::Interrupted { path })
+    })?;
+    let queries = Arc::new(ClusterReader::new(target.clone(), runtime));
+    let log = Arc::new(ClusterLog {
+        target,
+        tasks,
+        numbers,
+    });
+    Ok(Engine {
+        log: log.clone(),
+        queries,
+        housekeeping: log,
+    })
+}
+
+/// The owner's end of the writer.
+struct ClusterLog {
+    target: Arc<Target>,
+    tasks: mpsc::Sender<Task>,
+    numbers: Arc<Mutex<Numbers>>,
+}
+
+impl ClusterLog {
+    /// Has the writer do this; `take` takes the result out of its outcome.
+    fn ask<T: Send + 'static>(&self, work: Work, take: fn(Done) -> Option<T>) -> Pending<T> {
+        let (reply, replied) = oneshot::channel();
+        // A task that cannot be queued drops its reply.
+        let _ = self.tasks.try_send(Task { work, reply });
+        let path = self.target.place.clone();
+        Box::pin(async move {
+            let done = match replied.await {
+                Ok(done) => take(done?),
+                Err(_) => None,
+            };
+            done.ok_or(StoreError::Interrupted { path })
+        })
+    }
+
+    fn number<T: Send + 'static>(&self, value: impl FnOnce(Numbers) -> T) -> Pending<T> {
+        let value = value(*self.numbers.lock());
+        Box::pin(std::future::ready(Ok(value)))
+    }
+}
+
+impl JobLog for ClusterLog {
+    fn append(&self, batch: Arc<Batch>) -> Pending<Committed> {
+        self.ask(Work::Append(batch), |done| match done {
+            Done::Committed(committed) => Some(committed),
+            _ => None,
+        })
+    }
+
+    fn import(&self, slice: Vec<CachedJob>) -> Pending<Imported> {
+        self.ask(Work::Import(slice), |done| match done {
+            Done::Imported(imported) => Some(imported),
+            _ => None,
+        })
+    }
+
+    fn finish_import(&self) -> Pending<()> {
+        self.ask(Work::FinishImport, |_| Some(()))
+    }
+
+    fn next_event_position(&self) -> Pending<i64> {
+        self.number(|numbers| numbers.event + 1)
+    }
+
+    fn audit_head(&self) -> Pending<AuditHead> {
+        self.number(|numbers| numbers.audit)
+    }
+}
+
+impl Housekeeping for ClusterLog {
+    fn place(&self) -> &Path {
+        &self.target.place
+    }
+
+    fn remove_slice(&self, retention: Retention, slice: usize) -> Pending<Option<Removed>> {
+        self.ask(Work::Remove(retention, slice), |done| match done {
+            Done::Removed(removed, _) => Some(removed),
+            _ => None,
+        })
+    }
+}

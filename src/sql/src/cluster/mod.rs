@@ -1,0 +1,40 @@
+//! PostgreSQL as an engine of the job database: the jobs of one owner in a schema of the cluster's
+//! name, behind the three traits of [`saltern_store::jobs`].
+//!
+//! **Numbered batches.** Each batch is one transaction. It moves the `head` of the writer's row by one,
+//! in a statement that finds the row only under the owner's epoch and behind the batch before. So that
+//! row is counter, fence and record of a commit: an owner that another one has followed changes nothing
+//! any more ([`StoreError::NotOwner`](saltern_store::StoreError::NotOwner)), and a commit whose answer
+//! was lost is looked for by its number.
+//!
+//! **Nothing is guessed.** An owner reads what its batch depends on under the lock of its row, decides
+//! what becomes of each change ([`decide`]), and writes. A commit counts when PostgreSQL has said so
+//! without a warning; a warning is what it gives when a synchronous standby has not confirmed.
+//!
+//! Not here, and not yet anywhere: who becomes the owner (leases), several writers in one schema, and the
+//! option of the master that asks for this engine. No master uses it; its tests do.
+//!
+//! Suggested reading order: [`layout`], [`session`], [`decide`], [`changes`], [`writer`], [`engine`], then
+//! the reads, one file a subject, as in the engine on SQLite.
+
+mod audit;
+mod batches;
+mod changes;
+mod decide;
+mod engine;
+mod events;
+mod glob;
+mod import;
+mod jobs;
+mod layout;
+mod queries;
+mod reader;
+mod retention;
+mod returns;
+mod runtime;
+mod search;
+mod session;
+mod text;
+mod writer;
+
+pub use engine::{ClusterOptions, open_cluster};

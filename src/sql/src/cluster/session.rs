@@ -1,0 +1,151 @@
+//! A connection of the engine: its statements, and the warnings that PostgreSQL gives.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use saltern_config::SqlStore;
+use tokio::task::JoinHandle;
+use tokio_postgres::error::{Severity, SqlState};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, Statement};
+
+use crate::connection::within;
+use crate::error::SqlError;
+use crate::postgres::{self, PostgresConnection};
+
+/// Longest time for connecting, where a site does not say.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Values of a statement.
+pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// A connection.
+pub(super) struct Session {
+    client: Client,
+    statements: HashMap<String, Statement>,
+    /// Warnings so far.
+    warnings: Arc<AtomicU64>,
+    /// Runs the protocol; ends with the connection.
+    driver: JoinHandle<()>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+impl Session {
+    /// Connects. Must be called within the runtime that is to run the connection.
+    pub(super) async fn connect(
+        store: &SqlStore,
+        schema: &str,
+        settings: &str,
+    ) -> Result<Self, SqlError> {
+        let limit = store.connect_timeout.unwrap_or(CONNECT);
+        let opened = async {
+            let (client, connection) = postgres::open(store, limit).await?;
+            let warnings = Arc::<AtomicU64>::default();
+            let driver = tokio::spawn(drive(connection, warnings.clone()));
+            let session = Self {
+                client,
+                statements: HashMap::new(),
+                warnings,
+                driver,
+            };
+            let settings = format!("SET search_path = {schema}; {settings}");
+            session.run(&settings).await?;
+            Ok(session)
+        };
+        within(limit, SqlError::ConnectTimeout, opened).await
+    }
+
+    /// Runs statements without values.
+    pub(super) async fn run(&self, sql: &str) -> Result<(), SqlError> {
+        Ok(self.client.batch_execute(sql).await?)
+    }
+
+    /// The rows of statements without values, as texts.
+    pub(super) async fn texts(&self, sql: &str) -> Result<Vec<Vec<String>>, SqlError> {
+        let messages = self.client.simple_query(sql).await?;
+        let rows = messages.into_iter().filter_map(|message| {
+            let SimpleQueryMessage::Row(row) = message else {
+                return None;
+            };
+            let value = |number| row.get(number).unwrap_or_default().to_owned();
+            Some((0..row.len()).map(value).collect())
+        });
+        Ok(rows.collect())
+    }
+
+    /// The rows of a statement.
+    pub(super) async fn rows(
+        &mut self,
+        sql: &str,
+        values: Values<'_>,
+    ) -> Result<Vec<Row>, SqlError> {
+        let statement = self.prepared(sql).await?;
+        Ok(self.client.query(&statement, values).await?)
+    }
+
+    /// Runs a statement; how many rows it changed.
+    pub(super) async fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64, SqlError> {
+        let statement = self.prepared(sql).await?;
+        Ok(self.client.execute(&statement, values).await?)
+    }
+
+    /// Commits the transaction. An error of the connection says that it may be committed or not.
+    pub(super) async fn commit(&self) -> Result<(), SqlError> {
+        let before = self.warnings.load(Ordering::Acquire);
+        let committed = self.run("COMMIT").await;
+        committed.map_err(SqlError::of_commit)?;
+        match self.warnings.load(Ordering::Acquire) == before {
+            true => Ok(()),
+            false => Err(SqlError::Unconfirmed),
+        }
+    }
+
+    async fn prepared(&mut self, sql: &str) -> Result<Statement, SqlError> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+}
+
+/// Runs the protocol, and counts warnings before the reply behind them is handed on.
+async fn drive(mut connection: PostgresConnection, warnings: Arc<AtomicU64>) {
+    while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+        match message {
+            Ok(AsyncMessage::Notice(notice)) => {
+                if notice.parsed_severity() == Some(Severity::Warning) {
+                    warnings.fetch_add(1, Ordering::AcqRel);
+                    let (code, text) = (notice.code().code(), notice.message());
+                    tracing::warn!(code, text, "a warning of PostgreSQL");
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                // Whoever asks next gets an error of its own.
+                tracing::debug!(%error, "the connection to PostgreSQL has ended");
+                return;
+            }
+        }
+    }
+}
+
+impl SqlError {
+    /// Whether another connection may do what this one did not: it is lost, or its server takes no
+    /// writes any more.
+    pub(super) fn asks_for_another_connection(&self) -> bool {
+        !self.keeps_connection()
+            || self.has_code(&SqlState::READ_ONLY_SQL_TRANSACTION)
+            || self.has_code(&SqlState::CANNOT_CONNECT_NOW)
+            || self.has_code(&SqlState::TOO_MANY_CONNECTIONS)
+    }
+}

@@ -1,0 +1,142 @@
+//! Faults of the server and of the connection: every batch is stored once, and its caller is answered
+//! as if nothing had happened.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use saltern_store::jobs::{Engine, EventRange};
+use saltern_store::{NewEvent, Write, Written};
+use saltern_wire::msgpack::Value;
+
+use crate::common::{audit_row, job, ret};
+use crate::conformance::Site;
+use crate::proxy::Proxy;
+use crate::site::{Database, append};
+
+/// How often something is looked at.
+const GLANCE: Duration = Duration::from_millis(5);
+
+fn event(number: u32) -> NewEvent {
+    NewEvent {
+        received: i64::from(number),
+        tag: format!("tag/{number}"),
+        data: vec![0x80].into(),
+        of_minion: false,
+    }
+}
+
+/// A batch with a job, its return, an event and a row of the audit trail.
+fn batch(number: u32) -> Vec<Write> {
+    vec![
+        Write::Job(job(number, &["m1"])),
+        Write::Return(ret(number, "m1", Value::from(number))),
+        Write::Events {
+            first: u64::from(number),
+            events: vec![event(number)],
+        },
+        Write::Audit(Box::new(audit_row(number))),
+    ]
+}
+
+/// Appends so many batches, and checks the answer of each.
+fn append_all(engine: &Engine, batches: u32, done: &AtomicU32) {
+    for number in 1..=batches {
+        let committed = append(engine, batch(number)).expect("stored in the end");
+        let id = i64::from(number);
+        let new = Written::New { id };
+        assert_eq!(committed.written, [new, new, Written::Updated, new]);
+        assert_eq!(committed.events[0].position, id);
+        done.store(number, Ordering::Release);
+    }
+}
+
+/// Everything of so many batches is there, once.
+fn assert_exact(engine: &Engine, batches: u32) {
+    let queries = &engine.queries;
+    let number = u64::from(batches);
+    assert_eq!(queries.counts().expect("a read"), (number, number));
+    let range = EventRange {
+        after: 0,
+        through: i64::MAX,
+        max_events: usize::MAX,
+        max_bytes: usize::MAX,
+    };
+    let events = queries.events_between(&range).expect("a read").events;
+    let positions: Vec<i64> = events.iter().map(|event| event.position).collect();
+    assert_eq!(positions, (1..=i64::from(batches)).collect::<Vec<_>>());
+    let check = queries.check_audit(None).expect("a check");
+    assert_eq!((check.rows, check.broken), (number, None));
+}
+
+const CUTS: u32 = 20;
+
+#[test]
+fn commits_whose_connection_is_cut_are_neither_lost_nor_doubled() {
+    let database = Database::start_on_tcp();
+    // Tables are made on a connection that nobody cuts.
+    drop(database.cluster("cut").open());
+    let proxy = Proxy::new(database.server.port(), CUTS);
+    let engine = database.cluster_over("cut", proxy.port).open();
+    append_all(&engine, 100, &AtomicU32::new(0));
+    assert_eq!(proxy.left.load(Ordering::Acquire), 0, "all cuts were made");
+    assert_exact(&engine, 100);
+}
+
+#[test]
+fn batches_are_exact_after_kills_of_the_server() {
+    const KILLS: u32 = 3;
+    const BETWEEN: u32 = 80;
+    let mut database = Database::start();
+    let engine = database.cluster("killed").open();
+    let (done, batches) = (AtomicU32::new(0), BETWEEN * (KILLS + 1));
+    thread::scope(|scope| {
+        let appending = scope.spawn(|| append_all(&engine, batches, &done));
+        for kill in 1..=KILLS {
+            while done.load(Ordering::Acquire) < kill * BETWEEN && !appending.is_finished() {
+                thread::sleep(GLANCE);
+            }
+            database.server.kill();
+            database.server.resume();
+        }
+    });
+    assert_exact(&engine, batches);
+}
+
+/// PostgreSQL warns when a synchronous standby has not confirmed a transaction that is committed: the
+/// batch counts only when a standby has it.
+#[test]
+fn commit_that_no_standby_has_confirmed_is_not_answered() {
+    let database = Database::start();
+    let engine = database.cluster("standby").open();
+    let server = &database.server;
+    append(&engine, batch(1)).expect("no standby is asked for");
+    let named = |name: &str| {
+        let alter = format!("ALTER SYSTEM SET synchronous_standby_names = '{name}'");
+        server.query(&[&alter, "SELECT pg_reload_conf()"]);
+    };
+    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    let cancel = "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+    named("nobody");
+    thread::scope(|scope| {
+        let appending = scope.spawn(|| append(&engine, batch(2)));
+        // The commit itself, then a look for it, which is one, too.
+        for round in 0..2 {
+            while server.count(waiting) == 0 {
+                assert!(!appending.is_finished(), "answered in round {round}");
+                thread::sleep(GLANCE);
+            }
+            server.query(&[cancel]);
+        }
+        // It is visible, as nothing else shows that it may be lost with the machine.
+        while server.count("SELECT count(*) FROM standby.jobs") < 2 {
+            thread::sleep(GLANCE);
+        }
+        assert!(!appending.is_finished(), "nobody has confirmed");
+        named("");
+        let committed = appending.join().expect("no panic").expect("confirmed");
+        assert!(committed.written[0].is_new(), "{committed:?}");
+    });
+    append(&engine, batch(3)).expect("the owner goes on");
+    assert_exact(&engine, 3);
+}
