@@ -24,7 +24,9 @@ mod tls;
 mod writer;
 
 pub use care::{Cutoff, SqlCare, Step, purge_steps};
-pub use cluster::{ClusterOptions, open_cluster};
+pub use cluster::{
+    ClusterOptions, LeaseAction, LeaseHolder, LeaseRequest, LeaseTable, open_cluster,
+};
 pub use document::Marks;
 pub use error::SqlError;
 pub use reader::{JobRange, JobSlice, ReturnCounts, SqlReader};

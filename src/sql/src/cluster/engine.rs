@@ -17,6 +17,7 @@ use super::decide::Numbers;
 use super::layout::is_schema_name;
 use super::reader::ClusterReader;
 use super::runtime::RuntimeThread;
+use super::session::Session;
 use super::writer::{Done, Task, Work, Writer};
 use crate::error::SqlError;
 
@@ -43,6 +44,49 @@ pub(super) struct Target {
 }
 
 impl Target {
+    pub(super) fn new(store: SqlStore, options: ClusterOptions) -> Result<Self> {
+        if !is_schema_name(&options.name) {
+            return Err(StoreError::Option {
+                option: "saltern_cluster",
+                reason: "a name has lower-case letters, digits and underscores, 60 at most"
+                    .to_owned(),
+            });
+        }
+        let place = format!(
+            "postgresql://{}:{}/{}/{}",
+            store.host, store.port, store.database, options.name
+        );
+        let place = place.into();
+        Ok(Self {
+            store,
+            options,
+            place,
+        })
+    }
+
+    /// A thread for connections.
+    pub(super) fn runtime(&self) -> Result<RuntimeThread> {
+        let started = RuntimeThread::start();
+        started.map_err(|error| StoreError::io("start a thread for", &self.place, error))
+    }
+
+    /// A connection that the thread runs, for a caller that blocks.
+    pub(super) fn connect(
+        &self,
+        runtime: &RuntimeThread,
+        settings: &'static str,
+    ) -> std::result::Result<Session, SqlError> {
+        let (store, name) = (self.store.clone(), self.options.name.clone());
+        let connecting = runtime
+            .handle()
+            .spawn(async move { Session::connect(&store, &name, settings).await });
+        // It ends by itself before that.
+        match runtime.wait(LONGER, connecting) {
+            Some(Ok(session)) => session,
+            _ => Err(SqlError::ConnectTimeout(LONGER.as_secs())),
+        }
+    }
+
     pub(super) fn error(&self, action: &'static str, error: SqlError) -> StoreError {
         let path = self.place.clone();
         if error.has_code(&SqlState::DISK_FULL) {
@@ -69,25 +113,8 @@ impl Target {
 /// [`StoreError::Option`] for a name that no schema can have without quotes, [`StoreError::Schema`] when
 /// a newer release made the tables.
 pub fn open_cluster(store: SqlStore, options: ClusterOptions) -> Result<Engine> {
-    if !is_schema_name(&options.name) {
-        return Err(StoreError::Option {
-            option: "saltern_cluster",
-            reason: "a name has lower-case letters, digits and underscores, 60 at most".to_owned(),
-        });
-    }
-    let place = format!(
-        "postgresql://{}:{}/{}/{}",
-        store.host, store.port, store.database, options.name
-    );
-    let target = Arc::new(Target {
-        store,
-        options,
-        place: place.into(),
-    });
-    let runtime = RuntimeThread::start();
-    let runtime =
-        runtime.map_err(|error| StoreError::io("start a thread for", &target.place, error))?;
-    let runtime = Arc::new(runtime);
+    let target = Arc::new(Target::new(store, options)?);
+    let runtime = Arc::new(target.runtime()?);
     let (reply, opened) = oneshot::channel();
     let (tasks, waiting) = mpsc::channel(MAX_TASKS);
     let (held, opening) = (runtime.clone(), target.clone());

@@ -31,6 +31,12 @@ CREATE TABLE IF NOT EXISTS writer (
     audit_head text NOT NULL DEFAULT '',
     looks bigint NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS lease (
+    name text PRIMARY KEY,
+    owner text NOT NULL,
+    epoch bigint NOT NULL,
+    until timestamptz NOT NULL
+) WITH (fillfactor = 50);
 CREATE TABLE IF NOT EXISTS jobs (
     id bigint PRIMARY KEY,
     jid text COLLATE "C" NOT NULL UNIQUE,

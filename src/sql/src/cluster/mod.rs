@@ -11,8 +11,9 @@
 //! what becomes of each change ([`decide`]), and writes. A commit counts when PostgreSQL has said so
 //! without a warning; a warning is what it gives when a synchronous standby has not confirmed.
 //!
-//! Not here, and not yet anywhere: who becomes the owner (leases), several writers in one schema, and the
-//! option of the master that asks for this engine. No master uses it; its tests do.
+//! Not yet anywhere: an actor that opens the engine when it has a lease and stops when it has not
+//! ([`lease`] and [`lease_table`] are there), several writers in one schema, and the option of the master
+//! that asks for this engine. No master uses it; its tests do.
 //!
 //! Suggested reading order: [`layout`], [`session`], [`decide`], [`changes`], [`writer`], [`engine`], then
 //! the reads, one file a subject, as in the engine on SQLite.
@@ -27,6 +28,8 @@ mod glob;
 mod import;
 mod jobs;
 mod layout;
+mod lease;
+mod lease_table;
 mod queries;
 mod reader;
 mod retention;
@@ -38,3 +41,5 @@ mod text;
 mod writer;
 
 pub use engine::{ClusterOptions, open_cluster};
+pub use lease::{LeaseAction, LeaseHolder, LeaseRequest};
+pub use lease_table::LeaseTable;

@@ -89,25 +89,13 @@ impl ClusterReader {
         let runtime = &*self.runtime;
         let session = match open {
             Some(session) => session,
-            None => open.insert(self.connect()?),
+            None => open.insert(self.target.connect(runtime, SETTINGS)?),
         };
         let read = body(&mut Link { session, runtime });
         if read.as_ref().is_err_and(|error| !error.keeps_connection()) {
             *open = None;
         }
         read
-    }
-
-    fn connect(&self) -> std::result::Result<Session, SqlError> {
-        let target = self.target.clone();
-        let connecting = self.runtime.handle().spawn(async move {
-            Session::connect(&target.store, &target.options.name, SETTINGS).await
-        });
-        let connected = self.runtime.wait(STATEMENT, connecting);
-        match connected {
-            Some(Ok(session)) => session,
-            _ => Err(SqlError::ConnectTimeout(STATEMENT.as_secs())),
-        }
     }
 }
 

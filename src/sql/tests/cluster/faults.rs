@@ -69,7 +69,7 @@ fn assert_exact(engine: &Engine, batches: u32) {
     assert_eq!((check.rows, check.broken), (number, None));
 }
 
-const CUTS: u32 = 20;
+const CUTS: u32 = 10;
 
 #[test]
 fn commits_whose_connection_is_cut_are_neither_lost_nor_doubled() {
@@ -78,9 +78,9 @@ fn commits_whose_connection_is_cut_are_neither_lost_nor_doubled() {
     drop(database.cluster("cut").open());
     let proxy = Proxy::new(database.server.port(), CUTS);
     let engine = database.cluster_over("cut", proxy.port).open();
-    append_all(&engine, 100, &AtomicU32::new(0));
+    append_all(&engine, 60, &AtomicU32::new(0));
     assert_eq!(proxy.left.load(Ordering::Acquire), 0, "all cuts were made");
-    assert_exact(&engine, 100);
+    assert_exact(&engine, 60);
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod conformance;
 mod differences;
 mod faults;
 mod guarantees;
+mod leases;
 #[path = "../proxy.rs"]
 mod proxy;
 mod site;
