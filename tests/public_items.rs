@@ -32,6 +32,10 @@ const FOR_TESTS: &[(&str, &str)] = &[
         "minion_commands",
         "the commands that a table of tests must name",
     ),
+    (
+        "open_cluster",
+        "an engine of the job database that no master uses yet",
+    ),
     ("refresh_remotes", "a fetch that is over when it returns"),
     ("status_address", "a port that the system chose"),
     ("with_room", "a disk of a size that a test chooses"),

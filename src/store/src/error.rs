@@ -217,11 +217,6 @@ impl StoreError {
         matches!(self, Self::Database { is_busy: true, .. })
     }
 
-    /// This process no longer owns the job database: it must not append any more.
-    pub fn is_of_owner(&self) -> bool {
-        matches!(self, Self::NotOwner { .. })
-    }
-
     /// The job database must be set aside before a new one can be made.
     pub fn is_corrupt(&self) -> bool {
         matches!(self, Self::Corrupt { .. })

@@ -1,4 +1,4 @@
-//! What every engine has to do, and what only this one has.
+//! Guarantees of every engine, and those that only this one has.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -34,10 +34,10 @@ fn owner_that_was_followed_changes_nothing_any_more() {
     append(&second, vec![Write::Job(job(2, &["m1"]))]).expect("the owner");
     for number in [3, 4] {
         let refused = append(&first, vec![Write::Job(job(number, &["m1"]))]);
-        assert!(refused.is_err_and(|error| error.is_of_owner()));
+        assert!(matches!(refused, Err(StoreError::NotOwner { .. })));
     }
     let removed = wait(first.housekeeping.remove_slice(Default::default(), 10));
-    assert!(removed.is_err_and(|error| error.is_of_owner()));
+    assert!(matches!(removed, Err(StoreError::NotOwner { .. })));
     append(&second, vec![Write::Job(job(3, &["m1"]))]).expect("the owner");
     let stored = first.queries.jobs_after(0, 10).expect("a read");
     let ids: Vec<i64> = stored.iter().map(|job| job.id).collect();

@@ -74,13 +74,17 @@ macro_rules! conformance {
 /// All guarantees with their names, for an engine whose databases share one server.
 macro_rules! named {
     ($($guarantee:ident,)*) => {
-        &[$((stringify!($guarantee), $guarantee as fn(&dyn Site)),)*]
+        &[$((stringify!($guarantee), $guarantee as Guarantee),)*]
     };
 }
 
+/// Checks a guarantee; panics where it does not hold.
+#[allow(dead_code, reason = "only engines with a server of their own use it")]
+type Guarantee = fn(&dyn Site);
+
 /// The guarantees, each with its name.
 #[allow(dead_code, reason = "only engines with a server of their own use it")]
-pub(crate) const GUARANTEES: &[(&str, fn(&dyn Site))] = guarantees!(named);
+pub(crate) const GUARANTEES: &[(&str, Guarantee)] = guarantees!(named);
 
 pub(crate) use {conformance, guarantees};
 
