@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use saltern_store::jobs::{Engine, EventRange};
-use saltern_store::{NewEvent, Write, Written};
+use saltern_store::{NewEvent, StoreError, Write, Written};
 use saltern_wire::msgpack::Value;
 
 use crate::common::{audit_row, job, ret};
@@ -39,15 +39,15 @@ fn batch(number: u32) -> Vec<Write> {
     ]
 }
 
-/// Appends so many batches, and checks the answer of each.
-fn append_all(engine: &Engine, batches: u32, done: &AtomicU32) {
+/// Appends so many batches, and checks the answer of each; `begin` is called before each.
+fn append_all(engine: &Engine, batches: u32, begin: impl Fn(u32)) {
     for number in 1..=batches {
+        begin(number);
         let committed = append(engine, batch(number)).expect("stored in the end");
         let id = i64::from(number);
         let new = Written::New { id };
         assert_eq!(committed.written, [new, new, Written::Updated, new]);
         assert_eq!(committed.events[0].position, id);
-        done.store(number, Ordering::Release);
     }
 }
 
@@ -69,18 +69,46 @@ fn assert_exact(engine: &Engine, batches: u32) {
     assert_eq!((check.rows, check.broken), (number, None));
 }
 
-const CUTS: u32 = 10;
-
 #[test]
 fn commits_whose_connection_is_cut_are_neither_lost_nor_doubled() {
+    const BATCHES: u32 = 30;
     let database = Database::start_on_tcp();
-    // Tables are made on a connection that nobody cuts.
-    drop(database.cluster("cut").open());
-    let proxy = Proxy::new(database.server.port(), CUTS);
+    let proxy = Proxy::new(database.server.port(), 0);
     let engine = database.cluster_over("cut", proxy.port).open();
-    append_all(&engine, 60, &AtomicU32::new(0));
-    assert_eq!(proxy.left.load(Ordering::Acquire), 0, "all cuts were made");
-    assert_exact(&engine, 60);
+    append_all(&engine, BATCHES, |number| {
+        assert_eq!(proxy.left.load(Ordering::Acquire), 0, "cuts were made");
+        // The last cut is behind the commit, the one before it before the server learns of it. So in turns
+        // nothing happens, an answer is lost, and a commit is lost and then the answer to the look for it.
+        proxy.left.store(number % 3, Ordering::Release);
+    });
+    assert_exact(&engine, BATCHES);
+}
+
+/// Its caller is not kept for ever; the batch is stored once all the same, and so is what comes next.
+#[test]
+fn batch_that_is_given_up_is_known_when_it_comes_again() {
+    let database = Database::start_on_tcp();
+    let proxy = Proxy::new(database.server.port(), 0);
+    let mut cluster = database.cluster_over("given_up", proxy.port);
+    cluster.options.patience = Duration::from_secs(1);
+    let engine = cluster.open();
+    append(&engine, batch(1)).expect("no fault yet");
+    // Committed, and every look for it is cut.
+    proxy.left.store(1_000_001, Ordering::Release);
+    let given_up = append(&engine, batch(2));
+    assert!(matches!(given_up, Err(StoreError::Interrupted { .. })));
+    proxy.left.store(0, Ordering::Release);
+    let again = append(&engine, batch(2)).expect("no fault any more");
+    let kept = Written::Repeated { id: 2 };
+    let audit = Written::New { id: 3 };
+    assert_eq!(
+        again.written,
+        [Written::Duplicate, kept, Written::Updated, audit]
+    );
+    assert_eq!(again.events, [], "they are kept already");
+    let third = append(&engine, batch(3)).expect("no fault any more");
+    assert_eq!(third.written[0], Written::New { id: 3 });
+    assert_eq!(third.events[0].position, 3);
 }
 
 #[test]
@@ -91,7 +119,11 @@ fn batches_are_exact_after_kills_of_the_server() {
     let engine = database.cluster("killed").open();
     let (done, batches) = (AtomicU32::new(0), BETWEEN * (KILLS + 1));
     thread::scope(|scope| {
-        let appending = scope.spawn(|| append_all(&engine, batches, &done));
+        let appending = scope.spawn(|| {
+            append_all(&engine, batches, |number| {
+                done.store(number, Ordering::Release)
+            });
+        });
         for kill in 1..=KILLS {
             while done.load(Ordering::Acquire) < kill * BETWEEN && !appending.is_finished() {
                 thread::sleep(GLANCE);
