@@ -15,7 +15,7 @@ use super::writer::DURABLE;
 use crate::error::SqlError;
 
 /// Longest time of a statement.
-const STATEMENT: Duration = Duration::from_secs(10);
+const STATEMENT: Duration = Duration::from_secs(30);
 
 const TAKE: &str = "INSERT INTO lease (name, owner, epoch, until) \
      VALUES ($1, $2, 1, clock_timestamp() + $3 * interval '1 microsecond') \

@@ -3,6 +3,7 @@
 //! follows from its seed; `SALTERN_SEED=<number>` runs it alone.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 
@@ -277,10 +278,21 @@ fn simulated_members_never_own_one_lease_together() {
         Some(seed) => seed..seed + 1,
         None => 0..given("SALTERN_SIMULATION_SEEDS").unwrap_or(SEEDS),
     };
-    for seed in seeds {
-        let ran = Simulation::new(seed, Flaw::None).run();
-        assert_eq!(ran, Ok(()), "run it alone with SALTERN_SEED={seed}");
-    }
+    let next = AtomicU64::new(seeds.start);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let ran = Simulation::new(seed, Flaw::None).run();
+                    assert_eq!(ran, Ok(()), "run it alone with SALTERN_SEED={seed}");
+                }
+            });
+        }
+    });
 }
 
 #[test]
