@@ -21,7 +21,7 @@ use std::future::Future;
 use std::time::Duration;
 
 /// Timeout of each test, long enough for a busy machine.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Runs a test with a master, which has threads of its own, so the clock is the real one.
 pub fn in_system(test: impl Future<Output = ()>) {
