@@ -11,7 +11,8 @@ use saltern_model::{AuditRow, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_python::expression::Pattern;
 use saltern_store::jobs::{
     AuditCheck, Batch, Committed, Engine, FoundJobs, JobHead, JobSearch, JobSummary, JobsPage,
-    NewestReturn, Pending, PresenceEvents, ReturnHead, ReturnsOf, ReturnsPage, StateFilter,
+    NewestReturn, Pending, PresenceEvents, ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage,
+    StateFilter,
 };
 use saltern_store::{
     AuditBreak, AuditHead, AuditPage, BrokenRow, CachedJob, EventRange, EventSlice, EventsPage,
@@ -621,23 +622,21 @@ impl JobQueries for Memory {
         Ok(meant.take(limit).cloned().collect())
     }
 
-    fn newest_returns(
-        &self,
-        limit: usize,
-        take: &mut dyn FnMut(NewestReturn<'_>) -> bool,
-    ) -> Result<()> {
+    fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()> {
         let rows = self.rows();
-        let newest = rows.returns.values().rev().take(limit);
-        for one in newest {
-            let one = NewestReturn {
-                minion: one.minion.as_str(),
-                jid: one.jid.as_str(),
-                fun: &one.fun,
-                received: one.received,
-                retcode: one.retcode,
-            };
-            if !take(one) {
+        for one in rows.returns.values().rev().take(limit) {
+            let minion = one.minion.as_str();
+            let Some(is_wanted) = search.wants(minion) else {
                 break;
+            };
+            if is_wanted {
+                search.take(NewestReturn {
+                    minion,
+                    jid: one.jid.as_str(),
+                    fun: &one.fun,
+                    received: one.received,
+                    retcode: one.retcode,
+                });
             }
         }
         Ok(())
