@@ -110,6 +110,7 @@ bench: stock lab ## Measure our master and stock 3008.3 side by side; writes tes
 	tests/bench/cli.py
 	tests/bench/api.py
 	tests/bench/console.py
+	tests/bench/sql.py
 
 .PHONY: session
 session: stock lab ## Record the README's terminal session anew, docs/session.svg
@@ -134,6 +135,8 @@ bench-check: ## Run each bench for a moment with the tests' binary: whether it w
 		--rate 100
 	SALTERN=target/debug/saltern tests/bench/console.py --only saltern --minions 200 --jobs 1000 \
 		--consoles 3 --swarm 50 --seconds 5 --rounds 1
+	SALTERN=target/debug/saltern tests/bench/sql.py --only saltern --minions 20 --seconds 1 --rows 1000 \
+		--rounds 2
 
 .PHONY: grafana
 grafana: lab ## Start the demo with Prometheus (and Grafana where it is installed) on loopback
