@@ -21,12 +21,19 @@ fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<_> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
         .map(|name| root.join(name))
         .to_vec();
-    for dir in [root.join("docs"), root.join("docs/decisions")] {
-        let entries = fs::read_dir(dir).expect("the directory of pages can be read");
-        let paths = entries.map(|entry| entry.expect("an entry").path());
-        pages.extend(paths.filter(|path| path.extension().is_some_and(|end| end == "md")));
-    }
+    markdown(&root.join("docs"), &mut pages);
     pages
+}
+
+fn markdown(dir: &Path, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(dir).expect("the directory of pages can be read");
+    for path in entries.map(|entry| entry.expect("an entry").path()) {
+        if path.is_dir() {
+            markdown(&path, found);
+        } else if path.extension().is_some_and(|end| end == "md") {
+            found.push(path);
+        }
+    }
 }
 
 /// The texts between two marks of a line.
