@@ -48,6 +48,12 @@ DIFFERENCES = [
     ("SQL returners", "src/sql/DIFFERENCES.md"),
 ]
 
+# In its place stands the table of alerts.
+RUNBOOKS = "<!-- runbooks -->"
+
+# Behind it, the page has the names of the files whose contents the handbook has there.
+TABLE = "<!-- differences -->"
+
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -117,12 +123,8 @@ def differences(found):
     unknown = there ^ {name for _, name in DIFFERENCES}
     if unknown:
         sys.exit(f"handbook: DIFFERENCES of docs/handbook.py and the tree differ in {sorted(unknown)}")
-    parts = [
-        "# Differences from stock\n\nEverything that stock Salt does and Saltern does in another way, with the reason. "
-        "The page is put together from the files `DIFFERENCES.md` that stand beside the code. "
-        "What neither stands here nor among the [options that are not honoured](options.md) is meant to be equal, "
-        "and an end-to-end test holds it against stock where one is named.\n"
-    ]
+    head = (ROOT / "docs/differences.md").read_text().split(TABLE)[0]
+    parts = [linked(head, "docs/differences.md", "differences.md", found)]
     for heading, name in DIFFERENCES:
         text = linked((ROOT / name).read_text(), name, "differences.md", found)
         first, _, rest = text.partition("\n")
@@ -131,12 +133,13 @@ def differences(found):
     return "\n".join(parts)
 
 
-def runbooks():
-    """The table of alerts, by the runbooks."""
+def runbooks(place, found):
+    """The table of alerts, by the runbooks, for the page at this place."""
     rows = ["| alert | it says |", "| --- | --- |"]
     for path in sorted((ROOT / "grafana/runbooks").glob("*.md")):
         first = path.read_text().split("\n\n")[1].replace("\n", " ")
-        rows.append(f"| [{path.stem}](../grafana/runbooks/{path.name}) | {first} |")
+        source = path.relative_to(ROOT).as_posix()
+        rows.append(linked(f"| [{path.stem}]({path.name}) | {first} |", source, place, found).rstrip())
     return "\n".join(rows)
 
 
@@ -152,7 +155,9 @@ def put_together():
             shutil.copyfile(ROOT / source, target)
             continue
         text = linked((ROOT / source).read_text(), source, place, found)
-        target.write_text(text.replace("<!-- runbooks -->", runbooks()))
+        if RUNBOOKS in text:
+            text = text.replace(RUNBOOKS, runbooks(place, found))
+        target.write_text(text)
     (PAGES / "differences.md").write_text(differences(found))
 
 

@@ -87,3 +87,36 @@ fn links_and_files_that_pages_name_exist() {
     assert!(count > 300, "only {count} names were looked at");
     assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
+
+#[test]
+fn guarantees_name_tests_that_exist() {
+    let page = fs::read_to_string(root().join("docs/guarantees.md")).expect("the page is text");
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for line in page.lines() {
+        let mut source = None;
+        for name in line.split('`').skip(1).step_by(2) {
+            let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            if name.ends_with(".rs") {
+                source = fs::read_to_string(root().join(name)).ok();
+                if source.is_none() {
+                    missing.push(name.to_owned());
+                }
+            } else if let Some(source) = source.as_deref().filter(|_| name.chars().all(is_word)) {
+                // Options stand in the last column, behind the tests.
+                if name.starts_with("saltern_") || !name.contains('_') {
+                    continue;
+                }
+                count += 1;
+                if !source.contains(&format!("fn {name}(")) {
+                    missing.push(name.to_owned());
+                }
+            }
+        }
+    }
+    assert!(count > 30, "only {count} tests are named");
+    assert!(
+        missing.is_empty(),
+        "docs/guarantees.md: no such tests: {missing:?}"
+    );
+}
