@@ -201,6 +201,9 @@ def main():
     built = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if built.returncode:
         sys.exit(f"{built.stdout}\nhandbook: MkDocs refuses it")
+    # For search engines, with the date of the build: the package shall not depend on that.
+    for sitemap in SITE.glob("sitemap.xml*"):
+        sitemap.unlink()
     hosts = foreign()
     if hosts:
         sys.exit("handbook: loaded from foreign hosts:\n" + "\n".join(hosts))

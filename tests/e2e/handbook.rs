@@ -136,6 +136,7 @@ fn is_output(pattern: &str, output: &str) -> bool {
 struct Reader<'a> {
     site: &'a mut Site,
     metrics_port: u16,
+    api_port: u16,
     /// Standard output of the last block.
     output: String,
 }
@@ -154,6 +155,8 @@ impl Reader<'_> {
             ("/var/cache/salt/master", place("cache")),
             ("/tmp/hello-from-saltern", place("hello")),
             ("127.0.0.1:4507", port),
+            ("port: 8000", format!("port: {}", self.api_port)),
+            ("localhost:8000", format!("127.0.0.1:{}", self.api_port)),
         ]
         .iter()
         .fold(text.to_owned(), |text, (page, here)| {
@@ -294,6 +297,7 @@ fn every_shell_block_of_the_handbook_runs() -> TestResult {
             let mut reader = Reader {
                 site,
                 metrics_port: free_port(),
+                api_port: free_port(),
                 output: String::new(),
             };
             reader.serve_metrics()?;
