@@ -210,6 +210,14 @@ impl Reader<'_> {
         })
     }
 
+    /// Waits until the master has noticed that a minion has no connection.
+    fn wait_away(&self, id: &str) -> Result<()> {
+        wait_until(&format!("{id} to be away"), SOON, || {
+            let away = self.site.saltern(&["minions", "-w", "not present", id]);
+            away.is_ok_and(|ran| ran.code == Some(0)).then_some(())
+        })
+    }
+
     fn change(&mut self, order: &str) -> Result<()> {
         let words: Vec<&str> = order.split(' ').collect();
         match words.as_slice() {
@@ -229,6 +237,14 @@ impl Reader<'_> {
                 self.site.wait_pending(id)
             }
             ["started", id] => self.site.wait_started(id),
+            ["kill", id] => {
+                self.site.kill_minion(id);
+                self.wait_away(id)
+            }
+            ["back", id] => {
+                self.site.start_prepared_minion(id)?;
+                self.wait_reconnected(id)
+            }
             ["reconnected", id] => self.wait_reconnected(id),
             _ => bail!("no such order: {order}"),
         }
