@@ -123,10 +123,10 @@ def differences(found):
     unknown = there ^ {name for _, name in DIFFERENCES}
     if unknown:
         sys.exit(f"handbook: DIFFERENCES of docs/handbook.py and the tree differ in {sorted(unknown)}")
-    head = (ROOT / "docs/differences.md").read_text().split(TABLE)[0]
+    head = (ROOT / "docs/differences.md").read_text("utf-8").split(TABLE)[0]
     parts = [linked(head, "docs/differences.md", "differences.md", found)]
     for heading, name in DIFFERENCES:
-        text = linked((ROOT / name).read_text(), name, "differences.md", found)
+        text = linked((ROOT / name).read_text("utf-8"), name, "differences.md", found)
         first, _, rest = text.partition("\n")
         deeper = re.sub(r"^(#+) (.*)$", lambda m: f"#{'#' * len(m[1])} {m[2]}", rest, flags=re.M)
         parts.append(f"## {heading}\n\n*{first.removeprefix('# ')}* (`{name}`)\n{deeper}")
@@ -137,7 +137,7 @@ def runbooks(place, found):
     """The table of alerts, by the runbooks, for the page at this place."""
     rows = ["| alert | it says |", "| --- | --- |"]
     for path in sorted((ROOT / "grafana/runbooks").glob("*.md")):
-        first = path.read_text().split("\n\n")[1].replace("\n", " ")
+        first = path.read_text("utf-8").split("\n\n")[1].replace("\n", " ")
         source = path.relative_to(ROOT).as_posix()
         rows.append(linked(f"| [{path.stem}]({path.name}) | {first} |", source, place, found).rstrip())
     return "\n".join(rows)
@@ -154,11 +154,11 @@ def put_together():
         if not source.endswith(".md"):
             shutil.copyfile(ROOT / source, target)
             continue
-        text = linked((ROOT / source).read_text(), source, place, found)
+        text = linked((ROOT / source).read_text("utf-8"), source, place, found)
         if RUNBOOKS in text:
             text = text.replace(RUNBOOKS, runbooks(place, found))
-        target.write_text(text)
-    (PAGES / "differences.md").write_text(differences(found))
+        target.write_text(text, "utf-8")
+    (PAGES / "differences.md").write_text(differences(found), "utf-8")
 
 
 class Resources(HTMLParser):
@@ -182,10 +182,10 @@ def foreign():
     for path in SITE.rglob("*"):
         if path.suffix == ".html":
             parser = Resources()
-            parser.feed(path.read_text())
+            parser.feed(path.read_text("utf-8"))
             urls = parser.urls
         elif path.suffix == ".css":
-            urls = re.findall(r"url\(['\"]?([^)'\"]+)", path.read_text())
+            urls = re.findall(r"url\(['\"]?([^)'\"]+)", path.read_text("utf-8"))
         else:
             continue
         found |= {f"{path.relative_to(SITE)}: {url}" for url in urls if re.match(r"(https?:)?//", url)}
