@@ -33,7 +33,7 @@ static: ## Build the binary with everything in it but the C library, target/stat
 		echo "static: OpenSSL is not in the binary" >&2; exit 1; fi
 
 .PHONY: deb
-deb: build ## Build the Debian package into target/deb
+deb: build docs ## Build the Debian package into target/deb
 	packaging/deb/build.sh $${SALTERN:-target/release/saltern} target/deb
 
 .PHONY: deb-test
@@ -69,7 +69,7 @@ test-all: test bench-check ## `test` with all releases, all seeds and the long f
 check: lint unit ## Format, lints, documentation, licences, and the tests that need no stock daemon
 
 .PHONY: lint
-lint: fmt clippy doc deny ## Format, lints, documentation, licences
+lint: fmt clippy doc deny docs ## Format, lints, documentation, licences, the handbook with its links
 
 .PHONY: fmt
 fmt: ## Check the formatting (`cargo fmt` repairs it)
@@ -85,6 +85,10 @@ clippy: ## Check the lints
 doc: ## Build the documentation, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(WORKSPACE) --lib --bins --examples --no-deps \
 		--document-private-items
+
+.PHONY: docs
+docs: ## Build the handbook into target/docs; fails for a link, an anchor or a foreign host
+	"$$(tests/install-stock.sh --mkdocs)/python" docs/handbook.py
 
 .PHONY: deny
 deny: ## Check licences, sources and banned crates of all dependencies

@@ -9,6 +9,7 @@ mod memories;
 mod pages;
 mod panels;
 mod public_items;
+mod reference;
 mod tiers;
 mod words;
 

@@ -66,7 +66,14 @@ install -D -m 0644 -t "$root/usr/share/zsh/vendor-completions" "$completions/_sa
 
 documents=$root/usr/share/doc/saltern
 install -D -m 0644 -t "$documents" ../../README.md ../../CHANGELOG.md
-install -D -m 0644 -t "$documents/docs" ../../docs/*.md
+(cd ../../docs && find . -name '*.md' -exec install -D -m 0644 {} "$documents/docs/{}" \;)
+# The same as pages for a browser, which `make docs` builds; without network it may not have been.
+if [ -e ../../target/docs/index.html ]; then
+    cp -r ../../target/docs "$documents/html"
+    chmod -R u=rwX,go=rX "$documents/html"
+else
+    echo "deb: the handbook was not built (make docs): the package has its text alone" >&2
+fi
 gzip -9n "$documents/CHANGELOG.md"
 cat ../../LICENSE-MIT ../../LICENSE-APACHE >"$documents/copyright"
 
