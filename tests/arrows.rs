@@ -47,6 +47,7 @@ const FLOORS: &[&str] = &[
     "saltern-minion",
     "saltern-lab",
     "saltern",
+    "saltern-fuzz",
 ];
 
 /// Crates that may stand above in the list and still are none of this crate's business.
