@@ -12,6 +12,7 @@ and those that only build others are left out: they are not in the program.
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -26,7 +27,8 @@ TRIPLES = {
 
 
 def metadata(target):
-    command = [os.environ.get("CARGO", "cargo"), "metadata", "--format-version=1", "--locked", "--offline"]
+    cargo = os.environ.get("CARGO") or shutil.which("cargo") or os.path.expanduser("~/.cargo/bin/cargo")
+    command = [cargo, "metadata", "--format-version=1", "--locked", "--offline"]
     command += ["--filter-platform", TRIPLES.get(target, target), "--manifest-path", str(ROOT / "src" / PROGRAM / "Cargo.toml")]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
 

@@ -12,6 +12,7 @@
 
 mod mutate;
 
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,6 +29,11 @@ const SHOWN: usize = 4096;
 
 /// Maximum length of a mutated input.
 const MAX_INPUT: usize = 16 << 10;
+
+thread_local! {
+    /// The last panic of this thread. One that a target catches is none of its faults.
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
 
 /// A target with its corpus.
 pub struct Fuzz<'a> {
@@ -76,6 +82,11 @@ impl Fuzz<'_> {
     pub fn run(self, target: impl Fn(&[u8])) {
         let run = Run::of_environment();
         let corpus = self.corpus();
+        std::panic::set_hook(Box::new(|info| {
+            let trace = std::backtrace::Backtrace::capture();
+            let text = format!("{info}\n{trace}");
+            LAST_PANIC.with(|last| last.replace(text));
+        }));
         for entry in &corpus {
             self.attempt(&target, entry, "an entry of the corpus");
         }
@@ -134,11 +145,12 @@ impl Fuzz<'_> {
         };
         let shown = input.get(..SHOWN).unwrap_or(input);
         println!(
-            "fuzz: {} failed with {what}, {} bytes: {}\n{:?}",
+            "fuzz: {} failed with {what}, {} bytes: {}\n{:?}\n{}",
             self.name,
             input.len(),
             hex(shown),
-            String::from_utf8_lossy(shown)
+            String::from_utf8_lossy(shown),
+            LAST_PANIC.with(RefCell::take)
         );
         self.keep(input);
         std::panic::resume_unwind(panic);

@@ -102,6 +102,13 @@ fn cve_2018_15751_every_client_needs_proof() {
                     .await;
             }
         }
+        let proved =
+            "client=runner&fun=jobs.list_jobs&eauth=sharedsecret&username=ann&password=hush";
+        let (head, _) = exchange(api.address, &format!("POST /run {FORM}"), proved).await;
+        assert!(
+            head.starts_with("HTTP/1.1 200"),
+            "others are served: {head}"
+        );
         api.running.master.shutdown().await;
     });
 }

@@ -25,6 +25,8 @@ fn pillar(site: &Site, grains: Load) -> Value {
 /// YAML made objects of any class of Python.
 #[test]
 fn cve_2013_4438_yaml_makes_no_objects() {
+    let plain = pillar(&site("", "a: !!str 5\n"), Load::new());
+    assert_eq!(text(&plain, "a"), Some("5"));
     for sls in [
         "a: !!python/object/apply:os.system ['touch PWNED']\n",
         "a: !!python/object/new:os.system ['touch PWNED']\n",
@@ -39,6 +41,8 @@ fn cve_2013_4438_yaml_makes_no_objects() {
 /// Templates reached everything of the interpreter.
 #[test]
 fn cve_2021_25283_template_reaches_no_interpreter() {
+    let plain = pillar(&site("", "a: {{ 40 + 2 }}\n"), Load::new());
+    assert_eq!(plain.get("a"), Some(&42_i64.into()));
     for expression in [
         "''.__class__.__mro__[1].__subclasses__()",
         "self.__init__.__globals__['os'].popen('touch PWNED').read()",

@@ -43,6 +43,11 @@ fn ways_out(site: &Site) -> Vec<String> {
 #[test]
 fn cve_2020_11652_wheel_reads_nothing_outside_its_roots() {
     let site = site("");
+    let inside = wheel(&site, "file_roots.read", "a");
+    assert!(
+        holds(&site.ask(clear(inside, 3)).reply, "1\n"),
+        "others are read"
+    );
     for path in ways_out(&site) {
         for module in ["file_roots", "pillar_roots"] {
             for fun in ["find", "read"] {
@@ -68,6 +73,9 @@ fn cve_2021_25282_wheel_writes_nothing_outside_its_roots() {
             assert_eq!(site.files(), before, "{fun} to {path}");
         }
     }
+    let inside = wheel(&site, "file_roots.write", "b").set("data", "good");
+    site.ask(clear(inside.set("index", 0_i64), 3));
+    assert_eq!(site.read("salt/b").as_deref(), Some("good"));
 }
 
 /// The name of a minion led out of the directories of keys.
@@ -128,6 +136,15 @@ fn cve_2024_22231_syndic_makes_no_directory_by_its_name() {
 fn cve_2024_22232_file_server_stays_in_its_roots() {
     let site = site("");
     let m1 = Minion::signed_in(&site, "m1");
+    let inside = m1
+        .load("_serve_file")
+        .set("path", "a")
+        .set("saltenv", "base");
+    let answer = m1.open(&site.ask(m1.sealed(inside.set("loc", 0_i64), 3)).reply, 3);
+    assert_eq!(
+        answer.get("data").and_then(Value::as_bytes),
+        Some(&b"1\n"[..])
+    );
     for path in ways_out(&site) {
         for cmd in [
             "_serve_file",
@@ -174,6 +191,14 @@ fn cve_2024_38824_pushed_file_stays_with_its_minion() {
             .set("size", 4_i64);
         site.ask_in_vain(&format!("{path:?}"), m1.sealed(load, 3));
     }
+    let load = m1.load("_file_recv").set("path", list(&["a", "b"]));
+    let load = load
+        .set("loc", 0_i64)
+        .set("data", "good")
+        .set("size", 4_i64);
+    site.ask(m1.sealed(load, 3));
+    let kept = site.read("cache/minions/m1/files/a/b");
+    assert_eq!(kept.as_deref(), Some("good"));
 }
 
 /// The cache of grains and pillars had its files by the name that the minion sent.
@@ -210,7 +235,11 @@ fn cve_2025_22240_environment_of_gitfs_makes_and_removes_no_file() {
         site.ask(m1.sealed(load.set("loc", 0_i64), 3))
     };
     // What the first look at the tree leaves in its cache.
-    ask("_serve_file", "base");
+    let answer = m1.open(&ask("_serve_file", "base").reply, 3);
+    assert_eq!(
+        answer.get("data").and_then(Value::as_bytes),
+        Some(&b"1\n"[..])
+    );
     let before = site.files();
     for saltenv in [
         "../../secret",
