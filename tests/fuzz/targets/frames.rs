@@ -58,7 +58,7 @@ fn zmtp_frames() {
             b"DEALER",
             b"SUB",
         ],
-        count: 8_000,
+        count: 16_000,
     }
     .run(|bytes| assert_alike(Transport::ZeroMq, bytes));
 }
@@ -91,7 +91,7 @@ fn tcp_frames() {
             b"\xdf\0\0\0\x02",
             b"\xc6",
         ],
-        count: 8_000,
+        count: 16_000,
     }
     .run(|bytes| assert_alike(Transport::Tcp, bytes));
 }
@@ -118,7 +118,7 @@ fn websocket_frames() {
             b"\x82\xff",
             b"\x88\x80abcd",
         ],
-        count: 6_000,
+        count: 10_000,
     }
     .run(|bytes| assert_alike(Transport::WebSocket, bytes));
 }
@@ -161,7 +161,7 @@ fn event_frames() {
             b"\xc6",
             b"\x82",
         ],
-        count: 6_000,
+        count: 20_000,
     }
     .run(|bytes| {
         let (whole, divided) = (bodies([bytes]), bodies(pieces(bytes)));

@@ -183,7 +183,7 @@ fn http_request() {
         name: "http_request",
         seeds: seeds(),
         words: WORDS,
-        count: 1_500,
+        count: 3_000,
     }
     .run(|bytes| {
         for router in &routers {
@@ -218,7 +218,7 @@ fn http_head() {
         name: "http_head",
         seeds: seeds(),
         words: WORDS,
-        count: 300,
+        count: 600,
     }
     .run(|bytes| {
         let mut stream = TcpStream::connect(address).unwrap();

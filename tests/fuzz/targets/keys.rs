@@ -21,7 +21,7 @@ fn crypticle() {
         name: "crypticle",
         seeds,
         words: &[b"pickle::", NONCE, &[0; 16], &[0; 32]],
-        count: 12_000,
+        count: 20_000,
     }
     .run(|bytes| {
         let opened = crypticle.decrypt(bytes).is_ok()

@@ -49,7 +49,7 @@ fn msgpack() {
             b"\x91",
             b"\xa4text",
         ],
-        count: 12_000,
+        count: 20_000,
     }
     .run(|bytes| {
         let exact = decode_exact(bytes, &LIMITS);
@@ -95,7 +95,7 @@ fn json() {
             b",",
             b":",
         ],
-        count: 8_000,
+        count: 20_000,
     }
     .run(|bytes| {
         let _ = saltern_wire::json::parse(&String::from_utf8_lossy(bytes));

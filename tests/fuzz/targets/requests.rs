@@ -42,6 +42,92 @@ const WORDS: &[&[u8]] = &[
     b"\xa420260102030405060708",
 ];
 
+/// Parts of loads that are written as JSON, in which a mutation leaves the rest of the load whole.
+const JSON_WORDS: &[&[u8]] = &[
+    b"\"cmd\":",
+    b"\"id\":",
+    b"\"tgt\":",
+    b"\"tgt_type\":\"compound\",",
+    b"\"fun\":",
+    b"\"jid\":",
+    b"\"data\":",
+    b"\"tag\":",
+    b"\"path\":",
+    b"\"saltenv\":",
+    b"\"kwargs\":{\"metadata\":{}},",
+    b"\"\"",
+    b"null",
+    b"[]",
+    b"{}",
+    b"[1,[2]]",
+    b"true",
+    b"-1",
+    b"1e308",
+    b"99999999999999999999",
+    b"\"../../x\"",
+    b"\"/etc/passwd\"",
+    b"\"a\\u0000b\"",
+    b"\"*\"",
+    b"\"m2\"",
+    b"{\"a\":",
+    b",",
+    b":",
+    b"\"req\"",
+    b"\"salt/auth\"",
+];
+
+/// Loads of minions with what their handlers look for.
+const MINION_LOADS: &[&str] = &[
+    r#"{"cmd":"_return","jid":"20260102030405060708","fun":"test.ping","fun_args":[1,{"a":2}],"return":{"a":true},"retcode":0,"success":true,"out":"nested"}"#,
+    r#"{"cmd":"_return","jid":"req","fun":"state.apply","return":{"x_|-a_|-b_|-c":{"result":false,"changes":{},"comment":"no","__run_num__":0}},"resource_id":"r1"}"#,
+    r#"{"cmd":"_minion_event","tag":"my/tag","pretag":null,"data":{"a":1},"events":[{"tag":"a","data":{}},{"tag":5}]}"#,
+    r#"{"cmd":"_pillar","grains":{"os":"Debian","id":"m1"},"saltenv":"base","pillarenv":null,"ver":"2","pillar_override":{"a":1},"ext":{"git":["x"]},"extra_minion_data":{}}"#,
+    r#"{"cmd":"_mine","data":{"network.ip_addrs":["10.0.0.1"],"f":{"a":1}},"clear":false}"#,
+    r#"{"cmd":"_mine_get","tgt":"web* and G@os:Debian","tgt_type":"compound","fun":["f","g"]}"#,
+    r#"{"cmd":"_mine_delete","fun":"f"}"#,
+    r#"{"cmd":"_file_recv","path":["a","b"],"loc":0,"size":4,"data":"abcd"}"#,
+    r#"{"cmd":"_serve_file","path":"a/b","saltenv":"base","loc":0,"gzip":6}"#,
+    r#"{"cmd":"_file_find","path":"a?saltenv=dev","saltenv":"base"}"#,
+    r#"{"cmd":"_file_list","saltenv":"base","prefix":"a/"}"#,
+    r#"{"cmd":"_master_opts","env_only":true}"#,
+    r#"{"cmd":"_master_tops","opts":{"id":"m1"},"grains":{}}"#,
+    r#"{"cmd":"minion_pub","fun":"test.ping","arg":["a"],"tgt":"*","ret":"","tmo":5,"form":"full","tgt_type":"glob"}"#,
+    r#"{"cmd":"minion_runner","fun":"jobs.list_jobs","arg":[]}"#,
+    r#"{"cmd":"pub_ret","jid":"20260102030405060708"}"#,
+    r#"{"cmd":"_syndic_return","load":[{"jid":"20260102030405060708","fun":"f","load":{"tgt":"*","Minions":["a"]},"return":{"a":{"return":1,"retcode":0}},"id":"m1"}]}"#,
+    r#"{"cmd":"_register_resources","resources":{"t":["r1","r2"]},"resource_grains":{"t:r1":{"os":"x"}}}"#,
+    r#"{"cmd":"verify_minion","id_":"m1","token":"x"}"#,
+];
+
+/// Loads of users.
+const USER_LOADS: &[&str] = &[
+    r#"{"cmd":"publish","tgt":"web*","tgt_type":"glob","fun":["test.ping","cmd.run"],"arg":[[],["id"]],"jid":"","ret":"","user":"root","key":"0","kwargs":{"delimiter":":","metadata":{"a":1},"show_jid":false}}"#,
+    r#"{"cmd":"publish","tgt":["a","b"],"tgt_type":"list","fun":"saltutil.find_job","arg":["20260102030405060708"],"user":"sudo_a","kwargs":{"token":"0a","auth_list":["*"]}}"#,
+    r#"{"cmd":"mk_token","eauth":"sharedsecret","username":"ana","password":"wrong","token_expire":5,"groups":["x"]}"#,
+    r#"{"cmd":"runner","fun":"jobs.list_jobs","kwarg":{"arg":[1],"kwarg":{}},"token":"0123456789abcdef"}"#,
+    r#"{"cmd":"wheel","fun":"key.accept","match":"*","user":"root","key":["x"],"__jid__":"20260102030405060708"}"#,
+    r#"{"cmd":"saltern_query","fun":"jobs.page","arguments":{"limit":5,"before":null},"token":"0a"}"#,
+    r#"{"cmd":"saltern_batch","tgt":"*","fun":"test.ping","batch":"10%","arg":[],"user":"root","key":"0"}"#,
+    r#"{"cmd":"get_token","token":"../../x"}"#,
+    r#"{"cmd":"ping","id":"m1"}"#,
+];
+
+/// The load of an input that is one in JSON.
+fn of_json(bytes: &[u8]) -> Option<Value> {
+    let text = std::str::from_utf8(bytes)
+        .ok()
+        .filter(|text| text.starts_with('{'))?;
+    saltern_wire::json::parse(text).ok()
+}
+
+/// A request in clear: a load in JSON, or the bytes as they are.
+fn clear_of(bytes: &[u8]) -> Bytes {
+    match of_json(bytes) {
+        Some(load) => clear(load).into(),
+        None => Bytes::copy_from_slice(bytes),
+    }
+}
+
 /// Carries a request out as the workers do, up to its effects.
 fn ask(services: &Arc<Services>, payload: Bytes) -> Outcome {
     let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -99,13 +185,18 @@ fn auth_load() {
         entries.push(("token".into(), Value::Bin(Bytes::from(vec![1; 256]))));
         entries.push(("autosign_grains".into(), Value::map([("uuid", "x")])));
     }
+    let in_json = serde_json::json!({
+        "cmd": "_auth", "id": "m1", "nonce": NONCE, "enc_algo": "OAEP-SHA224", "sig_algo": "PKCS1v15-SHA224",
+        "pub": key, "token": "x", "autosign_grains": {"uuid": ["a"]},
+    });
+    let in_json = in_json.to_string().into_bytes();
     Fuzz {
         name: "auth_load",
-        seeds: vec![clear(auth("m1", &key)), clear(with_token)],
-        words: WORDS,
+        seeds: vec![clear(auth("m1", &key)), clear(with_token), in_json],
+        words: &[WORDS, JSON_WORDS].concat(),
         count: 2_500,
     }
-    .run(|bytes| assert_starts_nothing(&ask(&services, Bytes::copy_from_slice(bytes))));
+    .run(|bytes| assert_starts_nothing(&ask(&services, clear_of(bytes))));
 }
 
 #[test]
@@ -134,17 +225,14 @@ fn clear_load() {
         ("username", "ana".into()),
         ("password", "wrong".into()),
     ]));
-    seeds.push(load(&[
-        ("cmd", "runner".into()),
-        ("token", "0123456789abcdef".into()),
-    ]));
+    seeds.extend(USER_LOADS.iter().map(|load| load.as_bytes().to_vec()));
     Fuzz {
         name: "clear_load",
         seeds,
-        words: WORDS,
-        count: 8_000,
+        words: &[WORDS, JSON_WORDS].concat(),
+        count: 12_000,
     }
-    .run(|bytes| assert_starts_nothing(&ask(&services, Bytes::copy_from_slice(bytes))));
+    .run(|bytes| assert_starts_nothing(&ask(&services, clear_of(bytes))));
 }
 
 /// Loads of an accepted minion, which has no right to start anything.
@@ -187,9 +275,10 @@ fn sealed_load() {
         seeds: minion_commands()
             .filter(|command| *command != "revoke_auth")
             .map(load)
+            .chain(MINION_LOADS.iter().map(|load| load.as_bytes().to_vec()))
             .collect(),
-        words: WORDS,
-        count: 1_500,
+        words: &[WORDS, JSON_WORDS].concat(),
+        count: 2_500,
     }
     .run(|bytes| {
         let envelope = Value::map([

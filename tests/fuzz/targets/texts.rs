@@ -69,7 +69,7 @@ fn jinja_template() {
             b"#!jinja|yaml\n{% raw %}{{ x }}{% endraw %}{{ grains | yaml }}{{ 2 ** 10 // 3 }}".to_vec(),
         ],
         words: &[b"{{ ", b" }}", b"{% ", b" %}", b"| ", b"for x in ", b"endfor", b"if ", b"endif", b"set x = ", b"loop.index", b"range(9)", b"**", b"%", b"'", b"[0]", b".x", b"(", b")", b"-%}", b"import 'a'", b"regex_replace('(a+)+$', 'b')"],
-        count: 2_000,
+        count: 4_000,
     }
     .run(|bytes| {
         let _ = render(&String::from_utf8_lossy(bytes), "fuzz", &context);
@@ -135,7 +135,7 @@ fn target_expression() {
             b" not ", b"( ", b" )", b"*", b"[!a]", b"(?i)", b"(a+)+$", b"{1,9}", b"\\d", b"%",
             b"..",
         ],
-        count: 5_000,
+        count: 10_000,
     }
     .run(|bytes| {
         let (first, text) = bytes.split_first().unwrap_or((&0, b""));
