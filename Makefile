@@ -94,6 +94,11 @@ docs: ## Build the handbook into target/docs; fails for a link, an anchor or a f
 deny: ## Check licences, sources and banned crates of all dependencies
 	PATH="$$PATH:$$(tests/install-tools.sh)" $(CARGO) deny --all-features check bans licenses sources
 
+.PHONY: fuzz
+fuzz: ## Fuzz each target of docs/fuzzing.md for SECONDS (60) with a new seed; FUZZ=name for one
+	SALTERN_FUZZ_SECONDS=$(or $(SECONDS),60) tests/run.sh --success-output immediate \
+		-E 'binary(fuzz) & test(/$(FUZZ)/)'
+
 .PHONY: unit
 unit: ## Run the tests of the crates, and the one that guards the layout
 	tests/run.sh -E 'not binary(e2e)'

@@ -32,6 +32,10 @@ const FOR_TESTS: &[(&str, &str)] = &[
         "minion_commands",
         "the commands that a table of tests must name",
     ),
+    (
+        "messages_of",
+        "a stream that tests cut in pieces, read by the framing of a transport",
+    ),
     ("refresh_remotes", "a fetch that is over when it returns"),
     ("status_address", "a port that the system chose"),
     ("with_room", "a disk of a size that a test chooses"),

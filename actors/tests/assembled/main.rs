@@ -7,6 +7,7 @@
 )]
 
 mod batches;
+mod cves;
 mod faults;
 mod jobs;
 mod net_api;

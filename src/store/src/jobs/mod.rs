@@ -198,7 +198,7 @@ pub enum Written {
     /// There was one already, which stays as it is.
     Duplicate,
     /// The same of a return that says what the one that is there says; its job was not published
-    /// anew since.
+    /// anew since, by the order of the writes: their times may be those of a clock that was set back.
     Repeated {
         /// The number of the one that is there.
         id: i64,

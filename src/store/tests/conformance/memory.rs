@@ -29,6 +29,8 @@ struct Rows {
     jobs: BTreeMap<i64, StoredJob>,
     numbers: HashMap<Jid, i64>,
     returns: BTreeMap<i64, ReturnRecord>,
+    /// The number of the last return when a job was published again.
+    returns_before: HashMap<Jid, i64>,
     batches: BTreeMap<Jid, StoredBatch>,
     events: Vec<KeptEvent>,
     audit: Vec<AuditRow>,
@@ -123,6 +125,7 @@ impl Rows {
         if written != Written::Duplicate {
             return written;
         }
+        self.returns_before.insert(record.jid.clone(), self.last.1);
         self.update(&record.jid, |job| {
             let mut minions = record.minions.clone();
             if job.reporter.is_none() {
@@ -146,9 +149,8 @@ impl Rows {
             self.returns.insert(self.last.1, record.clone());
             return Written::New { id: self.last.1 };
         };
-        let is_newer = self
-            .job(&record.jid)
-            .is_none_or(|job| one.received >= job.record.created);
+        let before = self.returns_before.get(&record.jid);
+        let is_newer = before.is_none_or(|before| id > *before);
         match is_newer && one.fun == record.fun && one.load.as_ref() == record.load.as_ref() {
             true => Written::Repeated { id },
             false => Written::Duplicate,
@@ -290,6 +292,7 @@ impl Rows {
         let before = self.returns.len() + self.jobs.len() + self.batches.len();
         self.returns.retain(|_, record| record.jid != *jid);
         self.batches.remove(jid);
+        self.returns_before.remove(jid);
         if let Some(number) = self.numbers.remove(jid) {
             self.jobs.remove(&number);
         }

@@ -383,6 +383,7 @@ fn without_positions(path: &std::path::Path) {
          DROP INDEX returns_failed;
          DROP TABLE audit;
          ALTER TABLE batches DROP COLUMN paused_since;
+         ALTER TABLE jobs DROP COLUMN returns_before;
          ALTER TABLE events DROP COLUMN position;
          ALTER TABLE minion_events DROP COLUMN position;
          PRAGMA user_version = 8;",
