@@ -120,8 +120,10 @@ fn orchestration_shows_its_steps_and_then_its_report() -> TestResult {
                     "document.querySelector(\"#steps tr:has(.pill.{tone})[data-step='{name}']\")"
                 )
             };
-            browser.wait(&step("test.ping", "mute"))?;
+            // The result of the first step, while the second one runs.
             browser.wait(&step("cmd.run", "run"))?;
+            browser.wait(&step("drain", "ok"))?;
+            ensure!(browser.count("#report")? == 0, "{path}");
             std::fs::write(site.path("go"), "")?;
             browser.wait("document.querySelector('#report .state')")?;
             ensure!(browser.count("#report .state")? == 2, "{path}");
