@@ -189,6 +189,7 @@ pub struct Master {
     bridge: Arc<Bridge>,
     services: Arc<Services>,
     schedule: Arc<Mutex<Schedule>>,
+    scheduled: Arc<History>,
     reactor: Option<Arc<ReactionQueue>>,
     requests: SocketAddr,
     publish: SocketAddr,
@@ -263,7 +264,7 @@ impl Master {
         // Problems in it were reported with the rest of the configuration.
         let (schedule, _) = Schedule::of_site(&parts.config);
         let schedule = Arc::new(Mutex::new(schedule));
-        let scheduled = Arc::<History>::default();
+        let scheduled = Arc::new(History::open(&parts.config));
         let known = known.with_live(Arc::new(RunningMaster {
             tracker: reserved.tracker.recipient(),
             health: Arc::downgrade(&health),
@@ -291,7 +292,7 @@ impl Master {
             registry: parts.registry.clone(),
             maintenance_tasks: maintenance_tasks.clone(),
             schedule: schedule.clone(),
-            scheduled,
+            scheduled: scheduled.clone(),
             batches,
             reactor: reactor.clone(),
             ends: Arc::new(JobCompletions::new(reserved.peer_calls.recipient())),
@@ -334,6 +335,7 @@ impl Master {
             bridge,
             services,
             schedule,
+            scheduled,
             reactor,
             requests,
             publish,
@@ -400,6 +402,7 @@ impl Master {
         self.with_bridge(Bridge::stop_runs).await;
         let stopped = self.tree.shutdown().await;
         self.with_bridge(Bridge::stop).await;
+        self.save_histories().await;
         if !stopped.is_clean() {
             let late = stopped.overran.iter().chain(&stopped.stuck);
             let late: BTreeSet<String> = late.map(ToString::to_string).collect();
@@ -441,6 +444,19 @@ impl Master {
             reactor.follow(config);
         }
         self.reactor.is_some()
+    }
+
+    /// Writes what the schedule and the reactor did up to the end.
+    async fn save_histories(&self) {
+        let (scheduled, reactor) = (self.scheduled.clone(), self.reactor.clone());
+        let save = move || {
+            scheduled.save();
+            if let Some(reactor) = reactor {
+                reactor.save_log();
+            }
+        };
+        // Fails only by a panic, which is in the log.
+        let _ = tokio::task::spawn_blocking(save).await;
     }
 
     /// Calls the bridge on a blocking thread, as it waits for processes.

@@ -451,7 +451,7 @@ pub struct Versions {
     pub salt: String,
 }
 
-/// The reactor: its rules, and what they did since the master started.
+/// The reactor: its rules, and what they did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReactorReport {
     /// Whether events lead to reactions (`reactor.set_leader`).
@@ -546,7 +546,7 @@ pub struct ScheduleReport {
     pub zone: String,
 }
 
-/// One job of the schedule, with its runs since the master started.
+/// One job of the schedule, with its runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledJob {
     /// Its name.
