@@ -100,7 +100,7 @@ use crate::messages::Departed;
 use crate::operator::control::{self, Control, LogLevels};
 use crate::operator::health::{self, Health};
 use crate::operator::key_metrics;
-use crate::operator::live_master::{Diagnose, LatestDiagnosis, RunningMaster};
+use crate::operator::live_master::{Diagnose, LatestDiagnosis, ReaderLags, RunningMaster};
 use crate::operator::process_metrics;
 use crate::syndic::view::SyndicView;
 use crate::tree::listeners::{Listeners, remove_sockets};
@@ -265,6 +265,8 @@ impl Master {
         let (schedule, _) = Schedule::of_site(&parts.config);
         let schedule = Arc::new(Mutex::new(schedule));
         let scheduled = Arc::new(History::open(&parts.config));
+        let readers = Arc::<ReaderLags>::default();
+        let syndic_view = Arc::<SyndicView>::default();
         let known = known.with_live(Arc::new(RunningMaster {
             tracker: reserved.tracker.recipient(),
             health: Arc::downgrade(&health),
@@ -272,6 +274,8 @@ impl Master {
                 .map(|diagnose| LatestDiagnosis::new(diagnose, parts.clock.clone())),
             schedule: schedule.clone(),
             scheduled: scheduled.clone(),
+            readers: readers.clone(),
+            syndics: syndic_view.clone(),
             clock: parts.clock.clone(),
         }));
         let event_feed = match config.net_api.servers.is_empty() {
@@ -283,7 +287,6 @@ impl Master {
             )?),
             true => None,
         };
-        let syndic_view = Arc::<SyndicView>::default();
         let plan = Plan {
             root: tree.root(),
             config: parts.config.clone(),
@@ -293,6 +296,7 @@ impl Master {
             maintenance_tasks: maintenance_tasks.clone(),
             schedule: schedule.clone(),
             scheduled: scheduled.clone(),
+            readers,
             batches,
             reactor: reactor.clone(),
             ends: Arc::new(JobCompletions::new(reserved.peer_calls.recipient())),
@@ -496,6 +500,7 @@ struct Plan {
     maintenance_tasks: Arc<MaintenanceTasks>,
     schedule: Arc<Mutex<Schedule>>,
     scheduled: Arc<History>,
+    readers: Arc<ReaderLags>,
     /// Feed of Batches, for the actors that are started before it.
     batches: Arc<BatchFeed>,
     /// The reactor's queue, if there is one.

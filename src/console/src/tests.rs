@@ -475,6 +475,27 @@ async fn nothing_is_sent_before_its_minions_were_seen() {
 }
 
 #[tokio::test]
+async fn now_has_findings_of_the_doctor_and_lags_of_followers() {
+    let rig = Rig::new(Table::full("x"));
+    let page = rig.get("/console/").await.body;
+    let (error, note) = (page.find("error x").unwrap(), page.find("note x").unwrap());
+    assert!(error < note, "{page}");
+    assert!(page.contains("data-lag=\"1234\""), "{page}");
+    assert!(page.contains("1234 rows behind, for 1 min 30 s"), "{page}");
+    let page = Rig::new(Table::empty()).get("/console/").await.body;
+    assert!(!page.contains("id=\"findings\""), "{page}");
+}
+
+#[tokio::test]
+async fn every_page_names_its_command_line() {
+    let rig = Rig::new(Table::full("x"));
+    for path in pages() {
+        let answer = rig.get(&path).await;
+        assert!(answer.body.contains("data-cli"), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn dead_letter_is_shown_with_its_reason_and_replayed() {
     let rig = Rig::new(Table::full("x"));
     let page = rig.get("/console/reactor").await;

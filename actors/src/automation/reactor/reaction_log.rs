@@ -161,7 +161,7 @@ impl Entries {
         }
     }
 
-    /// What is written, and the number of the last change in it.
+    /// The content of the file, and the number of the last change in it.
     fn snapshot(&self) -> (SavedLog, u64) {
         let rules = self.rules.iter();
         let mut rules: Vec<SavedRule> = rules

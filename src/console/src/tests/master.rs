@@ -148,6 +148,7 @@ impl Table {
             ("written", MICROS.into()),
             ("last_heard", Value::Nil),
             ("is_present", Value::Nil),
+            ("address", any()),
         ]);
         let data = map([("secret-key", any()), (text, any())]);
         let batch = map([
@@ -738,9 +739,29 @@ fn health(text: &str) -> Value {
         ("passed", false.into()),
         ("reason", text.into()),
     ]);
+    let finding = |severity: &str| {
+        map([
+            ("subject", text.into()),
+            ("severity", severity.into()),
+            ("finding", format!("{severity} {text}").into()),
+            ("advice", text.into()),
+        ])
+    };
+    let lag = map([
+        ("name", text.into()),
+        ("rows", 1_234_i64.into()),
+        ("seconds", 90_i64.into()),
+    ]);
+    let (findings, lags) = match text {
+        "" => (Vec::new(), Vec::new()),
+        _ => (vec![finding("note"), finding("error")], vec![lag]),
+    };
     map([
         ("is_ready", true.into()),
         ("checks", Value::Array(vec![check])),
+        ("findings", Value::Array(findings)),
+        ("diagnosed", 1_i64.into()),
+        ("lags", Value::Array(lags)),
     ])
 }
 
