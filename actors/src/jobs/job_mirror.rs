@@ -41,6 +41,11 @@ pub(crate) struct MirrorMetrics {
 }
 
 impl MirrorMetrics {
+    /// Rows that are not in the files yet.
+    pub(crate) fn lag(&self) -> &IntGauge {
+        &self.lag
+    }
+
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
             lag: gauge(

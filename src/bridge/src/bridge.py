@@ -231,6 +231,69 @@ class ModuleFiles:
             return True
 
 
+# --- the steps of an orchestration
+
+
+class Steps:
+    """Reports each step of an orchestration as it ends.
+
+    Stock announces the end of a state with the option `state_events` only, which a master does not
+    have by default, and that of a parallel one never. A report that fails changes nothing.
+    """
+
+    MOST_CHARACTERS = 500
+
+    def __init__(self, report):
+        self.report = report
+
+    def follow(self, state):
+        """Follows the states that this class runs (`State` in salt/state.py)."""
+        steps = self
+        event, reconcile = state.event, state.reconcile_procs
+
+        def event_and_report(self, chunk_ret, *args, **kwargs):
+            steps.ended(chunk_ret)
+            return event(self, chunk_ret, *args, **kwargs)
+
+        def reconcile_and_report(self, running):
+            begun = {tag: ret for tag, ret in running.items() if steps.is_under_way(ret)}
+            result = reconcile(self, running)
+            for tag, ret in begun.items():
+                steps.ended(running.get(tag), ret)
+            return result
+
+        state.event, state.reconcile_procs = event_and_report, reconcile_and_report
+
+    @staticmethod
+    def is_under_way(ret):
+        """Whether it is a parallel state whose process has not been awaited yet."""
+        return isinstance(ret, dict) and "proc" in ret
+
+    def ended(self, ret, begun=None):
+        try:
+            if isinstance(ret, dict) and not self.is_under_way(ret):
+                self.report(self.described(ret, begun or {}))
+        except Exception:
+            say("D", traceback.format_exc())
+
+    def described(self, ret, begun):
+        def text(name):
+            value = ret.get(name) or begun.get(name) or ""
+            if isinstance(value, (list, tuple)):
+                value = "\n".join(map(str, value))
+            return str(value)[: self.MOST_CHARACTERS]
+
+        result = ret.get("result")
+        return {
+            "id": text("__id__"),
+            "name": text("name"),
+            "sls": text("__sls__"),
+            "result": result if result is None else bool(result),
+            "comment": text("comment"),
+            "has_changes": bool(ret.get("changes")),
+        }
+
+
 # --- what is done for one minion
 
 
@@ -572,6 +635,8 @@ class Helper:
             "__user__": work["user"],
             "__tag__": work["tag"],
         }
+        if base.__name__ == "RunnerClient" and work["fun"].startswith("state."):
+            self.report_steps()
         client = Client(copy.deepcopy(self.opts))
         try:
             # Stock 3008 stumbles over its own clean-up after a function that is not there.
@@ -580,6 +645,16 @@ class Helper:
             return client.low(work["fun"], low, print_event=False, full_return=True)
         finally:
             client.destroy()
+
+    def report_steps(self):
+        import salt.state
+
+        def report(step):
+            # A state of a process of its own must not speak between the words of this one.
+            if os.getpid() == self.pid:
+                self.reply({"event": "saltern_step", "data": step})
+
+        Steps(report).follow(salt.state.State)
 
 
 def is_refusal(error):

@@ -159,6 +159,10 @@ pub trait JobQueries: Send + Sync {
     /// The events of a range, the oldest first.
     fn events_between(&self, range: &EventRange) -> Result<EventSlice>;
 
+    /// The events of a range, the newest first. Behind `through` of the slice none was left out; the
+    /// rest of the range may have more.
+    fn events_backwards(&self, range: &EventRange) -> Result<EventSlice>;
+
     /// Events that may be about the presence of a minion: its start, authentications, keys and changes
     /// of presence. A bounded part of those before a position; of the newest without one.
     fn presence_events(&self, minion: &str, before: Option<i64>) -> Result<PresenceEvents>;

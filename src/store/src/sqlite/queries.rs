@@ -153,6 +153,10 @@ impl JobQueries for JobReader {
         Self::events_between(self, range)
     }
 
+    fn events_backwards(&self, range: &EventRange) -> Result<EventSlice> {
+        Self::events_backwards(self, range)
+    }
+
     fn presence_events(&self, minion: &str, before: Option<i64>) -> Result<PresenceEvents> {
         Self::presence_events(self, minion, before)
     }

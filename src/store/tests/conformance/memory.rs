@@ -769,6 +769,20 @@ impl JobQueries for Memory {
         })
     }
 
+    fn events_backwards(&self, range: &EventRange) -> Result<EventSlice> {
+        let rows = self.rows();
+        let within =
+            |event: &&KeptEvent| event.position > range.after && event.position <= range.through;
+        let events = rows.events.iter().rev().filter(within);
+        let events: Vec<KeptEvent> = events.take(range.max_events).cloned().collect();
+        let is_full = events.len() == range.max_events;
+        let last = events.last().filter(|_| is_full);
+        Ok(EventSlice {
+            through: last.map_or(range.after, |event| event.position - 1),
+            events,
+        })
+    }
+
     fn presence_events(&self, minion: &str, before: Option<i64>) -> Result<PresenceEvents> {
         let rows = self.rows();
         let start = format!("salt/minion/{minion}/start");
