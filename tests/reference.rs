@@ -102,16 +102,35 @@ fn shape(tag: &str) -> String {
     shape
 }
 
+/// The shapes of a tag: with each of the ends that the documentation names for its last part, if it
+/// names any.
+fn ends(literal: &str, doc: &str) -> Vec<String> {
+    let is_word = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+    // The first backtick of the documentation closes the tag itself.
+    let words: Vec<&str> = doc.split('`').skip(2).step_by(2).filter(is_word).collect();
+    let open = shape(literal);
+    match open.strip_suffix("<>") {
+        Some(start) if !words.is_empty() => {
+            words.iter().map(|word| format!("{start}{word}")).collect()
+        }
+        _ => vec![open],
+    }
+}
+
 /// The tags that the master's sources make: by `Tag`, and as constants beside it.
 fn tags() -> BTreeSet<String> {
     let source = text("src/model/src/tag.rs");
     let made = source.split("#[cfg(test)]").next().unwrap_or_default();
     let mut tags = BTreeSet::new();
-    for call in made.split("Self::trusted(").skip(1) {
+    for constructor in made.split("\n    /// `").skip(1) {
+        let Some((doc, body)) = constructor.split_once("pub fn ") else {
+            continue;
+        };
+        let call = body.split("Self::trusted(").nth(1).unwrap_or_default();
         let Some(literal) = call.split('"').nth(1).filter(|text| text.contains('/')) else {
             continue;
         };
-        tags.insert(shape(literal));
+        tags.extend(ends(literal, doc));
     }
     for (file, tag) in [
         ("actors/src/events/bus.rs", "saltern/bus/gap"),
@@ -137,10 +156,10 @@ fn reference_of_events_has_a_row_for_each_tag() {
         .map(shape)
         .collect();
     let is_of = |row: &String, tag: &String| {
-        let literal: Vec<&str> = tag.split("<>").collect();
-        // `saltern/store/<state>` has a row for each state.
+        // `salt/batch/<jid>/<what>` has a row for each end.
         let open = tag.strip_suffix("<>");
-        row == tag || open.is_some_and(|open| literal.len() < 4 && row.starts_with(open))
+        let same_depth = row.matches('/').count() == tag.matches('/').count();
+        row == tag || open.is_some_and(|open| same_depth && row.starts_with(open))
     };
     let tags = tags();
     assert!(tags.len() > 20, "only {} tags were found", tags.len());
