@@ -96,7 +96,7 @@ impl Fuzz<'_> {
             None => 0..self.count,
         };
         let began = Instant::now();
-        let (mut inputs, mut slowest) = (0_u64, Duration::ZERO);
+        let (mut inputs, mut slowest) = (0_u64, (Duration::ZERO, 0));
         for number in numbers {
             if run.time.is_some_and(|time| began.elapsed() >= time) {
                 break;
@@ -109,15 +109,16 @@ impl Fuzz<'_> {
                 run.seed
             );
             self.attempt(&target, &input, what);
-            slowest = slowest.max(at.elapsed());
+            slowest = slowest.max((at.elapsed(), number));
             inputs += 1;
         }
         let seconds = began.elapsed().as_secs_f64();
         println!(
-            "fuzz: {}: {} entries, {inputs} inputs in {seconds:.1} s, the slowest {} µs, seed {}",
+            "fuzz: {}: {} entries, {inputs} inputs in {seconds:.1} s, the slowest {} µs (number {}), seed {}",
             self.name,
             corpus.len(),
-            slowest.as_micros(),
+            slowest.0.as_micros(),
+            slowest.1,
             run.seed
         );
     }
