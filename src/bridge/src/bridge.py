@@ -252,26 +252,43 @@ class Steps:
         event, reconcile = state.event, state.reconcile_procs
 
         def event_and_report(self, chunk_ret, *args, **kwargs):
-            steps.ended(chunk_ret)
+            steps.ended(self, chunk_ret)
             return event(self, chunk_ret, *args, **kwargs)
 
         def reconcile_and_report(self, running):
-            begun = {tag: ret for tag, ret in running.items() if steps.is_under_way(ret)}
+            begun = steps.under_way(self, running)
             result = reconcile(self, running)
+            left = steps.under_way(self, running)
             for tag, ret in begun.items():
-                steps.ended(running.get(tag), ret)
+                if tag not in left:
+                    steps.ended(self, running.get(tag), ret)
             return result
 
         state.event, state.reconcile_procs = event_and_report, reconcile_and_report
 
     @staticmethod
-    def is_under_way(ret):
-        """Whether it is a parallel state whose process has not been awaited yet."""
-        return isinstance(ret, dict) and "proc" in ret
+    def under_way(state, running):
+        """Results, by tag, of parallel states whose processes have not been awaited yet. 3008 keeps
+        the processes in the object, earlier releases in the results."""
+        procs = getattr(state, "procs", None) or ()
+        return {
+            tag: dict(ret)
+            for tag, ret in list(running.items())
+            if isinstance(ret, dict) and (tag in procs or "proc" in ret)
+        }
 
-    def ended(self, ret, begun=None):
+    @staticmethod
+    def is_under_way(state, ret):
+        """Whether it is the result of one of them."""
+        if "proc" in ret:
+            return True
+        procs = getattr(state, "procs", None) or {}
+        ids = [one.low.get("__id__") for one in procs.values()]
+        return ret.get("result") is None and ret.get("__id__") in ids
+
+    def ended(self, state, ret, begun=None):
         try:
-            if isinstance(ret, dict) and not self.is_under_way(ret):
+            if isinstance(ret, dict) and not self.is_under_way(state, ret):
                 self.report(self.described(ret, begun or {}))
         except Exception:
             say("D", traceback.format_exc())

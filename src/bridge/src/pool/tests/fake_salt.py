@@ -132,6 +132,9 @@ def save_load(jid):
 class State:
     """Runs states one after the other, as far as their ends are seen."""
 
+    def __init__(self):
+        self.procs = {}
+
     def event(self, chunk_ret, length, fire_event=False):
         assert length == 4
 
@@ -139,6 +142,11 @@ class State:
         for tag, ret in running.items():
             if "proc" in ret:
                 running[tag] = {"result": False, "comment": ["it", "died"], "changes": {}}
+        if "second" in self.procs:
+            del self.procs["second"]
+        elif "first" in self.procs:
+            running["first"].update({"result": True, "changes": {"a": 1}})
+            del self.procs["first"]
         return True
 
     def run(self):
@@ -160,8 +168,14 @@ class State:
             os._exit(0)
         os.wait()
         self.event("no state", 4)
-        self.reconcile_procs(running)
-        self.reconcile_procs(running)
+        # As 3008 has them.
+        for tag in ("first", "second"):
+            low = {"__id__": tag, "name": "test.ping"}
+            self.procs[tag] = types.SimpleNamespace(low=low)
+            running[tag] = {**low, "result": None, "comment": "", "changes": {}}
+            self.event(running[tag], 4)
+        for _ in range(3):
+            self.reconcile_procs(running)
 
 
 def orchestrate():

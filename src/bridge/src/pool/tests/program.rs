@@ -112,6 +112,8 @@ fn each_step_of_an_orchestration_is_reported_once_as_it_ends() {
         step("id 1", "name 1", None, false, &long),
         step("id 2", "name 2", Some(false), false, &long),
         step("parallel", "test.ping", Some(false), false, "it\ndied"),
+        step("second", "test.ping", None, false, ""),
+        step("first", "test.ping", Some(true), true, ""),
     ];
     assert_eq!(steps, expected);
 }
