@@ -33,7 +33,7 @@ static: ## Build the binary with everything in it but the C library, target/stat
 		echo "static: OpenSSL is not in the binary" >&2; exit 1; fi
 
 .PHONY: deb
-deb: build ## Build the Debian package into target/deb
+deb: build docs ## Build the Debian package into target/deb
 	packaging/deb/build.sh $${SALTERN:-target/release/saltern} target/deb
 
 .PHONY: deb-test
@@ -69,7 +69,7 @@ test-all: test bench-check ## `test` with all releases, all seeds and the long f
 check: lint unit ## Format, lints, documentation, licences, and the tests that need no stock daemon
 
 .PHONY: lint
-lint: fmt clippy doc deny ## Format, lints, documentation, licences
+lint: fmt clippy doc deny docs ## Format, lints, documentation, licences, the handbook with its links
 
 .PHONY: fmt
 fmt: ## Check the formatting (`cargo fmt` repairs it)
@@ -86,9 +86,18 @@ doc: ## Build the documentation, warnings are errors
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(WORKSPACE) --lib --bins --examples --no-deps \
 		--document-private-items
 
+.PHONY: docs
+docs: ## Build the handbook into target/docs; fails for a link, an anchor or a foreign host
+	"$$(tests/install-stock.sh --mkdocs)/python" docs/handbook.py
+
 .PHONY: deny
 deny: ## Check licences, sources and banned crates of all dependencies
 	PATH="$$PATH:$$(tests/install-tools.sh)" $(CARGO) deny --all-features check bans licenses sources
+
+.PHONY: fuzz
+fuzz: ## Fuzz each target of docs/fuzzing.md for SECONDS (60) with a new seed; FUZZ=name for one
+	SALTERN_FUZZ_SECONDS=$(or $(SECONDS),60) tests/run.sh --success-output immediate \
+		-E 'binary(fuzz) & test(/$(FUZZ)/)'
 
 .PHONY: unit
 unit: ## Run the tests of the crates, and the one that guards the layout
@@ -110,6 +119,7 @@ bench: stock lab ## Measure our master and stock 3008.3 side by side; writes tes
 	tests/bench/cli.py
 	tests/bench/api.py
 	tests/bench/console.py
+	tests/bench/sql.py
 
 .PHONY: session
 session: stock lab ## Record the README's terminal session anew, docs/session.svg
@@ -134,6 +144,8 @@ bench-check: ## Run each bench for a moment with the tests' binary: whether it w
 		--rate 100
 	SALTERN=target/debug/saltern tests/bench/console.py --only saltern --minions 200 --jobs 1000 \
 		--consoles 3 --swarm 50 --seconds 5 --rounds 1
+	SALTERN=target/debug/saltern tests/bench/sql.py --only saltern --minions 20 --seconds 1 --rows 1000 \
+		--rounds 2
 
 .PHONY: grafana
 grafana: lab ## Start the demo with Prometheus (and Grafana where it is installed) on loopback

@@ -17,14 +17,19 @@ MAX_BYTES = 150_000
 CHOSEN = {
     "three/now-light": "now",
     "three/now-dark": "now-dark",
+    "three/jobs-light": "jobs",
     "three/job-state-dark": "job-dark",
     "three/run-confirm-light": "run",
     "three/keys-light": "keys",
     "three/events-dark": "events-dark",
+    "three/batches-light": "batches",
     "three/minion-narrow": "minion-narrow",
     "three/drift-light": "drift",
     "three/audit-verified-light": "audit",
     "three/orchestration-light": "orchestration",
+    "three/orchestration-running-light": "orchestration-running",
+    "three/reactor-letter-light": "reactor",
+    "three/schedule-job-light": "schedule",
     "many/minions-light": "minions-5000",
 }
 

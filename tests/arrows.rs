@@ -2,6 +2,7 @@
 //! stand above it in the list, and no crate uses what its job forbids.
 
 mod branches;
+mod cves;
 mod errors;
 mod followed;
 mod lists;
@@ -9,6 +10,7 @@ mod memories;
 mod pages;
 mod panels;
 mod public_items;
+mod reference;
 mod tiers;
 mod words;
 
@@ -46,6 +48,7 @@ const FLOORS: &[&str] = &[
     "saltern-minion",
     "saltern-lab",
     "saltern",
+    "saltern-fuzz",
 ];
 
 /// Crates that may stand above in the list and still are none of this crate's business.

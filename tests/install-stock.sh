@@ -8,6 +8,7 @@
 #   tests/install-stock.sh --prometheus   only Prometheus; prints the directory of its programs
 #   tests/install-stock.sh --api-clients  only the clients of the HTTP API; prints the directory of theirs
 #   tests/install-stock.sh --axe      only axe-core, which checks pages; prints the path of its script
+#   tests/install-stock.sh --mkdocs   only MkDocs, which builds the handbook; prints the directory of its programs
 #   tests/install-stock.sh --databases    only PostgreSQL, MariaDB and Python's clients of them; prints their directory
 #   tests/install-stock.sh 3008.3     only this release
 #
@@ -190,6 +191,24 @@ install_axe() {
     echo "$home/axe.min.js"
 }
 
+# pip writes a distribution's directory after its files. Named are the packages that decide what pages
+# look like; what they need beside is pip's choice.
+install_mkdocs() {
+    local home="$HOME/.cache/saltern/tools/mkdocs" name missing=()
+    for name in mkdocs==1.6.1 mkdocs-material==9.8.2 pymdown-extensions==13.1.2 markdown==3.11.3; do
+        local file=${name//-/_}
+        compgen -G "$home/lib/python*/site-packages/${file/==/-}.dist-info/RECORD" >/dev/null ||
+            missing+=("$name")
+    done
+    if [ ${#missing[@]} != 0 ]; then
+        say "${missing[*]}: installing into $home"
+        [ -x "$home/bin/pip" ] || "$1" -m venv "$home"
+        "$home/bin/pip" install --quiet --no-input --disable-pip-version-check "${missing[@]}" >&2 ||
+            die "pip cannot install ${missing[*]}"
+    fi
+    echo "$home/bin"
+}
+
 verify() {
     "$root/$1/bin/python" - "$1" <<'PYTHON'
 import sys
@@ -221,6 +240,10 @@ if [ "${1:-}" = --axe ]; then
     install_axe "$python"
     exit 0
 fi
+if [ "${1:-}" = --mkdocs ]; then
+    install_mkdocs "$python"
+    exit 0
+fi
 if [ "${1:-}" = --databases ]; then
     install_databases "$python"
     exit 0
@@ -230,6 +253,7 @@ if [ $# = 0 ]; then
     install_databases "$python" >/dev/null
     install_prometheus >/dev/null
     install_api_clients "$python" >/dev/null
+    install_mkdocs "$python" >/dev/null
 else
     releases=("$@")
 fi

@@ -33,6 +33,10 @@ const REASONS: &[(&str, &str)] = &[
     ("store/src/pki.rs", "the keys, as they are on disk"),
     ("pki/accepted.rs", "the keys, as they are on disk"),
     ("disk_checks/orphaned_data.rs", "the keys of the last look"),
+    (
+        "store/src/jobs/last_returns.rs",
+        "lasts as long as one question",
+    ),
     // What follows connections and clocks.
     ("events/presence.rs", "follows connections"),
     ("events/presence/table.rs", "follows connections"),

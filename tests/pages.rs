@@ -21,12 +21,19 @@ fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<_> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"]
         .map(|name| root.join(name))
         .to_vec();
-    for dir in [root.join("docs"), root.join("docs/decisions")] {
-        let entries = fs::read_dir(dir).expect("the directory of pages can be read");
-        let paths = entries.map(|entry| entry.expect("an entry").path());
-        pages.extend(paths.filter(|path| path.extension().is_some_and(|end| end == "md")));
-    }
+    markdown(&root.join("docs"), &mut pages);
     pages
+}
+
+fn markdown(dir: &Path, found: &mut Vec<PathBuf>) {
+    let entries = fs::read_dir(dir).expect("the directory of pages can be read");
+    for path in entries.map(|entry| entry.expect("an entry").path()) {
+        if path.is_dir() {
+            markdown(&path, found);
+        } else if path.extension().is_some_and(|end| end == "md") {
+            found.push(path);
+        }
+    }
 }
 
 /// The texts between two marks of a line.
@@ -79,4 +86,37 @@ fn links_and_files_that_pages_name_exist() {
     }
     assert!(count > 300, "only {count} names were looked at");
     assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
+#[test]
+fn guarantees_name_tests_that_exist() {
+    let page = fs::read_to_string(root().join("docs/guarantees.md")).expect("the page is text");
+    let mut missing = Vec::new();
+    let mut count = 0;
+    for line in page.lines() {
+        let mut source = None;
+        for name in line.split('`').skip(1).step_by(2) {
+            let is_word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            if name.ends_with(".rs") {
+                source = fs::read_to_string(root().join(name)).ok();
+                if source.is_none() {
+                    missing.push(name.to_owned());
+                }
+            } else if let Some(source) = source.as_deref().filter(|_| name.chars().all(is_word)) {
+                // Options stand in the last column, behind the tests.
+                if name.starts_with("saltern_") || !name.contains('_') {
+                    continue;
+                }
+                count += 1;
+                if !source.contains(&format!("fn {name}(")) {
+                    missing.push(name.to_owned());
+                }
+            }
+        }
+    }
+    assert!(count > 30, "only {count} tests are named");
+    assert!(
+        missing.is_empty(),
+        "docs/guarantees.md: no such tests: {missing:?}"
+    );
 }

@@ -3,7 +3,7 @@
 //! `grafana/check.py --live` asks a running master, which is slow and sees no metric of a part that the
 //! demo does not start. Here a metric is a literal name that is followed by its help.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,42 +39,81 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_plain)
 }
 
+/// A metric as its source registers it.
+pub(crate) struct Metric {
+    pub(crate) help: String,
+    pub(crate) is_histogram: bool,
+    /// Its labels, where they stand behind the help.
+    pub(crate) labels: Vec<String>,
+}
+
+/// Bytes in front of a name in which the function that registers it is looked for.
+const CALL: usize = 60;
+
+/// The text up to the end of a literal, and what is behind that.
+fn literal(text: &str) -> Option<(&str, &str)> {
+    let mut is_escaped = false;
+    let end = text.char_indices().find(|(_, c)| {
+        let is_end = *c == '"' && !is_escaped;
+        is_escaped = *c == '\\' && !is_escaped;
+        is_end
+    });
+    let (end, _) = end?;
+    Some((&text[..end], &text[end + 1..]))
+}
+
+/// The words in the list of literals with which a text begins, behind a comma.
+fn labels(text: &str) -> Vec<String> {
+    let list = text.trim_start().strip_prefix(',').map(str::trim_start);
+    let list = list.and_then(|text| text.strip_prefix("&[")?.split(']').next());
+    let words = list.unwrap_or_default().split('"').skip(1).step_by(2);
+    words.map(str::to_owned).collect()
+}
+
 /// The metrics that a source registers: each literal name with a help, which is a sentence.
-fn registered(source: &str, prefix: &str) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
+fn registered(source: &str, prefix: &str) -> BTreeMap<String, Metric> {
+    let mut metrics = BTreeMap::new();
     let mut rest = source;
     while let Some((_, after)) = rest.split_once('"') {
         rest = after;
-        let Some((literal, behind)) = after.split_once('"') else {
+        let Some((name, behind)) = after.split_once('"') else {
             break;
         };
-        if !is_name(literal) {
+        if !is_name(name) {
             continue;
         }
         let help = behind.strip_prefix(',').map(str::trim_start);
-        let help = help.and_then(|text| text.strip_prefix('"'));
-        let help = help.and_then(|text| text.split('"').next());
-        if help.is_some_and(|text| text.contains(' ')) {
-            names.insert(format!("{prefix}{literal}"));
-        }
+        let help = help.and_then(|text| literal(text.strip_prefix('"')?));
+        let Some((help, behind)) = help.filter(|(text, _)| text.contains(' ')) else {
+            continue;
+        };
+        let before = &source.as_bytes()[..source.len() - after.len()];
+        let call = &before[before.len().saturating_sub(CALL)..];
+        let words = help.split_whitespace().filter(|word| *word != "\\");
+        let metric = Metric {
+            help: words.collect::<Vec<_>>().join(" ").replace("\\\"", "\""),
+            is_histogram: String::from_utf8_lossy(call).contains("histogram"),
+            labels: labels(behind),
+        };
+        metrics.insert(format!("{prefix}{name}"), metric);
     }
-    let is_ours = |name: &String| OURS.iter().any(|start| name.starts_with(start));
-    names.into_iter().filter(is_ours).collect()
+    metrics.retain(|name, _| OURS.iter().any(|start| name.starts_with(start)));
+    metrics
 }
 
-fn metrics() -> BTreeSet<String> {
+pub(crate) fn metrics() -> BTreeMap<String, Metric> {
     let mut sources = Vec::new();
     for directory in ["src", "actors"] {
         files(&root().join(directory), "rs", &mut sources);
     }
-    let mut names = BTreeSet::new();
+    let mut metrics = BTreeMap::new();
     for path in sources.iter().filter(|path| !path.ends_with("tests.rs")) {
         let source = fs::read_to_string(path).expect("a source is text");
         let place = PREFIXES.iter().find(|(end, _)| path.ends_with(end));
         let prefix = place.map_or("", |(_, prefix)| prefix);
-        names.extend(registered(&source, prefix));
+        metrics.extend(registered(&source, prefix));
     }
-    names
+    metrics
 }
 
 /// The names in the queries of all panels.
@@ -101,7 +140,8 @@ fn shown() -> BTreeSet<String> {
 
 #[test]
 fn every_metric_is_on_a_panel_and_every_panel_has_its_metric() {
-    let (metrics, shown) = (metrics(), shown());
+    let metrics: BTreeSet<String> = metrics().into_keys().collect();
+    let shown = shown();
     assert!(metrics.len() > 130, "only {} metrics", metrics.len());
     let of_histogram = |name: &str| {
         let mut parts = PARTS_OF_HISTOGRAMS.iter();

@@ -36,6 +36,10 @@ const FOR_TESTS: &[(&str, &str)] = &[
         "open_cluster",
         "an engine of the job database that no master uses yet",
     ),
+    (
+        "messages_of",
+        "a stream that tests cut in pieces, read by the framing of a transport",
+    ),
     ("refresh_remotes", "a fetch that is over when it returns"),
     ("status_address", "a port that the system chose"),
     ("with_room", "a disk of a size that a test chooses"),

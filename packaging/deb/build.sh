@@ -5,9 +5,14 @@
 #
 # The debug symbols go into saltern-dbgsym_VERSION_ARCHITECTURE.deb beside it (packaging/README.md).
 # VERSION names another version than the binary's own, LEVEL another level of compression. Asks for
-# dpkg-deb and dpkg-shlibdeps (Debian: dpkg-dev) and for strip, objcopy and readelf (binutils), and for
-# no network.
+# dpkg-deb and dpkg-shlibdeps (Debian: dpkg-dev), for strip, objcopy and readelf (binutils), for cargo
+# and python3 (the list of crates), and for no network.
+#
+# The same binary and sources give the same bytes, wherever and whenever they are packed (reproduce.sh):
+# times are SOURCE_DATE_EPOCH (by default that of the last commit), owners root, names sorted.
 set -euo pipefail
+umask 022
+export LC_ALL=C TZ=UTC
 
 die() { echo "deb: $*" >&2; exit 1; }
 
@@ -16,9 +21,14 @@ binary=$(realpath "$1")
 mkdir -p "$2"
 directory=$(realpath "$2")
 cd "$(dirname "$0")"
-for tool in dpkg-deb dpkg-shlibdeps strip objcopy readelf; do
-    command -v "$tool" >/dev/null || die "$tool is missing: apt-get install dpkg-dev binutils"
+for tool in dpkg-deb dpkg-shlibdeps strip objcopy readelf python3; do
+    command -v "$tool" >/dev/null || die "$tool is missing: apt-get install dpkg-dev binutils python3"
 done
+
+# Without a checkout, the changelog is what changes with each release.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null ||
+    stat -c %Y ../../CHANGELOG.md)}
+export SOURCE_DATE_EPOCH
 
 version=${VERSION:-$("$binary" --version | cut -d ' ' -f 2)}
 architecture=$(dpkg --print-architecture)
@@ -66,21 +76,38 @@ install -D -m 0644 -t "$root/usr/share/zsh/vendor-completions" "$completions/_sa
 
 documents=$root/usr/share/doc/saltern
 install -D -m 0644 -t "$documents" ../../README.md ../../CHANGELOG.md
-install -D -m 0644 -t "$documents/docs" ../../docs/*.md
+(cd ../../docs && find . -name '*.md' -exec install -D -m 0644 {} "$documents/docs/{}" \;)
+# The same as pages for a browser, which `make docs` builds; without network it may not have been.
+if [ -e ../../target/docs/index.html ]; then
+    cp -r ../../target/docs "$documents/html"
+    chmod -R u=rwX,go=rX "$documents/html"
+else
+    echo "deb: the handbook was not built (make docs): the package has its text alone" >&2
+fi
 gzip -9n "$documents/CHANGELOG.md"
 cat ../../LICENSE-MIT ../../LICENSE-APACHE >"$documents/copyright"
+# All crates in the program, with their licences and hashes (CycloneDX).
+../sbom.py "$version" "$(dpkg-architecture -q DEB_HOST_MULTIARCH)" >"$work/sbom.json"
+install -m 0644 "$work/sbom.json" "$documents/saltern.cdx.json"
+gzip -9n "$documents/saltern.cdx.json"
 
 # Writes the package of a directory that has its scripts already. pack ROOT TEMPLATE DEPENDS
 pack() {
     local root="$1" template="$2" depends="$3" name size package
     name=$(sed -n 's/^Package: //p' "$template")
-    size=$(du -sk --exclude=DEBIAN "$root" | cut -f 1)
+    # As dpkg-gencontrol counts, for a disk's own blocks differ.
+    size=$(find "$root" -path "$root/DEBIAN" -prune -o -type f -printf '%s\n' -o -printf '1\n' |
+        awk '{ size += int(($1 + 1023) / 1024) } END { print size }')
     sed "s/@VERSION@/$version/; s/@ARCHITECTURE@/$architecture/; s/@SIZE@/$size/;
         s/@DEPENDS@/$depends/; s/@BUILD_ID@/$build_id/" "$template" >"$root/DEBIAN/control"
     (cd "$root" && find . -path ./DEBIAN -prune -o -type f -printf '%P\0' | sort -z |
         xargs -0 md5sum >DEBIAN/md5sums)
     package=$directory/${name}_${version}_$architecture.deb
-    dpkg-deb --root-owner-group -Zxz "-z${LEVEL:-6}" --build "$root" "$package" >/dev/null
+    # Files that are older than that moment, too.
+    find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
+    # Several threads would compress in as many blocks as there are processors.
+    dpkg-deb --root-owner-group --threads-max=1 -Zxz "-z${LEVEL:-6}" \
+        --build "$root" "$package" >/dev/null
     echo "$package"
 }
 

@@ -16,9 +16,9 @@ stock() { local program=$1; shift; /opt/stock/bin/python "/opt/stock/bin/$progra
 keys() { (cd /etc/salt/pki/master && sha256sum minions/* && ls minions_pre minions_rejected); }
 processes() { for id in $minions; do systemctl show --value -p MainPID "minion-$id"; done | xargs; }
 
-# Waits for a minute until something holds.
+# Waits until something holds; on a busy machine a boot and three minions take minutes.
 until_holds() {
-    local end=$((SECONDS + 60))
+    local end=$((SECONDS + 300))
     until "$@"; do
         [ $SECONDS -lt $end ] || die "waited in vain for: $*"
         sleep 0.2

@@ -222,7 +222,10 @@ def consoles(console, count, found):
     for number in range(count):
         receiver, sender = multiprocessing.Pipe(duplex=False)
         path = PAGES[WATCHED[number % len(WATCHED)]]
-        process = multiprocessing.Process(target=watch, args=(console, path, opened, stop, sender))
+        # Without this, a failure would wait for them.
+        process = multiprocessing.Process(
+            target=watch, args=(console, path, opened, stop, sender), daemon=True
+        )
         process.start()
         watchers.append((process, receiver))
     for _ in watchers:
@@ -258,6 +261,10 @@ def measure(place, options):
         "external_auth": {"file": {"^filename": str(users), USER: everything}},
         # The jobs of the database are old.
         "keep_jobs_seconds": 2_000_000_000,
+        # Each load brings a swarm with keys of its own, under the ids of the one before.
+        "open_mode": True,
+        # Stock's job cache would be a million directories, and each return two files to remove.
+        "local_cache_mirror": "off",
     }
     lines = [f"{name}: {json.dumps(value)}\n" for name, value in more.items()]
     master = Master("saltern", place, "".join(lines))
@@ -334,7 +341,8 @@ def main():
     record["machine"] = machine()
     with tempfile.TemporaryDirectory(prefix="slt-console-", dir="/tmp") as top:
         found = measure(Place(pathlib.Path(top)), options)
-    print(json.dumps(found, indent=4))
+        # Before the directory is removed, which takes its time.
+        print(json.dumps(found, indent=4), flush=True)
     if problem := wrong(found):
         sys.exit(problem)
     if options.only:

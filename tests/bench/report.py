@@ -101,6 +101,14 @@ FIGURES += [
     ("api_stream_bus_p99_ms", "… until other subscribers have them, p99", "ms", "{:,.1f}", False),
 ]
 
+# Of sql.py: job caches in SQL databases that share the cores, ours by its follower, stock's by its returner.
+for schema, database in (("pgjsonb", "PostgreSQL"), ("mysql", "MariaDB")):
+    FIGURES += [
+        (f"sql_{schema}_returns_per_second", f"Returns with {schema} in {database}", "/s", "{:,.0f}", True),
+        (f"sql_{schema}_lookup_p99_ms", "… jobs.lookup_jid of 1,000,000, p99", "ms", "{:,.0f}", False),
+        (f"sql_{schema}_list_p99_ms", "… jobs.list_jobs", "ms", "{:,.0f}", False),
+    ]
+
 
 def figures(results):
     """All figures that both masters have; those of the fleets are named after their sizes."""
@@ -138,6 +146,7 @@ def describe(results):
         "master has in its cache; the time is that of the answer to `publish`."
         + describe_scrapes(results["masters"]["saltern"].get("scrapes", {}))
         + describe_commands(results)
+        + describe_followers(results)
     )
 
 
@@ -188,6 +197,21 @@ def describe_commands(results):
             f"{found['complete_functions_ms']:.0f} ms."
         )
     return text
+
+
+def describe_followers(results):
+    """What a follower costs our returns, and how fast it catches up."""
+    ours, texts = results["masters"]["saltern"], []
+    for schema in ("pgjsonb", "mysql"):
+        rates = [f"sql_{schema}_{name}_per_second" for name in ("without", "returns", "down", "catching_up")]
+        if all(name in ours for name in rates):
+            without, up, down, catching_up = (ours[name] for name in rates)
+            texts.append(
+                f" Our master takes {without:,.0f} returns a second without {schema}, {up:,.0f} with it, "
+                f"{down:,.0f} while its server is down and {catching_up:,.0f} while it catches up, by "
+                f"{ours[f'sql_{schema}_catch_up_rows_per_second']:,.0f} rows a second when nothing else comes."
+            )
+    return "".join(texts)
 
 
 def write_markdown(results, path):

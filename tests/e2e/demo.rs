@@ -41,6 +41,7 @@ fn demo() -> Result<()> {
         start.expect_text(&format!("{minion}:\n    True"))?;
     }
     start.expect_text("make demo-stop")?;
+    expect_console(&start.stdout)?;
 
     let mut command = Command::new(saltern_program());
     command.args(["cmd", "-c"]).arg(demo.0.join("conf"));
@@ -62,6 +63,27 @@ fn demo() -> Result<()> {
     demo.script("stop")?
         .expect_code(1)?
         .expect_text("nothing is running")?;
+    Ok(())
+}
+
+/// The console has the address, the user and the password that were printed.
+fn expect_console(printed: &str) -> Result<()> {
+    let mut lines = printed.lines();
+    let line = lines.find_map(|line| line.strip_prefix("The console: "));
+    let line = line.context("the demo prints no console")?;
+    let (console, credentials) = line.split_once(' ').context("an address alone")?;
+    let page = ureq::get(format!("{console}login")).call()?;
+    ensure!(page.status() == 200, "{console}: {}", page.status());
+    let password = credentials.strip_prefix("(user demo, password ");
+    let password = password.and_then(|rest| rest.strip_suffix(')'));
+    let password = password.context("no user and password")?;
+    let log_in = console.replace("/console/", "/login");
+    let form = format!("username=demo&password={password}&eauth=file");
+    let answer = ureq::post(log_in)
+        .header("content-type", "application/x-www-form-urlencoded")
+        .header("accept", "application/json")
+        .send(form)?;
+    ensure!(answer.status() == 200, "log-in: {}", answer.status());
     Ok(())
 }
 

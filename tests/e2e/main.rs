@@ -27,6 +27,7 @@ mod files;
 mod follow;
 mod forkserver;
 mod gitfs;
+mod handbook;
 mod hostile;
 mod job_cache;
 mod jobs;

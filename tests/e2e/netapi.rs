@@ -267,7 +267,11 @@ fn with_ours(
     let interfaces = Interfaces::new(&[dialect]);
     Site::run(
         server,
-        |config| interfaces.configure(config, server, &service),
+        |config| {
+            interfaces.configure(config, server, &service);
+            // What holds up the stop of a master is to be seen.
+            config.set("saltern_stop_timeout", 600);
+        },
         |site| {
             site.announce("request refused");
             interfaces.start(site)?;

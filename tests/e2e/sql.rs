@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use saltern_stock::databases::{Kind, PASSWORD, Server as Database, home};
 use saltern_tests::process::run;
 use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::small_disk::SmallDisk;
 use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
 use serde_json::{Value, json};
 
@@ -224,6 +225,63 @@ fn old_jobs_are_read_from_postgresql_and_our_own_are_answered_without_it() -> Te
         wait_until("old jobs are read again", SOON, || {
             let found = ask(site, &["jobs.lookup_jid", &old]).ok()?;
             (found == json!({"m1": "old"})).then_some(())
+        })?;
+        Ok(())
+    })
+}
+
+/// Room for a server with empty databases, and a little more.
+const SMALL: u64 = 160 << 20;
+
+/// A text that no database compresses.
+fn large_text() -> String {
+    let mut state = 1_u64;
+    let letters = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005);
+        state = state.wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'a' + u8::try_from((state >> 33) % 26).unwrap_or_default())
+    });
+    letters.take(100_000).collect()
+}
+
+#[test]
+fn full_disk_of_postgresql_delays_rows_only() -> TestResult {
+    Site::prepared(Server::Saltern(RELEASE), job_cache, |site| {
+        fs::create_dir_all(site.path("db"))?;
+        let Some(disk) = SmallDisk::mount_unless_excused(&site.path("db"), SMALL)? else {
+            return Ok(());
+        };
+        let database = Database::start(Kind::Postgres, &site.path("db"));
+        site.saltern(&["sql", "create"])?.expect_code(0)?;
+        site.start_master()?;
+        site.bring_up(&[("m1", MinionKind::Native)])?;
+        let echo = |site: &Site, text: &str| -> Result<()> {
+            site.saltern_cmd(&["m1", "test.echo", text])?
+                .expect_code(0)?;
+            Ok(())
+        };
+        echo(site, "one")?;
+        wait_until("the first return in the table", SOON, || {
+            (returns(&database) == ["one"]).then_some(())
+        })?;
+
+        site.step("its disk is full: jobs go on");
+        site.announce("the returner does not take jobs");
+        disk.fill()?;
+        let large = large_text();
+        for text in [&large, "three"] {
+            echo(site, text)?;
+        }
+        wait_until("rows that wait", SOON, || {
+            let lag = site.metric("saltern_job_cache_lag_rows", "").ok()?;
+            (lag >= 2.0).then_some(())
+        })?;
+        ensure!(returns(&database) == ["one"], "there was room");
+
+        site.step("there is room again");
+        disk.make_room()?;
+        wait_until("all returns in the table", SOON, || {
+            (returns(&database) == ["one", &large, "three"]).then_some(())
         })?;
         Ok(())
     })

@@ -388,6 +388,8 @@ fn set_own_options(config: &mut Config, server: Server) {
             .set("salt_compat", server.release().compat())
             // Others may be running on this machine, and want its processors too.
             .set("saltern_metrics_address", "127.0.0.1:0")
+            // A busy machine may need longer than the default to end what is at work.
+            .set("saltern_stop_timeout", 60)
             .set("saltern_render_timeout", SOON.as_secs())
             .set("saltern_pillar_timeout", SOON.as_secs())
             .set("python_bridge_timeout", SOON.as_secs());

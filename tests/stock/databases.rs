@@ -140,14 +140,27 @@ impl Server {
         self.port
     }
 
-    /// Kills it with `-9`: what it had not committed is lost.
+    /// Kills it with `-9`, all its processes: what it had not committed is lost, and nothing of it
+    /// runs when this returns.
     ///
     /// # Panics
     /// When it has ended by itself.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("the server runs");
+        let pid = child.id();
+        // Held still, it starts no others while they are counted.
+        signal(pid, "STOP");
+        let others = children(pid);
         child.kill().expect("a signal");
         child.wait().expect("an end");
+        for other in &others {
+            signal(*other, "KILL");
+        }
+        let mut tries = 0..TRIES;
+        while others.iter().any(|other| runs(*other)) {
+            assert!(tries.next().is_some(), "its processes go on: {others:?}");
+            thread::sleep(GLANCE);
+        }
     }
 
     /// Starts it again and waits until it answers.
@@ -420,6 +433,28 @@ impl Drop for Server {
             let _ = child.wait();
         }
     }
+}
+
+/// The processes that a process started; those of PostgreSQL have groups of their own.
+fn children(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let pids = text.split_whitespace().map(str::parse);
+    pids.map_while(Result::ok).collect()
+}
+
+/// Whether a process runs; one that has ended and is only not yet waited for does not.
+fn runs(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = status.rsplit(") ").next().unwrap_or_default();
+    !state.is_empty() && !state.starts_with('Z')
+}
+
+/// Sends a signal to a process, which may have ended.
+fn signal(pid: u32, name: &str) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("kill -{name} {pid}")]);
+    let _ = shell.stderr(Stdio::null()).status();
 }
 
 fn is_root() -> bool {

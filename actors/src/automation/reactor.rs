@@ -37,13 +37,14 @@ use crate::content::renderer::Look;
 use crate::functions::runner::RunQueue;
 use crate::messages::{BeginJob, Fire, Persist};
 use crate::shared::answer::PendingReply;
+use crate::shared::history_writer::HistoryWriter;
 use crate::shared::priority::give_way;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 
 /// Below the workers, like the renderers.
 const NICENESS: i32 = 5;
 
-/// Interval of the reports of dropped events and of the checks of rule files.
+/// Interval of the reports of dropped events, of the checks of rule files, and of looks at the log.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Seed of the reactor.
@@ -63,6 +64,7 @@ pub(crate) struct Seed {
 pub(crate) struct Reactor {
     seed: Seed,
     outbox: Outbox,
+    log_writer: HistoryWriter,
 }
 
 impl Child for Reactor {
@@ -75,6 +77,7 @@ impl Child for Reactor {
         Self {
             seed: seed.clone(),
             outbox: Outbox::default(),
+            log_writer: HistoryWriter::default(),
         }
     }
 
@@ -97,6 +100,10 @@ impl Actor for Reactor {
         context.run_interval(TICK, |reactor, context| {
             let queue = &reactor.seed.queue;
             queue.refresh_rules();
+            let log = queue.clone();
+            reactor
+                .log_writer
+                .look(queue.has_news_of_log(), move || log.save_log());
             let news = queue
                 .dropped_event()
                 .into_iter()

@@ -4,7 +4,8 @@
 //! schedule replaced, without a signal. A job waits for a thread behind the calls of users and
 //! takes none from them; a run without room is skipped and counted, as no client waits for it.
 //!
-//! The schedule's state outlives the actor, so that no job starts twice because of a panic.
+//! The schedule's state outlives the actor, so that no job starts twice because of a panic. Its history
+//! is written beside it, on a thread that may block.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use saltern_supervise::Child;
 
 use crate::content::renderer::Look;
 use crate::functions::runner::RunQueue;
+use crate::shared::history_writer::HistoryWriter;
 
 /// Longest time between two looks at the clock.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
@@ -94,6 +96,7 @@ pub(crate) struct Seed {
 /// Actor that starts scheduled jobs.
 pub(crate) struct Scheduler {
     seed: Seed,
+    history_writer: HistoryWriter,
 }
 
 impl Child for Scheduler {
@@ -103,7 +106,10 @@ impl Child for Scheduler {
     const MAILBOX: usize = 4;
 
     fn build(seed: &Seed) -> Self {
-        Self { seed: seed.clone() }
+        Self {
+            seed: seed.clone(),
+            history_writer: HistoryWriter::default(),
+        }
     }
 }
 
@@ -120,6 +126,9 @@ impl Handler<Look> for Scheduler {
 
     fn handle(&mut self, _: Look, context: &mut Self::Context) {
         self.run_what_is_due();
+        let history = self.seed.history.clone();
+        self.history_writer
+            .look(history.has_news(), move || history.save());
         let now = self.now();
         let next = self.seed.schedule.lock().next(now);
         let wait = next.map_or(MAX_SLEEP, |next| {

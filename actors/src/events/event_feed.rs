@@ -4,7 +4,8 @@
 //! and bytes: a batch enters it after its commit. A stream behind the ring reads the job database
 //! in bounded pages, one page at a time for all streams, on a thread that may block. It joins the
 //! ring where its last page ends: positions are dense, so neither a hole nor a duplicate can hide.
-//! Events that are no longer kept are announced as a gap with their exact number.
+//! Events that are no longer kept are announced as a gap with their exact number. A page that shows
+//! the latest events reads them backwards instead, without a stream.
 //!
 //! The ring is the queue of every stream that has joined it: one that falls behind its oldest event
 //! is cut off, and may come back with its last position.
@@ -18,9 +19,10 @@ use saltern_base::chain;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
 use saltern_netapi::stream::{
-    BusEvent, CloseReason, EventBatch, EventSource, EventStream, Position, StreamItem,
+    BusEvent, CloseReason, EarlierEvents, EventBatch, EventSource, EventStream, Position,
+    StreamItem,
 };
-use saltern_store::{EventRange, JobQueries, KeptEvent, StoreError};
+use saltern_store::{EventRange, EventSlice, JobQueries, KeptEvent, Result, StoreError};
 use tokio::sync::{Mutex, watch};
 
 use crate::events::bus::QueueLimits;
@@ -91,7 +93,7 @@ impl EventFeed {
         next: i64,
         limits: QueueLimits,
         registry: &Registry,
-    ) -> Result<Arc<Self>, StoreError> {
+    ) -> Result<Arc<Self>> {
         let identity = reader.identity()?;
         let start = identity.get(..8).unwrap_or_default();
         let metrics = FeedMetrics {
@@ -171,7 +173,7 @@ impl EventFeed {
     }
 
     /// Kept events behind a position.
-    async fn page(&self, after: i64, head: i64) -> Result<Page, StoreError> {
+    async fn page(&self, after: i64, head: i64) -> Result<Page> {
         let mut pages = self.pages.lock().await;
         // Streams that stand near each other read the same page.
         let size = i64::try_from(self.page_events).unwrap_or(i64::MAX);
@@ -203,7 +205,7 @@ impl EventFeed {
         }
     }
 
-    async fn read(&self, after: i64, head: i64) -> Result<Page, StoreError> {
+    async fn read(&self, after: i64, head: i64) -> Result<Page> {
         self.metrics.pages.inc();
         let range = EventRange {
             after,
@@ -211,17 +213,54 @@ impl EventFeed {
             max_events: self.page_events,
             max_bytes: PAGE_BYTES,
         };
-        let reader = self.reader.clone();
-        let read = tokio::task::spawn_blocking(move || reader.events_between(&range)).await;
-        // It panicked, or the master stops.
-        let slice = read.map_err(|error| {
-            StoreError::io("read", "the job database", std::io::Error::other(error))
-        })??;
+        let slice = self
+            .blocking(move |reader| reader.events_between(&range))
+            .await?;
         let events = slice.events.into_iter().map(bus_event);
         Ok(Page {
             batch: Arc::new(EventBatch::new(self.history, events.collect())),
             through: slice.through,
         })
+    }
+
+    async fn read_backwards(&self, through: i64, count: usize) -> Result<EarlierEvents> {
+        // One read at a time, as for the streams.
+        let _turn = self.pages.lock().await;
+        self.metrics.pages.inc();
+        let range = EventRange {
+            after: 0,
+            through,
+            max_events: count.min(self.page_events),
+            max_bytes: PAGE_BYTES,
+        };
+        let slice = self
+            .blocking(move |reader| reader.events_backwards(&range))
+            .await?;
+        Ok(EarlierEvents {
+            events: slice.events.into_iter().map(bus_event).collect(),
+            rest: slice.through,
+        })
+    }
+
+    /// Reads the database on a thread that may block.
+    async fn blocking(
+        &self,
+        read: impl FnOnce(&dyn JobQueries) -> Result<EventSlice> + Send + 'static,
+    ) -> Result<EventSlice> {
+        let reader = self.reader.clone();
+        let read = tokio::task::spawn_blocking(move || read(reader.as_ref())).await;
+        // It panicked, or the master stops.
+        read.map_err(|error| {
+            StoreError::io("read", "the job database", std::io::Error::other(error))
+        })?
+    }
+
+    fn unreadable(&self, error: &StoreError) -> CloseReason {
+        if let Some(times) = self.failures.record() {
+            let error = chain(error);
+            tracing::error!(error, times, "kept events cannot be read");
+        }
+        CloseReason::Unreadable
     }
 }
 
@@ -234,6 +273,17 @@ impl EventSource for EventFeed {
         Some(Position {
             history: self.history,
             number: *self.head.borrow(),
+        })
+    }
+
+    fn backwards(
+        &self,
+        through: i64,
+        count: usize,
+    ) -> BoxFuture<'_, Result<EarlierEvents, CloseReason>> {
+        Box::pin(async move {
+            let read = self.read_backwards(through, count).await;
+            read.map_err(|error| self.unreadable(&error))
         })
     }
 }
@@ -314,7 +364,7 @@ impl FeedStream {
                 None if self.has_joined => return StreamItem::Closed(CloseReason::Slow),
                 None => match self.feed.page(self.scanned, head).await {
                     Ok(page) => self.page = Some(page),
-                    Err(error) => return self.unreadable(&error),
+                    Err(error) => return StreamItem::Closed(self.feed.unreadable(&error)),
                 },
             }
         }
@@ -357,14 +407,6 @@ impl FeedStream {
             history: self.feed.history,
             number: self.cursor,
         }
-    }
-
-    fn unreadable(&self, error: &StoreError) -> StreamItem {
-        if let Some(times) = self.feed.failures.record() {
-            let error = chain(error);
-            tracing::error!(error, times, "kept events cannot be read");
-        }
-        StreamItem::Closed(CloseReason::Unreadable)
     }
 }
 

@@ -23,7 +23,9 @@ use actix::{Actor, Addr, AsyncContext, Context, Handler, Message};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use saltern_base::log_throttle::LogThrottle;
-use saltern_base::metrics::{IntCounterVec, IntGaugeVec, Registry, counter_vec, gauge_vec};
+use saltern_base::metrics::{
+    IntCounterVec, IntGauge, IntGaugeVec, Registry, counter_vec, gauge_vec,
+};
 use saltern_bridge::{Bridge, BridgeError, ReturnerCall, Step, Work};
 use saltern_model::{Jid, MinionId};
 use saltern_sql::{Marks, SqlWriter};
@@ -108,6 +110,11 @@ pub(crate) struct JobCacheMetrics {
 }
 
 impl JobCacheMetrics {
+    /// Rows that the returner of an option has not been given yet.
+    pub(crate) fn lag(&self, purpose: Purpose) -> IntGauge {
+        self.lag.with_label_values(&[purpose.option()])
+    }
+
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
             rows: counter_vec(

@@ -9,12 +9,14 @@
 //! the publish, the answer) follow it in that order.
 //!
 //! A batch that dies with the actor was not acknowledged: its answers are dropped, which fails
-//! every peer's request at once.
+//! every peer's request at once. One whose engine failed before it replied is looked up before
+//! anybody is answered (`interrupted`).
 
 mod commit_group;
 mod disk;
 mod follow_up;
 mod in_place;
+mod interrupted;
 mod metrics;
 mod removal;
 
@@ -41,8 +43,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::events::event_feed::EventFeed;
 use crate::messages::{
-    AnswerWhenGiven, Checkpoint, CheckpointDone, Fire, FireKept, Persist, Publish, RemoveJobFiles,
-    RowsCommitted, Stored,
+    AnswerWhenGiven, Checkpoint, CheckpointDone, Fire, FireKept, JobBegun, Persist, Publish,
+    RemoveJobFiles, RowsCommitted, Stored,
 };
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
@@ -127,6 +129,8 @@ pub(crate) struct JobStore {
     expiry: Option<Running>,
     /// Removed jobs whose files the mirror has still to remove.
     gone: Vec<Jid>,
+    /// Refused jobs that may be stored: the database could not be asked.
+    doubtful: Vec<JobBegun>,
     /// When the end of the audit trail was last logged.
     head_logged: Option<Instant>,
 }
@@ -152,6 +156,7 @@ impl Child for JobStore {
             expiry: None,
             failures: LogThrottle::new(LOG_INTERVAL),
             gone: Vec::new(),
+            doubtful: Vec::new(),
             head_logged: None,
         }
     }
@@ -319,11 +324,10 @@ impl JobStore {
                 let writes = Arc::unwrap_or_clone(batch).writes;
                 self.append_each(group.split(writes).collect(), context);
             }
+            Err(error @ StoreError::Interrupted { .. }) => {
+                self.look_up((group, batch), error, VecDeque::new(), context);
+            }
             Err(error) => {
-                if matches!(error, StoreError::Interrupted { .. }) {
-                    // What is stored of it was not announced, as after a restart.
-                    self.fired_from = None;
-                }
                 self.give_up(group, &error);
                 if error.is_full() {
                     self.look_at_disk(true, context);
@@ -357,6 +361,9 @@ impl JobStore {
         context.wait(appended.map(move |outcome, store, context| {
             match store.outcome(&batch, outcome, began.elapsed()) {
                 Ok(outcome) => store.follow_up(group, outcome, context),
+                Err(error @ StoreError::Interrupted { .. }) => {
+                    return store.look_up((group, batch), error, alone, context);
+                }
                 Err(error) => store.give_up(group, &error),
             }
             store.append_each(alone, context);

@@ -575,6 +575,25 @@ impl JobTracker {
         is_followed.then(|| returned.clone())
     }
 
+    /// Ends a job, or a part of one, that is in the store although its client was refused: its minions
+    /// are reported as not sent to. Those that have it from an earlier part are awaited as before.
+    fn end_unsent(&mut self, mut job: JobBegun, context: &mut Context<Self>) {
+        let jid = job.jid.clone();
+        self.known.learn(&jid);
+        if self.machine.is_remembered(&jid) {
+            job.minions
+                .retain(|minion| self.machine.lacks(&jid, minion));
+            if job.minions.is_empty() {
+                // The publication has opened its row: the state is written again.
+                return self.step(JobEvent::Refused(vec![jid]), context);
+            }
+        }
+        let minions = job.minions.clone();
+        self.step(JobEvent::Begun(job), context);
+        self.step(JobEvent::NotSent(jid, minions), context);
+        self.count_open();
+    }
+
     fn returned(&mut self, returned: MinionReturned, context: &mut Context<Self>) {
         self.traces.returned(&returned);
         self.step(JobEvent::Returned(returned), context);
@@ -666,6 +685,7 @@ impl Handler<Stored> for JobTracker {
             returns,
             repeated,
             refused,
+            unsent,
         } = stored;
         if !refused.is_empty() {
             self.step(JobEvent::Refused(refused), context);
@@ -691,6 +711,9 @@ impl Handler<Stored> for JobTracker {
             self.returned(returned, context);
         }
         self.seed.batches.send(of_batches);
+        for job in unsent {
+            self.end_unsent(job, context);
+        }
     }
 }
 

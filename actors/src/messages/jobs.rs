@@ -97,6 +97,8 @@ pub struct Stored {
     pub repeated: u64,
     /// Jobs whose state could not be stored.
     pub refused: Vec<Jid>,
+    /// Jobs whose beginning was refused and is in the store nevertheless: they are not sent.
+    pub unsent: Vec<JobBegun>,
 }
 
 /// A job, or a part of one, whose beginning is in the store: what the tracker needs of its record.

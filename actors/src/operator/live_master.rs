@@ -10,13 +10,17 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use saltern_automation::schedule::{History, Schedule};
 use saltern_base::clock::Clock;
+use saltern_base::metrics::IntGauge;
 use saltern_model::Jid;
 use saltern_model::control::Account;
-use saltern_model::query::{DoctorFinding, Health as HealthReport, HealthCheck, ScheduleReport};
+use saltern_model::query::{
+    DoctorFinding, Health as HealthReport, HealthCheck, Lag, ScheduleReport,
+};
 use saltern_runners::{LiveMaster, NoAnswer};
 
 use super::health::Health;
 use crate::messages::ExplainTo;
+use crate::syndic::view::SyndicView;
 
 /// The tracker answers between two messages, so within this unless it is overloaded.
 const ACCOUNT: Duration = Duration::from_secs(5);
@@ -32,7 +36,31 @@ pub(crate) struct RunningMaster {
     pub(crate) diagnosis: Option<LatestDiagnosis>,
     pub(crate) schedule: Arc<Mutex<Schedule>>,
     pub(crate) scheduled: Arc<History>,
+    pub(crate) readers: Arc<ReaderLags>,
+    pub(crate) syndics: Arc<SyndicView>,
     pub(crate) clock: Clock,
+}
+
+/// Lags of the mirror and of the followers for returners, whose actors are started later than the
+/// queries.
+#[derive(Default)]
+pub(crate) struct ReaderLags(Mutex<Vec<(String, IntGauge)>>);
+
+impl ReaderLags {
+    /// Adds a reader with the gauge of the rows that it has not taken yet.
+    pub(crate) fn add(&self, name: impl Into<String>, rows: IntGauge) {
+        self.0.lock().push((name.into(), rows));
+    }
+
+    fn all(&self) -> Vec<Lag> {
+        let readers = self.0.lock();
+        let readers = readers.iter().map(|(name, rows)| Lag {
+            name: name.clone(),
+            rows: u64::try_from(rows.get()).unwrap_or_default(),
+            seconds: None,
+        });
+        readers.collect()
+    }
 }
 
 /// Diagnosis of this master by `saltern doctor`: reads the disk and asks the control socket, so it
@@ -120,7 +148,15 @@ impl LiveMaster for RunningMaster {
         let checks = health.map(|health| health.ready()).unwrap_or_default();
         let diagnosis = self.diagnosis.as_ref().map(LatestDiagnosis::get);
         let (findings, diagnosed) = diagnosis.unwrap_or_default();
+        let mut lags = self.readers.all();
+        let outboxes = self.syndics.outboxes().into_iter().map(|outbox| Lag {
+            name: format!("outbox {}", outbox.outbox),
+            rows: outbox.lag_rows,
+            seconds: Some(outbox.lag_seconds),
+        });
+        lags.extend(outboxes);
         HealthReport {
+            lags,
             is_ready: !checks.is_empty() && checks.iter().all(|check| check.passed),
             findings,
             diagnosed,

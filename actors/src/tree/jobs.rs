@@ -125,13 +125,15 @@ impl Plan {
         (bus, publisher): (&Addr<EventPublisher>, &Addr<Publisher>),
     ) -> (Option<Addr<JobMirror>>, Addr<JobStore>, Addr<JobTracker>) {
         let mirror = stored.mirror.map(|mirror| {
+            let metrics = job_mirror::MirrorMetrics::new(&self.registry);
+            self.readers.add("job files", metrics.lag().clone());
             let seed = job_mirror::Seed {
                 mirror: Arc::new(Mutex::new(mirror)),
                 keep: self.config.keep_jobs,
                 clock: self.clock.clone(),
                 maintenance_tasks: self.maintenance_tasks.clone(),
                 store_writes: self.store_metrics.writes.clone(),
-                metrics: job_mirror::MirrorMetrics::new(&self.registry),
+                metrics,
             };
             self.root
                 .start_child(self.on_patient_thread("mirror"), seed, 0)
@@ -254,6 +256,8 @@ impl Plan {
                     return None;
                 }
             };
+            let label = format!("{} {name}", purpose.option());
+            self.readers.add(label, metrics.lag(purpose));
             let seed = job_cache::Seed {
                 purpose,
                 name,

@@ -100,7 +100,7 @@ use crate::messages::Departed;
 use crate::operator::control::{self, Control, LogLevels};
 use crate::operator::health::{self, Health};
 use crate::operator::key_metrics;
-use crate::operator::live_master::{Diagnose, LatestDiagnosis, RunningMaster};
+use crate::operator::live_master::{Diagnose, LatestDiagnosis, ReaderLags, RunningMaster};
 use crate::operator::process_metrics;
 use crate::syndic::view::SyndicView;
 use crate::tree::listeners::{Listeners, remove_sockets};
@@ -189,6 +189,7 @@ pub struct Master {
     bridge: Arc<Bridge>,
     services: Arc<Services>,
     schedule: Arc<Mutex<Schedule>>,
+    scheduled: Arc<History>,
     reactor: Option<Arc<ReactionQueue>>,
     requests: SocketAddr,
     publish: SocketAddr,
@@ -263,7 +264,9 @@ impl Master {
         // Problems in it were reported with the rest of the configuration.
         let (schedule, _) = Schedule::of_site(&parts.config);
         let schedule = Arc::new(Mutex::new(schedule));
-        let scheduled = Arc::<History>::default();
+        let scheduled = Arc::new(History::open(&parts.config));
+        let readers = Arc::<ReaderLags>::default();
+        let syndic_view = Arc::<SyndicView>::default();
         let known = known.with_live(Arc::new(RunningMaster {
             tracker: reserved.tracker.recipient(),
             health: Arc::downgrade(&health),
@@ -271,6 +274,8 @@ impl Master {
                 .map(|diagnose| LatestDiagnosis::new(diagnose, parts.clock.clone())),
             schedule: schedule.clone(),
             scheduled: scheduled.clone(),
+            readers: readers.clone(),
+            syndics: syndic_view.clone(),
             clock: parts.clock.clone(),
         }));
         let event_feed = match config.net_api.servers.is_empty() {
@@ -282,7 +287,6 @@ impl Master {
             )?),
             true => None,
         };
-        let syndic_view = Arc::<SyndicView>::default();
         let plan = Plan {
             root: tree.root(),
             config: parts.config.clone(),
@@ -291,7 +295,8 @@ impl Master {
             registry: parts.registry.clone(),
             maintenance_tasks: maintenance_tasks.clone(),
             schedule: schedule.clone(),
-            scheduled,
+            scheduled: scheduled.clone(),
+            readers,
             batches,
             reactor: reactor.clone(),
             ends: Arc::new(JobCompletions::new(reserved.peer_calls.recipient())),
@@ -334,6 +339,7 @@ impl Master {
             bridge,
             services,
             schedule,
+            scheduled,
             reactor,
             requests,
             publish,
@@ -400,6 +406,7 @@ impl Master {
         self.with_bridge(Bridge::stop_runs).await;
         let stopped = self.tree.shutdown().await;
         self.with_bridge(Bridge::stop).await;
+        self.save_histories().await;
         if !stopped.is_clean() {
             let late = stopped.overran.iter().chain(&stopped.stuck);
             let late: BTreeSet<String> = late.map(ToString::to_string).collect();
@@ -443,6 +450,19 @@ impl Master {
         self.reactor.is_some()
     }
 
+    /// Writes what the schedule and the reactor did up to the end.
+    async fn save_histories(&self) {
+        let (scheduled, reactor) = (self.scheduled.clone(), self.reactor.clone());
+        let save = move || {
+            scheduled.save();
+            if let Some(reactor) = reactor {
+                reactor.save_log();
+            }
+        };
+        // Fails only by a panic, which is in the log.
+        let _ = tokio::task::spawn_blocking(save).await;
+    }
+
     /// Calls the bridge on a blocking thread, as it waits for processes.
     async fn with_bridge(&self, work: fn(&Bridge)) {
         let bridge = self.bridge.clone();
@@ -480,6 +500,7 @@ struct Plan {
     maintenance_tasks: Arc<MaintenanceTasks>,
     schedule: Arc<Mutex<Schedule>>,
     scheduled: Arc<History>,
+    readers: Arc<ReaderLags>,
     /// Feed of Batches, for the actors that are started before it.
     batches: Arc<BatchFeed>,
     /// The reactor's queue, if there is one.

@@ -7,6 +7,7 @@
 )]
 
 mod batches;
+mod cves;
 mod faults;
 mod jobs;
 mod net_api;
@@ -21,7 +22,7 @@ use std::future::Future;
 use std::time::Duration;
 
 /// Timeout of each test, long enough for a busy machine.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Runs a test with a master, which has threads of its own, so the clock is the real one.
 pub fn in_system(test: impl Future<Output = ()>) {

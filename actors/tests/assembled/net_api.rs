@@ -15,7 +15,7 @@ const OPTIONS: &str = "saltern_api: {port: 0}\nnetapi_enable_clients: [local, lo
      bob: [test.ping]}}\n";
 
 /// One exchange: status and headers, and the body.
-async fn exchange(api: SocketAddr, head: &str, body: &str) -> (String, String) {
+pub(crate) async fn exchange(api: SocketAddr, head: &str, body: &str) -> (String, String) {
     let mut stream = TcpStream::connect(api).await.unwrap();
     let request = format!(
         "{head}\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
@@ -28,9 +28,9 @@ async fn exchange(api: SocketAddr, head: &str, body: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
-const FORM: &str = "HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
+pub(crate) const FORM: &str = "HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded";
 
-async fn log_in(api: SocketAddr, user: &str) -> String {
+pub(crate) async fn log_in(api: SocketAddr, user: &str) -> String {
     let body = format!("username={user}&password=hush&eauth=sharedsecret");
     let (head, body) = exchange(api, &format!("POST /login {FORM}"), &body).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}\n{body}");
@@ -38,12 +38,12 @@ async fn log_in(api: SocketAddr, user: &str) -> String {
     rest.split('"').next().unwrap().to_owned()
 }
 
-async fn post(api: SocketAddr, session: &str, body: &str) -> (String, String) {
+pub(crate) async fn post(api: SocketAddr, session: &str, body: &str) -> (String, String) {
     let head = format!("POST / {FORM}\r\nX-Auth-Token: {session}");
     exchange(api, &head, body).await
 }
 
-fn api_of(running: &Running) -> SocketAddr {
+pub(crate) fn api_of(running: &Running) -> SocketAddr {
     running.master.api_addresses()[0]
 }
 

@@ -237,18 +237,18 @@ impl Identity {
         let mut client = ReqClient::connect(address, Some(self.id.as_str().as_bytes()))
             .await
             .unwrap();
-        let load = Value::map([
-            ("cmd", Value::from("_auth")),
-            ("id", Value::from(self.id.as_str())),
-            ("nonce", Value::from(random().as_str())),
-            ("enc_algo", Value::from(EncAlgo::OaepSha1.wire_name())),
-            ("sig_algo", Value::from(SigAlgo::Pkcs1v15Sha1.wire_name())),
-            ("pub", Value::from(self.private.public().pem())),
-        ]);
-        let reply = client.request(clear(load)).await.unwrap();
-        let outer = decode_wire(&reply, &Limits::WIRE).unwrap();
-        let inner = outer.get("load").and_then(Value::as_bytes).unwrap();
-        let inner = decode_wire(inner, &Limits::WIRE).unwrap();
+        // A master that has only just started answers "later": minions ask again.
+        let inner = loop {
+            let reply = client.request(clear(self.auth_load())).await.unwrap();
+            let outer = decode_wire(&reply, &Limits::WIRE).unwrap();
+            let inner = outer.get("load").and_then(Value::as_bytes).unwrap();
+            let inner = decode_wire(inner, &Limits::WIRE).unwrap();
+            if inner.get("session").is_some() {
+                break inner;
+            }
+            assert_eq!(inner.get("ret"), Some(&Value::Bool(true)), "it is refused");
+            tokio::task::yield_now().await;
+        };
         let key = |name: &str| {
             let sealed = inner.get(name).and_then(Value::as_bytes).unwrap();
             let opened = self.private.decrypt(EncAlgo::OaepSha1, sealed).unwrap();
@@ -262,6 +262,17 @@ impl Identity {
             shared_key: key("aes").as_str().to_owned(),
             token: self.private.x931_sign(b"salt").unwrap().into(),
         }
+    }
+
+    fn auth_load(&self) -> Value {
+        Value::map([
+            ("cmd", Value::from("_auth")),
+            ("id", Value::from(self.id.as_str())),
+            ("nonce", Value::from(random().as_str())),
+            ("enc_algo", Value::from(EncAlgo::OaepSha1.wire_name())),
+            ("sig_algo", Value::from(SigAlgo::Pkcs1v15Sha1.wire_name())),
+            ("pub", Value::from(self.private.public().pem())),
+        ])
     }
 }
 

@@ -2,17 +2,18 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use saltern_actors::{Master, StartError};
 use saltern_wire::msgpack::Value;
 use saltern_wire::zmtp::{ReqClient, SubClient};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, UnixStream};
-use tokio::time::Instant;
 
 use crate::site::{Listener, Minion, Site};
 use crate::{in_system, until};
+
+/// Longer than the test may take: a stop that waits for something in vain is one that fails.
+const PATIENT: &str = "saltern_stop_timeout: 600\n";
 
 const NAMES: [&str; 5] = [
     "master_event_pub.ipc",
@@ -34,7 +35,7 @@ fn sockets(site: &Site) -> Vec<String> {
 #[test]
 fn idle_master_stops_at_once_and_removes_its_files() {
     in_system(async {
-        let site = Site::new("");
+        let site = Site::new(PATIENT);
         let identity = site.minion("m1");
         let running = site.start();
         let _minion = identity.sign_in(&running).await;
@@ -45,13 +46,7 @@ fn idle_master_stops_at_once_and_removes_its_files() {
             .await
             .unwrap();
         assert_eq!(sockets(&site), NAMES);
-        let begin = Instant::now();
         running.master.shutdown().await;
-        assert!(
-            begin.elapsed() < Duration::from_secs(2),
-            "{:?}",
-            begin.elapsed()
-        );
         assert!(sockets(&site).is_empty());
         assert!(
             events.next().await.is_none(),
@@ -98,14 +93,8 @@ fn connections_are_reserved_for_minions_after_a_restart() {
 #[test]
 fn master_stopped_while_starting_stops_at_once() {
     in_system(async {
-        let site = Site::new("");
-        let begin = Instant::now();
+        let site = Site::new(PATIENT);
         site.start().master.shutdown().await;
-        assert!(
-            begin.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            begin.elapsed()
-        );
         assert!(sockets(&site).is_empty());
     });
 }
@@ -167,7 +156,7 @@ fn requests_in_flight_are_stored_answered_and_fired() {
 #[test]
 fn stuck_subscriber_does_not_delay_the_stop() {
     in_system(async {
-        let site = Site::new("");
+        let site = Site::new(PATIENT);
         let identity = site.minion("m1");
         let running = site.start();
         let mut minion = identity.sign_in(&running).await;
@@ -184,13 +173,7 @@ fn stuck_subscriber_does_not_delay_the_stop() {
             ];
             assert!(minion.send(fields).await.is_ok());
         }
-        let begin = Instant::now();
         running.master.shutdown().await;
-        assert!(
-            begin.elapsed() < Duration::from_secs(5),
-            "{:?}",
-            begin.elapsed()
-        );
         drop(deaf);
     });
 }

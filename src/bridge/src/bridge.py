@@ -231,6 +231,86 @@ class ModuleFiles:
             return True
 
 
+# --- the steps of an orchestration
+
+
+class Steps:
+    """Reports each step of an orchestration as it ends.
+
+    Stock announces the end of a state with the option `state_events` only, which a master does not
+    have by default, and that of a parallel one never. A report that fails changes nothing.
+    """
+
+    MOST_CHARACTERS = 500
+
+    def __init__(self, report):
+        self.report = report
+
+    def follow(self, state):
+        """Follows the states that this class runs (`State` in salt/state.py)."""
+        steps = self
+        event, reconcile = state.event, state.reconcile_procs
+
+        def event_and_report(self, chunk_ret, *args, **kwargs):
+            steps.ended(self, chunk_ret)
+            return event(self, chunk_ret, *args, **kwargs)
+
+        def reconcile_and_report(self, running):
+            begun = steps.under_way(self, running)
+            result = reconcile(self, running)
+            left = steps.under_way(self, running)
+            for tag, ret in begun.items():
+                if tag not in left:
+                    steps.ended(self, running.get(tag), ret)
+            return result
+
+        state.event, state.reconcile_procs = event_and_report, reconcile_and_report
+
+    @staticmethod
+    def under_way(state, running):
+        """Results, by tag, of parallel states whose processes have not been awaited yet. 3008 keeps
+        the processes in the object, earlier releases in the results."""
+        procs = getattr(state, "procs", None) or ()
+        return {
+            tag: dict(ret)
+            for tag, ret in list(running.items())
+            if isinstance(ret, dict) and (tag in procs or "proc" in ret)
+        }
+
+    @staticmethod
+    def is_under_way(state, ret):
+        """Whether it is the result of one of them."""
+        if "proc" in ret:
+            return True
+        procs = getattr(state, "procs", None) or {}
+        ids = [one.low.get("__id__") for one in procs.values()]
+        return ret.get("result") is None and ret.get("__id__") in ids
+
+    def ended(self, state, ret, begun=None):
+        try:
+            if isinstance(ret, dict) and not self.is_under_way(state, ret):
+                self.report(self.described(ret, begun or {}))
+        except Exception:
+            say("D", traceback.format_exc())
+
+    def described(self, ret, begun):
+        def text(name):
+            value = ret.get(name) or begun.get(name) or ""
+            if isinstance(value, (list, tuple)):
+                value = "\n".join(map(str, value))
+            return str(value)[: self.MOST_CHARACTERS]
+
+        result = ret.get("result")
+        return {
+            "id": text("__id__"),
+            "name": text("name"),
+            "sls": text("__sls__"),
+            "result": result if result is None else bool(result),
+            "comment": text("comment"),
+            "has_changes": bool(ret.get("changes")),
+        }
+
+
 # --- what is done for one minion
 
 
@@ -572,6 +652,8 @@ class Helper:
             "__user__": work["user"],
             "__tag__": work["tag"],
         }
+        if base.__name__ == "RunnerClient" and work["fun"].startswith("state."):
+            self.report_steps()
         client = Client(copy.deepcopy(self.opts))
         try:
             # Stock 3008 stumbles over its own clean-up after a function that is not there.
@@ -580,6 +662,16 @@ class Helper:
             return client.low(work["fun"], low, print_event=False, full_return=True)
         finally:
             client.destroy()
+
+    def report_steps(self):
+        import salt.state
+
+        def report(step):
+            # A state of a process of its own must not speak between the words of this one.
+            if os.getpid() == self.pid:
+                self.reply({"event": "saltern_step", "data": step})
+
+        Steps(report).follow(salt.state.State)
 
 
 def is_refusal(error):

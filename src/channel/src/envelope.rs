@@ -230,3 +230,40 @@ pub fn clear(load: &Value) -> Bytes {
     encoder.str("version").int(VERSION);
     Bytes::from(envelope)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages in clear were carried out by whoever was sent one, minions and syndics.
+    #[test]
+    fn cve_2016_1866_publication_in_clear_is_not_opened() {
+        let master = saltern_crypto::PrivateKey::generate(2048).expect("a key");
+        let aes = KeyString::generate();
+        let session = Session {
+            shared: Crypticle::new(&aes),
+            own: Crypticle::new(&aes),
+            aes,
+            publish_port: 4505,
+            master: Arc::new(PublicKey::from_pem(master.public().pem()).expect("a key")),
+            serial: AtomicI64::new(0),
+        };
+        let load = Value::map([("fun", "cmd.run"), ("tgt", "*")]);
+        for signed in [true, false] {
+            let opened = open_publication(&session, clear(&load), signed);
+            assert!(matches!(opened, Err(PublicationError::Malformed)));
+        }
+        let packed = encode(&load, Dialect::Raw);
+        let sealed = Value::map([
+            ("enc", Value::from("aes")),
+            (
+                "load",
+                Value::Bin(session.shared.dumps(&packed, None).into()),
+            ),
+        ]);
+        let sealed = Bytes::from(encode(&sealed, Dialect::Raw));
+        let opened = open_publication(&session, sealed.clone(), true);
+        assert!(matches!(opened, Err(PublicationError::Unsigned)));
+        assert!(open_publication(&session, sealed, false).is_ok());
+    }
+}

@@ -49,6 +49,18 @@ pub enum ClientError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The request was sent, and its connection ended without a reply.
+    #[error(
+        "the master closed the connection to {address} before it answered: it was stopped or killed, \
+         and what was asked may be done or under way"
+    )]
+    AnswerLost {
+        /// The request port.
+        address: std::net::SocketAddr,
+        /// The error of the transport.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// No reply in time.
     #[error("the master did not answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),

@@ -61,12 +61,16 @@ impl MasterLink for SocketLink {
         Box::pin(async move {
             let route = self.config.master().ok_or(ClientError::NoTransport)?;
             let address = route.to;
-            let failed = |error: saltern_wire::client::ClientError| ClientError::Connect {
+            let connected = ReqClient::connect(route).await;
+            let mut client = connected.map_err(|error| ClientError::Connect {
                 address,
                 source: error.into(),
-            };
-            let mut client = ReqClient::connect(route).await.map_err(failed)?;
-            client.request(payload).await.map_err(failed)
+            })?;
+            let reply = client.request(payload).await;
+            reply.map_err(|error| ClientError::AnswerLost {
+                address,
+                source: error.into(),
+            })
         })
     }
 

@@ -46,6 +46,9 @@ pub(crate) enum NoStream {
     /// A tag is no wildcard.
     #[error("the tag is no wildcard")]
     Wildcard,
+    /// The kept ones cannot be read.
+    #[error("the kept events cannot be read; the master's log says why")]
+    Unreadable,
     /// Too many streams are open.
     #[error("too many pages are open")]
     Full,
@@ -56,7 +59,7 @@ impl NoStream {
         match self {
             Self::NoEvents => StatusCode::NOT_FOUND,
             Self::Wildcard => StatusCode::BAD_REQUEST,
-            Self::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Full | Self::Unreadable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -65,6 +68,24 @@ impl IntoResponse for NoStream {
     fn into_response(self) -> Response {
         (self.status(), self.to_string()).into_response()
     }
+}
+
+/// The wildcards of a page, compiled; nothing for all tags.
+pub(crate) fn wanted_tags(tags: &[String]) -> Result<Option<TagRules>, NoStream> {
+    if tags.len() > MAX_TAGS {
+        return Err(NoStream::Wildcard);
+    }
+    let wanted = TagRules::compile(tags.iter().map(String::as_str));
+    let wanted = wanted.map_err(|_| NoStream::Wildcard)?;
+    Ok((!tags.is_empty()).then_some(wanted))
+}
+
+/// Whether a tag is of those that a user may see, and of those that a page wants.
+pub(crate) fn is_shown(rules: Option<&TagRules>, wanted: Option<&TagRules>, tag: &str) -> bool {
+    [rules, wanted]
+        .into_iter()
+        .flatten()
+        .all(|rules| rules.allow(tag))
 }
 
 /// Item of a stream.
@@ -106,11 +127,7 @@ impl Subscription {
         stop: CancellationToken,
     ) -> Result<Self, NoStream> {
         let source = site.backend.events().ok_or(NoStream::NoEvents)?;
-        if tags.len() > MAX_TAGS {
-            return Err(NoStream::Wildcard);
-        }
-        let wanted = TagRules::compile(tags.iter().map(String::as_str));
-        let wanted = wanted.map_err(|_| NoStream::Wildcard)?;
+        let wanted = wanted_tags(tags)?;
         let permit = site.streams.clone().try_acquire_owned();
         let token = site.sessions.token(&visit.session, Activity::Page);
         let ended = match token {
@@ -122,7 +139,7 @@ impl Subscription {
             rules: site.backend.event_rules(&visit.user),
             user: visit.user.clone(),
             session: visit.session.clone(),
-            wanted: (!tags.is_empty()).then_some(wanted),
+            wanted,
             events: source.subscribe(after),
             stop,
             ended,
@@ -155,14 +172,8 @@ impl Subscription {
             };
             match item {
                 StreamItem::Events { batch, range } => {
-                    let rules = self.rules.as_ref();
-                    let is_shown = |event: &&BusEvent| {
-                        rules.is_none_or(|rules| rules.allow(&event.tag))
-                            && self
-                                .wanted
-                                .as_ref()
-                                .is_none_or(|wanted| wanted.allow(&event.tag))
-                    };
+                    let (rules, wanted) = (self.rules.as_deref(), self.wanted.as_ref());
+                    let is_shown = |event: &&BusEvent| is_shown(rules, wanted, &event.tag);
                     let events = batch.events().get(range).unwrap_or_default();
                     let Some(last) = events.last() else { continue };
                     let through = batch.position_of(last);

@@ -475,6 +475,27 @@ async fn nothing_is_sent_before_its_minions_were_seen() {
 }
 
 #[tokio::test]
+async fn now_has_findings_of_the_doctor_and_lags_of_followers() {
+    let rig = Rig::new(Table::full("x"));
+    let page = rig.get("/console/").await.body;
+    let (error, note) = (page.find("error x").unwrap(), page.find("note x").unwrap());
+    assert!(error < note, "{page}");
+    assert!(page.contains("data-lag=\"1234\""), "{page}");
+    assert!(page.contains("1234 rows behind, for 1 min 30 s"), "{page}");
+    let page = Rig::new(Table::empty()).get("/console/").await.body;
+    assert!(!page.contains("id=\"findings\""), "{page}");
+}
+
+#[tokio::test]
+async fn every_page_names_its_command_line() {
+    let rig = Rig::new(Table::full("x"));
+    for path in pages() {
+        let answer = rig.get(&path).await;
+        assert!(answer.body.contains("data-cli"), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn dead_letter_is_shown_with_its_reason_and_replayed() {
     let rig = Rig::new(Table::full("x"));
     let page = rig.get("/console/reactor").await;
@@ -711,6 +732,41 @@ async fn events_are_shown_with_their_job_and_followed_from_there() {
         "{}",
         answer.body
     );
+}
+
+#[tokio::test]
+async fn events_are_read_backwards_and_no_more_than_are_shown() {
+    let rig = Rig::new(Table::full("x"));
+    let rows = |answer: &Answer| answer.body.matches("data-row").count();
+    // Nothing is waited for where no event is kept any more: a stream would wait for the next one.
+    rig.master.keep_events(0, 5_000);
+    let answer = rig.get("/console/events").await;
+    assert_eq!((answer.status, rows(&answer)), (StatusCode::OK, 0));
+    assert!(
+        answer.body.contains("after=00000007-5000"),
+        "{}",
+        answer.body
+    );
+
+    rig.master.keep_events(4_000, 5_000);
+    let answer = rig.get("/console/events").await;
+    assert_eq!((rows(&answer), rig.master.events_read()), (100, 100));
+    let first = answer.body.find("rare&#x2f;5000").unwrap();
+    assert!(first < answer.body.find("often&#x2f;4999").unwrap());
+
+    // As many as are looked through for a filter that nothing matches; the page says so.
+    rig.master.keep_events(4_000, 5_000);
+    let answer = rig.get("/console/events?tag=none/*").await;
+    assert_eq!((rows(&answer), rig.master.events_read()), (0, 2_000));
+    assert!(answer.body.contains("id=\"looked-at\""), "{}", answer.body);
+    let answer = rig.get("/console/events?tag=rare/*").await;
+    assert_eq!(rows(&answer), 100);
+    assert!(!answer.body.contains("id=\"looked-at\""), "{}", answer.body);
+
+    let answer = rig.get("/console/events/00000007-4321").await;
+    assert!(answer.body.contains("often&#x2f;4321"), "{}", answer.body);
+    let answer = rig.get("/console/events/00000007-7").await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
 }
 
 #[test]

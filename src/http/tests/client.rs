@@ -16,7 +16,7 @@ use saltern_http::client::{ClientError, Credentials, PostBody, Request, Tls, fet
 use saltern_stock::tls::Identity;
 
 /// Timeout of what should happen at once.
-const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A server that answers each connection by the path of its request.
 struct Server {

@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Timeout of what should happen at once.
-const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Signals between the handler of `/hold` and its test.
 #[derive(Default)]

@@ -401,6 +401,10 @@ pub struct KeyRow {
     pub last_heard: Option<i64>,
     /// Whether its minion is, or may be, connected; only of an accepted one.
     pub is_present: Option<bool>,
+    /// The address that it came from, where that is known; of IPv6 the network, of a key that is not
+    /// accepted.
+    #[serde(default)]
+    pub address: Option<String>,
 }
 
 /// Whether the master serves.
@@ -416,6 +420,21 @@ pub struct Health {
     /// When, in seconds since 1970; `None` before its first report.
     #[serde(default)]
     pub diagnosed: Option<i64>,
+    /// How far behind the readers of the job database are.
+    #[serde(default)]
+    pub lags: Vec<Lag>,
+}
+
+/// Lag of a reader of the job database: the mirror, a follower for a returner, or an outbox for a
+/// master above.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lag {
+    /// The reader.
+    pub name: String,
+    /// Rows that it has not taken yet.
+    pub rows: u64,
+    /// The age of the oldest of them in seconds, where that is known.
+    pub seconds: Option<u64>,
 }
 
 /// A problem with its remedy.
@@ -451,7 +470,7 @@ pub struct Versions {
     pub salt: String,
 }
 
-/// The reactor: its rules, and what they did since the master started.
+/// The reactor: its rules, and what they did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReactorReport {
     /// Whether events lead to reactions (`reactor.set_leader`).
@@ -546,7 +565,7 @@ pub struct ScheduleReport {
     pub zone: String,
 }
 
-/// One job of the schedule, with its runs since the master started.
+/// One job of the schedule, with its runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledJob {
     /// Its name.

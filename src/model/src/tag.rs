@@ -160,6 +160,11 @@ impl Tag {
         Self::trusted("key".to_owned())
     }
 
+    /// `saltern/run/<jid>/step`: a step of an orchestration has ended.
+    pub fn step(jid: &crate::Jid) -> Self {
+        Self::trusted(format!("saltern/run/{jid}/step"))
+    }
+
     /// `saltern/reactor/<what>`: what the reactor could not do (`failed`, `dropped`, `lost`).
     pub fn reactor(what: &'static str) -> Self {
         Self::trusted(format!("saltern/reactor/{what}"))

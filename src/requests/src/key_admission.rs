@@ -21,7 +21,8 @@
 //! are notes for the operator.
 //!
 //! The contributors of keys from before this process started are unknown until their minions retry;
-//! until then the keys count together, as those of one block.
+//! until then the keys count together, as those of one block. What is known of a contributor is also
+//! shown to whoever decides about the key.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -207,12 +208,24 @@ impl KeyAdmission {
 
     /// Records the network of a pending minion that retries.
     pub(crate) fn heard(&self, id: &MinionId, from: IpAddr) {
+        if self.most == 0 {
+            return;
+        }
         let mut pools = self.pools.lock();
-        if let Some(pool) = pools.get_mut(&KeyState::Pending)
-            && pool.unknown.remove(id).is_some()
-        {
+        let pool = pools.entry(KeyState::Pending).or_default();
+        if !pool.origins.contains_key(id) {
             pool.add(id, Network::of(from));
         }
+    }
+
+    /// The address that a key came from, of IPv6 the network; nothing where it is not known.
+    pub(crate) fn origin(&self, id: &MinionId, state: KeyState) -> Option<String> {
+        let pools = self.pools.lock();
+        let network = pools.get(&state)?.origins.get(id)?;
+        Some(match network.own {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(network) => format!("{network}/64"),
+        })
     }
 
     /// The keys of unknown network, with the times of their files.

@@ -16,6 +16,9 @@ use crate::registry::{Kind, Ran};
 /// Functions whose steps bear a jid in their events: that of the call, as `salt-run` has it.
 const ORCHESTRATIONS: [&str; 3] = ["state.orch", "state.orchestrate", "state.sls"];
 
+/// Word of the helper for the end of a step.
+const STEP: &str = "saltern_step";
+
 /// The jid of an orchestration as its function takes it.
 const ORCHESTRATION_JID: &str = "orchestration_jid";
 
@@ -26,6 +29,16 @@ fn named(kind: Kind, call: &Call) -> Vec<(String, Value)> {
         named.push((ORCHESTRATION_JID.to_owned(), call.jid.as_str().into()));
     }
     named
+}
+
+/// Adds the caller to the data of an event: the reactor passes over what it led to itself.
+fn of_user(data: Value, user: &str) -> Value {
+    let mut entries = match data {
+        Value::Map(entries) => entries,
+        _ => Vec::new(),
+    };
+    entries.push(("user".into(), user.into()));
+    Value::Map(entries)
 }
 
 /// Runs a function; blocks for as long as it takes, a wheel function for at most `patience`: its
@@ -57,6 +70,7 @@ pub(crate) fn run(
     let mut notify = |suffix: &str, data: Value| match suffix {
         "new" => notices.began(),
         "progress" => notices.progress(data),
+        STEP => notices.fire(Tag::step(&call.jid), of_user(data, &call.user)),
         other => match Tag::parse(&format!("{tag}/{other}")) {
             Ok(tag) => notices.fire(tag, data),
             Err(error) => tracing::debug!(%error, fun = call.fun, "an event without a usable tag"),

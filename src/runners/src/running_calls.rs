@@ -1,8 +1,8 @@
 //! Calls of functions under way, with the steps of those that are orchestrations.
 //!
-//! Stock's orchestration says what it does by events alone: `salt/run/JID/args` as it begins a step, and
-//! `salt/job/JID/prog/MASTER/NUMBER` as one ends, the latter only with `state_events`. Whoever sees the
-//! bus hands them in ([`RunningCalls::hear`]).
+//! An orchestration announces its steps by events: with stock's `salt/run/JID/args` some of them as they
+//! begin, with our `saltern/run/JID/step` each as it ends. Whoever sees the bus hands them in
+//! ([`RunningCalls::hear`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,8 +76,8 @@ fn step_of(tag: &str) -> Option<(&str, bool)> {
     if let Some(rest) = tag.strip_prefix("salt/run/") {
         return Some((rest.strip_suffix("/args")?, false));
     }
-    let (jid, rest) = tag.strip_prefix("salt/job/")?.split_once('/')?;
-    rest.starts_with("prog/").then_some((jid, true))
+    let jid = tag.strip_prefix("saltern/run/")?.strip_suffix("/step")?;
+    Some((jid, true))
 }
 
 fn text(value: Option<&Value>) -> String {
@@ -98,16 +98,15 @@ fn begun_step(data: &Value, at: i64) -> CallStep<Value> {
 }
 
 fn ended_step(data: &Value, at: i64) -> CallStep<Value> {
-    let state = data.get("ret");
-    let part = |name: &str| state.and_then(|state| state.get(name));
+    let id = text(data.get("id"));
     CallStep {
         at,
         kind: "result".to_owned(),
-        name: text(part("name")),
-        id: part("__id__").map(|id| text(Some(id))),
+        name: text(data.get("name")),
+        id: (!id.is_empty()).then_some(id),
         target: Value::Nil,
-        result: part("result").and_then(Value::as_bool),
-        comment: Some(text(part("comment"))),
+        result: data.get("result").and_then(Value::as_bool),
+        comment: Some(text(data.get("comment"))),
     }
 }
 
@@ -172,21 +171,17 @@ mod tests {
             ("name", "deploy".into()),
             ("tgt", "web*".into()),
         ]);
-        let state = Value::map([
-            ("__id__", Value::from("roll out")),
+        let ended = Value::map([
+            ("id", Value::from("roll out")),
             ("name", "deploy".into()),
             ("result", false.into()),
             ("comment", "no".into()),
         ]);
-        let ended = Value::map([("ret", state)]);
         let of_step = event(&format!("salt/run/{jid}/args"), &begun);
         calls.hear(&of_step, 1);
         let entry = Entry::new(&calls, "runner", &call, &Clock::system());
         calls.hear(&of_step, 2);
-        calls.hear(
-            &event(&format!("salt/job/{jid}/prog/master_master/0"), &ended),
-            3,
-        );
+        calls.hear(&event(Tag::step(&jid).as_str(), &ended), 3);
         calls.hear(&event(&format!("salt/run/{jid}/new"), &begun), 4);
         calls.hear(&event("salt/run/20260102030405060709/args", &begun), 5);
         let [running] = calls.all().try_into().unwrap();

@@ -87,14 +87,20 @@ enum Command {
 /// The directory or file of the master's configuration.
 #[derive(clap::Args)]
 pub(crate) struct ConfigArgument {
-    /// The configuration directory, or its file "master".
+    /// The configuration directory, or its file "master"; without it SALT_CONFIG_DIR, as with stock.
     #[arg(
         short = 'c',
         long = "config-dir",
         value_name = "DIR",
-        default_value = "/etc/salt"
+        default_value_os_t = config_dir()
     )]
     pub(crate) config: PathBuf,
+}
+
+/// The configuration directory where no argument names one.
+fn config_dir() -> PathBuf {
+    let named = std::env::var_os("SALT_CONFIG_DIR").filter(|name| !name.is_empty());
+    named.map_or_else(|| PathBuf::from("/etc/salt"), PathBuf::from)
 }
 
 fn main() -> ExitCode {

@@ -132,3 +132,50 @@ pub(crate) fn restrict_umask(admits_users: bool) {
     saltern_base::umask::remember_inherited(inherited.bits());
     umask(inherited | least);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names the user that the child of the test below becomes.
+    const BECOMES: &str = "SALTERN_TEST_BECOMES";
+
+    /// The numbers of a line of `/proc/self/status`.
+    fn status(name: &str) -> Vec<u32> {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let numbers = line.unwrap().split_whitespace();
+        numbers.map(|number| number.parse().unwrap()).collect()
+    }
+
+    /// Runs in a process of its own: nothing of root's can be taken back.
+    #[test]
+    fn child_becomes_another_user() {
+        let Ok(user) = std::env::var(BECOMES) else {
+            return;
+        };
+        become_user(&user).unwrap();
+        let account = User::from_name(&user).unwrap().unwrap();
+        assert_eq!(status("Uid:"), [account.uid.as_raw(); 4]);
+        assert_eq!(status("Gid:"), [account.gid.as_raw(); 4]);
+        assert!(!status("Groups:").contains(&0), "a group of root's is kept");
+    }
+
+    /// Groups of root's were kept when the master became another user.
+    #[test]
+    fn cve_2013_6617_groups_of_root_are_given_up() {
+        if !Uid::effective().is_root() {
+            return;
+        }
+        let child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "privileges::tests::child_becomes_another_user"])
+            .env(BECOMES, "nobody")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&child.stdout);
+        assert!(
+            child.status.success() && said.contains("1 passed"),
+            "{said}"
+        );
+    }
+}

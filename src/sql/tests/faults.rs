@@ -16,9 +16,11 @@ use crate::common::{Site, jid, job_row, load, ret, return_of, return_row};
 const ROWS: usize = 3_000;
 const BATCH: usize = 100;
 
-/// Kills of the server, each after so many rows.
-const KILLS: usize = 5;
-const BETWEEN: usize = ROWS / (KILLS + 1);
+/// Kills of the server: `SALTERN_KILLS`, as tests/run.sh sets it for each tier.
+fn kills() -> usize {
+    let kills = std::env::var("SALTERN_KILLS").ok();
+    kills.map_or(5, |kills| kills.parse().expect("a number of kills"))
+}
 
 /// How often something is looked at.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -47,6 +49,9 @@ fn give(writer: &mut SqlWriter, rows: &[Followed], progress: &AtomicUsize) {
 }
 
 fn rows_are_exact_after_kills(schema: SqlSchema) {
+    let kills = kills();
+    // Each of them in the middle of it.
+    let between = ROWS / (kills + 1);
     let mut site = Site::new(schema);
     let mut writer = site.writer();
     let mut rows = vec![job_row(&load(1, json!([])))];
@@ -57,8 +62,8 @@ fn rows_are_exact_after_kills(schema: SqlSchema) {
     let progress = AtomicUsize::new(0);
     thread::scope(|scope| {
         let giving = scope.spawn(|| give(&mut writer, &rows, &progress));
-        for kill in 1..=KILLS {
-            while progress.load(Ordering::Acquire) < kill * BETWEEN && !giving.is_finished() {
+        for kill in 1..=kills {
+            while progress.load(Ordering::Acquire) < kill * between && !giving.is_finished() {
                 thread::sleep(GLANCE);
             }
             site.server.kill();

@@ -15,6 +15,7 @@ mod engine;
 pub mod error;
 pub mod files;
 mod follower;
+mod history_file;
 pub mod jobs;
 pub mod master_keys;
 pub mod minion_clocks;
@@ -36,6 +37,7 @@ pub use dropfile::Dropfile;
 pub use engine::{examine, open_engine, open_reader};
 pub use error::{Result, StoreError};
 pub use follower::{Followed, JobFollower};
+pub use history_file::{HistoryFile, SavedHistory};
 pub use jobs::{
     AuditBreak, AuditCheck, AuditHead, AuditHeadError, AuditPage, BrokenRow, EventRange,
     EventSlice, EventsPage, FreeSpace, Housekeeping, Imported, JobLog, JobQueries, JobState,

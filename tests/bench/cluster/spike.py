@@ -21,89 +21,24 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from databases import Postgres, run  # noqa: E402
 from results import ROOT  # noqa: E402
-from run import LAB, cpu_seconds, wait_for  # noqa: E402
-
-HOME = pathlib.Path.home() / ".cache/saltern/tools/databases"
-
-# As a site would set them that means its data: fsync stays on.
-OPTIONS = {
-    "listen_addresses": "",
-    "shared_buffers": "256MB",
-    "wal_compression": "lz4",
-    "checkpoint_timeout": "15min",
-    "max_wal_size": "4GB",
-    "max_connections": "200",
-}
+from run import LAB, wait_for  # noqa: E402
 
 # `synchronous_commit` without a standby, and with one that has flushed, or applied, what is acknowledged.
 STANDBYS = {"none": None, "flushed": "on", "applied": "remote_apply"}
 
 
-def program(name):
-    path = max((HOME / "usr/lib/postgresql").iterdir()) / "bin" / name
-    # PostgreSQL refuses to serve root, who is someone else for it.
-    return (["unshare", "--user", "--map-user=65534"] if os.geteuid() == 0 else []) + [str(path)]
-
-
-def environment():
-    libraries = (HOME / "usr/lib").glob("*-linux-gnu")
-    return os.environ | {"LD_LIBRARY_PATH": ":".join(map(str, libraries))}
-
-
-def run(name, *arguments):
-    """Runs a program of PostgreSQL; what it prints."""
-    command = program(name) + [str(argument) for argument in arguments]
-    return subprocess.run(command, check=True, env=environment(), stdout=subprocess.PIPE).stdout
-
-
-class Server:
-    """A server in a directory of its own, made by what `make` does."""
-
-    def __init__(self, directory, options):
-        self.directory, self.options, self.process = directory, options, None
-
-    def start(self):
-        command = program("postgres") + ["-D", str(self.directory / "data"), "-k", str(self.directory)]
-        for name, value in (OPTIONS | self.options).items():
-            command += ["-c", f"{name}={value}"]
-        with open(self.directory / "log", "a") as log:
-            self.process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
-        wait_for("PostgreSQL", self.answers, 60)
-
-    def answers(self):
-        if self.process.poll() is not None:
-            sys.exit((self.directory / "log").read_text())
-        command = program("pg_isready") + ["-q", "-h", str(self.directory)]
-        return subprocess.run(command, env=environment()).returncode == 0
-
-    def stop(self):
-        if self.process:
-            self.process.terminate()
-            self.process.wait()
-
-    def sql(self, statement):
-        options = ["-qAt", "-h", self.directory, "-U", "salt", "-d", "postgres"]
-        return run("psql", *options, "-c", statement).decode().strip()
-
-    def cpu(self):
-        """Seconds of processor time so far: each connection is a child, in a group of its own."""
-        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return cpu_seconds([self.process.pid, *children.read_text().split()])
-
-
 @contextlib.contextmanager
 def servers(top, standby):
     """A primary, and a standby that it waits for where there shall be one."""
-    primary = Server(top / "primary", {})
-    primary.directory.mkdir()
-    run("initdb", "-D", primary.directory / "data", "-U", "salt", "-A", "trust", "-E", "UTF8", "--no-instructions")
+    primary = Postgres(top / "primary")
+    primary.make()
     primary.start()
     running = [primary]
     try:
         if STANDBYS[standby]:
-            second = Server(top / "standby", {"hot_standby": "on"})
-            second.directory.mkdir()
+            second = Postgres(top / "standby", {"hot_standby": "on"})
             run(
                 "pg_basebackup", "-h", primary.directory, "-U", "salt", "-D", second.directory / "data",
                 "-R", "-X", "stream", "-c", "fast",

@@ -5,8 +5,6 @@
     reason = "measures real processes in real time"
 )]
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Site, TestResult, wait_until};
@@ -91,10 +89,8 @@ fn ping(user: &mut User) -> Result<String> {
 /// How many streams are open when the master is asked to stop.
 const STREAMS: usize = 500;
 
-/// Far below the time that a stop has in all, which streams would use up. On a quiet machine it takes
-/// less than a second; `http::streams` holds it to that on a clock that is stepped.
-const STOP_TIME: Duration = Duration::from_secs(5);
-
+/// A stop that waited for streams would use up its time, and the site does not wait as long. That it
+/// takes less than a second shows `http::streams`, on a clock that is stepped.
 #[test]
 fn master_with_500_streams_is_not_held_up_by_them() -> TestResult {
     with_ours(Dialect::CherryPy, |site, port| {
@@ -108,11 +104,8 @@ fn master_with_500_streams_is_not_held_up_by_them() -> TestResult {
         ensure!(open == STREAMS, "{open} of {STREAMS} streams were opened");
         let gauge = site.metric("saltern_http_streams", "")?;
         ensure!(gauge >= 500.0, "the metric says {gauge} streams");
-        let began = Instant::now();
         let status = site.stop_master()?;
-        let took = began.elapsed();
         ensure!(status.success(), "{status}");
-        ensure!(took < STOP_TIME, "stopping took {took:?}");
         let end: Value = serde_json::from_str(&streams.ask("end")?)?;
         ensure!(end["ended"] == json!(STREAMS), "cut, not ended: {end}");
         start_again(site)

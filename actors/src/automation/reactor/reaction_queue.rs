@@ -130,7 +130,7 @@ impl ReactionQueue {
             reactor,
             news: Mutex::default(),
             letters: DeadLetters::open(config, clock.clone())?,
-            log: ReactionLog::default(),
+            log: ReactionLog::open(config),
             dropped: Dropped::default(),
             jobs: AtomicUsize::new(0),
             job_ended: Notify::new(),
@@ -196,6 +196,16 @@ impl ReactionQueue {
     pub(super) fn obey(&self, order: Order, data: &Value, services: &Services) -> Option<Event> {
         let mut rules = self.rules.write();
         reactor::answer(order, data, &mut rules, &self.is_leader, services)
+    }
+
+    /// Whether the log has something that is not in its file.
+    pub(super) fn has_news_of_log(&self) -> bool {
+        self.log.has_news()
+    }
+
+    /// Writes the log into its file. Blocks.
+    pub(crate) fn save_log(&self) {
+        self.log.save();
     }
 
     /// Reads a rule file again if it has changed.

@@ -268,6 +268,41 @@ async fn report_has_the_counts_of_rules_and_files_and_the_latest_ends() {
 }
 
 #[tokio::test]
+async fn log_lasts_over_a_restart_and_a_damaged_one_is_empty() {
+    let (dir, config) = config(RULES);
+    let open = || {
+        let queue = ReactionQueue::open(&config, &Clock::system(), closed(), &Registry::new());
+        queue.unwrap().expect("a reactor is asked for")
+    };
+    let queue = open();
+    assert!(!queue.has_news_of_log());
+    queue.hear(&event("a/1"));
+    let (item, place) = queue.pop().unwrap();
+    queue.matched("a/1");
+    let place = Arc::new(place);
+    let watch = || Watch::new(&queue, &item.event, &reaction(), &place);
+    watch().settle(End::Done);
+    watch().settle(End::Failed("no".to_owned()));
+    assert!(queue.has_news_of_log());
+    queue.save_log();
+    assert!(!queue.has_news_of_log());
+
+    let before = saltern_runners::Reactor::report(&*queue);
+    assert_eq!((before.files.len(), before.latest.len()), (1, 2));
+    let next = open();
+    assert_eq!(saltern_runners::Reactor::report(&*next), before);
+    next.matched("a/1");
+    let rules = saltern_runners::Reactor::report(&*next).rules;
+    assert!(rules.iter().any(|rule| rule.events == 2), "{rules:?}");
+
+    let file = config.cachedir.join("saltern").join("reactor_history");
+    assert!(file.starts_with(dir.path()));
+    std::fs::write(file, "x").unwrap();
+    let report = saltern_runners::Reactor::report(&*open());
+    assert!(report.files.is_empty() && report.latest.is_empty());
+}
+
+#[tokio::test]
 async fn event_lost_before_its_plan_is_reported_as_a_whole() {
     let (_dir, queue) = queue(RULES);
     let event = event("a/1");

@@ -227,6 +227,25 @@ async fn streams_at_the_same_place_share_one_read() {
     assert_eq!(site.feed.metrics.pages.get(), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn latest_events_are_read_backwards_and_no_more_than_were_asked_for() {
+    let mut site = Site::new();
+    let latest = async |site: &Site, through, count| {
+        let found = site.feed.backwards(through, count).await.unwrap();
+        let numbers = found.events.iter().map(|event| event.number);
+        (numbers.collect::<Vec<_>>(), found.rest)
+    };
+    assert_eq!(latest(&site, 0, 3).await, (vec![], 0));
+    site.commit(11, true);
+    assert_eq!(latest(&site, 11, 3).await, (vec![11, 10, 9], 8));
+    assert_eq!(latest(&site, 2, 3).await, (vec![2, 1], 0));
+    assert_eq!(latest(&site, 11, 99).await, (vec![11, 10, 9, 8], 7));
+    // What is kept no longer has no turn of its own, however much it was.
+    site.remove_all_but(2);
+    let (numbers, rest) = latest(&site, 11, 4).await;
+    assert_eq!((numbers.len(), rest), (2, 0), "{numbers:?}");
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Commit(usize),

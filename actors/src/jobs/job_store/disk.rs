@@ -128,6 +128,7 @@ impl Handler<LookAtDisk> for JobStore {
 
     fn handle(&mut self, _: LookAtDisk, context: &mut Self::Context) {
         self.look_at_place(context);
+        self.look_at_doubtful();
         self.look_at_disk(false, context);
     }
 }

@@ -201,7 +201,8 @@ impl JobStore {
 
     pub(super) fn notify_tracker(&self, stored: Stored) {
         let nothing = stored.jobs.is_empty() && stored.leaves.is_empty();
-        if nothing && stored.returns.is_empty() && stored.refused.is_empty() {
+        let none = stored.returns.is_empty() && stored.unsent.is_empty();
+        if nothing && none && stored.refused.is_empty() {
             return;
         }
         // Never waits: the tracker may be waiting for this actor.

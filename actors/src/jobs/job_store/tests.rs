@@ -2,6 +2,8 @@
 //!
 //! Longer than 500 lines because it is a list: one test a guarantee of the store.
 
+mod interrupted;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -24,6 +26,7 @@ use crate::shared::answer::PendingReply;
 use crate::shared::testing::{NOT_HANDLED, Port, closed, event, in_system, recorder, tree};
 use crate::shared::window::Windows;
 use crate::upkeep::maintenance_tasks::MaintenanceTasks;
+use interrupted::{Fault, FaultyLog};
 
 const JID: &str = "20260102030405060708";
 
@@ -36,6 +39,8 @@ struct Rig {
     clock: Clock,
     address: actix::Addr<JobStore>,
     database: Arc<Mutex<JobDatabase>>,
+    /// The fault that the next commit meets.
+    fault: Arc<Mutex<Option<Fault>>>,
     /// The free space that the engine measures.
     room: Arc<AtomicU64>,
     store: Recipient<Persist>,
@@ -89,8 +94,9 @@ fn rig_with(limits: DatabaseLimits, has_api: bool) -> Rig {
             total: 1 << 40,
         })
     });
+    let fault = Arc::default();
     let seed = Seed {
-        engine: engine.shared().unwrap(),
+        engine: FaultyLog::before(engine.shared().unwrap(), &database, &fault),
         job_files: None,
         bus: to_bus,
         durable_events,
@@ -117,6 +123,7 @@ fn rig_with(limits: DatabaseLimits, has_api: bool) -> Rig {
         clock,
         address,
         database,
+        fault,
         room,
         store,
         metrics,
@@ -224,32 +231,37 @@ fn stored_return(record: ReturnRecord, tag: &str) -> (Write, FollowUp) {
     (Write::Return(record), FollowUp::Return { returned, events })
 }
 
+/// The follow-up of the write of a job.
+fn beginning(record: JobRecord, announce: Vec<saltern_model::Event>) -> FollowUp {
+    FollowUp::Begin(Box::new(Beginning {
+        job: JobBegun {
+            jid: record.jid,
+            fun: record.fun.as_str().into(),
+            created: record.created,
+            minions: record.minions,
+            nocache: false,
+            signals: None,
+        },
+        announce,
+        load: record.load,
+        publication: Publication {
+            entries: 0,
+            packed: Bytes::new(),
+            topics: Topics::Broadcast,
+            trace: None,
+        },
+    }))
+}
+
 #[test]
 fn job_is_stored_announced_published_and_answered_in_order() {
     in_system(async {
         let mut rig = rig(DatabaseLimits::default());
         let (answer, reply) = rig.answer().await;
         let record = job("test.ping");
-        let begun = Beginning {
-            job: JobBegun {
-                jid: record.jid.clone(),
-                fun: record.fun.as_str().into(),
-                created: 1,
-                minions: record.minions.clone(),
-                nocache: false,
-                signals: None,
-            },
-            announce: vec![event("a"), event("b")],
-            load: record.load.clone(),
-            publication: Publication {
-                entries: 0,
-                packed: Bytes::new(),
-                topics: Topics::Broadcast,
-                trace: None,
-            },
-        };
+        let begin = beginning(record.clone(), vec![event("a"), event("b")]);
         let persist = Persist {
-            writes: vec![(Write::JobPart(record), FollowUp::Begin(Box::new(begun)))],
+            writes: vec![(Write::JobPart(record), begin)],
             answer: Some(answer),
         };
         rig.store.try_send(persist).unwrap();
@@ -791,6 +803,30 @@ fn repeated_return_fires_its_events_once_until_the_store_restarts() {
         let reply = rig.send(returned("m1", "f", 1)).await;
         assert_eq!(reply.await.unwrap(), &b"done"[..]);
         assert!(rig.bus.try_recv().is_ok(), "stored in an earlier life");
+    });
+}
+
+/// The job is of a time that is still to come when its returns arrive.
+#[test]
+fn repeated_return_fires_its_events_once_while_the_clock_is_set_back() {
+    in_system(async {
+        let mut rig = rig(DatabaseLimits::default());
+        rig.clock.advance(Duration::from_secs(7_200));
+        let mut published = job("f");
+        published.created = rig.clock.unix_micros();
+        rig.database
+            .lock()
+            .commit(&[Write::JobPart(published)])
+            .unwrap();
+        let start = std::time::SystemTime::UNIX_EPOCH;
+        for (step, is_fired) in [(3_600, true), (1_800, false), (9_000, false), (60, false)] {
+            rig.clock.set(start + Duration::from_secs(step));
+            let mut record = returned("m1", "f", 1);
+            record.received = rig.clock.unix_micros();
+            let reply = rig.send(record).await;
+            assert_eq!(reply.await.unwrap(), &b"done"[..], "{step}");
+            assert_eq!(rig.bus.try_recv().is_ok(), is_fired, "{step}");
+        }
     });
 }
 

@@ -326,6 +326,14 @@ impl Rig {
         kept
     }
 
+    async fn is_awaited(&self, number: u32, minion: &str) -> bool {
+        let question = AwaitedMinions {
+            jid: jid(number),
+            minions: ids(&[minion]),
+        };
+        !self.tracker.send(question).await.unwrap().is_empty()
+    }
+
     /// The next event of ours but progress: the end of its tag, and its data.
     async fn next_event(&mut self) -> (String, Value) {
         loop {
@@ -916,5 +924,38 @@ fn report_over_quota_is_refused_and_an_expected_return_is_not() {
         };
         rig.tracker.send(late).await.unwrap();
         assert_eq!(reply.await.unwrap(), &b"failed"[..], "not looked for");
+    });
+}
+
+#[test]
+fn refused_job_that_is_stored_ends_as_not_sent() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        let unsent = |stored: Stored| Stored {
+            unsent: stored.jobs,
+            ..Stored::default()
+        };
+        rig.tracker
+            .send(unsent(begun(1, &["a", "b"])))
+            .await
+            .unwrap();
+        assert_eq!(verdict_of(&rig.next_event().await.1, "a"), "unreachable");
+        rig.tracker.send(CloseOlderThan(2)).await.unwrap();
+        while rig.kept().await != [(jid(1), JobState::Expired)] {}
+        // A further part of a job that goes on: only its own minions are given up.
+        rig.tracker.send(begun(2, &["a"])).await.unwrap();
+        rig.tracker
+            .send(unsent(begun(2, &["a", "b"])))
+            .await
+            .unwrap();
+        assert!(rig.is_awaited(2, "a").await && !rig.is_awaited(2, "b").await);
+        rig.tracker.send(stored(&[(2, "a")])).await.unwrap();
+        // One without minions of its own: the state of the job is written again.
+        rig.tracker.send(begun(3, &["a"])).await.unwrap();
+        rig.tracker.send(stored(&[(3, "a")])).await.unwrap();
+        let complete = (jid(3), JobState::Complete);
+        while rig.kept().await != [complete.clone()] {}
+        rig.tracker.send(unsent(begun(3, &["a"]))).await.unwrap();
+        while !rig.kept().await.contains(&complete) {}
     });
 }

@@ -1,18 +1,26 @@
-//! Runs of scheduled jobs since the master started: what became of the latest ones, and of turns that
-//! brought none. For people; nothing is decided by it.
+//! Runs of scheduled jobs: what became of the latest ones, and of turns that brought none. For people;
+//! nothing is decided by it. It lasts over a restart in a file of its own, but for the last seconds
+//! before a crash.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
+use saltern_config::MasterConfig;
 use saltern_model::Jid;
 use saltern_model::query::{ScheduleReport, ScheduledJob, ScheduledRun};
 use saltern_runners::Call;
+use saltern_store::{HistoryFile, SavedHistory};
+use serde::{Deserialize, Serialize};
 
 use super::job::Job;
 use super::{Outlook, Schedule, Skip};
+
+/// Name of the file.
+const FILE: &str = "schedule_history";
 
 /// Runs of one job that are remembered.
 const MAX_RUNS: usize = 10;
@@ -20,37 +28,123 @@ const MAX_RUNS: usize = 10;
 /// Jobs that are remembered: more than a schedule has, unless it is written anew all the time.
 const MAX_JOBS: usize = 10_000;
 
+/// Those that are taken over from an earlier process, the newest ones: the rest is room for new
+/// names.
+const MAX_RESTORED: usize = MAX_JOBS / 2;
+
 /// Characters of a reason.
 const MAX_REASON: usize = 500;
 
 /// History of the jobs of a schedule, by name. It survives a reload.
-#[derive(Default)]
-pub struct History(Mutex<BTreeMap<String, JobHistory>>);
+pub struct History {
+    entries: Mutex<Entries>,
+    file: HistoryFile,
+}
 
 #[derive(Default)]
+struct Entries {
+    jobs: BTreeMap<String, JobHistory>,
+    /// Counts the changes.
+    changes: u64,
+}
+
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct JobHistory {
     begun: u64,
     failed: u64,
     skipped: u64,
-    last_skip: Option<Skip>,
+    /// In a word.
+    last_skip: Option<String>,
     /// The latest first.
     runs: VecDeque<ScheduledRun>,
 }
 
+impl JobHistory {
+    /// When the latest run began; a job without one is the oldest.
+    fn latest(&self) -> Option<i64> {
+        self.runs.front().map(|run| run.began)
+    }
+
+    /// Ends the runs that the process which wrote this did not end.
+    fn without_running(mut self) -> Self {
+        let running = self.runs.iter_mut().filter(|run| run.outcome == RUNNING);
+        for run in running {
+            LOST.clone_into(&mut run.outcome);
+            run.reason = Some("the master ended before it did".to_owned());
+            run.ended = Some(run.began);
+            self.failed += 1;
+        }
+        self.runs.truncate(MAX_RUNS);
+        self
+    }
+}
+
+/// Outcomes of a run that has not ended, and of one whose end nobody has seen.
+const RUNNING: &str = "running";
+const LOST: &str = "lost";
+
+/// Content of the file: jobs by name, that of the latest run first.
+#[derive(Default, Serialize, Deserialize)]
+struct SavedJobs {
+    jobs: Vec<(String, JobHistory)>,
+}
+
+impl SavedHistory for SavedJobs {
+    fn shorten(&mut self) -> bool {
+        self.jobs.truncate(self.jobs.len() / 2);
+        !self.jobs.is_empty()
+    }
+}
+
 impl History {
+    /// The history of a master, with what an earlier process wrote of it.
+    pub fn open(config: &MasterConfig) -> Self {
+        let file = HistoryFile::new(config, FILE);
+        let saved: SavedJobs = file.read().unwrap_or_default();
+        let jobs = saved.jobs.into_iter().take(MAX_RESTORED);
+        let jobs = jobs.map(|(name, job)| (name, job.without_running()));
+        let entries = Entries {
+            jobs: jobs.collect(),
+            changes: 0,
+        };
+        Self {
+            entries: Mutex::new(entries),
+            file,
+        }
+    }
+
+    /// Whether something has not been written.
+    pub fn has_news(&self) -> bool {
+        self.file.lacks(self.entries.lock().changes)
+    }
+
+    /// Writes the file. Blocks.
+    pub fn save(&self) {
+        self.file.save(|| {
+            let entries = self.entries.lock();
+            let jobs = entries.jobs.iter();
+            let mut jobs: Vec<(String, JobHistory)> = jobs
+                .map(|(name, job)| (name.clone(), job.clone()))
+                .collect();
+            jobs.sort_by_key(|(_, job)| Reverse(job.latest()));
+            (SavedJobs { jobs }, entries.changes)
+        });
+    }
+
     fn of<T>(&self, job: &str, change: impl FnOnce(&mut JobHistory) -> T) -> Option<T> {
-        let mut jobs = self.0.lock();
-        if jobs.len() >= MAX_JOBS && !jobs.contains_key(job) {
+        let mut entries = self.entries.lock();
+        if entries.jobs.len() >= MAX_JOBS && !entries.jobs.contains_key(job) {
             return None;
         }
-        Some(change(jobs.entry(job.to_owned()).or_default()))
+        entries.changes += 1;
+        Some(change(entries.jobs.entry(job.to_owned()).or_default()))
     }
 
     /// Records a turn without a run.
     pub fn skipped(&self, job: &Job, why: Skip) {
         self.of(&job.name, |history| {
             history.skipped += 1;
-            history.last_skip = Some(why);
+            history.last_skip = Some(why.word().to_owned());
         });
     }
 
@@ -61,7 +155,7 @@ impl History {
             function: call.fun.clone(),
             began: clock.unix_micros(),
             ended: None,
-            outcome: "running".to_owned(),
+            outcome: RUNNING.to_owned(),
             reason: None,
             is_kept: job.report.keep,
         };
@@ -81,9 +175,9 @@ impl History {
 
     /// The jobs of a schedule with their forecast and their history.
     pub fn report(&self, schedule: &Schedule, now: Timestamp) -> ScheduleReport {
-        let histories = self.0.lock();
+        let entries = self.entries.lock();
         let jobs = schedule.outlook(now).map(|outlook| {
-            let history = histories.get(&outlook.job.name);
+            let history = entries.jobs.get(&outlook.job.name);
             reported(&outlook, history)
         });
         ScheduleReport {
@@ -111,9 +205,7 @@ fn reported(outlook: &Outlook<'_>, history: Option<&JobHistory>) -> ScheduledJob
         begun: history.map_or(0, |history| history.begun),
         failed: history.map_or(0, |history| history.failed),
         skipped: history.map_or(0, |history| history.skipped),
-        last_skip: history
-            .and_then(|history| history.last_skip)
-            .map(|skip| skip.word().to_owned()),
+        last_skip: history.and_then(|history| history.last_skip.clone()),
         runs: history.map_or_else(Vec::new, |history| history.runs.iter().cloned().collect()),
     }
 }
@@ -154,7 +246,7 @@ impl RecordedRun {
 impl Drop for RecordedRun {
     fn drop(&mut self) {
         if !self.has_ended {
-            self.record("lost", None);
+            self.record(LOST, None);
         }
     }
 }
@@ -163,27 +255,67 @@ impl Drop for RecordedRun {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
+    use saltern_config::load_master;
     use saltern_runners::Arguments;
 
     use super::super::tests::read;
     use super::*;
 
+    fn config(dir: &tempfile::TempDir) -> MasterConfig {
+        let text = format!("root_dir: {}\n", dir.path().display());
+        std::fs::write(dir.path().join("master"), text).unwrap();
+        load_master(dir.path()).unwrap().config
+    }
+
+    fn call(number: u32) -> Call {
+        Call {
+            jid: Jid::parse(&format!("202601020304050{number:05}")).unwrap(),
+            fun: "test.arg".to_owned(),
+            arguments: Arguments::default(),
+            user: "root".to_owned(),
+        }
+    }
+
+    #[test]
+    fn history_lasts_over_a_restart_and_runs_that_it_cut_off_are_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(&dir);
+        let zone = jiff::tz::TimeZone::UTC;
+        let (schedule, _) = read("job: {function: test.arg, hours: 1}", &zone);
+        let job = schedule.jobs().next().unwrap().clone();
+        let clock = Clock::manual(UNIX_EPOCH + Duration::from_secs(1_000_000));
+        let history = Arc::new(History::open(&config));
+        assert!(!history.has_news());
+        history.begin(&job, &call(1), &clock).end(None);
+        history.skipped(&job, Skip::Missed);
+        let running = history.begin(&job, &call(2), &clock);
+        assert!(history.has_news());
+        history.save();
+        assert!(!history.has_news());
+        // As it is when the process is killed now.
+        let next = History::open(&config);
+        let report = next.report(&schedule, Timestamp::UNIX_EPOCH);
+        let [found] = report.jobs.as_slice() else {
+            panic!("{report:?}")
+        };
+        assert_eq!((found.begun, found.failed, found.skipped), (2, 1, 1));
+        assert_eq!(found.last_skip.as_deref(), Some("missed"));
+        let outcomes: Vec<_> = found.runs.iter().map(|run| run.outcome.as_str()).collect();
+        assert_eq!(outcomes, ["lost", "done"]);
+        assert!(found.runs.iter().all(|run| run.ended.is_some()));
+        drop(running);
+        assert!(history.has_news());
+    }
+
     #[test]
     fn run_is_recorded_with_its_end_or_as_lost() {
         let zone = jiff::tz::TimeZone::UTC;
         let (schedule, _) = read("job: {function: test.arg, hours: 1}", &zone);
-        let history = Arc::new(History::default());
+        let dir = tempfile::tempdir().unwrap();
+        let history = Arc::new(History::open(&config(&dir)));
         let clock = Clock::manual(UNIX_EPOCH + Duration::from_secs(1_000_000));
         let job = schedule.jobs().next().unwrap().clone();
-        let begin = |number: u32| {
-            let call = Call {
-                jid: Jid::parse(&format!("202601020304050{number:05}")).unwrap(),
-                fun: "test.arg".to_owned(),
-                arguments: Arguments::default(),
-                user: "root".to_owned(),
-            };
-            history.begin(&job, &call, &clock)
-        };
+        let begin = |number: u32| history.begin(&job, &call(number), &clock);
         begin(1).end(None);
         clock.advance(Duration::from_secs(5));
         begin(2).end(Some("no"));

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_python::fnmatch::Glob;
-use saltern_store::jobs::NewestReturn;
+use saltern_store::jobs::{NewestReturn, ReturnSearch};
 use saltern_store::{StoreError, open_reader};
 
 pub(super) use saltern_store::jobs::LastReturn as LastJob;
@@ -41,10 +41,11 @@ impl LastJobs {
         let mut search = JobSearch {
             function: function.map(Glob::new),
             found: HashMap::new(),
+            named: wanted,
             wanted: None,
         };
         let reader = open_reader(config)?;
-        reader.newest_returns(MAX_RETURNS, &mut |one| search.take(&one, wanted))?;
+        reader.newest_returns(MAX_RETURNS, &mut search)?;
         Ok(Self(search.found))
     }
 
@@ -57,29 +58,38 @@ impl LastJobs {
 struct JobSearch<'a> {
     function: Option<Glob>,
     found: HashMap<String, LastJob>,
+    named: &'a WantedMinions,
     /// The wanted minions, as soon as they are known, and how many of them are not found yet.
     wanted: Option<(&'a HashSet<String>, usize)>,
 }
 
-impl<'a> JobSearch<'a> {
-    /// Takes a return; whether more are needed.
-    fn take(&mut self, one: &NewestReturn<'_>, wanted: &'a WantedMinions) -> bool {
+impl ReturnSearch for JobSearch<'_> {
+    fn wants(&mut self, minion: &str) -> Option<bool> {
         if self.wanted.is_none()
-            && let Some(ids) = wanted.0.get()
+            && let Some(ids) = self.named.0.get()
         {
             self.found.retain(|id, _| ids.contains(id));
             self.wanted = Some((ids, ids.len() - self.found.len()));
         }
-        let is_wanted = self.wanted.is_none_or(|(ids, _)| ids.contains(one.minion));
-        if is_wanted && !self.found.contains_key(one.minion) && self.is_such(one.fun) {
-            self.found.insert(one.minion.to_owned(), LastJob::from(one));
+        match self.wanted {
+            Some((_, 0)) => None,
+            Some((ids, _)) => Some(ids.contains(minion) && !self.found.contains_key(minion)),
+            None => Some(!self.found.contains_key(minion)),
+        }
+    }
+
+    fn take(&mut self, one: NewestReturn<'_>) {
+        if self.is_such(one.fun) {
+            self.found
+                .insert(one.minion.to_owned(), LastJob::from(&one));
             if let Some((_, left)) = &mut self.wanted {
                 *left -= 1;
             }
         }
-        self.wanted.is_none_or(|(_, left)| left > 0)
     }
+}
 
+impl JobSearch<'_> {
     fn is_such(&self, function: &str) -> bool {
         let glob = self.function.as_ref();
         glob.is_none_or(|glob| glob.matches(function))
@@ -90,14 +100,19 @@ impl<'a> JobSearch<'a> {
 mod tests {
     use super::*;
 
-    fn one<'a>(minion: &'a str, fun: &'a str) -> NewestReturn<'a> {
-        NewestReturn {
-            minion,
-            jid: "20260102030405060708",
-            fun,
-            received: 1,
-            retcode: 0,
+    /// Gives the search a return; whether it goes on.
+    fn give(search: &mut JobSearch<'_>, minion: &str, fun: &str) -> bool {
+        let wants = search.wants(minion);
+        if wants == Some(true) {
+            search.take(NewestReturn {
+                minion,
+                jid: "20260102030405060708",
+                fun,
+                received: 1,
+                retcode: 0,
+            });
         }
+        wants.is_some()
     }
 
     fn ids(names: &[&str]) -> Vec<MinionId> {
@@ -115,6 +130,7 @@ mod tests {
             let mut search = JobSearch {
                 function: None,
                 found: HashMap::new(),
+                named: &wanted,
                 wanted: None,
             };
             let mut taken = 0;
@@ -122,10 +138,10 @@ mod tests {
                 if number == named_before {
                     wanted.set(ids(&["a", "b"]).iter());
                 }
-                taken += 1;
-                if !search.take(&one(minion, "test.ping"), &wanted) {
+                if !give(&mut search, minion, "test.ping") {
                     break;
                 }
+                taken += 1;
             }
             assert_eq!(taken, 4, "named before {named_before}");
             let mut found: Vec<_> = search.found.into_keys().collect();
@@ -140,12 +156,13 @@ mod tests {
         let mut search = JobSearch {
             function: Some(Glob::new("state.*")),
             found: HashMap::new(),
+            named: &wanted,
             wanted: None,
         };
-        assert!(search.take(&one("a", "test.ping"), &wanted));
-        assert!(search.take(&one("a", "state.apply"), &wanted));
+        assert!(give(&mut search, "a", "test.ping"));
+        assert!(give(&mut search, "a", "state.apply"));
         assert_eq!(search.found["a"].fun, "state.apply");
         wanted.set(ids(&[]).iter());
-        assert!(!search.take(&one("a", "state.apply"), &wanted));
+        assert!(!give(&mut search, "a", "state.apply"));
     }
 }

@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 use std::collections::{HashMap, hash_map};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use libyaml_safer::{Encoding, Event, EventData, Parser, ScalarStyle};
+use saltern_base::panic_hook::catch_expected;
 
 use super::{Limits, Mark, YamlError};
 
@@ -268,15 +268,16 @@ impl<'a> Ending<'a> {
 }
 
 /// The next event. The library has places where it panics, of which one can be reached (a tag with
-/// a comma after it: `[!x, y]`). A document must not end a thread, so a panic is an error here.
+/// a comma after it: `[!x, y]`). A document must not end a thread, so a panic is an error here; nor may it
+/// fill the log, because strangers send some.
 fn next_event(
     parser: &mut Parser<&mut &[u8]>,
     file: &Arc<str>,
     last: (usize, usize),
 ) -> Result<Option<Event>, YamlError> {
-    match catch_unwind(AssertUnwindSafe(|| parser.next())) {
-        Ok(event) => event.transpose().map_err(|problem| syntax(file, &problem)),
-        Err(_) => Err(error(
+    match catch_expected(|| parser.next()) {
+        Some(event) => event.transpose().map_err(|problem| syntax(file, &problem)),
+        None => Err(error(
             file,
             last,
             "what follows here cannot be read; a tag before a comma?",

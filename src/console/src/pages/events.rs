@@ -8,28 +8,28 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use saltern_http::Stopping;
-use saltern_netapi::stream::{BusEvent, Position};
+use saltern_netapi::stream::{BusEvent, Position, TagRules};
 use saltern_netapi::v1::Problem;
 use saltern_wire::msgpack::{Limits, Value, decode};
 use serde::Serialize;
-use tokio_util::sync::CancellationToken;
 
 use super::{job_path, with_query};
 use crate::cli;
 use crate::highstate::Text;
 use crate::live::{
-    COMMENT, Chunks, News, NoStream, Subscription, block, position_block, response, stop_of,
+    COMMENT, Chunks, News, NoStream, Subscription, block, is_shown, position_block, response,
+    stop_of, wanted_tags,
 };
 use crate::site::{Fields, Params, Shared, Visit};
 use crate::view::View;
 
-/// Events that are looked through for the page.
-const LOOKED_AT: i64 = 500;
-
 /// Events that the page begins with.
 const ROWS: usize = 100;
 
-/// How long kept events may take to be read.
+/// Kept events that are looked through for those of a filter.
+const MAX_LOOKED_AT: usize = 2_000;
+
+/// Maximum time for reading kept events.
 const READ_TIME: Duration = Duration::from_secs(3);
 
 /// Characters of an event's data in a list.
@@ -46,6 +46,8 @@ struct EventsView<'a> {
     stream: String,
     is_kept: bool,
     problem: Option<String>,
+    /// Older events were not looked through; how many newer ones were.
+    looked_at: Option<usize>,
 }
 
 /// An event of a list.
@@ -122,17 +124,26 @@ pub(crate) async fn page(
 
 async fn view(site: &Shared, visit: &Visit, params: &Fields) -> View {
     let newest = site.backend.events().and_then(|source| source.newest());
-    let (mut rows, mut problem) = (Vec::new(), None);
+    let (mut found, mut problem) = (Latest::default(), None);
     if let Some(newest) = newest {
-        match latest(site, visit, params, newest).await {
-            Ok(found) => rows = found,
+        let mut wanted = None;
+        match wanted_tags(&wildcards(params)) {
+            Ok(tags) => wanted = tags,
             Err(wrong) => problem = Some(wrong.to_string()),
+        }
+        if problem.is_none() {
+            let read = latest(site, visit, wanted.as_ref(), newest, &mut found);
+            // What cannot be read in time is left out.
+            if let Ok(Err(wrong)) = tokio::time::timeout(READ_TIME, read).await {
+                problem = Some(wrong.to_string());
+            }
         }
     }
     let after = newest.map(|newest| newest.to_string());
     let parameters = [("tag", params.text("tag")), ("after", after.as_deref())];
     let content = EventsView {
-        rows,
+        looked_at: found.is_cut.then_some(found.looked_at),
+        rows: found.rows,
         tag: params.text("tag").unwrap_or_default(),
         stream: with_query("/console/events/stream", &parameters),
         is_kept: site.backend.events().is_some(),
@@ -145,37 +156,52 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> View {
     View::new("events.html", "events", "Events", content).cli([line])
 }
 
-/// The latest events, the newest first.
+/// The latest events of a page, the newest first.
+#[derive(Default)]
+struct Latest {
+    rows: Vec<Row>,
+    looked_at: usize,
+    /// There are older ones that were not looked through, though the page has room.
+    is_cut: bool,
+}
+
+/// Reads the latest events backwards, until the page is full.
 async fn latest(
     site: &Shared,
     visit: &Visit,
-    params: &Fields,
+    wanted: Option<&TagRules>,
     newest: Position,
-) -> Result<Vec<Row>, NoStream> {
-    let after = Position {
-        number: (newest.number - LOOKED_AT).max(0),
-        ..newest
-    };
-    let wanted = (&*wildcards(params), Some(after));
-    let mut subscription = Subscription::open(site, visit, wanted, CancellationToken::new())?;
-    let mut rows = Vec::new();
-    let read = async {
-        while let Some(news) = subscription.next().await {
-            let News::Events(events, through) = news else {
-                continue;
-            };
-            let events = events.iter().filter(|(at, _)| at.number <= newest.number);
-            rows.extend(events.map(|(at, event)| Row::new(*at, event)));
-            if through.number >= newest.number {
-                return;
-            }
+    found: &mut Latest,
+) -> Result<(), NoStream> {
+    let source = site.backend.events().ok_or(NoStream::NoEvents)?;
+    let rules = site.backend.event_rules(&visit.user);
+    let mut through = newest.number;
+    while through > 0 && found.rows.len() < ROWS {
+        let left = MAX_LOOKED_AT.saturating_sub(found.looked_at);
+        found.is_cut = left == 0;
+        if found.is_cut {
+            break;
         }
-    };
-    // What cannot be read in time is left out.
-    let _ = tokio::time::timeout(READ_TIME, read).await;
-    rows.reverse();
-    rows.truncate(ROWS);
-    Ok(rows)
+        // Without a filter, no more than are shown.
+        let count = match wanted.is_none() && rules.is_none() {
+            true => ROWS - found.rows.len(),
+            false => left,
+        };
+        let read = source.backwards(through, count).await;
+        let read = read.map_err(|_| NoStream::Unreadable)?;
+        found.looked_at += read.events.len();
+        let events = read.events.iter();
+        let events = events.filter(|event| is_shown(rules.as_deref(), wanted, &event.tag));
+        let rows = events.map(|event| Row::new(position(newest, event.number), event));
+        let room = ROWS - found.rows.len();
+        found.rows.extend(rows.take(room));
+        through = read.rest.min(through - 1);
+    }
+    Ok(())
+}
+
+fn position(newest: Position, number: i64) -> Position {
+    Position { number, ..newest }
 }
 
 /// The events behind a position, as they come.
@@ -269,19 +295,14 @@ async fn one_view(site: &Shared, visit: &Visit, position: &str) -> Result<View, 
         return Err(wrong());
     }
     let near = |number: i64| Position { number, ..position };
-    let opened = Subscription::open(
-        site,
-        visit,
-        (&[], Some(near(position.number - 1))),
-        CancellationToken::new(),
-    );
-    let mut subscription = opened.map_err(|error| Problem::conflict(error.to_string()))?;
-    let found = tokio::time::timeout(READ_TIME, subscription.next()).await;
-    let Ok(Some(News::Events(events, _))) = found else {
-        return Err(wrong());
-    };
-    let event = events.iter().find(|(at, _)| *at == position);
-    let (_, event) = event.ok_or_else(wrong)?;
+    let source = site.backend.events().ok_or_else(wrong)?;
+    let read = source.backwards(position.number, 1).await;
+    let read = read.map_err(|_| Problem::conflict(NoStream::Unreadable.to_string()))?;
+    let rules = site.backend.event_rules(&visit.user);
+    let event = read.events.iter().find(|event| {
+        event.number == position.number && is_shown(rules.as_deref(), None, &event.tag)
+    });
+    let event = event.ok_or_else(wrong)?;
     let data = decode(&event.data, &Limits::WIRE).unwrap_or(Value::Nil);
     let path = |number: i64| format!("/console/events/{}", near(number));
     let content = EventView {

@@ -201,6 +201,7 @@ pub(crate) struct KeyLine {
     written: Option<Moment>,
     last_heard: Option<Moment>,
     is_present: Option<bool>,
+    address: String,
     /// The fingerprint and the id: what a form sends, so that no other key is changed.
     value: String,
     is_compared: bool,
@@ -220,6 +221,7 @@ impl KeyLine {
             written: key.written.map(|written| Moment::new(written, now)),
             last_heard: key.last_heard.map(|heard| Moment::new(heard, now)),
             is_present: key.is_present,
+            address: key.address.unwrap_or_default(),
             value: format!("{fingerprint} {}", key.minion),
             is_compared: compared.is_some_and(|text| text == plain(&fingerprint)),
             minion: key.minion.to_string(),

@@ -1,9 +1,10 @@
-//! Page of the present: running jobs, recent failures, lost minions, health.
+//! Page of the present: running jobs, recent failures, lost minions, health with the findings of
+//! `saltern doctor` and the lag of mirrors and followers.
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use saltern_model::query::{Health, JobsPage, MinionsPage, Versions};
+use saltern_model::query::{DoctorFinding, Health, JobsPage, Lag, MinionsPage, Versions};
 use saltern_netapi::v1::Problem;
 use saltern_wire::msgpack::Value;
 use serde::Serialize;
@@ -11,12 +12,17 @@ use serde::Serialize;
 use super::minions::MinionLine;
 use super::{JobLine, job_lines};
 use crate::chart::Chart;
+use crate::moment::span;
 use crate::site::{Shared, Visit};
 use crate::view::View;
 
 const RUNNING: i64 = 20;
 const FAILED: i64 = 10;
 const LOST: i64 = 10;
+const FINDINGS: usize = 10;
+
+/// Rows of lag from which a reader of the job database counts as behind.
+const BEHIND: u64 = 1_000;
 
 /// Jobs of the chart.
 const CHARTED: i64 = 500;
@@ -41,6 +47,81 @@ struct NowView {
 struct HealthView {
     is_ready: bool,
     checks: Vec<Check>,
+    /// The gravest first.
+    findings: Vec<Finding>,
+    more_findings: usize,
+    lags: Vec<LagLine>,
+}
+
+impl HealthView {
+    fn new(health: Health) -> Self {
+        let checks = health.checks.into_iter().map(|check| Check {
+            name: check.name,
+            passed: check.passed,
+            reason: check.reason,
+        });
+        let findings = health.findings.into_iter().map(Finding::new);
+        let mut findings: Vec<Finding> = findings.collect();
+        findings.sort_by_key(|finding| finding.rank);
+        let more_findings = findings.len().saturating_sub(FINDINGS);
+        findings.truncate(FINDINGS);
+        Self {
+            is_ready: health.is_ready,
+            checks: checks.collect(),
+            findings,
+            more_findings,
+            lags: health.lags.into_iter().map(LagLine::new).collect(),
+        }
+    }
+}
+
+/// A problem that `saltern doctor` found.
+#[derive(Serialize)]
+struct Finding {
+    subject: String,
+    finding: String,
+    advice: String,
+    tone: &'static str,
+    #[serde(skip)]
+    rank: u8,
+}
+
+impl Finding {
+    fn new(found: DoctorFinding) -> Self {
+        let (tone, rank) = match found.severity.as_str() {
+            "error" => ("bad", 0),
+            "warning" => ("warn", 1),
+            _ => ("mute", 2),
+        };
+        Self {
+            subject: found.subject,
+            finding: found.finding,
+            advice: found.advice,
+            tone,
+            rank,
+        }
+    }
+}
+
+/// Lag of a reader of the job database.
+#[derive(Serialize)]
+struct LagLine {
+    name: String,
+    rows: u64,
+    age: Option<String>,
+    tone: &'static str,
+}
+
+impl LagLine {
+    fn new(lag: Lag) -> Self {
+        let seconds = lag.seconds.filter(|_| lag.rows > 0);
+        Self {
+            tone: if lag.rows < BEHIND { "ok" } else { "warn" },
+            age: seconds.map(|seconds| span(i64::try_from(seconds).unwrap_or(i64::MAX))),
+            rows: lag.rows,
+            name: lag.name,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -109,18 +190,7 @@ async fn view(site: &Shared, visit: &Visit) -> Result<View, Problem> {
     let mut health = None;
     if visit.may.health {
         let found: Result<Health, Problem> = site.query(visit, "saltern.health", Vec::new()).await;
-        health = if_there(found)?.map(|health| HealthView {
-            is_ready: health.is_ready,
-            checks: health
-                .checks
-                .into_iter()
-                .map(|check| Check {
-                    name: check.name,
-                    passed: check.passed,
-                    reason: check.reason,
-                })
-                .collect(),
-        });
+        health = if_there(found)?.map(HealthView::new);
     }
     let mut version = None;
     if visit.may.version {

@@ -108,7 +108,7 @@ async fn list(site: &Shared, visit: &Visit, params: &Fields) -> Result<View, Pro
         "salt/run/*/new",
         "salt/run/*/args",
         "salt/run/*/ret",
-        "salt/job/*/prog/*",
+        "saltern/run/*/step",
     ]))
 }
 
@@ -130,7 +130,7 @@ fn lines_of(arguments: &[Value]) -> Vec<String> {
 }
 
 fn call_line(call: &RunningCall<Value>, now: i64) -> CallLine {
-    let begun = call.steps.iter().filter(|step| step.kind != "result");
+    let steps = step_lines(&call.steps, now);
     CallLine {
         jid: call.jid.to_string(),
         path: path_of(call.jid.as_str()),
@@ -139,8 +139,8 @@ fn call_line(call: &RunningCall<Value>, now: i64) -> CallLine {
         user: call.user.clone(),
         began: Moment::new(call.began, now),
         took: duration(now - call.began),
-        steps: begun.clone().count() + call.left_out,
-        last: begun
+        steps: steps.len() + call.left_out,
+        last: steps
             .last()
             .map(|step| step.name.clone())
             .unwrap_or_default(),
@@ -186,11 +186,6 @@ struct StepLine {
     at: i64,
 }
 
-const BEGUN: State = State {
-    word: "begun",
-    tone: "mute",
-};
-
 const RUNNING: State = State {
     word: "running",
     tone: "run",
@@ -227,7 +222,7 @@ async fn one_view(site: &Shared, visit: &Visit, jid: &str) -> Result<View, Probl
         true => {
             let tags = [
                 format!("salt/run/{jid}/*"),
-                format!("salt/job/{jid}/prog/*"),
+                format!("saltern/run/{jid}/step"),
             ];
             let tags = tags.iter().map(String::as_str);
             view.live(tags.chain(["salt/job/*/new", "salt/job/*/ret/*"]))
@@ -269,8 +264,7 @@ async fn running_view(
     })
 }
 
-/// Steps with their results, where these are announced (`state_events`). Of the others only the last is
-/// known to run.
+/// Steps with their results. A step without one runs: each is announced as it ends.
 fn step_lines(steps: &[CallStep<Value>], now: i64) -> Vec<StepLine> {
     let mut lines: Vec<StepLine> = Vec::new();
     for step in steps {
@@ -287,8 +281,8 @@ fn step_lines(steps: &[CallStep<Value>], now: i64) -> Vec<StepLine> {
                     None => nested(&step.target),
                 },
                 began: Moment::new(step.at, now),
-                took: String::new(),
-                state: BEGUN,
+                took: duration(now - step.at),
+                state: RUNNING,
                 comment: String::new(),
                 at: step.at,
             });
@@ -304,7 +298,7 @@ fn step_lines(steps: &[CallStep<Value>], now: i64) -> Vec<StepLine> {
         let name = step.id.as_ref().unwrap_or(&step.name);
         let own = lines.iter_mut().rev();
         let own = own
-            .filter(|line| line.state == BEGUN)
+            .filter(|line| line.state == RUNNING)
             .find(|line| line.name == step.name);
         match own {
             Some(line) => {
@@ -325,10 +319,6 @@ fn step_lines(steps: &[CallStep<Value>], now: i64) -> Vec<StepLine> {
                 at: step.at,
             }),
         }
-    }
-    if let Some(last) = lines.last_mut().filter(|last| last.state == BEGUN) {
-        last.state = RUNNING;
-        last.took = duration(now - last.at);
     }
     lines
 }
@@ -420,7 +410,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn step_ends_with_its_result_and_the_last_without_one_runs() {
+    fn step_ends_with_its_result_and_runs_until_then() {
         let step = |kind: &str, name: &str, result: Option<bool>, at: i64| CallStep {
             at,
             kind: kind.to_owned(),
@@ -445,7 +435,7 @@ mod tests {
         let expected = [
             ("id of one", "ok", "2.0 s"),
             ("id of alone", "failed", ""),
-            ("two", "begun", ""),
+            ("two", "running", "2.0 s"),
             ("three", "running", "1.0 s"),
         ];
         assert_eq!(words, expected);

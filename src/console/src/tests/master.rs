@@ -3,13 +3,15 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use saltern_client::EventSource as JobEvents;
 use saltern_netapi::stream::{
-    BusEvent, CloseReason, EventBatch, EventSource, EventStream, Position, StreamItem, TagRules,
+    BusEvent, CloseReason, EarlierEvents, EventBatch, EventSource, EventStream, Position,
+    StreamItem, TagRules,
 };
 use saltern_netapi::{LogInError, v1};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_wire, encode, pack};
@@ -70,7 +72,7 @@ impl Table {
         Arc::new(Self {
             state: Mutex::new(state),
             is_empty,
-            events: Arc::new(Kept(events)),
+            events: Arc::new(Kept::new(events)),
             revoked: Mutex::default(),
         })
     }
@@ -146,6 +148,7 @@ impl Table {
             ("written", MICROS.into()),
             ("last_heard", Value::Nil),
             ("is_present", Value::Nil),
+            ("address", any()),
         ]);
         let data = map([("secret-key", any()), (text, any())]);
         let batch = map([
@@ -229,6 +232,26 @@ impl Table {
             event(3, format!("salt/job/{JID}/ret/m1")),
         ];
         Self::new(answers, false, events)
+    }
+
+    /// Keeps so many events, of which every tenth has a tag `rare/…`, or none of all that there were.
+    pub(super) fn keep_events(&self, kept: i64, newest: i64) {
+        let event = |number: i64| BusEvent {
+            number,
+            tag: match number % 10 {
+                0 => format!("rare/{number}"),
+                _ => format!("often/{number}"),
+            },
+            data: Bytes::from_static(b"\x80"),
+        };
+        *self.events.events.lock() = (newest - kept + 1..=newest).map(event).collect();
+        self.events.newest.store(newest, Ordering::SeqCst);
+        self.events.read.store(0, Ordering::SeqCst);
+    }
+
+    /// How many events were read backwards.
+    pub(super) fn events_read(&self) -> usize {
+        self.events.read.load(Ordering::SeqCst)
     }
 
     /// The id of its minion.
@@ -716,9 +739,29 @@ fn health(text: &str) -> Value {
         ("passed", false.into()),
         ("reason", text.into()),
     ]);
+    let finding = |severity: &str| {
+        map([
+            ("subject", text.into()),
+            ("severity", severity.into()),
+            ("finding", format!("{severity} {text}").into()),
+            ("advice", text.into()),
+        ])
+    };
+    let lag = map([
+        ("name", text.into()),
+        ("rows", 1_234_i64.into()),
+        ("seconds", 90_i64.into()),
+    ]);
+    let (findings, lags) = match text {
+        "" => (Vec::new(), Vec::new()),
+        _ => (vec![finding("note"), finding("error")], vec![lag]),
+    };
     map([
         ("is_ready", true.into()),
         ("checks", Value::Array(vec![check])),
+        ("findings", Value::Array(findings)),
+        ("diagnosed", 1_i64.into()),
+        ("lags", Value::Array(lags)),
     ])
 }
 
@@ -794,16 +837,34 @@ impl Backend for Before {
     }
 }
 
-/// Events that are all there; a stream of them ends behind the last one.
-struct Kept(Vec<BusEvent>);
+/// Events that are all there; a stream of them ends behind the last one, and gives nothing where it is
+/// asked for a position of an event that is not kept.
+struct Kept {
+    events: Mutex<Vec<BusEvent>>,
+    /// The newest position that was given, of an event that may not be kept any more.
+    newest: AtomicI64,
+    /// Events that were read backwards.
+    read: AtomicUsize,
+}
+
+impl Kept {
+    fn new(events: Vec<BusEvent>) -> Self {
+        Self {
+            newest: AtomicI64::new(events.last().map_or(0, |last| last.number)),
+            events: Mutex::new(events),
+            read: AtomicUsize::default(),
+        }
+    }
+}
 
 struct Stream(VecDeque<StreamItem>);
 
 impl EventSource for Kept {
     fn subscribe(self: Arc<Self>, after: Option<Position>) -> Box<dyn EventStream> {
-        let start = after.map_or(self.0.len(), |after| usize::try_from(after.number).unwrap());
-        let range = start.min(self.0.len())..self.0.len();
-        let batch = Arc::new(EventBatch::new(7, self.0.clone()));
+        let events = self.events.lock().clone();
+        let start = after.map_or(events.len(), |after| usize::try_from(after.number).unwrap());
+        let range = start.min(events.len())..events.len();
+        let batch = Arc::new(EventBatch::new(7, events));
         let mut items = VecDeque::new();
         if !range.is_empty() {
             items.push_back(StreamItem::Events { batch, range });
@@ -813,11 +874,24 @@ impl EventSource for Kept {
     }
 
     fn newest(&self) -> Option<Position> {
-        let last = self.0.last()?;
-        Some(Position {
-            history: 7,
-            number: last.number,
-        })
+        let number = self.newest.load(Ordering::SeqCst);
+        (number > 0).then_some(Position { history: 7, number })
+    }
+
+    fn backwards(
+        &self,
+        through: i64,
+        count: usize,
+    ) -> BoxFuture<'_, Result<EarlierEvents, CloseReason>> {
+        let events = self.events.lock();
+        let older = events.iter().rev().filter(|event| event.number <= through);
+        let events: Vec<BusEvent> = older.take(count).cloned().collect();
+        self.read.fetch_add(events.len(), Ordering::SeqCst);
+        let rest = match events.last() {
+            Some(last) if events.len() == count => last.number - 1,
+            _ => 0,
+        };
+        Box::pin(std::future::ready(Ok(EarlierEvents { events, rest })))
     }
 }
 

@@ -118,3 +118,18 @@ fn message_too_long_for_the_key_is_refused() {
         );
     }
 }
+
+/// Keys were made with an exponent of 1, which encrypts nothing.
+#[test]
+fn cve_2013_2228_generated_keys_have_a_usable_exponent() {
+    let key = saltern_crypto::PrivateKey::generate(2048).unwrap();
+    let pem = key.to_pem(None).unwrap();
+    let read = RsaPrivateKey::from_pkcs1_pem(pem.expose());
+    let read = read.or_else(|_| {
+        use rsa::pkcs8::DecodePrivateKey as _;
+        RsaPrivateKey::from_pkcs8_pem(pem.expose())
+    });
+    let read = read.unwrap();
+    assert_eq!(read.e(), &BigUint::from(65_537_u32));
+    assert_eq!(read.size(), 256);
+}

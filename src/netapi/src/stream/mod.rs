@@ -44,6 +44,28 @@ pub trait EventSource: Send + Sync + 'static {
     fn newest(&self) -> Option<Position> {
         None
     }
+
+    /// Kept events up to a position, the newest first: at most `count`, fewer where they are large.
+    ///
+    /// # Errors
+    /// [`CloseReason::Unreadable`].
+    fn backwards(
+        &self,
+        through: i64,
+        count: usize,
+    ) -> BoxFuture<'_, Result<EarlierEvents, CloseReason>> {
+        let _ = (through, count);
+        Box::pin(std::future::ready(Ok(EarlierEvents::default())))
+    }
+}
+
+/// Kept events, the newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EarlierEvents {
+    /// The events.
+    pub events: Vec<BusEvent>,
+    /// The position up to which there may be more; 0 where there are none.
+    pub rest: i64,
 }
 
 /// The events of one subscriber.

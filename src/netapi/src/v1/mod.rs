@@ -23,6 +23,8 @@ mod keys;
 mod master;
 mod minions;
 mod problem;
+#[cfg(test)]
+mod reference_tests;
 pub mod schema;
 mod stream;
 #[cfg(test)]

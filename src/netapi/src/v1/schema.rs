@@ -457,6 +457,9 @@ pub struct Key {
     pub last_heard: Option<String>,
     /// Whether the minion is, or may be, connected; of an accepted key only.
     pub present: Option<bool>,
+    /// The address that it came from, where that is known; of IPv6 the network, of a key that is not
+    /// accepted.
+    pub address: Option<String>,
 }
 
 /// A key that was moved or deleted.
@@ -520,6 +523,20 @@ pub struct Health {
     pub findings: Vec<Finding>,
     /// When it looked; null before its first report.
     pub diagnosed: Option<String>,
+    /// How far behind the readers of the job database are.
+    pub lags: Vec<Lag>,
+}
+
+/// Lag of a reader of the job database: the mirror, a follower for a returner, or an outbox for a
+/// master above.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Lag {
+    /// The reader.
+    pub name: String,
+    /// Rows that it has not taken yet.
+    pub rows: u64,
+    /// The age of the oldest of them in seconds, where that is known.
+    pub seconds: Option<u64>,
 }
 
 /// A problem of the master or its surroundings, with the remedy. It makes no master unready.
@@ -688,6 +705,7 @@ impl From<query::KeysPage> for Keys {
             written: row.written.map(time),
             last_heard: row.last_heard.map(time),
             present: row.is_present,
+            address: row.address,
         });
         Self {
             keys: keys.collect(),
@@ -710,10 +728,16 @@ impl From<query::Health> for Health {
             advice: finding.advice,
         });
         let diagnosed = health.diagnosed.and_then(|at| at.checked_mul(1_000_000));
+        let lags = health.lags.into_iter().map(|lag| Lag {
+            name: lag.name,
+            rows: lag.rows,
+            seconds: lag.seconds,
+        });
         Self {
             ready: health.is_ready,
             checks: checks.collect(),
             findings: findings.collect(),
+            lags: lags.collect(),
             diagnosed: diagnosed.map(time),
         }
     }

@@ -195,6 +195,7 @@ fn answers() -> Vec<(&'static str, Value)> {
             written: Some(1_795_244_783_000_000),
             last_heard: None,
             is_present: None,
+            address: Some("192.0.2.1".into()),
         }],
         next: None,
     };
@@ -220,6 +221,11 @@ fn answers() -> Vec<(&'static str, Value)> {
             advice: "make room".into(),
         }],
         diagnosed: Some(1_795_244_782),
+        lags: vec![query::Lag {
+            name: "job files".into(),
+            rows: 3,
+            seconds: None,
+        }],
         checks: vec![query::HealthCheck {
             name: "ports".into(),
             passed: true,

@@ -259,4 +259,16 @@ mod tests {
             assert!(read_answer(line).is_err(), "{line:?}");
         }
     }
+
+    /// A caller could have another service of PAM asked, with other rules for accounts.
+    #[test]
+    fn cve_2016_3176_service_is_that_of_the_configuration() {
+        let pam = Pam::new(Some("salt"));
+        assert_eq!(pam.service, "salt");
+        assert_eq!(Pam::new(None).service, DEFAULT_SERVICE);
+        // Neither a name nor a password reaches the place of the service: nobody is asked.
+        for (user, password) in [("su\0root", "x"), ("root", "x\0su"), ("\0", "\0")] {
+            assert!(matches!(pam.knows(user, password), Ok(None)), "{user:?}");
+        }
+    }
 }

@@ -76,6 +76,10 @@ fn row(
         fingerprint: finger,
         written,
         last_heard: seen.as_ref().and_then(|seen| seen.last_heard),
+        address: match &seen {
+            Some(seen) => seen.address.map(|address| address.to_string()),
+            None => services.keys.admission.origin(&minion, state),
+        },
         is_present: seen.map(|seen| seen.is_present),
         minion,
     })

@@ -90,7 +90,7 @@ fn outside(site: &Site, allowed: Option<&str>) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Names that are no minion id, or look like a valid one.
-fn hostile_ids() -> Vec<Value> {
+pub(crate) fn hostile_ids() -> Vec<Value> {
     let long = "x".repeat(256);
     let texts = [
         "",

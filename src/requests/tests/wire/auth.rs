@@ -245,7 +245,7 @@ fn malformed_key_makes_no_file_and_uses_no_autosign_stub() {
 }
 
 /// Asks for an id with a new key; whether it is pending afterwards.
-fn pends(site: &Site, id: &str, from: [u8; 4]) -> bool {
+pub(crate) fn pends(site: &Site, id: &str, from: [u8; 4]) -> bool {
     pends_with(site, (id, "minion"), from)
 }
 

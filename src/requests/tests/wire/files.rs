@@ -10,7 +10,7 @@ use saltern_wire::msgpack::Value;
 use crate::wire::client::{Load, Minion};
 use crate::wire::site::Site;
 
-fn git(directory: &Path, args: &[&str]) {
+pub(crate) fn git(directory: &Path, args: &[&str]) {
     let done = Command::new("git")
         .args(["-c", "user.name=a", "-c", "user.email=a@example.invalid"])
         .args(args)

@@ -11,6 +11,7 @@ mod auth;
 mod auth_decisions;
 mod client;
 mod credentials;
+mod cves;
 mod envelope;
 mod events;
 mod files;

@@ -9,7 +9,7 @@ use saltern_wire::msgpack::{Dialect, Value, encode};
 use crate::wire::client::{Load, Minion, master_key};
 use crate::wire::site::{Site, decode, tags};
 
-fn pillar_load(minion: &Minion) -> Load {
+pub(crate) fn pillar_load(minion: &Minion) -> Load {
     let load = minion
         .load("_pillar")
         .set("ver", "2")
@@ -28,7 +28,7 @@ fn private(minion: &Minion, reply: &[u8], enc: EncAlgo) -> Value {
     decode(&Crypticle::new(&key).loads(pillar).unwrap())
 }
 
-fn verified(minion: &Minion, reply: &[u8], enc: EncAlgo, sig: SigAlgo) -> Value {
+pub(crate) fn verified(minion: &Minion, reply: &[u8], enc: EncAlgo, sig: SigAlgo) -> Value {
     let inner = private(minion, reply, enc);
     let signed = inner.get("data").and_then(Value::as_bytes).unwrap();
     let signature = inner.get("sig").and_then(Value::as_bytes).unwrap();

@@ -12,6 +12,7 @@ use saltern_store::Write;
 use saltern_wire::msgpack::{Dialect, Limits, Value, encode, from_slice, pack};
 use serde::de::DeserializeOwned;
 
+use crate::wire::auth::pends;
 use crate::wire::client::{Load, clear};
 use crate::wire::site::Site;
 
@@ -150,6 +151,27 @@ fn minions_and_keys_are_paged() {
     assert_eq!(pending.keys.len(), 1);
     let version: Versions = page(&site, "saltern.version", &[]);
     assert_eq!(version.salt, "3008.3");
+}
+
+#[test]
+fn pending_key_has_the_address_it_came_from() {
+    let site = site("");
+    let of_pending = [("state", Value::from("pending"))];
+    let addresses = || {
+        let keys: KeysPage = page(&site, "keys.page", &of_pending);
+        let keys = keys.keys.into_iter();
+        keys.map(|key| (key.minion.to_string(), key.address))
+            .collect::<Vec<_>>()
+    };
+    let row = |id: &str, address: Option<&str>| (id.to_owned(), address.map(str::to_owned));
+    // One that an earlier process has kept.
+    let public = crate::wire::site::key_pair("minion").public;
+    site.write("pki/minions_pre/old", &public);
+    assert!(pends(&site, "new", [10, 0, 0, 1]));
+    let expected = [row("new", Some("10.0.0.1")), row("old", None)];
+    assert_eq!(addresses(), expected);
+    assert!(pends(&site, "old", [10, 0, 1, 2]));
+    assert_eq!(addresses()[1], row("old", Some("10.0.1.2")));
 }
 
 #[test]

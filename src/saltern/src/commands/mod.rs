@@ -22,6 +22,8 @@ pub(crate) mod minions;
 pub(crate) mod pam_check;
 pub(crate) mod python_parts;
 pub(crate) mod reactor;
+#[cfg(test)]
+mod reference_tests;
 pub(crate) mod run;
 pub(crate) mod schedule;
 pub(crate) mod sql;

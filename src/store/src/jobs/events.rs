@@ -30,7 +30,7 @@ pub struct KeptEvent {
     pub of_minion: bool,
 }
 
-/// Range of events, in the order of their positions.
+/// Range of events by their positions.
 #[derive(Clone, Copy, Debug)]
 pub struct EventRange {
     /// Only events behind this position.
@@ -43,13 +43,14 @@ pub struct EventRange {
     pub max_bytes: usize,
 }
 
-/// Events of a range that are still kept, in the order of their positions.
+/// Events of a range that are still kept, in the order in which they were read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventSlice {
     /// The events.
     pub events: Vec<KeptEvent>,
     /// The position up to which the range was read: its end, or that of the last event when there
-    /// may be more behind it.
+    /// may be more behind it. Read backwards, the position up to which there may be more: the range's
+    /// `after` when there are none.
     pub through: i64,
 }
 

@@ -40,20 +40,42 @@ pub fn last_returns<'a>(
     is_wanted: impl Fn(&str) -> bool,
 ) -> Result<HashMap<MinionId, LastReturn>> {
     let minions = minions.into_iter();
-    let mut wanted: HashMap<&str, (&MinionId, Option<LastReturn>)> =
-        minions.map(|id| (id.as_str(), (id, None))).collect();
-    let mut left = wanted.len();
-    reader.newest_returns(limit, &mut |one| {
-        if let Some((_, place)) = wanted.get_mut(one.minion)
-            && place.is_none()
-            && is_wanted(one.fun)
+    let mut search = LastReturns {
+        left: minions.map(|id| (id.as_str(), id)).collect(),
+        found: HashMap::new(),
+        is_wanted,
+    };
+    reader.newest_returns(limit, &mut search)?;
+    Ok(search.found)
+}
+
+/// A search among the newest returns of all jobs.
+pub trait ReturnSearch {
+    /// Whether a return of this minion is to be looked at; `None` ends the search.
+    fn wants(&mut self, minion: &str) -> Option<bool>;
+
+    /// Takes a return that is to be looked at.
+    fn take(&mut self, one: NewestReturn<'_>);
+}
+
+/// The search of [`last_returns`].
+struct LastReturns<'a, F> {
+    /// The minions without a return so far.
+    left: HashMap<&'a str, &'a MinionId>,
+    found: HashMap<MinionId, LastReturn>,
+    is_wanted: F,
+}
+
+impl<F: Fn(&str) -> bool> ReturnSearch for LastReturns<'_, F> {
+    fn wants(&mut self, minion: &str) -> Option<bool> {
+        (!self.left.is_empty()).then(|| self.left.contains_key(minion))
+    }
+
+    fn take(&mut self, one: NewestReturn<'_>) {
+        if (self.is_wanted)(one.fun)
+            && let Some(minion) = self.left.remove(one.minion)
         {
-            left -= 1;
-            *place = Some(LastReturn::from(&one));
+            self.found.insert(minion.clone(), LastReturn::from(&one));
         }
-        left > 0
-    })?;
-    let found = wanted.into_values();
-    let found = found.filter_map(|(minion, last)| Some((minion.clone(), last?)));
-    Ok(found.collect())
+    }
 }

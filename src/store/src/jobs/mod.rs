@@ -35,7 +35,7 @@ pub use events::{EventRange, EventSlice, EventsPage, KeptEvent, NewEvent};
 pub use housekeeping::{
     Condition, Engine, FreeSpace, Housekeeping, Imported, Recovered, Restored, Scrub, ScrubSlice,
 };
-pub use last_returns::{LastReturn, last_returns};
+pub use last_returns::{LastReturn, ReturnSearch, last_returns};
 pub use log::{Batch, JobLog, Pending, wait};
 pub use notes::{JobNotes, LostReason};
 pub use pages::{
@@ -209,7 +209,7 @@ pub enum Written {
     /// There was one already, which stays as it is.
     Duplicate,
     /// The same of a return that says what the one that is there says; its job was not published
-    /// anew since.
+    /// anew since, by the order of the writes: their times may be those of a clock that was set back.
     Repeated {
         /// The number of the one that is there.
         id: i64,

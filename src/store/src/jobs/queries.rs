@@ -6,8 +6,8 @@ use saltern_model::{AuditRow, Jid, MinionId, Packed, ReturnRecord};
 
 use super::{
     AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, JobHead,
-    JobSearch, JobSummary, JobsPage, KeptEvent, NewestReturn, Numbered, OpenJob, PresenceEvents,
-    ReturnHead, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
+    JobSearch, JobSummary, JobsPage, KeptEvent, Numbered, OpenJob, PresenceEvents, ReturnHead,
+    ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
 };
 use crate::error::Result;
 
@@ -94,12 +94,8 @@ pub trait JobQueries: Send + Sync {
     /// on how many jobs there are.
     fn functions(&self, prefix: &str, limit: usize) -> Result<Vec<String>>;
 
-    /// The newest returns of all jobs, newest first, at most `limit`, until `take` wants no more.
-    fn newest_returns(
-        &self,
-        limit: usize,
-        take: &mut dyn FnMut(NewestReturn<'_>) -> bool,
-    ) -> Result<()>;
+    /// Gives a search the newest returns of all jobs, newest first, at most `limit` of them.
+    fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()>;
 
     /// The open jobs, newest first, each with the minions that returned; below the job `before`
     /// when that is given and known.
@@ -162,6 +158,10 @@ pub trait JobQueries: Send + Sync {
 
     /// The events of a range, the oldest first.
     fn events_between(&self, range: &EventRange) -> Result<EventSlice>;
+
+    /// The events of a range, the newest first. Behind `through` of the slice none was left out; the
+    /// rest of the range may have more.
+    fn events_backwards(&self, range: &EventRange) -> Result<EventSlice>;
 
     /// Events that may be about the presence of a minion: its start, authentications, keys and changes
     /// of presence. A bounded part of those before a position; of the newest without one.

@@ -123,8 +123,8 @@ pub struct ReturnHead {
     pub retcode: i64,
 }
 
-/// A return with its job, without the load; as it stands in the database, where a reader that looks at
-/// many need not copy what it does not want.
+/// A return with its job, without the load; as it stands in the database, so that nothing is copied
+/// that a search does not keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewestReturn<'a> {
     /// The minion.

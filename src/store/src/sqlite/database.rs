@@ -204,7 +204,10 @@ fn apply(
         Write::Job(record) => insert_job(transaction, next, record, JobState::Open),
         Write::ClosedJob { job, reporter } => insert_closed(transaction, next, job, reporter),
         Write::JobPart(record) => match insert_job(transaction, next, record, JobState::Open)? {
-            Written::Duplicate => replace_job(transaction, record),
+            Written::Duplicate => {
+                // Returns that are there already are not answers to this publication.
+                replace_job(transaction, record, Some(next.returned - 1))
+            }
             new => Ok(new),
         },
         Write::Expected { jid, minions } => {
@@ -329,8 +332,8 @@ pub(super) fn insert_return(
 /// Whether a return that is there already is the same one, and has not been asked for anew since.
 fn once_more(transaction: &Transaction<'_>, record: &ReturnRecord) -> rusqlite::Result<Written> {
     let mut statement = transaction.prepare_cached(
-        "SELECT id, fun, load FROM returns WHERE jid = ?1 AND minion = ?2 AND received >=
-             coalesce((SELECT created FROM jobs WHERE jobs.jid = returns.jid), received)",
+        "SELECT id, fun, load FROM returns WHERE jid = ?1 AND minion = ?2 AND id >
+             coalesce((SELECT returns_before FROM jobs WHERE jobs.jid = returns.jid), id - 1)",
     )?;
     let keys = [record.jid.as_str(), record.minion.as_str()];
     let found = statement
@@ -420,7 +423,13 @@ pub(super) fn set_reporter(
     Ok(())
 }
 
-fn replace_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::Result<Written> {
+/// Puts a publication in the place of the job of its jid. `returns_before` is the number of the last
+/// return there is.
+fn replace_job(
+    transaction: &Transaction<'_>,
+    record: &JobRecord,
+    returns_before: Option<i64>,
+) -> rusqlite::Result<Written> {
     // A report and the published job may expect different minions.
     transaction
         .prepare_cached(
@@ -432,7 +441,8 @@ fn replace_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::R
         .prepare_cached(
             "UPDATE jobs SET created = ?2, user = ?3, fun = ?4, tgt = ?5, tgt_type = ?6,
                  nocache = ?7, state = ?8, load = ?9, published = NULL, finished = NULL,
-                 publisher = NULL, reporter = NULL
+                 publisher = NULL, reporter = NULL,
+                 returns_before = coalesce(?10, returns_before)
              WHERE jid = ?1",
         )?
         .execute(params![
@@ -445,6 +455,7 @@ fn replace_job(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::R
             record.nocache,
             JobState::Open.code(),
             record.load.as_ref(),
+            returns_before,
         ])?;
     insert_expected(transaction, &record.jid, &record.minions)?;
     Ok(Written::Updated)
@@ -461,7 +472,7 @@ pub(super) fn replace_reported(
     if !is_reported {
         return Ok(false);
     }
-    replace_job(transaction, record)?;
+    replace_job(transaction, record, None)?;
     transaction
         .prepare_cached("UPDATE jobs SET state = ?2, finished = created WHERE jid = ?1")?
         .execute(params![record.jid.as_str(), JobState::Expired.code()])?;

@@ -96,15 +96,23 @@ impl JobReader {
     }
 
     pub(super) fn events_between(&self, range: &EventRange) -> Result<EventSlice> {
+        let (events, is_whole) = self.events_of(RANGE, range)?;
+        let last = events.last().filter(|_| !is_whole);
+        let through = last.map_or(range.through, |last| last.position);
+        Ok(EventSlice { events, through })
+    }
+
+    pub(super) fn events_backwards(&self, range: &EventRange) -> Result<EventSlice> {
+        let (events, is_whole) = self.events_of(RANGE_BACKWARDS, range)?;
+        let last = events.last().filter(|_| !is_whole);
+        let through = last.map_or(range.after, |last| last.position - 1);
+        Ok(EventSlice { events, through })
+    }
+
+    /// The events of a statement, and whether they are all of the range.
+    fn events_of(&self, sql: &str, range: &EventRange) -> Result<(Vec<KeptEvent>, bool)> {
         self.read("read events of", |connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT position, received, tag, data, 0 FROM events
-                 WHERE position > :after AND position <= :through
-                 UNION ALL
-                 SELECT position, received, tag, data, 1 FROM minion_events
-                 WHERE position > :after AND position <= :through
-                 ORDER BY 1 LIMIT :limit",
-            )?;
+            let mut statement = connection.prepare_cached(sql)?;
             let mut rows = statement.query(named_params! {
                 ":after": range.after,
                 ":through": range.through,
@@ -114,17 +122,33 @@ impl JobReader {
             while let Some(row) = rows.next()? {
                 let event = kept_event(row)?;
                 bytes += event.tag.len() + event.data.len();
-                let through = event.position;
                 events.push(event);
                 if bytes >= range.max_bytes || events.len() >= range.max_events {
-                    return Ok(EventSlice { events, through });
+                    return Ok((events, false));
                 }
             }
-            let through = range.through;
-            Ok(EventSlice { events, through })
+            Ok((events, true))
         })
     }
 }
+
+/// The events of a range, the oldest first.
+const RANGE: &str = "
+SELECT position, received, tag, data, 0 FROM events
+WHERE position > :after AND position <= :through
+UNION ALL
+SELECT position, received, tag, data, 1 FROM minion_events
+WHERE position > :after AND position <= :through
+ORDER BY 1 LIMIT :limit";
+
+/// The same, the newest first.
+const RANGE_BACKWARDS: &str = "
+SELECT position, received, tag, data, 0 FROM events
+WHERE position > :after AND position <= :through
+UNION ALL
+SELECT position, received, tag, data, 1 FROM minion_events
+WHERE position > :after AND position <= :through
+ORDER BY 1 DESC LIMIT :limit";
 
 pub(super) fn kept_event(row: &Row<'_>) -> rusqlite::Result<KeptEvent> {
     Ok(KeptEvent {

@@ -36,7 +36,13 @@ const TABLES: [Table; 8] = [
             "id", "jid", "created", "user", "fun", "tgt", "tgt_type", "nocache", "state", "load",
             "notes",
         ],
-        later: &["published", "finished", "publisher", "reporter"],
+        later: &[
+            "published",
+            "finished",
+            "publisher",
+            "reporter",
+            "returns_before",
+        ],
     },
     Table {
         name: "expected_part",

@@ -12,7 +12,7 @@ use crate::error::{Result, StoreError};
 
 /// The steps that lead to today's layout; `user_version` is the number of those taken. A step is
 /// never changed once a release had it: the next one changes what it made.
-const STEPS: [&str; 13] = [
+const STEPS: [&str; 14] = [
     LAYOUT,
     VERDICTS,
     LISTINGS,
@@ -26,6 +26,7 @@ const STEPS: [&str; 13] = [
     SEARCHES,
     audit::LAYOUT,
     batches::PAUSES,
+    REPUBLICATIONS,
 ];
 
 /// The layout's number (`user_version`).
@@ -112,6 +113,12 @@ ALTER TABLE jobs ADD COLUMN publisher TEXT;
 /// or the syndic of the master that published it.
 const REPORTERS: &str = "
 ALTER TABLE jobs ADD COLUMN reporter TEXT;
+";
+
+/// The number of the last return when the job was published again: returns up to it were there before
+/// their minions were asked anew. No time says so, because the clock of the day may be set back.
+const REPUBLICATIONS: &str = "
+ALTER TABLE jobs ADD COLUMN returns_before INTEGER;
 ";
 
 /// For searches (`search.rs`): by user, and for jobs and returns that did not go well. The latter two

@@ -1,38 +1,32 @@
 //! Summaries of jobs and returns: what a row of a list shows, without the loads, which may be
 //! large.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Row};
 use saltern_model::Jid;
 
 use super::reader::{JobReader, clamp, jid_of, kept, minion_of};
 use crate::error::Result;
-use crate::jobs::{JobState, JobSummary, NewestReturn, ReturnHead};
+use crate::jobs::{JobState, JobSummary, NewestReturn, ReturnHead, ReturnSearch};
 
 impl JobReader {
-    pub(super) fn newest_returns(
-        &self,
-        limit: usize,
-        take: &mut dyn FnMut(NewestReturn<'_>) -> bool,
-    ) -> Result<()> {
+    /// The other columns are read of wanted returns only: of most that a search looks at, it wants none.
+    pub(super) fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()> {
         self.read("read returns of", |connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT minion, jid, fun, received, retcode FROM returns ORDER BY id DESC LIMIT ?1",
-            )?;
-            let mut rows = statement.query([clamp(limit)])?;
+            let mut newest = connection
+                .prepare_cached("SELECT minion, id FROM returns ORDER BY id DESC LIMIT ?1")?;
+            let mut whole = connection
+                .prepare_cached("SELECT jid, fun, received, retcode FROM returns WHERE id = ?1")?;
+            let mut rows = newest.query([clamp(limit)])?;
             while let Some(row) = rows.next()? {
-                let text = |column| row.get_ref(column).ok()?.as_str().ok();
-                let (Some(minion), Some(jid), Some(fun)) = (text(0), text(1), text(2)) else {
+                let Ok(minion) = row.get_ref(0)?.as_str() else {
                     continue;
                 };
-                let wants_more = take(NewestReturn {
-                    minion,
-                    jid,
-                    fun,
-                    received: row.get(3)?,
-                    retcode: row.get(4)?,
-                });
-                if !wants_more {
+                let Some(is_wanted) = search.wants(minion) else {
                     break;
+                };
+                if is_wanted {
+                    let id: i64 = row.get(1)?;
+                    whole.query_row([id], |row| give(search, minion, row))?;
                 }
             }
             Ok(())
@@ -78,6 +72,21 @@ impl JobReader {
             return_heads(connection, jid)
         })
     }
+}
+
+/// Gives a search a return, unless its texts are none.
+fn give(search: &mut dyn ReturnSearch, minion: &str, row: &Row<'_>) -> rusqlite::Result<()> {
+    let text = |column| row.get_ref(column).ok()?.as_str().ok();
+    if let (Some(jid), Some(fun)) = (text(0), text(1)) {
+        search.take(NewestReturn {
+            minion,
+            jid,
+            fun,
+            received: row.get(2)?,
+            retcode: row.get(3)?,
+        });
+    }
+    Ok(())
 }
 
 pub(super) fn return_heads(

@@ -11,7 +11,8 @@ use saltern_model::{AuditRow, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_python::expression::Pattern;
 use saltern_store::jobs::{
     AuditCheck, Batch, Committed, Engine, FoundJobs, JobHead, JobSearch, JobSummary, JobsPage,
-    NewestReturn, Pending, PresenceEvents, ReturnHead, ReturnsOf, ReturnsPage, StateFilter,
+    NewestReturn, Pending, PresenceEvents, ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage,
+    StateFilter,
 };
 use saltern_store::{
     AuditBreak, AuditHead, AuditPage, BrokenRow, CachedJob, EventRange, EventSlice, EventsPage,
@@ -28,6 +29,8 @@ struct Rows {
     jobs: BTreeMap<i64, StoredJob>,
     numbers: HashMap<Jid, i64>,
     returns: BTreeMap<i64, ReturnRecord>,
+    /// The number of the last return when a job was published again.
+    returns_before: HashMap<Jid, i64>,
     batches: BTreeMap<Jid, StoredBatch>,
     events: Vec<KeptEvent>,
     audit: Vec<AuditRow>,
@@ -122,6 +125,7 @@ impl Rows {
         if written != Written::Duplicate {
             return written;
         }
+        self.returns_before.insert(record.jid.clone(), self.last.1);
         self.update(&record.jid, |job| {
             let mut minions = record.minions.clone();
             if job.reporter.is_none() {
@@ -145,9 +149,8 @@ impl Rows {
             self.returns.insert(self.last.1, record.clone());
             return Written::New { id: self.last.1 };
         };
-        let is_newer = self
-            .job(&record.jid)
-            .is_none_or(|job| one.received >= job.record.created);
+        let before = self.returns_before.get(&record.jid);
+        let is_newer = before.is_none_or(|before| id > *before);
         match is_newer && one.fun == record.fun && one.load.as_ref() == record.load.as_ref() {
             true => Written::Repeated { id },
             false => Written::Duplicate,
@@ -289,6 +292,7 @@ impl Rows {
         let before = self.returns.len() + self.jobs.len() + self.batches.len();
         self.returns.retain(|_, record| record.jid != *jid);
         self.batches.remove(jid);
+        self.returns_before.remove(jid);
         if let Some(number) = self.numbers.remove(jid) {
             self.jobs.remove(&number);
         }
@@ -621,23 +625,21 @@ impl JobQueries for Memory {
         Ok(meant.take(limit).cloned().collect())
     }
 
-    fn newest_returns(
-        &self,
-        limit: usize,
-        take: &mut dyn FnMut(NewestReturn<'_>) -> bool,
-    ) -> Result<()> {
+    fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()> {
         let rows = self.rows();
-        let newest = rows.returns.values().rev().take(limit);
-        for one in newest {
-            let one = NewestReturn {
-                minion: one.minion.as_str(),
-                jid: one.jid.as_str(),
-                fun: &one.fun,
-                received: one.received,
-                retcode: one.retcode,
-            };
-            if !take(one) {
+        for one in rows.returns.values().rev().take(limit) {
+            let minion = one.minion.as_str();
+            let Some(is_wanted) = search.wants(minion) else {
                 break;
+            };
+            if is_wanted {
+                search.take(NewestReturn {
+                    minion,
+                    jid: one.jid.as_str(),
+                    fun: &one.fun,
+                    received: one.received,
+                    retcode: one.retcode,
+                });
             }
         }
         Ok(())
@@ -763,6 +765,20 @@ impl JobQueries for Memory {
         let last = events.last().filter(|_| is_full);
         Ok(EventSlice {
             through: last.map_or(range.through, |event| event.position),
+            events,
+        })
+    }
+
+    fn events_backwards(&self, range: &EventRange) -> Result<EventSlice> {
+        let rows = self.rows();
+        let within =
+            |event: &&KeptEvent| event.position > range.after && event.position <= range.through;
+        let events = rows.events.iter().rev().filter(within);
+        let events: Vec<KeptEvent> = events.take(range.max_events).cloned().collect();
+        let is_full = events.len() == range.max_events;
+        let last = events.last().filter(|_| is_full);
+        Ok(EventSlice {
+            through: last.map_or(range.after, |event| event.position - 1),
             events,
         })
     }

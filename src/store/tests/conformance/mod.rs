@@ -594,6 +594,18 @@ pub(crate) fn events_have_dense_positions_and_are_kept_once(site: &dyn Site) {
     let slice = engine.queries.events_between(&range).expect("read");
     let positions: Vec<i64> = slice.events.iter().map(|event| event.position).collect();
     assert_eq!(positions, [next + 1, next + 2]);
+    for (max_events, expected, through) in [
+        (10, vec![next + 2, next + 1], next),
+        (1, vec![next + 2], next + 1),
+    ] {
+        let range = EventRange {
+            max_events,
+            ..range
+        };
+        let slice = engine.queries.events_backwards(&range).expect("read");
+        let positions: Vec<i64> = slice.events.iter().map(|event| event.position).collect();
+        assert_eq!((positions, slice.through), (expected, through));
+    }
     assert_eq!(
         wait(engine.log.next_event_position()).expect("one"),
         next + 3

@@ -361,9 +361,13 @@ fn database_of_the_layout_before_gets_an_empty_trail() {
     let before: i64 = raw
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .expect("a version");
-    raw.execute_batch("DROP TABLE audit; ALTER TABLE batches DROP COLUMN paused_since")
-        .expect("dropped");
-    raw.pragma_update(None, "user_version", before - 2)
+    raw.execute_batch(
+        "DROP TABLE audit;
+         ALTER TABLE batches DROP COLUMN paused_since;
+         ALTER TABLE jobs DROP COLUMN returns_before;",
+    )
+    .expect("dropped");
+    raw.pragma_update(None, "user_version", before - 3)
         .expect("set back");
     drop(raw);
     let mut database = JobDatabase::open(&path, DatabaseLimits::default()).expect("migrated");

@@ -305,6 +305,31 @@ fn range_of_events_is_read_in_order_of_positions_from_both_tables() {
 }
 
 #[test]
+fn range_of_events_is_read_backwards_from_both_tables() {
+    let (_dir, mut database, _) = open_empty();
+    let events = (1..=9).map(|position| numbered(position, position % 3 == 0));
+    commit(&mut database, 1, events.collect());
+    let reader = database.reader().expect("a reader");
+    let bounded = |max_events, max_bytes| EventRange {
+        max_events,
+        max_bytes,
+        ..range(0, 9)
+    };
+    for (range, expected) in [
+        (range(0, 100), ((1..=9).rev().collect(), 0)),
+        (range(2, 5), (vec![5, 4, 3], 2)),
+        (range(9, 9), (vec![], 9)),
+        (bounded(100, 4), (vec![9, 8], 7)),
+        (bounded(3, 1 << 20), (vec![9, 8, 7], 6)),
+    ] {
+        let slice = reader.events_backwards(&range).expect("read");
+        let positions = slice.events.iter().map(|event| event.position);
+        let found: (Vec<i64>, i64) = (positions.collect(), slice.through);
+        assert_eq!(found, expected, "{range:?}");
+    }
+}
+
+#[test]
 fn events_written_once_more_are_not_kept_twice() {
     let (_dir, mut database, _) = open_empty();
     let events = |numbers: std::ops::RangeInclusive<i64>| -> Vec<NewEvent> {
@@ -383,6 +408,7 @@ fn without_positions(path: &std::path::Path) {
          DROP INDEX returns_failed;
          DROP TABLE audit;
          ALTER TABLE batches DROP COLUMN paused_since;
+         ALTER TABLE jobs DROP COLUMN returns_before;
          ALTER TABLE events DROP COLUMN position;
          ALTER TABLE minion_events DROP COLUMN position;
          PRAGMA user_version = 8;",

@@ -872,3 +872,38 @@ fn repeated_return_is_distinct_from_a_different_one() {
     let written = database.commit(&writes).expect("committed");
     assert_eq!(written, [Written::Updated, Written::Duplicate]);
 }
+
+/// The order of the writes decides, because the clock of the day may be set back between any two.
+#[test]
+fn repeated_return_is_known_whatever_the_clock_says() {
+    let mut first = ret(1, "m1", Value::from(true));
+    for created in [first.received + 1_000_000, first.received - 1_000_000] {
+        let (_dir, mut database) = open();
+        let mut published = job(1, &["m1"]);
+        published.created = created;
+        let writes = [
+            Write::JobPart(published.clone()),
+            Write::Return(first.clone()),
+            Write::Return(first.clone()),
+            Write::JobPart(published),
+            Write::Return(first.clone()),
+        ];
+        let written = database.commit(&writes).expect("committed");
+        assert_eq!(
+            written[2..],
+            [
+                Written::Repeated { id: 1 },
+                Written::Updated,
+                Written::Duplicate
+            ],
+            "published at {created}"
+        );
+        // Another return of the republished job is told apart from it.
+        first.minion = MinionId::parse("m2").expect("an id");
+        let writes = [Write::Return(first.clone()), Write::Return(first.clone())];
+        let written = database.commit(&writes).expect("committed");
+        let new = [Written::New { id: 2 }, Written::Repeated { id: 2 }];
+        assert_eq!(written, new, "published at {created}");
+        first.minion = MinionId::parse("m1").expect("an id");
+    }
+}

@@ -49,12 +49,62 @@ impl Transport {
         }
     }
 
+    /// The messages of a peer whose bytes arrive in these pieces, each as a text, and last why the
+    /// connection ends, if it does. Reads as the listeners do, for comparisons of one stream that is
+    /// cut in several ways.
+    pub fn messages_of<'a>(
+        self,
+        is_publish: bool,
+        pieces: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Vec<String> {
+        let side = match is_publish {
+            true => Side::Publish,
+            false => Side::Request,
+        };
+        let mut framing = self.framing(side, SizeLimits::UNKNOWN_PEER);
+        let (mut buffer, mut messages, mut is_greeted) = (BytesMut::new(), Vec::new(), false);
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            loop {
+                match step(&mut *framing, &mut is_greeted, &mut buffer) {
+                    Ok(Some(message)) => messages.push(message),
+                    Ok(None) => break,
+                    Err(close) => {
+                        messages.push(format!("closed: {close:?}"));
+                        return messages;
+                    }
+                }
+            }
+        }
+        messages
+    }
+
     /// The bytes in front of a publication's payload. Only ZeroMQ uses `topic`.
     pub(super) fn publication_head(self, topic: Option<&[u8]>, payload: usize) -> Bytes {
         match self {
             Self::ZeroMq => crate::zmtp::framing::publication_head(topic, payload),
             Self::Tcp => crate::tcp::framing::publication_head(payload),
             Self::WebSocket => crate::ws::framing::publication_head(payload),
+        }
+    }
+}
+
+/// The next message as a text, or the handshake; `None` when bytes are missing.
+fn step(
+    framing: &mut dyn Framing,
+    is_greeted: &mut bool,
+    buffer: &mut BytesMut,
+) -> Result<Option<String>, Close> {
+    if *is_greeted {
+        let message = framing.next(buffer)?;
+        return Ok(message.map(|message| format!("{message:?}")));
+    }
+    match framing.greet(buffer)? {
+        Greeted::Incomplete => Ok(None),
+        Greeted::Refused(_, close) => Err(close),
+        Greeted::Done(introduction, answer) => {
+            *is_greeted = true;
+            Ok(Some(format!("{introduction:?}, {answer:?}")))
         }
     }
 }
@@ -77,6 +127,7 @@ pub(crate) enum Greeted {
 }
 
 /// The peer's statement in the handshake.
+#[derive(Debug)]
 pub(crate) struct Introduction {
     /// The identity it gave, empty if none.
     pub(crate) identity: Bytes,
@@ -87,6 +138,7 @@ pub(crate) struct Introduction {
 }
 
 /// One message of a peer.
+#[derive(Debug)]
 pub(crate) enum PeerMessage {
     /// A part of a message.
     Part,

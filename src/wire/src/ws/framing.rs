@@ -161,6 +161,8 @@ impl Framing for WebSocket {
     fn greet(&mut self, buffer: &mut BytesMut) -> Result<Greeted, Close> {
         let refused = || Greeted::Refused(Bytes::from_static(REFUSAL), Close::Handshake);
         let (size, request) = match Request::try_parse(buffer) {
+            // Refused also when all of it arrives at once.
+            Ok(Some((size, _))) if size > HTTP_HEAD => return Ok(refused()),
             Ok(Some(request)) => request,
             Ok(None) if buffer.len() < HTTP_HEAD => return Ok(Greeted::Incomplete),
             Ok(None) | Err(_) => return Ok(refused()),

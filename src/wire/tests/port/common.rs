@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Timeout of what should happen at once.
-pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The future's output, or a failure that names what was waited for.
 pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {

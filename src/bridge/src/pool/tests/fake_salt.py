@@ -129,6 +129,60 @@ def save_load(jid):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+class State:
+    """Runs states one after the other, as far as their ends are seen."""
+
+    def __init__(self):
+        self.procs = {}
+
+    def event(self, chunk_ret, length, fire_event=False):
+        assert length == 4
+
+    def reconcile_procs(self, running):
+        for tag, ret in running.items():
+            if "proc" in ret:
+                running[tag] = {"result": False, "comment": ["it", "died"], "changes": {}}
+        if "second" in self.procs:
+            del self.procs["second"]
+        elif "first" in self.procs:
+            running["first"].update({"result": True, "changes": {"a": 1}})
+            del self.procs["first"]
+        return True
+
+    def run(self):
+        running = {}
+        for number, result in enumerate([True, None, False]):
+            running[number] = {
+                "__id__": f"id {number}",
+                "__sls__": "orch",
+                "name": f"name {number}",
+                "result": result,
+                "comment": "c" * 600,
+                "changes": {"a": 1} if result else {},
+            }
+            self.event(running[number], 4, fire_event=False)
+        running[3] = {"__id__": "parallel", "name": "test.ping", "result": None, "proc": self}
+        self.event(running[3], 4)
+        if os.fork() == 0:
+            self.event(running[0], 4)
+            os._exit(0)
+        os.wait()
+        self.event("no state", 4)
+        # As 3008 has them.
+        for tag in ("first", "second"):
+            low = {"__id__": tag, "name": "test.ping"}
+            self.procs[tag] = types.SimpleNamespace(low=low)
+            running[tag] = {**low, "result": None, "comment": "", "changes": {}}
+            self.event(running[tag], 4)
+        for _ in range(3):
+            self.reconcile_procs(running)
+
+
+def orchestrate():
+    State().run()
+    return "done"
+
+
 class MasterMinion:
     returners = {"fake_returner.save_load": save_load}
 
@@ -151,6 +205,8 @@ class RunnerClient:
         )
     }
 
+    functions["state.orchestrate"] = orchestrate
+
     def __init__(self, _opts):
         pass
 
@@ -167,6 +223,7 @@ module("salt.payload", loads=unpack, dumps=pack)
 module("salt.version", __version__="0")
 module("salt.minion", MasterMinion=MasterMinion)
 module("salt.runner", RunnerClient=RunnerClient)
+module("salt.state", State=State)
 module("salt.client")
 module("salt.utils")
 module("salt.utils.event")

@@ -80,6 +80,44 @@ fn truncated_answer_ends_its_helper_only() {
     assert_eq!(run(&bridge, "split"), Ok("one".into()));
 }
 
+#[test]
+fn each_step_of_an_orchestration_is_reported_once_as_it_ends() {
+    let (_top, bridge) = bridge_to_python();
+    let call = Call {
+        fun: "state.orchestrate".to_owned(),
+        positional: Vec::new(),
+        named: Vec::new(),
+        jid: "20200101000000000000".to_owned(),
+        tag: "salt/run/20200101000000000000".to_owned(),
+        user: "root".to_owned(),
+    };
+    let mut steps = Vec::new();
+    let given = bridge.call_with_progress(&Work::Runner(&call), LONG, &mut |what, step| {
+        assert_eq!(what, "saltern_step");
+        let text = |name: &str| step.get(name).and_then(Value::as_str).unwrap().to_owned();
+        let result = step.get("result").and_then(Value::as_bool);
+        let has_changes = step.get("has_changes").and_then(Value::as_bool);
+        let comment = text("comment");
+        assert!(comment.len() <= 500, "{comment}");
+        steps.push((text("id"), text("name"), result, has_changes, comment));
+    });
+    assert_eq!(given, Ok("done".into()));
+    let long = "c".repeat(500);
+    let step = |id: &str, name: &str, result, has_changes, comment: &str| {
+        let texts = (id.to_owned(), name.to_owned(), comment.to_owned());
+        (texts.0, texts.1, result, Some(has_changes), texts.2)
+    };
+    let expected = [
+        step("id 0", "name 0", Some(true), true, &long),
+        step("id 1", "name 1", None, false, &long),
+        step("id 2", "name 2", Some(false), false, &long),
+        step("parallel", "test.ping", Some(false), false, "it\ndied"),
+        step("second", "test.ping", None, false, ""),
+        step("first", "test.ping", Some(true), true, ""),
+    ];
+    assert_eq!(steps, expected);
+}
+
 /// Runs one step of a returner for each jid: gives the events `step`, and the result of the call.
 fn store(bridge: &Bridge, jids: &[&'static str]) -> (Vec<Value>, Result<Value, BridgeError>) {
     let save = |jid: &&'static str| {

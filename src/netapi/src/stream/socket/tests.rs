@@ -11,7 +11,7 @@ use super::super::tests::{Bench, at, bench, events};
 use super::*;
 
 /// Timeout of what should happen at once.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(120);
 
 type Client = WebSocketStream<TcpStream>;
 
