@@ -192,10 +192,12 @@ install_axe() {
 }
 
 # pip writes a distribution's directory after its files. Named are the packages that decide what pages
-# look like; what they need beside is pip's choice.
+# look like, the newest that Debian 12's Python 3.11.2 takes, and those whose warnings end the build, which
+# is strict; what they need beside is pip's choice.
 install_mkdocs() {
     local home="$HOME/.cache/saltern/tools/mkdocs" name missing=()
-    for name in mkdocs==1.6.1 mkdocs-material==9.8.2 pymdown-extensions==13.1.2 markdown==3.11.3; do
+    for name in mkdocs==1.6.1 mkdocs-material==9.8.2 pymdown-extensions==12.3 markdown==3.11.3 \
+        click==8.5.1 pygments==2.21.0 watchdog==7.1.0 backrefs==8.3.1 pathspec==1.1.1; do
         local file=${name//-/_}
         compgen -G "$home/lib/python*/site-packages/${file/==/-}.dist-info/RECORD" >/dev/null ||
             missing+=("$name")

@@ -50,6 +50,8 @@ esac
 echo "tests: $SALTERN_SIMULATION_SEEDS simulated runs, $SALTERN_KILLS random kills," \
     "$SALTERN_HOSTILE_SECONDS s of attack, SQL returners of $SALTERN_SQL_RELEASES"
 
+# Of whoever calls: they would change what tests read, or have them write.
+unset SALT_CONFIG_DIR
 PATH=$PATH:$(tests/install-tools.sh)
 export RUST_BACKTRACE=0
 

@@ -13,6 +13,8 @@
 set -euo pipefail
 umask 022
 export LC_ALL=C TZ=UTC
+# The manual pages name the default of each option.
+unset SALT_CONFIG_DIR
 
 die() { echo "deb: $*" >&2; exit 1; }
 

@@ -309,7 +309,11 @@ fn every_shell_block_of_the_handbook_runs() -> TestResult {
             site.announce("");
             lay_out(site)?;
             let roots = format!("{{base: [{}]}}", site.path("srv/salt").display());
-            site.config().set("file_roots", roots);
+            // On a busy machine a minion at work takes a while to say so, and one block that fails ends
+            // the test.
+            site.config()
+                .set("file_roots", roots)
+                .set("gather_job_timeout", 60);
             let mut reader = Reader {
                 site,
                 metrics_port: free_port(),

@@ -66,9 +66,9 @@ mod tests {
         assert_eq!(written.recv().await, Some(()));
         look(&mut writer, true);
         assert!(written.try_recv().is_err(), "the last one was just now");
-        // One that hangs keeps others away, however long.
+        // One that hangs keeps others away, however long. The first may not have said yet that it is over.
         writer.begun = None;
-        writer.is_under_way.store(true, Ordering::SeqCst);
+        writer.is_under_way = Arc::new(AtomicBool::new(true));
         look(&mut writer, true);
         assert_eq!(writer.begun, None);
     }

@@ -75,6 +75,7 @@ use saltern_wire::port::{
     Inherited, KnownNetworks, ListenError, PubHandle, PubListener, ReqListener, SubscriberWatch,
     TlsError,
 };
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::jobs::Stored;
@@ -106,6 +107,9 @@ use crate::syndic::view::SyndicView;
 use crate::tree::listeners::{Listeners, remove_sockets};
 use crate::upkeep::maintenance::Maintenance;
 use crate::upkeep::maintenance_tasks::MaintenanceTasks;
+
+/// How long the stop of a master waits for a disk to take what reactor and schedule did.
+const HISTORIES_TIME: Duration = Duration::from_secs(5);
 
 /// Parts of a master, opened and checked by the binary.
 pub struct MasterParts {
@@ -406,7 +410,6 @@ impl Master {
         self.with_bridge(Bridge::stop_runs).await;
         let stopped = self.tree.shutdown().await;
         self.with_bridge(Bridge::stop).await;
-        self.save_histories().await;
         if !stopped.is_clean() {
             let late = stopped.overran.iter().chain(&stopped.stuck);
             let late: BTreeSet<String> = late.map(ToString::to_string).collect();
@@ -419,6 +422,10 @@ impl Master {
             );
         }
         remove_sockets(&self.config.sock_dir);
+        // Nothing is decided by them: a disk that hangs does not hold up the stop for long.
+        if timeout(HISTORIES_TIME, self.save_histories()).await.is_err() {
+            tracing::warn!("the histories of reactor and schedule could not be saved in time");
+        }
         self.unwatched.cancel();
     }
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use saltern_model::Jid;
 use saltern_model::control::{Account, SOCKET};
-use saltern_wire::client::ReqClient;
+use saltern_wire::client::{ClientError as Broken, ReqClient};
 
 use crate::control::{self, ControlError};
 use crate::{ClientConfig, ClientError, EventListener};
@@ -66,10 +66,16 @@ impl MasterLink for SocketLink {
                 address,
                 source: error.into(),
             })?;
-            let reply = client.request(payload).await;
-            reply.map_err(|error| ClientError::AnswerLost {
-                address,
-                source: error.into(),
+            client.request(payload).await.map_err(|error| match error {
+                Broken::Io { .. } | Broken::Closed(_) => ClientError::AnswerLost {
+                    address,
+                    source: error.into(),
+                },
+                // Not a master, or one that does not take the request.
+                other => ClientError::Connect {
+                    address,
+                    source: other.into(),
+                },
             })
         })
     }

@@ -92,7 +92,8 @@ const OF_JOBS: [&str; 2] = ["prog", "start"];
 /// The digits that a jid begins with.
 const JID_DIGITS: usize = 20;
 
-/// Stock's `MINION_EVENT_BLACKLIST`, where `*` spans slashes.
+/// Stock's `MINION_EVENT_BLACKLIST`, where `*` spans slashes; and our steps of orchestrations, which are
+/// shown as the master's own word.
 pub(crate) fn is_blacklisted(tag: &Tag) -> bool {
     let tag = tag.as_str();
     let between = |prefix: &str, suffix: &str| {
@@ -105,7 +106,7 @@ pub(crate) fn is_blacklisted(tag: &Tag) -> bool {
         || between("salt/wheel/", "/new")
         || between("salt/wheel/", "/return")
         || tag == "salt/key"
-        || ["salt/cloud/", "salt/run/", "salt/cluster/"]
+        || ["salt/cloud/", "salt/run/", "salt/cluster/", "saltern/run/"]
             .iter()
             .any(|prefix| tag.starts_with(prefix))
 }
@@ -252,6 +253,7 @@ mod tests {
             "salt/job//return",
             "salt/key",
             "salt/run/1/ret",
+            "saltern/run/1/step",
             "salt/cloud/vm/created",
             "salt/cluster/x",
             "salt/wheel/1/new",

@@ -15,8 +15,11 @@ use saltern_wire::msgpack::{Limits, Value, decode};
 
 use crate::call::Call;
 
-/// Steps of one call that are remembered.
+/// Steps of one call whose beginnings are remembered, and as many whose ends are.
 const MAX_STEPS: usize = 1_000;
+
+/// The kind of the end of a step.
+const RESULT: &str = "result";
 
 /// Characters of a name or a comment.
 const MAX_TEXT: usize = 500;
@@ -63,12 +66,17 @@ impl RunningCalls {
             false => begun_step(&data, now),
         };
         if let Some(call) = self.0.lock().get_mut(&jid) {
-            match call.steps.len() < MAX_STEPS {
+            let alike = call.steps.iter().filter(|one| is_result(one) == has_ended);
+            match alike.count() < MAX_STEPS {
                 true => call.steps.push(step),
                 false => call.left_out += 1,
             }
         }
     }
+}
+
+fn is_result(step: &CallStep<Value>) -> bool {
+    step.kind == RESULT
 }
 
 /// The call whose step an event announces, and whether it is its end.
@@ -101,7 +109,7 @@ fn ended_step(data: &Value, at: i64) -> CallStep<Value> {
     let id = text(data.get("id"));
     CallStep {
         at,
-        kind: "result".to_owned(),
+        kind: RESULT.to_owned(),
         name: text(data.get("name")),
         id: (!id.is_empty()).then_some(id),
         target: Value::Nil,

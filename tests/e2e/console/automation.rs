@@ -66,6 +66,8 @@ fn schedule_shows_the_runs_of_each_job() -> TestResult {
         |site, console| {
             site.announce("a scheduled job failed");
             site.announce("is no runner function of Salt");
+            // A run each second meets the stop, before a runner has taken it.
+            site.announce("a call of a runner function was lost");
             let browser = console.logged_in(site, ANN)?;
             browser.open(&console.url("/console/schedule"))?;
             let state = |job: &str, tone: &str| {

@@ -516,7 +516,12 @@ impl Tap for ReactionQueue {
 /// Whether the reactor fired the event. Only such tags can be its own; others are checked before a
 /// reaction.
 fn is_own(tag: &str, data: &Bytes) -> bool {
-    let may_be = ["salt/run/", "salt/wheel/", "saltern/reactor/"];
+    let may_be = [
+        "salt/run/",
+        "salt/wheel/",
+        "saltern/run/",
+        "saltern/reactor/",
+    ];
     may_be.iter().any(|start| tag.starts_with(start))
         && MapView::parse(data.clone(), &Limits::WIRE)
             .is_ok_and(|data| data.str("user") == Some(USER))

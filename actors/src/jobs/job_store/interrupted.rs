@@ -1,7 +1,7 @@
 //! Commits whose engine failed before it replied: stored wholly or not at all, and nobody knows which.
 //!
 //! The database is asked before anybody is answered. What it has of the group decides for all of it,
-//! because a group is one transaction. Only a new job or return can tell: a group without either is
+//! because a group is one transaction. Only a new job, return or batch can tell: a group without any is
 //! refused, and each of its senders repeats what it wrote. While the database cannot be asked either,
 //! the group waits for [`PATIENCE`], and is refused after that; its jobs are looked up later, so that
 //! none stays open that nobody tracks.
@@ -13,7 +13,7 @@ use std::time::Duration;
 use actix::fut::wrap_future;
 use actix::{ActorFutureExt, AsyncContext, Context};
 use saltern_base::chain;
-use saltern_model::{JobRecord, ReturnRecord};
+use saltern_model::{Jid, JobRecord, Packed, ReturnRecord};
 use saltern_store::StoreError;
 use saltern_store::jobs::{Batch, JobQueries, JobState, Write, Written};
 use tokio::time::{Instant, sleep};
@@ -130,8 +130,9 @@ async fn ask(queries: &dyn JobQueries, batch: &Batch) -> Result<bool, StoreError
 fn is_stored(queries: &dyn JobQueries, batch: &Batch) -> Result<bool, StoreError> {
     for write in &batch.writes {
         let is_there = match write {
-            Write::JobPart(job) => has_job(queries, job)?,
+            Write::Job(job) | Write::JobPart(job) => has_job(queries, job)?,
             Write::Return(returned) => has_return(queries, returned)?,
+            Write::Batch { jid, plan } => has_batch(queries, jid, plan)?,
             _ => false,
         };
         if is_there {
@@ -147,6 +148,11 @@ fn has_job(queries: &dyn JobQueries, job: &JobRecord) -> Result<bool, StoreError
         let stored = stored.record;
         stored.created == job.created && stored.load.as_ref() == job.load.as_ref()
     }))
+}
+
+fn has_batch(queries: &dyn JobQueries, jid: &Jid, plan: &Packed) -> Result<bool, StoreError> {
+    let stored = queries.batch(jid)?;
+    Ok(stored.is_some_and(|stored| stored.is_open && stored.plan.as_ref() == plan.as_ref()))
 }
 
 fn has_return(queries: &dyn JobQueries, returned: &ReturnRecord) -> Result<bool, StoreError> {

@@ -11,6 +11,7 @@ pub(super) fn sentence(error: &ClientError) -> String {
         // What a master that was killed leaves behind looks like one that does not answer.
         ClientError::EventSocket { .. }
         | ClientError::Connect { .. }
+        | ClientError::AnswerLost { .. }
         | ClientError::Timeout(_) => {
             "Salt request timed out. The master is not responding. You may need to run your command \
              with `--async` in order to bypass the congested event bus. With `--async`, the CLI tool \

@@ -133,9 +133,12 @@ async fn view(site: &Shared, visit: &Visit, params: &Fields) -> View {
         }
         if problem.is_none() {
             let read = latest(site, visit, wanted.as_ref(), newest, &mut found);
-            // What cannot be read in time is left out.
-            if let Ok(Err(wrong)) = tokio::time::timeout(READ_TIME, read).await {
-                problem = Some(wrong.to_string());
+            let in_time = tokio::time::timeout(READ_TIME, read).await;
+            match in_time {
+                Ok(Ok(())) => {}
+                Ok(Err(wrong)) => problem = Some(wrong.to_string()),
+                // What cannot be read in time is left out.
+                Err(_) => found.is_cut = true,
             }
         }
     }
@@ -296,7 +299,9 @@ async fn one_view(site: &Shared, visit: &Visit, position: &str) -> Result<View, 
     }
     let near = |number: i64| Position { number, ..position };
     let source = site.backend.events().ok_or_else(wrong)?;
-    let read = source.backwards(position.number, 1).await;
+    let read = tokio::time::timeout(READ_TIME, source.backwards(position.number, 1)).await;
+    let slow = || Problem::conflict("the event cannot be read in time: try again");
+    let read = read.map_err(|_elapsed| slow())?;
     let read = read.map_err(|_| Problem::conflict(NoStream::Unreadable.to_string()))?;
     let rules = site.backend.event_rules(&visit.user);
     let event = read.events.iter().find(|event| {

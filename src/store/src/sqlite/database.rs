@@ -208,7 +208,10 @@ fn apply(
                 // Returns that are there already are not answers to this publication.
                 replace_job(transaction, record, Some(next.returned - 1))
             }
-            new => Ok(new),
+            new => {
+                leave_orphans_behind(transaction, record)?;
+                Ok(new)
+            }
         },
         Write::Expected { jid, minions } => {
             if !job_exists(transaction, jid)? {
@@ -420,6 +423,20 @@ pub(super) fn set_reporter(
     transaction
         .prepare_cached("UPDATE jobs SET reporter = ?2 WHERE jid = ?1")?
         .execute([jid.as_str(), reporter.as_str()])?;
+    Ok(())
+}
+
+/// Of a job that was removed, returns may be left: they are no answers to a new one of its jid.
+fn leave_orphans_behind(
+    transaction: &Transaction<'_>,
+    record: &JobRecord,
+) -> rusqlite::Result<()> {
+    let mut statement = transaction.prepare_cached(
+        "UPDATE jobs SET returns_before = orphans.last
+           FROM (SELECT max(id) AS last FROM returns WHERE jid = ?1) AS orphans
+          WHERE jid = ?1 AND orphans.last IS NOT NULL",
+    )?;
+    statement.execute([record.jid.as_str()])?;
     Ok(())
 }
 

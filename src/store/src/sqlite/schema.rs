@@ -119,6 +119,8 @@ ALTER TABLE jobs ADD COLUMN reporter TEXT;
 /// their minions were asked anew. No time says so, because the clock of the day may be set back.
 const REPUBLICATIONS: &str = "
 ALTER TABLE jobs ADD COLUMN returns_before INTEGER;
+UPDATE jobs SET returns_before = (SELECT max(id) FROM returns
+    WHERE returns.jid = jobs.jid AND returns.received < jobs.created) WHERE state = 0;
 ";
 
 /// For searches (`search.rs`): by user, and for jobs and returns that did not go well. The latter two

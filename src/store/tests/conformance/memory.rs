@@ -121,11 +121,11 @@ impl Rows {
     }
 
     fn part(&mut self, record: &JobRecord) -> Written {
+        self.returns_before.insert(record.jid.clone(), self.last.1);
         let written = self.new_job(record, JobState::Open);
         if written != Written::Duplicate {
             return written;
         }
-        self.returns_before.insert(record.jid.clone(), self.last.1);
         self.update(&record.jid, |job| {
             let mut minions = record.minions.clone();
             if job.reporter.is_none() {
