@@ -423,7 +423,10 @@ impl Master {
         }
         remove_sockets(&self.config.sock_dir);
         // Nothing is decided by them: a disk that hangs does not hold up the stop for long.
-        if timeout(HISTORIES_TIME, self.save_histories()).await.is_err() {
+        if timeout(HISTORIES_TIME, self.save_histories())
+            .await
+            .is_err()
+        {
             tracing::warn!("the histories of reactor and schedule could not be saved in time");
         }
         self.unwatched.cancel();

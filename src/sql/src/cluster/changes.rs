@@ -13,11 +13,11 @@ use super::text::{original, stored};
 use crate::error::SqlError;
 
 const KNOWN_JOBS: &str =
-    "SELECT jid, created, reporter IS NOT NULL FROM jobs WHERE jid = ANY($1::text[])";
+    "SELECT jid, returns_before, reporter IS NOT NULL FROM jobs WHERE jid = ANY($1::text[])";
 
 /// Each is looked for by its key: the planner, which knows nothing of the array, might read the whole
 /// table otherwise.
-const KNOWN_RETURNS: &str = "SELECT r.jid, r.minion, r.id, r.received, r.fun, r.load \
+const KNOWN_RETURNS: &str = "SELECT r.jid, r.minion, r.id, r.fun, r.load \
      FROM unnest($1::text[], $2::text[]) AS n(jid, minion) \
      CROSS JOIN LATERAL (SELECT * FROM returns WHERE returns.jid = n.jid \
                          AND returns.minion = n.minion LIMIT 1) AS r";
@@ -25,19 +25,21 @@ const KNOWN_RETURNS: &str = "SELECT r.jid, r.minion, r.id, r.received, r.fun, r.
 const KNOWN_BATCHES: &str = "SELECT jid, is_open FROM batches WHERE jid = ANY($1::text[])";
 
 const INSERT_JOBS: &str = "INSERT INTO jobs (jid, created, username, fun, tgt, tgt_type, nocache, \
-     load, state, finished, notes, published, publisher, id, reporter) \
+     load, state, finished, notes, published, publisher, returns_before, id, reporter) \
      SELECT * FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], \
      $7::bool[], $8::bytea[], $9::bigint[], $10::bigint[], $11::bytea[], $12::bigint[], $13::text[], \
-     $14::bigint[], $15::text[])";
+     $14::bigint[], $15::bigint[], $16::text[])";
 
 const REPLACE_JOBS: &str = "UPDATE jobs AS j SET created = n.created, username = n.username, \
      fun = n.fun, tgt = n.tgt, tgt_type = n.tgt_type, nocache = n.nocache, load = n.load, \
      state = n.state, finished = n.finished, notes = coalesce(n.notes, j.notes), \
-     published = n.published, publisher = n.publisher, reporter = NULL \
+     published = n.published, publisher = n.publisher, reporter = NULL, \
+     returns_before = coalesce(n.returns_before, j.returns_before) \
      FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], \
-     $7::bool[], $8::bytea[], $9::bigint[], $10::bigint[], $11::bytea[], $12::bigint[], $13::text[]) \
+     $7::bool[], $8::bytea[], $9::bigint[], $10::bigint[], $11::bytea[], $12::bigint[], $13::text[], \
+     $14::bigint[]) \
      AS n(jid, created, username, fun, tgt, tgt_type, nocache, load, state, finished, notes, \
-     published, publisher) WHERE j.jid = n.jid";
+     published, publisher, returns_before) WHERE j.jid = n.jid";
 
 const UPDATE_JOBS: &str = "UPDATE jobs AS j SET state = coalesce(n.state, j.state), \
      finished = CASE WHEN n.state IS NULL THEN j.finished ELSE n.finished END, \
@@ -107,7 +109,7 @@ pub(super) async fn picture_of(
         let jobs: Vec<&str> = jobs.into_iter().collect();
         for row in session.rows(KNOWN_JOBS, &[&jobs]).await? {
             let known = KnownJob {
-                created: row.try_get(1)?,
+                returns_before: row.try_get(1)?,
                 is_reported: row.try_get(2)?,
             };
             if let Ok(jid) = Jid::parse(row.try_get(0)?) {
@@ -122,9 +124,8 @@ pub(super) async fn picture_of(
         {
             let known = KnownReturn {
                 id: row.try_get(2)?,
-                received: row.try_get(3)?,
-                fun: original(row.try_get(4)?),
-                load: row.try_get::<_, Vec<u8>>(5)?.into(),
+                fun: original(row.try_get(3)?),
+                load: row.try_get::<_, Vec<u8>>(4)?.into(),
             };
             let key = (
                 Jid::parse(row.try_get(0)?),
@@ -269,6 +270,7 @@ async fn whole(
     let notes = column(jobs, |job| job.notes.map(|notes| notes.as_ref()));
     let published = column(jobs, |job| job.published);
     let publishers = column(jobs, |job| job.publisher.map(MinionId::as_str));
+    let before = column(jobs, |job| job.returns_before);
     let mut values: Vec<Value<'_>> = vec![
         &jids,
         &created,
@@ -283,6 +285,7 @@ async fn whole(
         &notes,
         &published,
         &publishers,
+        &before,
     ];
     values.extend_from_slice(more);
     session.execute(sql, &values).await?;

@@ -38,14 +38,15 @@ pub(super) struct Picture {
 
 /// A job that is there.
 pub(super) struct KnownJob {
-    pub(super) created: i64,
+    /// The number of the last return when it was published: returns up to it answer no publication of
+    /// today's. `None` if it was not published here, or no return may be older.
+    pub(super) returns_before: Option<i64>,
     pub(super) is_reported: bool,
 }
 
 /// A return that is there.
 pub(super) struct KnownReturn {
     pub(super) id: i64,
-    pub(super) received: i64,
     pub(super) fun: String,
     pub(super) load: Bytes,
 }
@@ -73,6 +74,8 @@ pub(super) struct JobChange<'b> {
     pub(super) published: Option<i64>,
     pub(super) publisher: Option<&'b MinionId>,
     pub(super) reporter: Option<&'b MinionId>,
+    /// Of a publication ([`KnownJob::returns_before`]).
+    pub(super) returns_before: Option<i64>,
 }
 
 /// A change of a batch's row.
@@ -201,7 +204,7 @@ impl<'b> Decision<'b, '_> {
         self.numbers.job += 1;
         let id = self.numbers.job;
         let known = KnownJob {
-            created: record.created,
+            returns_before: None,
             is_reported: reporter.is_some(),
         };
         self.picture.jobs.insert(record.jid.clone(), known);
@@ -222,11 +225,18 @@ impl<'b> Decision<'b, '_> {
     /// published job may expect different minions.
     fn part(&mut self, record: &'b JobRecord) -> Written {
         let jid = &record.jid;
+        // Returns that are there already are not answers to this publication.
+        let returns_before = Some(self.numbers.returned);
         let Some(known) = self.picture.jobs.get_mut(jid) else {
-            return self.new_job(record, JobState::Open, None);
+            let written = self.new_job(record, JobState::Open, None);
+            self.change_of(jid).returns_before = returns_before;
+            if let Some(known) = self.picture.jobs.get_mut(jid) {
+                known.returns_before = returns_before;
+            }
+            return written;
         };
         let was_reported = std::mem::replace(&mut known.is_reported, false);
-        known.created = record.created;
+        known.returns_before = returns_before;
         let job = self.change_of(jid);
         let notes = job.notes;
         let kind = match job.kind {
@@ -238,6 +248,7 @@ impl<'b> Decision<'b, '_> {
             record: Some(record),
             state: Some((JobState::Open, None)),
             notes,
+            returns_before,
             ..JobChange::nothing(jid)
         };
         if was_reported {
@@ -275,7 +286,8 @@ impl<'b> Decision<'b, '_> {
         let key = (record.jid.clone(), record.minion.clone());
         if let Some(known) = self.picture.returns.get(&key) {
             let job = self.picture.jobs.get(&record.jid);
-            let is_newer = job.is_none_or(|job| known.received >= job.created);
+            let before = job.and_then(|job| job.returns_before);
+            let is_newer = before.is_none_or(|before| known.id > before);
             let is_same =
                 known.fun == record.fun && says_the_same(&known.load, record.load.bytes());
             return match is_newer && is_same {
@@ -287,7 +299,6 @@ impl<'b> Decision<'b, '_> {
         let id = self.numbers.returned;
         let known = KnownReturn {
             id,
-            received: record.received,
             fun: record.fun.clone(),
             load: record.load.bytes().clone(),
         };
@@ -360,6 +371,7 @@ impl<'b> JobChange<'b> {
             published: None,
             publisher: None,
             reporter: None,
+            returns_before: None,
         }
     }
 }

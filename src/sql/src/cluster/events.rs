@@ -30,23 +30,39 @@ impl ClusterReader {
     }
 
     pub(super) fn events_between(&self, range: &EventRange) -> Result<EventSlice> {
-        let sql = "SELECT position, received, tag, data, of_minion, total::bigint FROM \
-                   (SELECT *, octet_length(tag) + octet_length(data) AS size, \
-                    sum(octet_length(tag) + octet_length(data)) OVER (ORDER BY position) AS total \
-                    FROM (SELECT * FROM events WHERE position > $1 AND position <= $2 \
-                          ORDER BY position LIMIT $3) AS e) AS t \
-                   WHERE total - size < $4 OR total = size ORDER BY position";
+        let (events, is_whole) = self.events_of("ASC", range)?;
+        let last = events.last().filter(|_| !is_whole);
+        Ok(EventSlice {
+            through: last.map_or(range.through, |event| event.position),
+            events,
+        })
+    }
+
+    pub(super) fn events_backwards(&self, range: &EventRange) -> Result<EventSlice> {
+        let (events, is_whole) = self.events_of("DESC", range)?;
+        let last = events.last().filter(|_| !is_whole);
+        Ok(EventSlice {
+            through: last.map_or(range.after, |event| event.position - 1),
+            events,
+        })
+    }
+
+    /// The events of a range in an order of SQL, and whether they are all of it.
+    fn events_of(&self, order: &str, range: &EventRange) -> Result<(Vec<KeptEvent>, bool)> {
+        let sql = format!(
+            "SELECT position, received, tag, data, of_minion, total::bigint FROM \
+             (SELECT *, octet_length(tag) + octet_length(data) AS size, \
+              sum(octet_length(tag) + octet_length(data)) OVER (ORDER BY position {order}) AS total \
+              FROM (SELECT * FROM events WHERE position > $1 AND position <= $2 \
+                    ORDER BY position {order} LIMIT $3) AS e) AS t \
+             WHERE total - size < $4 OR total = size ORDER BY position {order}"
+        );
         let (most, bytes) = (clamp(range.max_events), clamp(range.max_bytes));
         self.read("read events of", |link| {
-            let rows = link.rows(sql, &[&range.after, &range.through, &most, &bytes])?;
+            let rows = link.rows(&sql, &[&range.after, &range.through, &most, &bytes])?;
             let events = kept(&rows, event_of)?;
             let total: i64 = rows.last().map_or(Ok(0), |row| row.try_get(5))?;
-            let is_full = total >= bytes || rows.len() >= range.max_events;
-            let last = events.last().filter(|_| is_full);
-            Ok(EventSlice {
-                through: last.map_or(range.through, |event| event.position),
-                events,
-            })
+            Ok((events, total < bytes && rows.len() < range.max_events))
         })
     }
 

@@ -52,7 +52,8 @@ CREATE TABLE IF NOT EXISTS jobs (
     published bigint,
     finished bigint,
     publisher text COLLATE "C",
-    reporter text COLLATE "C"
+    reporter text COLLATE "C",
+    returns_before bigint
 );
 CREATE INDEX IF NOT EXISTS jobs_created ON jobs (created);
 CREATE INDEX IF NOT EXISTS jobs_open ON jobs (id) WHERE state = 0;

@@ -9,8 +9,8 @@ use super::reader::ClusterReader;
 use saltern_store::Result;
 use saltern_store::jobs::{
     AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, JobHead,
-    JobQueries, JobSearch, JobSummary, JobsPage, KeptEvent, NewestReturn, Numbered, OpenJob,
-    PresenceEvents, ReturnHead, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
+    JobQueries, JobSearch, JobSummary, JobsPage, KeptEvent, Numbered, OpenJob, PresenceEvents,
+    ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
 };
 
 impl JobQueries for ClusterReader {
@@ -96,12 +96,8 @@ impl JobQueries for ClusterReader {
         Self::functions(self, prefix, limit)
     }
 
-    fn newest_returns(
-        &self,
-        limit: usize,
-        take: &mut dyn FnMut(NewestReturn<'_>) -> bool,
-    ) -> Result<()> {
-        Self::newest_returns(self, limit, take)
+    fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()> {
+        Self::newest_returns(self, limit, search)
     }
 
     fn open_page(&self, before: Option<&str>, limit: usize) -> Result<Vec<OpenJob>> {
@@ -156,6 +152,10 @@ impl JobQueries for ClusterReader {
 
     fn events_between(&self, range: &EventRange) -> Result<EventSlice> {
         Self::events_between(self, range)
+    }
+
+    fn events_backwards(&self, range: &EventRange) -> Result<EventSlice> {
+        Self::events_backwards(self, range)
     }
 
     fn presence_events(&self, minion: &str, before: Option<i64>) -> Result<PresenceEvents> {

@@ -2,7 +2,9 @@
 
 use saltern_model::{Jid, MinionId, Packed, ReturnRecord};
 use saltern_store::Result;
-use saltern_store::jobs::{NewestReturn, Numbered, ReturnHead, ReturnsOf, ReturnsPage};
+use saltern_store::jobs::{
+    NewestReturn, Numbered, ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage,
+};
 use tokio_postgres::Row;
 
 use super::jobs::{left_of, within};
@@ -89,11 +91,7 @@ impl ClusterReader {
         })
     }
 
-    pub(super) fn newest_returns(
-        &self,
-        limit: usize,
-        take: &mut dyn FnMut(NewestReturn<'_>) -> bool,
-    ) -> Result<()> {
+    pub(super) fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()> {
         let sql = "SELECT id, minion, jid, fun, received, retcode FROM returns WHERE id < $1 \
                    ORDER BY id DESC LIMIT $2";
         let (mut below, mut left) = (i64::MAX, limit);
@@ -116,15 +114,16 @@ impl ClusterReader {
                     continue;
                 };
                 below = id;
-                let wants_more = take(NewestReturn {
-                    minion,
-                    jid,
-                    fun: &fun,
-                    received,
-                    retcode,
-                });
-                if !wants_more {
-                    return Ok(());
+                match search.wants(minion) {
+                    None => return Ok(()),
+                    Some(false) => {}
+                    Some(true) => search.take(NewestReturn {
+                        minion,
+                        jid,
+                        fun: &fun,
+                        received,
+                        retcode,
+                    }),
                 }
             }
             if counted(chunk) > rows.len() {

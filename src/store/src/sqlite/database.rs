@@ -427,10 +427,7 @@ pub(super) fn set_reporter(
 }
 
 /// Of a job that was removed, returns may be left: they are no answers to a new one of its jid.
-fn leave_orphans_behind(
-    transaction: &Transaction<'_>,
-    record: &JobRecord,
-) -> rusqlite::Result<()> {
+fn leave_orphans_behind(transaction: &Transaction<'_>, record: &JobRecord) -> rusqlite::Result<()> {
     let mut statement = transaction.prepare_cached(
         "UPDATE jobs SET returns_before = orphans.last
            FROM (SELECT max(id) AS last FROM returns WHERE jid = ?1) AS orphans
