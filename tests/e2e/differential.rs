@@ -3,6 +3,7 @@
 //! Chance is masked: job ids become `JID1`, `JID2`, … in the order in which they appear, times and
 //! process ids become a shape. Everything else is compared to the letter.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use anyhow::{Context, Result, ensure};
@@ -98,9 +99,16 @@ fn compare(release: Release) -> Result<()> {
         }
     }
     // Jobs of one command may overlap in any order: the events are compared as a collection.
+    let mut common = HashSet::new();
     for event in stock.events {
         match ours.events.iter().position(|other| *other == event) {
-            Some(found) => _ = ours.events.swap_remove(found),
+            Some(found) => {
+                ours.events.swap_remove(found);
+                common.insert(event);
+            }
+            // A minion that a busy machine keeps from its answer returns once more, and stock's master
+            // announces each.
+            None if event.contains("/ret/") && common.contains(&event) => {}
             None => writeln!(differences, "\n===== only stock's event\n{event}")?,
         }
     }
