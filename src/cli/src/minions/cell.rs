@@ -1,5 +1,6 @@
 //! A value of the inventory: how it is compared and written.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use saltern_base::clock::civil;
@@ -50,11 +51,12 @@ impl Cell {
     }
 
     /// As one text: a list with commas, a time as a date.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn text(&self) -> Cow<'_, str> {
         match self {
-            Self::Absent => String::new(),
-            Self::Time(micros) => date(*micros),
-            Self::Value(value) => text_of(value),
+            Self::Absent => Cow::Borrowed(""),
+            Self::Time(micros) => Cow::Owned(date(*micros)),
+            Self::Value(Json::String(text)) => Cow::Borrowed(text),
+            Self::Value(value) => Cow::Owned(text_of(value)),
         }
     }
 }

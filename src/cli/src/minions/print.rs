@@ -3,6 +3,7 @@
 //! Values that come from minions cannot send control sequences to a terminal: a table shows such
 //! characters as their code points, JSON as escapes, CSV as code points where a terminal reads it.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use saltern_base::escaped_json_for_terminal;
@@ -69,12 +70,16 @@ impl Minions {
     fn csv(&self, is_terminal: bool) -> String {
         let mut text = String::new();
         let heading = self.columns.iter().map(|name| quoted(name, is_terminal));
-        let heading: Vec<String> = heading.collect();
+        let heading: Vec<Cow<'_, str>> = heading.collect();
         let _ = writeln!(text, "{}\r", heading.join(","));
         for row in &self.rows {
-            let cells = row.iter().map(|cell| quoted(&cell.text(), is_terminal));
-            let cells: Vec<String> = cells.collect();
-            let _ = writeln!(text, "{}\r", cells.join(","));
+            for (at, cell) in row.iter().enumerate() {
+                if at > 0 {
+                    text.push(',');
+                }
+                text.push_str(&quoted(&cell.text(), is_terminal));
+            }
+            text.push_str("\r\n");
         }
         text
     }
@@ -99,13 +104,13 @@ impl Minions {
     }
 }
 
-fn quoted(text: &str, is_terminal: bool) -> String {
+fn quoted(text: &str, is_terminal: bool) -> Cow<'_, str> {
     let text = match is_terminal {
-        true => plain(text, usize::MAX),
-        false => text.to_owned(),
+        true => Cow::Owned(plain(text, usize::MAX)),
+        false => Cow::Borrowed(text),
     };
     match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        true => Cow::Owned(format!("\"{}\"", text.replace('"', "\"\""))),
         false => text,
     }
 }
