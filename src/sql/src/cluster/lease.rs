@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-/// Renewals are asked for, and a lease of others is tried, so often in the time of a lease.
+/// Number of requests for a renewal, or tries for a lease of others, in the time of a lease.
 const REQUESTS_A_LEASE: u32 = 6;
 
 /// Something to ask of the database.
