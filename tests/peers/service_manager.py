@@ -4,7 +4,7 @@
 the sockets over at every start (sd_listen_fds(3)), writes what the program says of itself into the
 file NOTES, a line for each (sd_notify(3)), and kills and restarts it when it says nothing for LIMIT
 seconds. On SIGUSR1 it stops the program, on SIGUSR2 it starts it again, on SIGHUP it passes that on,
-on SIGTERM it stops both.
+on SIGTERM it stops both. A service manager of its own, if there is one, is notified of the same.
 """
 
 import os
@@ -27,6 +27,7 @@ class Service:
         self.address = f"service-{os.getpid()}"
         self.news.bind(f"\0{self.address}")
         self.news.settimeout(GLANCE)
+        self.manager = os.environ.get("NOTIFY_SOCKET")
         self.pid = None
         self.heard = time.monotonic()
 
@@ -64,6 +65,8 @@ class Service:
             said = self.news.recv(4096).decode()
         except TimeoutError:
             return False
+        if self.manager:
+            self.news.sendto(said.encode(), self.manager)
         self.heard = time.monotonic()
         for line in said.splitlines():
             self.note(line)

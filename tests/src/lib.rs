@@ -34,6 +34,7 @@ pub mod pam;
 pub mod port;
 pub mod process;
 pub mod prometheus;
+mod readiness;
 pub mod release;
 pub mod session;
 pub mod site;

@@ -18,6 +18,7 @@ use crate::minions::Minion;
 pub use crate::minions::MinionKind;
 use crate::port::free_port;
 use crate::process::{Daemon, wait_until};
+use crate::readiness::Readiness;
 use crate::release::{Server, saltern_program};
 
 /// Return type of a test.
@@ -56,6 +57,8 @@ const TAIL: usize = 60;
 pub struct Site {
     pub(crate) server: Server,
     master: Option<Daemon>,
+    /// Of the master started last, if it is ours.
+    readiness: Option<Readiness>,
     listener: Option<Listener>,
     pub(crate) minions: BTreeMap<String, Minion>,
     /// How many ready-made keys its minions have.
@@ -132,6 +135,7 @@ impl Site {
         Ok(Self {
             server,
             master: None,
+            readiness: None,
             listener: None,
             minions: BTreeMap::new(),
             keys_given: 0,
@@ -240,26 +244,47 @@ impl Site {
     /// When it does not serve in time, or ends.
     pub fn start_master_only(&mut self) -> Result<()> {
         ensure!(self.master.is_none(), "the master is running already");
+        self.wait_ports_free()?;
+        let mut command = self.master_command();
+        self.readiness = None;
+        if self.server.is_ours() {
+            let readiness = Readiness::listen(self.path("notify"))?;
+            command.env("NOTIFY_SOCKET", readiness.path());
+            self.readiness = Some(readiness);
+        }
         let output = self.path("log/master.out");
-        let mut daemon = Daemon::start("master", &mut self.master_command(), &output)?;
-        let events = self.path("run/master_event_pub.ipc");
-        let publish = self.path("run/publish_pull.ipc");
-        let ports = [self.publish_port, self.ret_port];
+        let mut daemon = Daemon::start("master", &mut command, &output)?;
         wait_until("the master to serve", SOON, || {
             if daemon.ended().is_some() {
                 return Some(false);
             }
-            let up = ports
-                .iter()
-                .all(|port| TcpStream::connect(("127.0.0.1", *port)).is_ok())
-                && UnixStream::connect(&events).is_ok()
-                && publish.exists();
-            up.then_some(true)
+            self.serves().then_some(true)
         })?
         .then_some(())
         .context("the master ended instead of serving")?;
         self.master = Some(daemon);
         Ok(())
+    }
+
+    /// Waits until nothing listens on the master's ports: a master that was killed holds them until
+    /// the last of its processes is gone.
+    fn wait_ports_free(&self) -> Result<()> {
+        wait_until("the master's ports to be free", SOON, || {
+            let is_free = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_err();
+            self.ports().iter().all(is_free).then_some(())
+        })
+    }
+
+    fn ports(&self) -> [u16; 2] {
+        [self.publish_port, self.ret_port]
+    }
+
+    fn serves(&self) -> bool {
+        let is_open = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_ok();
+        self.readiness.as_ref().is_none_or(Readiness::is_ready)
+            && self.ports().iter().all(is_open)
+            && UnixStream::connect(self.path("run/master_event_pub.ipc")).is_ok()
+            && self.path("run/publish_pull.ipc").exists()
     }
 
     /// Starts a fresh event listener.
