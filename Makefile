@@ -146,6 +146,7 @@ bench-check: ## Run each bench for a moment with the tests' binary: whether it w
 		--consoles 3 --swarm 50 --seconds 5 --rounds 1
 	SALTERN=target/debug/saltern tests/bench/sql.py --only saltern --minions 20 --seconds 1 --rows 1000 \
 		--rounds 2
+	SALTERN=target/debug/saltern tests/bench/soak.py --minutes 2 --warm-up 0.1 --minions 20 --rate 20 --lenient
 
 .PHONY: grafana
 grafana: lab ## Start the demo with Prometheus (and Grafana where it is installed) on loopback
@@ -171,8 +172,8 @@ hostile: ## Attack a master with all kinds of hostile peers beside honest minion
 	SALTERN_HOSTILE_SECONDS=$${SALTERN_HOSTILE_SECONDS:-900} tests/run.sh --no-capture -E 'binary(e2e) & test(/^hostile::/)'
 
 .PHONY: soak
-soak: lab ## Watch our master under a steady load for half an hour; fails when it grows
-	tests/bench/soak.py
+soak: stock lab ## Watch our master with everything on for MINUTES (44); fails when it grows
+	tests/bench/soak.py --minutes $(or $(MINUTES),44)
 
 .PHONY: clean
 clean: ## Remove what was built, and the demo

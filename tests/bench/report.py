@@ -393,3 +393,60 @@ def storm_line(points, name, colour, place, end_of_line):
         f'<text x="{x + 6:.0f}" y="{y - 2:.0f}" fill="{colour}" font-weight="bold">{name}</text>',
         f'<text x="{x + 6:.0f}" y="{y + 14:.0f}" fill="{colour}">{count:,} in {end:.1f} s</text>',
     ]
+
+
+def write_soak_svg(samples, series, slopes, machine, path):
+    """The series of a soak below one another, each from zero, with the kills of the master."""
+    width, height, left, top = 800, 90, 70, 70
+    begin, end = samples[0]["seconds"], samples[-1]["seconds"]
+    kills = [one["seconds"] for last, one in zip(samples, samples[1:]) if last["life"] != one["life"]]
+    whole = top + len(series) * (height + 45) + 20
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 30}" height="{whole}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{left + width + 30}" height="{whole}" fill="white"/>',
+        f'<text x="{left}" y="26" fill="#222" font-weight="bold">Everything on for '
+        f"{(end - begin) / 60:.0f} minutes; {len(kills)} kills of the master with -9</text>",
+        f'<text x="{left}" y="46" fill="#666" font-size="11">{machine["cpu"]}, {machine["cores"]} cores, '
+        f'{machine["date"]}; minions, clients and PostgreSQL on the same machine</text>',
+    ]
+    for number, (name, (title, unit, share, _)) in enumerate(series.items()):
+        points = [(one["seconds"], one[name] * share) for one in samples if one[name] is not None]
+        most = max(value for _, value in points) * 1.1 or 1
+        down = top + number * (height + 45) + 20
+
+        def place(point, down=down, most=most):
+            across = left + width * (point[0] - begin) / (end - begin or 1)
+            return across, down + height * (1 - point[1] / most)
+
+        slope = slopes[name]
+        out += soak_frame(place, (begin, end, most), kills)
+        out.append(
+            f'<text x="{left}" y="{down - 8}" fill="#222">{title}: {slope["per_hour"]:+.2f} ± '
+            f'{slope["error"]:.2f} {unit}/h</text>'
+        )
+        corners = " ".join(f"{x:.1f},{y:.1f}" for x, y in map(place, points))
+        out.append(f'<polyline points="{corners}" fill="none" stroke="{COLOURS["saltern"]}" stroke-width="1.5"/>')
+    out.append("</svg>")
+    path.write_text("\n".join(out) + "\n")
+
+
+def soak_frame(place, ends, kills):
+    """Zero and the most of a series, minutes, and a line at each kill."""
+    begin, end, most = ends
+    out = []
+    for value in (0, most):
+        x, y = place((begin, value))
+        far, _ = place((end, value))
+        out.append(f'<line x1="{x}" y1="{y}" x2="{far}" y2="{y}" stroke="#e4e7eb"/>')
+        out.append(f'<text x="{x - 8}" y="{y + 4}" fill="#666" text-anchor="end">{value:,.0f}</text>')
+    for minute in (0, 0.25, 0.5, 0.75, 1):
+        x, y = place((begin + minute * (end - begin), 0))
+        out.append(
+            f'<text x="{x}" y="{y + 15}" fill="#666" font-size="10" text-anchor="middle">'
+            f"{minute * (end - begin) / 60:.0f} min</text>"
+        )
+    for kill in kills:
+        x, y = place((kill, 0))
+        out.append(f'<line x1="{x}" y1="{y}" x2="{x}" y2="{place((kill, most))[1]}" stroke="#c0392b" stroke-dasharray="3"/>')
+    return out

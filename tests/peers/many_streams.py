@@ -13,22 +13,24 @@ import urllib.parse
 
 
 async def follow(url, token, begun):
-    reader, writer = await asyncio.open_connection(url.hostname, url.port)
-    writer.write(f"GET {url.path} HTTP/1.1\r\nHost: a\r\nX-Auth-Token: {token}\r\n\r\n".encode())
-    try:
-        while True:
-            line = await reader.readline()
-            if line.startswith(b"retry:"):
-                begun.release()
-            if not line:
-                return False
-            # The last chunk of a response that was ended and not cut.
-            if line == b"0\r\n":
-                return True
-    except OSError:
-        return False
-    finally:
-        writer.close()
+    """Whether a stream had a proper end. One that a busy master closes before it begins is opened anew."""
+    has_begun = False
+    while not has_begun:
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        writer.write(f"GET {url.path} HTTP/1.1\r\nHost: a\r\nX-Auth-Token: {token}\r\n\r\n".encode())
+        try:
+            async for line in reader:
+                if line.startswith(b"retry:"):
+                    has_begun = True
+                    begun.release()
+                # The last chunk of a response that was ended and not cut.
+                if line == b"0\r\n":
+                    return True
+        except OSError:
+            pass
+        finally:
+            writer.close()
+    return False
 
 
 async def main():
