@@ -46,7 +46,7 @@ fn revoke(site: &mut Site, id: &str, option: &str) -> Result<()> {
     site.salt_key(&["-y", "--include-accepted", option, id])?
         .expect_code(0)?;
     ensure!(
-        session.send("after").is_err(),
+        session.is_refused("after")?,
         "the master took an event of {id}"
     );
 

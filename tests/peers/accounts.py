@@ -41,7 +41,7 @@ def main():
             if function == FUNCTION:
                 acknowledged[jid, minion] = content
 
-    database = sqlite3.connect(path, timeout=30)
+    database = sqlite3.connect(path, timeout=180)
     jobs, states = {}, collections.Counter()
     for jid, state, load in database.execute("SELECT jid, state, load FROM jobs"):
         arguments = unpack(load).get("arg") or []

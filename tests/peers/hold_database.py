@@ -11,7 +11,7 @@ import time
 
 def main():
     path, seconds = sys.argv[1:]
-    database = sqlite3.connect(path, timeout=30, isolation_level=None)
+    database = sqlite3.connect(path, timeout=180, isolation_level=None)
     while True:
         database.execute("BEGIN IMMEDIATE")
         time.sleep(float(seconds))

@@ -23,7 +23,7 @@ def main():
     sock_dir, config = sys.argv[1:]
     opts = salt.config.client_config(config)
     bus = salt.utils.event.get_event("master", sock_dir=sock_dir, opts=opts, listen=True)
-    if not bus.connect_pub(timeout=20):
+    if not bus.connect_pub(timeout=180):
         sys.exit(f"cannot connect to the event socket in {sock_dir}")
     print(json.dumps({"listening": True}), flush=True)
     while True:

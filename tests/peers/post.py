@@ -22,7 +22,7 @@ for argument in sys.argv[3:]:
         method=call.get("method", "POST"),
     )
     try:
-        with urllib.request.urlopen(request, context=trusting, timeout=30) as answer:
+        with urllib.request.urlopen(request, context=trusting, timeout=180) as answer:
             print(answer.status)
     except urllib.error.HTTPError as error:
         print(error.code)

@@ -32,7 +32,7 @@ def main():
                 "retcode": 0,
                 "success": True,
             }
-            channel.send(load, tries=1, timeout=5)
+            channel.send(load, tries=1, timeout=15)
             print(json.dumps({"acked": jid}), flush=True)
 
 

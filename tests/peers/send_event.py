@@ -3,7 +3,7 @@
 `send_event.py MINION_CONFIG` reads tags from standard input, one a line, or, as JSON, what the load
 has beside the minion's id, and answers each with "ok" once the master acknowledged the event. At
 the first refusal it ends with exit code 1; it deliberately does not wait and ask again as a minion
-would.
+would. `patience` in such a JSON is the time, in seconds, after which no answer is a refusal.
 """
 
 import json
@@ -22,11 +22,12 @@ def main():
     opts["rejected_retry"] = False
     with salt.channel.client.ReqChannel.factory(opts) as channel:
         for line in sys.stdin:
-            # What is not acknowledged by then is refused: stock waits for ever for a pending key.
-            signal.alarm(10)
             said = json.loads(line) if line.startswith("{") else {"tag": line.strip(), "data": {}}
+            # What is not acknowledged by then is refused: stock waits for ever for a pending key.
+            patience = said.pop("patience", 120)
+            signal.alarm(patience)
             load = {"cmd": "_minion_event", "id": opts["id"], "pretag": None, **said}
-            channel.send(load, tries=1, timeout=5)
+            channel.send(load, tries=1, timeout=patience)
             signal.alarm(0)
             print("ok", flush=True)
 

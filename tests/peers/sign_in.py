@@ -26,7 +26,7 @@ def receive(subscriber, inbox):
 def read(inbox, key):
     """Of the next publication; the questions of masters and clients who runs what do not count."""
     while True:
-        payload = salt.payload.loads(inbox.get(timeout=30))
+        payload = salt.payload.loads(inbox.get(timeout=180))
         try:
             function = key.loads(payload["load"])["fun"]
         except salt.crypt.AuthenticationError:

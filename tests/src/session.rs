@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::process::{Group, Process};
 
@@ -42,6 +42,16 @@ impl Session {
         let answer = self.ask(tag)?;
         ensure!(answer == "ok", "event {tag:?} was not acknowledged");
         Ok(())
+    }
+
+    /// Whether the master refuses an event with this tag. Stock's channel waits for a key to be accepted
+    /// again: ten seconds without an answer are a refusal.
+    ///
+    /// # Errors
+    /// When the session is over already.
+    pub fn is_refused(&mut self, tag: &str) -> Result<bool> {
+        let event = json!({"tag": tag, "data": {}, "patience": 10});
+        Ok(self.ask(&event.to_string())? != "ok")
     }
 
     /// Calls minions: `call` has what `peers/local_client.py` takes.
