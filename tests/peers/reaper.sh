@@ -11,6 +11,7 @@ while read -r line; do
     esac
 done
 for group in $groups; do
-    kill -9 -- "-$group" 2>/dev/null
+    # "-9 --" is not understood by dash.
+    kill -s KILL -- "-$group" 2>/dev/null
 done
 exit 0
