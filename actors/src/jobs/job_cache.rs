@@ -167,6 +167,7 @@ impl Actor for JobCache {
 
     fn started(&mut self, context: &mut Self::Context) {
         give_way(NICENESS);
+        self.seed.start_python();
         let waiting: Vec<Jid> = self.seed.state.lock().waiting.keys().cloned().collect();
         for jid in waiting {
             self.limit_wait(jid, context);
@@ -376,6 +377,20 @@ impl Seed {
         match &self.target {
             Target::Python(bridge) => bridge.refusal(&self.work(&[], 1)),
             Target::Sql(_) => None,
+        }
+    }
+
+    /// Has Python load the returner before the first job comes, whose client waits three seconds at
+    /// most. Without the thread, or Python, the first job shows what is wrong.
+    fn start_python(&self) {
+        let Target::Python(bridge) = &self.target else {
+            return;
+        };
+        let (seed, bridge) = (self.clone(), Arc::clone(bridge));
+        let thread = thread::Builder::new().name("job-cache".to_owned());
+        let started = thread.spawn(move || bridge.call(&seed.work(&[], 1), Duration::MAX).err());
+        if let Err(error) = started {
+            tracing::debug!(%error, "no thread for starting Python");
         }
     }
 
