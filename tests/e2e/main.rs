@@ -28,6 +28,7 @@ mod follow;
 mod forkserver;
 mod gitfs;
 mod handbook;
+mod harness;
 mod hostile;
 mod job_cache;
 mod jobs;

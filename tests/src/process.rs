@@ -385,33 +385,3 @@ pub fn peer(name: impl AsRef<OsStr>) -> PathBuf {
         .join("peers")
         .join(name.as_ref())
 }
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::process::ExitStatusExt as _;
-
-    use super::*;
-
-    #[test]
-    fn reaper_ends_the_groups_that_were_not_taken_back() {
-        let dir = tempfile::tempdir().unwrap();
-        let start = || {
-            let mut command = Command::new("sleep");
-            Daemon::start("sleep", command.arg("600"), &dir.path().join("out")).unwrap()
-        };
-        let (mut left, mut ended) = (start(), start());
-        let mut reaper = Command::new("sh")
-            .arg(peer("reaper.sh"))
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = reaper.stdin.take().unwrap();
-        let (left_id, ended_id) = (left.id(), ended.id());
-        writeln!(lines, "+{left_id}\n+{ended_id}\n-{ended_id}").unwrap();
-        drop(lines);
-        assert!(reaper.wait().unwrap().success());
-        let status = wait_until("the group to be ended", crate::site::SOON, || left.ended());
-        assert_eq!(status.unwrap().signal(), Some(9));
-        assert!(ended.ended().is_none());
-    }
-}

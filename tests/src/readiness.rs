@@ -73,27 +73,3 @@ fn read(socket: &UnixDatagram, is_ready: &AtomicBool) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::net::UnixDatagram;
-
-    use super::Readiness;
-    use crate::wait_until;
-
-    #[test]
-    fn only_ready_counts_and_a_drop_ends_the_reader() {
-        let dir = tempfile::tempdir().unwrap();
-        let readiness = Readiness::listen(dir.path().join("notify")).unwrap();
-        let master = UnixDatagram::unbound().unwrap();
-        master.connect(readiness.path()).unwrap();
-        master.send(b"STATUS=READY=1 soon\n").unwrap();
-        assert!(!readiness.is_ready());
-        master.send(b"READY=1\nSTATUS=serving\n").unwrap();
-        wait_until("readiness", crate::site::SOON, || {
-            readiness.is_ready().then_some(())
-        })
-        .unwrap();
-        drop(readiness);
-    }
-}
