@@ -130,6 +130,10 @@ console-shots: stock ## Take the pictures of the console in docs/console anew, f
 	tests/run.sh -E 'binary(e2e) & test(/^console::pages::/)'
 	docs/console-shots.py
 
+.PHONY: saltgui
+saltgui: stock ## Compare what SaltGUI asks with stock's answers; open the pages of a release in a browser (SALTGUI=DIR)
+	tests/run.sh -E 'binary(e2e) & (test(/^netapi::corpus::cherrypy_requests_of_saltgui/) | test(/^netapi::gui::/))'
+
 # With the examples for the same reason as `doc`: nothing is compiled that the tests have not.
 .PHONY: bench-check
 bench-check: ## Run each bench for a moment with the tests' binary: whether it works, not how fast it is

@@ -75,6 +75,31 @@ fn minions_passes_over_no_memory() {
     assert_eq!(ignored, NO_MEMORY, "cleared with no key");
 }
 
+#[test]
+fn bound_of_each_memory_stands_in_the_table_of_budgets() {
+    const NAME: &str = "fn name(&self) -> &'static str {";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ARCHITECTURE.md");
+    let page = fs::read_to_string(path).expect("a page is text");
+    let (_, budgets) = page
+        .split_once("## Admission and memory")
+        .expect("the section");
+    let rows: Vec<_> = budgets
+        .lines()
+        .filter(|line| line.contains("one of each minion"))
+        .collect();
+    let source = minions();
+    let names = source.split(NAME).skip(1);
+    let names: Vec<_> = names.filter_map(|rest| rest.split('"').nth(1)).collect();
+    assert!(names.len() >= 5, "{names:?}");
+    for name in names {
+        let is_listed = rows.iter().any(|row| row.contains(name));
+        assert!(
+            is_listed,
+            "ARCHITECTURE.md, \"Admission and memory\": no bound of \"{name}\""
+        );
+    }
+}
+
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("a directory of the tree") {
         let path = entry.expect("an entry").path();

@@ -7,6 +7,7 @@ mod access;
 mod bad_input;
 mod clients;
 mod corpus;
+mod gui;
 mod request;
 mod ssh;
 mod streams;

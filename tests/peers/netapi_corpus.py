@@ -1,9 +1,10 @@
 """Plays recorded requests to a web interface of Salt and prints what it answered, one JSON a line.
 
-`netapi_corpus.py URL DIALECT REQUESTS SITE [--smoke | NAME...]`: the dialect is `cherrypy`,
-`tornado` or `wsgi`, the requests are lines of JSON as in `tests/e2e/netapi/requests.jsonl`, the
-site is the directory of the master. With names only these requests are played, with `--smoke` only
-those that say so.
+`netapi_corpus.py URL DIALECT REQUESTS SITE [--smoke | --python | NAME...]`: the dialect is
+`cherrypy`, `tornado` or `wsgi`, the requests are lines of JSON as in
+`tests/e2e/netapi/requests.jsonl`, the site is the directory of the master. With names only these
+requests are played, with `--smoke` only those that say so, with `--python` those that need the
+site's Salt in Python and all of SaltGUI, whose pages need it. Else all but those that need it.
 
 A request has a `name`, one method with its path (`"get": "/keys"`), and perhaps
 
@@ -18,7 +19,8 @@ A request has a `name`, one method with its path (`"get": "/keys"`), and perhaps
 - `stream`: this many lines are read of an answer that never ends;
 - `compare`: `type` when the body is never the same twice, `status` when not even its type is;
 - `only`: the dialects that the request is for;
-- `smoke`: whether it is one of the few that stand for its kind.
+- `smoke`: whether it is one of the few that stand for its kind;
+- `python`: whether our master needs the site's own Salt for it.
 
 One request is made after the other: stock answers 500 to some of several log-ins at once.
 
@@ -257,9 +259,12 @@ def is_for(row, dialect):
 
 
 def is_chosen(row, names):
+    needs_python = row.get("python", False)
     if names == ["--smoke"]:
-        return row.get("smoke", False)
-    return not names or row["name"] in names
+        return row.get("smoke", False) and not needs_python
+    if names == ["--python"]:
+        return needs_python or row["name"].startswith("saltgui-")
+    return row["name"] in names if names else not needs_python
 
 
 def main():

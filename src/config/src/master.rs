@@ -116,6 +116,8 @@ pub struct MasterConfig {
     pub token_dir: PathBuf,
     /// The syndics that are known, below `cachedir`.
     pub syndic_dir: PathBuf,
+    /// The queues of stock's runner `queue`, in SQLite.
+    pub sqlite_queue_dir: PathBuf,
 
     /// The log.
     pub log: LogOptions,
@@ -548,6 +550,7 @@ pub(crate) fn take(
         pidfile: site_paths.pidfile.into(),
         token_dir: site_paths.token_dir.into(),
         syndic_dir: site_paths.syndic_dir.into(),
+        sqlite_queue_dir: site_paths.sqlite_queue_dir.into(),
         log: logging::take(reader, site_paths.log_file),
         tracing: tracing::take(reader),
         timeout: reader.seconds("timeout"),

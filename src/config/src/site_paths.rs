@@ -21,6 +21,7 @@ pub(crate) struct SitePaths {
     pub(crate) token_dir: String,
     pub(crate) syndic_dir: String,
     pub(crate) syndic_pidfile: String,
+    pub(crate) sqlite_queue_dir: String,
     pub(crate) log_file: String,
     /// `root_dir` as paths are joined to it.
     pub(crate) root: String,
@@ -44,6 +45,7 @@ impl SitePaths {
             token_dir: below(&format!("{cachedir}/tokens")),
             syndic_pidfile: below(&reader.text("syndic_pidfile")),
             syndic_dir: below(&format!("{cachedir}/syndics")),
+            sqlite_queue_dir: below(&reader.text("sqlite_queue_dir")),
             cachedir: below(&cachedir),
             log_file: if is_uri(&log_file) {
                 log_file

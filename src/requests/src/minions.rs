@@ -14,6 +14,8 @@ use saltern_store::{MinionDataStore, ResourceStore, Sessions, StoreError, Syndic
 
 use crate::register_resources::inventory;
 use crate::services::PresenceView;
+use crate::site_options::SiteOptions;
+use crate::stores::Stores;
 
 /// State of each minion.
 pub struct Minions {
@@ -192,6 +194,24 @@ impl Memory for &Pillars {
 }
 
 impl Minions {
+    /// Takes the stores that are kept on disk, and makes what is memory alone.
+    pub(crate) fn new(
+        stores: &Stores,
+        presence: Arc<dyn PresenceView>,
+        site: &SiteOptions,
+    ) -> Self {
+        Self {
+            data: stores.minion_data.clone(),
+            resources: stores.resources.clone(),
+            sessions: stores.sessions.clone(),
+            syndics: stores.syndics.clone(),
+            presence,
+            pillars: stores.pillars.clone(),
+            targeting: stores.targeting.clone(),
+            preserves_data: site.preserve_minion_cache,
+        }
+    }
+
     /// Every memory. What is no memory for each minion is named, too.
     fn memories(&self) -> [Box<dyn Memory + '_>; 5] {
         let Self {

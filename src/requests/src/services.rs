@@ -196,9 +196,14 @@ impl Services {
         presence: Arc<dyn PresenceView>,
         registry: &Registry,
     ) -> Self {
-        let rules = Arc::new(SiteRules::read(&config, stores.users, &stores.bridge));
+        let rules = Arc::new(SiteRules::read(
+            &config,
+            stores.users.clone(),
+            &stores.bridge,
+        ));
         stores.bridge.register(registry);
         let context = Context::new(config, clock, registry);
+        let minions = Minions::new(&stores, presence, &context.site);
         Self {
             keys: Keys {
                 pki: stores.pki,
@@ -211,16 +216,7 @@ impl Services {
                 acl: Acl::default(),
                 rules: RwLock::new(rules),
             },
-            minions: Minions {
-                data: stores.minion_data,
-                resources: stores.resources,
-                sessions: stores.sessions,
-                syndics: stores.syndics,
-                presence,
-                pillars: stores.pillars.clone(),
-                targeting: stores.targeting.clone(),
-                preserves_data: context.site.preserve_minion_cache,
-            },
+            minions,
             content: Content {
                 files: stores.files,
                 pillars: stores.pillars,

@@ -808,7 +808,7 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("source_publish_port", Minion, ALL, &[Str, Int], &[]).no_effect(MINION),
     stock("source_ret_port", Minion, ALL, &[Str, Int], &[]).no_effect(MINION),
     stock("sqlite_queue_dir", Master, ALL, &[Str], &[Some("\"/var/cache/salt/master/queues\"")])
-        .not_built(Runners, "Directory of the queues in SQLite."),
+        .honoured("Directory of the queues in SQLite, below root_dir: made for stock's runner `queue`, which python_bridge runs."),
     stock("ssh_config_file", Master, ALL, &[Str], &[Some("\"/root/.ssh/config\"")])
         .not_built(Ssh, "Configuration of ssh for salt-ssh."),
     stock("ssh_ext_alternatives", Undeclared, ALL, &[Map], &[])

@@ -306,6 +306,10 @@ fn make_directories(config: &MasterConfig) -> Result<(), StoreError> {
     for directory in [&config.syndic_dir, &config.sock_dir] {
         ensure_dir(directory, 0o755)?;
     }
+    // Only a runner in Python wants it.
+    if let Err(error) = ensure_dir(&config.sqlite_queue_dir, 0o755) {
+        tracing::warn!(error = chain(&error), "sqlite_queue_dir cannot be made");
+    }
     for directory in [&config.cachedir, &config.sock_dir] {
         // It may belong to somebody else: a mounted volume, for instance.
         if let Err(error) = close_to_writers(directory) {
