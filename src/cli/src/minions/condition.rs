@@ -374,6 +374,7 @@ mod tests {
             .map(|path| grains.get(path).cloned())
             .collect();
         let minion = Minion {
+            cells: Vec::new(),
             row: InventoryRow {
                 minion: SeenMinion {
                     id: MinionId::parse("web1").unwrap(),

@@ -81,7 +81,7 @@ impl Fields {
 }
 
 impl Field {
-    const fn is_of_job(self) -> bool {
+    pub(super) const fn is_of_job(self) -> bool {
         matches!(
             self,
             Self::Job | Self::JobFunction | Self::JobRetcode | Self::JobResult | Self::JobAt
@@ -94,7 +94,7 @@ impl Field {
     }
 
     /// Its value of a minion.
-    pub(super) fn of(self, Minion { row, job }: &Minion) -> Cell {
+    pub(super) fn of(self, Minion { row, job, .. }: &Minion) -> Cell {
         let minion = &row.minion;
         let job = job.as_ref();
         match self {

@@ -1,8 +1,8 @@
 //! The last job that each minion returned, from the newest returns of the job database.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
+use hashbrown::{HashMap, HashSet};
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_python::fnmatch::Glob;
@@ -42,15 +42,15 @@ impl LastJobs {
             function: function.map(Glob::new),
             found: HashMap::new(),
             named: wanted,
-            wanted: None,
+            left: None,
         };
         let reader = open_reader(config)?;
         reader.newest_returns(MAX_RETURNS, &mut search)?;
         Ok(Self(search.found))
     }
 
-    pub(super) fn of(&self, minion: &MinionId) -> Option<&LastJob> {
-        self.0.get(minion.as_str())
+    pub(super) fn take(&mut self, minion: &MinionId) -> Option<LastJob> {
+        self.0.remove(minion.as_str())
     }
 }
 
@@ -59,31 +59,31 @@ struct JobSearch<'a> {
     function: Option<Glob>,
     found: HashMap<String, LastJob>,
     named: &'a WantedMinions,
-    /// The wanted minions, as soon as they are known, and how many of them are not found yet.
-    wanted: Option<(&'a HashSet<String>, usize)>,
+    /// The wanted minions that are not found yet, as soon as they are known.
+    left: Option<HashSet<&'a str>>,
 }
 
 impl ReturnSearch for JobSearch<'_> {
     fn wants(&mut self, minion: &str) -> Option<bool> {
-        if self.wanted.is_none()
-            && let Some(ids) = self.named.0.get()
-        {
-            self.found.retain(|id, _| ids.contains(id));
-            self.wanted = Some((ids, ids.len() - self.found.len()));
+        // One look-up for each return: most of the time goes into them.
+        if let Some(left) = &self.left {
+            return (!left.is_empty()).then(|| left.contains(minion));
         }
-        match self.wanted {
-            Some((_, 0)) => None,
-            Some((ids, _)) => Some(ids.contains(minion) && !self.found.contains_key(minion)),
-            None => Some(!self.found.contains_key(minion)),
-        }
+        let Some(ids) = self.named.0.get() else {
+            return Some(!self.found.contains_key(minion));
+        };
+        self.found.retain(|id, _| ids.contains(id));
+        let left = ids.iter().filter(|id| !self.found.contains_key(*id));
+        self.left = Some(left.map(String::as_str).collect());
+        self.wants(minion)
     }
 
     fn take(&mut self, one: NewestReturn<'_>) {
         if self.is_such(one.fun) {
             self.found
                 .insert(one.minion.to_owned(), LastJob::from(&one));
-            if let Some((_, left)) = &mut self.wanted {
-                *left -= 1;
+            if let Some(left) = &mut self.left {
+                left.remove(one.minion);
             }
         }
     }
@@ -131,7 +131,7 @@ mod tests {
                 function: None,
                 found: HashMap::new(),
                 named: &wanted,
-                wanted: None,
+                left: None,
             };
             let mut taken = 0;
             for (number, minion) in returns.iter().enumerate() {
@@ -157,7 +157,7 @@ mod tests {
             function: Some(Glob::new("state.*")),
             found: HashMap::new(),
             named: &wanted,
-            wanted: None,
+            left: None,
         };
         assert!(give(&mut search, "a", "test.ping"));
         assert!(give(&mut search, "a", "state.apply"));

@@ -87,6 +87,35 @@ pub struct Minions {
 struct Minion {
     row: InventoryRow<Json>,
     job: Option<LastJob>,
+    /// The values of its columns; those of its job only once that is known.
+    cells: Vec<Cell>,
+}
+
+impl Minion {
+    fn without_job(row: InventoryRow<Json>, columns: &[Field]) -> Self {
+        let mut minion = Self {
+            row,
+            job: None,
+            cells: Vec::new(),
+        };
+        minion.cells = columns.iter().map(|field| field.of(&minion)).collect();
+        minion
+    }
+
+    fn set_job(&mut self, job: Option<LastJob>, columns: &[Field]) {
+        if job.is_none() {
+            return;
+        }
+        self.job = job;
+        for (at, field) in columns.iter().enumerate() {
+            if field.is_of_job() {
+                let cell = field.of(self);
+                if let Some(place) = self.cells.get_mut(at) {
+                    *place = cell;
+                }
+            }
+        }
+    }
 }
 
 impl Minions {
@@ -129,25 +158,27 @@ impl Minions {
             let found = inventory(config, &request);
             let rows = found.as_ref().map(|(found, _)| found.minions.as_slice());
             wanted.set(rows.unwrap_or_default().iter().map(|row| &row.minion.id));
+            let found = found.map(|(found, has_master)| {
+                let minions = found.minions.into_iter();
+                let minions = minions.map(|row| Minion::without_job(row, &columns));
+                (minions.collect::<Vec<Minion>>(), has_master)
+            });
             (found, jobs.map(joined))
         });
-        let (inventory, has_master) = found?;
-        let jobs = jobs.transpose()?.unwrap_or_default();
+        let (mut kept, has_master) = found?;
+        if let Some(mut jobs) = jobs.transpose()? {
+            for minion in &mut kept {
+                minion.set_job(jobs.take(&minion.row.minion.id), &columns);
+            }
+        }
         let now = Clock::system().unix_micros();
-        let minions = inventory.minions.into_iter().map(|row| Minion {
-            job: jobs.of(&row.minion.id).cloned(),
-            row,
-        });
-        let mut kept: Vec<Minion> = minions
-            .filter(|minion| conditions.iter().all(|one| one.holds(minion, now)))
-            .collect();
+        kept.retain(|minion| conditions.iter().all(|one| one.holds(minion, now)));
         if !order.is_empty() {
             // Stable: what is equal stays in the order of the ids.
             kept.sort_by_cached_key(|minion| SortKey::of(minion, &order));
         }
-        let cells = |minion: &Minion| columns.iter().map(|field| field.of(minion)).collect();
         Ok(Self {
-            rows: kept.iter().map(cells).collect(),
+            rows: kept.into_iter().map(|minion| minion.cells).collect(),
             columns: query.columns.clone(),
             now,
             has_master,
