@@ -82,6 +82,7 @@ impl SyndicIdentity {
     /// `syndic_finger` goes before `master_finger`.
     pub(crate) fn new(mut config: MinionConfig, has_several: bool) -> Self {
         config.sign_pub_messages = true;
+        config.is_syndic = true;
         if !config.syndic_finger.is_empty() {
             config.master_finger = config.syndic_finger.clone();
         }
