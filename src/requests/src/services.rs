@@ -198,6 +198,7 @@ impl Services {
     ) -> Self {
         let rules = Arc::new(SiteRules::read(&config, stores.users, &stores.bridge));
         stores.bridge.register(registry);
+        stores.inventories.register(registry);
         let context = Context::new(config, clock, registry);
         Self {
             keys: Keys {
@@ -216,6 +217,7 @@ impl Services {
                 resources: stores.resources,
                 sessions: stores.sessions,
                 syndics: stores.syndics,
+                inventories: stores.inventories,
                 presence,
                 pillars: stores.pillars.clone(),
                 targeting: stores.targeting.clone(),

@@ -58,6 +58,7 @@ fn replayed_command_with_effect_is_refused() {
         "minion_publish",
         "minion_runner",
         "revoke_auth",
+        "saltern_syndic_inventory",
     ];
     for cmd in commands() {
         let request = minion.sealed(minion.load(cmd), 3);
