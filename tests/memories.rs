@@ -17,6 +17,7 @@ const REASONS: &[(&str, &str)] = &[
     ("store/src/resources.rs", "a field of `Minions`"),
     ("store/src/sessions.rs", "a field of `Minions`"),
     ("store/src/syndics.rs", "a field of `Minions`"),
+    ("requests/src/syndic_inventories.rs", "a field of `Minions`"),
     // What follows the keys or the data themselves.
     (
         "matching/index.rs",
@@ -49,6 +50,10 @@ const REASONS: &[(&str, &str)] = &[
     ("functions/peer_calls.rs", "calls that are under way"),
     ("requests/src/syndics.rs", "of one request"),
     ("syndic/upward.rs", "of one request"),
+    (
+        "syndic/inventory.rs",
+        "as announced above, compared with the keys once a second",
+    ),
     ("job_tracker/job.rs", "of one job"),
     ("job_tracker/machine.rs", "probes to come"),
     ("job_tracker/rounds.rs", "probes under way"),

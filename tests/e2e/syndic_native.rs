@@ -2,8 +2,11 @@
 //! stock and of ours. The same scenarios with stock's `salt-syndic` are in `syndic`.
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write;
 
 use anyhow::{Result, ensure};
+use saltern_tests::config::Config;
 use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::syndics::wait_for_syndic;
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
@@ -17,10 +20,26 @@ fn two_levels(
     top: Server,
     scenario: impl FnOnce(&mut Site, &mut Site) -> Result<()>,
 ) -> TestResult {
+    two_levels_with(top, |_| {}, scenario)
+}
+
+/// The same, with more options of both masters.
+fn two_levels_with(
+    top: Server,
+    options: impl Fn(&mut Config),
+    scenario: impl FnOnce(&mut Site, &mut Site) -> Result<()>,
+) -> TestResult {
     let low = Server::Saltern(top.release());
-    Site::run(top, above, |top| {
+    let with = |base: fn(&mut Config)| {
+        let options = &options;
+        move |config: &mut Config| {
+            base(config);
+            options(config);
+        }
+    };
+    Site::run(top, with(above), |top| {
         as_written(top);
-        let below = Site::prepared(low, below, |low| {
+        let below = Site::prepared(low, with(below), |low| {
             as_written(low);
             low.announce("the syndic is not connected");
             let files = low.path("salt").display().to_string();
@@ -32,6 +51,11 @@ fn two_levels(
                 "here:\n  test.succeed_without_changes\n",
             )?;
             low.configure_native_syndic(SYNDIC, &[top])?;
+            // An address of its own: behind a shared one it is not certain whose connection ended.
+            let mut identity = OpenOptions::new()
+                .append(true)
+                .open(low.path("conf/minion"))?;
+            writeln!(identity, "source_address: 127.0.0.2")?;
             let mark = top.events().mark();
             low.start_master()?;
             low.start_minion(STOCK, MinionKind::Stock(Release::V3008))?;
@@ -159,6 +183,82 @@ fn killed_syndic_forwards_each_committed_return_once() -> TestResult {
             now == 2.0,
             "since its start it has stored {now}, before {stored}"
         );
+        Ok(())
+    })
+}
+
+/// Waits until the master above has the inventory of both leaves, with the grains of the one that
+/// sends any.
+fn wait_for_inventory(top: &mut Site) -> Result<()> {
+    let both = format!("up:\n    - {NATIVE}\n    - {STOCK}");
+    wait_until("both leaves in the inventory above", SOON, || {
+        let run = top.saltern(&["run", "manage.status"]).ok()?;
+        run.stdout.contains(&both).then_some(())
+    })?;
+    wait_until("their grains in the inventory above", SOON, || {
+        let run = top.salt(&["-G", &format!("id:{STOCK}"), "test.ping"]);
+        run.ok()?.stdout.contains(STOCK).then_some(())
+    })
+}
+
+/// With inventories the master above targets the minions below as exactly as its own, over its
+/// restart too, and says which syndic is cut off.
+#[test]
+fn inventory_makes_targets_above_exact() -> TestResult {
+    let options = |config: &mut Config| {
+        config.set("saltern_syndic_inventory", "True");
+    };
+    two_levels_with(Server::Saltern(Release::V3008), options, |top, low| {
+        top.step("kinds of targets");
+        wait_for_inventory(top)?;
+        let run = top.salt(&["-G", &format!("id:{STOCK}"), "test.ping"])?;
+        run.expect_code(0)?;
+        run.expect_stdout(&format!("{STOCK}:\n    True"))?;
+        // The native minion reads no compound targets.
+        let run = top.salt(&["-C", &format!("E@leaf-.* and not {NATIVE}"), "test.ping"])?;
+        run.expect_stdout(&format!("{STOCK}:\n    True"))?;
+        let run = top.salt(&["-E", "leaf-n.*", "test.ping"])?;
+        run.expect_stdout(&format!("{NATIVE}:\n    True"))?;
+        let run = top.saltern(&["cmd", "-L", &format!("{STOCK},{NATIVE}"), "test.ping"])?;
+        run.expect_code(0)?;
+        for leaf in [STOCK, NATIVE] {
+            run.expect_text(leaf)?;
+        }
+
+        top.step("a batch of the command line, and one of the master");
+        let run = top.salt(&["-b", "1", "leaf-*", "test.ping"])?;
+        run.expect_code(0)?;
+        for leaf in [STOCK, NATIVE] {
+            run.expect_text(&format!("{leaf}:\n    True"))?;
+        }
+        let run = top.saltern(&["cmd", "-b", "1", "leaf-*", "test.ping"])?;
+        run.expect_code(0)?;
+        for leaf in [STOCK, NATIVE] {
+            run.expect_text(leaf)?;
+        }
+
+        top.step("the master above starts anew");
+        low.announce("the publish connection broke");
+        top.stop_master()?;
+        top.start_master()?;
+        wait_for_inventory(top)?;
+
+        top.step("the syndic is cut off");
+        // Without any subscriber a job would be one that was not sent.
+        top.start_minion("own", MinionKind::Native)?;
+        top.wait_started("own")?;
+        low.stop_master()?;
+        wait_until("the master above to see it go", SOON, || {
+            let run = top.saltern(&["run", "manage.up"]).ok()?;
+            (run.code == Some(0) && !run.stdout.contains(NATIVE)).then_some(())
+        })?;
+        let mark = top.events().mark();
+        top.saltern(&["cmd", NATIVE, "test.ping"])?;
+        let jid = new_jid(top, mark)?;
+        let run = top.saltern(&["explain", &jid])?;
+        run.expect_text(&format!("below the syndic \"{SYNDIC}\", which is away"))?;
+        run.expect_text(" since 20")?;
+        low.start_master()?;
         Ok(())
     })
 }

@@ -283,6 +283,7 @@ impl Publisher {
 /// syndics below it is all, as in stock (`salt/channel/server.py`): their minions are not known.
 fn names(topics: &Topics, feeds_syndics: bool) -> Option<Vec<&str>> {
     match topics {
+        Topics::Exactly(ids) => Some(ids.iter().map(MinionId::as_str).collect()),
         Topics::Minions(minions) if !feeds_syndics => {
             Some(minions.iter().map(MinionId::as_str).collect())
         }
@@ -296,8 +297,10 @@ const BROADCAST: &[u8] = b"broadcast";
 /// The topics under which a load goes out when minions filter (`salt/transport/zeromq.py`): the
 /// hex SHA-1 of each minion's id, and `syndic` once, or else `broadcast`.
 fn filters(topics: &Topics, feeds_syndics: bool) -> Vec<Vec<u8>> {
-    let Topics::Minions(minions) = topics else {
-        return vec![BROADCAST.to_vec()];
+    let (minions, feeds_syndics) = match topics {
+        Topics::Broadcast => return vec![BROADCAST.to_vec()],
+        Topics::Minions(minions) => (minions, feeds_syndics),
+        Topics::Exactly(ids) => (ids, false),
     };
     let of_minion = |minion: &MinionId| saltern_crypto::sha1_hex(minion.as_str().as_bytes());
     let of_minions = minions.iter().map(|minion| of_minion(minion).into_bytes());
@@ -319,7 +322,8 @@ mod tests {
             "ae23b94ccaf714337e4ce5ba99ef3dc257e300df",
             "7258bb244a288d615fb5b348db2d6eb1d49617b7",
         ];
-        let table: [(Topics, bool, Vec<&str>); 4] = [
+        let table: [(Topics, bool, Vec<&str>); 5] = [
+            (Topics::Exactly(minions.clone()), true, of_minions.to_vec()),
             (Topics::Broadcast, false, vec!["broadcast"]),
             (Topics::Broadcast, true, vec!["broadcast"]),
             (Topics::Minions(minions.clone()), false, of_minions.to_vec()),

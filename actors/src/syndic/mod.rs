@@ -13,6 +13,8 @@
 //! | `downward` | a publication from above as a job for the gate of this master |
 //! | `outbox` | when and to whom returns go, and what is dropped by policy |
 //! | `routes` | which master above a job came from |
+//! | `inventory` | the list of minions below for a master above, in parts, then its changes |
+//! | `minions_below` | what that list is made of |
 //! | `view` | standing of connections and outboxes, for `saltern syndics` |
 //! | `upward` | rows of the database as the load of `_syndic_return` |
 //! | `upward_events` | which events go up, and their bounded queue |
@@ -20,7 +22,9 @@
 //! Not here: what a syndic below this master may say (`saltern_requests::syndics`).
 
 pub(crate) mod downward;
+pub(crate) mod inventory;
 pub(crate) mod metrics;
+pub(crate) mod minions_below;
 pub(crate) mod outbox;
 pub(crate) mod routes;
 pub(crate) mod uplink;

@@ -38,9 +38,12 @@ use saltern_wire::client::{ClientError as WireError, Route, SubClient};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode};
 use saltern_wire::port::{InsideListener, Standing};
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use super::downward::{NotForUs, ReadAs, job_of};
+use super::inventory::{Answered, InventorySender};
 use super::metrics::SyndicMetrics;
+use super::minions_below::ServicesBelow;
 use super::routes::{self, Origin};
 use super::upper::{Upper, UpperChannel};
 use super::upward_events::UpwardEvents;
@@ -51,6 +54,9 @@ const STAND_BY: Duration = Duration::from_secs(5);
 
 /// Publications of one master above that are being published here at the same time.
 const MAX_UNDER_WAY: usize = 64;
+
+/// Interval between two looks at what has changed in the inventory.
+const INVENTORY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest that events wait for others to go with them.
 pub(crate) const MAX_GATHER: Duration = Duration::from_millis(20);
@@ -82,6 +88,7 @@ impl SyndicIdentity {
     /// `syndic_finger` goes before `master_finger`.
     pub(crate) fn new(mut config: MinionConfig, has_several: bool) -> Self {
         config.sign_pub_messages = true;
+        config.is_syndic = true;
         if !config.syndic_finger.is_empty() {
             config.master_finger = config.syndic_finger.clone();
         }
@@ -185,6 +192,10 @@ impl Actor for SyndicUplink {
         context.spawn(async move { seed.connect_for_ever().await }.into_actor(self));
         let seed = self.seed.clone();
         context.spawn(async move { seed.send_events_for_ever().await }.into_actor(self));
+        if self.seed.services.config.syndic.inventory {
+            let seed = self.seed.clone();
+            context.spawn(async move { seed.send_inventory_for_ever().await }.into_actor(self));
+        }
     }
 }
 
@@ -428,6 +439,56 @@ impl Seed {
         let counter = &self.metrics.events;
         let counter = counter.with_label_values(&[self.upper.name(), result]);
         counter.inc_by(count);
+    }
+
+    /// Sends the inventory up, where the master above takes one.
+    async fn send_inventory_for_ever(&self) {
+        let mut sender = InventorySender::new(ServicesBelow(self.services.clone()));
+        loop {
+            if let Some(channel) = self.upper.channel() {
+                self.send_inventory(&mut sender, &channel).await;
+            }
+            tokio::time::sleep(INVENTORY_INTERVAL).await;
+        }
+    }
+
+    async fn send_inventory(
+        &self,
+        sender: &mut InventorySender<ServicesBelow>,
+        channel: &UpperChannel,
+    ) {
+        let session = channel.session();
+        let Some(epoch) = session.and_then(|session| session.inventory_epoch.clone()) else {
+            return;
+        };
+        let upper = self.upper.name();
+        // Larger than before, as long as the clock is not set back by more than a restart takes.
+        let number = || u64::try_from(self.now()).unwrap_or(0);
+        sender.agree(&epoch, self.upper.standing().since, number());
+        while let Some(part) = sender.next(Instant::now()) {
+            let (fields, limit) = (part.fields(), retry_timer(self.identity.config()));
+            let answer = match channel.send(&fields, limit).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    tracing::debug!(upper, %error, "an inventory did not go up");
+                    return;
+                }
+            };
+            match sender.answered(&answer, number(), Instant::now()) {
+                Answered::Taken => {}
+                Answered::Anew => return,
+                Answered::Refused => {
+                    let reason = answer.get("reason").and_then(Value::as_str);
+                    let reason = reason.unwrap_or_default();
+                    tracing::warn!(
+                        upper,
+                        reason,
+                        "the master above does not keep the inventory"
+                    );
+                    return;
+                }
+            }
+        }
     }
 
     async fn wait_for_channel(&self) -> UpperChannel {

@@ -78,6 +78,8 @@ pub struct MinionConfig {
     pub transport: Transport,
     /// Also sends the old `minion_start` event.
     pub enable_legacy_startup_events: bool,
+    /// It is that of a syndic; no option.
+    pub is_syndic: bool,
     /// How asymmetric messages are encrypted.
     pub encryption_algorithm: EncAlgo,
     /// How messages are signed.
@@ -176,6 +178,7 @@ impl MinionConfig {
             zmq_filtering: false,
             transport: Transport::ZeroMq,
             enable_legacy_startup_events: true,
+            is_syndic: false,
             encryption_algorithm: EncAlgo::OaepSha1,
             signing_algorithm: SigAlgo::Pkcs1v15Sha1,
             keysize: 2048,

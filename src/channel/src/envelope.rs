@@ -27,6 +27,9 @@ pub struct Session {
     pub master: Arc<PublicKey>,
     /// The serial of the last publication that was opened with the shared key.
     pub serial: AtomicI64,
+    /// Epoch that the master wants in inventories of a syndic (`saltern_syndic_inventory`), from the
+    /// signed part of its answer; `None`: it takes none.
+    pub inventory_epoch: Option<String>,
 }
 
 impl Session {
@@ -241,6 +244,7 @@ mod tests {
         let master = saltern_crypto::PrivateKey::generate(2048).expect("a key");
         let aes = KeyString::generate();
         let session = Session {
+            inventory_epoch: None,
             shared: Crypticle::new(&aes),
             own: Crypticle::new(&aes),
             aes,

@@ -18,6 +18,9 @@ use crate::config::MinionConfig;
 use crate::envelope::{Session, clear, nonce};
 use crate::keys::KeyError;
 
+/// Longest epoch for inventories that is kept, in bytes.
+const MAX_EPOCH: usize = 64;
+
 /// Why signing in failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignInError {
@@ -171,6 +174,11 @@ impl SignInRequest {
             publish_port,
             master,
             serial: AtomicI64::new(0),
+            inventory_epoch: inner
+                .get("saltern_syndic_inventory")
+                .and_then(Value::as_str)
+                .filter(|epoch| epoch.len() <= MAX_EPOCH)
+                .map(str::to_owned),
         })))
     }
 

@@ -112,7 +112,12 @@ fn topics(config: &MinionConfig, id: &str) -> Vec<String> {
         return vec![String::new()];
     }
     let own = Sha1::digest(id.as_bytes());
-    vec!["broadcast".to_owned(), hex(&own)]
+    let mut topics = vec!["broadcast".to_owned(), hex(&own)];
+    if config.is_syndic {
+        // What goes to named minions goes to syndics by this topic (`salt/transport/zeromq.py`).
+        topics.push("syndic".to_owned());
+    }
+    topics
 }
 
 /// A time as C's `asctime` writes it, in UTC: `Sat Nov 21 07:06:22 2026`.
@@ -138,6 +143,11 @@ mod tests {
         assert_eq!(
             topics(&config, "m1"),
             ["broadcast", "ae23b94ccaf714337e4ce5ba99ef3dc257e300df"]
+        );
+        config.is_syndic = true;
+        assert_eq!(
+            topics(&config, "m1").last().map(String::as_str),
+            Some("syndic")
         );
     }
 

@@ -77,6 +77,8 @@ pub struct SyndicOptions {
     pub keep: Option<Duration>,
     /// `saltern_syndic_keep_returns`: most rows that may wait for one master above.
     pub keep_returns: u64,
+    /// `saltern_syndic_inventory`: inventories are sent up, and taken from below.
+    pub inventory: bool,
 }
 
 impl SyndicOptions {
@@ -103,6 +105,7 @@ impl SyndicOptions {
             keep: Some(keep).filter(|keep| !keep.is_zero()),
             keep_returns: u64::try_from(reader.int("saltern_syndic_keep_returns", 1, i64::MAX))
                 .unwrap_or(u64::MAX),
+            inventory: reader.bool("saltern_syndic_inventory"),
         }
     }
 

@@ -50,6 +50,20 @@ pub enum Absence {
     },
     /// It has no accepted key.
     NoKey,
+    /// It is below a syndic that is not connected.
+    SyndicAway,
+    /// The syndic that it is below announces that it is not connected there.
+    AwayBelow,
+}
+
+impl Absence {
+    /// When the connection ended, if it is known.
+    pub fn at(self) -> Option<i64> {
+        match self {
+            Self::Closed { at } | Self::Lost { at } | Self::CutOff { at } => Some(at),
+            Self::NeverConnected | Self::NoKey | Self::SyndicAway | Self::AwayBelow => None,
+        }
+    }
 }
 
 impl Standing {
@@ -72,6 +86,8 @@ impl fmt::Display for Standing {
             Self::Away(Absence::Lost { .. }) => "away: its connection was lost",
             Self::Away(Absence::CutOff { .. }) => "away: its connection was cut off",
             Self::Away(Absence::NoKey) => "away: it has no accepted key",
+            Self::Away(Absence::SyndicAway) => "away: its syndic is not connected",
+            Self::Away(Absence::AwayBelow) => "away: it is not connected to its syndic's master",
         })
     }
 }

@@ -103,6 +103,11 @@ struct Keys<'a> {
     /// Since version 2 of the protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     nonce: Option<Bin<'a>>,
+    /// That this master takes inventories (`saltern_syndic_inventory`), and the epoch that they have
+    /// to bear. Other peers than our own syndics do not look at it. It is signed with the nonce of
+    /// the request, so nobody on the way can add it or take it away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saltern_syndic_inventory: Option<&'a str>,
 }
 
 /// The answer without keys.
@@ -629,6 +634,7 @@ fn packed_keys(
         session: Bin(&session),
         sig: Bin(signature),
         nonce: asker.nonce(),
+        saltern_syndic_inventory: services.minions.inventories.agreement(),
     };
     Ok(pack(&keys, Dialect::Raw))
 }

@@ -10,7 +10,7 @@ use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
 use crate::job::jid_owner::BACKEND;
-use crate::job::{self, Refused, Request, SentAs};
+use crate::job::{self, Recipients, Refused, Request, SentAs};
 use crate::{BatchPlan, Services, StartJob};
 
 /// One part of a batch: the job to start, and minions that dropped out.
@@ -54,17 +54,19 @@ pub fn batch_part(
     let target = target.ok_or(PartRefused::Never("malformed"))?;
     let resolved = job::resolve(&load, &request.functions, target, services);
     let resolved = job::without_syndics(resolved.map_err(refused)?, services);
-    let found: HashSet<&MinionId> = resolved.minions.iter().collect();
+    // Whoever began the batch was admitted with its minions.
+    let below = job::below::of_load(&load, &request, target, services);
+    let found: HashSet<&MinionId> = resolved.minions.iter().chain(&below.minions).collect();
     let gone = minions.iter().filter(|id| !found.contains(id)).cloned();
     let gone = gone.collect();
-    let is_nobody = resolved.minions.is_empty();
+    let is_nobody = found.is_empty();
     let job = || {
         job::job(
             &load,
             &request,
             target,
             plan.jid.clone(),
-            (resolved, SentAs::Target),
+            Recipients::new(resolved, below, SentAs::Target),
             services,
         )
     };

@@ -13,6 +13,9 @@ use saltern_runners::Fleet;
 use saltern_store::{MinionDataStore, PkiTree, StoreError};
 use saltern_wire::msgpack::Value;
 
+use crate::job::below;
+use crate::syndic_inventories::SyndicInventories;
+use crate::syndics::standing_of;
 use crate::targets::Accepted;
 use crate::{PresenceView, Services, Stores};
 
@@ -24,6 +27,7 @@ pub struct MasterFleet {
     targeting: Arc<Targeting>,
     data: Arc<MinionDataStore>,
     presence: Arc<dyn PresenceView>,
+    inventories: Arc<SyndicInventories>,
 }
 
 impl MasterFleet {
@@ -33,6 +37,7 @@ impl MasterFleet {
             pki: stores.pki.clone(),
             targeting: stores.targeting.clone(),
             data: stores.minion_data.clone(),
+            inventories: stores.inventories.clone(),
             presence,
         }
     }
@@ -43,6 +48,7 @@ impl MasterFleet {
             pki: services.keys.pki.clone(),
             targeting: services.targeting.clone(),
             data: services.minions.data.clone(),
+            inventories: services.minions.inventories.clone(),
             presence: services.minions.presence.clone(),
         }
     }
@@ -65,8 +71,15 @@ impl Fleet for MasterFleet {
         Ok(minions)
     }
 
+    fn matching_below(&self, target: &Target) -> Result<Vec<MinionId>, StoreError> {
+        let accepted = self.pki.accepted()?;
+        let options = MatchOptions::default();
+        let found = below::among(&self.inventories, &accepted, target, &options);
+        Ok(found.map(|found| found.minions).unwrap_or_default())
+    }
+
     fn standing(&self, minion: &MinionId) -> Standing {
-        self.presence.state(minion)
+        standing_of(minion, &*self.presence, &self.inventories)
     }
 
     fn last_heard(&self, minion: &MinionId) -> Option<i64> {
@@ -82,6 +95,7 @@ impl Fleet for MasterFleet {
             tracing::warn!(%minion, %error, "cached data cannot be read: it counts as absent");
             None
         });
+        let grains = grains.or_else(|| self.inventories.grains(minion));
         let version = grains?
             .get("saltversion")
             .and_then(Value::as_str)?

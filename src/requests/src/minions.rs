@@ -16,6 +16,7 @@ use crate::register_resources::inventory;
 use crate::services::PresenceView;
 use crate::site_options::SiteOptions;
 use crate::stores::Stores;
+use crate::syndic_inventories::SyndicInventories;
 
 /// State of each minion.
 pub struct Minions {
@@ -27,6 +28,8 @@ pub struct Minions {
     pub sessions: Arc<Sessions>,
     /// The syndics among them.
     pub syndics: Arc<SyndicStore>,
+    /// The minions below syndics, as these announce them.
+    pub inventories: Arc<SyndicInventories>,
     /// Their presence, which follows connections and not keys.
     pub presence: Arc<dyn PresenceView>,
     /// The last pillar of each (`pillar_cache`).
@@ -169,6 +172,33 @@ impl Memory for &SyndicStore {
     }
 }
 
+/// The next owner of a syndic's name announces its minions anew.
+impl Memory for &SyndicInventories {
+    fn name(&self) -> &'static str {
+        "inventory of the minions below"
+    }
+
+    fn has(&self, minion: &MinionId) -> Result<bool, StoreError> {
+        Ok(SyndicInventories::has(self, minion))
+    }
+
+    fn forget(&self, minion: &MinionId) -> Result<bool, StoreError> {
+        SyndicInventories::forget(self, minion);
+        Ok(false)
+    }
+
+    fn forget_all_but(&self, keep: &dyn Fn(&MinionId) -> bool) -> Result<usize, StoreError> {
+        for syndic in self.syndics().iter().filter(|syndic| !keep(syndic)) {
+            SyndicInventories::forget(self, syndic);
+        }
+        Ok(0)
+    }
+
+    fn is_older_than(&self, _: &MinionId, _: &Version) -> Result<Option<bool>, StoreError> {
+        Ok(None)
+    }
+}
+
 /// Pillars of `pillar_cache` are made anew at the next request.
 impl Memory for &Pillars {
     fn name(&self) -> &'static str {
@@ -205,6 +235,7 @@ impl Minions {
             resources: stores.resources.clone(),
             sessions: stores.sessions.clone(),
             syndics: stores.syndics.clone(),
+            inventories: stores.inventories.clone(),
             presence,
             pillars: stores.pillars.clone(),
             targeting: stores.targeting.clone(),
@@ -213,12 +244,13 @@ impl Minions {
     }
 
     /// Every memory. What is no memory for each minion is named, too.
-    fn memories(&self) -> [Box<dyn Memory + '_>; 5] {
+    fn memories(&self) -> [Box<dyn Memory + '_>; 6] {
         let Self {
             data,
             resources,
             sessions,
             syndics,
+            inventories,
             pillars,
             presence: _,
             targeting,
@@ -229,6 +261,7 @@ impl Minions {
             Box::new(&**sessions),
             Box::new(Resources(resources, targeting)),
             Box::new(&**syndics),
+            Box::new(&**inventories),
             Box::new(Data(data, *preserves_data)),
         ]
     }

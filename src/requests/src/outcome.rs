@@ -411,6 +411,8 @@ impl Publication {
 pub enum Topics {
     /// All subscribers; each minion decides for itself.
     Broadcast,
-    /// These minions only.
+    /// These minions only, and all syndics.
     Minions(Vec<MinionId>),
+    /// These only, be they minions or syndics.
+    Exactly(Vec<MinionId>),
 }

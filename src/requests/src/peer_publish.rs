@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::audit::AuditNote;
 use crate::envelope::{LOAD_LIMITS, ReplyEncryption, Sealed};
-use crate::job::{self, Request, SentAs, load};
+use crate::job::{self, Recipients, Request, SentAs, load};
 use crate::outcome::{JobRelation, PeerCall, PeerCallWork, StartJob};
 
 use crate::{Effect, Finished, Later, Outcome, Services, pub_ret, targets, typed_arguments};
@@ -314,8 +314,9 @@ impl PeerJob {
         if request.is_barred(&services.users) {
             return Err(Refused::Failed("\"publisher_acl_blacklist\" bars it"));
         }
-        let (target, resolved) = (&self.aim.target, (self.resolved, self.sent_as));
-        let mut start = job::job(load, &request, target, jid, resolved, services);
+        let recipients = Recipients::own(self.resolved, self.sent_as);
+        let target = &self.aim.target;
+        let mut start = job::job(load, &request, target, jid, recipients, services);
         start.publisher = Some(minion.clone());
         // Answers to waiting clients' probes go to them alone; this one's returns are kept.
         start.about = start

@@ -8,7 +8,7 @@
 use saltern_model::{AuditDoor, MinionId, Standing};
 use saltern_wire::msgpack::Value;
 
-use crate::job::{self, Request, SentAs};
+use crate::job::{self, Recipients, Request, SentAs};
 use crate::{Services, StartJob, audit};
 
 /// The job; `None` when there is no minion to ping. With `minion_data_cache` stock names the
@@ -52,7 +52,7 @@ pub fn rotation_ping(services: &Services) -> Option<StartJob> {
         &request,
         target,
         jid,
-        (resolved, SentAs::Target),
+        Recipients::own(resolved, SentAs::Target),
         services,
     );
     start.audit = Some(Box::new(row));

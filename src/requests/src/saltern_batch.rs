@@ -8,6 +8,7 @@
 //! know the command and does nothing; a `publish` with an entry that it ignores would reach every
 //! minion at once.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
@@ -20,8 +21,8 @@ use crate::audit::AuditNote;
 use crate::batch_plan::seconds_of;
 use crate::credentials::{NotProved, Sender};
 use crate::job::jid_owner::Owner;
-use crate::job::{self, Refused, Request, load, refusal};
-use crate::{BatchPlan, Effect, Outcome, Services, python_text, reply};
+use crate::job::{self, Refused, Request, below, load, refusal};
+use crate::{BatchPlan, Effect, Outcome, Services, python_text, reply, syndics};
 
 /// The command's name.
 pub(crate) const COMMAND: &str = "saltern_batch";
@@ -60,8 +61,17 @@ fn begin(
     let wishes = BatchOptions::read(load.get("batch").ok_or(Refused::Malformed("batch"))?)?;
     let no_match = || Ok(Outcome::reply(refusal::no_match(load)));
     let mut resolved = job::resolve_allowed(load, &request, sender, services)?;
-    if resolved.minions.is_empty() {
+    let below = request.target.as_ref();
+    let below = below.map(|target| below::of_sender(load, &request, target, sender, services));
+    let below = below.unwrap_or_default().minions;
+    if resolved.minions.is_empty() && below.is_empty() {
         return no_match();
+    }
+    if !below.is_empty() {
+        let found: HashSet<&str> = below.iter().map(MinionId::as_str).collect();
+        let missing = &mut resolved.missing;
+        missing.retain(|name| !found.contains(name.as_str()));
+        resolved.minions.extend(below);
     }
     let (there, down) = part_by_presence(resolved.minions, services);
     if there.is_empty() {
@@ -136,8 +146,7 @@ fn plan(
 
 /// Splits minions into those that may be connected and those that certainly are not.
 fn part_by_presence(minions: Vec<MinionId>, services: &Services) -> (Vec<MinionId>, Vec<MinionId>) {
-    let is_there =
-        |id: &MinionId| !matches!(services.minions.presence.state(id), Standing::Away(_));
+    let is_there = |id: &MinionId| !matches!(syndics::standing(id, services), Standing::Away(_));
     minions.into_iter().partition(is_there)
 }
 

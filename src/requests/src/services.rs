@@ -202,6 +202,7 @@ impl Services {
             &stores.bridge,
         ));
         stores.bridge.register(registry);
+        stores.inventories.register(registry);
         let context = Context::new(config, clock, registry);
         let minions = Minions::new(&stores, presence, &context.site);
         Self {

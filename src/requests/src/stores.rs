@@ -19,6 +19,7 @@ use saltern_store::{
 };
 
 use crate::site_functions::MasterSite;
+use crate::syndic_inventories::SyndicInventories;
 use crate::{SiteOptions, register_resources, targets};
 
 /// The parts of [`Services`](crate::Services) that can fail to open.
@@ -43,6 +44,8 @@ pub struct Stores {
     pub resources: Arc<ResourceStore>,
     /// The syndics below this master.
     pub syndics: Arc<SyndicStore>,
+    /// The minions below these syndics.
+    pub inventories: Arc<SyndicInventories>,
     /// Targets, with an index of the minions' data.
     pub targeting: Arc<Targeting>,
     /// Makes pillars.
@@ -112,6 +115,7 @@ impl Stores {
             minion_data,
             resources,
             syndics: Arc::new(SyndicStore::open(config)?),
+            inventories: Arc::new(SyndicInventories::new(config)),
             targeting,
             pillars: Arc::new(pillars),
             bridge,

@@ -10,12 +10,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use saltern_model::{Jid, MinionId};
+use saltern_base::clock::civil;
+use saltern_model::{Absence, Jid, MinionId, Standing};
 use saltern_store::AcceptedIds;
 use saltern_wire::msgpack::{MapView, RawValue};
 
-use crate::Services;
 use crate::outcome::SyndicMinions;
+use crate::syndic_inventories::SyndicInventories;
+use crate::{Minions, PresenceView, Services};
 
 /// The most minions that one request may announce, over all its jobs.
 pub(crate) const MAX_LEAVES: usize = 100_000;
@@ -41,12 +43,64 @@ pub(crate) fn is_minion(id: &MinionId, services: &Services) {
     if !is_known(id, services) {
         return;
     }
+    services.minions.inventories.forget(id);
     match services.minions.syndics.forget(id) {
         Ok(_) => tracing::info!(minion = %id, "a syndic is a minion again"),
         Err(error) => {
             tracing::error!(minion = %id, %error, "stock's tools take a minion for a syndic");
         }
     }
+}
+
+/// Presence of a minion, of those below syndics as far as these announce it.
+pub(crate) fn standing(id: &MinionId, services: &Services) -> Standing {
+    let Minions {
+        presence,
+        inventories,
+        ..
+    } = &services.minions;
+    standing_of(id, &**presence, inventories)
+}
+
+/// The same, of these parts of a master.
+pub(crate) fn standing_of(
+    id: &MinionId,
+    presence: &dyn PresenceView,
+    inventories: &SyndicInventories,
+) -> Standing {
+    let own = presence.state(id);
+    if own != Standing::Away(Absence::NoKey) {
+        return own;
+    }
+    let Some(below) = inventories.find(id) else {
+        return own;
+    };
+    match presence.state(&below.syndic) {
+        Standing::Away(_) => Standing::Away(Absence::SyndicAway),
+        _ if below.away.is_some() => Standing::Away(Absence::AwayBelow),
+        _ => Standing::Connected,
+    }
+}
+
+/// Why a minion below a syndic certainly receives nothing, in words; `None` when it may, or stands in
+/// no inventory.
+pub fn absence_below(id: &MinionId, services: &Services) -> Option<Option<Arc<str>>> {
+    let below = services.minions.inventories.find(id)?;
+    let syndic = &below.syndic;
+    let standing = services.minions.presence.state(syndic);
+    Some(match standing {
+        Standing::Away(absence) => {
+            let since = absence
+                .at()
+                .map(|at| format!(" since {}", civil(at).strftime("%FT%TZ")));
+            let since = since.unwrap_or_default();
+            Some(format!("below the syndic \"{syndic}\", which is {standing}{since}").into())
+        }
+        _ => {
+            let why = below.away.as_ref();
+            why.map(|why| format!("below the syndic \"{syndic}\", where it is {why}").into())
+        }
+    })
 }
 
 /// Authority of a syndic to speak for minions; made for one request.

@@ -77,12 +77,17 @@ pub(crate) fn of_site(
     is_cached: bool,
     data: &Arc<MinionDataStore>,
 ) -> Targeting {
-    let nodegroups = config.nodegroups().node();
     let cached = || Arc::new(Cached(data.clone())) as Arc<dyn MinionData>;
+    of_data(config, is_cached.then(cached))
+}
+
+/// Targets among the minions of which this is known.
+pub(crate) fn of_data(config: &MasterConfig, data: Option<Arc<dyn MinionData>>) -> Targeting {
+    let nodegroups = config.nodegroups().node();
     Targeting::of(TargetSite::new(
         config.salt_compat,
         nodegroups.map(Nodegroups::from_node).unwrap_or_default(),
-        is_cached.then(cached),
+        data,
     ))
 }
 

@@ -13,6 +13,15 @@ pub trait Fleet: Send + Sync {
     /// When the accepted keys cannot be listed. An unusable target matches no minion.
     fn matching(&self, target: &Target) -> Result<Vec<MinionId>, StoreError>;
 
+    /// The minions below syndics that the target matches, as far as these announce them.
+    ///
+    /// # Errors
+    /// When the accepted keys cannot be listed.
+    fn matching_below(&self, target: &Target) -> Result<Vec<MinionId>, StoreError> {
+        let _ = target;
+        Ok(Vec::new())
+    }
+
     /// Presence of a minion.
     fn standing(&self, minion: &MinionId) -> Standing;
 

@@ -8,7 +8,7 @@
 use std::cmp::Ordering;
 
 use saltern_base::clock::civil;
-use saltern_model::{Absence, MinionId, Standing, Target, TargetType};
+use saltern_model::{MinionId, Standing, Target, TargetType};
 use saltern_wire::msgpack::Value;
 
 use crate::call::{Bound, CallResult, Function, Parameter, RunnerError, Work};
@@ -91,14 +91,25 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 /// The minions of `tgt` and `tgt_type`; without a target, all.
 fn targeted(fleet: &dyn Fleet, call: &Bound<'_>) -> Result<Vec<MinionId>, RunnerError> {
     match target::of_call(call)? {
-        Some(target) => Ok(fleet.matching(&target)?),
+        Some(target) => with_those_below(fleet, &target),
         None => Ok(Vec::new()),
     }
 }
 
 fn all(fleet: &dyn Fleet) -> Result<Vec<MinionId>, RunnerError> {
     let everybody = Target::Expression(TargetType::Glob, "*".to_owned());
-    Ok(fleet.matching(&everybody)?)
+    with_those_below(fleet, &everybody)
+}
+
+/// The minions of a target, those below syndics too, as far as these announce them.
+fn with_those_below(fleet: &dyn Fleet, target: &Target) -> Result<Vec<MinionId>, RunnerError> {
+    let mut minions = fleet.matching(target)?;
+    let below = fleet.matching_below(target)?;
+    if !below.is_empty() {
+        minions.extend(below);
+        minions.sort_unstable();
+    }
+    Ok(minions)
 }
 
 /// The minions that are up, and those that are not.
@@ -186,9 +197,7 @@ fn standing(context: &RunnerContext, call: &Bound<'_>, _: &mut Notices<'_>) -> C
 
 fn since(standing: Standing) -> Option<i64> {
     match standing {
-        Standing::Away(Absence::Closed { at } | Absence::Lost { at } | Absence::CutOff { at }) => {
-            Some(at)
-        }
+        Standing::Away(absence) => absence.at(),
         _ => None,
     }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_model::{Absence, Event, Jid, JobRecord, MinionId, Packed, Standing, Tag, stamp};
-use saltern_requests::{Publication, Services, announced_again, probe, publication_again};
+use saltern_requests::{
+    Publication, Services, absence_below, announced_again, probe, publication_again,
+};
 use saltern_wire::msgpack::{Dialect, Limits, RawValue, Value, pack};
 use serde::Serialize;
 
@@ -84,6 +86,11 @@ impl TrackerDeps for Services {
             let is_heard = |owner: &MinionId| !matches!(state(owner), Standing::Away(_));
             if owners.iter().any(is_heard) {
                 return None;
+            }
+            if owners.is_empty()
+                && let Some(below) = absence_below(minion, self)
+            {
+                return below;
             }
             if owners.is_empty() && self.site.order_masters {
                 // It is below a syndic, and it is not known below which.

@@ -35,6 +35,11 @@ pub const OURS: &[ConfigOption] = &[
     ours("saltern_syndic_keep_returns", &[Some("1000000")],
         "Maximum number of rows of the job database that one master above may be behind: beyond \
          it its oldest returns are dropped, counted and named by an event."),
+    ours("saltern_syndic_inventory", &[Some("false")],
+        "Whether masters of this program in a tree agree on inventories: a native syndic sends the \
+         ids, standing and grains of the minions below it up, and a master with order_masters \
+         takes them, so that targets, batches and manage.status there are exact. Has to be on at \
+         both ends; stock never sees it. Experimental."),
     ours("saltern_keep_jobs_count", &[Some("0")],
         "Maximum number of stored jobs: beyond it the oldest are removed, whatever their age, but \
          no open one; 0 for no such bound."),

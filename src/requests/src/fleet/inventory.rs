@@ -15,6 +15,7 @@ use saltern_store::{MinionDataStore, PkiTree, StoreError};
 use saltern_wire::msgpack::Value;
 use serde_json::Value as Json;
 
+use crate::syndic_inventories::SyndicInventories;
 use crate::targets::{self, Accepted};
 use crate::{MasterFleet, SiteOptions, Unwatched};
 
@@ -50,6 +51,7 @@ impl MasterFleet {
             pki: Arc::new(PkiTree::open(config, Clock::system())?),
             targeting: Arc::new(targets::of_site(config, is_cached, &data)),
             data,
+            inventories: Arc::new(SyndicInventories::new(config)),
             presence: Arc::new(Unwatched),
         })
     }

@@ -7,6 +7,7 @@
 //! how a request came in or how it is answered, but for `refusal`.
 
 pub(crate) mod again;
+pub(crate) mod below;
 pub(crate) mod jid_owner;
 pub(crate) mod load;
 pub(crate) mod publication;
@@ -33,7 +34,7 @@ pub(crate) use request::{Request, given_jid};
 pub(crate) use resolve::{
     match_options, missing, names, resolve, resolve_allowed, resolve_with, without_syndics,
 };
-pub(crate) use start::{beginning, job, without_secrets};
+pub(crate) use start::{Recipients, beginning, job, without_secrets};
 
 /// Proof that a request is not barred and that its sender is proved. Only `admit` makes one.
 pub(crate) struct Admitted(Sender);
@@ -97,8 +98,11 @@ pub(crate) fn asked_for(
     let Some(target) = &request.target else {
         return Ok(None);
     };
-    // Minions below syndics are not known here.
-    if resolved.minions.is_empty() && !services.site.order_masters {
+    let below = below::of_sender(load, &request, target, sender, services);
+    // Other minions below syndics are not known here. With syndics stock's command line expects a
+    // job, whoever is meant.
+    let is_nobody = resolved.minions.is_empty() && below.minions.is_empty();
+    if is_nobody && !services.site.order_masters {
         return Ok(None);
     }
     let Some(sent_as) = how_sent(load, &request, target, &resolved, sender, services) else {
@@ -114,8 +118,9 @@ pub(crate) fn asked_for(
         }
     }
     let jid = jid(load, sender, services)?;
-    let (minions, missing) = (names(&resolved), missing(&resolved));
-    let start = job(load, &request, target, jid, (resolved, sent_as), services);
+    let recipients = Recipients::new(resolved, below, sent_as);
+    let (minions, missing) = (recipients.names(), recipients.missing());
+    let start = job(load, &request, target, jid, recipients, services);
     Ok(Some(NewJob {
         start,
         minions,

@@ -1,16 +1,65 @@
 //! Makes a job: the record to store, the events that announce it, the publication to the minions.
 
-use saltern_model::{Compat, Event, Jid, JobRecord, Packed, Tag, Target};
+use std::collections::HashSet;
+
+use saltern_model::{Compat, Event, Jid, JobRecord, MinionId, Packed, Tag, Target};
 use saltern_policy::target::Resolved;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
+use super::below::Below;
 use super::publication::{SENT_AS, SentAs, publication};
 use super::request::Request;
-use super::resolve::{missing, names};
+use super::resolve::missing;
 use super::{load, relation};
 use crate::events::{BareJid, NewJob};
-use crate::outcome::{JobRelation, StartJob};
+use crate::outcome::{JobRelation, StartJob, Topics};
 use crate::{Services, event_data};
+
+/// Recipients of a job.
+pub(crate) struct Recipients {
+    /// Minions of this master's own.
+    own: Resolved,
+    /// Minions below syndics.
+    below: Below,
+    sent_as: SentAs,
+}
+
+impl Recipients {
+    /// These minions; a name that is missing here may be below a syndic.
+    pub(crate) fn new(mut own: Resolved, below: Below, sent_as: SentAs) -> Self {
+        if !own.missing.is_empty() && !below.minions.is_empty() {
+            let found: HashSet<&str> = below.minions.iter().map(MinionId::as_str).collect();
+            own.missing.retain(|name| !found.contains(name.as_str()));
+        }
+        Self {
+            own,
+            below,
+            sent_as,
+        }
+    }
+
+    /// Minions of this master's own.
+    pub(crate) fn own(own: Resolved, sent_as: SentAs) -> Self {
+        Self::new(own, Below::default(), sent_as)
+    }
+
+    /// The minions as the wire has them.
+    pub(crate) fn names(&self) -> Value {
+        let all = self.own.minions.iter().chain(&self.below.minions);
+        Value::Array(all.map(|id| id.as_str().into()).collect())
+    }
+
+    /// The names in the target that match no minion.
+    pub(crate) fn missing(&self) -> Value {
+        missing(&self.own)
+    }
+
+    fn into_minions(self) -> Vec<MinionId> {
+        let mut minions = self.own.minions;
+        minions.extend(self.below.minions);
+        minions
+    }
+}
 
 /// The record, events and publication of a job.
 pub(crate) fn job(
@@ -18,19 +67,30 @@ pub(crate) fn job(
     request: &Request<'_>,
     target: &Target,
     jid: Jid,
-    (resolved, sent_as): (Resolved, SentAs),
+    recipients: Recipients,
     services: &Services,
 ) -> StartJob {
-    let (minions, missing) = (names(&resolved), missing(&resolved));
+    let (minions, missing) = (recipients.names(), recipients.missing());
+    let sent_as = recipients.sent_as;
     let entries = load::entries(load, jid.as_str(), services);
     let announce = announcement(load, &jid, &minions, &missing, &entries, services);
-    let publication = publication(entries, target, (&resolved.minions, sent_as), services);
+    let (own, below) = (&recipients.own.minions, &recipients.below);
+    let mut publication = publication(entries, target, (own, sent_as), services);
+    let is_for_somebody = !own.is_empty() || !below.minions.is_empty();
+    if below.is_exact
+        && is_for_somebody
+        && let Topics::Minions(ids) = &mut publication.topics
+    {
+        let mut ids = std::mem::take(ids);
+        ids.extend_from_slice(&below.syndics);
+        publication.topics = Topics::Exactly(ids);
+    }
     let about = relation::of_load(load, request, target);
     let minions_of_job = match about {
         Some(JobRelation::Running(_)) if services.site.order_masters => {
             relation::named(target, &services.minions.syndics)
         }
-        _ => resolved.minions,
+        _ => recipients.into_minions(),
     };
     let job = JobRecord {
         created: services.clock.unix_micros(),

@@ -1,6 +1,7 @@
 //! Cached data of minions: the mine with its four commands, the cache behind targets, and the purge
 //! of both when a key goes.
 
+use saltern_crypto::SigAlgo;
 use saltern_model::{KeyState, MinionId};
 use saltern_requests::Outcome;
 use saltern_wire::msgpack::{Dialect, Value, encode};
@@ -58,6 +59,30 @@ fn replaced_key_clears_what_does_not_know_its_age() {
     assert!(pillars.kept(&id, None).is_none());
 }
 
+/// Options with which every memory is kept.
+const ALL_MEMORIES: &str =
+    "pillar_cache: True\norder_masters: True\nsaltern_syndic_inventory: True\n";
+
+/// Has a syndic announce a minion below it.
+fn announce_below(site: &Site, syndic: &Minion) {
+    let reply = site.ask(clear(syndic.auth(), 3)).reply;
+    let keys = syndic.verified(&reply, SigAlgo::Pkcs1v15Sha1);
+    let below = format!("below-{}", syndic.id);
+    let entry = Value::Array(vec![below.as_str().into(), Value::Nil, Value::Nil]);
+    let load = syndic
+        .load("saltern_syndic_inventory")
+        .set(
+            "epoch",
+            keys.get("saltern_syndic_inventory").unwrap().clone(),
+        )
+        .set("list", 1_i64)
+        .set("part", 0_i64)
+        .set("last", true)
+        .set("minions", Value::Array(vec![entry]))
+        .set("gone", Value::Array(Vec::new()));
+    site.ask(syndic.sealed(load, 3));
+}
+
 /// Gives a minion something in every memory; a new one has its line here.
 fn fill_every_memory(site: &Site, id: &MinionId) {
     let minions = &site.services.minions;
@@ -68,13 +93,14 @@ fn fill_every_memory(site: &Site, id: &MinionId) {
     let load = minion.load("_register_resources");
     site.ask(minion.sealed(load.set("resources", resources), 3));
     minions.syndics.register(id).unwrap();
+    announce_below(site, &minion);
     let (filled, all) = (minions.memories_with(id).unwrap(), minions.memory_names());
     assert_eq!(filled, all, "fill every memory before it is cleared");
 }
 
 #[test]
 fn deleted_key_clears_every_memory() {
-    let site = Site::new("pillar_cache: True\n");
+    let site = Site::new(ALL_MEMORIES);
     let minions = &site.services.minions;
     let (m1, m2) = (
         MinionId::parse("m1").unwrap(),
@@ -105,7 +131,7 @@ const OUTLASTS_A_REPLACED_KEY: [(&str, &str); 2] = [
 /// Each memory has to clear itself where no data shows by its age that the key is younger.
 #[test]
 fn replaced_key_clears_each_memory_without_the_help_of_others() {
-    let site = Site::new("pillar_cache: True\n");
+    let site = Site::new(ALL_MEMORIES);
     let id = MinionId::parse("m1").unwrap();
     let minions = &site.services.minions;
     fill_every_memory(&site, &id);

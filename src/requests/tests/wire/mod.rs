@@ -30,6 +30,7 @@ mod saltern_batch;
 mod saltern_query;
 mod sent_as;
 mod site;
+mod syndic_inventory;
 mod syndics;
 mod taken_jids;
 mod targets;

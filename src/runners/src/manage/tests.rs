@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use saltern_config::load_master;
-use saltern_model::{Doubt, Jid};
+use saltern_model::{Absence, Doubt, Jid};
 use saltern_store::StoreError;
 use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
 

@@ -1,0 +1,289 @@
+//! Inventory of the minions below, as it goes up to one master of ours (`saltern_syndic_inventory`):
+//! a full list in numbered parts, then what has changed. No actor and no socket.
+//!
+//! A part is sent until it is answered. A master above that missed one, or that was started anew, asks
+//! for a full list. While nothing changes, an empty part now and then finds that out.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hasher};
+use std::time::Duration;
+
+use saltern_model::{Changed, MinionId};
+use saltern_wire::msgpack::{Dialect, Value, encode};
+use tokio::time::Instant;
+
+/// Most minions of one part, and the bytes of grains after which no other minion is added.
+const MAX_MINIONS: usize = 500;
+const MAX_BYTES: usize = 256 << 10;
+
+/// The longest pause between two parts.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// The longest reason for an absence, in bytes.
+const MAX_REASON: usize = 200;
+
+/// The minions below this master.
+pub(crate) trait MinionsBelow {
+    /// Generations of the data that were seen last.
+    type Cursor: Default;
+
+    /// Their ids; without syndics, with those below these.
+    fn ids(&self) -> Vec<MinionId>;
+    /// Why a minion receives nothing; `None` when it may.
+    fn away(&self, minion: &MinionId) -> Option<String>;
+    /// Its grains.
+    fn grains(&self, minion: &MinionId) -> Option<Value>;
+    /// The minions whose grains may have changed, and the new cursor.
+    fn changes(&self, since: Option<&Self::Cursor>) -> (Changed, Self::Cursor);
+}
+
+/// Inventory on its way to one master above.
+pub(crate) struct InventorySender<B: MinionsBelow> {
+    below: B,
+    /// The epoch that the session names, and the moment since which the connection stands.
+    agreed: Option<(String, Option<i64>)>,
+    /// The epoch that parts bear.
+    epoch: String,
+    list: u64,
+    part: u64,
+    cursor: Option<B::Cursor>,
+    announced: HashMap<MinionId, AnnouncedMinion>,
+    /// Minions to announce.
+    pending: VecDeque<MinionId>,
+    gone: Vec<MinionId>,
+    /// The last part of the full list has not been made.
+    is_first_list: bool,
+    in_flight: Option<InventoryPart>,
+    last_answer: Option<Instant>,
+    /// The master above does not keep it.
+    is_refused: bool,
+}
+
+/// A minion as it was announced.
+#[derive(PartialEq, Eq)]
+struct AnnouncedMinion {
+    away: Option<String>,
+    /// Digest of its grains.
+    grains: u64,
+}
+
+/// One part.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct InventoryPart {
+    epoch: String,
+    list: u64,
+    part: u64,
+    is_last: bool,
+    minions: Vec<Value>,
+    gone: Vec<Value>,
+}
+
+impl InventoryPart {
+    /// The fields of the request.
+    pub(crate) fn fields(&self) -> [(&'static str, Value); 7] {
+        let number = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
+        [
+            ("cmd", Value::from("saltern_syndic_inventory")),
+            ("epoch", Value::from(self.epoch.as_str())),
+            ("list", number(self.list)),
+            ("part", number(self.part)),
+            ("last", Value::Bool(self.is_last)),
+            ("minions", Value::Array(self.minions.clone())),
+            ("gone", Value::Array(self.gone.clone())),
+        ]
+    }
+}
+
+/// Answer of the master above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// It goes on.
+    Taken,
+    /// A full list begins.
+    Anew,
+    /// Not before the connection is made anew.
+    Refused,
+}
+
+impl<B: MinionsBelow> InventorySender<B> {
+    /// Nothing is sent before a master above has agreed.
+    pub(crate) fn new(below: B) -> Self {
+        Self {
+            below,
+            agreed: None,
+            epoch: String::new(),
+            list: 0,
+            part: 0,
+            cursor: None,
+            announced: HashMap::new(),
+            pending: VecDeque::new(),
+            gone: Vec::new(),
+            is_first_list: false,
+            in_flight: None,
+            last_answer: None,
+            is_refused: false,
+        }
+    }
+
+    /// Takes over what the session says: its epoch, and since when the connection stands. `list` is
+    /// larger than the number of any list before.
+    pub(crate) fn agree(&mut self, epoch: &str, since: Option<i64>, list: u64) {
+        let before = self.agreed.replace((epoch.to_owned(), since));
+        let is_same = |(known, _): &(String, Option<i64>)| known == epoch;
+        match before {
+            Some(before) if is_same(&before) && !self.is_refused => {
+                // Whoever is there now may have missed a part.
+                if before.1 != since {
+                    self.last_answer = None;
+                }
+            }
+            Some(before) if is_same(&before) && before.1 == since => {}
+            _ => self.begin(epoch, list),
+        }
+    }
+
+    /// Begins with a full list.
+    fn begin(&mut self, epoch: &str, list: u64) {
+        epoch.clone_into(&mut self.epoch);
+        (self.list, self.part) = (list, 0);
+        self.cursor = Some(self.below.changes(None).1);
+        self.announced.clear();
+        self.pending = self.below.ids().into();
+        self.gone.clear();
+        self.is_first_list = true;
+        self.in_flight = None;
+        self.is_refused = false;
+    }
+
+    /// The part to send now; the same until it is answered.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<InventoryPart> {
+        if self.agreed.is_none() || self.is_refused {
+            return None;
+        }
+        if self.in_flight.is_none() {
+            if self.pending.is_empty() && !self.is_first_list {
+                self.look();
+            }
+            let is_due = self.last_answer.is_none_or(|last| now - last >= HEARTBEAT);
+            let is_empty = self.pending.is_empty() && self.gone.is_empty();
+            if is_empty && !self.is_first_list && !is_due {
+                return None;
+            }
+            self.in_flight = Some(self.make());
+        }
+        self.in_flight.clone()
+    }
+
+    /// Takes over an answer; `list` as in [`Self::agree`].
+    pub(crate) fn answered(&mut self, answer: &Value, list: u64, now: Instant) -> Answered {
+        match answer.get("result").and_then(Value::as_str) {
+            Some("taken") => {
+                self.in_flight = None;
+                self.part += 1;
+                self.last_answer = Some(now);
+                Answered::Taken
+            }
+            Some("begin_anew") => {
+                let epoch = answer.get("epoch").and_then(Value::as_str);
+                let epoch = epoch.unwrap_or_default().to_owned();
+                self.begin(&epoch, list);
+                Answered::Anew
+            }
+            _ => {
+                self.is_refused = true;
+                self.in_flight = None;
+                Answered::Refused
+            }
+        }
+    }
+
+    /// Finds what has changed since it was announced.
+    fn look(&mut self) {
+        let (changed, cursor) = self.below.changes(self.cursor.as_ref());
+        self.cursor = Some(cursor);
+        let ids = self.below.ids();
+        let there: HashSet<&MinionId> = ids.iter().collect();
+        let gone = self.announced.keys().filter(|id| !there.contains(id));
+        let gone: Vec<MinionId> = gone.cloned().collect();
+        for id in &gone {
+            self.announced.remove(id);
+        }
+        self.gone = gone;
+        let changed: Option<HashSet<MinionId>> = match changed {
+            Changed::These(ids) => Some(ids.into_iter().collect()),
+            Changed::Everything => None,
+        };
+        let may_have_changed = |id: &MinionId| changed.as_ref().is_none_or(|it| it.contains(id));
+        for id in ids {
+            let is_as_announced = self.announced.get(&id).is_some_and(|before| {
+                before.away == self.away(&id)
+                    && (!may_have_changed(&id) || before.grains == digest(&self.grains(&id)))
+            });
+            if !is_as_announced {
+                self.pending.push_back(id);
+            }
+        }
+    }
+
+    fn away(&self, id: &MinionId) -> Option<String> {
+        let why = self.below.away(id)?;
+        let end = why.floor_char_boundary(MAX_REASON);
+        Some(why.get(..end).unwrap_or_default().to_owned())
+    }
+
+    /// The packed grains; empty where there are none.
+    fn grains(&self, id: &MinionId) -> Vec<u8> {
+        let grains = self.below.grains(id);
+        grains.map_or_else(Vec::new, |grains| encode(&grains, Dialect::Bin))
+    }
+
+    fn make(&mut self) -> InventoryPart {
+        let (mut minions, mut bytes) = (Vec::new(), 0);
+        while minions.len() < MAX_MINIONS
+            && bytes < MAX_BYTES
+            && let Some(id) = self.pending.pop_front()
+        {
+            let grains = self
+                .below
+                .grains(&id)
+                .unwrap_or_else(|| Value::Map(Vec::new()));
+            let packed = encode(&grains, Dialect::Bin);
+            let entry = AnnouncedMinion {
+                away: self.away(&id),
+                grains: digest(&packed),
+            };
+            let before = self.announced.get(&id);
+            let is_as_before = before.is_some_and(|before| before.grains == entry.grains);
+            let grains = match is_as_before {
+                true => Value::Nil,
+                false => grains,
+            };
+            bytes += packed.len();
+            let away = entry.away.as_deref().map_or(Value::Nil, Value::from);
+            minions.push(Value::Array(vec![id.as_str().into(), away, grains]));
+            self.announced.insert(id, entry);
+        }
+        let gone = std::mem::take(&mut self.gone);
+        let is_last = self.is_first_list && self.pending.is_empty();
+        if is_last {
+            self.is_first_list = false;
+        }
+        InventoryPart {
+            epoch: self.epoch.clone(),
+            list: self.list,
+            part: self.part,
+            is_last,
+            minions,
+            gone: gone.iter().map(|id| id.as_str().into()).collect(),
+        }
+    }
+}
+
+fn digest(packed: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(packed);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::*;
+
+/// Minions with why they are away and with a grain.
+type Fleet = Rc<RefCell<BTreeMap<MinionId, (Option<String>, String)>>>;
+
+struct Below(Fleet);
+
+impl MinionsBelow for Below {
+    type Cursor = ();
+
+    fn ids(&self) -> Vec<MinionId> {
+        self.0.borrow().keys().cloned().collect()
+    }
+
+    fn away(&self, minion: &MinionId) -> Option<String> {
+        self.0.borrow().get(minion).and_then(|it| it.0.clone())
+    }
+
+    fn grains(&self, minion: &MinionId) -> Option<Value> {
+        let fleet = self.0.borrow();
+        Some(Value::map([("os", fleet.get(minion)?.1.as_str())]))
+    }
+
+    fn changes(&self, _: Option<&()>) -> (Changed, ()) {
+        (Changed::Everything, ())
+    }
+}
+
+fn id(name: &str) -> MinionId {
+    MinionId::parse(name).unwrap()
+}
+
+fn fleet(names: &[&str]) -> Fleet {
+    let minions = names.iter().map(|name| (id(name), (None, "x".to_owned())));
+    Rc::new(RefCell::new(minions.collect()))
+}
+
+fn taken() -> Value {
+    Value::map([("result", "taken")])
+}
+
+fn names(part: &InventoryPart) -> Vec<String> {
+    let ids = part.minions.iter().map(|entry| match entry {
+        Value::Array(fields) => fields[0].as_str().unwrap().to_owned(),
+        other => panic!("no entry: {other:?}"),
+    });
+    ids.collect()
+}
+
+fn agreed(fleet: &Fleet) -> InventorySender<Below> {
+    let mut sender = InventorySender::new(Below(fleet.clone()));
+    assert_eq!(sender.next(Instant::now()), None, "nobody agreed");
+    sender.agree("one", Some(1), 1);
+    sender
+}
+
+#[test]
+fn full_list_goes_up_in_bounded_parts_and_then_changes() {
+    let many: Vec<String> = (0..MAX_MINIONS + 1).map(|at| format!("m{at:04}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let (fleet, now) = (fleet(&many), Instant::now());
+    let mut sender = agreed(&fleet);
+    let first = sender.next(now).unwrap();
+    assert_eq!((first.minions.len(), first.is_last), (MAX_MINIONS, false));
+    assert_eq!(sender.next(now), Some(first), "until it is answered");
+    assert_eq!(sender.answered(&taken(), 2, now), Answered::Taken);
+    let second = sender.next(now).unwrap();
+    assert_eq!((second.part, second.is_last), (1, true));
+    assert_eq!(names(&second), [*many.last().unwrap()]);
+    sender.answered(&taken(), 2, now);
+    assert_eq!(sender.next(now), None, "nothing has changed");
+
+    fleet.borrow_mut().remove(&id("m0001"));
+    fleet.borrow_mut().insert(id("new"), (None, "y".to_owned()));
+    fleet.borrow_mut().get_mut(&id("m0002")).unwrap().0 = Some("away".to_owned());
+    let change = sender.next(now).unwrap();
+    assert_eq!(change.gone, [Value::from("m0001")]);
+    assert_eq!(names(&change), ["m0002", "new"]);
+    let of_known = Value::Array(vec!["m0002".into(), "away".into(), Value::Nil]);
+    assert_eq!(change.minions[0], of_known, "its grains are as before");
+    assert!(!change.is_last);
+}
+
+#[test]
+fn empty_part_finds_out_that_the_master_above_is_another() {
+    let (fleet, now) = (fleet(&["a"]), Instant::now());
+    let mut sender = agreed(&fleet);
+    sender.next(now).unwrap();
+    sender.answered(&taken(), 2, now);
+    assert_eq!(sender.next(now), None);
+    let later = now + HEARTBEAT;
+    let heartbeat = sender.next(later).unwrap();
+    assert!(heartbeat.minions.is_empty() && !heartbeat.is_last);
+    let anew = Value::map([("result", "begin_anew"), ("epoch", "two")]);
+    assert_eq!(sender.answered(&anew, 5, later), Answered::Anew);
+    let full = sender.next(later).unwrap();
+    assert_eq!((full.epoch.as_str(), full.list, full.part), ("two", 5, 0));
+    assert_eq!((names(&full), full.is_last), (vec!["a".to_owned()], true));
+    sender.answered(&taken(), 6, later);
+
+    sender.agree("one", Some(1), 7);
+    assert_eq!(sender.next(later), None, "the session is the same");
+    sender.agree("one", Some(2), 8);
+    assert!(sender.next(later).is_some(), "the connection is another");
+}
+
+#[test]
+fn refused_inventory_is_not_sent_before_the_next_connection() {
+    let (fleet, now) = (fleet(&["a"]), Instant::now());
+    let mut sender = agreed(&fleet);
+    sender.next(now).unwrap();
+    for answer in [Value::map([("result", "refused")]), Value::Nil] {
+        assert_eq!(sender.answered(&answer, 2, now), Answered::Refused);
+        assert_eq!(sender.next(now + HEARTBEAT), None);
+    }
+    sender.agree("one", Some(1), 3);
+    assert_eq!(sender.next(now), None);
+    sender.agree("one", Some(2), 4);
+    let anew = sender.next(now).unwrap();
+    assert_eq!((anew.list, anew.part), (4, 0));
+}
+
+#[test]
+fn master_below_without_minions_announces_that() {
+    let (fleet, now) = (fleet(&[]), Instant::now());
+    let mut sender = agreed(&fleet);
+    let only = sender.next(now).unwrap();
+    assert!(only.is_last && only.minions.is_empty());
+}

@@ -1,0 +1,87 @@
+//! The minions below this master as its inventory names them: its own, and those of the inventories of
+//! syndics below it.
+
+use std::sync::Arc;
+
+use saltern_model::{Absence, Changed, DataChanges, MinionId, Standing};
+use saltern_requests::{Services, absence_below};
+use saltern_wire::msgpack::Value;
+
+use super::inventory::MinionsBelow;
+
+/// Minions of this master.
+pub(crate) struct ServicesBelow(pub(crate) Arc<Services>);
+
+/// Generations of the minions' own data, and of the inventories.
+#[derive(Default)]
+pub(crate) struct Generations(Option<u64>, Option<u64>);
+
+impl MinionsBelow for ServicesBelow {
+    type Cursor = Generations;
+
+    fn ids(&self) -> Vec<MinionId> {
+        let services = &self.0;
+        let accepted = match services.keys.pki.accepted() {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::error!(%error, "the inventory lacks all minions: keys cannot be listed");
+                return Vec::new();
+            }
+        };
+        let own = accepted.sorted().iter();
+        let mut ids: Vec<MinionId> = own
+            .filter(|id| !services.minions.syndics.has(id))
+            .cloned()
+            .collect();
+        let below = services.minions.inventories.ids();
+        let below = below.sorted().iter();
+        ids.extend(below.filter(|id| !accepted.contains(id.as_str())).cloned());
+        ids
+    }
+
+    fn away(&self, minion: &MinionId) -> Option<String> {
+        let Standing::Away(absence) = self.0.minions.presence.state(minion) else {
+            return None;
+        };
+        // Without a key here it is below a syndic.
+        let below = (absence == Absence::NoKey).then(|| absence_below(minion, &self.0));
+        match below.flatten() {
+            Some(why) => why.map(|why| why.to_string()),
+            None => Some(Standing::Away(absence).to_string()),
+        }
+    }
+
+    fn grains(&self, minion: &MinionId) -> Option<Value> {
+        let minions = &self.0.minions;
+        let grains = minions.data.grains(minion).unwrap_or_else(|error| {
+            tracing::warn!(%minion, %error, "cached data cannot be read: it counts as absent");
+            None
+        });
+        let grains = grains.or_else(|| minions.inventories.grains(minion));
+        grains.map(|grains| (*grains).clone())
+    }
+
+    fn changes(&self, since: Option<&Generations>) -> (Changed, Generations) {
+        let minions = &self.0.minions;
+        let since = since.unwrap_or(&Generations(None, None));
+        let own = minions.data.changes(since.0).unwrap_or_else(|error| {
+            tracing::error!(%error, "the cache of minion data cannot be listed");
+            DataChanges {
+                generation: 0,
+                changed: Changed::Everything,
+            }
+        });
+        let below = minions.inventories.changes(since.1);
+        let changed = match (own.changed, below.changed) {
+            (Changed::These(mut own), Changed::These(below)) => {
+                own.extend(below);
+                Changed::These(own)
+            }
+            _ => Changed::Everything,
+        };
+        (
+            changed,
+            Generations(Some(own.generation), Some(below.generation)),
+        )
+    }
+}

@@ -1,0 +1,122 @@
+//! The minions below syndics that a target means, where these announce their inventories
+//! (`saltern_syndic_inventory`).
+//!
+//! Where it cannot be decided here (pillars stay below, so do ranges and resources), or for a sender
+//! whose rules name minions, no minion is expected by an inventory: then syndics announce theirs, as
+//! stock's do.
+
+use std::collections::BTreeSet;
+
+use saltern_model::{MinionId, Target, TargetType};
+use saltern_policy::acl::Whom;
+use saltern_policy::matching::MatchOptions;
+use saltern_policy::target::Resolved;
+use saltern_store::AcceptedIds;
+use saltern_wire::msgpack::Value;
+
+use super::request::Request;
+use super::resolve::match_options;
+use crate::Services;
+use crate::credentials::Sender;
+use crate::syndic_inventories::SyndicInventories;
+use crate::targets::Accepted;
+
+/// Minions below syndics that a target means.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Below {
+    /// The minions.
+    pub(crate) minions: Vec<MinionId>,
+    /// The syndics that have one of them below.
+    pub(crate) syndics: Vec<MinionId>,
+    /// No other minion below any syndic is meant.
+    pub(crate) is_exact: bool,
+}
+
+/// The minions below syndics that are expected to return to this sender.
+pub(crate) fn of_sender(
+    load: &Value,
+    request: &Request<'_>,
+    target: &Target,
+    sender: &Sender,
+    services: &Services,
+) -> Below {
+    let inventories = &services.minions.inventories;
+    let is_free = || sender.may_publish(load, &request.functions, Whom::Anybody, services);
+    match inventories.is_on() && is_free() {
+        true => of_load(load, request, target, services),
+        false => Below::default(),
+    }
+}
+
+/// The minions below syndics that the target of a load means.
+pub(crate) fn of_load(
+    load: &Value,
+    request: &Request<'_>,
+    target: &Target,
+    services: &Services,
+) -> Below {
+    resolve(target, &match_options(load, &request.functions), services)
+}
+
+fn resolve(target: &Target, options: &MatchOptions<'_>, services: &Services) -> Below {
+    let inventories = &services.minions.inventories;
+    let Ok(accepted) = services.keys.pki.accepted() else {
+        return Below::default();
+    };
+    let Some(found) = among(inventories, &accepted, target, options) else {
+        return Below::default();
+    };
+    let syndics = found.minions.iter().filter_map(|id| inventories.find(id));
+    let syndics: BTreeSet<MinionId> = syndics.map(|found| found.syndic).collect();
+    let known = services.minions.syndics.ids();
+    Below {
+        is_exact: !found.may_mean_more && inventories.are_complete(&known),
+        minions: found.minions,
+        syndics: syndics.into_iter().collect(),
+    }
+}
+
+/// The minions of the inventories that a target means; `None` where that cannot be decided.
+pub(crate) fn among(
+    inventories: &SyndicInventories,
+    accepted: &AcceptedIds,
+    target: &Target,
+    options: &MatchOptions<'_>,
+) -> Option<Resolved> {
+    if !inventories.is_on() || !is_decided_by_grains(target) {
+        return None;
+    }
+    let ids = inventories.ids();
+    let targeting = &inventories.targeting;
+    let options = MatchOptions {
+        greedy: false,
+        expands_ranges: false,
+        ..*options
+    };
+    let found = targeting.resolve_with(target, &Accepted(&ids), &options);
+    let mut found = found.ok()?;
+    // A minion of this master's own is not below.
+    found.minions.retain(|id| !accepted.contains(id.as_str()));
+    Some(found)
+}
+
+/// Whether ids and grains decide it.
+fn is_decided_by_grains(target: &Target) -> bool {
+    /// Pillars, ranges, resources, and groups that may have them in.
+    const OTHERS: [&str; 5] = ["I@", "J@", "R@", "T@", "N@"];
+    let is_plain = |text: &str| !OTHERS.iter().any(|prefix| text.contains(prefix));
+    match target {
+        Target::List(_) => true,
+        Target::Words(words) => words.iter().all(|word| is_plain(word)),
+        Target::Expression(kind, text) => match kind {
+            TargetType::Compound => is_plain(text),
+            TargetType::Glob
+            | TargetType::List
+            | TargetType::Pcre
+            | TargetType::Grain
+            | TargetType::GrainPcre
+            | TargetType::Ipcidr => true,
+            _ => false,
+        },
+    }
+}

@@ -1,0 +1,434 @@
+//! Inventories of the syndics below this master: the minions below each of them, with their grains and
+//! whether they can be reached, as the syndic announces them (`saltern_syndic_inventory`).
+//!
+//! An inventory comes in numbered parts. The first full list is believed once its last part is there;
+//! from then on parts are changes. A part that is not the next one, or that bears the epoch of an
+//! earlier process, has the syndic begin anew. In memory only, and bounded: an inventory that is too
+//! large is dropped as a whole, and targets are then as exact as with stock's syndics.
+//!
+//! Not here: for which minions a syndic may speak (`syndics`), and what a target means (`job::below`).
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use saltern_base::metrics::{Registry, gauge_on_scrape};
+use saltern_config::MasterConfig;
+use saltern_crypto::public_random;
+use saltern_model::{Changed, DataChanges, MinionId};
+use saltern_policy::matching::MinionData;
+use saltern_policy::target::Targeting;
+use saltern_store::AcceptedIds;
+use saltern_wire::msgpack::{Limits, Value, decode};
+
+use crate::targets;
+
+/// Bounds on what is kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InventoryLimits {
+    /// Minions of one syndic, and of all.
+    minions: (usize, usize),
+    /// Bytes of packed grains of one syndic, and of all.
+    bytes: (usize, usize),
+}
+
+const LIMITS: InventoryLimits = InventoryLimits {
+    minions: (100_000, 500_000),
+    bytes: (128 << 20, 256 << 20),
+};
+
+/// Changes that are remembered for the index of grains; a reader that is further behind reads all.
+const MAX_CHANGES: usize = 10_000;
+
+/// One part of an inventory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InventoryPart {
+    /// Epoch of the master that it is for.
+    pub(crate) epoch: String,
+    /// Number of the full list that it belongs to.
+    pub(crate) list: u64,
+    /// Its number in that list, from zero.
+    pub(crate) part: u64,
+    /// The list is full with it.
+    pub(crate) is_last: bool,
+    /// Minions that are new or have changed.
+    pub(crate) minions: Vec<Announced>,
+    /// Minions that are not below the syndic any more.
+    pub(crate) gone: Vec<MinionId>,
+}
+
+/// A minion below a syndic, as the syndic announces it.
+#[derive(Clone, Debug)]
+pub(crate) struct Announced {
+    pub(crate) id: MinionId,
+    /// Why it receives nothing; `None` when it may.
+    pub(crate) away: Option<Arc<str>>,
+    /// Its packed grains; `None` when they are as before.
+    pub(crate) grains: Option<Bytes>,
+}
+
+/// What becomes of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PartResult {
+    /// It is kept, or was before.
+    Taken,
+    /// Parts are missing: the syndic has to begin with a full list.
+    BeginAnew,
+    /// The inventory is not kept, for this reason.
+    Refused(&'static str),
+}
+
+/// A minion below a syndic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BelowSyndic {
+    /// The syndic.
+    pub syndic: MinionId,
+    /// Why the minion receives nothing from its master; `None` when it may.
+    pub away: Option<Arc<str>>,
+}
+
+/// Inventories of all syndics.
+pub struct SyndicInventories {
+    is_on: bool,
+    /// Random text of this process, which every part has to bear.
+    epoch: String,
+    state: Arc<RwLock<State>>,
+    /// Resolves targets among the minions of the inventories.
+    pub(crate) targeting: Targeting,
+}
+
+struct State {
+    limits: InventoryLimits,
+    lists: HashMap<MinionId, List>,
+    below: BTreeMap<MinionId, Kept>,
+    bytes: usize,
+    generation: u64,
+    changed: VecDeque<(u64, MinionId)>,
+    ids: Option<Arc<AcceptedIds>>,
+}
+
+/// Inventory of one syndic.
+#[derive(Default)]
+struct List {
+    number: u64,
+    /// The part that comes next.
+    next: u64,
+    /// A full list is on its way.
+    is_under_way: bool,
+    /// There was a full list.
+    is_complete: bool,
+    minions: usize,
+    bytes: usize,
+}
+
+struct Kept {
+    syndic: MinionId,
+    /// The list in which it stood last.
+    list: u64,
+    away: Option<Arc<str>>,
+    grains: Bytes,
+}
+
+impl SyndicInventories {
+    /// None yet; they are taken where `saltern_syndic_inventory` and `order_masters` are on.
+    pub fn new(config: &MasterConfig) -> Self {
+        Self::with_limits(config, LIMITS)
+    }
+
+    pub(crate) fn with_limits(config: &MasterConfig, limits: InventoryLimits) -> Self {
+        let state = Arc::new(RwLock::new(State {
+            limits,
+            lists: HashMap::new(),
+            below: BTreeMap::new(),
+            bytes: 0,
+            generation: 1,
+            changed: VecDeque::new(),
+            ids: None,
+        }));
+        let data: Arc<dyn MinionData> = Arc::new(Grains(state.clone()));
+        Self {
+            is_on: config.syndic.inventory && config.order_masters(),
+            epoch: format!("{:032x}", u128::from_be_bytes(public_random())),
+            targeting: targets::of_data(config, Some(data)),
+            state,
+        }
+    }
+
+    /// Shows what is kept.
+    pub(crate) fn register(&self, registry: &Registry) {
+        let state = self.state.clone();
+        gauge_on_scrape(
+            registry,
+            "saltern_syndic_inventory_minions",
+            "Minions below syndics that stand in the inventories of these.",
+            &[],
+            move |gauges| {
+                let minions = i64::try_from(state.read().below.len());
+                let gauge = gauges.with_label_values::<&str>(&[]);
+                gauge.set(minions.unwrap_or(i64::MAX));
+            },
+        );
+        let state = self.state.clone();
+        gauge_on_scrape(
+            registry,
+            "saltern_syndic_inventory_bytes",
+            "Bytes of grains that the inventories of syndics have.",
+            &[],
+            move |gauges| {
+                let bytes = i64::try_from(state.read().bytes);
+                let gauge = gauges.with_label_values::<&str>(&[]);
+                gauge.set(bytes.unwrap_or(i64::MAX));
+            },
+        );
+    }
+
+    /// Whether this master takes inventories.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// The epoch, where inventories are taken.
+    pub(crate) fn agreement(&self) -> Option<&str> {
+        self.is_on.then_some(self.epoch.as_str())
+    }
+
+    /// Whether there is anything of this syndic.
+    pub fn has(&self, syndic: &MinionId) -> bool {
+        self.state.read().lists.contains_key(syndic)
+    }
+
+    /// The syndics with an inventory.
+    pub fn syndics(&self) -> Vec<MinionId> {
+        self.state.read().lists.keys().cloned().collect()
+    }
+
+    /// Whether all of these have a full inventory here.
+    pub(crate) fn are_complete(&self, syndics: &[MinionId]) -> bool {
+        let state = self.state.read();
+        let mut lists = syndics.iter().map(|syndic| state.lists.get(syndic));
+        lists.all(|list| list.is_some_and(|list| list.is_complete))
+    }
+
+    /// The minions of all inventories.
+    pub fn ids(&self) -> Arc<AcceptedIds> {
+        if let Some(ids) = &self.state.read().ids {
+            return ids.clone();
+        }
+        let mut state = self.state.write();
+        let ids = Arc::new(AcceptedIds::new(state.below.keys().cloned().collect()));
+        state.ids = Some(ids.clone());
+        ids
+    }
+
+    /// The minion, if it stands in an inventory.
+    pub fn find(&self, minion: &MinionId) -> Option<BelowSyndic> {
+        let state = self.state.read();
+        state.below.get(minion).map(|kept| BelowSyndic {
+            syndic: kept.syndic.clone(),
+            away: kept.away.clone(),
+        })
+    }
+
+    /// The packed grains of a minion in an inventory.
+    pub fn packed_grains(&self, minion: &MinionId) -> Option<Bytes> {
+        let state = self.state.read();
+        state.below.get(minion).map(|kept| kept.grains.clone())
+    }
+
+    /// Its grains.
+    pub fn grains(&self, minion: &MinionId) -> Option<Arc<Value>> {
+        Grains(self.state.clone()).grains(minion)
+    }
+
+    /// The minions whose entry has changed.
+    pub fn changes(&self, since: Option<u64>) -> DataChanges {
+        self.state.read().changes(since)
+    }
+
+    /// Takes one part of a syndic's inventory.
+    pub(crate) fn take(&self, syndic: &MinionId, part: InventoryPart) -> PartResult {
+        if part.epoch != self.epoch {
+            return PartResult::BeginAnew;
+        }
+        self.state.write().take(syndic, part)
+    }
+
+    /// Forgets the inventory of a syndic.
+    pub fn forget(&self, syndic: &MinionId) {
+        self.state.write().forget(syndic);
+    }
+}
+
+impl State {
+    fn take(&mut self, syndic: &MinionId, part: InventoryPart) -> PartResult {
+        let list = self.lists.entry(syndic.clone()).or_default();
+        let is_same = list.number == part.list && list.next > 0;
+        if is_same && part.part + 1 == list.next {
+            return PartResult::Taken;
+        }
+        match part.part {
+            0 => {
+                list.number = part.list;
+                list.is_under_way = true;
+            }
+            next if is_same && next == list.next => {}
+            _ => return PartResult::BeginAnew,
+        }
+        list.next = part.part + 1;
+        for gone in &part.gone {
+            self.remove(gone, syndic);
+        }
+        for announced in part.minions {
+            if let Err(reason) = self.put(syndic, part.list, announced) {
+                self.forget(syndic);
+                return PartResult::Refused(reason);
+            }
+        }
+        if part.is_last {
+            self.complete(syndic);
+        }
+        PartResult::Taken
+    }
+
+    /// The full list is there: minions that did not stand in it are gone.
+    fn complete(&mut self, syndic: &MinionId) {
+        let Some(list) = self.lists.get_mut(syndic) else {
+            return;
+        };
+        list.is_complete = true;
+        if !std::mem::take(&mut list.is_under_way) {
+            return;
+        }
+        let number = list.number;
+        let is_old = |kept: &Kept| kept.syndic == *syndic && kept.list != number;
+        let old = self.below.iter().filter(|(_, kept)| is_old(kept));
+        let old: Vec<MinionId> = old.map(|(id, _)| id.clone()).collect();
+        for id in &old {
+            self.remove(id, syndic);
+        }
+    }
+
+    fn put(
+        &mut self,
+        syndic: &MinionId,
+        number: u64,
+        announced: Announced,
+    ) -> Result<(), &'static str> {
+        let Announced { id, away, grains } = announced;
+        let before = self.below.get(&id);
+        // A minion stands in the inventory that had it first.
+        if before.is_some_and(|kept| kept.syndic != *syndic) {
+            return Ok(());
+        }
+        let is_new = before.is_none();
+        let old = before.map(|kept| kept.grains.clone()).unwrap_or_default();
+        let grains = grains.unwrap_or_else(|| old.clone());
+        let limits = self.limits;
+        let count = self.below.len();
+        let list = self.lists.entry(syndic.clone()).or_default();
+        if is_new && (list.minions >= limits.minions.0 || count >= limits.minions.1) {
+            return Err("it names more minions than are kept");
+        }
+        let of_list = list.bytes.saturating_sub(old.len()) + grains.len();
+        let of_all = self.bytes.saturating_sub(old.len()) + grains.len();
+        if of_list > limits.bytes.0 || of_all > limits.bytes.1 {
+            return Err("its grains are larger than what is kept");
+        }
+        list.minions += usize::from(is_new);
+        list.bytes = of_list;
+        self.bytes = of_all;
+        if grains != old || is_new {
+            self.note(&id);
+        }
+        if is_new {
+            self.ids = None;
+        }
+        let kept = Kept {
+            syndic: syndic.clone(),
+            list: number,
+            away,
+            grains,
+        };
+        self.below.insert(id, kept);
+        Ok(())
+    }
+
+    fn remove(&mut self, id: &MinionId, syndic: &MinionId) {
+        if self.below.get(id).is_none_or(|kept| kept.syndic != *syndic) {
+            return;
+        }
+        let Some(kept) = self.below.remove(id) else {
+            return;
+        };
+        self.bytes = self.bytes.saturating_sub(kept.grains.len());
+        if let Some(list) = self.lists.get_mut(syndic) {
+            list.minions = list.minions.saturating_sub(1);
+            list.bytes = list.bytes.saturating_sub(kept.grains.len());
+        }
+        self.ids = None;
+        self.note(id);
+    }
+
+    fn forget(&mut self, syndic: &MinionId) {
+        if self.lists.remove(syndic).is_none() {
+            return;
+        }
+        let of_it = self.below.iter().filter(|(_, kept)| kept.syndic == *syndic);
+        let of_it: Vec<MinionId> = of_it.map(|(id, _)| id.clone()).collect();
+        for id in &of_it {
+            self.remove(id, syndic);
+        }
+    }
+
+    fn note(&mut self, id: &MinionId) {
+        self.generation += 1;
+        if self.changed.len() >= MAX_CHANGES {
+            self.changed.pop_front();
+        }
+        self.changed.push_back((self.generation, id.clone()));
+    }
+
+    fn changes(&self, since: Option<u64>) -> DataChanges {
+        let generation = self.generation;
+        // The generation before the oldest change that is remembered.
+        let oldest = generation - self.changed.len() as u64;
+        let changed = match since {
+            Some(since) if (oldest..=generation).contains(&since) => {
+                let newer = self.changed.iter().filter(|(at, _)| *at > since);
+                Changed::These(newer.map(|(_, id)| id.clone()).collect())
+            }
+            _ => Changed::Everything,
+        };
+        DataChanges {
+            generation,
+            changed,
+        }
+    }
+}
+
+/// The grains of the inventories, as the matcher reads them. Pillars stay below.
+struct Grains(Arc<RwLock<State>>);
+
+impl MinionData for Grains {
+    fn grains(&self, id: &MinionId) -> Option<Arc<Value>> {
+        let packed = self.0.read().below.get(id).map(|kept| kept.grains.clone());
+        let packed = packed.filter(|packed| !packed.is_empty())?;
+        decode(&packed, &Limits::WIRE).ok().map(Arc::new)
+    }
+
+    fn pillar(&self, _: &MinionId) -> Option<Arc<Value>> {
+        None
+    }
+
+    fn known(&self) -> Arc<[MinionId]> {
+        self.0.read().below.keys().cloned().collect()
+    }
+
+    fn changes(&self, since: Option<u64>) -> DataChanges {
+        self.0.read().changes(since)
+    }
+}
+
+#[cfg(test)]
+mod tests;

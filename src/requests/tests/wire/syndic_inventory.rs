@@ -1,0 +1,203 @@
+//! Inventories of syndics: who may announce which minions, and what targets then mean.
+
+use saltern_crypto::SigAlgo;
+use saltern_model::MinionId;
+use saltern_requests::{Effect, Topics};
+use saltern_wire::msgpack::Value;
+
+use crate::wire::client::{Load, Minion, clear, published_by_root};
+use crate::wire::site::{Site, list, started};
+
+const OPTIONS: &str = "order_masters: True\nsaltern_syndic_inventory: True\n";
+
+/// A syndic, and the epoch that its inventory has to bear.
+struct Relay<'a> {
+    site: &'a Site,
+    minion: Minion,
+    epoch: Option<String>,
+}
+
+impl<'a> Relay<'a> {
+    fn signed_in(site: &'a Site, id: &str) -> Self {
+        let minion = Minion::signed_in(site, id);
+        let reply = site.ask(clear(minion.auth(), 3)).reply;
+        let keys = minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);
+        let epoch = keys.get("saltern_syndic_inventory").and_then(Value::as_str);
+        Self {
+            site,
+            epoch: epoch.map(str::to_owned),
+            minion,
+        }
+    }
+
+    fn started(site: &'a Site, id: &str) -> Self {
+        let relay = Self::signed_in(site, id);
+        let load = relay.minion.load("_minion_event").set("data", "started");
+        let load = load.set("tag", format!("salt/syndic/{id}/start").as_str());
+        site.ask(relay.minion.sealed(load, 3));
+        relay
+    }
+
+    fn part(&self, minions: &[(&str, &str)]) -> Load {
+        let minions = minions.iter().map(|(id, os)| {
+            let grains = Value::map([("os", *os)]);
+            Value::Array(vec![(*id).into(), Value::Nil, grains])
+        });
+        self.minion
+            .load("saltern_syndic_inventory")
+            .set("epoch", self.epoch.as_deref().unwrap_or("x"))
+            .set("list", 1_i64)
+            .set("part", 0_i64)
+            .set("last", true)
+            .set("minions", Value::Array(minions.collect()))
+            .set("gone", list(&[]))
+    }
+
+    fn ask(&self, part: Load) -> String {
+        let outcome = self.site.ask(self.minion.sealed(part, 3));
+        assert!(outcome.effects.is_empty());
+        let answer = self.minion.open(&outcome.reply, 3);
+        answer
+            .get("result")
+            .and_then(Value::as_str)
+            .unwrap()
+            .to_owned()
+    }
+
+    fn announce(&self, minions: &[(&str, &str)]) {
+        assert_eq!(self.ask(self.part(minions)), "taken");
+    }
+}
+
+fn below(site: &Site) -> Vec<String> {
+    let ids = site.services.minions.inventories.ids();
+    ids.sorted().iter().map(ToString::to_string).collect()
+}
+
+/// The minions that a job expects, and the recipients of its publication.
+fn expected(site: &Site, tgt: &str, kind: &str) -> Option<(Vec<String>, Topics)> {
+    let load = published_by_root(site, tgt).set("tgt_type", kind);
+    let outcome = site.ask(clear(load, 3));
+    let is_started = |effect: &Effect| matches!(effect, Effect::StartJob(_));
+    outcome.effects.iter().find(|effect| is_started(effect))?;
+    let start = started(&outcome);
+    let minions = start.job.minions.iter().map(ToString::to_string);
+    Some((minions.collect(), start.publication.topics.clone()))
+}
+
+fn exactly(ids: &[&str]) -> Topics {
+    let ids = ids.iter().map(|id| MinionId::parse(id).unwrap());
+    Topics::Exactly(ids.collect())
+}
+
+#[test]
+fn epoch_stands_in_the_signed_answer_where_inventories_are_taken() {
+    for (options, is_there) in [
+        (OPTIONS, true),
+        ("order_masters: True\n", false),
+        ("saltern_syndic_inventory: True\n", false),
+    ] {
+        let site = Site::new(options);
+        let relay = Relay::signed_in(&site, "relay");
+        assert_eq!(relay.epoch.is_some(), is_there, "{options}");
+    }
+}
+
+#[test]
+fn targets_mean_minions_of_inventories_and_nobody_else() {
+    let site = Site::new(OPTIONS);
+    site.accept("own", "large");
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce(&[("a", "Debian"), ("b", "Arch")]);
+    let (minions, topics) = expected(&site, "b,zzz", "list").unwrap();
+    assert_eq!(minions, ["b"]);
+    assert!(
+        matches!(topics, Topics::Minions(_)),
+        "\"two\" has not announced any yet, so it may have some"
+    );
+    two.announce(&[("c", "Debian")]);
+    for (kind, tgt, minions, sent_to) in [
+        ("list", "own,b,zzz", vec!["own", "b"], vec!["own", "one"]),
+        ("glob", "c", vec!["c"], vec!["two"]),
+        ("pcre", "a|c", vec!["a", "c"], vec!["one", "two"]),
+    ] {
+        let (found, topics) = expected(&site, tgt, kind).unwrap();
+        assert_eq!(found, minions, "{kind} {tgt}");
+        assert_eq!(topics, exactly(&sent_to), "{kind} {tgt}");
+    }
+    let grains = |tgt: &str, kind: &str| expected(&site, tgt, kind).map(|(minions, _)| minions);
+    let of_both = ["a".to_owned(), "c".to_owned()];
+    assert_eq!(grains("os:Debian", "grain").unwrap(), of_both);
+    assert_eq!(
+        grains("G@os:Debian and not b", "compound").unwrap(),
+        of_both
+    );
+    assert!(grains("os:Plan9", "grain").unwrap().is_empty());
+    let (nobody, topics) = expected(&site, "zzz", "list").unwrap();
+    assert!(nobody.is_empty() && matches!(topics, Topics::Minions(_)));
+    // Pillars stay below: the syndics find out.
+    assert!(grains("role:db", "pillar").unwrap().is_empty());
+    assert!(grains("I@role:db and a", "compound").unwrap().is_empty());
+}
+
+#[test]
+fn only_syndics_announce_and_only_minions_that_they_may_return_for() {
+    let site = Site::new(OPTIONS);
+    site.accept("own", "large");
+    let stranger = Relay::signed_in(&site, "stranger");
+    assert_eq!(stranger.ask(stranger.part(&[("a", "x")])), "refused");
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce(&[("a", "x"), ("own", "x"), ("one", "x"), ("two", "x")]);
+    assert_eq!(below(&site), ["a"]);
+    two.announce(&[("a", "x"), ("b", "x")]);
+    let found = site
+        .services
+        .minions
+        .inventories
+        .find(&MinionId::parse("a").unwrap());
+    assert_eq!(found.unwrap().syndic.as_str(), "one");
+    assert_eq!(below(&site), ["a", "b"]);
+    let off = Site::new("order_masters: True\n");
+    let relay = Relay::started(&off, "relay");
+    assert_eq!(relay.ask(relay.part(&[("a", "x")])), "refused");
+}
+
+#[test]
+fn part_of_another_process_begins_anew_and_malformed_one_is_refused() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    let of_another = relay.part(&[("a", "x")]).set("epoch", "other");
+    assert_eq!(relay.ask(of_another), "begin_anew");
+    let missing = relay.part(&[("a", "x")]).set("part", 1_i64);
+    assert_eq!(relay.ask(missing), "begin_anew");
+    let refused = site.refused();
+    for (name, value) in [
+        ("minions", Value::from("x")),
+        ("minions", list(&["a"])),
+        ("minions", Value::Array(vec![list(&["../x", "y", "z"])])),
+        ("minions", Value::Array(vec![Value::Nil; 10_001])),
+        ("gone", list(&["../x"])),
+        ("list", "x".into()),
+        ("last", Value::Nil),
+    ] {
+        assert_eq!(
+            relay.ask(relay.part(&[]).set(name, value)),
+            "refused",
+            "{name}"
+        );
+    }
+    assert_eq!(site.refused(), refused + 7);
+    assert!(below(&site).is_empty());
+}
+
+#[test]
+fn inventory_goes_with_the_syndic_that_becomes_a_minion() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    relay.announce(&[("a", "x")]);
+    assert_eq!(below(&site), ["a"]);
+    let load = relay.minion.load("_minion_event").set("data", "started");
+    let load = load.set("tag", "salt/minion/relay/start");
+    site.ask(relay.minion.sealed(load, 3));
+    assert!(below(&site).is_empty());
+}
