@@ -6,6 +6,7 @@
 //! Every alert can be triggered here; those of a full disk need the right to mount one, and without
 //! it their test fails, unless a variable excuses it.
 
+mod cluster;
 mod master;
 mod minions;
 mod overload;
@@ -69,6 +70,7 @@ const SHOWN: &[(&str, &[&str])] = &[
         "a_master_above_that_is_away",
         &["SalternSyndicCutOff", "SalternSyndicDrops"],
     ),
+    ("a_cluster_without_a_standby", &["SalternClusterNoStandby"]),
     (
         "a_disk_that_fills_up",
         &[

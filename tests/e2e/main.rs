@@ -16,6 +16,7 @@ mod cli_keys;
 mod cli_master;
 mod cli_run;
 mod cli_salt;
+mod cluster;
 mod console;
 mod demo;
 mod differential;

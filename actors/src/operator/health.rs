@@ -98,7 +98,7 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    fn new(name: &'static str, found: Result<String, CheckError>) -> Self {
+    pub(crate) fn new(name: &'static str, found: Result<String, impl ToString>) -> Self {
         Self {
             name,
             passed: found.is_ok(),
@@ -107,14 +107,21 @@ impl Check {
     }
 }
 
-impl Health {
+/// Checks that the status port answers with.
+pub(crate) trait Checks: Send + Sync {
     /// Liveness: whether the process should go on.
-    pub(crate) fn alive(&self) -> Vec<Check> {
+    fn alive(&self) -> Vec<Check>;
+
+    /// Readiness: whether new clients are served.
+    fn ready(&self) -> Vec<Check>;
+}
+
+impl Checks for Health {
+    fn alive(&self) -> Vec<Check> {
         vec![Check::new("actors", answering(&self.tree.liveness()))]
     }
 
-    /// Readiness: whether new clients are served.
-    pub(crate) fn ready(&self) -> Vec<Check> {
+    fn ready(&self) -> Vec<Check> {
         let children = self.tree.liveness();
         vec![
             Check::new("running", self.running()),
@@ -125,7 +132,9 @@ impl Health {
             Check::new("keys", self.keys()),
         ]
     }
+}
 
+impl Health {
     fn running(&self) -> Result<String, CheckError> {
         match self.stop.is_cancelled() {
             true => Err(CheckError::Stopping),

@@ -18,7 +18,7 @@ use saltern_model::query::{
 };
 use saltern_runners::{LiveMaster, NoAnswer};
 
-use super::health::Health;
+use super::health::{Checks as _, Health};
 use crate::messages::ExplainTo;
 use crate::syndic::view::SyndicView;
 

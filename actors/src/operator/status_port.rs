@@ -21,7 +21,7 @@ use saltern_wire::port::Tls;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::operator::health::{Check, Health};
+use crate::operator::health::{Check, Checks};
 use crate::operator::metric_aliases;
 
 /// The bound port, before it is served.
@@ -71,16 +71,14 @@ impl StatusPort {
     }
 
     /// Answers until `stop`.
-    pub(crate) fn serve(self, health: Arc<Health>, stop: CancellationToken) {
+    pub(crate) async fn serve(self, health: Arc<dyn Checks>, stop: CancellationToken) {
         // Only the first call counts.
         let _ = self.pages.health.set(health);
         let address = self.server.address();
         tracing::info!(%address, "metrics and health are served");
-        actix_rt::spawn(async move {
-            if let Err(error) = self.server.serve(stop).await {
-                tracing::error!(%error, %address, "metrics and health are not served");
-            }
-        });
+        if let Err(error) = self.server.serve(stop).await {
+            tracing::error!(%error, %address, "metrics and health are not served");
+        }
     }
 }
 
@@ -88,7 +86,7 @@ struct Pages {
     registry: Registry,
     /// Whether 3008's names are exposed, too.
     compat: MetricsCompat,
-    health: OnceLock<Arc<Health>>,
+    health: OnceLock<Arc<dyn Checks>>,
     scrapes: Histogram,
     /// Gathering is expensive with many minions: one at a time, for all clients.
     turn: tokio::sync::Mutex<()>,
@@ -128,11 +126,11 @@ async fn metrics(State(pages): State<Arc<Pages>>) -> Response<Body> {
 }
 
 async fn healthz(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response<Body> {
-    pages.checks(&headers, Health::alive)
+    pages.checks(&headers, |health| health.alive())
 }
 
 async fn readyz(State(pages): State<Arc<Pages>>, headers: HeaderMap) -> Response<Body> {
-    pages.checks(&headers, Health::ready)
+    pages.checks(&headers, |health| health.ready())
 }
 
 impl Pages {
@@ -160,12 +158,12 @@ impl Pages {
         }
     }
 
-    fn checks(&self, headers: &HeaderMap, look: fn(&Health) -> Vec<Check>) -> Response<Body> {
+    fn checks(&self, headers: &HeaderMap, look: fn(&dyn Checks) -> Vec<Check>) -> Response<Body> {
         // The port is served only after it is set.
         let checks = self
             .health
             .get()
-            .map(|health| look(health))
+            .map(|health| look(&**health))
             .unwrap_or_default();
         let passed = checks.iter().all(|check| check.passed);
         let status = match passed {

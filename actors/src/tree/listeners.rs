@@ -92,7 +92,7 @@ impl Listeners {
         })
     }
 
-    fn open_status(
+    pub(crate) fn open_status(
         config: &MasterConfig,
         metrics: (&Registry, &HttpMetrics),
     ) -> Result<Option<StatusPort>, StartError> {
@@ -125,7 +125,7 @@ impl Listeners {
 }
 
 /// Removes the files by which local programs see that a master is running.
-pub(crate) fn remove_sockets(sock_dir: &Path) {
+pub fn remove_sockets(sock_dir: &Path) {
     EventSockets::remove(sock_dir);
     remove_socket(&sock_dir.join(saltern_model::control::SOCKET));
 }

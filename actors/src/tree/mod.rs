@@ -49,6 +49,7 @@ mod front;
 mod jobs;
 pub(crate) mod listeners;
 mod reactor;
+pub(crate) mod standby_port;
 mod syndic;
 mod upkeep;
 
@@ -333,7 +334,7 @@ impl Master {
         let unwatched = CancellationToken::new();
         let status = listeners.status.map(|port| {
             let address = port.address();
-            port.serve(health.clone(), unwatched.clone());
+            actix_rt::spawn(port.serve(health.clone(), unwatched.clone()));
             address
         });
         Ok(Self {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use saltern_client::control;
 use saltern_config::MasterConfig;
 use saltern_runners::runner_names;
+use saltern_sql::open_reader;
 use saltern_store::StoreError;
 use saltern_store::jobs::{JobQueries, JobsPage};
-use saltern_store::open_reader;
 
 /// The most words of an answer.
 const MAX_WORDS: usize = 1_000;

@@ -10,6 +10,8 @@
 mod bridge;
 mod changes;
 mod check;
+mod cluster;
+mod connection_string;
 mod engines;
 mod files;
 mod finding;
@@ -38,6 +40,7 @@ mod watching;
 pub mod yaml;
 
 pub use bridge::{BridgeOptions, PythonBridge};
+pub use cluster::{ClusterConfig, is_schema_name};
 pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookEngine};
 pub use finding::{ConfigErrors, Finding, Severity, sort as sort_findings};
 pub use followed::Followed;

@@ -15,6 +15,7 @@ use saltern_model::Compat;
 
 use crate::bridge::BridgeOptions;
 use crate::check;
+use crate::cluster::ClusterConfig;
 use crate::engines::{self, EngineConfig};
 use crate::files::{self, Files};
 use crate::finding::{self, ConfigErrors, Finding, Severity};
@@ -193,8 +194,10 @@ pub struct MasterConfig {
     // Our own; `options::OURS` documents them.
     /// Jobs that are mirrored to stock's job-cache files.
     pub local_cache_mirror: LocalCacheMirror,
-    /// The job database.
+    /// The job database, where it is not that of a cluster.
     pub saltern_job_database: PathBuf,
+    /// The cluster of masters that this one is a member of, with the job database.
+    pub saltern_cluster: Option<ClusterConfig>,
     /// Most connections of a port.
     pub saltern_max_connections: usize,
     /// Most connections of an address to a port; `None` for no limit.
@@ -531,6 +534,7 @@ pub(crate) fn take(
         tcp_keepalive_cnt: reader.unless_negative("tcp_keepalive_cnt"),
         tcp_keepalive_intvl: reader.unless_negative("tcp_keepalive_intvl").map(seconds),
         publish_drain_timeout: reader.seconds("publish_drain_timeout"),
+        saltern_cluster: ClusterConfig::take(reader, &id),
         id,
         user: take_user(reader),
         worker_threads: match reader.written("worker_threads") {

@@ -230,12 +230,12 @@ impl<'a> Reader<'a> {
 /// Whether a name, of an option or of an entry inside one, is one whose value must not be shown.
 ///
 /// Sites and Python modules have options of their own, so it is decided by parts of the name. What
-/// begins with `pass_` belongs to the external pillar `pass` and says where and how it looks.
+/// begins with `pass_` belongs to the external pillar `pass` and says where and how it looks. The
+/// connection of a cluster has its password within a text.
 pub fn is_secret(name: &str) -> bool {
-    !name.starts_with("pass_")
-        && ["pass", "secret", "priv", "bindpw"]
-            .iter()
-            .any(|part| name.contains(part))
+    let parts = ["pass", "secret", "priv", "bindpw"];
+    name == "saltern_cluster"
+        || !name.starts_with("pass_") && parts.iter().any(|part| name.contains(part))
 }
 
 /// A value for a message: short, and hidden if it may be a secret.

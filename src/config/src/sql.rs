@@ -109,6 +109,24 @@ pub enum SqlTlsMode {
     VerifyFull,
 }
 
+/// The values of `sslmode`.
+pub(crate) const TLS_MODES: &str = "disable, allow, prefer, require, verify-ca, verify-full";
+
+impl SqlTlsMode {
+    /// `sslmode` as `libpq` reads it: `require` checks the authority where there is a file of
+    /// authorities. `None` of a text that is no mode.
+    pub(crate) fn of_libpq(text: Option<&str>, has_authorities: bool) -> Option<Self> {
+        Some(match (text, has_authorities) {
+            (None | Some("prefer" | "allow"), _) => Self::Prefer,
+            (Some("disable"), _) => Self::Disable,
+            (Some("require"), false) => Self::Require,
+            (Some("require"), true) | (Some("verify-ca"), _) => Self::VerifyCa,
+            (Some("verify-full"), _) => Self::VerifyFull,
+            (Some(_), _) => return None,
+        })
+    }
+}
+
 /// TLS of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SqlTls {
@@ -306,23 +324,15 @@ impl<'a> Options<'_, 'a> {
         }
     }
 
-    /// As `libpq` reads it: `require` checks the authority where there is a file of authorities.
     fn tls_mode(&mut self, option: &str, has_authorities: bool) -> SqlTlsMode {
-        match (self.text(option).as_deref(), has_authorities) {
-            (None | Some("prefer" | "allow"), _) => SqlTlsMode::Prefer,
-            (Some("disable"), _) => SqlTlsMode::Disable,
-            (Some("require"), false) => SqlTlsMode::Require,
-            (Some("require"), true) | (Some("verify-ca"), _) => SqlTlsMode::VerifyCa,
-            (Some("verify-full"), _) => SqlTlsMode::VerifyFull,
-            (Some(other), _) => {
-                let message = format!(
-                    "\"{other}\" is not one of disable, allow, prefer, require, verify-ca, verify-full"
-                );
-                let name = self.name(option);
-                self.find(Severity::Error, &name, message);
-                SqlTlsMode::VerifyFull
-            }
-        }
+        let text = self.text(option);
+        SqlTlsMode::of_libpq(text.as_deref(), has_authorities).unwrap_or_else(|| {
+            let other = text.unwrap_or_default();
+            let message = format!("\"{other}\" is not one of {TLS_MODES}");
+            let name = self.name(option);
+            self.find(Severity::Error, &name, message);
+            SqlTlsMode::VerifyFull
+        })
     }
 }
 

@@ -19,6 +19,7 @@ const WHICH_MASTER: &[&str] = &[
     "ret_port",
     "root_dir",
     "saltern_also_listen",
+    "saltern_cluster",
     "saltern_job_database",
     "sock_dir",
     "transport",

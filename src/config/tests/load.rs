@@ -141,7 +141,7 @@ fn unsafe_or_unsupported_values_are_refused() {
         ),
         (
             "cluster_id: c\n",
-            "cluster_id: \"c\" cannot be used: clusters",
+            "cluster_id: \"c\" cannot be used: stock's cluster",
         ),
         (
             "publish_port: 4506\n",

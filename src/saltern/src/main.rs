@@ -76,6 +76,8 @@ enum Command {
     Syndics(commands::syndics::Arguments),
     /// List the maintenance tasks of the running master, or run one now.
     Maintenance(commands::maintenance::Arguments),
+    /// Make the tables of a cluster of masters in PostgreSQL, or show its members.
+    Cluster(commands::cluster::Arguments),
     /// Check, make and purge the tables of job caches in SQL databases.
     Sql(commands::sql::Arguments),
     /// Show or change the log levels of the running master.
@@ -173,6 +175,7 @@ fn own_command(words: Vec<OsString>) -> ExitCode {
         Command::Doctor(arguments) => commands::doctor::run(&arguments),
         Command::Syndics(arguments) => commands::syndics::run(&arguments),
         Command::Maintenance(arguments) => commands::maintenance::run(&arguments),
+        Command::Cluster(arguments) => commands::cluster::run(&arguments),
         Command::Sql(arguments) => commands::sql::run(&arguments),
         Command::LogLevel(arguments) => commands::log_level::run(&arguments),
         Command::Debug(arguments) => commands::debug::run(&arguments),

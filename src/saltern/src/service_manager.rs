@@ -14,7 +14,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::SocketAddr;
 use std::time::Duration;
 
-use saltern_actors::Master;
 use saltern_wire::port::Inherited;
 use sd_notify::NotifyState;
 use tokio::net::UnixDatagram;
@@ -51,12 +50,13 @@ pub(crate) struct ServiceManager {
 }
 
 impl ServiceManager {
-    /// Finds the manager that started this process, if one did. One that cannot be reached is
-    /// logged as a warning: it will end this process for want of notifications.
+    /// Finds the manager that started this process, if one did; `serving` is the status of a process
+    /// that is ready. One that cannot be reached is logged as a warning: it will end this
+    /// process for want of notifications.
     ///
     /// # Panics
     /// Outside a runtime.
-    pub(crate) fn find(master: &Master) -> Self {
+    pub(crate) fn find(serving: String) -> Self {
         let socket = std::env::var_os("NOTIFY_SOCKET").and_then(|address| {
             connect(&address)
                 .inspect_err(|error| {
@@ -67,11 +67,7 @@ impl ServiceManager {
         Self {
             socket,
             watchdog: sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()),
-            serving: format!(
-                "serving on {} and {}",
-                master.request_address(),
-                master.publish_address()
-            ),
+            serving,
         }
     }
 
@@ -96,15 +92,21 @@ impl ServiceManager {
             .await;
     }
 
-    /// Feeds the watchdog with the heartbeats of the actors, never with a timer of its own: when
-    /// one of them is stuck, no more notifications are sent. Does not end.
-    pub(crate) async fn feed_watchdog(&self, master: &Master) {
+    /// Reports what a process that is ready does meanwhile.
+    pub(crate) async fn ready_but(&self, status: &str) {
+        self.notify(&[NotifyState::Ready, NotifyState::Status(status)])
+            .await;
+    }
+
+    /// Feeds the watchdog with heartbeats, such as those of the actors, never with a timer of its own:
+    /// when one of them is stuck, no more notifications are sent. Does not end.
+    pub(crate) async fn feed_watchdog(&self, heartbeat: impl AsyncFn()) {
         let Some(limit) = self.watchdog else {
             return std::future::pending().await;
         };
         let mut fed = Instant::now();
         loop {
-            master.heartbeat().await;
+            heartbeat().await;
             // Often enough to be missed in time, seldom enough to cost nothing.
             if fed.elapsed() >= limit / 4 {
                 fed = Instant::now();

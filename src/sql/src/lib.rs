@@ -15,6 +15,7 @@ mod cluster;
 mod connection;
 mod document;
 mod error;
+mod job_reader;
 mod mysql;
 mod postgres;
 mod reader;
@@ -25,10 +26,13 @@ mod writer;
 
 pub use care::{Cutoff, SqlCare, Step, purge_steps};
 pub use cluster::{
-    ClusterOptions, LeaseAction, LeaseHolder, LeaseRequest, LeaseTable, open_cluster,
+    ClusterError, ClusterFigures, ClusterOptions, ClusterState, LeaseAction, LeaseHolder,
+    LeaseRequest, LeaseState, LeaseTable, Member, MemberIdentity, Membership, Standing,
+    cluster_place, cluster_state, init_cluster, open_cluster, register_cluster_metrics,
 };
 pub use document::Marks;
 pub use error::SqlError;
+pub use job_reader::open_reader;
 pub use reader::{JobRange, JobSlice, ReturnCounts, SqlReader};
 pub use schema::tables;
 pub use writer::{SqlWriter, Stored};

@@ -1,4 +1,4 @@
-//! The engine of the job database that the configuration asks for. Today it is SQLite.
+//! The job database of a master without a cluster: SQLite. That of a cluster is opened by `saltern-sql`.
 
 use std::sync::Arc;
 

@@ -6,8 +6,9 @@ use hashbrown::{HashMap, HashSet};
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_python::fnmatch::Glob;
+use saltern_sql::open_reader;
+use saltern_store::StoreError;
 use saltern_store::jobs::{NewestReturn, ReturnSearch};
-use saltern_store::{StoreError, open_reader};
 
 pub(super) use saltern_store::jobs::LastReturn as LastJob;
 

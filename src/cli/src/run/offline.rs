@@ -10,7 +10,7 @@ use saltern_client::{RunnerRequest, RunnerReturn, user};
 use saltern_config::MasterConfig;
 use saltern_model::JidMinter;
 use saltern_runners::{Arguments, Call, Notice, Notices, OldJobs, RunnerContext, Runners};
-use saltern_store::open_reader;
+use saltern_sql::open_reader;
 use saltern_wire::msgpack::Value;
 
 use super::FAILED;

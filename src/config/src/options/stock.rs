@@ -26,7 +26,8 @@ const SINCE_3008: [bool; 3] = [false, false, true];
 const PASSPHRASE: &str =
     "system git cannot be given it; use an ssh-agent, or a key without a passphrase";
 const CLONES: &str = "each clone has a lock of its own, which ends with the process that holds it";
-const CLUSTER: &str = "clusters of masters are not built, and nothing else uses it";
+const CLUSTER: &str = "stock's cluster of masters is not built, and nothing else uses it";
+const OWN_CLUSTER: &str = "stock's cluster of masters is not built; saltern_cluster is another one, with PostgreSQL and one active master";
 const NICENESS: &str = "there is one process; set its priority where it is started";
 const PORTS: &str = "the event sockets are Unix sockets";
 const POOLS: &str = "every class of requests has a queue of its own, so none can starve another";
@@ -128,9 +129,9 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("cluster_encryption_algorithm", Master, SINCE_3008, &[Str], &[None, None, Some("\"OAEP-SHA1\"")])
         .no_effect(CLUSTER),
     stock("cluster_id", Master, SINCE_3007, &[Str], &[None, Some("null"), Some("null")])
-        .refused("Name of the cluster of masters that this one is part of.", "clusters of masters are not built yet; two masters would overwrite keys"),
+        .refused("Name of the cluster of masters that this one is part of.", OWN_CLUSTER),
     stock("cluster_isolated_filesystem", Master, SINCE_3008, &[Bool], &[None, None, Some("false")])
-        .refused("Whether the masters share no directories.", "clusters of masters are not built yet"),
+        .refused("Whether the masters share no directories.", OWN_CLUSTER),
     stock("cluster_join_timeout", Undeclared, ALL, &[Float], &[]).no_effect(CLUSTER),
     stock("cluster_key_pass", Master, SINCE_3007, &[Null, Str], &[None, Some("null"), Some("null")])
         .no_effect(CLUSTER),
@@ -138,16 +139,16 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("cluster_max_voters", Master, SINCE_3008, &[Null, Int], &[None, None, Some("null")]).no_effect(CLUSTER),
     stock("cluster_min_voters", Master, SINCE_3008, &[Int], &[None, None, Some("3")]).no_effect(CLUSTER),
     stock("cluster_mode", Master, ALL, &[Bool], &[Some("false")])
-        .refused("How the masters of a cluster work together.", "clusters of masters are not built yet"),
+        .refused("How the masters of a cluster work together.", OWN_CLUSTER),
     stock("cluster_peers", Master, SINCE_3007, &[List], &[None, Some("[]"), Some("[]")])
-        .refused("The other masters of the cluster.", "clusters of masters are not built yet"),
+        .refused("The other masters of the cluster.", OWN_CLUSTER),
     stock("cluster_pki_dir", Master, SINCE_3007, &[Str], &[None, Some("null"), Some("null")])
-        .refused("Directory of the keys that the masters share.", "clusters of masters are not built yet"),
+        .refused("Directory of the keys that the masters share.", OWN_CLUSTER),
     stock("cluster_pool_port", Master, SINCE_3007, &[Int], &[None, Some("4520"), Some("4520")]).no_effect(CLUSTER),
     stock("cluster_port", Undeclared, ALL, &[Int], &[]).no_effect(CLUSTER),
     stock("cluster_pub_fingerprint", Master, SINCE_3008, &[Str], &[None, None, Some("null")]).no_effect(CLUSTER),
     stock("cluster_secret", Master, SINCE_3008, &[Str], &[None, None, Some("null")])
-        .refused("Secret by which a master joins the cluster.", "clusters of masters are not built yet"),
+        .refused("Secret by which a master joins the cluster.", OWN_CLUSTER),
     stock("cluster_voter_health_check_interval", Master, SINCE_3008, &[Float], &[None, None, Some("1.0")])
         .no_effect(CLUSTER),
     stock("cluster_voter_timeout", Master, SINCE_3008, &[Float], &[None, None, Some("10.0")]).no_effect(CLUSTER),

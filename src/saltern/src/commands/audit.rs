@@ -13,7 +13,8 @@ use saltern_config::MasterConfig;
 use saltern_model::{AuditDoor, AuditRow, AuditVerdict};
 use saltern_netapi::v1::audit::json_line;
 use saltern_requests::{AuditChecks, audit_line};
-use saltern_store::{AuditHead, AuditPage, JobQueries, StoreError, open_reader};
+use saltern_sql::open_reader;
+use saltern_store::{AuditHead, AuditPage, JobQueries, StoreError};
 use tracing_subscriber::filter::LevelFilter;
 
 use super::{chain, complain, load_for_tool, say};

@@ -38,8 +38,11 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         true => say_json(&Report::of(&findings)),
         false => {
             let python = python_parts::describe(&config, &findings);
-            let jobs = job_cache(&config);
-            say(&format!("{}{python}{jobs}", as_text(&mut findings)));
+            let (jobs, cluster) = (job_cache(&config), cluster(&config));
+            say(&format!(
+                "{}{python}{jobs}{cluster}",
+                as_text(&mut findings)
+            ));
         }
     }
     match worst(&findings) {
@@ -54,12 +57,27 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
 fn job_cache(config: &MasterConfig) -> String {
     let jobs = config.cachedir.join("jobs");
     let has_jobs = std::fs::read_dir(&jobs).is_ok_and(|mut entries| entries.next().is_some());
-    if config.saltern_job_database.exists() || !has_jobs {
+    if config.saltern_cluster.is_some() || config.saltern_job_database.exists() || !has_jobs {
         return String::new();
     }
     format!(
         "The jobs of the job cache in \"{}\" are read into the job database by the first start.\n",
         jobs.display()
+    )
+}
+
+/// The cluster that this master is a member of.
+fn cluster(config: &MasterConfig) -> String {
+    let Some(cluster) = &config.saltern_cluster else {
+        return String::new();
+    };
+    let hosts = cluster.servers.iter().map(|server| server.host.as_str());
+    format!(
+        "This master (\"{}\") is a member of the cluster \"{}\" on {}; the jobs are there, and one of its \
+         masters is active. All of them need the same keys in pki_dir.\n",
+        config.id,
+        cluster.name,
+        hosts.collect::<Vec<_>>().join(", "),
     )
 }
 

@@ -5,6 +5,7 @@
 //! One file a subject below `doctor`, each with a line in [`CHECKS`].
 
 mod clock;
+mod cluster;
 mod configuration;
 mod database;
 mod descriptors;
@@ -122,6 +123,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("maintenance", maintenance_tasks::check),
     ("disk", disk::check),
     ("database", database::check),
+    ("cluster", cluster::check),
     ("keys", keys::check),
     ("minion_keys", minion_keys::check),
     ("descriptors", descriptors::check),

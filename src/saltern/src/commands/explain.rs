@@ -13,9 +13,9 @@ use saltern_config::MasterConfig;
 use saltern_model::Jid;
 use saltern_model::control::Missing;
 use saltern_requests::explain::{Evidence, Standing};
+use saltern_sql::open_reader;
 use saltern_store::StoreError;
 use saltern_store::jobs::{JobState, ReturnHead, StoredJob};
-use saltern_store::open_reader;
 
 use super::{chain, complain, jid_of, load_for_tool, say, say_json};
 use crate::ConfigArgument;

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod background;
+mod standby;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -21,6 +22,7 @@ use saltern_base::exit::Exit;
 use saltern_base::metrics::Registry;
 use saltern_config::{Finding, LogLevel, MasterConfig, Severity};
 use saltern_requests::{OpenError, Stores};
+use saltern_sql::{Membership, register_cluster_metrics};
 use saltern_store::jobs::Engine;
 use saltern_store::sqlite::{is_lost, note_incident};
 use saltern_store::{StoreError, open_engine};
@@ -111,9 +113,14 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(claim) => claim,
         Err(exit) => return exit,
     };
+    let membership = match standby::stand_by(&config, &inherited) {
+        Ok(membership) => membership,
+        Err(exit) => return exit,
+    };
     let path = arguments.config.config.clone();
     let diagnose: Diagnose = Arc::new(move || doctor::of_this_master(&path));
-    match open(&config, inherited, (levels, diagnose)) {
+    let cluster = membership.as_ref();
+    let exit = match open(&config, inherited, (levels, diagnose), cluster) {
         Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader)),
         Err(OpenError::Store(error)) => {
             complain(&format!("{}{}", chain(&error), advice(&error)));
@@ -123,7 +130,12 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             complain(&chain(&error));
             Exit::Usage
         }
+    };
+    // After the last commit, and also when nothing was committed.
+    if let Some(membership) = membership {
+        standby::leave(membership);
     }
+    exit
 }
 
 /// Says in the log what only Python runs, and whether nothing runs it; looking for a Python may
@@ -211,20 +223,26 @@ fn open(
     config: &Arc<MasterConfig>,
     inherited: Inherited,
     (levels, diagnose): (Arc<Levels>, Diagnose),
+    cluster: Option<&Arc<Membership>>,
 ) -> Result<MasterParts, OpenError> {
     let clock = Clock::system();
     remove_temporary_files(config);
     let stores = Stores::open(config, &clock)?;
     let reactions = Arc::new(Reactions::open(config, &clock, &stores)?);
     make_directories(config)?;
-    let database = open_database(config, &clock)?;
+    let database = match cluster {
+        Some(membership) => membership.open_engine()?,
+        None => open_database(config, &clock)?,
+    };
+    let registry = Registry::new();
+    register_cluster_metrics(&registry, cluster);
     Ok(MasterParts {
         config: config.clone(),
         clock,
         stores,
         reactions,
         database,
-        registry: Registry::new(),
+        registry,
         inherited,
         log_levels: Some(levels),
         diagnose: Some(diagnose),
@@ -395,11 +413,15 @@ async fn serve(parts: MasterParts, reloader: Reloader) -> Exit {
         salt_compat = %config.salt_compat,
         "the master is ready"
     );
-    let manager = ServiceManager::find(&master);
+    let manager = ServiceManager::find(format!(
+        "serving on {} and {}",
+        master.request_address(),
+        master.publish_address()
+    ));
     manager.ready().await;
     let exit = tokio::select! {
         exit = wait(&master, signals, reloader, &manager) => exit,
-        () = manager.feed_watchdog(&master) => Exit::Failure,
+        () = manager.feed_watchdog(async || master.heartbeat().await) => Exit::Failure,
     };
     let _ = std::fs::remove_file(&config.pidfile);
     exit

@@ -4,6 +4,7 @@ pub(crate) mod arguments;
 pub(crate) mod audit;
 pub(crate) mod batch;
 pub(crate) mod check_config;
+pub(crate) mod cluster;
 pub(crate) mod cmd;
 pub(crate) mod complete;
 pub(crate) mod cp;

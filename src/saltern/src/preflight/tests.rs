@@ -148,6 +148,9 @@ const TABLE: &[(&str, &str, Says)] = &[
     ("autosign_file: DIR/salt", "autosign_file", Error),
     ("autosign_grains_dir: DIR/x.sls", "autosign_grains_dir", Error),
     ("cluster_id: one", "cluster_id", Error),
+    ("saltern_cluster: [a]", "saltern_cluster", Error),
+    ("saltern_cluster: {postgres: 'host=db'}", "saltern_cluster", Error),
+    ("saltern_cluster: {postgres: 'host=db user=salt'}", "saltern_cluster", Nothing),
     ("keys.cache_driver: mmap_key", "keys.cache_driver", Error),
     ("cache: redis", "cache", Error),
     // Keys.

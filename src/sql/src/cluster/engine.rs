@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use saltern_config::SqlStore;
+use saltern_config::{SqlStore, is_schema_name};
 use saltern_store::jobs::{
     Batch, Committed, Engine, Housekeeping, Imported, JobLog, Pending, Removed, Retention,
 };
@@ -14,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::error::SqlState;
 
 use super::decide::Numbers;
-use super::layout::is_schema_name;
+use super::lease_table::Fence;
 use super::reader::ClusterReader;
 use super::runtime::RuntimeThread;
 use super::session::Session;
@@ -38,13 +39,15 @@ pub struct ClusterOptions {
 
 /// The database of an engine.
 pub(super) struct Target {
-    pub(super) store: SqlStore,
+    servers: Vec<SqlStore>,
+    /// The server that took writes last.
+    last: AtomicUsize,
     pub(super) options: ClusterOptions,
     pub(super) place: PathBuf,
 }
 
 impl Target {
-    pub(super) fn new(store: SqlStore, options: ClusterOptions) -> Result<Self> {
+    pub(super) fn new(servers: Vec<SqlStore>, options: ClusterOptions) -> Result<Self> {
         if !is_schema_name(&options.name) {
             return Err(StoreError::Option {
                 option: "saltern_cluster",
@@ -52,16 +55,43 @@ impl Target {
                     .to_owned(),
             });
         }
-        let place = format!(
-            "postgresql://{}:{}/{}/{}",
-            store.host, store.port, store.database, options.name
-        );
-        let place = place.into();
+        let hosts = servers
+            .iter()
+            .map(|store| format!("{}:{}", store.host, store.port));
+        let hosts = hosts.collect::<Vec<_>>().join(",");
+        let database = servers.first().map_or("", |store| store.database.as_str());
+        let place = format!("postgresql://{hosts}/{database}/{}", options.name).into();
         Ok(Self {
-            store,
+            servers,
+            last: AtomicUsize::new(0),
             options,
             place,
         })
+    }
+
+    /// A connection to the server that takes writes. Each has its own time, the one that took them last
+    /// comes first. Must be called within the runtime that is to run the connection.
+    pub(super) async fn open(&self, settings: &str) -> std::result::Result<Session, SqlError> {
+        let first = self.last.load(Ordering::Relaxed);
+        let mut failed = None;
+        for turn in 0..self.servers.len() {
+            let at = (first + turn) % self.servers.len();
+            let Some(server) = self.servers.get(at) else {
+                continue;
+            };
+            match Session::connect(server, &self.options.name, settings).await {
+                Ok(session) => {
+                    self.last.store(at, Ordering::Relaxed);
+                    return Ok(session);
+                }
+                // What a server says is worth more than that another one is silent.
+                Err(error) if !matches!(failed, Some(SqlError::Database { .. })) => {
+                    failed = Some(error);
+                }
+                Err(_) => {}
+            }
+        }
+        Err(failed.unwrap_or(SqlError::ConnectTimeout(0)))
     }
 
     /// A thread for connections.
@@ -72,14 +102,14 @@ impl Target {
 
     /// A connection that the thread runs, for a caller that blocks.
     pub(super) fn connect(
-        &self,
+        self: &Arc<Self>,
         runtime: &RuntimeThread,
         settings: &'static str,
     ) -> std::result::Result<Session, SqlError> {
-        let (store, name) = (self.store.clone(), self.options.name.clone());
+        let target = self.clone();
         let connecting = runtime
             .handle()
-            .spawn(async move { Session::connect(&store, &name, settings).await });
+            .spawn(async move { target.open(settings).await });
         // It ends by itself before that.
         match runtime.wait(LONGER, connecting) {
             Some(Ok(session)) => session,
@@ -106,20 +136,35 @@ impl Target {
     }
 }
 
-/// Opens the job database of a cluster and becomes the owner of its jobs; the schema and its tables are
-/// made where they are missing. `store` says where the database is; its kind of tables is not looked at.
+/// Opens the job database of a cluster and becomes the owner of its jobs, whoever has its lease; the
+/// schema and its tables are made where they are missing. `store` says where the database is; its kind
+/// of tables is not looked at.
 ///
 /// # Errors
 /// [`StoreError::Option`] for a name that no schema can have without quotes, [`StoreError::Schema`] when
 /// a newer release made the tables.
 pub fn open_cluster(store: SqlStore, options: ClusterOptions) -> Result<Engine> {
-    let target = Arc::new(Target::new(store, options)?);
+    let target = Target::new(vec![store], options)?;
+    Ok(open_engine(Arc::new(target), None)?.engine)
+}
+
+/// An engine of this process.
+pub(super) struct OwnedEngine {
+    pub(super) engine: Engine,
+    /// Set when another process owns the jobs: nothing is appended any more.
+    pub(super) has_lost: Arc<AtomicBool>,
+}
+
+/// Becomes the owner of the jobs, only under a lease if one is given.
+pub(super) fn open_engine(target: Arc<Target>, fence: Option<Fence>) -> Result<OwnedEngine> {
     let runtime = Arc::new(target.runtime()?);
     let (reply, opened) = oneshot::channel();
     let (tasks, waiting) = mpsc::channel(MAX_TASKS);
     let (held, opening) = (runtime.clone(), target.clone());
+    let has_lost = Arc::<AtomicBool>::default();
+    let lost = has_lost.clone();
     runtime.handle().spawn(async move {
-        match Writer::open(opening).await {
+        match Writer::open(opening, fence, lost).await {
             Ok(writer) => {
                 if reply.send(Ok(writer.shared())).is_ok() {
                     writer.run(waiting).await;
@@ -145,11 +190,12 @@ pub fn open_cluster(store: SqlStore, options: ClusterOptions) -> Result<Engine> 
         tasks,
         numbers,
     });
-    Ok(Engine {
+    let engine = Engine {
         log: log.clone(),
         queries,
         housekeeping: log,
-    })
+    };
+    Ok(OwnedEngine { engine, has_lost })
 }
 
 /// The owner's end of the writer.

@@ -37,6 +37,16 @@ CREATE TABLE IF NOT EXISTS lease (
     epoch bigint NOT NULL,
     until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS member (
+    name text PRIMARY KEY,
+    instance text NOT NULL,
+    address text NOT NULL,
+    version text NOT NULL,
+    master_key text NOT NULL,
+    role text NOT NULL,
+    seen timestamptz NOT NULL,
+    until timestamptz NOT NULL
+) WITH (fillfactor = 50);
 CREATE TABLE IF NOT EXISTS jobs (
     id bigint PRIMARY KEY,
     jid text COLLATE "C" NOT NULL UNIQUE,
@@ -130,6 +140,8 @@ pub(super) enum LayoutError {
     Sql(SqlError),
     /// A newer release made them.
     Newer(i64),
+    /// Another process has the lease under which this one was to own the jobs.
+    NotOwner,
 }
 
 impl From<SqlError> for LayoutError {
@@ -165,7 +177,7 @@ pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), Layo
 }
 
 /// The number of the layout that is there.
-async fn version(session: &mut Session) -> Result<Option<i64>, SqlError> {
+pub(super) async fn version(session: &mut Session) -> Result<Option<i64>, SqlError> {
     let sql = "SELECT value FROM meta WHERE name = 'layout'";
     let rows = match session.texts(sql).await {
         Err(error) if error.has_code(&SqlState::UNDEFINED_TABLE) => return Ok(None),
@@ -173,15 +185,4 @@ async fn version(session: &mut Session) -> Result<Option<i64>, SqlError> {
     };
     let value = rows.into_iter().flatten().next();
     Ok(value.and_then(|value| value.parse().ok()))
-}
-
-/// Whether a text may name a schema, without quotes.
-pub(super) fn is_schema_name(name: &str) -> bool {
-    let is_letter = |one: char| one.is_ascii_lowercase() || one == '_';
-    name.len() <= 60
-        && name.starts_with(is_letter)
-        && !name.starts_with("pg_")
-        && name
-            .chars()
-            .all(|one| is_letter(one) || one.is_ascii_digit())
 }

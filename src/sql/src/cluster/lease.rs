@@ -5,8 +5,6 @@
 //! thirds of the lease after it *sent* the last renewal that was granted, since the database counted from
 //! a later moment. So a clock may run a third slower than the database's before two members own one
 //! thing, and the epoch, which each owner's write compares, holds even then.
-//!
-//! No actor asks for a lease yet.
 
 use std::time::Duration;
 

@@ -29,11 +29,30 @@ const RENEW: &str = "UPDATE lease SET until = clock_timestamp() + $3 * interval 
 const RELEASE: &str = "UPDATE lease SET owner = '', epoch = epoch + 1, until = clock_timestamp() \
      WHERE name = $1 AND owner = $2 AND epoch = $3";
 
+/// Ownership of a lease, as a condition of a transaction.
+#[derive(Clone, Debug)]
+pub(super) struct Fence {
+    pub(super) lease: &'static str,
+    pub(super) member: String,
+    pub(super) epoch: i64,
+}
+
+impl Fence {
+    /// Whether the lease is still held, and stays so until the transaction ends.
+    pub(super) async fn holds(&self, session: &mut Session) -> std::result::Result<bool, SqlError> {
+        let sql = "SELECT 1 FROM lease WHERE name = $1 AND owner = $2 AND epoch = $3 FOR SHARE";
+        let values = [&self.lease as _, &self.member as _, &self.epoch as _];
+        Ok(!session.rows(sql, &values).await?.is_empty())
+    }
+}
+
 /// The leases of a cluster, over a connection of their own. Blocks.
 pub struct LeaseTable {
     target: Arc<Target>,
     runtime: RuntimeThread,
     session: Mutex<Option<Session>>,
+    /// Longest time of a statement.
+    limit: Duration,
 }
 
 impl LeaseTable {
@@ -43,12 +62,16 @@ impl LeaseTable {
     /// # Errors
     /// A name that no schema can have, or no thread.
     pub fn new(store: SqlStore, options: ClusterOptions) -> Result<Self> {
-        let target = Target::new(store, options)?;
+        Self::on(Arc::new(Target::new(vec![store], options)?), STATEMENT)
+    }
+
+    pub(super) fn on(target: Arc<Target>, limit: Duration) -> Result<Self> {
         let runtime = target.runtime()?;
         Ok(Self {
-            target: Arc::new(target),
+            target,
             runtime,
             session: Mutex::new(None),
+            limit,
         })
     }
 
@@ -62,32 +85,8 @@ impl LeaseTable {
         length: Duration,
         action: LeaseAction,
     ) -> Result<Option<i64>> {
-        let mut open = self.session.lock();
-        let done = self.try_carry_out(&mut open, (lease, member), length, action);
-        if done.as_ref().is_err_and(|error| !error.keeps_connection()) {
-            *open = None;
-        }
-        done.map_err(|error| self.target.error("ask for a lease in", error))
-    }
-
-    fn try_carry_out(
-        &self,
-        open: &mut Option<Session>,
-        (lease, member): (&str, &str),
-        length: Duration,
-        action: LeaseAction,
-    ) -> std::result::Result<Option<i64>, SqlError> {
-        let session = match open {
-            Some(session) => session,
-            None => open.insert(self.target.connect(&self.runtime, DURABLE)?),
-        };
-        let micros = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
-        #[allow(
-            clippy::cast_precision_loss,
-            reason = "an interval is multiplied by a float"
-        )]
-        let micros = micros as f64;
-        let asked = async {
+        let micros = micros(length);
+        let asked = async |session: &mut Session| {
             // The answer to a commit that no standby has confirmed is none.
             session.run("BEGIN").await?;
             let rows = match action {
@@ -107,7 +106,47 @@ impl LeaseTable {
             session.commit().await?;
             Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
         };
-        let answer = self.runtime.wait(STATEMENT, asked);
-        answer.unwrap_or(Err(SqlError::Timeout(STATEMENT.as_secs())))
+        let answer = self.ask(asked);
+        answer.map_err(|error| self.target.error("ask for a lease in", error))
     }
+
+    /// Asks something on the connection, which is made anew after it was lost.
+    pub(super) fn ask<T>(
+        &self,
+        question: impl AsyncFnOnce(&mut Session) -> std::result::Result<T, SqlError>,
+    ) -> std::result::Result<T, SqlError> {
+        let mut open = self.session.lock();
+        let answer = self.try_ask(&mut open, question);
+        if answer
+            .as_ref()
+            .is_err_and(|error| !error.keeps_connection())
+        {
+            *open = None;
+        }
+        answer
+    }
+
+    fn try_ask<T>(
+        &self,
+        open: &mut Option<Session>,
+        question: impl AsyncFnOnce(&mut Session) -> std::result::Result<T, SqlError>,
+    ) -> std::result::Result<T, SqlError> {
+        let session = match open {
+            Some(session) => session,
+            None => open.insert(self.target.connect(&self.runtime, DURABLE)?),
+        };
+        let answer = self.runtime.wait(self.limit, question(session));
+        answer.unwrap_or(Err(SqlError::Timeout(self.limit.as_secs())))
+    }
+}
+
+/// Microseconds, by which an interval is multiplied.
+pub(super) fn micros(length: Duration) -> f64 {
+    let micros = i64::try_from(length.as_micros()).unwrap_or(i64::MAX);
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "an interval is multiplied by a float"
+    )]
+    let micros = micros as f64;
+    micros
 }

@@ -11,9 +11,9 @@
 //! what becomes of each change ([`decide`]), and writes. A commit counts when PostgreSQL has said so
 //! without a warning; a warning is what it gives when a synchronous standby has not confirmed.
 //!
-//! Not yet anywhere: an actor that opens the engine when it has a lease and stops when it has not
-//! ([`lease`] and [`lease_table`] are there), several writers in one schema, and the option of the master
-//! that asks for this engine. No master uses it; its tests do.
+//! **One active master.** [`membership`] stands by until the lease of the jobs is free, takes it, renews it
+//! and opens the engine under it; who loses it is told, and ends. There are not yet several writers in
+//! one schema.
 //!
 //! Suggested reading order: [`layout`], [`session`], [`decide`], [`changes`], [`writer`], [`engine`], then
 //! the reads, one file a subject, as in the engine on SQLite.
@@ -23,6 +23,7 @@ mod batches;
 mod changes;
 mod decide;
 mod engine;
+mod error;
 mod events;
 mod glob;
 mod import;
@@ -30,6 +31,9 @@ mod jobs;
 mod layout;
 mod lease;
 mod lease_table;
+mod members;
+mod membership;
+mod metrics;
 mod queries;
 mod reader;
 mod retention;
@@ -41,5 +45,12 @@ mod text;
 mod writer;
 
 pub use engine::{ClusterOptions, open_cluster};
+pub use error::ClusterError;
 pub use lease::{LeaseAction, LeaseHolder, LeaseRequest};
 pub use lease_table::LeaseTable;
+pub use members::{ClusterState, LeaseState, Member, MemberIdentity};
+pub(crate) use membership::open_cluster_reader;
+pub use membership::{
+    ClusterFigures, Membership, Standing, cluster_place, cluster_state, init_cluster,
+};
+pub use metrics::register_cluster_metrics;

@@ -57,6 +57,11 @@ impl Session {
                 driver,
             };
             let settings = format!("SET search_path = {schema}; {settings}");
+            // A standby of the database answers, too, and lags behind.
+            let is_read_only = session.texts("SHOW transaction_read_only").await?;
+            if is_read_only.concat().concat() == "on" {
+                return Err(SqlError::ReadOnly);
+            }
             session.run(&settings).await?;
             Ok(session)
         };

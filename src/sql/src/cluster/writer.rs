@@ -6,6 +6,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -21,6 +22,7 @@ use tokio_postgres::Row;
 use super::decide::{Numbers, decide};
 use super::engine::Target;
 use super::layout::{self, LayoutError, VERSION, WRITER};
+use super::lease_table::Fence;
 use super::session::{Session, Values};
 use super::{changes, import, retention};
 use crate::connection::within;
@@ -109,7 +111,8 @@ pub(super) struct Writer {
     /// The row must be looked at before the next transaction.
     must_look: bool,
     doubt: Option<Doubt>,
-    has_lost: bool,
+    /// Another process owns the jobs; whoever renews the lease looks at it.
+    has_lost: Arc<AtomicBool>,
     /// Jobs above the bound that is kept, as counted last.
     excess: u64,
     failures: LogThrottle,
@@ -117,11 +120,16 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Makes the tables that are missing and becomes the owner: whoever was it before is not any more.
-    pub(super) async fn open(target: Arc<Target>) -> Result<Self> {
+    /// Under a lease only while it lasts.
+    pub(super) async fn open(
+        target: Arc<Target>,
+        fence: Option<Fence>,
+        has_lost: Arc<AtomicBool>,
+    ) -> Result<Self> {
         let deadline = Instant::now() + target.options.patience;
         let mut pause = FIRST_PAUSE;
         let (session, state) = loop {
-            match Self::try_open(&target).await {
+            match Self::try_open(&target, fence.as_ref()).await {
                 Ok(opened) => break opened,
                 Err(LayoutError::Newer(found)) => {
                     let path = target.place.clone();
@@ -131,6 +139,7 @@ impl Writer {
                         known: VERSION,
                     });
                 }
+                Err(LayoutError::NotOwner) => return Err(target.not_owner()),
                 Err(LayoutError::Sql(error))
                     if error.asks_for_another_connection() && Instant::now() < deadline =>
                 {
@@ -148,27 +157,38 @@ impl Writer {
             state,
             must_look: false,
             doubt: None,
-            has_lost: false,
+            has_lost,
             excess: 0,
             failures: LogThrottle::new(LOG_INTERVAL),
         })
     }
 
-    async fn try_open(target: &Target) -> Result<(Session, State), LayoutError> {
-        let schema = &target.options.name;
-        let mut session = Session::connect(&target.store, schema, DURABLE).await?;
-        layout::make(&mut session, schema).await?;
+    async fn try_open(
+        target: &Target,
+        fence: Option<&Fence>,
+    ) -> Result<(Session, State), LayoutError> {
+        let mut session = target.open(DURABLE).await?;
+        layout::make(&mut session, &target.options.name).await?;
         let sql = format!(
             "UPDATE writer SET epoch = epoch + 1 WHERE writer = $1 RETURNING {STATE}, \
              (SELECT value FROM meta WHERE name = 'identity')"
         );
         let own = async {
             session.run("BEGIN").await?;
-            let rows = session.rows(&sql, &[&WRITER]).await?;
+            // The lease first: whoever takes or renews it has no other lock.
+            let is_held = match fence {
+                Some(fence) => fence.holds(&mut session).await?,
+                None => true,
+            };
+            let rows = match is_held {
+                true => session.rows(&sql, &[&WRITER]).await?,
+                false => Vec::new(),
+            };
             session.commit().await?;
-            Ok(rows)
+            Ok(is_held.then_some(rows))
         };
         let rows = within(TRANSACTION, SqlError::Timeout, own).await?;
+        let rows = rows.ok_or(LayoutError::NotOwner)?;
         let mut state = state_of(rows.first())?;
         if state.numbers.audit.number == 0 {
             let identity: Option<&str> = rows.first().and_then(|row| row.try_get(8).ok());
@@ -194,13 +214,13 @@ impl Writer {
         let deadline = Instant::now() + self.target.options.patience;
         let mut pause = FIRST_PAUSE;
         loop {
-            if self.has_lost {
+            if self.has_lost.load(Ordering::Acquire) {
                 return Err(self.target.not_owner());
             }
             let error = match self.attempt(work).await {
                 Ok(done) => return Ok(done),
                 Err(Failure::NotOwner) => {
-                    self.has_lost = true;
+                    self.has_lost.store(true, Ordering::Release);
                     tracing::error!(place = %self.target.place.display(), "another process owns the jobs");
                     continue;
                 }
@@ -240,10 +260,7 @@ impl Writer {
     async fn attempt(&mut self, work: &Work) -> Result<Done, Failure> {
         let mut session = match self.session.take() {
             Some(session) => session,
-            None => {
-                let name = &self.target.options.name;
-                Session::connect(&self.target.store, name, DURABLE).await?
-            }
+            None => self.target.open(DURABLE).await?,
         };
         let attempted = self.attempt_on(&mut session, work).await;
         let is_usable = match &attempted {

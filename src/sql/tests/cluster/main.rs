@@ -18,6 +18,7 @@ mod differences;
 mod faults;
 mod guarantees;
 mod leases;
+mod members;
 #[path = "../proxy.rs"]
 mod proxy;
 mod site;

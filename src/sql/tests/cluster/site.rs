@@ -40,6 +40,11 @@ impl Database {
         Self { server, directory }
     }
 
+    /// A path in its directory.
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
     /// The options of a connection, over a port.
     fn store(&self, port: u16) -> SqlStore {
         let path = self.directory.path().join("master");

@@ -7,7 +7,7 @@
 //! return is kept once per jid and minion, however often it is sent.
 //!
 //! SQLite is the engine ([`crate::sqlite`]); nothing outside its module knows how it keeps rows.
-//! PostgreSQL is another one, in `saltern-sql`, which no master uses yet.
+//! PostgreSQL is another one, in `saltern-sql`, for the masters of a cluster.
 //! What every engine has to do stands in `tests/conformance`.
 //!
 //! Not here: when to commit (the JobStore actor), what a job's state means (the JobTracker), and

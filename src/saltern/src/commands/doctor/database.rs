@@ -12,6 +12,10 @@ use saltern_store::sqlite::{incidents, is_lost};
 use super::{Diagnosis, Finding, chain};
 
 pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
+    if diagnosis.loaded.config.saltern_cluster.is_some() {
+        // It is PostgreSQL's (`cluster`).
+        return Vec::new();
+    }
     let path = &diagnosis.loaded.config.saltern_job_database;
     let mut findings = set_aside(path);
     findings.extend(record(path));

@@ -15,6 +15,11 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
     // The lock that a running master holds: the only sign of a master of another user.
     let lock = File::open(config.cachedir.join("saltern/lock"));
     if lock.is_ok_and(|lock| lock.try_lock_shared().is_err()) {
+        if config.saltern_cluster.is_some() {
+            let what = "a master is running and opens no ports: it stands by, or is stuck";
+            let advice = "see \"saltern cluster status\", and its log if it is not a standby there";
+            return vec![Finding::new(what, advice).note()];
+        }
         let what = "a master is running, and its control socket does not answer this user";
         let advice = "ask as the master's user; else look at its log, and restart it";
         return vec![Finding::new(what, advice).error()];

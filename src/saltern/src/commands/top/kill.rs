@@ -7,8 +7,8 @@ use saltern_base::chain;
 use saltern_client::{ClientConfig, ClientError, LocalClient, PublishRequest};
 use saltern_config::MasterConfig;
 use saltern_model::{Jid, MinionId};
+use saltern_sql::open_reader;
 use saltern_store::StoreError;
-use saltern_store::open_reader;
 use saltern_wire::msgpack::Value;
 
 /// How a job is ended on its minions.

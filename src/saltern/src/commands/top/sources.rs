@@ -16,8 +16,8 @@ use saltern_client::control;
 use saltern_client::{ClientError, EventListener};
 use saltern_config::MasterConfig;
 use saltern_model::Jid;
+use saltern_sql::open_reader;
 use saltern_store::StoreError;
-use saltern_store::open_reader;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 

@@ -1,0 +1,186 @@
+//! `saltern_cluster`: several masters as one on PostgreSQL, of which one is active.
+
+use std::time::Duration;
+
+use crate::connection_string::connections;
+use crate::reader::Reader;
+use crate::sql::SqlStore;
+use crate::yaml::{Key, Mapping, Node, NodeValue};
+
+const NAME: &str = "saltern_cluster";
+
+const ENTRIES: &[&str] = &["postgres", "name", "advertise", "lease"];
+
+/// Seconds of a lease: its default and its bounds.
+const LEASE: f64 = 15.0;
+const LEASES: std::ops::RangeInclusive<f64> = 3.0..=600.0;
+
+/// Longest text that says where a master is reached.
+const MAX_ADDRESS: usize = 200;
+
+/// Membership of a cluster.
+#[derive(Clone, Debug)]
+pub struct ClusterConfig {
+    /// The name of the cluster, which its schema in the database bears.
+    pub name: String,
+    /// The servers of the database: the one that takes writes is used.
+    pub servers: Vec<SqlStore>,
+    /// Where this master is reached, for people.
+    pub advertise: String,
+    /// Time after which a silent active master is replaced.
+    pub lease: Duration,
+}
+
+impl ClusterConfig {
+    /// Reads the option; `id` is that of the master.
+    pub(crate) fn take(reader: &mut Reader<'_>, id: &str) -> Option<Self> {
+        let node = reader.applies(NAME)?;
+        reader.mark_read(NAME);
+        let map = match &node.value {
+            NodeValue::Null | NodeValue::Bool(false) => return None,
+            NodeValue::Map(map) => map,
+            _ => {
+                reader.error(
+                    NAME,
+                    "is not a mapping of postgres, name, advertise and lease",
+                );
+                return None;
+            }
+        };
+        let before = reader.findings.len();
+        if let Some((key, _)) = map.iter().find(|(key, _)| !is_known(key)) {
+            let message = format!("\"{key}\" is not one of {}", ENTRIES.join(", "));
+            reader.error(NAME, message);
+        }
+        let config = Self {
+            name: name(reader, map),
+            servers: servers(reader, map),
+            advertise: advertise(reader, map).unwrap_or_else(|| id.to_owned()),
+            lease: lease(reader, map),
+        };
+        (reader.findings.len() == before).then_some(config)
+    }
+}
+
+fn is_known(key: &Key) -> bool {
+    matches!(key, Key::Str(name) if ENTRIES.contains(&name.as_str()))
+}
+
+fn servers(reader: &mut Reader<'_>, map: &Mapping) -> Vec<SqlStore> {
+    let Some(text) = map.get("postgres").and_then(Node::as_str) else {
+        reader.error(
+            NAME,
+            "postgres is missing: the connection to PostgreSQL as a text",
+        );
+        return Vec::new();
+    };
+    connections(text).unwrap_or_else(|error| {
+        reader.error(NAME, format!("postgres {error}"));
+        Vec::new()
+    })
+}
+
+fn name(reader: &mut Reader<'_>, map: &Mapping) -> String {
+    let Some(node) = map.get("name") else {
+        return "saltern".to_owned();
+    };
+    let name = node.as_str().filter(|name| is_schema_name(name));
+    if name.is_none() {
+        let message =
+            "name is not a name of lower-case letters, digits and underscores, 60 at most";
+        reader.error(NAME, message);
+    }
+    name.unwrap_or_default().to_owned()
+}
+
+fn advertise(reader: &mut Reader<'_>, map: &Mapping) -> Option<String> {
+    let node = map.get("advertise").filter(|node| !node.is_null())?;
+    let is_usable = |text: &&str| {
+        !text.is_empty() && text.len() <= MAX_ADDRESS && !text.chars().any(char::is_control)
+    };
+    let text = node.as_str().filter(is_usable);
+    if text.is_none() {
+        reader.error(
+            NAME,
+            "advertise is not a text of one line, such as a name or an address",
+        );
+    }
+    text.map(str::to_owned)
+}
+
+fn lease(reader: &mut Reader<'_>, map: &Mapping) -> Duration {
+    let node = map.get("lease").filter(|node| !node.is_null());
+    let seconds = node.map_or(Some(LEASE), |node| {
+        let text = node.as_str().and_then(|text| text.trim().parse().ok());
+        text.or_else(|| node.as_f64())
+    });
+    let seconds = seconds.filter(|seconds| LEASES.contains(seconds));
+    if seconds.is_none() {
+        reader.error(NAME, "lease is not a number of seconds from 3 to 600");
+    }
+    Duration::from_secs_f64(seconds.unwrap_or(LEASE))
+}
+
+/// Whether a text may name a schema of PostgreSQL without quotes.
+pub fn is_schema_name(name: &str) -> bool {
+    let is_letter = |one: char| one.is_ascii_lowercase() || one == '_';
+    name.len() <= 60
+        && name.starts_with(is_letter)
+        && !name.starts_with("pg_")
+        && name
+            .chars()
+            .all(|one| is_letter(one) || one.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::yaml::{Limits, parse};
+
+    fn read(text: &str) -> (Option<ClusterConfig>, Vec<String>) {
+        let node = parse(text, "test", &Limits::DEFAULT).expect("YAML");
+        let (settings, defaults) = (node.as_map().expect("a map"), Mapping::default());
+        let mut reader = Reader::new(settings, &defaults, Vec::new());
+        let config = ClusterConfig::take(&mut reader, "a");
+        let findings = reader.findings.iter().map(ToString::to_string).collect();
+        (config, findings)
+    }
+
+    #[test]
+    fn connection_is_all_that_must_be_written() {
+        let (config, findings) = read("saltern_cluster: {postgres: 'host=a,b user=salt'}");
+        let config = config.unwrap_or_else(|| panic!("{findings:?}"));
+        assert_eq!((config.name.as_str(), config.servers.len()), ("saltern", 2));
+        assert_eq!(
+            (config.advertise.as_str(), config.lease.as_secs()),
+            ("a", 15)
+        );
+        assert!(read("saltern_cluster: null").0.is_none());
+        assert!(read("a: 1").0.is_none());
+    }
+
+    #[test]
+    fn wrong_entry_is_an_error_without_the_password() {
+        for (entries, part) in [
+            ("host=a user=u password=hidden", "is not a mapping"),
+            ("{name: a}", "postgres is missing"),
+            (
+                "{postgres: 'host=a user=u', nme: a}",
+                "\"nme\" is not one of",
+            ),
+            ("{postgres: 'host=a user=u', name: A-b}", "lower-case"),
+            ("{postgres: 'host=a user=u', lease: 1}", "from 3 to 600"),
+            ("{postgres: 'host=a user=u', lease: soon}", "from 3 to 600"),
+            ("{postgres: 'host=a user=u', advertise: [a]}", "advertise"),
+            (
+                "{postgres: 'host=a user=u password=hidden sslmode=x'}",
+                "sslmode",
+            ),
+        ] {
+            let (config, findings) = read(&format!("saltern_cluster: {entries}"));
+            let all = findings.concat();
+            assert!(config.is_none() && all.contains(part), "{entries}: {all}");
+            assert!(!all.contains("hidden"), "{all}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! A master of a cluster (`saltern_cluster`) before it is the active one, and its end.
+//!
+//! It is alive and not ready: its ports are closed, its status port says why. Everything that may fail at
+//! the start is tried before the cluster is joined, so that no name and no lease is taken for nothing;
+//! whatever fails later gives the lease back at once.
+
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use saltern_actors::{StandbyPort, StartError, remove_sockets};
+use saltern_base::clock::Clock;
+use saltern_base::exit::Exit;
+use saltern_base::hex;
+use saltern_base::metrics::Registry;
+use saltern_config::{ClusterConfig, MasterConfig};
+use saltern_requests::Stores;
+use saltern_sql::{ClusterError, MemberIdentity, Membership, Standing, register_cluster_metrics};
+use saltern_store::files::{self, Create};
+use saltern_store::{MasterKeys, StoreError};
+use saltern_wire::port::Inherited;
+use tokio::time::sleep;
+
+use super::{Signals, chain, complain, exit_of, write_pidfile};
+use crate::service_manager::ServiceManager;
+
+/// Interval at which the standing is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// How long the last log lines of a process that lost its lease may take: a disk or a reader that hangs
+/// must not keep it.
+const LOG_GRACE: Duration = Duration::from_secs(1);
+
+/// How long the end of a process waits for the database to take the lease back.
+const LEAVE: Duration = Duration::from_secs(10);
+
+/// Longest text of an instance.
+const INSTANCE: usize = 100;
+
+/// Joins the cluster and waits for its lease. `None` for a master without a cluster.
+pub(super) fn stand_by(
+    config: &Arc<MasterConfig>,
+    inherited: &Inherited,
+) -> Result<Option<Arc<Membership>>, Exit> {
+    let Some(cluster) = &config.saltern_cluster else {
+        return Ok(None);
+    };
+    if inherited.unclaimed().next().is_some() {
+        complain(
+            "the service manager holds the ports of a master that may stand by, and would take \
+             connections for it: disable its socket unit (saltern_cluster)",
+        );
+        return Err(Exit::Usage);
+    }
+    let failed = |error: StoreError| {
+        complain(&chain(&error));
+        exit_of(&error)
+    };
+    let me = identity(config, cluster).map_err(failed)?;
+    if let Err(error) = Stores::open(config, &Clock::system()) {
+        complain(&chain(&error));
+        return Err(Exit::Usage);
+    }
+    let membership = Membership::join(cluster, me, end_at_once(config.clone())).map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| {
+        complain(&format!("no runtime: {error}"));
+        Exit::Failure
+    })?;
+    match runtime.block_on(wait_for_lease(config, &membership)) {
+        Ok(()) => Ok(Some(membership)),
+        Err(exit) => {
+            leave(membership);
+            Err(exit)
+        }
+    }
+}
+
+fn identity(config: &MasterConfig, cluster: &ClusterConfig) -> Result<MemberIdentity, StoreError> {
+    Ok(MemberIdentity {
+        name: config.id.clone(),
+        instance: instance(&config.cachedir)?,
+        address: cluster.advertise.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        master_key: MasterKeys::load_or_create(config)?.public_pem,
+    })
+}
+
+/// The random text of this installation, which the lock on its cache directory keeps to one process.
+fn instance(cachedir: &Path) -> Result<String, StoreError> {
+    let path = cachedir.join("saltern").join("cluster_instance");
+    if let Some(text) = files::read_text(&path, INSTANCE)? {
+        return Ok(text.trim().to_owned());
+    }
+    let text = hex(&saltern_crypto::public_random());
+    files::write_atomic(&path, text.as_bytes(), Create::PRIVATE)?;
+    Ok(text)
+}
+
+/// Ends a process that lost its lease, whatever its other threads wait for.
+fn end_at_once(config: Arc<MasterConfig>) -> impl FnOnce(ClusterError) + Send {
+    move |error| {
+        let (said, heard) = mpsc::channel();
+        thread::spawn(move || {
+            let error = chain(&error);
+            tracing::error!("{error}; it ends, and stands by when it is started again");
+            complain(&format!("the master gives up: {error}"));
+            remove_sockets(&config.sock_dir);
+            let _ = std::fs::remove_file(&config.pidfile);
+            let _ = said.send(());
+        });
+        // Said or not.
+        let _ = heard.recv_timeout(LOG_GRACE);
+        end(Exit::GaveUp)
+    }
+}
+
+#[allow(
+    unsafe_code,
+    reason = "an ordinary exit waits for locks that other threads may hold"
+)]
+fn end(exit: Exit) {
+    // SAFETY: it ends the process, and touches no memory of it.
+    unsafe { nix::libc::_exit(exit as i32) }
+}
+
+/// Gives the lease up and leaves the cluster, within bounds.
+pub(super) fn leave(membership: Arc<Membership>) {
+    let (left, is_over) = mpsc::channel();
+    thread::spawn(move || {
+        membership.leave();
+        let _ = left.send(());
+    });
+    if is_over.recv_timeout(LEAVE).is_err() {
+        tracing::warn!("the cluster could not be left in time, so the lease ends by its time");
+    }
+}
+
+async fn wait_for_lease(config: &MasterConfig, membership: &Arc<Membership>) -> Result<(), Exit> {
+    let Ok(mut signals) = Signals::register() else {
+        complain("signals cannot be handled on this system");
+        return Err(Exit::Failure);
+    };
+    let registry = Registry::new();
+    register_cluster_metrics(&registry, Some(membership));
+    let member = membership.clone();
+    let port = StandbyPort::open(config, &registry, move || member.reason()).map_err(|error| {
+        complain(&chain(&error));
+        match error {
+            StartError::Port { .. } => Exit::Unavailable,
+            _ => Exit::NoInput,
+        }
+    })?;
+    let manager = ServiceManager::find(String::new());
+    let waiting = async {
+        tokio::select! {
+            outcome = standings(config, membership, &manager) => outcome,
+            () = signals.stop_of_standby() => {
+                manager.stopping("leaving the cluster").await;
+                let _ = std::fs::remove_file(&config.pidfile);
+                Err(Exit::Ok)
+            }
+            () = manager.feed_watchdog(async || sleep(Duration::from_secs(1)).await) => Err(Exit::Failure),
+        }
+    };
+    port.serve_while(waiting).await
+}
+
+/// Reports each standing until there is the lease.
+async fn standings(
+    config: &MasterConfig,
+    membership: &Membership,
+    manager: &ServiceManager,
+) -> Result<(), Exit> {
+    let mut reported = String::new();
+    loop {
+        let standing = membership.standing().map_err(|error| {
+            tracing::error!("{}", chain(&error));
+            complain(&chain(&error));
+            match error {
+                ClusterError::NameTaken { .. } => Exit::Unavailable,
+                _ => Exit::Usage,
+            }
+        })?;
+        if matches!(standing, Standing::Active { .. }) {
+            return Ok(());
+        }
+        let reason = standing.to_string();
+        if reason != reported {
+            tracing::info!("{reason}");
+            manager.ready_but(&reason).await;
+            if reported.is_empty() {
+                write_pidfile(&config.pidfile);
+            }
+            reported = reason;
+        }
+        sleep(LOOK_INTERVAL).await;
+    }
+}
+
+impl Signals {
+    /// Waits for a signal that ends the process; SIGHUP does not.
+    async fn stop_of_standby(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hangup.recv() => tracing::info!(
+                    "a master that stands by does not read its configuration again: restart it"
+                ),
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Why a master is not a member of its cluster, or no longer its active one.
+
+use saltern_store::StoreError;
+
+/// A refusal, or a loss.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// The database has no tables of the cluster.
+    #[error("there is no cluster \"{name}\" in {place}: run \"saltern cluster init\" once")]
+    NotInitialised {
+        /// The name of the cluster.
+        name: String,
+        /// The database.
+        place: String,
+    },
+    /// Another master has the name.
+    #[error(
+        "another master of the cluster has the id \"{name}\" (at \"{address}\", seen {seconds} s ago): \
+         give each an id of its own"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// Where the other one is reached.
+        address: String,
+        /// Seconds since it was seen.
+        seconds: i64,
+    },
+    /// Minions would refuse this master.
+    #[error(
+        "the master \"{other}\" of the cluster has another key than this one: its minions would refuse \
+         this master; give both the same keys (pki_dir)"
+    )]
+    OtherKey {
+        /// The other member.
+        other: String,
+    },
+    /// A newer release made the tables.
+    #[error(
+        "the tables of the cluster in {place} have layout {found}, and this release knows {known}"
+    )]
+    Newer {
+        /// The database.
+        place: String,
+        /// The layout of the tables.
+        found: i64,
+        /// The layout of this release.
+        known: i64,
+    },
+    /// The lease was not renewed in time.
+    #[error(
+        "the lease of the cluster was not renewed for {seconds} s, so this master is no longer the \
+         active one ({reason})"
+    )]
+    NotRenewed {
+        /// Seconds since the last renewal that was granted.
+        seconds: u64,
+        /// The last error, or that nothing was answered.
+        reason: String,
+    },
+    /// The lease was taken by another master.
+    #[error("another master took over the lease of the cluster, so this one is no longer active")]
+    TakenOver,
+    /// The database or its options.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,223 @@
+//! The members of a cluster in its database: each has a row, which it refreshes while it lives.
+//!
+//! A name belongs to one *instance*, a random text that a master keeps beside its caches: a restart has
+//! the same one, a copy of a configuration on another machine has not.
+
+use std::time::Duration;
+
+use saltern_base::hex;
+use sha2::{Digest as _, Sha256};
+use tokio_postgres::Row;
+
+use super::layout::{VERSION, WRITER, version};
+use super::lease_table::{LeaseTable, micros};
+use super::session::Session;
+use crate::error::SqlError;
+
+/// The lease of the jobs, whose owner is the active master.
+pub(super) const JOBS: &str = "jobs";
+
+/// A live member has the name only if it is this instance.
+const ENTER: &str = "INSERT INTO member (name, instance, address, version, master_key, role, seen, until) \
+     VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), \
+     clock_timestamp() + $7 * interval '1 microsecond') \
+     ON CONFLICT (name) DO UPDATE SET instance = EXCLUDED.instance, address = EXCLUDED.address, \
+     version = EXCLUDED.version, master_key = EXCLUDED.master_key, role = EXCLUDED.role, \
+     seen = EXCLUDED.seen, until = EXCLUDED.until \
+     WHERE member.instance = EXCLUDED.instance OR member.until <= clock_timestamp()";
+
+const LEAVE: &str = "DELETE FROM member WHERE name = $1 AND instance = $2";
+
+const MEMBERS: &str = "SELECT name, instance, address, version, master_key, role, \
+     (extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, until > clock_timestamp() \
+     FROM member ORDER BY name";
+
+const LEASE: &str = "SELECT owner, epoch, \
+     (extract(epoch FROM until - clock_timestamp()) * 1000)::bigint FROM lease WHERE name = $1";
+
+const WRITER_ROW: &str = "SELECT epoch, head FROM writer WHERE writer = $1";
+
+/// A member's description of itself.
+#[derive(Clone, Debug)]
+pub struct MemberIdentity {
+    /// Its name, the `id` of the master.
+    pub name: String,
+    /// A random text that stays over restarts.
+    pub instance: String,
+    /// Where it is reached, for people.
+    pub address: String,
+    /// Its release.
+    pub version: String,
+    /// The public key of the master, which all members share.
+    pub master_key: String,
+}
+
+impl MemberIdentity {
+    /// The key, short enough to compare by eye.
+    pub(super) fn fingerprint(&self) -> String {
+        hex(&Sha256::digest(self.master_key.trim().as_bytes()))
+    }
+}
+
+/// The state of a cluster in its database.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterState {
+    /// The lease of the jobs, once somebody had it.
+    pub lease: Option<LeaseState>,
+    /// The epoch of the last owner that opened the job database.
+    pub epoch: i64,
+    /// Batches that were committed.
+    pub head: i64,
+    /// All members that have a row, by name.
+    pub members: Vec<Member>,
+}
+
+/// A lease at one moment.
+#[derive(Clone, Debug)]
+pub struct LeaseState {
+    /// The member that has it or had it last; empty when it was released.
+    pub owner: String,
+    /// Its epoch.
+    pub epoch: i64,
+    /// Milliseconds until it ends, by the database's clock; negative when it is over.
+    pub remaining: i64,
+}
+
+impl LeaseState {
+    /// Whether nobody has it.
+    pub fn is_free(&self) -> bool {
+        self.remaining <= 0
+    }
+}
+
+/// A member at one moment.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Its instance.
+    pub(super) instance: String,
+    /// Where it is reached.
+    pub address: String,
+    /// Its release.
+    pub version: String,
+    /// The fingerprint of the master's key.
+    pub(super) master_key: String,
+    /// `active` or `standby`, when it was seen last.
+    pub role: String,
+    /// Milliseconds since it was seen.
+    pub age: i64,
+    /// Whether it has refreshed its row in time.
+    pub is_alive: bool,
+}
+
+impl ClusterState {
+    /// The member that has the lease.
+    pub fn active(&self) -> Option<&str> {
+        let lease = self.lease.as_ref().filter(|lease| !lease.is_free())?;
+        Some(&lease.owner)
+    }
+
+    /// Live members that stand by.
+    pub fn standbys(&self) -> usize {
+        let members = self.members.iter();
+        members
+            .filter(|member| member.is_alive && Some(member.name.as_str()) != self.active())
+            .count()
+    }
+}
+
+/// Why a cluster's tables are not usable.
+pub(super) enum TablesError {
+    Sql(SqlError),
+    Missing,
+    Newer(i64),
+}
+
+impl From<SqlError> for TablesError {
+    fn from(error: SqlError) -> Self {
+        Self::Sql(error)
+    }
+}
+
+/// Whether the tables are there, in the layout that this release knows.
+pub(super) fn check_tables(table: &LeaseTable) -> Result<(), TablesError> {
+    match table.ask(async |session: &mut Session| version(session).await)? {
+        Some(VERSION) => Ok(()),
+        Some(newer) if newer > VERSION => Err(TablesError::Newer(newer)),
+        _ => Err(TablesError::Missing),
+    }
+}
+
+/// Refreshes the row of a member for a time; `false` when another live instance has its name.
+pub(super) fn enter(
+    table: &LeaseTable,
+    member: &MemberIdentity,
+    role: &str,
+    time: Duration,
+) -> Result<bool, SqlError> {
+    let (key, micros) = (member.fingerprint(), micros(time));
+    table.ask(async |session: &mut Session| {
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 7] = [
+            &member.name,
+            &member.instance,
+            &member.address,
+            &member.version,
+            &key,
+            &role,
+            &micros,
+        ];
+        Ok(session.execute(ENTER, &values).await? == 1)
+    })
+}
+
+/// Removes the row of a member.
+pub(super) fn leave(table: &LeaseTable, member: &MemberIdentity) -> Result<(), SqlError> {
+    table.ask(async |session: &mut Session| {
+        session
+            .execute(LEAVE, &[&member.name, &member.instance])
+            .await?;
+        Ok(())
+    })
+}
+
+/// Reads the state of a cluster.
+pub(super) fn look(table: &LeaseTable) -> Result<ClusterState, SqlError> {
+    table.ask(async |session: &mut Session| {
+        let lease = session.rows(LEASE, &[&JOBS]).await?;
+        let writer = session.rows(WRITER_ROW, &[&WRITER]).await?;
+        let members = session.rows(MEMBERS, &[]).await?;
+        let members = members.iter().map(member_of);
+        let number = |at| -> Result<i64, SqlError> {
+            let number = writer.first().map(|row| row.try_get(at)).transpose()?;
+            Ok(number.unwrap_or_default())
+        };
+        Ok(ClusterState {
+            lease: lease.first().map(lease_of).transpose()?,
+            epoch: number(0)?,
+            head: number(1)?,
+            members: members.collect::<Result<_, _>>()?,
+        })
+    })
+}
+
+fn lease_of(row: &Row) -> Result<LeaseState, SqlError> {
+    Ok(LeaseState {
+        owner: row.try_get(0)?,
+        epoch: row.try_get(1)?,
+        remaining: row.try_get(2)?,
+    })
+}
+
+fn member_of(row: &Row) -> Result<Member, SqlError> {
+    Ok(Member {
+        name: row.try_get(0)?,
+        instance: row.try_get(1)?,
+        address: row.try_get(2)?,
+        version: row.try_get(3)?,
+        master_key: row.try_get(4)?,
+        role: row.try_get(5)?,
+        age: row.try_get(6)?,
+        is_alive: row.try_get(7)?,
+    })
+}

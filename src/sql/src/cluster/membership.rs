@@ -1,0 +1,589 @@
+//! A master's part in its cluster: it stands by until it gets the lease of the jobs, renews it, and gives
+//! it up at its end.
+//!
+//! Two threads. The *keeper* asks the database; it may be held up by it. The *watcher* asks nothing: it
+//! reports the loss of the lease at two thirds of its length by the monotonic clock, however long an
+//! answer is awaited.
+//!
+//! Of the database's statements each has a transaction of its own with one row, so that no two members
+//! wait for each other. Only opening the engine locks two rows, the lease first.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use saltern_base::chain;
+use saltern_base::log_throttle::LogThrottle;
+use saltern_config::ClusterConfig;
+use saltern_store::StoreError;
+use saltern_store::jobs::{Engine, JobQueries};
+use tokio::time::Instant;
+
+use super::engine::{ClusterOptions, Target, open_engine};
+use super::error::ClusterError;
+use super::layout::{self, LayoutError, VERSION};
+use super::lease::{LeaseAction, LeaseHolder};
+use super::lease_table::{Fence, LeaseTable};
+use super::members::{self, ClusterState, JOBS, MemberIdentity, TablesError};
+use super::reader::ClusterReader;
+use crate::error::SqlError;
+
+/// Looks at the lease of others in the time of a lease, and the shortest and longest time between two.
+const LOOKS_A_LEASE: u32 = 30;
+const MIN_PAUSE: Duration = Duration::from_millis(100);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+
+/// Longest time between two looks of the active member at the others.
+const ACTIVE_LOOK: Duration = Duration::from_secs(5);
+
+/// Interval of the watcher.
+const WATCH_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Longest time that a batch waits for a database that is away.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Minimum time between two log lines about failures.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A member's standing.
+#[derive(Clone, Debug)]
+pub enum Standing {
+    /// The database has not answered yet, or does not any more.
+    Waiting {
+        /// Why.
+        reason: String,
+    },
+    /// Another master is active, or none.
+    Standby {
+        /// The active one.
+        active: Option<String>,
+    },
+    /// This master has the lease.
+    Active {
+        /// The lease's epoch.
+        epoch: i64,
+    },
+}
+
+impl fmt::Display for Standing {
+    /// For people.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Waiting { reason } => write!(out, "standing by without a database: {reason}"),
+            Self::Standby { active: Some(name) } => {
+                write!(
+                    out,
+                    "standing by: the active master of the cluster is \"{name}\""
+                )
+            }
+            Self::Standby { active: None } => {
+                write!(out, "standing by: no master of the cluster is active")
+            }
+            Self::Active { epoch } => write!(out, "active, by epoch {epoch} of the lease"),
+        }
+    }
+}
+
+/// Numbers about a member, for metrics.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClusterFigures {
+    /// It is the active one.
+    pub is_active: bool,
+    /// The epoch of the lease as it was seen last.
+    pub epoch: i64,
+    /// Seconds since the last renewal that was granted; none without one.
+    pub since_renewal: Option<u64>,
+    /// Leases that it took although their owner had not given them up.
+    pub takeovers: u64,
+    /// Live members that stand by, as they were seen last.
+    pub standbys: usize,
+}
+
+struct State {
+    holder: LeaseHolder,
+    standing: Standing,
+    /// It had the lease at some time: without it, it ends.
+    was_active: bool,
+    /// It gives the lease up: nothing is reported any more.
+    is_leaving: bool,
+    /// Why it cannot be a member.
+    refusal: Option<ClusterError>,
+    renewed: Option<Instant>,
+    entered: Option<Instant>,
+    looked: Option<Instant>,
+    figures: ClusterFigures,
+    last_error: String,
+    /// The sign of the engine that the jobs have another owner.
+    has_lost: Option<Arc<AtomicBool>>,
+}
+
+/// Membership of a cluster, until it is left.
+pub struct Membership {
+    target: Arc<Target>,
+    table: LeaseTable,
+    me: MemberIdentity,
+    length: Duration,
+    began: Instant,
+    state: Mutex<State>,
+    /// Notified when it leaves.
+    leaving: Condvar,
+    failures: LogThrottle,
+}
+
+/// The options of the engine of a cluster.
+fn target_of(config: &ClusterConfig) -> Result<Arc<Target>, StoreError> {
+    let options = ClusterOptions {
+        name: config.name.clone(),
+        patience: PATIENCE.min(config.lease / 3),
+    };
+    Ok(Arc::new(Target::new(config.servers.clone(), options)?))
+}
+
+/// The leases of a cluster. A statement has so much time that a renewal can be tried again.
+fn table_of(target: &Arc<Target>, lease: Duration) -> Result<LeaseTable, StoreError> {
+    let limit = (lease / 4).max(Duration::from_secs(1));
+    LeaseTable::on(target.clone(), limit)
+}
+
+/// Makes the tables of a cluster; whether there were none.
+///
+/// # Errors
+/// The database is away or refuses, or a newer release made them.
+pub fn init_cluster(config: &ClusterConfig) -> Result<bool, ClusterError> {
+    let target = target_of(config)?;
+    let table = table_of(&target, config.lease)?;
+    match members::check_tables(&table) {
+        Ok(()) => return Ok(false),
+        Err(TablesError::Missing) => {}
+        Err(error) => return Err(of_tables(&target, error)),
+    }
+    let name = config.name.clone();
+    let made = table.ask(async |session| Ok(layout::make(session, &name).await));
+    let failed = |error| ClusterError::Store(target.error("make tables in", error));
+    match made.map_err(failed)? {
+        Ok(()) => Ok(true),
+        Err(LayoutError::Sql(error)) => Err(failed(error)),
+        Err(LayoutError::Newer(found)) => Err(of_tables(&target, TablesError::Newer(found))),
+        Err(LayoutError::NotOwner) => Err(target.not_owner().into()),
+    }
+}
+
+/// Reads the state of a cluster.
+///
+/// # Errors
+/// The database is away or refuses, or there is no cluster.
+pub fn cluster_state(config: &ClusterConfig) -> Result<ClusterState, ClusterError> {
+    let target = target_of(config)?;
+    let table = table_of(&target, config.lease)?;
+    members::check_tables(&table).map_err(|error| of_tables(&target, error))?;
+    let state = members::look(&table);
+    Ok(state.map_err(|error| target.error("read", error))?)
+}
+
+/// The database of a cluster, for people; it has no password.
+pub fn cluster_place(config: &ClusterConfig) -> Result<String, ClusterError> {
+    Ok(target_of(config)?.place.display().to_string())
+}
+
+/// A reader of the jobs of a cluster, whoever is active.
+pub(crate) fn open_cluster_reader(
+    config: &ClusterConfig,
+) -> Result<Arc<dyn JobQueries>, StoreError> {
+    let target = target_of(config)?;
+    let runtime = Arc::new(target.runtime()?);
+    Ok(Arc::new(ClusterReader::new(target, runtime)))
+}
+
+fn of_tables(target: &Target, error: TablesError) -> ClusterError {
+    let place = target.place.display().to_string();
+    match error {
+        TablesError::Sql(error) => target.error("open", error).into(),
+        TablesError::Missing => ClusterError::NotInitialised {
+            name: target.options.name.clone(),
+            place,
+        },
+        TablesError::Newer(found) => ClusterError::Newer {
+            place,
+            found,
+            known: VERSION,
+        },
+    }
+}
+
+impl Membership {
+    /// Begins to stand by. `lost` is called once, when the lease is lost after it was had: by then
+    /// nothing may be done any more that only the active master does.
+    ///
+    /// # Errors
+    /// No threads, or a name that no schema can have.
+    pub fn join(
+        config: &ClusterConfig,
+        me: MemberIdentity,
+        lost: impl FnOnce(ClusterError) + Send + 'static,
+    ) -> Result<Arc<Self>, StoreError> {
+        let target = target_of(config)?;
+        let membership = Arc::new(Self {
+            table: table_of(&target, config.lease)?,
+            me,
+            length: config.lease,
+            began: Instant::now(),
+            state: Mutex::new(State {
+                holder: LeaseHolder::new(config.lease),
+                standing: Standing::Waiting {
+                    reason: "the database has not answered yet".to_owned(),
+                },
+                was_active: false,
+                is_leaving: false,
+                refusal: None,
+                renewed: None,
+                entered: None,
+                looked: None,
+                figures: ClusterFigures::default(),
+                last_error: String::new(),
+                has_lost: None,
+            }),
+            leaving: Condvar::new(),
+            failures: LogThrottle::new(LOG_INTERVAL),
+            target,
+        });
+        let path = membership.target.place.clone();
+        let failed = |error| StoreError::io("start a thread for", &path, error);
+        let (keeper, watcher) = (membership.clone(), membership.clone());
+        let thread = |name: &str| thread::Builder::new().name(name.to_owned());
+        thread("lease")
+            .spawn(move || keeper.keep())
+            .map_err(failed)?;
+        let watched = thread("lease-watch").spawn(move || watcher.watch(lost));
+        watched.map_err(failed)?;
+        Ok(membership)
+    }
+
+    /// Its standing now.
+    ///
+    /// # Errors
+    /// It cannot be a member; given once.
+    pub fn standing(&self) -> Result<Standing, ClusterError> {
+        let mut state = self.state.lock();
+        match state.refusal.take() {
+            Some(refusal) => Err(refusal),
+            None => Ok(state.standing.clone()),
+        }
+    }
+
+    /// Why it is not ready, for people.
+    pub fn reason(&self) -> String {
+        self.state.lock().standing.to_string()
+    }
+
+    /// Its numbers now.
+    pub fn figures(&self) -> ClusterFigures {
+        let state = self.state.lock();
+        let since_renewal = state.renewed.map(|renewed| renewed.elapsed().as_secs());
+        ClusterFigures {
+            is_active: state.holder.epoch(self.now()).is_some(),
+            since_renewal,
+            ..state.figures
+        }
+    }
+
+    /// Becomes the owner of the jobs, under the lease.
+    ///
+    /// # Errors
+    /// Without the lease, or when another master got it meanwhile.
+    pub fn open_engine(&self) -> Result<Engine, StoreError> {
+        let epoch = self.state.lock().holder.epoch(self.now());
+        let epoch = epoch.ok_or_else(|| self.target.not_owner())?;
+        let fence = Fence {
+            lease: JOBS,
+            member: self.me.name.clone(),
+            epoch,
+        };
+        let opened = open_engine(self.target.clone(), Some(fence))?;
+        self.state.lock().has_lost = Some(opened.has_lost);
+        Ok(opened.engine)
+    }
+
+    /// Gives the lease up, if it is had, and leaves the cluster. Waits for the database, but not for
+    /// long.
+    pub fn leave(&self) {
+        let request = {
+            let mut state = self.state.lock();
+            state.is_leaving = true;
+            let now = self.now();
+            state.holder.release(now)
+        };
+        self.leaving.notify_all();
+        if let Some(request) = request {
+            let names = (JOBS, self.me.name.as_str());
+            match self.table.carry_out(names, self.length, request.action) {
+                Ok(_) => tracing::info!("the lease of the cluster is given up"),
+                Err(error) => tracing::warn!(
+                    error = chain(&error),
+                    "the lease of the cluster could not be given up, so it ends by its time"
+                ),
+            }
+        }
+        if let Err(error) = members::leave(&self.table, &self.me) {
+            tracing::debug!(%error, "the cluster could not be left");
+        }
+    }
+
+    /// The monotonic clock.
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn keep(&self) {
+        let mut has_tables = false;
+        loop {
+            if let Err(error) = self.round(&mut has_tables) {
+                match error {
+                    RoundError::Sql(error) => self.failed(&error.to_string()),
+                    RoundError::Store(error) => self.failed(&chain(&error)),
+                    RoundError::Refused(refusal) => {
+                        let mut state = self.state.lock();
+                        state.refusal = Some(refusal);
+                        // The watcher has nothing to report then.
+                        state.is_leaving = !state.was_active;
+                        return;
+                    }
+                }
+            }
+            let pause = (self.length / LOOKS_A_LEASE).clamp(MIN_PAUSE, MAX_PAUSE);
+            let mut state = self.state.lock();
+            if !state.is_leaving {
+                self.leaving.wait_for(&mut state, pause);
+            }
+            if state.is_leaving {
+                return;
+            }
+        }
+    }
+
+    /// The database did not do what it was asked.
+    fn failed(&self, reason: &str) {
+        let mut state = self.state.lock();
+        state.last_error = reason.to_owned();
+        if !state.was_active {
+            state.standing = Standing::Waiting {
+                reason: format!("the database of the cluster: {reason}"),
+            };
+        }
+        drop(state);
+        if let Some(times) = self.failures.record() {
+            let place = self.target.place.display();
+            tracing::warn!(reason, times, %place, "the database of the cluster does not answer");
+        }
+    }
+
+    /// One round of questions.
+    fn round(&self, has_tables: &mut bool) -> Result<(), RoundError> {
+        if !*has_tables {
+            members::check_tables(&self.table).map_err(|error| match error {
+                TablesError::Sql(error) => RoundError::Sql(error),
+                error => RoundError::Refused(of_tables(&self.target, error)),
+            })?;
+            *has_tables = true;
+        }
+        self.renew()?;
+        self.enter()?;
+        let is_due = {
+            let state = self.state.lock();
+            let interval = (self.length / 3).min(ACTIVE_LOOK);
+            let looked = state.looked.filter(|looked| looked.elapsed() < interval);
+            !state.was_active || looked.is_none()
+        };
+        match is_due {
+            true => self.look(),
+            false => Ok(()),
+        }
+    }
+
+    /// Renews the lease, if it is had and a renewal is due.
+    fn renew(&self) -> Result<(), RoundError> {
+        let request = {
+            let mut state = self.state.lock();
+            let now = self.now();
+            match state.holder.epoch(now) {
+                Some(_) if !state.is_leaving => state.holder.due(now),
+                _ => None,
+            }
+        };
+        match request {
+            Some(request) => self.ask(request.number, request.action, None),
+            None => Ok(()),
+        }
+    }
+
+    /// Refreshes the own row; the first time when all else of the start has succeeded.
+    fn enter(&self) -> Result<(), RoundError> {
+        let (role, is_first) = {
+            let state = self.state.lock();
+            if state
+                .entered
+                .is_some_and(|at| at.elapsed() < self.length / 3)
+            {
+                return Ok(());
+            }
+            let role = match state.was_active {
+                true => "active",
+                false => "standby",
+            };
+            (role, state.entered.is_none() && !state.was_active)
+        };
+        if is_first {
+            self.check_key()?;
+        }
+        // Twice the time, so that a member that is slow once is not taken for dead.
+        if !members::enter(&self.table, &self.me, role, self.length * 2)? {
+            return Err(RoundError::Refused(self.name_taken()?));
+        }
+        self.state.lock().entered = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Before it has a name: minions would refuse a master with another key than the others have.
+    fn check_key(&self) -> Result<(), RoundError> {
+        let key = self.me.fingerprint();
+        let members = members::look(&self.table)?.members;
+        let mut others = members
+            .into_iter()
+            .filter(|one| one.is_alive && one.instance != self.me.instance);
+        match others.find(|one| one.master_key != key) {
+            Some(other) => Err(RoundError::Refused(ClusterError::OtherKey {
+                other: other.name,
+            })),
+            None => Ok(()),
+        }
+    }
+
+    fn name_taken(&self) -> Result<ClusterError, SqlError> {
+        let members = members::look(&self.table)?.members;
+        let other = members.into_iter().find(|one| one.name == self.me.name);
+        Ok(ClusterError::NameTaken {
+            name: self.me.name.clone(),
+            address: other
+                .as_ref()
+                .map_or(String::new(), |one| one.address.clone()),
+            seconds: other.map_or(0, |one| one.age / 1000),
+        })
+    }
+
+    /// Looks at the others, and takes the lease where nobody has it.
+    fn look(&self) -> Result<(), RoundError> {
+        let found = members::look(&self.table)?;
+        let is_free = found.lease.as_ref().is_none_or(|lease| lease.is_free());
+        let request = {
+            let mut state = self.state.lock();
+            state.looked = Some(Instant::now());
+            state.figures.standbys = found.standbys();
+            state.figures.epoch = found.lease.as_ref().map_or(0, |lease| lease.epoch);
+            if !state.was_active {
+                state.standing = Standing::Standby {
+                    active: found.active().map(str::to_owned),
+                };
+            }
+            let now = self.now();
+            match is_free && !state.was_active && !state.is_leaving {
+                true => state.holder.due(now),
+                false => None,
+            }
+        };
+        match request {
+            Some(request) => {
+                let former = found.lease.map(|lease| lease.owner);
+                self.ask(request.number, request.action, former)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Has a request for the lease carried out; `former` is who had it before.
+    fn ask(
+        &self,
+        number: u64,
+        action: LeaseAction,
+        former: Option<String>,
+    ) -> Result<(), RoundError> {
+        let sent = Instant::now();
+        let names = (JOBS, self.me.name.as_str());
+        let granted = self.table.carry_out(names, self.length, action);
+        let granted = granted.map_err(RoundError::Store)?;
+        let mut state = self.state.lock();
+        state.holder.answered(number, granted);
+        let Some(epoch) = state.holder.epoch(self.now()) else {
+            return Ok(());
+        };
+        state.renewed = Some(sent);
+        state.figures.epoch = epoch;
+        if !state.was_active {
+            state.was_active = true;
+            state.entered = None;
+            state.standing = Standing::Active { epoch };
+            let former = former.filter(|former| !former.is_empty());
+            state.figures.takeovers += u64::from(former.is_some());
+            tracing::info!(epoch, former, "this master has the lease of the cluster");
+        }
+        Ok(())
+    }
+
+    /// Reports the loss of the lease.
+    fn watch(&self, lost: impl FnOnce(ClusterError)) {
+        loop {
+            {
+                let state = self.state.lock();
+                if state.is_leaving {
+                    return;
+                }
+                if let Some(loss) = self.loss(&state) {
+                    drop(state);
+                    return lost(loss);
+                }
+            }
+            thread::sleep(WATCH_INTERVAL);
+        }
+    }
+
+    fn loss(&self, state: &State) -> Option<ClusterError> {
+        if !state.was_active {
+            return None;
+        }
+        let has_lost = state.has_lost.as_ref();
+        if has_lost.is_some_and(|lost| lost.load(Ordering::Acquire)) {
+            return Some(ClusterError::TakenOver);
+        }
+        if state.holder.epoch(self.now()).is_some() {
+            return None;
+        }
+        let since = state
+            .renewed
+            .map_or(Duration::ZERO, |renewed| renewed.elapsed());
+        Some(match since < self.length * 2 / 3 {
+            // Refused, not late.
+            true => ClusterError::TakenOver,
+            false => ClusterError::NotRenewed {
+                seconds: since.as_secs(),
+                reason: match state.last_error.as_str() {
+                    "" => "nothing was answered, or this process stood still".to_owned(),
+                    reason => reason.to_owned(),
+                },
+            },
+        })
+    }
+}
+
+/// Why a round ended early.
+enum RoundError {
+    Sql(SqlError),
+    Store(StoreError),
+    Refused(ClusterError),
+}
+
+impl From<SqlError> for RoundError {
+    fn from(error: SqlError) -> Self {
+        Self::Sql(error)
+    }
+}

@@ -1,0 +1,71 @@
+//! Metrics of a member of a cluster. A master without a cluster has them, too, as zeros.
+
+use std::sync::Arc;
+
+use saltern_base::metrics::{Registry, counter, gauge_on_scrape};
+
+use super::membership::Membership;
+
+/// Registers them.
+///
+/// # Panics
+/// When the registry has them already.
+pub fn register_cluster_metrics(registry: &Registry, membership: Option<&Arc<Membership>>) {
+    let figures = {
+        let membership = membership.cloned();
+        move || membership.as_ref().map(|membership| membership.figures())
+    };
+    let takeovers = counter(
+        registry,
+        "saltern_cluster_takeovers_total",
+        "Leases that this process took although the active master before had not given them up.",
+    );
+    takeovers.inc_by(figures().map_or(0, |figures| figures.takeovers));
+    let now = figures.clone();
+    gauge_on_scrape(
+        registry,
+        "saltern_cluster_active",
+        "Whether this master is the active one of its cluster; 0 without a cluster.",
+        &[],
+        move |gauges| {
+            let is_active = now().is_some_and(|figures| figures.is_active);
+            gauges
+                .with_label_values::<&str>(&[])
+                .set(i64::from(is_active));
+        },
+    );
+    let now = figures.clone();
+    gauge_on_scrape(
+        registry,
+        "saltern_cluster_epoch",
+        "Epoch of the lease of the cluster, which each change of its owner raises.",
+        &[],
+        move |gauges| {
+            let epoch = now().map_or(0, |figures| figures.epoch);
+            gauges.with_label_values::<&str>(&[]).set(epoch);
+        },
+    );
+    let now = figures.clone();
+    gauge_on_scrape(
+        registry,
+        "saltern_cluster_standbys",
+        "Live masters of the cluster that stand by.",
+        &[],
+        move |gauges| {
+            let standbys = now().map_or(0, |figures| figures.standbys);
+            let standbys = i64::try_from(standbys).unwrap_or(i64::MAX);
+            gauges.with_label_values::<&str>(&[]).set(standbys);
+        },
+    );
+    gauge_on_scrape(
+        registry,
+        "saltern_cluster_renewal_age_seconds",
+        "Time since the last renewal of the lease that was granted; 0 without one.",
+        &[],
+        move |gauges| {
+            let age = figures().and_then(|figures| figures.since_renewal);
+            let age = i64::try_from(age.unwrap_or_default()).unwrap_or(i64::MAX);
+            gauges.with_label_values::<&str>(&[]).set(age);
+        },
+    );
+}

@@ -1,0 +1,152 @@
+//! Members of a cluster on a real server: one is active, and whoever is not changes nothing.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use saltern_config::{ClusterConfig, load_master};
+use saltern_sql::{
+    ClusterError, MemberIdentity, Membership, Standing, cluster_state, init_cluster,
+};
+use saltern_stock::databases::PASSWORD;
+use saltern_store::{StoreError, Write};
+
+use crate::common::job;
+use crate::site::{Database, append};
+
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// Longer than a test may take.
+const LEASE: u32 = 600;
+
+/// A cluster of the server, behind a host that does not answer.
+fn config(database: &Database) -> ClusterConfig {
+    let path = database.path("cluster");
+    let host = database.server.host();
+    let text = format!(
+        "id: a\nsaltern_cluster: {{postgres: 'host=/nowhere,{host} user=salt password={PASSWORD}', \
+         lease: {LEASE}}}\n"
+    );
+    std::fs::write(&path, text).expect("a file");
+    let loaded = load_master(&path).map_err(|errors| errors.to_string());
+    let config = loaded.expect("a configuration").config;
+    config.saltern_cluster.expect("a cluster")
+}
+
+fn me(name: &str, instance: &str, key: &str) -> MemberIdentity {
+    MemberIdentity {
+        name: name.to_owned(),
+        instance: instance.to_owned(),
+        address: format!("{name}.example.com"),
+        version: "0".to_owned(),
+        master_key: key.to_owned(),
+    }
+}
+
+fn join(config: &ClusterConfig, me: MemberIdentity) -> (Arc<Membership>, Receiver<ClusterError>) {
+    let (lost, losses) = channel();
+    let joined = Membership::join(config, me, move |loss| drop(lost.send(loss)));
+    (joined.expect("joined"), losses)
+}
+
+/// Waits until the standing is one of these, or a refusal.
+fn standing(
+    member: &Membership,
+    is_it: impl Fn(&Standing) -> bool,
+) -> Result<Standing, ClusterError> {
+    loop {
+        let standing = member.standing()?;
+        if is_it(&standing) {
+            return Ok(standing);
+        }
+        thread::sleep(GLANCE);
+    }
+}
+
+fn is_active(standing: &Standing) -> bool {
+    matches!(standing, Standing::Active { .. })
+}
+
+fn is_behind(name: &'static str) -> impl Fn(&Standing) -> bool {
+    move |standing| matches!(standing, Standing::Standby { active: Some(one) } if one == name)
+}
+
+#[test]
+fn members_follow_each_other_and_only_the_active_one_writes() {
+    let database = Database::start();
+    let config = config(&database);
+    let early = join(&config, me("a", "1", "key")).0;
+    let refusal = standing(&early, |_| false).expect_err("there are no tables");
+    assert!(
+        refusal.to_string().contains("saltern cluster init"),
+        "{refusal}"
+    );
+    assert!(init_cluster(&config).expect("made"));
+    assert!(!init_cluster(&config).expect("they are there"));
+
+    let (first, losses) = join(&config, me("a", "1", "key"));
+    standing(&first, is_active).expect("a member");
+    let engine = first.open_engine().expect("the owner");
+    append(&engine, vec![Write::Job(job(1, &["m1"]))]).expect("stored");
+    let (second, _losses) = join(&config, me("b", "2", "key"));
+    standing(&second, is_behind("a")).expect("a member");
+    assert!(matches!(
+        second.open_engine(),
+        Err(StoreError::NotOwner { .. })
+    ));
+
+    // Another machine with the same name, and one with another key.
+    let (same, _losses) = join(&config, me("b", "3", "key"));
+    let refusal = standing(&same, |_| false).expect_err("the name is taken");
+    assert!(
+        matches!(refusal, ClusterError::NameTaken { .. }),
+        "{refusal}"
+    );
+    let (other, _losses) = join(&config, me("c", "4", "another key"));
+    let refusal = standing(&other, |_| false).expect_err("the key is another one");
+    assert!(
+        matches!(refusal, ClusterError::OtherKey { .. }),
+        "{refusal}"
+    );
+    drop(other);
+
+    // The lease would have lasted for longer than this test.
+    first.leave();
+    standing(&second, is_active).expect("a member");
+    let engine_of_second = second.open_engine().expect("the owner");
+    assert!(
+        engine_of_second
+            .queries
+            .has(&job(1, &["m1"]).jid)
+            .expect("a read")
+    );
+    let late = append(&engine, vec![Write::Job(job(2, &["m1"]))]);
+    assert!(matches!(late, Err(StoreError::NotOwner { .. })), "{late:?}");
+    append(&engine_of_second, vec![Write::Job(job(3, &["m1"]))]).expect("stored");
+    assert!(matches!(
+        first.open_engine(),
+        Err(StoreError::NotOwner { .. })
+    ));
+    let state = cluster_state(&config).expect("a state");
+    assert_eq!((state.active(), state.standbys()), (Some("b"), 0));
+    assert!(losses.try_recv().is_err(), "who leaves has lost nothing");
+    second.leave();
+}
+
+#[test]
+fn member_whose_lease_is_taken_from_it_reports_the_loss() {
+    let database = Database::start();
+    let config = config(&database);
+    init_cluster(&config).expect("made");
+    let (member, losses) = join(&config, me("a", "1", "key"));
+    standing(&member, is_active).expect("a member");
+    let engine = member.open_engine().expect("the owner");
+    // As one that followed would leave it.
+    let sql = "UPDATE saltern.writer SET epoch = epoch + 1";
+    database.server.query(&[sql]);
+    let late = append(&engine, vec![Write::Job(job(1, &["m1"]))]);
+    assert!(matches!(late, Err(StoreError::NotOwner { .. })), "{late:?}");
+    let loss = losses.recv().expect("a loss");
+    assert!(matches!(loss, ClusterError::TakenOver), "{loss}");
+}

@@ -1,0 +1,335 @@
+//! Several masters as one on PostgreSQL: one is active, the others stand by.
+//!
+//! Both masters have the same ports, of which only the active one opens its own, as behind an address
+//! that moves. No test depends on a length of time: where a lease must end by itself it is short, and the
+//! roles are awaited; where it must not, it is longer than any wait.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+use saltern_stock::databases::{Kind, PASSWORD, Server as Database};
+use saltern_tests::port::free_port;
+use saltern_tests::process::{Daemon, run};
+use saltern_tests::site::{Failure, MinionKind, SOON};
+use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
+use serde_json::Value;
+
+const OURS: Server = Server::Saltern(Release::V3008);
+
+/// Seconds of a lease that a test waits for the end of, on a machine that has much else to do.
+const SHORT: u64 = 30;
+/// Seconds of a lease that no wait of a test outlasts.
+pub(crate) const LONG: u64 = 600;
+
+fn configure(config: &mut Config, id: &str, database: &str, lease: u64) {
+    let connection = format!("host={database} user=salt password={PASSWORD}");
+    config
+        .set("id", id)
+        .set("auto_accept", "True")
+        .set("python_bridge", false)
+        .set(
+            "saltern_cluster",
+            format!("{{postgres: '{connection}', lease: {lease}}}"),
+        );
+}
+
+/// Two masters `a` and `b` with one database and one set of keys, `a` with further options; neither has
+/// been started.
+pub(crate) fn pair(
+    lease: u64,
+    options: impl FnOnce(&mut Config),
+    scenario: impl FnOnce(&mut Pair<'_>) -> Result<()>,
+) -> TestResult {
+    let start = |config: &mut Config| {
+        let root = config.get("root_dir").unwrap_or_default().to_owned();
+        options(config);
+        configure(config, "a", &format!("{root}/db"), lease);
+    };
+    Site::prepared(OURS, start, |a| {
+        let database = Database::start(Kind::Postgres, &a.path("db"));
+        let place = a.path("db").display().to_string();
+        let (pki, ports) = (a.path("pki"), (a.ret_port(), a.publish_port()));
+        let other = |config: &mut Config| {
+            configure(config, "b", &place, lease);
+            config
+                // Paths are below it, else.
+                .set("root_dir", "/")
+                .set("pki_dir", pki.display())
+                .set("ret_port", ports.0)
+                .set("publish_port", ports.1);
+        };
+        let done = Site::prepared(OURS, other, |b| {
+            for site in [&mut *a, &mut *b] {
+                site.announce("auto_accept");
+            }
+            a.announce("the publish connection broke");
+            let mut pair = Pair {
+                a,
+                b,
+                other: None,
+                database,
+            };
+            scenario(&mut pair)
+        });
+        done.map_err(Failure::into_error)
+    })
+}
+
+pub(crate) struct Pair<'s> {
+    pub(crate) a: &'s mut Site,
+    b: &'s mut Site,
+    /// The master of `b`.
+    other: Option<Daemon>,
+    database: Database,
+}
+
+impl Pair<'_> {
+    /// Makes the tables, starts `a` as the active master and `b` behind it.
+    fn start(&mut self) -> Result<()> {
+        self.start_first()?;
+        self.start_second()
+    }
+
+    /// Makes the tables and starts `a`.
+    pub(crate) fn start_first(&mut self) -> Result<()> {
+        self.a.saltern(&["cluster", "init"])?.expect_code(0)?;
+        self.a.start_master()
+    }
+
+    /// Starts `b`, which stands by then.
+    pub(crate) fn start_second(&mut self) -> Result<()> {
+        let mut other = start_only(self.b)?;
+        let stands_by = wait_until("\"b\" to stand by", SOON * 2, || {
+            if other.ended().is_some() {
+                return Some(false);
+            }
+            self.has_role("b", "standby")
+        })?;
+        ensure!(stands_by, "it ended instead");
+        self.other = Some(other);
+        Ok(())
+    }
+
+    /// Stops `b` in order.
+    pub(crate) fn stop_second(&mut self) -> Result<()> {
+        let status = self.other.take().context("it runs")?.stop(SOON)?;
+        ensure!(status.success(), "{status}");
+        Ok(())
+    }
+
+    /// Waits until a member has a role, by the database.
+    fn wait_for(&self, name: &str, role: &str) -> Result<()> {
+        wait_until(&format!("\"{name}\" to be {role}"), SOON * 2, || {
+            self.has_role(name, role).map(|_| ())
+        })
+    }
+
+    /// `true` when a member has a role.
+    fn has_role(&self, name: &str, role: &str) -> Option<bool> {
+        let status = self.status().ok()?;
+        let mut members = status["members"].as_array()?.iter();
+        members
+            .any(|member| member["name"] == name && member["role"] == role)
+            .then_some(true)
+    }
+
+    fn status(&self) -> Result<Value> {
+        let run = self.b.saltern(&["cluster", "status", "--json"])?;
+        serde_json::from_str(run.stdout.trim()).with_context(|| format!("{run:?}"))
+    }
+
+    /// Waits until the master of `b` answers as the active one.
+    fn wait_until_b_serves(&self) -> Result<()> {
+        wait_until("\"b\" to serve", SOON * 2, || {
+            let active = self.b.metric("saltern_cluster_active", "").ok()?;
+            (active > 0.5).then_some(())
+        })
+    }
+
+    /// The returns in the database: jobs and minions.
+    fn returns(&self) -> BTreeSet<(String, String)> {
+        let sql = "SELECT jid, minion FROM saltern.returns";
+        let rows = self.database.query(&[sql]).into_iter();
+        let pair = |row: Vec<Option<String>>| {
+            let mut row = row.into_iter().flatten();
+            Some((row.next()?, row.next()?))
+        };
+        rows.filter_map(pair).collect()
+    }
+}
+
+/// Starts a master without waiting for its ports.
+fn start_only(site: &Site) -> Result<Daemon> {
+    Daemon::start(
+        "master",
+        &mut site.master_command(),
+        &site.path("log/master.out"),
+    )
+}
+
+/// Runs a master that ends by itself; what it printed.
+fn refused(site: &Site, code: i32) -> Result<String> {
+    let run = run(&mut site.master_command(), SOON)?;
+    run.expect_code(code)?;
+    Ok(run.stderr.clone())
+}
+
+/// Whether a minion answers; the first times it may not be back yet.
+fn wait_for_ping(site: &Site) -> Result<()> {
+    wait_until("m1 to answer", SOON * 2, || {
+        let run = site.saltern_cmd(&["m1", "test.ping"]).ok()?;
+        (run.stdout.contains("True")).then_some(())
+    })
+}
+
+#[test]
+fn standby_takes_over_every_acknowledged_return_of_a_killed_master() -> TestResult {
+    pair(
+        SHORT,
+        |_| {},
+        |pair| {
+            pair.a.step("without its tables there is no cluster");
+            let said = refused(pair.a, 64)?;
+            ensure!(said.contains("saltern cluster init"), "{said}");
+
+            pair.start()?;
+            pair.a.bring_up(&[("m1", MinionKind::Native)])?;
+            let mut fleet = pair.a.start_fleet("to", 20, &["--returns", "4"])?;
+            fleet.wait_for_more(40)?;
+            pair.a.step("a job that is open while its master is killed");
+            pair.a.minion("m1")?.signal(Signal::STOP)?;
+            let published = pair.a.salt(&["m1", "test.ping", "--async"])?;
+            let jid = published.stdout.split(|c: char| !c.is_ascii_digit());
+            let jid = jid.into_iter().find(|part| part.len() == 20);
+            let jid = jid.context("the command shows its jid")?.to_owned();
+            pair.a.kill_master();
+            pair.wait_for("b", "active")?;
+            pair.wait_until_b_serves()?;
+            pair.a.minion("m1")?.signal(Signal::CONT)?;
+            fleet.wait_for_more(40)?;
+
+            pair.b
+                .step("nothing is lost, and the job ends at the other master");
+            let state =
+                format!("SELECT COUNT(*) FROM saltern.jobs WHERE jid = '{jid}' AND state <> 0");
+            wait_until("the verdict", SOON * 2, || {
+                (pair.database.count(&state) == 1).then_some(())
+            })?;
+            let ledger = fs::read_to_string(fleet.stop()?)?;
+            let stored = pair.returns();
+            let acknowledged = ledger.lines().filter_map(|line| {
+                let mut words = line.split(' ');
+                Some((words.next()?.to_owned(), words.next()?.to_owned()))
+            });
+            let lost: Vec<_> = acknowledged.filter(|one| !stored.contains(one)).collect();
+            ensure!(
+                lost.is_empty(),
+                "{} are lost, such as {:?}",
+                lost.len(),
+                lost.first()
+            );
+            let takeovers = pair.b.metric("saltern_cluster_takeovers_total", "")?;
+            ensure!(takeovers > 0.5, "{takeovers}");
+            pair.stop_second()
+        },
+    )
+}
+
+#[test]
+fn orderly_stop_hands_over_before_the_lease_ends_and_an_outage_passes() -> TestResult {
+    pair(
+        LONG,
+        |_| {},
+        |pair| {
+            pair.start()?;
+            pair.a.bring_up(&[("m1", MinionKind::Native)])?;
+            wait_for_ping(pair.a)?;
+            let ended = pair.a.stop_master()?;
+            ensure!(ended.success(), "{ended}");
+            // The lease would have lasted for longer than this waits.
+            pair.wait_for("b", "active")?;
+            pair.wait_until_b_serves()?;
+            wait_for_ping(pair.b)?;
+
+            pair.a.step("a second master of the name");
+            pair.a.config().set("id", "b");
+            pair.a.write_config()?;
+            let said = refused(pair.a, 69)?;
+            ensure!(said.contains("give each an id of its own"), "{said}");
+
+            pair.a.step("a master with other keys");
+            let own = pair.a.path("own-pki");
+            pair.a.config().set("id", "c").set("pki_dir", own.display());
+            pair.a.write_config()?;
+            let said = refused(pair.a, 64)?;
+            ensure!(said.contains("has another key"), "{said}");
+
+            pair.b.step("the database is away");
+            for text in [
+                "database",
+                "commit",
+                "PostgreSQL",
+                "owner of a jid",
+                "lease of the cluster",
+                "a request was not handled",
+            ] {
+                pair.b.announce(text);
+            }
+            pair.database.kill();
+            let run = pair.b.saltern_cmd(&["m1", "test.ping"])?;
+            let said = format!("{}{}", run.stdout, run.stderr);
+            let is_clear = ["could not store the job", "job database"];
+            ensure!(is_clear.iter().any(|part| said.contains(part)), "{run:?}");
+            let doctor = pair.b.saltern(&["doctor"])?;
+            doctor.expect_text("error: cluster:")?;
+            pair.database.resume();
+            wait_for_ping(pair.b)?;
+            pair.stop_second()
+        },
+    )
+}
+
+#[test]
+fn frozen_master_that_goes_on_ends_and_changes_nothing() -> TestResult {
+    pair(
+        SHORT,
+        |_| {},
+        |pair| {
+            // The frozen one keeps its ports on this machine.
+            let (ret_port, publish_port) = (free_port(), free_port());
+            let config = pair.b.config();
+            config
+                .set("ret_port", ret_port)
+                .set("publish_port", publish_port);
+            pair.b.write_config()?;
+            pair.start()?;
+            pair.a.announce("the lease of the cluster");
+            pair.a.announce("took over the lease");
+            pair.a.master().signal(Signal::STOP)?;
+            pair.wait_for("b", "active")?;
+            pair.wait_until_b_serves()?;
+            let writer = "SELECT epoch FROM saltern.writer";
+            let epoch = pair.database.query(&[writer]);
+            pair.a.master().signal(Signal::CONT)?;
+            let ended = wait_until("the frozen master to end", SOON, || pair.a.master().ended())?;
+            ensure!(ended.code() == Some(70), "{ended}");
+            let said = fs::read_to_string(pair.a.path("log/master.out"))?;
+            ensure!(said.contains("the master gives up"), "{said}");
+            pair.a.kill_master();
+            ensure!(
+                pair.database.query(&[writer]) == epoch,
+                "it became the owner again"
+            );
+
+            pair.a.step("it comes back, and stands by");
+            let mut back = start_only(pair.a)?;
+            pair.wait_for("a", "standby")?;
+            ensure!(back.ended().is_none(), "it ended");
+            let status = back.stop(SOON)?;
+            ensure!(status.success(), "{status}");
+            pair.stop_second()
+        },
+    )
+}
