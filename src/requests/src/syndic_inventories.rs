@@ -68,7 +68,7 @@ pub(crate) struct Announced {
     pub(crate) grains: Option<Bytes>,
 }
 
-/// What becomes of a part.
+/// Outcome of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartResult {
     /// It is kept, or was before.
