@@ -230,13 +230,7 @@ impl SyndicInventories {
         })
     }
 
-    /// The packed grains of a minion in an inventory.
-    pub fn packed_grains(&self, minion: &MinionId) -> Option<Bytes> {
-        let state = self.state.read();
-        state.below.get(minion).map(|kept| kept.grains.clone())
-    }
-
-    /// Its grains.
+    /// The grains of a minion in an inventory.
     pub fn grains(&self, minion: &MinionId) -> Option<Arc<Value>> {
         Grains(self.state.clone()).grains(minion)
     }
