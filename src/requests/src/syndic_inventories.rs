@@ -68,7 +68,7 @@ pub(crate) struct Announced {
     pub(crate) grains: Option<Bytes>,
 }
 
-/// What becomes of a part.
+/// Outcome of one part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartResult {
     /// It is kept, or was before.
@@ -230,13 +230,7 @@ impl SyndicInventories {
         })
     }
 
-    /// The packed grains of a minion in an inventory.
-    pub fn packed_grains(&self, minion: &MinionId) -> Option<Bytes> {
-        let state = self.state.read();
-        state.below.get(minion).map(|kept| kept.grains.clone())
-    }
-
-    /// Its grains.
+    /// The grains of a minion in an inventory.
     pub fn grains(&self, minion: &MinionId) -> Option<Arc<Value>> {
         Grains(self.state.clone()).grains(minion)
     }

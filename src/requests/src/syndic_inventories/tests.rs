@@ -53,7 +53,7 @@ fn names(state: &State) -> Vec<&str> {
 #[test]
 fn list_is_complete_with_its_last_part_and_then_changes() {
     let (mut state, relay) = (state(), id("relay"));
-    let is_complete = |state: &State| state.lists[&id("relay")].is_complete;
+    let is_complete = |state: &State| state.lists.get(&id("relay")).unwrap().is_complete;
     assert_eq!(
         state.take(&relay, part(7, 0, &["a", "b"])),
         PartResult::Taken
@@ -98,7 +98,7 @@ fn new_list_replaces_the_old_one_when_it_is_full() {
     state.take(&relay, last(part(7, 0, &["a", "b"])));
     state.take(&relay, part(8, 0, &["b"]));
     assert_eq!(names(&state), ["a", "b"], "the old list holds meanwhile");
-    assert!(state.lists[&relay].is_complete);
+    assert!(state.lists.get(&relay).unwrap().is_complete);
     state.take(&relay, last(part(8, 1, &["c"])));
     assert_eq!(names(&state), ["b", "c"]);
 }
@@ -133,7 +133,7 @@ fn minion_stands_in_the_inventory_that_had_it_first() {
         state.take(&other, last(part(1, 0, &["a"]))),
         PartResult::Taken
     );
-    assert_eq!(state.below[&id("a")].syndic, relay);
+    assert_eq!(state.below.get(&id("a")).unwrap().syndic, relay);
     let mut gone = part(1, 1, &[]);
     gone.gone = vec![id("a")];
     state.take(&other, gone);
@@ -157,7 +157,10 @@ fn grains_stay_until_they_change_and_readers_learn_of_each_change() {
         announced("b", "y"),
     ];
     state.take(&relay, change);
-    assert_eq!(state.below[&id("a")].away.as_deref(), Some("gone home"));
+    assert_eq!(
+        state.below.get(&id("a")).unwrap().away.as_deref(),
+        Some("gone home")
+    );
     let changes = state.changes(Some(seen));
     assert_eq!(changes.changed, Changed::These(vec![id("b")]));
     assert_eq!(state.changes(None).changed, Changed::Everything);
