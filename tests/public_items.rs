@@ -34,7 +34,7 @@ const FOR_TESTS: &[(&str, &str)] = &[
     ),
     (
         "open_cluster",
-        "an engine of the job database that no master uses yet",
+        "the engine of a cluster without the lease that a master has to have",
     ),
     (
         "messages_of",

@@ -81,7 +81,7 @@ fn status(cluster: &ClusterConfig, json: bool) -> Result<Exit, ClusterError> {
 /// The present role of a member.
 fn role<'m>(state: &ClusterState, member: &'m Member) -> &'m str {
     match (
-        member.is_alive,
+        member.is_standby(),
         state.active() == Some(member.name.as_str()),
     ) {
         (_, true) => "active",

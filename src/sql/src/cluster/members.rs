@@ -111,6 +111,14 @@ pub struct Member {
     pub is_alive: bool,
 }
 
+impl Member {
+    /// Whether it lives and stands by, as it said itself: an active one that was killed does not, however
+    /// short a time ago it was seen.
+    pub fn is_standby(&self) -> bool {
+        self.is_alive && self.role == "standby"
+    }
+}
+
 impl ClusterState {
     /// The member that has the lease.
     pub fn active(&self) -> Option<&str> {
@@ -122,7 +130,7 @@ impl ClusterState {
     pub fn standbys(&self) -> usize {
         let members = self.members.iter();
         members
-            .filter(|member| member.is_alive && Some(member.name.as_str()) != self.active())
+            .filter(|member| member.is_standby() && Some(member.name.as_str()) != self.active())
             .count()
     }
 }

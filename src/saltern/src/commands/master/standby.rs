@@ -62,7 +62,6 @@ pub(super) fn stand_by(
         complain(&chain(&error));
         return Err(Exit::Usage);
     }
-    let membership = Membership::join(cluster, me, end_at_once(config.clone())).map_err(failed)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -70,13 +69,22 @@ pub(super) fn stand_by(
         complain(&format!("no runtime: {error}"));
         Exit::Failure
     })?;
-    match runtime.block_on(wait_for_lease(config, &membership)) {
-        Ok(()) => Ok(Some(membership)),
-        Err(exit) => {
-            leave(membership);
-            Err(exit)
+    runtime.block_on(async {
+        // Before it is seen as a member: whoever sees it may signal it.
+        let Ok(signals) = Signals::register() else {
+            complain("signals cannot be handled on this system");
+            return Err(Exit::Failure);
+        };
+        let joined = Membership::join(cluster, me, end_at_once(config.clone()));
+        let membership = joined.map_err(failed)?;
+        match wait_for_lease(config, &membership, signals).await {
+            Ok(()) => Ok(Some(membership)),
+            Err(exit) => {
+                leave(membership);
+                Err(exit)
+            }
         }
-    }
+    })
 }
 
 fn identity(config: &MasterConfig, cluster: &ClusterConfig) -> Result<MemberIdentity, StoreError> {
@@ -139,11 +147,11 @@ pub(super) fn leave(membership: Arc<Membership>) {
     }
 }
 
-async fn wait_for_lease(config: &MasterConfig, membership: &Arc<Membership>) -> Result<(), Exit> {
-    let Ok(mut signals) = Signals::register() else {
-        complain("signals cannot be handled on this system");
-        return Err(Exit::Failure);
-    };
+async fn wait_for_lease(
+    config: &MasterConfig,
+    membership: &Arc<Membership>,
+    mut signals: Signals,
+) -> Result<(), Exit> {
     let registry = Registry::new();
     register_cluster_metrics(&registry, Some(membership));
     let member = membership.clone();
