@@ -150,7 +150,7 @@ impl From<SqlError> for LayoutError {
     }
 }
 
-/// Makes the tables that are missing. The schema's name is one of [`is_schema_name`].
+/// Makes the tables that are missing. The schema's name is one of [`saltern_config::is_schema_name`].
 pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), LayoutError> {
     if let Some(found) = version(session).await?
         && found >= VERSION
