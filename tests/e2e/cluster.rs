@@ -176,10 +176,10 @@ fn refused(site: &Site, code: i32) -> Result<String> {
     Ok(run.stderr.clone())
 }
 
-/// Whether a minion answers; the first times it may not be back yet.
-fn wait_for_ping(site: &Site) -> Result<()> {
-    wait_until("m1 to answer", SOON * 2, || {
-        let run = site.saltern_cmd(&["m1", "test.ping"]).ok()?;
+/// Waits until a minion answers; the first times it may not be back yet.
+fn wait_for_ping(site: &Site, id: &str) -> Result<()> {
+    wait_until(&format!("{id} to answer"), SOON * 2, || {
+        let run = site.saltern_cmd(&[id, "test.ping"]).ok()?;
         (run.stdout.contains("True")).then_some(())
     })
 }
@@ -244,14 +244,18 @@ fn orderly_stop_hands_over_before_the_lease_ends_and_an_outage_passes() -> TestR
         |_| {},
         |pair| {
             pair.start()?;
-            pair.a.bring_up(&[("m1", MinionKind::Native)])?;
-            wait_for_ping(pair.a)?;
+            let stock = MinionKind::Stock(Release::V3008);
+            pair.a
+                .bring_up(&[("m1", MinionKind::Native), ("stock", stock)])?;
+            wait_for_ping(pair.a, "m1")?;
             let ended = pair.a.stop_master()?;
             ensure!(ended.success(), "{ended}");
             // The lease would have lasted for longer than this waits.
             pair.wait_for("b", "active")?;
             pair.wait_until_b_serves()?;
-            wait_for_ping(pair.b)?;
+            wait_for_ping(pair.b, "m1")?;
+            wait_for_ping(pair.b, "stock")?;
+            pair.a.kill_minion("stock");
 
             pair.a.step("a second master of the name");
             pair.a.config().set("id", "b");
@@ -285,7 +289,7 @@ fn orderly_stop_hands_over_before_the_lease_ends_and_an_outage_passes() -> TestR
             let doctor = pair.b.saltern(&["doctor"])?;
             doctor.expect_text("error: cluster:")?;
             pair.database.resume();
-            wait_for_ping(pair.b)?;
+            wait_for_ping(pair.b, "m1")?;
             pair.stop_second()
         },
     )
