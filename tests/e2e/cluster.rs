@@ -24,7 +24,7 @@ const SHORT: u64 = 60;
 pub(crate) const LONG: u64 = 600;
 
 fn configure(config: &mut Config, id: &str, database: &str, lease: u64) {
-    let connection = format!("host={database} user=salt password={PASSWORD}");
+    let connection = format!("host={database} user=salt password={PASSWORD} connect_timeout=10");
     config
         .set("id", id)
         .set("auto_accept", "True")
@@ -56,6 +56,7 @@ pub(crate) fn pair(
             config
                 // Paths are below it, else.
                 .set("root_dir", "/")
+                .set("sqlite_queue_dir", format!("{place}-queues"))
                 .set("pki_dir", pki.display())
                 .set("ret_port", ports.0)
                 .set("publish_port", ports.1);
@@ -63,8 +64,16 @@ pub(crate) fn pair(
         let done = Site::prepared(OURS, other, |b| {
             for site in [&mut *a, &mut *b] {
                 site.announce("auto_accept");
+                // On a busy machine an answer may take longer than a quarter of the lease.
+                site.announce("the database of the cluster does not answer");
             }
-            a.announce("the publish connection broke");
+            for text in [
+                "the publish connection broke",
+                "a return was not taken",
+                "the return of a job was given up",
+            ] {
+                a.announce(text);
+            }
             let mut pair = Pair {
                 a,
                 b,
@@ -94,7 +103,10 @@ impl Pair<'_> {
 
     /// Makes the tables and starts `a`.
     pub(crate) fn start_first(&mut self) -> Result<()> {
-        self.a.saltern(&["cluster", "init"])?.expect_code(0)?;
+        wait_until("the tables of the cluster", SOON, || {
+            let run = self.a.saltern(&["cluster", "init"]).ok()?;
+            (run.code == Some(0)).then_some(())
+        })?;
         self.a.start_master()
     }
 
@@ -140,11 +152,12 @@ impl Pair<'_> {
         serde_json::from_str(run.stdout.trim()).with_context(|| format!("{run:?}"))
     }
 
-    /// Waits until the master of `b` answers as the active one.
+    /// Waits until the master of `b` answers as the active one, and the writes are its own.
     fn wait_until_b_serves(&self) -> Result<()> {
+        let owns = "SELECT COUNT(*) FROM saltern.writer JOIN saltern.lease USING (epoch)";
         wait_until("\"b\" to serve", SOON * 2, || {
             let active = self.b.metric("saltern_cluster_active", "").ok()?;
-            (active > 0.5).then_some(())
+            (active > 0.5 && self.database.count(owns) == 1).then_some(())
         })
     }
 

@@ -206,7 +206,11 @@ fn wait_for_inventory(top: &mut Site) -> Result<()> {
 #[test]
 fn inventory_makes_targets_above_exact() -> TestResult {
     let options = |config: &mut Config| {
-        config.set("saltern_syndic_inventory", "True");
+        config
+            .set("saltern_syndic_inventory", "True")
+            // Stock asks nobody below a syndic whether a job still runs.
+            .set("timeout", 30)
+            .set("gather_job_timeout", 30);
     };
     two_levels_with(Server::Saltern(Release::V3008), options, |top, low| {
         top.step("kinds of targets");

@@ -15,8 +15,9 @@ fn a_cluster_without_a_standby() -> TestResult {
         pair.start_second()?;
         watch.has_shown_all()?;
         // While there is a database.
+        pair.stop_second()?;
         let ended = pair.a.stop_master()?;
         anyhow::ensure!(ended.success(), "{ended}");
-        pair.stop_second()
+        Ok(())
     })
 }

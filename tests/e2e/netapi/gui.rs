@@ -99,6 +99,7 @@ fn walk(site: &Site, port: u16) -> Result<()> {
     )?;
     browser.open(&format!("http://127.0.0.1:{port}/"))?;
     log_in(&browser)?;
+    let is_own = std::env::var_os("SALTGUI").is_none();
     let pages = browser.script(MENU, &[])?;
     let pages = pages.as_array().context("a list of ids")?;
     ensure!(pages.len() >= 2, "a menu with {pages:?}");
@@ -106,8 +107,12 @@ fn walk(site: &Site, port: u16) -> Result<()> {
         let page = page.as_str().context("an id")?;
         open(&browser, page).with_context(|| format!("page {page}"))?;
     }
+    if is_own {
+        // The stream is open: calls of the pages have their events.
+        browser.wait("document.querySelector('#events').innerText != ''")?;
+    }
     run_command(&browser).context("a command")?;
-    if std::env::var_os("SALTGUI").is_none() {
+    if is_own {
         browser.wait(
             "/salt\\/job\\/\\d+\\/ret\\/m1/.test(document.querySelector('#events').innerText)",
         )?;

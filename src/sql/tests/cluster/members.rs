@@ -25,7 +25,7 @@ fn config(database: &Database) -> ClusterConfig {
     let path = database.path("cluster");
     let host = database.server.host();
     let text = format!(
-        "id: a\nsaltern_cluster: {{postgres: 'host=/nowhere,{host} user=salt password={PASSWORD}', \
+        "id: a\nsaltern_cluster: {{postgres: 'host=/nowhere,{host} user=salt password={PASSWORD} connect_timeout=10', \
          lease: {LEASE}}}\n"
     );
     std::fs::write(&path, text).expect("a file");

@@ -33,7 +33,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const LOG_GRACE: Duration = Duration::from_secs(1);
 
 /// How long the end of a process waits for the database to take the lease back.
-const LEAVE: Duration = Duration::from_secs(10);
+const LEAVE: Duration = Duration::from_secs(30);
 
 /// Longest text of an instance.
 const INSTANCE: usize = 100;
