@@ -406,7 +406,7 @@ def write_soak_svg(samples, series, slopes, machine, path):
         'font-family="sans-serif" font-size="12">',
         f'<rect width="{left + width + 30}" height="{whole}" fill="white"/>',
         f'<text x="{left}" y="26" fill="#222" font-weight="bold">Everything on for '
-        f"{(end - begin) / 60:.0f} minutes; {len(kills)} kills of the master with -9</text>",
+        f"{(end - begin) / 60:.0f} minutes; the master is killed with -9 at the red lines</text>",
         f'<text x="{left}" y="46" fill="#666" font-size="11">{machine["cpu"]}, {machine["cores"]} cores, '
         f'{machine["date"]}; minions, clients and PostgreSQL on the same machine</text>',
     ]
