@@ -58,9 +58,13 @@ fn take(sealed: &Sealed, services: &Services) -> PartResult {
     };
     let identity = SyndicIdentity::of(syndic, services);
     let is_its = |minion: &MinionId| {
-        minion != syndic && !services.minions.syndics.has(minion) && identity.speaks_for(minion)
+        !services.minions.syndics.has(minion) && identity.speaks_for(minion)
     };
-    part.minions.retain(|announced| is_its(&announced.id));
+    let is_others = |announced: &Announced| announced.id != *syndic && !is_its(&announced.id);
+    let named = part.minions.len();
+    part.minions.retain(|announced| !is_others(announced));
+    part.has_others = part.minions.len() < named;
+    part.minions.retain(|announced| announced.id != *syndic);
     let result = inventories.take(syndic, part);
     // The key may have gone since the request came, and its inventory with it.
     if !matches!(services.keys.pki.accepted_key(syndic), Ok(Some(_))) {
@@ -84,6 +88,7 @@ fn read(load: &MapView) -> Option<InventoryPart> {
         is_last: load.get("last").and_then(RawValue::as_bool)?,
         minions: minions.iter().map(read_one).collect::<Option<_>>()?,
         gone: gone.collect::<Option<_>>()?,
+        has_others: false,
     })
 }
 

@@ -6,9 +6,12 @@
 //! earlier process, has the syndic begin anew. In memory only, and bounded: an inventory that is too
 //! large is dropped as a whole, and targets are then as exact as with stock's syndics.
 //!
+//! A minion stands in one inventory. A syndic that announces minions that stand in another's, or that
+//! are not its own to announce, may be their second way: jobs for any minions go to it, too.
+//!
 //! Not here: for which minions a syndic may speak (`syndics`), and what a target means (`job::below`).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -56,6 +59,8 @@ pub(crate) struct InventoryPart {
     pub(crate) minions: Vec<Announced>,
     /// Minions that are not below the syndic any more.
     pub(crate) gone: Vec<MinionId>,
+    /// It named minions that are not the syndic's to announce.
+    pub(crate) has_others: bool,
 }
 
 /// A minion below a syndic, as the syndic announces it.
@@ -118,6 +123,8 @@ struct List {
     is_under_way: bool,
     /// There was a full list.
     is_complete: bool,
+    /// The last list that named minions that do not stand in this inventory.
+    list_with_others: Option<u64>,
     minions: usize,
     bytes: usize,
 }
@@ -210,6 +217,18 @@ impl SyndicInventories {
         lists.all(|list| list.is_some_and(|list| list.is_complete))
     }
 
+    /// The syndics that may have one of these minions below, sorted: those in whose inventories they
+    /// stand, and those that announce minions beyond their inventory.
+    pub(crate) fn routes(&self, minions: &[MinionId]) -> Vec<MinionId> {
+        let state = self.state.read();
+        let kept = minions.iter().filter_map(|id| state.below.get(id));
+        let with_others = state.lists.iter();
+        let with_others = with_others.filter(|(_, list)| list.list_with_others.is_some());
+        let routes = kept.map(|kept| &kept.syndic);
+        let routes: BTreeSet<&MinionId> = routes.chain(with_others.map(|(id, _)| id)).collect();
+        routes.into_iter().cloned().collect()
+    }
+
     /// The minions of all inventories.
     pub fn ids(&self) -> Arc<AcceptedIds> {
         if let Some(ids) = &self.state.read().ids {
@@ -270,6 +289,9 @@ impl State {
             _ => return PartResult::BeginAnew,
         }
         list.next = part.part + 1;
+        if part.has_others {
+            list.list_with_others = Some(part.list);
+        }
         for gone in &part.gone {
             self.remove(gone, syndic);
         }
@@ -295,6 +317,7 @@ impl State {
             return;
         }
         let number = list.number;
+        list.list_with_others = list.list_with_others.filter(|with| *with == number);
         let is_old = |kept: &Kept| kept.syndic == *syndic && kept.list != number;
         let old = self.below.iter().filter(|(_, kept)| is_old(kept));
         let old: Vec<MinionId> = old.map(|(id, _)| id.clone()).collect();
@@ -313,6 +336,8 @@ impl State {
         let before = self.below.get(&id);
         // A minion stands in the inventory that had it first.
         if before.is_some_and(|kept| kept.syndic != *syndic) {
+            let list = self.lists.entry(syndic.clone()).or_default();
+            list.list_with_others = Some(number);
             return Ok(());
         }
         let is_new = before.is_none();

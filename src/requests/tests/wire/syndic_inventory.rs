@@ -201,3 +201,28 @@ fn inventory_goes_with_the_syndic_that_becomes_a_minion() {
     site.ask(relay.minion.sealed(load, 3));
     assert!(below(&site).is_empty());
 }
+
+#[test]
+fn job_takes_second_way_where_minion_may_have_one() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce(&[("a", "x")]);
+    two.announce(&[("b", "x")]);
+    assert_eq!(expected(&site, "a", "list").unwrap().1, exactly(&["one"]));
+    let part = two.part(&[("a", "x"), ("b", "x")]).set("list", 2_i64);
+    assert_eq!(two.ask(part), "taken");
+    let (minions, topics) = expected(&site, "a", "list").unwrap();
+    assert_eq!(minions, ["a"], "it stands in one inventory");
+    assert_eq!(topics, exactly(&["one", "two"]));
+    let part = two.part(&[("b", "x")]).set("list", 3_i64);
+    assert_eq!(two.ask(part), "taken");
+    assert_eq!(expected(&site, "a", "list").unwrap().1, exactly(&["one"]));
+
+    site.around.away.lock().push(MinionId::parse("one").unwrap());
+    let (_, topics) = expected(&site, "a", "list").unwrap();
+    assert!(
+        matches!(topics, Topics::Minions(_)),
+        "another syndic may have it by now"
+    );
+    assert_eq!(expected(&site, "b", "list").unwrap().1, exactly(&["two"]));
+}
