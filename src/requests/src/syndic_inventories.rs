@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
+use saltern_base::clock::Clock;
 use saltern_base::metrics::{Registry, gauge_on_scrape};
 use saltern_config::MasterConfig;
 use saltern_crypto::public_random;
@@ -43,6 +44,10 @@ const LIMITS: InventoryLimits = InventoryLimits {
 
 /// Changes that are remembered for the index of grains; a reader that is further behind reads all.
 const MAX_CHANGES: usize = 10_000;
+
+/// Seconds for which an inventory counts as current after each part; one comes every 15 seconds at
+/// least.
+const CURRENT_SECONDS: i64 = 60;
 
 /// One part of an inventory.
 #[derive(Clone, Debug, Default)]
@@ -89,8 +94,11 @@ pub(crate) enum PartResult {
 pub struct BelowSyndic {
     /// The syndic.
     pub syndic: MinionId,
-    /// Why the minion receives nothing from its master; `None` when it may.
+    /// Why the minion receives nothing from its master; `None` when it may, or when that is not known
+    /// any more.
     pub away: Option<Arc<str>>,
+    /// The syndic announced its minions within the last minute.
+    pub is_current: bool,
 }
 
 /// Inventories of all syndics.
@@ -98,6 +106,7 @@ pub struct SyndicInventories {
     is_on: bool,
     /// Random text of this process, which every part has to bear.
     epoch: String,
+    clock: Clock,
     state: Arc<RwLock<State>>,
     /// Resolves targets among the minions of the inventories.
     pub(crate) targeting: Targeting,
@@ -123,6 +132,8 @@ struct List {
     is_under_way: bool,
     /// There was a full list.
     is_complete: bool,
+    /// When the last part came, in seconds since 1970; `None` since the syndic started anew.
+    last_part: Option<i64>,
     /// The last list that named minions that do not stand in this inventory.
     list_with_others: Option<u64>,
     minions: usize,
@@ -137,15 +148,20 @@ struct Kept {
     grains: Bytes,
 }
 
+impl List {
+    /// Whether a part came lately. A clock that is set back ends that, too.
+    fn is_current(&self, now: i64) -> bool {
+        let since = |at: i64| now.saturating_sub(at);
+        self.last_part
+            .is_some_and(|at| (-CURRENT_SECONDS..=CURRENT_SECONDS).contains(&since(at)))
+    }
+}
+
 impl SyndicInventories {
     /// None yet; they are taken where `saltern_syndic_inventory` and `order_masters` are on.
-    pub fn new(config: &MasterConfig) -> Self {
-        Self::with_limits(config, LIMITS)
-    }
-
-    pub(crate) fn with_limits(config: &MasterConfig, limits: InventoryLimits) -> Self {
+    pub fn new(config: &MasterConfig, clock: Clock) -> Self {
         let state = Arc::new(RwLock::new(State {
-            limits,
+            limits: LIMITS,
             lists: HashMap::new(),
             below: BTreeMap::new(),
             bytes: 0,
@@ -158,6 +174,7 @@ impl SyndicInventories {
             is_on: config.syndic.inventory && config.order_masters(),
             epoch: format!("{:032x}", u128::from_be_bytes(public_random())),
             targeting: targets::of_data(config, Some(data)),
+            clock,
             state,
         }
     }
@@ -210,11 +227,12 @@ impl SyndicInventories {
         self.state.read().lists.keys().cloned().collect()
     }
 
-    /// Whether all of these have a full inventory here.
+    /// Whether all of these have a full and current inventory here.
     pub(crate) fn are_complete(&self, syndics: &[MinionId]) -> bool {
         let state = self.state.read();
         let mut lists = syndics.iter().map(|syndic| state.lists.get(syndic));
-        lists.all(|list| list.is_some_and(|list| list.is_complete))
+        let now = self.clock.unix();
+        lists.all(|list| list.is_some_and(|list| list.is_complete && list.is_current(now)))
     }
 
     /// The syndics that may have one of these minions below, sorted: those in whose inventories they
@@ -242,11 +260,7 @@ impl SyndicInventories {
 
     /// The minion, if it stands in an inventory.
     pub fn find(&self, minion: &MinionId) -> Option<BelowSyndic> {
-        let state = self.state.read();
-        state.below.get(minion).map(|kept| BelowSyndic {
-            syndic: kept.syndic.clone(),
-            away: kept.away.clone(),
-        })
+        self.state.read().find(minion, self.clock.unix())
     }
 
     /// The grains of a minion in an inventory.
@@ -264,7 +278,13 @@ impl SyndicInventories {
         if part.epoch != self.epoch {
             return PartResult::BeginAnew;
         }
-        self.state.write().take(syndic, part)
+        self.state.write().take(syndic, part, self.clock.unix())
+    }
+
+    /// Takes the inventory of a syndic for outdated until the syndic has sent a full list: it was
+    /// started anew, or its connection was.
+    pub(crate) fn expect_anew(&self, syndic: &MinionId) {
+        self.state.write().expect_anew(syndic);
     }
 
     /// Forgets the inventory of a syndic.
@@ -274,10 +294,31 @@ impl SyndicInventories {
 }
 
 impl State {
-    fn take(&mut self, syndic: &MinionId, part: InventoryPart) -> PartResult {
+    fn find(&self, minion: &MinionId, now: i64) -> Option<BelowSyndic> {
+        let kept = self.below.get(minion)?;
+        let list = self.lists.get(&kept.syndic);
+        let is_current = list.is_some_and(|list| list.is_current(now));
+        Some(BelowSyndic {
+            syndic: kept.syndic.clone(),
+            away: kept.away.clone().filter(|_| is_current),
+            is_current,
+        })
+    }
+
+    fn expect_anew(&mut self, syndic: &MinionId) {
+        if let Some(list) = self.lists.get_mut(syndic) {
+            list.is_complete = false;
+            list.last_part = None;
+            // No part is the next one: the syndic is answered that it has to begin anew.
+            list.next = 0;
+        }
+    }
+
+    fn take(&mut self, syndic: &MinionId, part: InventoryPart, now: i64) -> PartResult {
         let list = self.lists.entry(syndic.clone()).or_default();
         let is_same = list.number == part.list && list.next > 0;
         if is_same && part.part + 1 == list.next {
+            list.last_part = Some(now);
             return PartResult::Taken;
         }
         match part.part {
@@ -289,6 +330,7 @@ impl State {
             _ => return PartResult::BeginAnew,
         }
         list.next = part.part + 1;
+        list.last_part = Some(now);
         if part.has_others {
             list.list_with_others = Some(part.list);
         }
