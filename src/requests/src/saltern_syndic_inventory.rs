@@ -28,6 +28,8 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
         PartResult::Taken => ("taken", ""),
         PartResult::BeginAnew => ("begin_anew", ""),
         PartResult::Refused(reason) => {
+            // What is kept would be outdated from now on.
+            services.minions.inventories.forget(&sealed.minion);
             services.metrics.refuse("syndic_inventory");
             complain!(
                 services, minion = %sealed.minion, reason,

@@ -109,7 +109,7 @@ fn empty_part_finds_out_that_the_master_above_is_another() {
 }
 
 #[test]
-fn refused_inventory_is_not_sent_before_the_next_connection() {
+fn refused_inventory_is_not_sent_before_a_pause_or_the_next_connection() {
     let (fleet, now) = (fleet(&["a"]), Instant::now());
     let mut sender = agreed(&fleet);
     sender.next(now).unwrap();
@@ -122,6 +122,11 @@ fn refused_inventory_is_not_sent_before_the_next_connection() {
     sender.agree("one", Some(2), 4);
     let anew = sender.next(now).unwrap();
     assert_eq!((anew.list, anew.part), (4, 0));
+    sender.answered(&Value::map([("result", "refused")]), 5, now);
+    assert_eq!(sender.next(now + HEARTBEAT), None);
+    let anew = sender.next(now + PAUSE_AFTER_REFUSAL).unwrap();
+    assert_eq!((anew.list, anew.part), (5, 0));
+    assert_eq!(names(&anew), ["a"]);
 }
 
 #[test]
@@ -130,4 +135,22 @@ fn master_below_without_minions_announces_that() {
     let mut sender = agreed(&fleet);
     let only = sender.next(now).unwrap();
     assert!(only.is_last && only.minions.is_empty());
+}
+
+#[test]
+fn minions_that_are_gone_go_up_in_bounded_parts() {
+    let many: Vec<String> = (0..MAX_MINIONS + 1).map(|at| format!("m{at:04}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let (fleet, now) = (fleet(&many), Instant::now());
+    let mut sender = agreed(&fleet);
+    for _ in 0..2 {
+        sender.next(now).unwrap();
+        sender.answered(&taken(), 2, now);
+    }
+    fleet.borrow_mut().clear();
+    for gone in [MAX_MINIONS, 1] {
+        assert_eq!(sender.next(now).unwrap().gone.len(), gone);
+        sender.answered(&taken(), 2, now);
+    }
+    assert_eq!(sender.next(now), None);
 }

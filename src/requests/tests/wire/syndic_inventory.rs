@@ -189,11 +189,13 @@ fn part_of_another_process_begins_anew_and_malformed_one_is_refused() {
         ("list", "x".into()),
         ("last", Value::Nil),
     ] {
+        relay.announce(&[("a", "x")]);
         assert_eq!(
             relay.ask(relay.part(&[]).set(name, value)),
             "refused",
             "{name}"
         );
+        assert!(below(&site).is_empty(), "it may not be believed any more");
     }
     assert_eq!(site.refused(), refused + 7);
     assert!(below(&site).is_empty());
