@@ -31,8 +31,8 @@ pub(crate) trait MinionsBelow {
     /// Generations of the data that were seen last.
     type Cursor: Default;
 
-    /// Their ids; without syndics, with those below these.
-    fn ids(&self) -> Vec<MinionId>;
+    /// Their ids; without syndics, with those below these. `None` when they cannot be listed.
+    fn ids(&self) -> Option<Vec<MinionId>>;
     /// Why a minion receives nothing; `None` when it may.
     fn away(&self, minion: &MinionId) -> Option<String>;
     /// Its grains.
@@ -56,6 +56,8 @@ pub(crate) struct InventorySender<B: MinionsBelow> {
     pending: VecDeque<MinionId>,
     /// Minions to announce as gone.
     gone: VecDeque<MinionId>,
+    /// The minions of the full list have been found.
+    is_listed: bool,
     /// The last part of the full list has not been made.
     is_first_list: bool,
     in_flight: Option<InventoryPart>,
@@ -123,6 +125,7 @@ impl<B: MinionsBelow> InventorySender<B> {
             announced: HashMap::new(),
             pending: VecDeque::new(),
             gone: VecDeque::new(),
+            is_listed: false,
             is_first_list: false,
             in_flight: None,
             last_answer: None,
@@ -151,16 +154,27 @@ impl<B: MinionsBelow> InventorySender<B> {
     fn begin(&mut self, epoch: &str, list: u64) {
         epoch.clone_into(&mut self.epoch);
         (self.list, self.part) = (list, 0);
-        self.cursor = Some(self.below.changes(None).1);
         self.announced.clear();
-        self.pending = self.below.ids().into();
+        self.pending.clear();
         self.gone.clear();
-        self.is_first_list = true;
+        (self.is_listed, self.is_first_list) = (false, true);
         self.in_flight = None;
         self.refused = None;
     }
 
-    /// The part to send now; the same until it is answered.
+    /// Finds the minions of the full list; `None` when they cannot be listed now.
+    fn find_all(&mut self) -> Option<()> {
+        if !self.is_listed {
+            let (_, cursor) = self.below.changes(None);
+            self.pending = self.below.ids()?.into();
+            self.cursor = Some(cursor);
+            self.is_listed = true;
+        }
+        Some(())
+    }
+
+    /// The part to send now; the same until it is answered. None while minions cannot be listed, so
+    /// that the inventory above becomes outdated.
     pub(crate) fn next(&mut self, now: Instant) -> Option<InventoryPart> {
         let (epoch, _) = self.agreed.as_ref()?;
         if let Some(at) = self.refused {
@@ -170,9 +184,10 @@ impl<B: MinionsBelow> InventorySender<B> {
             let epoch = epoch.clone();
             self.begin(&epoch, self.list + 1);
         }
+        self.find_all()?;
         if self.in_flight.is_none() {
             if self.pending.is_empty() && self.gone.is_empty() && !self.is_first_list {
-                self.look();
+                self.look()?;
             }
             let is_due = self.last_answer.is_none_or(|last| now - last >= HEARTBEAT);
             let is_empty = self.pending.is_empty() && self.gone.is_empty();
@@ -207,11 +222,11 @@ impl<B: MinionsBelow> InventorySender<B> {
         }
     }
 
-    /// Finds what has changed since it was announced.
-    fn look(&mut self) {
+    /// Finds what has changed since it was announced; `None` when minions cannot be listed now.
+    fn look(&mut self) -> Option<()> {
         let (changed, cursor) = self.below.changes(self.cursor.as_ref());
+        let ids = self.below.ids()?;
         self.cursor = Some(cursor);
-        let ids = self.below.ids();
         let there: HashSet<&MinionId> = ids.iter().collect();
         let gone = self.announced.keys().filter(|id| !there.contains(id));
         let gone: VecDeque<MinionId> = gone.cloned().collect();
@@ -233,6 +248,7 @@ impl<B: MinionsBelow> InventorySender<B> {
                 self.pending.push_back(id);
             }
         }
+        Some(())
     }
 
     fn away(&self, id: &MinionId) -> Option<String> {

@@ -7,13 +7,14 @@ use super::*;
 /// Minions with why they are away and with a grain.
 type Fleet = Rc<RefCell<BTreeMap<MinionId, (Option<String>, String)>>>;
 
+/// The fleet; borrowed for writing, it cannot be listed.
 struct Below(Fleet);
 
 impl MinionsBelow for Below {
     type Cursor = ();
 
-    fn ids(&self) -> Vec<MinionId> {
-        self.0.borrow().keys().cloned().collect()
+    fn ids(&self) -> Option<Vec<MinionId>> {
+        Some(self.0.try_borrow().ok()?.keys().cloned().collect())
     }
 
     fn away(&self, minion: &MinionId) -> Option<String> {
@@ -153,4 +154,20 @@ fn minions_that_are_gone_go_up_in_bounded_parts() {
         sender.answered(&taken(), 2, now);
     }
     assert_eq!(sender.next(now), None);
+}
+
+#[test]
+fn nothing_goes_up_while_minions_cannot_be_listed() {
+    let (fleet, now) = (fleet(&["a"]), Instant::now());
+    let mut sender = agreed(&fleet);
+    let unlisted = |sender: &mut InventorySender<Below>, now: Instant| {
+        let _held = fleet.borrow_mut();
+        assert_eq!(sender.next(now), None);
+    };
+    unlisted(&mut sender, now);
+    assert_eq!(names(&sender.next(now).unwrap()), ["a"]);
+    sender.answered(&taken(), 2, now);
+    let later = now + HEARTBEAT;
+    unlisted(&mut sender, later);
+    assert!(sender.next(later).unwrap().gone.is_empty());
 }
