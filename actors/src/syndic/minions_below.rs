@@ -56,7 +56,10 @@ impl MinionsBelow for ServicesBelow {
             tracing::warn!(%minion, %error, "cached data cannot be read: it counts as absent");
             None
         });
-        let grains = grains.or_else(|| minions.inventories.grains(minion));
+        // One whose key is accepted here is no syndic's to describe.
+        let is_below = || minions.presence.state(minion) == Standing::Away(Absence::NoKey);
+        let of_syndic = || is_below().then(|| minions.inventories.grains(minion));
+        let grains = grains.or_else(|| of_syndic().flatten());
         grains.map(|grains| (*grains).clone())
     }
 
