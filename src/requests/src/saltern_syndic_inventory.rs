@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use saltern_base::escaped_for_terminal;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
@@ -59,9 +60,8 @@ fn take(sealed: &Sealed, services: &Services) -> PartResult {
         return PartResult::Refused("it is malformed");
     };
     let identity = SyndicIdentity::of(syndic, services);
-    let is_its = |minion: &MinionId| {
-        !services.minions.syndics.has(minion) && identity.speaks_for(minion)
-    };
+    let is_its =
+        |minion: &MinionId| !services.minions.syndics.has(minion) && identity.speaks_for(minion);
     let is_others = |announced: &Announced| announced.id != *syndic && !is_its(&announced.id);
     let named = part.minions.len();
     part.minions.retain(|announced| !is_others(announced));
@@ -102,9 +102,10 @@ fn read_one(packed: &RawValue) -> Option<Announced> {
     };
     let away = match away.is_nil() {
         true => None,
-        false => Some(Arc::from(
-            away.as_str().filter(|it| it.len() <= MAX_REASON)?,
-        )),
+        false => {
+            let why = away.as_str().filter(|it| it.len() <= MAX_REASON)?;
+            Some(Arc::from(&*escaped_for_terminal(why)))
+        }
     };
     let grains = match grains.is_nil() {
         true => None,

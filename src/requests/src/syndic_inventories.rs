@@ -33,7 +33,7 @@ use crate::targets;
 pub(crate) struct InventoryLimits {
     /// Minions of one syndic, and of all.
     minions: (usize, usize),
-    /// Bytes of packed grains of one syndic, and of all.
+    /// Bytes of ids, packed grains and reasons of one syndic, and of all.
     bytes: (usize, usize),
 }
 
@@ -148,6 +148,14 @@ struct Kept {
     grains: Bytes,
 }
 
+impl Kept {
+    /// Bytes that count against the bounds.
+    fn size(&self, id: &MinionId) -> usize {
+        let reason = self.away.as_ref().map_or(0, |why| why.len());
+        id.as_str().len() + reason + self.grains.len()
+    }
+}
+
 impl List {
     /// Whether a part came lately. A clock that is set back ends that, too.
     fn is_current(&self, now: i64) -> bool {
@@ -197,7 +205,7 @@ impl SyndicInventories {
         gauge_on_scrape(
             registry,
             "saltern_syndic_inventory_bytes",
-            "Bytes of grains that the inventories of syndics have.",
+            "Bytes of ids, grains and reasons that the inventories of syndics have.",
             &[],
             move |gauges| {
                 let bytes = i64::try_from(state.read().bytes);
@@ -383,34 +391,35 @@ impl State {
             return Ok(());
         }
         let is_new = before.is_none();
+        let size_before = before.map_or(0, |kept| kept.size(&id));
         let old = before.map(|kept| kept.grains.clone()).unwrap_or_default();
-        let grains = grains.unwrap_or_else(|| old.clone());
+        let kept = Kept {
+            syndic: syndic.clone(),
+            list: number,
+            away,
+            grains: grains.unwrap_or_else(|| old.clone()),
+        };
+        let size = kept.size(&id);
         let limits = self.limits;
         let count = self.below.len();
         let list = self.lists.entry(syndic.clone()).or_default();
         if is_new && (list.minions >= limits.minions.0 || count >= limits.minions.1) {
             return Err("it names more minions than are kept");
         }
-        let of_list = list.bytes.saturating_sub(old.len()) + grains.len();
-        let of_all = self.bytes.saturating_sub(old.len()) + grains.len();
+        let of_list = list.bytes.saturating_sub(size_before) + size;
+        let of_all = self.bytes.saturating_sub(size_before) + size;
         if of_list > limits.bytes.0 || of_all > limits.bytes.1 {
-            return Err("its grains are larger than what is kept");
+            return Err("it is larger than what is kept");
         }
         list.minions += usize::from(is_new);
         list.bytes = of_list;
         self.bytes = of_all;
-        if grains != old || is_new {
+        if kept.grains != old || is_new {
             self.note(&id);
         }
         if is_new {
             self.ids = None;
         }
-        let kept = Kept {
-            syndic: syndic.clone(),
-            list: number,
-            away,
-            grains,
-        };
         self.below.insert(id, kept);
         Ok(())
     }
@@ -422,10 +431,11 @@ impl State {
         let Some(kept) = self.below.remove(id) else {
             return;
         };
-        self.bytes = self.bytes.saturating_sub(kept.grains.len());
+        let size = kept.size(id);
+        self.bytes = self.bytes.saturating_sub(size);
         if let Some(list) = self.lists.get_mut(syndic) {
             list.minions = list.minions.saturating_sub(1);
-            list.bytes = list.bytes.saturating_sub(kept.grains.len());
+            list.bytes = list.bytes.saturating_sub(size);
         }
         self.ids = None;
         self.note(id);

@@ -85,7 +85,10 @@ fn part_that_comes_twice_counts_once_and_gap_begins_anew() {
         PartResult::BeginAnew
     );
     for _ in 0..2 {
-        assert_eq!(take(&mut state, &relay, part(7, 0, &["a"])), PartResult::Taken);
+        assert_eq!(
+            take(&mut state, &relay, part(7, 0, &["a"])),
+            PartResult::Taken
+        );
     }
     assert_eq!(
         take(&mut state, &relay, part(7, 2, &["c"])),
@@ -121,7 +124,10 @@ fn inventory_that_is_too_large_is_dropped_as_a_whole() {
     assert_eq!(state.bytes, 0);
     let mut large = part(7, 0, &[]);
     large.minions = vec![announced("a", &"x".repeat(60))];
-    assert!(matches!(take(&mut state, &relay, large), PartResult::Refused(_)));
+    assert!(matches!(
+        take(&mut state, &relay, large),
+        PartResult::Refused(_)
+    ));
     take(&mut state, &relay, last(part(8, 0, &["a", "b", "c"])));
     take(&mut state, &other, part(1, 0, &["d"]));
     assert!(matches!(
@@ -188,7 +194,10 @@ fn inventory_is_current_for_a_minute_after_each_part() {
     };
     assert!(away(&state, NOW + CURRENT_SECONDS).is_some());
     assert!(away(&state, NOW + CURRENT_SECONDS + 1).is_none());
-    assert!(away(&state, NOW - CURRENT_SECONDS - 1).is_none(), "set back");
+    assert!(
+        away(&state, NOW - CURRENT_SECONDS - 1).is_none(),
+        "set back"
+    );
     let later = NOW + 600;
     state.take(&relay, part(7, 1, &[]), later);
     assert!(away(&state, later + CURRENT_SECONDS).is_some());
@@ -209,4 +218,21 @@ fn start_of_syndic_ends_its_list_until_next_full_one() {
     take(&mut state, &relay, last(part(8, 0, &["b"])));
     assert!(is_complete(&state) && state.find(&id("b"), NOW).unwrap().is_current);
     assert_eq!(names(&state), ["b"]);
+}
+
+#[test]
+fn bytes_of_ids_and_reasons_count_until_their_minion_is_gone() {
+    let (mut state, relay) = (state(), id("relay"));
+    let mut first = part(7, 0, &["abc"]);
+    first.minions[0].away = Some("gone home".into());
+    take(&mut state, &relay, first);
+    let with_reason = state.bytes;
+    take(&mut state, &relay, part(7, 1, &["abc"]));
+    assert_eq!(with_reason - state.bytes, "gone home".len());
+    let grains = announced("abc", "x").grains.unwrap();
+    assert_eq!(state.bytes, "abc".len() + grains.len());
+    let mut gone = part(7, 2, &[]);
+    gone.gone = vec![id("abc")];
+    take(&mut state, &relay, gone);
+    assert_eq!(state.bytes, 0);
 }

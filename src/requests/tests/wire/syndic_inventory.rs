@@ -229,7 +229,10 @@ fn job_takes_second_way_where_minion_may_have_one() {
     assert_eq!(two.ask(part), "taken");
     assert_eq!(expected(&site, "a", "list").unwrap().1, exactly(&["one"]));
 
-    site.around.away.lock().push(MinionId::parse("one").unwrap());
+    site.around
+        .away
+        .lock()
+        .push(MinionId::parse("one").unwrap());
     let (_, topics) = expected(&site, "a", "list").unwrap();
     assert!(
         matches!(topics, Topics::Minions(_)),
@@ -256,4 +259,16 @@ fn job_goes_to_all_while_an_inventory_is_outdated() {
     assert_eq!(one.ask(heartbeat), "begin_anew");
     assert_eq!(one.ask(one.part(&[("a", "x")]).set("list", 2_i64)), "taken");
     assert_eq!(topics(), exactly(&["one"]));
+}
+
+#[test]
+fn reason_of_an_absence_stays_on_its_line() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    let away = Value::Array(vec!["a".into(), "x\n\u{1b}[2J".into(), Value::Nil]);
+    let part = relay.part(&[]).set("minions", Value::Array(vec![away]));
+    assert_eq!(relay.ask(part), "taken");
+    let inventories = &site.services.minions.inventories;
+    let found = inventories.find(&MinionId::parse("a").unwrap()).unwrap();
+    assert_eq!(found.away.as_deref(), Some("x\\n\\u{1b}[2J"));
 }
