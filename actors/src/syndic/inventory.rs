@@ -2,7 +2,7 @@
 //! a full list in numbered parts, then what has changed. No actor and no socket.
 //!
 //! A part is sent until it is answered. A master above that missed one, or that was started anew, asks
-//! for a full list. While nothing changes, an empty part now and then finds that out.
+//! for a full list. So does one that refuses it, after a pause. While nothing changes, an empty part now and then finds that out.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
@@ -12,12 +12,16 @@ use saltern_model::{Changed, MinionId};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tokio::time::Instant;
 
-/// Most minions of one part, and the bytes of grains after which no other minion is added.
+/// Most minions of one part, and most that are gone; the bytes of grains after which no other minion
+/// is added.
 const MAX_MINIONS: usize = 500;
 const MAX_BYTES: usize = 256 << 10;
 
 /// The longest pause between two parts.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Pause before a full list goes to a master that has refused the one before.
+const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(600);
 
 /// The longest reason for an absence, in bytes.
 const MAX_REASON: usize = 200;
@@ -27,8 +31,8 @@ pub(crate) trait MinionsBelow {
     /// Generations of the data that were seen last.
     type Cursor: Default;
 
-    /// Their ids; without syndics, with those below these.
-    fn ids(&self) -> Vec<MinionId>;
+    /// Their ids; without syndics, with those below these. `None` when they cannot be listed.
+    fn ids(&self) -> Option<Vec<MinionId>>;
     /// Why a minion receives nothing; `None` when it may.
     fn away(&self, minion: &MinionId) -> Option<String>;
     /// Its grains.
@@ -50,13 +54,16 @@ pub(crate) struct InventorySender<B: MinionsBelow> {
     announced: HashMap<MinionId, AnnouncedMinion>,
     /// Minions to announce.
     pending: VecDeque<MinionId>,
-    gone: Vec<MinionId>,
+    /// Minions to announce as gone.
+    gone: VecDeque<MinionId>,
+    /// The minions of the full list have been found.
+    is_listed: bool,
     /// The last part of the full list has not been made.
     is_first_list: bool,
     in_flight: Option<InventoryPart>,
     last_answer: Option<Instant>,
-    /// The master above does not keep it.
-    is_refused: bool,
+    /// When the master above has refused it.
+    refused: Option<Instant>,
 }
 
 /// A minion as it was announced.
@@ -101,7 +108,7 @@ pub(crate) enum Answered {
     Taken,
     /// A full list begins.
     Anew,
-    /// Not before the connection is made anew.
+    /// Not before a pause, or before the connection is made anew.
     Refused,
 }
 
@@ -117,11 +124,12 @@ impl<B: MinionsBelow> InventorySender<B> {
             cursor: None,
             announced: HashMap::new(),
             pending: VecDeque::new(),
-            gone: Vec::new(),
+            gone: VecDeque::new(),
+            is_listed: false,
             is_first_list: false,
             in_flight: None,
             last_answer: None,
-            is_refused: false,
+            refused: None,
         }
     }
 
@@ -131,7 +139,7 @@ impl<B: MinionsBelow> InventorySender<B> {
         let before = self.agreed.replace((epoch.to_owned(), since));
         let is_same = |(known, _): &(String, Option<i64>)| known == epoch;
         match before {
-            Some(before) if is_same(&before) && !self.is_refused => {
+            Some(before) if is_same(&before) && self.refused.is_none() => {
                 // Whoever is there now may have missed a part.
                 if before.1 != since {
                     self.last_answer = None;
@@ -146,23 +154,40 @@ impl<B: MinionsBelow> InventorySender<B> {
     fn begin(&mut self, epoch: &str, list: u64) {
         epoch.clone_into(&mut self.epoch);
         (self.list, self.part) = (list, 0);
-        self.cursor = Some(self.below.changes(None).1);
         self.announced.clear();
-        self.pending = self.below.ids().into();
+        self.pending.clear();
         self.gone.clear();
-        self.is_first_list = true;
+        (self.is_listed, self.is_first_list) = (false, true);
         self.in_flight = None;
-        self.is_refused = false;
+        self.refused = None;
     }
 
-    /// The part to send now; the same until it is answered.
-    pub(crate) fn next(&mut self, now: Instant) -> Option<InventoryPart> {
-        if self.agreed.is_none() || self.is_refused {
-            return None;
+    /// Finds the minions of the full list; `None` when they cannot be listed now.
+    fn find_all(&mut self) -> Option<()> {
+        if !self.is_listed {
+            let (_, cursor) = self.below.changes(None);
+            self.pending = self.below.ids()?.into();
+            self.cursor = Some(cursor);
+            self.is_listed = true;
         }
+        Some(())
+    }
+
+    /// The part to send now; the same until it is answered. None while minions cannot be listed, so
+    /// that the inventory above becomes outdated.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<InventoryPart> {
+        let (epoch, _) = self.agreed.as_ref()?;
+        if let Some(at) = self.refused {
+            if now - at < PAUSE_AFTER_REFUSAL {
+                return None;
+            }
+            let epoch = epoch.clone();
+            self.begin(&epoch, self.list + 1);
+        }
+        self.find_all()?;
         if self.in_flight.is_none() {
-            if self.pending.is_empty() && !self.is_first_list {
-                self.look();
+            if self.pending.is_empty() && self.gone.is_empty() && !self.is_first_list {
+                self.look()?;
             }
             let is_due = self.last_answer.is_none_or(|last| now - last >= HEARTBEAT);
             let is_empty = self.pending.is_empty() && self.gone.is_empty();
@@ -190,21 +215,21 @@ impl<B: MinionsBelow> InventorySender<B> {
                 Answered::Anew
             }
             _ => {
-                self.is_refused = true;
+                self.refused = Some(now);
                 self.in_flight = None;
                 Answered::Refused
             }
         }
     }
 
-    /// Finds what has changed since it was announced.
-    fn look(&mut self) {
+    /// Finds what has changed since it was announced; `None` when minions cannot be listed now.
+    fn look(&mut self) -> Option<()> {
         let (changed, cursor) = self.below.changes(self.cursor.as_ref());
+        let ids = self.below.ids()?;
         self.cursor = Some(cursor);
-        let ids = self.below.ids();
         let there: HashSet<&MinionId> = ids.iter().collect();
         let gone = self.announced.keys().filter(|id| !there.contains(id));
-        let gone: Vec<MinionId> = gone.cloned().collect();
+        let gone: VecDeque<MinionId> = gone.cloned().collect();
         for id in &gone {
             self.announced.remove(id);
         }
@@ -223,6 +248,7 @@ impl<B: MinionsBelow> InventorySender<B> {
                 self.pending.push_back(id);
             }
         }
+        Some(())
     }
 
     fn away(&self, id: &MinionId) -> Option<String> {
@@ -263,7 +289,8 @@ impl<B: MinionsBelow> InventorySender<B> {
             minions.push(Value::Array(vec![id.as_str().into(), away, grains]));
             self.announced.insert(id, entry);
         }
-        let gone = std::mem::take(&mut self.gone);
+        let gone = self.gone.drain(..self.gone.len().min(MAX_MINIONS));
+        let gone = gone.map(|id| id.as_str().into()).collect();
         let is_last = self.is_first_list && self.pending.is_empty();
         if is_last {
             self.is_first_list = false;
@@ -274,7 +301,7 @@ impl<B: MinionsBelow> InventorySender<B> {
             part: self.part,
             is_last,
             minions,
-            gone: gone.iter().map(|id| id.as_str().into()).collect(),
+            gone,
         }
     }
 }

@@ -19,15 +19,14 @@ pub(crate) struct Generations(Option<u64>, Option<u64>);
 impl MinionsBelow for ServicesBelow {
     type Cursor = Generations;
 
-    fn ids(&self) -> Vec<MinionId> {
+    fn ids(&self) -> Option<Vec<MinionId>> {
         let services = &self.0;
-        let accepted = match services.keys.pki.accepted() {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::error!(%error, "the inventory lacks all minions: keys cannot be listed");
-                return Vec::new();
-            }
-        };
+        let accepted = services.keys.pki.accepted();
+        let accepted = accepted
+            .inspect_err(|error| {
+                tracing::error!(%error, "no inventory goes up: keys cannot be listed");
+            })
+            .ok()?;
         let own = accepted.sorted().iter();
         let mut ids: Vec<MinionId> = own
             .filter(|id| !services.minions.syndics.has(id))
@@ -36,7 +35,7 @@ impl MinionsBelow for ServicesBelow {
         let below = services.minions.inventories.ids();
         let below = below.sorted().iter();
         ids.extend(below.filter(|id| !accepted.contains(id.as_str())).cloned());
-        ids
+        Some(ids)
     }
 
     fn away(&self, minion: &MinionId) -> Option<String> {
@@ -57,7 +56,10 @@ impl MinionsBelow for ServicesBelow {
             tracing::warn!(%minion, %error, "cached data cannot be read: it counts as absent");
             None
         });
-        let grains = grains.or_else(|| minions.inventories.grains(minion));
+        // One whose key is accepted here is no syndic's to describe.
+        let is_below = || minions.presence.state(minion) == Standing::Away(Absence::NoKey);
+        let of_syndic = || is_below().then(|| minions.inventories.grains(minion));
+        let grains = grains.or_else(|| of_syndic().flatten());
         grains.map(|grains| (*grains).clone())
     }
 

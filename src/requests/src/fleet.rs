@@ -6,7 +6,7 @@ mod inventory;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use saltern_model::{MinionId, Standing, Target};
+use saltern_model::{Absence, MinionId, Standing, Target};
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Targeting;
 use saltern_runners::Fleet;
@@ -95,7 +95,10 @@ impl Fleet for MasterFleet {
             tracing::warn!(%minion, %error, "cached data cannot be read: it counts as absent");
             None
         });
-        let grains = grains.or_else(|| self.inventories.grains(minion));
+        // One whose key is accepted here is no syndic's to describe.
+        let is_below = || self.presence.state(minion) == Standing::Away(Absence::NoKey);
+        let of_syndic = || is_below().then(|| self.inventories.grains(minion));
+        let grains = grains.or_else(|| of_syndic().flatten());
         let version = grains?
             .get("saltversion")
             .and_then(Value::as_str)?

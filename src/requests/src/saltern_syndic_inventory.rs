@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use saltern_base::escaped_for_terminal;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
@@ -28,6 +29,8 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
         PartResult::Taken => ("taken", ""),
         PartResult::BeginAnew => ("begin_anew", ""),
         PartResult::Refused(reason) => {
+            // What is kept would be outdated from now on.
+            services.minions.inventories.forget(&sealed.minion);
             services.metrics.refuse("syndic_inventory");
             complain!(
                 services, minion = %sealed.minion, reason,
@@ -57,10 +60,13 @@ fn take(sealed: &Sealed, services: &Services) -> PartResult {
         return PartResult::Refused("it is malformed");
     };
     let identity = SyndicIdentity::of(syndic, services);
-    let is_its = |minion: &MinionId| {
-        minion != syndic && !services.minions.syndics.has(minion) && identity.speaks_for(minion)
-    };
-    part.minions.retain(|announced| is_its(&announced.id));
+    let is_its =
+        |minion: &MinionId| !services.minions.syndics.has(minion) && identity.speaks_for(minion);
+    let is_others = |announced: &Announced| announced.id != *syndic && !is_its(&announced.id);
+    let named = part.minions.len();
+    part.minions.retain(|announced| !is_others(announced));
+    part.has_others = part.minions.len() < named;
+    part.minions.retain(|announced| announced.id != *syndic);
     let result = inventories.take(syndic, part);
     // The key may have gone since the request came, and its inventory with it.
     if !matches!(services.keys.pki.accepted_key(syndic), Ok(Some(_))) {
@@ -84,6 +90,7 @@ fn read(load: &MapView) -> Option<InventoryPart> {
         is_last: load.get("last").and_then(RawValue::as_bool)?,
         minions: minions.iter().map(read_one).collect::<Option<_>>()?,
         gone: gone.collect::<Option<_>>()?,
+        has_others: false,
     })
 }
 
@@ -95,9 +102,10 @@ fn read_one(packed: &RawValue) -> Option<Announced> {
     };
     let away = match away.is_nil() {
         true => None,
-        false => Some(Arc::from(
-            away.as_str().filter(|it| it.len() <= MAX_REASON)?,
-        )),
+        false => {
+            let why = away.as_str().filter(|it| it.len() <= MAX_REASON)?;
+            Some(Arc::from(&*escaped_for_terminal(why)))
+        }
     };
     let grains = match grains.is_nil() {
         true => None,

@@ -115,7 +115,7 @@ impl Stores {
             minion_data,
             resources,
             syndics: Arc::new(SyndicStore::open(config)?),
-            inventories: Arc::new(SyndicInventories::new(config)),
+            inventories: Arc::new(SyndicInventories::new(config, clock.clone())),
             targeting,
             pillars: Arc::new(pillars),
             bridge,

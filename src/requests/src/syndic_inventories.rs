@@ -6,13 +6,17 @@
 //! earlier process, has the syndic begin anew. In memory only, and bounded: an inventory that is too
 //! large is dropped as a whole, and targets are then as exact as with stock's syndics.
 //!
+//! A minion stands in one inventory. A syndic that announces minions that stand in another's, or that
+//! are not its own to announce, may be their second way: jobs for any minions go to it, too.
+//!
 //! Not here: for which minions a syndic may speak (`syndics`), and what a target means (`job::below`).
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
+use saltern_base::clock::Clock;
 use saltern_base::metrics::{Registry, gauge_on_scrape};
 use saltern_config::MasterConfig;
 use saltern_crypto::public_random;
@@ -29,7 +33,7 @@ use crate::targets;
 pub(crate) struct InventoryLimits {
     /// Minions of one syndic, and of all.
     minions: (usize, usize),
-    /// Bytes of packed grains of one syndic, and of all.
+    /// Bytes of ids, packed grains and reasons of one syndic, and of all.
     bytes: (usize, usize),
 }
 
@@ -40,6 +44,10 @@ const LIMITS: InventoryLimits = InventoryLimits {
 
 /// Changes that are remembered for the index of grains; a reader that is further behind reads all.
 const MAX_CHANGES: usize = 10_000;
+
+/// Seconds for which an inventory counts as current after each part; one comes every 15 seconds at
+/// least.
+const CURRENT_SECONDS: i64 = 60;
 
 /// One part of an inventory.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +64,8 @@ pub(crate) struct InventoryPart {
     pub(crate) minions: Vec<Announced>,
     /// Minions that are not below the syndic any more.
     pub(crate) gone: Vec<MinionId>,
+    /// It named minions that are not the syndic's to announce.
+    pub(crate) has_others: bool,
 }
 
 /// A minion below a syndic, as the syndic announces it.
@@ -84,8 +94,11 @@ pub(crate) enum PartResult {
 pub struct BelowSyndic {
     /// The syndic.
     pub syndic: MinionId,
-    /// Why the minion receives nothing from its master; `None` when it may.
+    /// Why the minion receives nothing from its master; `None` when it may, or when that is not known
+    /// any more.
     pub away: Option<Arc<str>>,
+    /// The syndic announced its minions within the last minute.
+    pub is_current: bool,
 }
 
 /// Inventories of all syndics.
@@ -93,6 +106,7 @@ pub struct SyndicInventories {
     is_on: bool,
     /// Random text of this process, which every part has to bear.
     epoch: String,
+    clock: Clock,
     state: Arc<RwLock<State>>,
     /// Resolves targets among the minions of the inventories.
     pub(crate) targeting: Targeting,
@@ -118,6 +132,10 @@ struct List {
     is_under_way: bool,
     /// There was a full list.
     is_complete: bool,
+    /// When the last part came, in seconds since 1970; `None` since the syndic started anew.
+    last_part: Option<i64>,
+    /// The last list that named minions that do not stand in this inventory.
+    list_with_others: Option<u64>,
     minions: usize,
     bytes: usize,
 }
@@ -130,15 +148,28 @@ struct Kept {
     grains: Bytes,
 }
 
+impl Kept {
+    /// Bytes that count against the bounds.
+    fn size(&self, id: &MinionId) -> usize {
+        let reason = self.away.as_ref().map_or(0, |why| why.len());
+        id.as_str().len() + reason + self.grains.len()
+    }
+}
+
+impl List {
+    /// Whether a part came lately. A clock that is set back ends that, too.
+    fn is_current(&self, now: i64) -> bool {
+        let since = |at: i64| now.saturating_sub(at);
+        self.last_part
+            .is_some_and(|at| (-CURRENT_SECONDS..=CURRENT_SECONDS).contains(&since(at)))
+    }
+}
+
 impl SyndicInventories {
     /// None yet; they are taken where `saltern_syndic_inventory` and `order_masters` are on.
-    pub fn new(config: &MasterConfig) -> Self {
-        Self::with_limits(config, LIMITS)
-    }
-
-    pub(crate) fn with_limits(config: &MasterConfig, limits: InventoryLimits) -> Self {
+    pub fn new(config: &MasterConfig, clock: Clock) -> Self {
         let state = Arc::new(RwLock::new(State {
-            limits,
+            limits: LIMITS,
             lists: HashMap::new(),
             below: BTreeMap::new(),
             bytes: 0,
@@ -151,6 +182,7 @@ impl SyndicInventories {
             is_on: config.syndic.inventory && config.order_masters(),
             epoch: format!("{:032x}", u128::from_be_bytes(public_random())),
             targeting: targets::of_data(config, Some(data)),
+            clock,
             state,
         }
     }
@@ -173,7 +205,7 @@ impl SyndicInventories {
         gauge_on_scrape(
             registry,
             "saltern_syndic_inventory_bytes",
-            "Bytes of grains that the inventories of syndics have.",
+            "Bytes of ids, grains and reasons that the inventories of syndics have.",
             &[],
             move |gauges| {
                 let bytes = i64::try_from(state.read().bytes);
@@ -203,11 +235,24 @@ impl SyndicInventories {
         self.state.read().lists.keys().cloned().collect()
     }
 
-    /// Whether all of these have a full inventory here.
+    /// Whether all of these have a full and current inventory here.
     pub(crate) fn are_complete(&self, syndics: &[MinionId]) -> bool {
         let state = self.state.read();
         let mut lists = syndics.iter().map(|syndic| state.lists.get(syndic));
-        lists.all(|list| list.is_some_and(|list| list.is_complete))
+        let now = self.clock.unix();
+        lists.all(|list| list.is_some_and(|list| list.is_complete && list.is_current(now)))
+    }
+
+    /// The syndics that may have one of these minions below, sorted: those in whose inventories they
+    /// stand, and those that announce minions beyond their inventory.
+    pub(crate) fn routes(&self, minions: &[MinionId]) -> Vec<MinionId> {
+        let state = self.state.read();
+        let kept = minions.iter().filter_map(|id| state.below.get(id));
+        let with_others = state.lists.iter();
+        let with_others = with_others.filter(|(_, list)| list.list_with_others.is_some());
+        let routes = kept.map(|kept| &kept.syndic);
+        let routes: BTreeSet<&MinionId> = routes.chain(with_others.map(|(id, _)| id)).collect();
+        routes.into_iter().cloned().collect()
     }
 
     /// The minions of all inventories.
@@ -223,11 +268,7 @@ impl SyndicInventories {
 
     /// The minion, if it stands in an inventory.
     pub fn find(&self, minion: &MinionId) -> Option<BelowSyndic> {
-        let state = self.state.read();
-        state.below.get(minion).map(|kept| BelowSyndic {
-            syndic: kept.syndic.clone(),
-            away: kept.away.clone(),
-        })
+        self.state.read().find(minion, self.clock.unix())
     }
 
     /// The grains of a minion in an inventory.
@@ -245,7 +286,13 @@ impl SyndicInventories {
         if part.epoch != self.epoch {
             return PartResult::BeginAnew;
         }
-        self.state.write().take(syndic, part)
+        self.state.write().take(syndic, part, self.clock.unix())
+    }
+
+    /// Takes the inventory of a syndic for outdated until the syndic has sent a full list: it was
+    /// started anew, or its connection was.
+    pub(crate) fn expect_anew(&self, syndic: &MinionId) {
+        self.state.write().expect_anew(syndic);
     }
 
     /// Forgets the inventory of a syndic.
@@ -255,10 +302,31 @@ impl SyndicInventories {
 }
 
 impl State {
-    fn take(&mut self, syndic: &MinionId, part: InventoryPart) -> PartResult {
+    fn find(&self, minion: &MinionId, now: i64) -> Option<BelowSyndic> {
+        let kept = self.below.get(minion)?;
+        let list = self.lists.get(&kept.syndic);
+        let is_current = list.is_some_and(|list| list.is_current(now));
+        Some(BelowSyndic {
+            syndic: kept.syndic.clone(),
+            away: kept.away.clone().filter(|_| is_current),
+            is_current,
+        })
+    }
+
+    fn expect_anew(&mut self, syndic: &MinionId) {
+        if let Some(list) = self.lists.get_mut(syndic) {
+            list.is_complete = false;
+            list.last_part = None;
+            // No part is the next one: the syndic is answered that it has to begin anew.
+            list.next = 0;
+        }
+    }
+
+    fn take(&mut self, syndic: &MinionId, part: InventoryPart, now: i64) -> PartResult {
         let list = self.lists.entry(syndic.clone()).or_default();
         let is_same = list.number == part.list && list.next > 0;
         if is_same && part.part + 1 == list.next {
+            list.last_part = Some(now);
             return PartResult::Taken;
         }
         match part.part {
@@ -270,6 +338,10 @@ impl State {
             _ => return PartResult::BeginAnew,
         }
         list.next = part.part + 1;
+        list.last_part = Some(now);
+        if part.has_others {
+            list.list_with_others = Some(part.list);
+        }
         for gone in &part.gone {
             self.remove(gone, syndic);
         }
@@ -295,6 +367,7 @@ impl State {
             return;
         }
         let number = list.number;
+        list.list_with_others = list.list_with_others.filter(|with| *with == number);
         let is_old = |kept: &Kept| kept.syndic == *syndic && kept.list != number;
         let old = self.below.iter().filter(|(_, kept)| is_old(kept));
         let old: Vec<MinionId> = old.map(|(id, _)| id.clone()).collect();
@@ -313,37 +386,40 @@ impl State {
         let before = self.below.get(&id);
         // A minion stands in the inventory that had it first.
         if before.is_some_and(|kept| kept.syndic != *syndic) {
+            let list = self.lists.entry(syndic.clone()).or_default();
+            list.list_with_others = Some(number);
             return Ok(());
         }
         let is_new = before.is_none();
+        let size_before = before.map_or(0, |kept| kept.size(&id));
         let old = before.map(|kept| kept.grains.clone()).unwrap_or_default();
-        let grains = grains.unwrap_or_else(|| old.clone());
+        let kept = Kept {
+            syndic: syndic.clone(),
+            list: number,
+            away,
+            grains: grains.unwrap_or_else(|| old.clone()),
+        };
+        let size = kept.size(&id);
         let limits = self.limits;
         let count = self.below.len();
         let list = self.lists.entry(syndic.clone()).or_default();
         if is_new && (list.minions >= limits.minions.0 || count >= limits.minions.1) {
             return Err("it names more minions than are kept");
         }
-        let of_list = list.bytes.saturating_sub(old.len()) + grains.len();
-        let of_all = self.bytes.saturating_sub(old.len()) + grains.len();
+        let of_list = list.bytes.saturating_sub(size_before) + size;
+        let of_all = self.bytes.saturating_sub(size_before) + size;
         if of_list > limits.bytes.0 || of_all > limits.bytes.1 {
-            return Err("its grains are larger than what is kept");
+            return Err("it is larger than what is kept");
         }
         list.minions += usize::from(is_new);
         list.bytes = of_list;
         self.bytes = of_all;
-        if grains != old || is_new {
+        if kept.grains != old || is_new {
             self.note(&id);
         }
         if is_new {
             self.ids = None;
         }
-        let kept = Kept {
-            syndic: syndic.clone(),
-            list: number,
-            away,
-            grains,
-        };
         self.below.insert(id, kept);
         Ok(())
     }
@@ -355,10 +431,11 @@ impl State {
         let Some(kept) = self.below.remove(id) else {
             return;
         };
-        self.bytes = self.bytes.saturating_sub(kept.grains.len());
+        let size = kept.size(id);
+        self.bytes = self.bytes.saturating_sub(size);
         if let Some(list) = self.lists.get_mut(syndic) {
             list.minions = list.minions.saturating_sub(1);
-            list.bytes = list.bytes.saturating_sub(kept.grains.len());
+            list.bytes = list.bytes.saturating_sub(size);
         }
         self.ids = None;
         self.note(id);

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use saltern_base::clock::civil;
-use saltern_model::{Absence, Jid, MinionId, Standing};
+use saltern_model::{Absence, Doubt, Jid, MinionId, Standing};
 use saltern_store::AcceptedIds;
 use saltern_wire::msgpack::{MapView, RawValue};
 
@@ -22,8 +22,9 @@ use crate::{Minions, PresenceView, Services};
 /// The most minions that one request may announce, over all its jobs.
 pub(crate) const MAX_LEAVES: usize = 100_000;
 
-/// Records a syndic; in the files of stock's command line too.
+/// Records a syndic that starts; in the files of stock's command line too.
 pub(crate) fn register(syndic: &MinionId, services: &Services) {
+    services.minions.inventories.expect_anew(syndic);
     match services.minions.syndics.register(syndic) {
         Ok(true) => tracing::info!(%syndic, "a syndic is known from now on"),
         Ok(false) => {}
@@ -78,6 +79,7 @@ pub(crate) fn standing_of(
     match presence.state(&below.syndic) {
         Standing::Away(_) => Standing::Away(Absence::SyndicAway),
         _ if below.away.is_some() => Standing::Away(Absence::AwayBelow),
+        _ if !below.is_current => Standing::Stale(Doubt::Silent),
         _ => Standing::Connected,
     }
 }

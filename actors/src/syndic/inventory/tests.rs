@@ -7,13 +7,14 @@ use super::*;
 /// Minions with why they are away and with a grain.
 type Fleet = Rc<RefCell<BTreeMap<MinionId, (Option<String>, String)>>>;
 
+/// The fleet; borrowed for writing, it cannot be listed.
 struct Below(Fleet);
 
 impl MinionsBelow for Below {
     type Cursor = ();
 
-    fn ids(&self) -> Vec<MinionId> {
-        self.0.borrow().keys().cloned().collect()
+    fn ids(&self) -> Option<Vec<MinionId>> {
+        Some(self.0.try_borrow().ok()?.keys().cloned().collect())
     }
 
     fn away(&self, minion: &MinionId) -> Option<String> {
@@ -109,7 +110,7 @@ fn empty_part_finds_out_that_the_master_above_is_another() {
 }
 
 #[test]
-fn refused_inventory_is_not_sent_before_the_next_connection() {
+fn refused_inventory_is_not_sent_before_a_pause_or_the_next_connection() {
     let (fleet, now) = (fleet(&["a"]), Instant::now());
     let mut sender = agreed(&fleet);
     sender.next(now).unwrap();
@@ -122,6 +123,11 @@ fn refused_inventory_is_not_sent_before_the_next_connection() {
     sender.agree("one", Some(2), 4);
     let anew = sender.next(now).unwrap();
     assert_eq!((anew.list, anew.part), (4, 0));
+    sender.answered(&Value::map([("result", "refused")]), 5, now);
+    assert_eq!(sender.next(now + HEARTBEAT), None);
+    let anew = sender.next(now + PAUSE_AFTER_REFUSAL).unwrap();
+    assert_eq!((anew.list, anew.part), (5, 0));
+    assert_eq!(names(&anew), ["a"]);
 }
 
 #[test]
@@ -130,4 +136,38 @@ fn master_below_without_minions_announces_that() {
     let mut sender = agreed(&fleet);
     let only = sender.next(now).unwrap();
     assert!(only.is_last && only.minions.is_empty());
+}
+
+#[test]
+fn minions_that_are_gone_go_up_in_bounded_parts() {
+    let many: Vec<String> = (0..MAX_MINIONS + 1).map(|at| format!("m{at:04}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let (fleet, now) = (fleet(&many), Instant::now());
+    let mut sender = agreed(&fleet);
+    for _ in 0..2 {
+        sender.next(now).unwrap();
+        sender.answered(&taken(), 2, now);
+    }
+    fleet.borrow_mut().clear();
+    for gone in [MAX_MINIONS, 1] {
+        assert_eq!(sender.next(now).unwrap().gone.len(), gone);
+        sender.answered(&taken(), 2, now);
+    }
+    assert_eq!(sender.next(now), None);
+}
+
+#[test]
+fn nothing_goes_up_while_minions_cannot_be_listed() {
+    let (fleet, now) = (fleet(&["a"]), Instant::now());
+    let mut sender = agreed(&fleet);
+    let unlisted = |sender: &mut InventorySender<Below>, now: Instant| {
+        let _held = fleet.borrow_mut();
+        assert_eq!(sender.next(now), None);
+    };
+    unlisted(&mut sender, now);
+    assert_eq!(names(&sender.next(now).unwrap()), ["a"]);
+    sender.answered(&taken(), 2, now);
+    let later = now + HEARTBEAT;
+    unlisted(&mut sender, later);
+    assert!(sender.next(later).unwrap().gone.is_empty());
 }

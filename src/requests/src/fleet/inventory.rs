@@ -51,7 +51,7 @@ impl MasterFleet {
             pki: Arc::new(PkiTree::open(config, Clock::system())?),
             targeting: Arc::new(targets::of_site(config, is_cached, &data)),
             data,
-            inventories: Arc::new(SyndicInventories::new(config)),
+            inventories: Arc::new(SyndicInventories::new(config, Clock::system())),
             presence: Arc::new(Unwatched),
         })
     }

@@ -5,9 +5,7 @@
 //! whose rules name minions, no minion is expected by an inventory: then syndics announce theirs, as
 //! stock's do.
 
-use std::collections::BTreeSet;
-
-use saltern_model::{MinionId, Target, TargetType};
+use saltern_model::{MinionId, Standing, Target, TargetType};
 use saltern_policy::acl::Whom;
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Resolved;
@@ -26,7 +24,7 @@ use crate::targets::Accepted;
 pub(crate) struct Below {
     /// The minions.
     pub(crate) minions: Vec<MinionId>,
-    /// The syndics that have one of them below.
+    /// The syndics that may have one of them below.
     pub(crate) syndics: Vec<MinionId>,
     /// No other minion below any syndic is meant.
     pub(crate) is_exact: bool,
@@ -66,13 +64,16 @@ fn resolve(target: &Target, options: &MatchOptions<'_>, services: &Services) -> 
     let Some(found) = among(inventories, &accepted, target, options) else {
         return Below::default();
     };
-    let syndics = found.minions.iter().filter_map(|id| inventories.find(id));
-    let syndics: BTreeSet<MinionId> = syndics.map(|found| found.syndic).collect();
+    let syndics = inventories.routes(&found.minions);
+    // What is below a syndic that is away may meanwhile be below another.
+    let is_away = |syndic| matches!(services.minions.presence.state(syndic), Standing::Away(_));
     let known = services.minions.syndics.ids();
     Below {
-        is_exact: !found.may_mean_more && inventories.are_complete(&known),
+        is_exact: !found.may_mean_more
+            && inventories.are_complete(&known)
+            && !syndics.iter().any(is_away),
         minions: found.minions,
-        syndics: syndics.into_iter().collect(),
+        syndics,
     }
 }
 

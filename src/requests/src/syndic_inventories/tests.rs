@@ -21,6 +21,12 @@ fn state() -> State {
     }
 }
 
+const NOW: i64 = 1_000;
+
+fn take(state: &mut State, syndic: &MinionId, part: InventoryPart) -> PartResult {
+    state.take(syndic, part, NOW)
+}
+
 fn announced(name: &str, os: &str) -> Announced {
     let grains = Value::map([("os", os)]);
     Announced {
@@ -55,19 +61,19 @@ fn list_is_complete_with_its_last_part_and_then_changes() {
     let (mut state, relay) = (state(), id("relay"));
     let is_complete = |state: &State| state.lists.get(&id("relay")).unwrap().is_complete;
     assert_eq!(
-        state.take(&relay, part(7, 0, &["a", "b"])),
+        take(&mut state, &relay, part(7, 0, &["a", "b"])),
         PartResult::Taken
     );
     assert!(!is_complete(&state));
     assert_eq!(
-        state.take(&relay, last(part(7, 1, &["c"]))),
+        take(&mut state, &relay, last(part(7, 1, &["c"]))),
         PartResult::Taken
     );
     assert!(is_complete(&state));
     assert_eq!(names(&state), ["a", "b", "c"]);
     let mut change = part(7, 2, &[]);
     change.gone = vec![id("b")];
-    assert_eq!(state.take(&relay, change), PartResult::Taken);
+    assert_eq!(take(&mut state, &relay, change), PartResult::Taken);
     assert_eq!(names(&state), ["a", "c"]);
 }
 
@@ -75,18 +81,21 @@ fn list_is_complete_with_its_last_part_and_then_changes() {
 fn part_that_comes_twice_counts_once_and_gap_begins_anew() {
     let (mut state, relay) = (state(), id("relay"));
     assert_eq!(
-        state.take(&relay, part(7, 1, &["a"])),
+        take(&mut state, &relay, part(7, 1, &["a"])),
         PartResult::BeginAnew
     );
     for _ in 0..2 {
-        assert_eq!(state.take(&relay, part(7, 0, &["a"])), PartResult::Taken);
+        assert_eq!(
+            take(&mut state, &relay, part(7, 0, &["a"])),
+            PartResult::Taken
+        );
     }
     assert_eq!(
-        state.take(&relay, part(7, 2, &["c"])),
+        take(&mut state, &relay, part(7, 2, &["c"])),
         PartResult::BeginAnew
     );
     assert_eq!(
-        state.take(&relay, part(6, 1, &["c"])),
+        take(&mut state, &relay, part(6, 1, &["c"])),
         PartResult::BeginAnew
     );
     assert_eq!(names(&state), ["a"]);
@@ -95,31 +104,34 @@ fn part_that_comes_twice_counts_once_and_gap_begins_anew() {
 #[test]
 fn new_list_replaces_the_old_one_when_it_is_full() {
     let (mut state, relay) = (state(), id("relay"));
-    state.take(&relay, last(part(7, 0, &["a", "b"])));
-    state.take(&relay, part(8, 0, &["b"]));
+    take(&mut state, &relay, last(part(7, 0, &["a", "b"])));
+    take(&mut state, &relay, part(8, 0, &["b"]));
     assert_eq!(names(&state), ["a", "b"], "the old list holds meanwhile");
     assert!(state.lists.get(&relay).unwrap().is_complete);
-    state.take(&relay, last(part(8, 1, &["c"])));
+    take(&mut state, &relay, last(part(8, 1, &["c"])));
     assert_eq!(names(&state), ["b", "c"]);
 }
 
 #[test]
 fn inventory_that_is_too_large_is_dropped_as_a_whole() {
     let (mut state, relay, other) = (state(), id("relay"), id("other"));
-    state.take(&relay, last(part(7, 0, &["a", "b", "c"])));
+    take(&mut state, &relay, last(part(7, 0, &["a", "b", "c"])));
     assert!(matches!(
-        state.take(&relay, part(7, 1, &["d"])),
+        take(&mut state, &relay, part(7, 1, &["d"])),
         PartResult::Refused(_)
     ));
     assert!(names(&state).is_empty() && !state.lists.contains_key(&relay));
     assert_eq!(state.bytes, 0);
     let mut large = part(7, 0, &[]);
     large.minions = vec![announced("a", &"x".repeat(60))];
-    assert!(matches!(state.take(&relay, large), PartResult::Refused(_)));
-    state.take(&relay, last(part(8, 0, &["a", "b", "c"])));
-    state.take(&other, part(1, 0, &["d"]));
     assert!(matches!(
-        state.take(&other, part(1, 1, &["e"])),
+        take(&mut state, &relay, large),
+        PartResult::Refused(_)
+    ));
+    take(&mut state, &relay, last(part(8, 0, &["a", "b", "c"])));
+    take(&mut state, &other, part(1, 0, &["d"]));
+    assert!(matches!(
+        take(&mut state, &other, part(1, 1, &["e"])),
         PartResult::Refused(_)
     ));
     assert_eq!(names(&state), ["a", "b", "c"], "others keep theirs");
@@ -128,15 +140,15 @@ fn inventory_that_is_too_large_is_dropped_as_a_whole() {
 #[test]
 fn minion_stands_in_the_inventory_that_had_it_first() {
     let (mut state, relay, other) = (state(), id("relay"), id("other"));
-    state.take(&relay, last(part(7, 0, &["a"])));
+    take(&mut state, &relay, last(part(7, 0, &["a"])));
     assert_eq!(
-        state.take(&other, last(part(1, 0, &["a"]))),
+        take(&mut state, &other, last(part(1, 0, &["a"]))),
         PartResult::Taken
     );
     assert_eq!(state.below.get(&id("a")).unwrap().syndic, relay);
     let mut gone = part(1, 1, &[]);
     gone.gone = vec![id("a")];
-    state.take(&other, gone);
+    take(&mut state, &other, gone);
     assert_eq!(names(&state), ["a"], "it is not the other's to remove");
     state.forget(&relay);
     assert!(names(&state).is_empty());
@@ -145,7 +157,7 @@ fn minion_stands_in_the_inventory_that_had_it_first() {
 #[test]
 fn grains_stay_until_they_change_and_readers_learn_of_each_change() {
     let (mut state, relay) = (state(), id("relay"));
-    state.take(&relay, last(part(7, 0, &["a", "b"])));
+    take(&mut state, &relay, last(part(7, 0, &["a", "b"])));
     let seen = state.generation;
     let mut change = part(7, 1, &[]);
     change.minions = vec![
@@ -156,7 +168,7 @@ fn grains_stay_until_they_change_and_readers_learn_of_each_change() {
         },
         announced("b", "y"),
     ];
-    state.take(&relay, change);
+    take(&mut state, &relay, change);
     assert_eq!(
         state.below.get(&id("a")).unwrap().away.as_deref(),
         Some("gone home")
@@ -167,4 +179,60 @@ fn grains_stay_until_they_change_and_readers_learn_of_each_change() {
     let grains = Grains(Arc::new(RwLock::new(state)));
     let os = |name: &str| grains.grains(&id(name)).unwrap().get("os").cloned();
     assert_eq!((os("a"), os("b")), (Some("x".into()), Some("y".into())));
+}
+
+#[test]
+fn inventory_is_current_for_a_minute_after_each_part() {
+    let (mut state, relay) = (state(), id("relay"));
+    let mut first = last(part(7, 0, &["a"]));
+    first.minions[0].away = Some("gone home".into());
+    take(&mut state, &relay, first);
+    let away = |state: &State, now: i64| {
+        let below = state.find(&id("a"), now).unwrap();
+        assert_eq!(below.is_current, below.away.is_some());
+        below.away
+    };
+    assert!(away(&state, NOW + CURRENT_SECONDS).is_some());
+    assert!(away(&state, NOW + CURRENT_SECONDS + 1).is_none());
+    assert!(
+        away(&state, NOW - CURRENT_SECONDS - 1).is_none(),
+        "set back"
+    );
+    let later = NOW + 600;
+    state.take(&relay, part(7, 1, &[]), later);
+    assert!(away(&state, later + CURRENT_SECONDS).is_some());
+}
+
+#[test]
+fn start_of_syndic_ends_its_list_until_next_full_one() {
+    let (mut state, relay) = (state(), id("relay"));
+    take(&mut state, &relay, last(part(7, 0, &["a"])));
+    state.expect_anew(&relay);
+    let is_complete = |state: &State| state.lists.get(&id("relay")).unwrap().is_complete;
+    assert!(!is_complete(&state) && !state.find(&id("a"), NOW).unwrap().is_current);
+    assert_eq!(names(&state), ["a"], "it is still expected");
+    for next in [1, 2] {
+        let result = take(&mut state, &relay, part(7, next, &["b"]));
+        assert_eq!(result, PartResult::BeginAnew);
+    }
+    take(&mut state, &relay, last(part(8, 0, &["b"])));
+    assert!(is_complete(&state) && state.find(&id("b"), NOW).unwrap().is_current);
+    assert_eq!(names(&state), ["b"]);
+}
+
+#[test]
+fn bytes_of_ids_and_reasons_count_until_their_minion_is_gone() {
+    let (mut state, relay) = (state(), id("relay"));
+    let mut first = part(7, 0, &["abc"]);
+    first.minions[0].away = Some("gone home".into());
+    take(&mut state, &relay, first);
+    let with_reason = state.bytes;
+    take(&mut state, &relay, part(7, 1, &["abc"]));
+    assert_eq!(with_reason - state.bytes, "gone home".len());
+    let grains = announced("abc", "x").grains.unwrap();
+    assert_eq!(state.bytes, "abc".len() + grains.len());
+    let mut gone = part(7, 2, &[]);
+    gone.gone = vec![id("abc")];
+    take(&mut state, &relay, gone);
+    assert_eq!(state.bytes, 0);
 }

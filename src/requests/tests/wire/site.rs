@@ -12,7 +12,7 @@ use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_bridge::Bridge;
 use saltern_config::{MasterConfig, PythonBridge, load_master};
-use saltern_model::{Event, MinionId};
+use saltern_model::{Absence, Event, MinionId};
 use saltern_requests::{
     Effect, Handled, Outcome, PresenceView, Services, Standing, StartJob, Stores, handle,
 };
@@ -43,6 +43,7 @@ fn runners(
 #[derive(Default)]
 pub(crate) struct Around {
     pub(crate) connected: Mutex<Vec<MinionId>>,
+    pub(crate) away: Mutex<Vec<MinionId>>,
     pub(crate) heard: Mutex<Vec<MinionId>>,
     /// The jid of a probe, which is no job.
     pub(crate) asked: Mutex<Option<String>>,
@@ -62,6 +63,9 @@ impl PresenceView for Around {
     }
 
     fn state(&self, minion: &MinionId) -> Standing {
+        if self.away.lock().contains(minion) {
+            return Standing::Away(Absence::NeverConnected);
+        }
         match self.connected.lock().contains(minion) {
             true => Standing::Connected,
             false => Standing::Known,

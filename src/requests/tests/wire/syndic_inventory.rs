@@ -1,5 +1,7 @@
 //! Inventories of syndics: who may announce which minions, and what targets then mean.
 
+use std::time::Duration;
+
 use saltern_crypto::SigAlgo;
 use saltern_model::MinionId;
 use saltern_requests::{Effect, Topics};
@@ -13,6 +15,7 @@ const OPTIONS: &str = "order_masters: True\nsaltern_syndic_inventory: True\n";
 /// A syndic, and the epoch that its inventory has to bear.
 struct Relay<'a> {
     site: &'a Site,
+    id: String,
     minion: Minion,
     epoch: Option<String>,
 }
@@ -25,6 +28,7 @@ impl<'a> Relay<'a> {
         let epoch = keys.get("saltern_syndic_inventory").and_then(Value::as_str);
         Self {
             site,
+            id: id.to_owned(),
             epoch: epoch.map(str::to_owned),
             minion,
         }
@@ -32,10 +36,15 @@ impl<'a> Relay<'a> {
 
     fn started(site: &'a Site, id: &str) -> Self {
         let relay = Self::signed_in(site, id);
-        let load = relay.minion.load("_minion_event").set("data", "started");
-        let load = load.set("tag", format!("salt/syndic/{id}/start").as_str());
-        site.ask(relay.minion.sealed(load, 3));
+        relay.start();
         relay
+    }
+
+    fn start(&self) {
+        let load = self.minion.load("_minion_event").set("data", "started");
+        let tag = format!("salt/syndic/{}/start", self.id);
+        let load = load.set("tag", tag.as_str());
+        self.site.ask(self.minion.sealed(load, 3));
     }
 
     fn part(&self, minions: &[(&str, &str)]) -> Load {
@@ -180,11 +189,13 @@ fn part_of_another_process_begins_anew_and_malformed_one_is_refused() {
         ("list", "x".into()),
         ("last", Value::Nil),
     ] {
+        relay.announce(&[("a", "x")]);
         assert_eq!(
             relay.ask(relay.part(&[]).set(name, value)),
             "refused",
             "{name}"
         );
+        assert!(below(&site).is_empty(), "it may not be believed any more");
     }
     assert_eq!(site.refused(), refused + 7);
     assert!(below(&site).is_empty());
@@ -200,4 +211,64 @@ fn inventory_goes_with_the_syndic_that_becomes_a_minion() {
     let load = load.set("tag", "salt/minion/relay/start");
     site.ask(relay.minion.sealed(load, 3));
     assert!(below(&site).is_empty());
+}
+
+#[test]
+fn job_takes_second_way_where_minion_may_have_one() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce(&[("a", "x")]);
+    two.announce(&[("b", "x")]);
+    assert_eq!(expected(&site, "a", "list").unwrap().1, exactly(&["one"]));
+    let part = two.part(&[("a", "x"), ("b", "x")]).set("list", 2_i64);
+    assert_eq!(two.ask(part), "taken");
+    let (minions, topics) = expected(&site, "a", "list").unwrap();
+    assert_eq!(minions, ["a"], "it stands in one inventory");
+    assert_eq!(topics, exactly(&["one", "two"]));
+    let part = two.part(&[("b", "x")]).set("list", 3_i64);
+    assert_eq!(two.ask(part), "taken");
+    assert_eq!(expected(&site, "a", "list").unwrap().1, exactly(&["one"]));
+
+    site.around
+        .away
+        .lock()
+        .push(MinionId::parse("one").unwrap());
+    let (_, topics) = expected(&site, "a", "list").unwrap();
+    assert!(
+        matches!(topics, Topics::Minions(_)),
+        "another syndic may have it by now"
+    );
+    assert_eq!(expected(&site, "b", "list").unwrap().1, exactly(&["two"]));
+}
+
+#[test]
+fn job_goes_to_all_while_an_inventory_is_outdated() {
+    let site = Site::new(OPTIONS);
+    let one = Relay::started(&site, "one");
+    let topics = || expected(&site, "a", "list").unwrap().1;
+    one.announce(&[("a", "x")]);
+    assert_eq!(topics(), exactly(&["one"]));
+    site.clock.advance(Duration::from_secs(61));
+    assert!(matches!(topics(), Topics::Minions(_)));
+    let heartbeat = one.part(&[]).set("part", 1_i64).set("last", false);
+    assert_eq!(one.ask(heartbeat), "taken");
+    assert_eq!(topics(), exactly(&["one"]));
+    one.start();
+    assert!(matches!(topics(), Topics::Minions(_)));
+    let heartbeat = one.part(&[]).set("part", 2_i64).set("last", false);
+    assert_eq!(one.ask(heartbeat), "begin_anew");
+    assert_eq!(one.ask(one.part(&[("a", "x")]).set("list", 2_i64)), "taken");
+    assert_eq!(topics(), exactly(&["one"]));
+}
+
+#[test]
+fn reason_of_an_absence_stays_on_its_line() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    let away = Value::Array(vec!["a".into(), "x\n\u{1b}[2J".into(), Value::Nil]);
+    let part = relay.part(&[]).set("minions", Value::Array(vec![away]));
+    assert_eq!(relay.ask(part), "taken");
+    let inventories = &site.services.minions.inventories;
+    let found = inventories.find(&MinionId::parse("a").unwrap()).unwrap();
+    assert_eq!(found.away.as_deref(), Some("x\\n\\u{1b}[2J"));
 }
