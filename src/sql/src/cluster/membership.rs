@@ -138,6 +138,7 @@ fn target_of(config: &ClusterConfig) -> Result<Arc<Target>, StoreError> {
     let options = ClusterOptions {
         name: config.name.clone(),
         patience: PATIENCE.min(config.lease / 3),
+        idle_limit: config.lease / 3,
     };
     Ok(Arc::new(Target::new(config.servers.clone(), options)?))
 }

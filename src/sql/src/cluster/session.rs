@@ -12,6 +12,7 @@ use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, Statement};
 
+use super::engine::ClusterOptions;
 use crate::connection::within;
 use crate::error::SqlError;
 use crate::postgres::{self, PostgresConnection};
@@ -42,12 +43,13 @@ impl Session {
     /// Connects. Must be called within the runtime that is to run the connection.
     pub(super) async fn connect(
         store: &SqlStore,
-        schema: &str,
+        options: &ClusterOptions,
         settings: &str,
     ) -> Result<Self, SqlError> {
         let limit = store.connect_timeout.unwrap_or(CONNECT);
         let opened = async {
-            let (client, connection) = postgres::open(store, limit).await?;
+            let silence = Some(options.idle_limit);
+            let (client, connection) = postgres::open(store, limit, silence).await?;
             let warnings = Arc::<AtomicU64>::default();
             let driver = tokio::spawn(drive(connection, warnings.clone()));
             let session = Self {
@@ -56,7 +58,8 @@ impl Session {
                 warnings,
                 driver,
             };
-            let settings = format!("SET search_path = {schema}; {settings}");
+            let bounds = bounds(options.idle_limit);
+            let settings = format!("SET search_path = {}; {bounds}; {settings}", options.name);
             // A standby of the database answers, too, and lags behind.
             let is_read_only = session.texts("SHOW transaction_read_only").await?;
             if is_read_only.concat().concat() == "on" {
@@ -123,6 +126,21 @@ impl Session {
     }
 }
 
+/// The statement by which the server ends what a silent client has left behind, and a wait for its locks.
+/// Older servers lack some of the settings.
+fn bounds(idle_limit: Duration) -> String {
+    let millis = idle_limit.as_millis().max(1);
+    let (seconds, lock) = (idle_limit.as_secs(), (millis / 2).max(1));
+    let (idle, interval) = ((seconds / 2).max(1), (seconds / 6).max(1));
+    format!(
+        "SELECT set_config(name, CASE name WHEN 'lock_timeout' THEN '{lock}' \
+         WHEN 'tcp_keepalives_idle' THEN '{idle}' WHEN 'tcp_keepalives_interval' THEN '{interval}' \
+         WHEN 'tcp_keepalives_count' THEN '3' ELSE '{millis}' END, false) FROM pg_settings \
+         WHERE name IN ('idle_in_transaction_session_timeout', 'lock_timeout', 'tcp_user_timeout', \
+         'tcp_keepalives_idle', 'tcp_keepalives_interval', 'tcp_keepalives_count')"
+    )
+}
+
 /// Runs the protocol, and counts warnings before the reply behind them is handed on.
 async fn drive(mut connection: PostgresConnection, warnings: Arc<AtomicU64>) {
     while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
@@ -145,12 +163,13 @@ async fn drive(mut connection: PostgresConnection, warnings: Arc<AtomicU64>) {
 }
 
 impl SqlError {
-    /// Whether another connection may do what this one did not: it is lost, or its server takes no
-    /// writes any more.
+    /// Whether another connection may do what this one did not: it is lost, its server takes no writes
+    /// any more, or a row is locked by another one, which may be that of a lost machine.
     pub(super) fn asks_for_another_connection(&self) -> bool {
         !self.keeps_connection()
             || self.has_code(&SqlState::READ_ONLY_SQL_TRANSACTION)
             || self.has_code(&SqlState::CANNOT_CONNECT_NOW)
+            || self.has_code(&SqlState::LOCK_NOT_AVAILABLE)
             || self.has_code(&SqlState::TOO_MANY_CONNECTIONS)
     }
 }
