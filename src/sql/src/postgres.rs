@@ -298,8 +298,12 @@ pub(crate) async fn open(
             .keepalives_retries(3)
             .tcp_user_timeout(silence.max(PROBE));
     }
-    let tls = MakeRustlsConnect::new(tls::client_config(&store.tls)?);
-    Ok(config.connect(tls).await?)
+    Ok(config.connect(tls(store)?).await?)
+}
+
+/// What makes TLS connections.
+pub(crate) fn tls(store: &SqlStore) -> Result<MakeRustlsConnect, SqlError> {
+    Ok(MakeRustlsConnect::new(tls::client_config(&store.tls)?))
 }
 
 fn column<'r, R, T>(rows: &'r [R], value: impl Fn(&'r R) -> T) -> Vec<T> {

@@ -121,7 +121,10 @@ impl LeaseTable {
             .as_ref()
             .is_err_and(|error| !error.keeps_connection())
         {
-            *open = None;
+            let late = matches!(answer, Err(SqlError::Timeout(_)));
+            if let Some(session) = open.take().filter(|_| late) {
+                self.runtime.handle().spawn(session.cancel());
+            }
         }
         answer
     }

@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use saltern_config::SqlStore;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::engine::ClusterOptions;
 use crate::connection::within;
@@ -19,6 +21,9 @@ use crate::postgres::{self, PostgresConnection};
 
 /// Longest time for connecting, where a site does not say.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// Longest time for a cancellation.
+const CANCEL: Duration = Duration::from_secs(10);
 
 /// Values of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -31,6 +36,7 @@ pub(super) struct Session {
     warnings: Arc<AtomicU64>,
     /// Runs the protocol; ends with the connection.
     driver: JoinHandle<()>,
+    tls: MakeRustlsConnect,
 }
 
 impl Drop for Session {
@@ -57,6 +63,7 @@ impl Session {
                 statements: HashMap::new(),
                 warnings,
                 driver,
+                tls: postgres::tls(store)?,
             };
             let bounds = bounds(options.idle_limit);
             let settings = format!("SET search_path = {}; {bounds}; {settings}", options.name);
@@ -113,6 +120,16 @@ impl Session {
         match self.warnings.load(Ordering::Acquire) == before {
             true => Ok(()),
             false => Err(SqlError::Unconfirmed),
+        }
+    }
+
+    /// Ends the connection, and what the server still does on it. Without that a statement which waits
+    /// for a synchronous standby would keep its server process, whoever is gone.
+    pub(super) async fn cancel(self) {
+        let token = self.client.cancel_token();
+        let cancelled = timeout(CANCEL, token.cancel_query(self.tls.clone())).await;
+        if let Ok(Err(error)) = cancelled {
+            tracing::debug!(%error, "a statement cannot be cancelled");
         }
     }
 
