@@ -113,15 +113,15 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(claim) => claim,
         Err(exit) => return exit,
     };
-    let membership = match standby::stand_by(&config, &inherited) {
-        Ok(membership) => membership,
+    let (membership, signals) = match standby::stand_by(&config, &inherited) {
+        Ok(joined) => joined.unzip(),
         Err(exit) => return exit,
     };
     let path = arguments.config.config.clone();
     let diagnose: Diagnose = Arc::new(move || doctor::of_this_master(&path));
     let cluster = membership.as_ref();
     let exit = match open(&config, inherited, (levels, diagnose), cluster) {
-        Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader)),
+        Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader, signals)),
         Err(OpenError::Store(error)) => {
             complain(&format!("{}{}", chain(&error), advice(&error)));
             exit_of(&error)
@@ -374,9 +374,10 @@ fn remove_temporary_files(config: &MasterConfig) {
     }
 }
 
-async fn serve(parts: MasterParts, reloader: Reloader) -> Exit {
+/// `signals` are those of a master that stood by: one that came while it took over ends it now.
+async fn serve(parts: MasterParts, reloader: Reloader, signals: Option<Signals>) -> Exit {
     // Before the first port is bound: whoever sees the master serve may signal it.
-    let Ok(signals) = Signals::register() else {
+    let Ok(signals) = signals.map_or_else(Signals::register, Ok) else {
         complain("signals cannot be handled on this system");
         return Exit::Failure;
     };

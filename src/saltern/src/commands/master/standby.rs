@@ -38,11 +38,12 @@ const LEAVE: Duration = Duration::from_secs(30);
 /// Longest text of an instance.
 const INSTANCE: usize = 100;
 
-/// Joins the cluster and waits for its lease. `None` for a master without a cluster.
+/// Joins the cluster and waits for its lease; the signals that came meanwhile are kept. `None` for a
+/// master without a cluster.
 pub(super) fn stand_by(
     config: &Arc<MasterConfig>,
     inherited: &Inherited,
-) -> Result<Option<Arc<Membership>>, Exit> {
+) -> Result<Option<(Arc<Membership>, Signals)>, Exit> {
     let Some(cluster) = &config.saltern_cluster else {
         return Ok(None);
     };
@@ -71,14 +72,14 @@ pub(super) fn stand_by(
     })?;
     runtime.block_on(async {
         // Before it is seen as a member: whoever sees it may signal it.
-        let Ok(signals) = Signals::register() else {
+        let Ok(mut signals) = Signals::register() else {
             complain("signals cannot be handled on this system");
             return Err(Exit::Failure);
         };
         let joined = Membership::join(cluster, me, end_at_once(config.clone()));
         let membership = joined.map_err(failed)?;
-        match wait_for_lease(config, &membership, signals).await {
-            Ok(()) => Ok(Some(membership)),
+        match wait_for_lease(config, &membership, &mut signals).await {
+            Ok(()) => Ok(Some((membership, signals))),
             Err(exit) => {
                 leave(membership);
                 Err(exit)
@@ -150,7 +151,7 @@ pub(super) fn leave(membership: Arc<Membership>) {
 async fn wait_for_lease(
     config: &MasterConfig,
     membership: &Arc<Membership>,
-    mut signals: Signals,
+    signals: &mut Signals,
 ) -> Result<(), Exit> {
     let registry = Registry::new();
     register_cluster_metrics(&registry, Some(membership));
