@@ -13,7 +13,10 @@ const ENTRIES: &[&str] = &["postgres", "name", "advertise", "lease"];
 
 /// Seconds of a lease: its default and its bounds.
 const LEASE: f64 = 15.0;
-const LEASES: std::ops::RangeInclusive<f64> = 3.0..=600.0;
+const LEASES: std::ops::RangeInclusive<f64> = 3.0..=MAX_LEASE.as_secs_f64();
+
+/// Longest lease.
+pub const MAX_LEASE: Duration = Duration::from_secs(600);
 
 /// Longest text that says where a master is reached.
 const MAX_ADDRESS: usize = 200;
