@@ -119,8 +119,12 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     };
     let path = arguments.config.config.clone();
     let diagnose: Diagnose = Arc::new(move || doctor::of_this_master(&path));
+    let feeder = config.saltern_cluster.as_ref();
+    let feeder = feeder.and_then(standby::TakeoverFeeder::start);
     let cluster = membership.as_ref();
-    let exit = match open(&config, inherited, (levels, diagnose), cluster) {
+    let opened = open(&config, inherited, (levels, diagnose), cluster);
+    drop(feeder);
+    let exit = match opened {
         Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader, signals)),
         Err(OpenError::Store(error)) => {
             complain(&format!("{}{}", chain(&error), advice(&error)));
