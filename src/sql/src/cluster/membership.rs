@@ -346,6 +346,8 @@ impl Membership {
                     RoundError::Store(error) => self.failed(&chain(&error)),
                     RoundError::Refused(refusal) => {
                         let mut state = self.state.lock();
+                        // An active one is not asked for it, and loses its lease.
+                        state.last_error = chain(&refusal);
                         state.refusal = Some(refusal);
                         // The watcher has nothing to report then.
                         state.is_leaving = !state.was_active;
