@@ -301,7 +301,7 @@ pub(crate) async fn open(
     Ok(config.connect(tls(store)?).await?)
 }
 
-/// What makes TLS connections.
+/// Connector of TLS.
 pub(crate) fn tls(store: &SqlStore) -> Result<MakeRustlsConnect, SqlError> {
     Ok(MakeRustlsConnect::new(tls::client_config(&store.tls)?))
 }

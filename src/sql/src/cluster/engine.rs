@@ -41,7 +41,7 @@ pub struct ClusterOptions {
 }
 
 impl ClusterOptions {
-    /// How long the opening of an engine waits for locks of a former owner, which its server gives back
+    /// Longest wait of the opening of an engine for locks of a former owner, which the server gives back
     /// meanwhile.
     pub(super) fn patience_for_locks(&self) -> Duration {
         self.patience + self.idle_limit * 2

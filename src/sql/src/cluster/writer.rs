@@ -180,8 +180,10 @@ impl Writer {
             "UPDATE writer SET epoch = epoch + 1 WHERE writer = $1 RETURNING {STATE}, \
              (SELECT value FROM meta WHERE name = 'identity')"
         );
+        let wait = (target.options.idle_limit / 4).as_millis().max(1);
+        let begin = format!("BEGIN; SET LOCAL lock_timeout = {wait}");
         let own = async {
-            session.run("BEGIN").await?;
+            session.run(&begin).await?;
             // The lease first: whoever takes or renews it has no other lock. The wait for the writer's
             // row is shorter than a renewal, which this lock keeps waiting, may take.
             let is_held = match fence {

@@ -39,7 +39,7 @@ const LEAVE: Duration = Duration::from_secs(30);
 /// Interval at which the watchdog may be fed.
 const FEED_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the watchdog is fed during a takeover, beyond a lease.
+/// Longest time for which the watchdog is fed during a takeover, beyond a lease.
 const TAKEOVER: Duration = Duration::from_secs(180);
 
 /// Longest text of an instance.
