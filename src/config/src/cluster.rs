@@ -13,7 +13,10 @@ const ENTRIES: &[&str] = &["postgres", "name", "advertise", "lease"];
 
 /// Seconds of a lease: its default and its bounds.
 const LEASE: f64 = 15.0;
-const LEASES: std::ops::RangeInclusive<f64> = 3.0..=600.0;
+const LEASES: std::ops::RangeInclusive<f64> = 3.0..=MAX_LEASE.as_secs_f64();
+
+/// Longest lease.
+pub const MAX_LEASE: Duration = Duration::from_secs(600);
 
 /// Longest text that says where a master is reached.
 const MAX_ADDRESS: usize = 200;
@@ -49,7 +52,7 @@ impl ClusterConfig {
         };
         let before = reader.findings.len();
         if let Some((key, _)) = map.iter().find(|(key, _)| !is_known(key)) {
-            let message = format!("\"{key}\" is not one of {}", ENTRIES.join(", "));
+            let message = format!("{} is not one of {}", shown(key), ENTRIES.join(", "));
             reader.error(NAME, message);
         }
         let config = Self {
@@ -64,6 +67,18 @@ impl ClusterConfig {
 
 fn is_known(key: &Key) -> bool {
     matches!(key, Key::Str(name) if ENTRIES.contains(&name.as_str()))
+}
+
+/// A key for people. One that is no word may be a connection with its password, written in a wrong place.
+fn shown(key: &Key) -> String {
+    let is_word = |text: &&str| {
+        let mut bytes = text.bytes();
+        bytes.all(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+    };
+    match key.as_str().filter(is_word) {
+        Some(word) => format!("\"{word}\""),
+        None => "an entry".to_owned(),
+    }
 }
 
 fn servers(reader: &mut Reader<'_>, map: &Mapping) -> Vec<SqlStore> {
@@ -167,6 +182,10 @@ mod tests {
             (
                 "{postgres: 'host=a user=u', nme: a}",
                 "\"nme\" is not one of",
+            ),
+            (
+                "{'postgresql://u:hidden@a/d': null}",
+                "an entry is not one of",
             ),
             ("{postgres: 'host=a user=u', name: A-b}", "lower-case"),
             ("{postgres: 'host=a user=u', lease: 1}", "from 3 to 600"),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use saltern_base::{form_pairs, percent_decoded};
+use saltern_base::percent_decoded;
 
 use crate::sql::{SqlSchema, SqlStore, SqlTls, SqlTlsMode, TLS_MODES};
 use crate::values::Secret;
@@ -143,8 +143,10 @@ fn of_address(text: &str) -> Result<Settings, ConnectionError> {
         set(&mut settings, "host", names)?;
         set(&mut settings, "port", ports)?;
     }
-    for (name, value) in form_pairs(query) {
-        set(&mut settings, &name, value)?;
+    // Not as in a form: `+` is a plus sign.
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').ok_or(ConnectionError::Form)?;
+        set(&mut settings, &decoded(name)?, decoded(value)?)?;
     }
     Ok(settings)
 }
@@ -240,11 +242,17 @@ fn limit(text: Option<&str>) -> Result<Duration, ConnectionError> {
 fn tls<'t>(text: &dyn Fn(&str) -> Option<&'t str>) -> Result<SqlTls, ConnectionError> {
     let path = |name| text(name).map(PathBuf::from);
     let authorities = path("sslrootcert");
+    let identity = match (path("sslcert"), path("sslkey")) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        (Some(_), None) => return Err(ConnectionError::Missing("sslkey, but an sslcert")),
+        (None, Some(_)) => return Err(ConnectionError::Missing("sslcert, but an sslkey")),
+    };
     let mode = SqlTlsMode::of_libpq(text("sslmode"), authorities.is_some());
     Ok(SqlTls {
         mode: mode.ok_or(ConnectionError::Value("sslmode", TLS_MODES))?,
         authorities,
-        identity: path("sslcert").zip(path("sslkey")),
+        identity,
     })
 }
 
@@ -296,6 +304,10 @@ mod tests {
                 "u:@/run/pg:5432/d VerifyCa",
             ),
             ("postgresql:///d?host=a&user=u", "u:@a:5432/d Prefer"),
+            (
+                "postgresql://u@a/d?password=a+b%2B%20c",
+                "u:a+b+ c@a:5432/d Prefer",
+            ),
         ] {
             assert_eq!(shown(text), expected, "{text}");
         }
@@ -317,6 +329,9 @@ mod tests {
             ("host=a user=u connect_timeout=60", "connect_timeout"),
             ("host=a user=u target_session_attrs=standby", "read-write"),
             ("host=a,,b user=u", "names no host"),
+            ("host=a user=u sslcert=/c", "names no sslkey"),
+            ("host=a user=u sslkey=/k", "names no sslcert"),
+            ("postgresql://u@a/d?hidden", "is neither"),
             ("postgresql://u@[::1/d", "in brackets"),
             ("host=a,a,a,a,a,a,a,a,a user=u", "more than 8"),
         ] {

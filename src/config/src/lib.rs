@@ -40,7 +40,7 @@ mod watching;
 pub mod yaml;
 
 pub use bridge::{BridgeOptions, PythonBridge};
-pub use cluster::{ClusterConfig, is_schema_name};
+pub use cluster::{ClusterConfig, MAX_LEASE, is_schema_name};
 pub use engines::{EngineConfig, EngineKind, ScriptEngine, ScriptOutput, WebhookEngine};
 pub use finding::{ConfigErrors, Finding, Severity, sort as sort_findings};
 pub use followed::Followed;

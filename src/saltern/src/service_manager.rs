@@ -98,6 +98,11 @@ impl ServiceManager {
             .await;
     }
 
+    /// Reports what a process does that may or may not be ready yet.
+    pub(crate) async fn status(&self, status: &str) {
+        self.notify(&[NotifyState::Status(status)]).await;
+    }
+
     /// Feeds the watchdog with heartbeats, such as those of the actors, never with a timer of its own:
     /// when one of them is stuck, no more notifications are sent. Does not end.
     pub(crate) async fn feed_watchdog(&self, heartbeat: impl AsyncFn()) {

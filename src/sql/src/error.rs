@@ -109,7 +109,13 @@ impl From<tokio_postgres::Error> for SqlError {
             return Self::Connection(error.into());
         };
         let code = refused.code();
-        if *code == SqlState::ADMIN_SHUTDOWN || *code == SqlState::CRASH_SHUTDOWN {
+        let ends = [
+            SqlState::ADMIN_SHUTDOWN,
+            SqlState::CRASH_SHUTDOWN,
+            SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+            SqlState::IDLE_SESSION_TIMEOUT,
+        ];
+        if ends.contains(code) {
             return Self::Connection(error.into());
         }
         // Its detail may quote the row, its message hardly.

@@ -8,6 +8,14 @@ use saltern_store::jobs::JobQueries;
 
 use crate::cluster::open_cluster_reader;
 
+/// Where the jobs are that the configuration asks for, for people: the file, or the cluster.
+pub fn job_database_place(config: &MasterConfig) -> String {
+    match &config.saltern_cluster {
+        Some(cluster) => format!("the cluster \"{}\"", cluster.name),
+        None => config.saltern_job_database.display().to_string(),
+    }
+}
+
 /// Opens a reader of the job database, whether a master runs or not.
 ///
 /// # Errors

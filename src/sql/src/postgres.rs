@@ -28,6 +28,9 @@ pub(crate) const MAX_DOCUMENT: usize = 64 << 20;
 /// Idle time after which the system probes the connection.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
+/// Shortest time of the system's probes.
+const PROBE: Duration = Duration::from_secs(1);
+
 /// The returns of the jobs of a batch that are there already, by the index of jobs alone: `OFFSET` keeps
 /// the planner, which knows nothing of the array, from the index of minions, whose entries are of every
 /// job, and from the whole table.
@@ -64,7 +67,7 @@ type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 impl Postgres {
     pub(crate) async fn connect(store: &SqlStore, timeout: Duration) -> Result<Self, SqlError> {
-        let (client, connection) = open(store, timeout).await?;
+        let (client, connection) = open(store, timeout, None).await?;
         let driver = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 // Whoever writes next gets an error of its own.
@@ -266,10 +269,12 @@ impl Postgres {
     }
 }
 
-/// A connection, and what runs its protocol.
+/// A connection, and what runs its protocol; `silence` is the time after which a server that does not
+/// acknowledge is lost.
 pub(crate) async fn open(
     store: &SqlStore,
     timeout: Duration,
+    silence: Option<Duration>,
 ) -> Result<(Client, PostgresConnection), SqlError> {
     let mut config = Config::new();
     config
@@ -286,8 +291,19 @@ pub(crate) async fn open(
             SqlTlsMode::Prefer => SslMode::Prefer,
             SqlTlsMode::Require | SqlTlsMode::VerifyCa | SqlTlsMode::VerifyFull => SslMode::Require,
         });
-    let tls = MakeRustlsConnect::new(tls::client_config(&store.tls)?);
-    Ok(config.connect(tls).await?)
+    if let Some(silence) = silence {
+        config
+            .keepalives_idle((silence / 2).max(PROBE))
+            .keepalives_interval((silence / 6).max(PROBE))
+            .keepalives_retries(3)
+            .tcp_user_timeout(silence.max(PROBE));
+    }
+    Ok(config.connect(tls(store)?).await?)
+}
+
+/// Connector of TLS.
+pub(crate) fn tls(store: &SqlStore) -> Result<MakeRustlsConnect, SqlError> {
+    Ok(MakeRustlsConnect::new(tls::client_config(&store.tls)?))
 }
 
 fn column<'r, R, T>(rows: &'r [R], value: impl Fn(&'r R) -> T) -> Vec<T> {

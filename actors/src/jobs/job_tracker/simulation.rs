@@ -835,6 +835,7 @@ fn simulated_faults_keep_the_invariants_over_postgresql() {
         let options = ClusterOptions {
             name: format!("cluster_{number}"),
             patience: Duration::from_secs(300),
+            idle_limit: Duration::from_secs(300),
         };
         ((), open_cluster(store.clone(), options).unwrap())
     };

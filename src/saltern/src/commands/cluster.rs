@@ -100,6 +100,10 @@ fn as_text(name: &str, place: &str, state: &ClusterState) -> String {
         Some(lease) if lease.is_free() && lease.owner.is_empty() => {
             format!("free, given up; epoch {}", lease.epoch)
         }
+        Some(lease) if lease.is_free() && lease.remaining > 0 => format!(
+            "free, \"{}\" had it before the database's clock was set back; epoch {}",
+            lease.owner, lease.epoch
+        ),
         Some(lease) if lease.is_free() => {
             let (owner, ago) = (&lease.owner, seconds(-lease.remaining));
             format!(

@@ -13,7 +13,7 @@ use saltern_config::MasterConfig;
 use saltern_model::Jid;
 use saltern_model::control::Missing;
 use saltern_requests::explain::{Evidence, Standing};
-use saltern_sql::open_reader;
+use saltern_sql::{job_database_place, open_reader};
 use saltern_store::StoreError;
 use saltern_store::jobs::{JobState, ReturnHead, StoredJob};
 
@@ -60,7 +60,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(None) => {
             complain(&format!(
                 "there is no job {jid} in {}",
-                loaded.config.saltern_job_database.display()
+                job_database_place(&loaded.config)
             ));
             Exit::Failure
         }

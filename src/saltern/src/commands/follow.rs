@@ -21,7 +21,7 @@ use saltern_config::MasterConfig;
 use saltern_model::control::Missing;
 use saltern_model::{Jid, MinionId};
 use saltern_output::{OutputOptions, Outputter, render_return};
-use saltern_sql::open_reader;
+use saltern_sql::{job_database_place, open_reader};
 use saltern_store::StoreError;
 use saltern_store::jobs::{JobQueries, JobState, StoredJob};
 use saltern_wire::msgpack::{Limits, decode_exact};
@@ -121,7 +121,7 @@ async fn follow(
     let Some(job) = reader.load(jid)? else {
         complain(&format!(
             "there is no job {jid} in {}",
-            config.saltern_job_database.display()
+            job_database_place(config)
         ));
         return Ok(Exit::Failure);
     };

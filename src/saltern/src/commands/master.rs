@@ -113,15 +113,19 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(claim) => claim,
         Err(exit) => return exit,
     };
-    let membership = match standby::stand_by(&config, &inherited) {
-        Ok(membership) => membership,
+    let (membership, signals) = match standby::stand_by(&config, &inherited) {
+        Ok(joined) => joined.unzip(),
         Err(exit) => return exit,
     };
     let path = arguments.config.config.clone();
     let diagnose: Diagnose = Arc::new(move || doctor::of_this_master(&path));
+    let feeder = config.saltern_cluster.as_ref();
+    let feeder = feeder.and_then(standby::TakeoverFeeder::start);
     let cluster = membership.as_ref();
-    let exit = match open(&config, inherited, (levels, diagnose), cluster) {
-        Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader)),
+    let opened = open(&config, inherited, (levels, diagnose), cluster);
+    drop(feeder);
+    let exit = match opened {
+        Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader, signals)),
         Err(OpenError::Store(error)) => {
             complain(&format!("{}{}", chain(&error), advice(&error)));
             exit_of(&error)
@@ -374,9 +378,10 @@ fn remove_temporary_files(config: &MasterConfig) {
     }
 }
 
-async fn serve(parts: MasterParts, reloader: Reloader) -> Exit {
+/// `signals` are those of a master that stood by: one that came while it took over ends it now.
+async fn serve(parts: MasterParts, reloader: Reloader, signals: Option<Signals>) -> Exit {
     // Before the first port is bound: whoever sees the master serve may signal it.
-    let Ok(signals) = Signals::register() else {
+    let Ok(signals) = signals.map_or_else(Signals::register, Ok) else {
         complain("signals cannot be handled on this system");
         return Exit::Failure;
     };

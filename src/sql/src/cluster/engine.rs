@@ -35,6 +35,17 @@ pub struct ClusterOptions {
     pub name: String,
     /// How long a batch waits for a database that is away before its caller gets an error.
     pub patience: Duration,
+    /// Time after which the server ends a transaction whose client is silent, so that the locks of a
+    /// machine that is lost or frozen are given back. A lock is waited for half as long.
+    pub idle_limit: Duration,
+}
+
+impl ClusterOptions {
+    /// Longest wait of the opening of an engine for locks of a former owner, which the server gives back
+    /// meanwhile.
+    pub(super) fn patience_for_locks(&self) -> Duration {
+        self.patience + self.idle_limit * 2
+    }
 }
 
 /// The database of an engine.
@@ -79,7 +90,7 @@ impl Target {
             let Some(server) = self.servers.get(at) else {
                 continue;
             };
-            match Session::connect(server, &self.options.name, settings).await {
+            match Session::connect(server, &self.options, settings).await {
                 Ok(session) => {
                     self.last.store(at, Ordering::Relaxed);
                     return Ok(session);
@@ -176,7 +187,7 @@ pub(super) fn open_engine(target: Arc<Target>, fence: Option<Fence>) -> Result<O
         // Until here the thread is needed, whoever else still holds it.
         drop(held);
     });
-    let limit = target.options.patience + LONGER;
+    let limit = target.options.patience_for_locks() + LONGER;
     let opened = runtime
         .wait(limit, opened)
         .and_then(std::result::Result::ok);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use saltern_config::SqlStore;
+use saltern_config::{MAX_LEASE, SqlStore};
 use saltern_store::Result;
 
 use super::engine::{ClusterOptions, Target};
@@ -17,10 +17,15 @@ use crate::error::SqlError;
 /// Longest time of a statement.
 const STATEMENT: Duration = Duration::from_secs(30);
 
+/// No lease ends later than this: one that does was taken before the clock of the database was set back,
+/// as by another machine that became the primary. With time for small corrections of that clock.
+pub(super) const FAR: Duration = MAX_LEASE.saturating_add(Duration::from_secs(60));
+
 const TAKE: &str = "INSERT INTO lease (name, owner, epoch, until) \
      VALUES ($1, $2, 1, clock_timestamp() + $3 * interval '1 microsecond') \
      ON CONFLICT (name) DO UPDATE SET owner = EXCLUDED.owner, epoch = lease.epoch + 1, \
-     until = EXCLUDED.until WHERE lease.until <= clock_timestamp() RETURNING epoch";
+     until = EXCLUDED.until WHERE lease.until <= clock_timestamp() \
+     OR lease.until > clock_timestamp() + $4 * interval '1 microsecond' RETURNING epoch";
 
 const RENEW: &str = "UPDATE lease SET until = clock_timestamp() + $3 * interval '1 microsecond' \
      WHERE name = $1 AND owner = $2 AND epoch = $4 RETURNING epoch";
@@ -85,12 +90,15 @@ impl LeaseTable {
         length: Duration,
         action: LeaseAction,
     ) -> Result<Option<i64>> {
-        let micros = micros(length);
+        let (micros, far) = (micros(length), micros(FAR));
         let asked = async |session: &mut Session| {
             // The answer to a commit that no standby has confirmed is none.
             session.run("BEGIN").await?;
             let rows = match action {
-                LeaseAction::Take => session.rows(TAKE, &[&lease, &member, &micros]).await,
+                LeaseAction::Take => {
+                    let values = [&lease as _, &member as _, &micros as _, &far as _];
+                    session.rows(TAKE, &values).await
+                }
                 LeaseAction::Renew(epoch) => {
                     let values = [&lease as _, &member as _, &micros as _, &epoch as _];
                     session.rows(RENEW, &values).await
@@ -121,7 +129,10 @@ impl LeaseTable {
             .as_ref()
             .is_err_and(|error| !error.keeps_connection())
         {
-            *open = None;
+            let late = matches!(answer, Err(SqlError::Timeout(_)));
+            if let Some(session) = open.take().filter(|_| late) {
+                self.runtime.handle().spawn(session.cancel());
+            }
         }
         answer
     }

@@ -10,12 +10,15 @@ use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
 
 use super::layout::{VERSION, WRITER, version};
-use super::lease_table::{LeaseTable, micros};
+use super::lease_table::{FAR, LeaseTable, micros};
 use super::session::Session;
 use crate::error::SqlError;
 
 /// The lease of the jobs, whose owner is the active master.
 pub(super) const JOBS: &str = "jobs";
+
+/// No row of a live member ends later than this, as no lease does: it is refreshed for two leases.
+const ROW_FAR: Duration = FAR.saturating_mul(2);
 
 /// A live member has the name only if it is this instance.
 const ENTER: &str = "INSERT INTO member (name, instance, address, version, master_key, role, seen, until) \
@@ -24,13 +27,14 @@ const ENTER: &str = "INSERT INTO member (name, instance, address, version, maste
      ON CONFLICT (name) DO UPDATE SET instance = EXCLUDED.instance, address = EXCLUDED.address, \
      version = EXCLUDED.version, master_key = EXCLUDED.master_key, role = EXCLUDED.role, \
      seen = EXCLUDED.seen, until = EXCLUDED.until \
-     WHERE member.instance = EXCLUDED.instance OR member.until <= clock_timestamp()";
+     WHERE member.instance = EXCLUDED.instance OR member.until <= clock_timestamp() \
+     OR member.until > clock_timestamp() + $8 * interval '1 microsecond'";
 
 const LEAVE: &str = "DELETE FROM member WHERE name = $1 AND instance = $2";
 
 const MEMBERS: &str = "SELECT name, instance, address, version, master_key, role, \
      (extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, until > clock_timestamp() \
-     FROM member ORDER BY name";
+     AND until <= clock_timestamp() + $1 * interval '1 microsecond' FROM member ORDER BY name";
 
 const LEASE: &str = "SELECT owner, epoch, \
      (extract(epoch FROM until - clock_timestamp()) * 1000)::bigint FROM lease WHERE name = $1";
@@ -79,14 +83,15 @@ pub struct LeaseState {
     pub owner: String,
     /// Its epoch.
     pub epoch: i64,
-    /// Milliseconds until it ends, by the database's clock; negative when it is over.
+    /// Milliseconds until it ends, by the database's clock; negative when it is over, and later than any
+    /// lease ends when that clock was set back.
     pub remaining: i64,
 }
 
 impl LeaseState {
     /// Whether nobody has it.
     pub fn is_free(&self) -> bool {
-        self.remaining <= 0
+        self.remaining <= 0 || i128::from(self.remaining) > FAR.as_millis().cast_signed()
     }
 }
 
@@ -164,9 +169,9 @@ pub(super) fn enter(
     role: &str,
     time: Duration,
 ) -> Result<bool, SqlError> {
-    let (key, micros) = (member.fingerprint(), micros(time));
+    let (key, micros, far) = (member.fingerprint(), micros(time), micros(ROW_FAR));
     table.ask(async |session: &mut Session| {
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 7] = [
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 8] = [
             &member.name,
             &member.instance,
             &member.address,
@@ -174,6 +179,7 @@ pub(super) fn enter(
             &key,
             &role,
             &micros,
+            &far,
         ];
         Ok(session.execute(ENTER, &values).await? == 1)
     })
@@ -194,7 +200,7 @@ pub(super) fn look(table: &LeaseTable) -> Result<ClusterState, SqlError> {
     table.ask(async |session: &mut Session| {
         let lease = session.rows(LEASE, &[&JOBS]).await?;
         let writer = session.rows(WRITER_ROW, &[&WRITER]).await?;
-        let members = session.rows(MEMBERS, &[]).await?;
+        let members = session.rows(MEMBERS, &[&micros(ROW_FAR)]).await?;
         let members = members.iter().map(member_of);
         let number = |at| -> Result<i64, SqlError> {
             let number = writer.first().map(|row| row.try_get(at)).transpose()?;

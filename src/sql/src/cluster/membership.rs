@@ -138,6 +138,7 @@ fn target_of(config: &ClusterConfig) -> Result<Arc<Target>, StoreError> {
     let options = ClusterOptions {
         name: config.name.clone(),
         patience: PATIENCE.min(config.lease / 3),
+        idle_limit: config.lease / 3,
     };
     Ok(Arc::new(Target::new(config.servers.clone(), options)?))
 }
@@ -345,6 +346,8 @@ impl Membership {
                     RoundError::Store(error) => self.failed(&chain(&error)),
                     RoundError::Refused(refusal) => {
                         let mut state = self.state.lock();
+                        // An active one is not asked for it, and loses its lease.
+                        state.last_error = chain(&refusal);
                         state.refusal = Some(refusal);
                         // The watcher has nothing to report then.
                         state.is_leaving = !state.was_active;

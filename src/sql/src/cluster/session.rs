@@ -8,16 +8,22 @@ use std::time::Duration;
 
 use saltern_config::SqlStore;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, Statement};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::engine::ClusterOptions;
 use crate::connection::within;
 use crate::error::SqlError;
 use crate::postgres::{self, PostgresConnection};
 
 /// Longest time for connecting, where a site does not say.
 const CONNECT: Duration = Duration::from_secs(10);
+
+/// Longest time for a cancellation.
+const CANCEL: Duration = Duration::from_secs(10);
 
 /// Values of a statement.
 pub(super) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
@@ -30,6 +36,7 @@ pub(super) struct Session {
     warnings: Arc<AtomicU64>,
     /// Runs the protocol; ends with the connection.
     driver: JoinHandle<()>,
+    tls: MakeRustlsConnect,
 }
 
 impl Drop for Session {
@@ -42,12 +49,13 @@ impl Session {
     /// Connects. Must be called within the runtime that is to run the connection.
     pub(super) async fn connect(
         store: &SqlStore,
-        schema: &str,
+        options: &ClusterOptions,
         settings: &str,
     ) -> Result<Self, SqlError> {
         let limit = store.connect_timeout.unwrap_or(CONNECT);
         let opened = async {
-            let (client, connection) = postgres::open(store, limit).await?;
+            let silence = Some(options.idle_limit);
+            let (client, connection) = postgres::open(store, limit, silence).await?;
             let warnings = Arc::<AtomicU64>::default();
             let driver = tokio::spawn(drive(connection, warnings.clone()));
             let session = Self {
@@ -55,8 +63,10 @@ impl Session {
                 statements: HashMap::new(),
                 warnings,
                 driver,
+                tls: postgres::tls(store)?,
             };
-            let settings = format!("SET search_path = {schema}; {settings}");
+            let bounds = bounds(options.idle_limit);
+            let settings = format!("SET search_path = {}; {bounds}; {settings}", options.name);
             // A standby of the database answers, too, and lags behind.
             let is_read_only = session.texts("SHOW transaction_read_only").await?;
             if is_read_only.concat().concat() == "on" {
@@ -113,6 +123,16 @@ impl Session {
         }
     }
 
+    /// Ends the connection, and what the server still does on it. Without that a statement which waits
+    /// for a synchronous standby would keep its server process, whoever is gone.
+    pub(super) async fn cancel(self) {
+        let token = self.client.cancel_token();
+        let cancelled = timeout(CANCEL, token.cancel_query(self.tls.clone())).await;
+        if let Ok(Err(error)) = cancelled {
+            tracing::debug!(%error, "a statement cannot be cancelled");
+        }
+    }
+
     async fn prepared(&mut self, sql: &str) -> Result<Statement, SqlError> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
@@ -121,6 +141,21 @@ impl Session {
         self.statements.insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
+}
+
+/// The statement by which the server ends what a silent client has left behind, and a wait for its locks.
+/// Older servers lack some of the settings.
+fn bounds(idle_limit: Duration) -> String {
+    let millis = idle_limit.as_millis().max(1);
+    let (seconds, lock) = (idle_limit.as_secs(), (millis / 2).max(1));
+    let (idle, interval) = ((seconds / 2).max(1), (seconds / 6).max(1));
+    format!(
+        "SELECT set_config(name, CASE name WHEN 'lock_timeout' THEN '{lock}' \
+         WHEN 'tcp_keepalives_idle' THEN '{idle}' WHEN 'tcp_keepalives_interval' THEN '{interval}' \
+         WHEN 'tcp_keepalives_count' THEN '3' ELSE '{millis}' END, false) FROM pg_settings \
+         WHERE name IN ('idle_in_transaction_session_timeout', 'lock_timeout', 'tcp_user_timeout', \
+         'tcp_keepalives_idle', 'tcp_keepalives_interval', 'tcp_keepalives_count')"
+    )
 }
 
 /// Runs the protocol, and counts warnings before the reply behind them is handed on.
@@ -145,12 +180,13 @@ async fn drive(mut connection: PostgresConnection, warnings: Arc<AtomicU64>) {
 }
 
 impl SqlError {
-    /// Whether another connection may do what this one did not: it is lost, or its server takes no
-    /// writes any more.
+    /// Whether another connection may do what this one did not: it is lost, its server takes no writes
+    /// any more, or a row is locked by another one, which may be that of a lost machine.
     pub(super) fn asks_for_another_connection(&self) -> bool {
         !self.keeps_connection()
             || self.has_code(&SqlState::READ_ONLY_SQL_TRANSACTION)
             || self.has_code(&SqlState::CANNOT_CONNECT_NOW)
+            || self.has_code(&SqlState::LOCK_NOT_AVAILABLE)
             || self.has_code(&SqlState::TOO_MANY_CONNECTIONS)
     }
 }

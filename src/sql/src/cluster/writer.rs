@@ -18,6 +18,7 @@ use saltern_store::{AuditHead, CachedJob, Result, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep};
 use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
 
 use super::decide::{Numbers, decide};
 use super::engine::Target;
@@ -126,7 +127,12 @@ impl Writer {
         fence: Option<Fence>,
         has_lost: Arc<AtomicBool>,
     ) -> Result<Self> {
-        let deadline = Instant::now() + target.options.patience;
+        let began = Instant::now();
+        // A lock of a lost owner ends by its time, and the lease is renewed meanwhile.
+        let patience = |error: &SqlError| match error.has_code(&SqlState::LOCK_NOT_AVAILABLE) {
+            true => target.options.patience_for_locks(),
+            false => target.options.patience,
+        };
         let mut pause = FIRST_PAUSE;
         let (session, state) = loop {
             match Self::try_open(&target, fence.as_ref()).await {
@@ -141,7 +147,8 @@ impl Writer {
                 }
                 Err(LayoutError::NotOwner) => return Err(target.not_owner()),
                 Err(LayoutError::Sql(error))
-                    if error.asks_for_another_connection() && Instant::now() < deadline =>
+                    if error.asks_for_another_connection()
+                        && began.elapsed() < patience(&error) =>
                 {
                     tracing::debug!(%error, "the database of the cluster cannot be opened yet");
                     sleep(pause).await;
@@ -173,9 +180,12 @@ impl Writer {
             "UPDATE writer SET epoch = epoch + 1 WHERE writer = $1 RETURNING {STATE}, \
              (SELECT value FROM meta WHERE name = 'identity')"
         );
+        let wait = (target.options.idle_limit / 4).as_millis().max(1);
+        let begin = format!("BEGIN; SET LOCAL lock_timeout = {wait}");
         let own = async {
-            session.run("BEGIN").await?;
-            // The lease first: whoever takes or renews it has no other lock.
+            session.run(&begin).await?;
+            // The lease first: whoever takes or renews it has no other lock. The wait for the writer's
+            // row is shorter than a renewal, which this lock keeps waiting, may take.
             let is_held = match fence {
                 Some(fence) => fence.holds(&mut session).await?,
                 None => true,

@@ -111,6 +111,37 @@ fn batch_that_is_given_up_is_known_when_it_comes_again() {
     assert_eq!(third.events[0].position, 3);
 }
 
+/// A machine is lost or frozen in the middle of a transaction, and its connection stays.
+#[test]
+fn transaction_of_frozen_owner_does_not_keep_another_one_from_the_jobs() {
+    let database = Database::start_on_tcp();
+    let proxy = Proxy::new(database.server.port(), 0);
+    let of = |port| {
+        let mut cluster = database.cluster_over("frozen", port);
+        cluster.options.idle_limit = Duration::from_secs(2);
+        cluster.open()
+    };
+    let former = of(proxy.port);
+    append(&former, batch(1)).expect("no fault yet");
+    proxy.freezes.store(true, Ordering::Release);
+    thread::scope(|scope| {
+        let frozen = scope.spawn(|| append(&former, batch(2)));
+        while proxy.freezes.load(Ordering::Acquire) {
+            thread::sleep(GLANCE);
+        }
+        let owner = of(database.server.port());
+        // The server has let the former one know, and whether it was the owner still decides.
+        let appended = frozen.join().expect("no panic");
+        let is_refused = matches!(appended, Err(StoreError::NotOwner { .. }));
+        let (jobs, _) = owner.queries.counts().expect("a read");
+        assert_eq!(jobs, if is_refused { 1 } else { 2 }, "{appended:?}");
+        assert_eq!(appended.is_ok(), !is_refused, "{appended:?}");
+        append(&owner, batch(3)).expect("the owner goes on");
+    });
+    let late = append(&former, batch(4));
+    assert!(matches!(late, Err(StoreError::NotOwner { .. })), "{late:?}");
+}
+
 #[test]
 fn batches_are_exact_after_kills_of_the_server() {
     const KILLS: u32 = 3;

@@ -70,6 +70,7 @@ impl Database {
         let options = ClusterOptions {
             name: name.to_owned(),
             patience: PATIENCE,
+            idle_limit: PATIENCE,
         };
         let store = self.store(port);
         Cluster { store, options }

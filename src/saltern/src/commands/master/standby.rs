@@ -20,6 +20,7 @@ use saltern_sql::{ClusterError, MemberIdentity, Membership, Standing, register_c
 use saltern_store::files::{self, Create};
 use saltern_store::{MasterKeys, StoreError};
 use saltern_wire::port::Inherited;
+use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::{Signals, chain, complain, exit_of, write_pidfile};
@@ -35,14 +36,21 @@ const LOG_GRACE: Duration = Duration::from_secs(1);
 /// How long the end of a process waits for the database to take the lease back.
 const LEAVE: Duration = Duration::from_secs(30);
 
+/// Interval at which the watchdog may be fed.
+const FEED_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Longest time for which the watchdog is fed during a takeover, beyond a lease.
+const TAKEOVER: Duration = Duration::from_secs(180);
+
 /// Longest text of an instance.
 const INSTANCE: usize = 100;
 
-/// Joins the cluster and waits for its lease. `None` for a master without a cluster.
+/// Joins the cluster and waits for its lease; the signals that came meanwhile are kept. `None` for a
+/// master without a cluster.
 pub(super) fn stand_by(
     config: &Arc<MasterConfig>,
     inherited: &Inherited,
-) -> Result<Option<Arc<Membership>>, Exit> {
+) -> Result<Option<(Arc<Membership>, Signals)>, Exit> {
     let Some(cluster) = &config.saltern_cluster else {
         return Ok(None);
     };
@@ -71,14 +79,14 @@ pub(super) fn stand_by(
     })?;
     runtime.block_on(async {
         // Before it is seen as a member: whoever sees it may signal it.
-        let Ok(signals) = Signals::register() else {
+        let Ok(mut signals) = Signals::register() else {
             complain("signals cannot be handled on this system");
             return Err(Exit::Failure);
         };
         let joined = Membership::join(cluster, me, end_at_once(config.clone()));
         let membership = joined.map_err(failed)?;
-        match wait_for_lease(config, &membership, signals).await {
-            Ok(()) => Ok(Some(membership)),
+        match wait_for_lease(config, &membership, &mut signals).await {
+            Ok(()) => Ok(Some((membership, signals))),
             Err(exit) => {
                 leave(membership);
                 Err(exit)
@@ -147,10 +155,47 @@ pub(super) fn leave(membership: Arc<Membership>) {
     }
 }
 
+/// Feeds the watchdog of the service manager while a master takes over, until it is dropped: the main
+/// thread waits for the database then.
+pub(super) struct TakeoverFeeder {
+    /// Its end ends the thread.
+    _end: oneshot::Sender<()>,
+}
+
+impl TakeoverFeeder {
+    /// Begins for a master of a cluster, for no longer than opening its jobs may take.
+    pub(super) fn start(cluster: &ClusterConfig) -> Option<Self> {
+        let limit = cluster.lease + TAKEOVER;
+        let (end, ended) = oneshot::channel::<()>();
+        let feed = async move {
+            let manager = ServiceManager::find(String::new());
+            manager.status("taking over").await;
+            tokio::select! {
+                // The sender says nothing, it goes.
+                _ = ended => {}
+                () = sleep(limit) => {}
+                () = manager.feed_watchdog(async || sleep(FEED_INTERVAL).await) => {}
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let started = runtime.and_then(|runtime| {
+            let thread = thread::Builder::new().name("takeover".to_owned());
+            thread.spawn(move || runtime.block_on(feed))
+        });
+        if let Err(error) = started {
+            tracing::warn!(%error, "the watchdog is not fed while this master takes over");
+            return None;
+        }
+        Some(Self { _end: end })
+    }
+}
+
 async fn wait_for_lease(
     config: &MasterConfig,
     membership: &Arc<Membership>,
-    mut signals: Signals,
+    signals: &mut Signals,
 ) -> Result<(), Exit> {
     let registry = Registry::new();
     register_cluster_metrics(&registry, Some(membership));
@@ -171,7 +216,7 @@ async fn wait_for_lease(
                 let _ = std::fs::remove_file(&config.pidfile);
                 Err(Exit::Ok)
             }
-            () = manager.feed_watchdog(async || sleep(Duration::from_secs(1)).await) => Err(Exit::Failure),
+            () = manager.feed_watchdog(async || sleep(FEED_INTERVAL).await) => Err(Exit::Failure),
         }
     };
     port.serve_while(waiting).await
