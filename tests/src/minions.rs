@@ -251,9 +251,15 @@ impl Site {
             .set("recon_default", 100)
             .set("recon_max", 500)
             .set("recon_randomize", "False")
-            .set("return_retry_timer", 1)
-            .set("return_retry_timer_max", 2)
             .set("rejected_retry", "True");
+        // Ours says of each attempt that failed, stock does not: a busy machine takes its time.
+        let attempt = match kind {
+            MinionKind::Stock(_) => 1,
+            _ => 10,
+        };
+        config
+            .set("return_retry_timer", attempt)
+            .set("return_retry_timer_max", attempt + 1);
         if let MinionKind::Stock(_) = kind {
             config
                 .set("user", user())
