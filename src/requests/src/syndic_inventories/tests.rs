@@ -45,6 +45,14 @@ fn part(list: u64, part: u64, names: &[&str]) -> InventoryPart {
     }
 }
 
+/// The same, with a reason why its minions are away.
+fn away(mut part: InventoryPart) -> InventoryPart {
+    for minion in &mut part.minions {
+        minion.away = Some("gone home".into());
+    }
+    part
+}
+
 fn last(part: InventoryPart) -> InventoryPart {
     InventoryPart {
         is_last: true,
@@ -184,9 +192,7 @@ fn grains_stay_until_they_change_and_readers_learn_of_each_change() {
 #[test]
 fn inventory_is_current_for_a_minute_after_each_part() {
     let (mut state, relay) = (state(), id("relay"));
-    let mut first = last(part(7, 0, &["a"]));
-    first.minions[0].away = Some("gone home".into());
-    take(&mut state, &relay, first);
+    take(&mut state, &relay, away(last(part(7, 0, &["a"]))));
     let away = |state: &State, now: i64| {
         let below = state.find(&id("a"), now).unwrap();
         assert_eq!(below.is_current, below.away.is_some());
@@ -223,9 +229,7 @@ fn start_of_syndic_ends_its_list_until_next_full_one() {
 #[test]
 fn bytes_of_ids_and_reasons_count_until_their_minion_is_gone() {
     let (mut state, relay) = (state(), id("relay"));
-    let mut first = part(7, 0, &["abc"]);
-    first.minions[0].away = Some("gone home".into());
-    take(&mut state, &relay, first);
+    take(&mut state, &relay, away(part(7, 0, &["abc"])));
     let with_reason = state.bytes;
     take(&mut state, &relay, part(7, 1, &["abc"]));
     assert_eq!(with_reason - state.bytes, "gone home".len());
