@@ -14,7 +14,7 @@ pub enum SqlError {
     /// No connection within seconds.
     #[error("no connection to the database within {0} s")]
     ConnectTimeout(u64),
-    /// The server is a standby of the database, or was told to take no writes.
+    /// The server is a standby of the database, or takes no writes by its configuration.
     #[error("the database takes no writes")]
     ReadOnly,
     /// The connection ended while a transaction was committed: it may have been, or not.

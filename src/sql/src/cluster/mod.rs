@@ -12,7 +12,7 @@
 //! without a warning; a warning is what it gives when a synchronous standby has not confirmed.
 //!
 //! **One active master.** [`membership`] stands by until the lease of the jobs is free, takes it, renews it
-//! and opens the engine under it; who loses it is told, and ends. There are not yet several writers in
+//! and opens the engine under it; who loses it ends. There are not yet several writers in
 //! one schema.
 //!
 //! Suggested reading order: [`layout`], [`session`], [`decide`], [`changes`], [`writer`], [`engine`], then
