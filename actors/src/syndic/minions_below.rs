@@ -52,14 +52,9 @@ impl MinionsBelow for ServicesBelow {
 
     fn grains(&self, minion: &MinionId) -> Option<Value> {
         let minions = &self.0.minions;
-        let grains = minions.data.grains(minion).unwrap_or_else(|error| {
-            tracing::warn!(%minion, %error, "cached data cannot be read: it counts as absent");
-            None
-        });
-        // One whose key is accepted here is no syndic's to describe.
-        let is_below = || minions.presence.state(minion) == Standing::Away(Absence::NoKey);
-        let of_syndic = || is_below().then(|| minions.inventories.grains(minion));
-        let grains = grains.or_else(|| of_syndic().flatten());
+        let grains = minions
+            .inventories
+            .grains_beside(minion, &minions.data, &*minions.presence);
         grains.map(|grains| (*grains).clone())
     }
 

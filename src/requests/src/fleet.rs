@@ -6,7 +6,7 @@ mod inventory;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use saltern_model::{Absence, MinionId, Standing, Target};
+use saltern_model::{MinionId, Standing, Target};
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Targeting;
 use saltern_runners::Fleet;
@@ -91,14 +91,9 @@ impl Fleet for MasterFleet {
     }
 
     fn version(&self, minion: &MinionId) -> Option<String> {
-        let grains = self.data.grains(minion).unwrap_or_else(|error| {
-            tracing::warn!(%minion, %error, "cached data cannot be read: it counts as absent");
-            None
-        });
-        // One whose key is accepted here is no syndic's to describe.
-        let is_below = || self.presence.state(minion) == Standing::Away(Absence::NoKey);
-        let of_syndic = || is_below().then(|| self.inventories.grains(minion));
-        let grains = grains.or_else(|| of_syndic().flatten());
+        let grains = self
+            .inventories
+            .grains_beside(minion, &self.data, &*self.presence);
         let version = grains?
             .get("saltversion")
             .and_then(Value::as_str)?

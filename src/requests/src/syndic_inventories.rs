@@ -20,12 +20,13 @@ use saltern_base::clock::Clock;
 use saltern_base::metrics::{Registry, gauge_on_scrape};
 use saltern_config::MasterConfig;
 use saltern_crypto::public_random;
-use saltern_model::{Changed, DataChanges, MinionId};
+use saltern_model::{Absence, Changed, DataChanges, MinionId, Standing};
 use saltern_policy::matching::MinionData;
 use saltern_policy::target::Targeting;
-use saltern_store::AcceptedIds;
+use saltern_store::{AcceptedIds, MinionDataStore};
 use saltern_wire::msgpack::{Limits, Value, decode};
 
+use crate::services::PresenceView;
 use crate::targets;
 
 /// Bounds on what is kept.
@@ -168,15 +169,7 @@ impl List {
 impl SyndicInventories {
     /// None yet; they are taken where `saltern_syndic_inventory` and `order_masters` are on.
     pub fn new(config: &MasterConfig, clock: Clock) -> Self {
-        let state = Arc::new(RwLock::new(State {
-            limits: LIMITS,
-            lists: HashMap::new(),
-            below: BTreeMap::new(),
-            bytes: 0,
-            generation: 1,
-            changed: VecDeque::new(),
-            ids: None,
-        }));
+        let state = Arc::new(RwLock::new(State::new(LIMITS)));
         let data: Arc<dyn MinionData> = Arc::new(Grains(state.clone()));
         Self {
             is_on: config.syndic.inventory && config.order_masters(),
@@ -271,9 +264,22 @@ impl SyndicInventories {
         self.state.read().find(minion, self.clock.unix())
     }
 
-    /// The grains of a minion in an inventory.
-    pub fn grains(&self, minion: &MinionId) -> Option<Arc<Value>> {
-        Grains(self.state.clone()).grains(minion)
+    /// The grains of a minion: those kept here, else those in an inventory. One whose key is accepted here
+    /// is no syndic's to describe.
+    pub fn grains_beside(
+        &self,
+        minion: &MinionId,
+        data: &MinionDataStore,
+        presence: &dyn PresenceView,
+    ) -> Option<Arc<Value>> {
+        let own = data.grains(minion).unwrap_or_else(|error| {
+            tracing::warn!(%minion, %error, "cached data cannot be read: it counts as absent");
+            None
+        });
+        own.or_else(|| {
+            let is_below = presence.state(minion) == Standing::Away(Absence::NoKey);
+            is_below.then(|| Grains(self.state.clone()).grains(minion))?
+        })
     }
 
     /// The minions whose entry has changed.
@@ -302,6 +308,18 @@ impl SyndicInventories {
 }
 
 impl State {
+    fn new(limits: InventoryLimits) -> Self {
+        Self {
+            limits,
+            lists: HashMap::new(),
+            below: BTreeMap::new(),
+            bytes: 0,
+            generation: 1,
+            changed: VecDeque::new(),
+            ids: None,
+        }
+    }
+
     fn find(&self, minion: &MinionId, now: i64) -> Option<BelowSyndic> {
         let kept = self.below.get(minion)?;
         let list = self.lists.get(&kept.syndic);

@@ -7,18 +7,10 @@ fn id(name: &str) -> MinionId {
 }
 
 fn state() -> State {
-    State {
-        limits: InventoryLimits {
-            minions: (3, 4),
-            bytes: (60, 80),
-        },
-        lists: HashMap::new(),
-        below: BTreeMap::new(),
-        bytes: 0,
-        generation: 1,
-        changed: VecDeque::new(),
-        ids: None,
-    }
+    State::new(InventoryLimits {
+        minions: (3, 4),
+        bytes: (60, 80),
+    })
 }
 
 const NOW: i64 = 1_000;
