@@ -10,6 +10,7 @@
 #   tests/install-stock.sh --axe      only axe-core, which checks pages; prints the path of its script
 #   tests/install-stock.sh --mkdocs   only MkDocs, which builds the handbook; prints the directory of its programs
 #   tests/install-stock.sh --databases    only PostgreSQL, MariaDB and Python's clients of them; prints their directory
+#   tests/install-stock.sh --haproxy  only HAProxy; prints the directory of its program
 #   tests/install-stock.sh 3008.3     only this release
 #
 # The releases live in ~/.cache/saltern/stock/VERSION, one Python environment each, installed by the
@@ -114,31 +115,53 @@ install_prometheus() {
     echo "$home/usr/bin"
 }
 
-# Debian's packages with what they need, unpacked and not installed: that would start services on this
-# machine. The stamp is written last.
+# Unpacks Debian's packages with what they need into a directory. They are not installed: that would
+# start services on this machine.
+unpack() {
+    local home="$1" work package
+    shift
+    work=$(mktemp -d)
+    mkdir "$work/partial"
+    fetch() {
+        apt-get install -qy --download-only --reinstall --no-install-recommends \
+            -o Debug::NoLocking=1 -o Dir::Cache::archives="$work" "$@"
+    }
+    fetch "$@" >/dev/null 2>&1 || { apt-get update -q && fetch "$@"; } >/dev/null ||
+        die "Debian's packages $* cannot be downloaded"
+    for package in "$work"/*.deb; do
+        dpkg-deb -x "$package" "$home"
+    done
+    rm -rf "$work"
+}
+
+# The stamp is written last.
+install_haproxy() {
+    local home="$HOME/.cache/saltern/tools/haproxy"
+    if [ ! -e "$home/.complete" ]; then
+        command -v apt-get >/dev/null || die "this machine has no apt-get: put the program haproxy into" \
+            "$home/usr/sbin, and make $home/.complete"
+        say "HAProxy: unpacking into $home"
+        rm -rf "$home"
+        mkdir -p "$home"
+        unpack "$home" haproxy
+        touch "$home/.complete"
+    fi
+    echo "$home/usr/sbin"
+}
+
+# The stamp is written last.
 install_databases() {
-    local home="$HOME/.cache/saltern/tools/databases" python="$1" work server
+    local home="$HOME/.cache/saltern/tools/databases" python="$1" server
     if [ ! -e "$home/.complete" ]; then
         command -v apt-get >/dev/null || die "this machine has no apt-get: the tests of src/sql need" \
             "PostgreSQL and MariaDB of Debian, unpacked into $home"
         say "PostgreSQL and MariaDB: unpacking into $home"
         rm -rf "$home"
         mkdir -p "$home"
-        work=$(mktemp -d)
-        mkdir "$work/partial"
         server=$(apt-cache depends postgresql | sed -n 's/.*Depends: \(postgresql-[0-9]*\)$/\1/p' | head -n 1)
         [ -n "$server" ] || { apt-get update -q >/dev/null && server=$(apt-cache depends postgresql |
             sed -n 's/.*Depends: \(postgresql-[0-9]*\)$/\1/p' | head -n 1); }
-        fetch() {
-            apt-get install -qy --download-only --reinstall --no-install-recommends \
-                -o Debug::NoLocking=1 -o Dir::Cache::archives="$work" "$server" mariadb-server-core
-        }
-        fetch >/dev/null 2>&1 || { apt-get update -q && fetch; } >/dev/null ||
-            die "Debian's packages $server and mariadb-server-core cannot be downloaded"
-        for package in "$work"/*.deb; do
-            dpkg-deb -x "$package" "$home"
-        done
-        rm -rf "$work"
+        unpack "$home" "$server" mariadb-server-core
         "$python" -m venv "$home/pip"
         "$home/pip/bin/pip" install --quiet --no-input --disable-pip-version-check --target "$home/clients" \
             psycopg2-binary==2.9.13 pymysql==1.2.4 >&2 || die "pip cannot install Python's clients"
@@ -229,6 +252,10 @@ if [ "${1:-}" = --prometheus ]; then
     install_prometheus
     exit 0
 fi
+if [ "${1:-}" = --haproxy ]; then
+    install_haproxy
+    exit 0
+fi
 python=$(find_python) || die "no usable Python 3.9 to 3.13 with venv was found"
 if [ "${1:-}" = --python ]; then
     echo "$python"
@@ -253,6 +280,7 @@ fi
 if [ $# = 0 ]; then
     install_axe "$python" >/dev/null
     install_databases "$python" >/dev/null
+    install_haproxy >/dev/null
     install_prometheus >/dev/null
     install_api_clients "$python" >/dev/null
     install_mkdocs "$python" >/dev/null

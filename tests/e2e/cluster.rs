@@ -88,15 +88,15 @@ pub(crate) fn pair(
 
 pub(crate) struct Pair<'s> {
     pub(crate) a: &'s mut Site,
-    b: &'s mut Site,
+    pub(crate) b: &'s mut Site,
     /// The master of `b`.
     other: Option<Daemon>,
-    database: Database,
+    pub(crate) database: Database,
 }
 
 impl Pair<'_> {
     /// Makes the tables, starts `a` as the active master and `b` behind it.
-    fn start(&mut self) -> Result<()> {
+    pub(crate) fn start(&mut self) -> Result<()> {
         self.start_first()?;
         self.start_second()
     }
@@ -132,7 +132,7 @@ impl Pair<'_> {
     }
 
     /// Waits until a member has a role, by the database.
-    fn wait_for(&self, name: &str, role: &str) -> Result<()> {
+    pub(crate) fn wait_for(&self, name: &str, role: &str) -> Result<()> {
         wait_until(&format!("\"{name}\" to be {role}"), SOON * 2, || {
             self.has_role(name, role).map(|_| ())
         })
@@ -153,7 +153,7 @@ impl Pair<'_> {
     }
 
     /// Waits until the master of `b` answers as the active one, and the writes are its own.
-    fn wait_until_b_serves(&self) -> Result<()> {
+    pub(crate) fn wait_until_b_serves(&self) -> Result<()> {
         // The first owner was `a`.
         let owns = "SELECT COUNT(*) FROM saltern.writer WHERE epoch > 1";
         wait_until("\"b\" to serve", SOON * 2, || {
@@ -163,7 +163,7 @@ impl Pair<'_> {
     }
 
     /// The returns in the database: jobs and minions.
-    fn returns(&self) -> BTreeSet<(String, String)> {
+    pub(crate) fn returns(&self) -> BTreeSet<(String, String)> {
         let sql = "SELECT jid, minion FROM saltern.returns";
         let rows = self.database.query(&[sql]).into_iter();
         let pair = |row: Vec<Option<String>>| {
@@ -191,7 +191,7 @@ fn refused(site: &Site, code: i32) -> Result<String> {
 }
 
 /// Waits until a minion answers; the first times it may not be back yet.
-fn wait_for_ping(site: &Site, id: &str) -> Result<()> {
+pub(crate) fn wait_for_ping(site: &Site, id: &str) -> Result<()> {
     wait_until(&format!("{id} to answer"), SOON * 2, || {
         let run = site.saltern_cmd(&[id, "test.ping"]).ok()?;
         (run.stdout.contains("True")).then_some(())

@@ -26,6 +26,7 @@ pub mod events;
 pub mod fleet;
 mod forkserver;
 pub mod frozen;
+pub mod haproxy;
 pub mod hostile;
 pub mod logs;
 mod minion_keys;

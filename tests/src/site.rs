@@ -270,19 +270,22 @@ impl Site {
     /// the last of its processes is gone.
     fn wait_ports_free(&self) -> Result<()> {
         wait_until("the master's ports to be free", SOON, || {
-            let is_free = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_err();
-            self.ports().iter().all(is_free).then_some(())
+            let addresses = self.addresses();
+            let is_free = |address: &String| TcpStream::connect(address).is_err();
+            addresses.iter().all(is_free).then_some(())
         })
     }
 
-    fn ports(&self) -> [u16; 2] {
-        [self.publish_port, self.ret_port]
+    /// Where the master listens for minions.
+    fn addresses(&self) -> [String; 2] {
+        let interface = self.config.get("interface").unwrap_or("127.0.0.1");
+        [self.publish_port, self.ret_port].map(|port| format!("{interface}:{port}"))
     }
 
     fn serves(&self) -> bool {
-        let is_open = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_ok();
+        let is_open = |address: &String| TcpStream::connect(address).is_ok();
         self.readiness.as_ref().is_none_or(Readiness::is_ready)
-            && self.ports().iter().all(is_open)
+            && self.addresses().iter().all(is_open)
             && UnixStream::connect(self.path("run/master_event_pub.ipc")).is_ok()
             && self.path("run/publish_pull.ipc").exists()
     }

@@ -100,6 +100,52 @@ impl Server {
         Self::started(kind, directory, true, identity)
     }
 
+    /// Starts a copy of a PostgreSQL that runs, which follows it from then on and answers reads only. The
+    /// other one confirms a commit from then on when this has it, too.
+    ///
+    /// # Panics
+    /// When it does not start, or is not a synchronous standby in time.
+    pub fn start_standby(primary: &Self, directory: &Path) -> Self {
+        fs::create_dir_all(directory).expect("a directory");
+        let mut standby = Self {
+            kind: Kind::Postgres,
+            directory: directory.to_owned(),
+            port: 5432,
+            is_on_tcp: false,
+            child: None,
+        };
+        let mut copy = standby.program("pg_basebackup");
+        copy.arg("--pgdata").arg(directory.join("data"));
+        copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"])
+            .args(["--host", &primary.host(), "--username=salt"])
+            .env("PGPASSWORD", PASSWORD);
+        standby.run(copy, Stdio::null());
+        standby.resume();
+        primary.wait_for_standbys("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        standby
+    }
+
+    /// Executes a statement that sets which standbys are waited for, and waits until one is.
+    fn wait_for_standbys(&self, statement: &str) {
+        self.query(&[statement]);
+        self.query(&["SELECT pg_reload_conf()"]);
+        let mut tries = 0..TRIES;
+        let synchronous = "SELECT COUNT(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        while self.count(synchronous) == 0 {
+            assert!(tries.next().is_some(), "no standby:\n{}", self.log());
+            thread::sleep(GLANCE);
+        }
+    }
+
+    /// Makes a standby the primary: it takes writes when this returns.
+    ///
+    /// # Panics
+    /// When it does not become one.
+    pub fn promote(&self) {
+        let promoted = self.query(&["SELECT pg_promote(true, 600)"]);
+        assert_eq!(promoted, [[Some("True".to_owned())]], "{}", self.log());
+    }
+
     fn started(kind: Kind, directory: &Path, is_on_tcp: bool, identity: Option<&Identity>) -> Self {
         fs::create_dir_all(directory).expect("a directory");
         let mut server = Self {

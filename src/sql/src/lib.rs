@@ -28,7 +28,8 @@ pub use care::{Cutoff, SqlCare, Step, purge_steps};
 pub use cluster::{
     ClusterError, ClusterFigures, ClusterOptions, ClusterState, LeaseAction, LeaseHolder,
     LeaseRequest, LeaseState, LeaseTable, Member, MemberIdentity, Membership, Standing,
-    cluster_place, cluster_state, init_cluster, open_cluster, register_cluster_metrics,
+    cluster_place, cluster_state, export_jobs, forget_member, import_jobs, init_cluster,
+    open_cluster, register_cluster_metrics,
 };
 pub use document::Marks;
 pub use error::SqlError;

@@ -1,12 +1,20 @@
 //! `saltern cluster`: the tables of a cluster of masters in PostgreSQL, and its members.
 
+use std::path::PathBuf;
+
 use saltern_base::exit::Exit;
-use saltern_config::ClusterConfig;
-use saltern_sql::{ClusterError, ClusterState, Member, cluster_place, cluster_state, init_cluster};
+use saltern_client::control;
+use saltern_config::{ClusterConfig, MasterConfig};
+use saltern_sql::{
+    ClusterError, ClusterState, Member, cluster_place, cluster_state, export_jobs, forget_member,
+    import_jobs, init_cluster,
+};
+use saltern_store::jobs::Moved;
+use saltern_store::sqlite::{NewSqliteTables, SqliteTables};
 use serde::Serialize;
 
 use super::{chain, complain, load_for_tool, say, say_json};
-use crate::ConfigArgument;
+use crate::{ConfigArgument, privileges};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -29,13 +37,47 @@ enum Action {
         #[command(flatten)]
         config: ConfigArgument,
     },
+    /// Move this master's job database into the cluster, which has no jobs yet; all masters are stopped.
+    Import {
+        /// The job database, when it is not that of the configuration.
+        #[arg(long, value_name = "FILE")]
+        from: Option<PathBuf>,
+        #[command(flatten)]
+        config: ConfigArgument,
+    },
+    /// Move the cluster's jobs into a new job database of this master; all masters are stopped.
+    Export {
+        /// The new job database, when it is not that of the configuration.
+        #[arg(long, value_name = "FILE")]
+        to: Option<PathBuf>,
+        #[command(flatten)]
+        config: ConfigArgument,
+    },
+    /// Remove a member that is gone for good.
+    Leave {
+        /// The id of the master.
+        name: String,
+        #[command(flatten)]
+        config: ConfigArgument,
+    },
 }
 
-/// 0 when it is done, or a master is active; 64 without `saltern_cluster` or tables, 69 without a
-/// connection.
+impl Action {
+    const fn config(&self) -> &ConfigArgument {
+        match self {
+            Self::Init { config }
+            | Self::Status { config, .. }
+            | Self::Import { config, .. }
+            | Self::Export { config, .. }
+            | Self::Leave { config, .. } => config,
+        }
+    }
+}
+
+/// 0 when it is done, or a master is active; 1 when none is, or no such member is there; 64 without
+/// `saltern_cluster` or tables, or where masters have to be stopped first; 69 without a connection.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
-    let (Action::Init { config } | Action::Status { config, .. }) = &arguments.action;
-    let loaded = match load_for_tool(config) {
+    let loaded = match load_for_tool(arguments.action.config()) {
         Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
@@ -43,9 +85,23 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         complain("saltern_cluster is not set: this master is a member of no cluster");
         return Exit::Usage;
     };
+    if matches!(
+        arguments.action,
+        Action::Import { .. } | Action::Export { .. }
+    ) {
+        if runs(&loaded.config) {
+            complain("a master runs here: stop it first, and all others of the cluster");
+            return Exit::Usage;
+        }
+        // Files that it makes are the master's.
+        let _ = privileges::become_user(&loaded.config.user);
+    }
     let done = match &arguments.action {
         Action::Init { .. } => init(cluster),
         Action::Status { json, .. } => status(cluster, *json),
+        Action::Leave { name, .. } => leave(cluster, name),
+        Action::Import { from, .. } => import(&loaded.config, cluster, from.as_ref()),
+        Action::Export { to, .. } => export(&loaded.config, cluster, to.as_ref()),
     };
     done.unwrap_or_else(|error| {
         complain(&chain(&error));
@@ -76,6 +132,53 @@ fn status(cluster: &ClusterConfig, json: bool) -> Result<Exit, ClusterError> {
         Some(_) => Exit::Ok,
         None => Exit::Failure,
     })
+}
+
+fn leave(cluster: &ClusterConfig, name: &str) -> Result<Exit, ClusterError> {
+    if forget_member(cluster, name)? {
+        say(&format!("\"{name}\" is no member any more\n"));
+        return Ok(Exit::Ok);
+    }
+    complain(&format!("the cluster has no member \"{name}\""));
+    Ok(Exit::Failure)
+}
+
+/// Whether a master of this configuration runs, or one that does not answer.
+fn runs(config: &MasterConfig) -> bool {
+    let asked = control::maintenance_tasks(&config.sock_dir);
+    !asked.is_err_and(|error| error.is_no_master())
+}
+
+fn import(
+    config: &MasterConfig,
+    cluster: &ClusterConfig,
+    from: Option<&PathBuf>,
+) -> Result<Exit, ClusterError> {
+    let path = from.unwrap_or(&config.saltern_job_database);
+    let moved = import_jobs(cluster, &mut SqliteTables::open(path)?)?;
+    let place = cluster_place(cluster)?;
+    say_moved(&moved, &path.display().to_string(), &place);
+    Ok(Exit::Ok)
+}
+
+fn export(
+    config: &MasterConfig,
+    cluster: &ClusterConfig,
+    to: Option<&PathBuf>,
+) -> Result<Exit, ClusterError> {
+    let path = to.unwrap_or(&config.saltern_job_database);
+    let place = cluster_place(cluster)?;
+    let moved = export_jobs(cluster, NewSqliteTables::create(path)?)?;
+    say_moved(&moved, &place, &path.display().to_string());
+    Ok(Exit::Ok)
+}
+
+fn say_moved(moved: &Moved, from: &str, to: &str) {
+    let mut text = format!("{from}: moved to {to}\n");
+    for (table, rows) in moved {
+        text += &format!("{rows:>12} {table}\n");
+    }
+    say(&text);
 }
 
 /// The present role of a member.

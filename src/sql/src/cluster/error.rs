@@ -61,6 +61,30 @@ pub enum ClusterError {
     /// The lease was taken by another master.
     #[error("another master took over the lease of the cluster, so this one is no longer active")]
     TakenOver,
+    /// Only members that are gone are removed.
+    #[error(
+        "the master \"{name}\" is a live member of the cluster, seen {seconds} s ago: stop it first"
+    )]
+    Lives {
+        /// The member.
+        name: String,
+        /// Seconds since it was seen.
+        seconds: i64,
+    },
+    /// Jobs are moved only while no master writes them.
+    #[error(
+        "the master \"{name}\" is active in the cluster: stop the masters of the cluster first"
+    )]
+    IsActive {
+        /// The active master.
+        name: String,
+    },
+    /// Jobs are moved only into a cluster that has none.
+    #[error("the cluster in {place} has jobs, events or an audit trail already: nothing was moved")]
+    HasJobs {
+        /// The database.
+        place: String,
+    },
     /// The database or its options.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -32,6 +32,9 @@ const ENTER: &str = "INSERT INTO member (name, instance, address, version, maste
 
 const LEAVE: &str = "DELETE FROM member WHERE name = $1 AND instance = $2";
 
+const FORGET: &str = "DELETE FROM member WHERE name = $1 AND instance = $2 AND NOT \
+     (until > clock_timestamp() AND until <= clock_timestamp() + $3 * interval '1 microsecond')";
+
 const MEMBERS: &str = "SELECT name, instance, address, version, master_key, role, \
      (extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, until > clock_timestamp() \
      AND until <= clock_timestamp() + $1 * interval '1 microsecond' FROM member ORDER BY name";
@@ -192,6 +195,15 @@ pub(super) fn leave(table: &LeaseTable, member: &MemberIdentity) -> Result<(), S
             .execute(LEAVE, &[&member.name, &member.instance])
             .await?;
         Ok(())
+    })
+}
+
+/// Removes the row of a member, unless it has been refreshed meanwhile; whether it was there.
+pub(super) fn forget(table: &LeaseTable, member: &Member) -> Result<bool, SqlError> {
+    table.ask(async |session: &mut Session| {
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
+            [&member.name, &member.instance, &micros(ROW_FAR)];
+        Ok(session.execute(FORGET, &values).await? == 1)
     })
 }
 

@@ -134,7 +134,7 @@ pub struct Membership {
 }
 
 /// The options of the engine of a cluster.
-fn target_of(config: &ClusterConfig) -> Result<Arc<Target>, StoreError> {
+pub(super) fn target_of(config: &ClusterConfig) -> Result<Arc<Target>, StoreError> {
     let options = ClusterOptions {
         name: config.name.clone(),
         patience: PATIENCE.min(config.lease / 3),
@@ -182,6 +182,28 @@ pub fn cluster_state(config: &ClusterConfig) -> Result<ClusterState, ClusterErro
     members::check_tables(&table).map_err(|error| of_tables(&target, error))?;
     let state = members::look(&table);
     Ok(state.map_err(|error| target.error("read", error))?)
+}
+
+/// Removes the row of a member that does not live any more; whether there was one.
+///
+/// # Errors
+/// It lives, or the database is away or refuses.
+pub fn forget_member(config: &ClusterConfig, name: &str) -> Result<bool, ClusterError> {
+    let state = cluster_state(config)?;
+    let mut members = state.members.iter();
+    let Some(member) = members.find(|member| member.name == name) else {
+        return Ok(false);
+    };
+    if member.is_alive {
+        return Err(ClusterError::Lives {
+            name: name.to_owned(),
+            seconds: member.age / 1000,
+        });
+    }
+    let target = target_of(config)?;
+    let table = table_of(&target, config.lease)?;
+    let forgotten = members::forget(&table, member);
+    Ok(forgotten.map_err(|error| target.error("write", error))?)
 }
 
 /// The database of a cluster, for people; it has no password.

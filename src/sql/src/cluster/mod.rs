@@ -34,6 +34,7 @@ mod lease_table;
 mod members;
 mod membership;
 mod metrics;
+mod moving;
 mod queries;
 mod reader;
 mod retention;
@@ -51,6 +52,7 @@ pub use lease_table::LeaseTable;
 pub use members::{ClusterState, LeaseState, Member, MemberIdentity};
 pub(crate) use membership::open_cluster_reader;
 pub use membership::{
-    ClusterFigures, Membership, Standing, cluster_place, cluster_state, init_cluster,
+    ClusterFigures, Membership, Standing, cluster_place, cluster_state, forget_member, init_cluster,
 };
 pub use metrics::register_cluster_metrics;
+pub use moving::{export_jobs, import_jobs};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, Statement};
+use tokio_postgres::{AsyncMessage, Client, Row, RowStream, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::engine::ClusterOptions;
@@ -104,6 +105,13 @@ impl Session {
     ) -> Result<Vec<Row>, SqlError> {
         let statement = self.prepared(sql).await?;
         Ok(self.client.query(&statement, values).await?)
+    }
+
+    /// The rows of a statement as they come: no more than a few of them are in memory.
+    pub(super) async fn stream(&mut self, sql: &str) -> Result<Pin<Box<RowStream>>, SqlError> {
+        let statement = self.prepared(sql).await?;
+        let none: [&(dyn ToSql + Sync); 0] = [];
+        Ok(Box::pin(self.client.query_raw(&statement, none).await?))
     }
 
     /// Runs a statement; how many rows it changed.

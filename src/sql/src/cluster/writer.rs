@@ -456,11 +456,16 @@ async fn append(
     Ok(committed)
 }
 
-fn state_of(row: Option<&Row>) -> Result<State, SqlError> {
-    let row = row.ok_or_else(|| SqlError::Database {
+/// The tables of the cluster lack the row of the writer.
+pub(super) fn no_row() -> SqlError {
+    SqlError::Database {
         code: String::new(),
         text: "the row of the writer is missing".to_owned(),
-    })?;
+    }
+}
+
+fn state_of(row: Option<&Row>) -> Result<State, SqlError> {
+    let row = row.ok_or_else(no_row)?;
     let number = |at: usize| row.try_get::<_, i64>(at);
     let audit: &str = row.try_get(7)?;
     Ok(State {

@@ -18,7 +18,7 @@ const BATCHES: usize = 60;
 const JOBS: u32 = 6;
 
 /// Numbers that follow from a seed.
-struct Chance(u64);
+pub(crate) struct Chance(pub(crate) u64);
 
 impl Chance {
     fn below(&mut self, end: u32) -> u32 {
@@ -124,7 +124,7 @@ impl Chance {
         }
     }
 
-    fn batch(&mut self, sent: &mut u64) -> Batch {
+    pub(crate) fn batch(&mut self, sent: &mut u64) -> Batch {
         let writes: Vec<Write> = (0..1 + self.below(8)).map(|_| self.write(sent)).collect();
         let caused = writes
             .iter()
@@ -137,7 +137,7 @@ impl Chance {
 }
 
 /// Everything that can be read, as text.
-fn view(engine: &Engine) -> String {
+pub(crate) fn view(engine: &Engine) -> String {
     let queries = &engine.queries;
     let mut texts = Vec::new();
     for number in 0..JOBS {

@@ -19,6 +19,7 @@ mod faults;
 mod guarantees;
 mod leases;
 mod members;
+mod moves;
 #[path = "../proxy.rs"]
 mod proxy;
 mod site;

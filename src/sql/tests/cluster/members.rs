@@ -22,11 +22,16 @@ const LEASE: u32 = 600;
 
 /// A cluster of the server, behind a host that does not answer.
 fn config(database: &Database) -> ClusterConfig {
+    config_of(database, "saltern")
+}
+
+/// The same of this name.
+pub(crate) fn config_of(database: &Database, name: &str) -> ClusterConfig {
     let path = database.path("cluster");
     let host = database.server.host();
     let text = format!(
         "id: a\nsaltern_cluster: {{postgres: 'host=/nowhere,{host} user=salt password={PASSWORD} connect_timeout=10', \
-         lease: {LEASE}}}\n"
+         name: {name}, lease: {LEASE}}}\n"
     );
     std::fs::write(&path, text).expect("a file");
     let loaded = load_master(&path).map_err(|errors| errors.to_string());

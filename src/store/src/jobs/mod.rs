@@ -26,6 +26,7 @@ mod retention;
 mod rows;
 mod same_return;
 mod search;
+mod table;
 
 pub use audit::{AuditBreak, AuditCheck, AuditHead, AuditHeadError, AuditPage, BrokenRow};
 pub use audit_chain::{
@@ -48,6 +49,10 @@ pub use rows::{
 };
 pub use same_return::says_the_same;
 pub use search::{JidRange, JobIndex, SearchQueries, search_page};
+pub use table::{
+    ColumnType, DatabaseState, EVENTS, Moved, Table, TableRow, TableSource, TableTarget,
+    TableValue, move_tables,
+};
 
 use bytes::Bytes;
 use saltern_model::{AuditRecord, Jid, JobRecord, MinionId, Packed, ReturnRecord};

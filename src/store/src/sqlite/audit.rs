@@ -44,7 +44,7 @@ CREATE TABLE audit (
 ";
 
 /// The row of `meta` with the anchor, as `NUMBER:HASH`.
-const ANCHOR: &str = "audit_anchor";
+pub(super) const ANCHOR: &str = "audit_anchor";
 
 /// Rows that are checked within one read transaction: a long one would keep the write-ahead log
 /// from being reset.

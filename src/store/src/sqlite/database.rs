@@ -553,7 +553,7 @@ pub(super) fn delete_job(
 }
 
 /// One more than every number that was ever given in `table`.
-fn next_id(connection: &Connection, table: &'static str) -> rusqlite::Result<i64> {
+pub(super) fn next_id(connection: &Connection, table: &'static str) -> rusqlite::Result<i64> {
     let highest: Option<i64> =
         connection.query_row(&format!("SELECT max(id) FROM {table}"), [], |row| {
             row.get(0)

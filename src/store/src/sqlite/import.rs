@@ -14,7 +14,7 @@ use crate::jobs::{AuditHead, Imported, JobState, Written};
 use crate::mirror::CachedJob;
 
 /// The row of `meta` that says that the job cache has been read.
-const DONE: &str = "job_cache_imported";
+pub(super) const DONE: &str = "job_cache_imported";
 
 impl JobDatabase {
     /// Adds jobs and returns that are not there yet; what is there stays as it is, but for a job

@@ -23,6 +23,7 @@ mod schema;
 mod scrub;
 mod search;
 mod summary;
+mod tables;
 
 pub use checkpoint::{CheckpointPass, Checkpointer};
 pub use database::JobDatabase;
@@ -31,6 +32,7 @@ pub use engine::SqliteEngine;
 pub use reader::{examine, open_reader};
 pub use schema::set_aside;
 pub use scrub::Scrubber;
+pub use tables::{NewSqliteTables, SqliteTables};
 
 /// Bounds of the database.
 #[derive(Clone, Copy, Debug)]
