@@ -18,6 +18,7 @@ import ctypes
 import os
 import pathlib
 import re
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -247,7 +248,8 @@ def measure_lists(kinds, place, options, found):
 
 def measure_inventory(place, options):
     """`saltern minions` right after a start, and later; and the completion of words. The job
-    database has as many returns of other minions as are looked at for the last job of each."""
+    database has as many returns of other minions as are looked at for the last job of each; for
+    `last_job` they have returned another one since, for `no_last_job` not."""
     master = Master("saltern", place, OPTIONS)
     print(f"  saltern minions: {options.fleet} minions", flush=True)
     with running(master):
@@ -274,13 +276,33 @@ def measure_inventory(place, options):
         lines = (lambda text: len(text.splitlines()) - 1, options.fleet)
         for name, command, expected in (
             ("grains", listing, lines),
-            ("last_job", ours("minions", "--out", "csv"), lines),
+            ("no_last_job", ours("minions", "--out", "csv"), lines),
             ("complete_ids", ours("complete", "minions", "web"), None),
             ("complete_functions", ours("complete", "functions", "state"), None),
         ):
             measured = measure(name, command, options.rounds, expected)
             found |= {key.removeprefix("cli_"): value for key, value in measured.items()}
+    put_job_of_fleet(master)
+    with running(master):
+        measured = measure("last_job", ours("minions", "--out", "csv"), options.rounds, lines)
+        found |= {key.removeprefix("cli_"): value for key, value in measured.items()}
     return found
+
+
+def put_job_of_fleet(master):
+    """Another row of the newest job, and one of a return of it for each minion."""
+    with contextlib.closing(sqlite3.connect(master.dir / "cache/saltern/jobs.sqlite")) as database, database:
+        jid = "20991231235959000000"
+        others = "created, user, fun, tgt, tgt_type, nocache, state, load, notes, published, finished"
+        database.execute(
+            f"INSERT INTO jobs (id, jid, {others}) SELECT id + 1, ?, {others} FROM jobs ORDER BY id DESC LIMIT 1",
+            [jid],
+        )
+        others = "received, fun, retcode, success, load"
+        database.executemany(
+            f"INSERT INTO returns (id, jid, minion, {others}) SELECT id + 1, ?, ?, {others} FROM returns ORDER BY id DESC LIMIT 1",
+            [(jid, minion) for minion in sorted(os.listdir(master.dir / "pki/minions"))],
+        )
 
 
 def arguments():

@@ -188,10 +188,13 @@ def describe_commands(results):
     if (load := results.get("cli_load", 0)) > results["machine"]["cores"]:
         text += f" The machine was busy with other work meanwhile: {load:.0f} processes waited to run."
     if found := results.get("inventory"):
+        # Results of earlier runs lack it.
+        none = found.get("no_last_job_ms")
+        without = f" ({none:.0f} ms where none is among the last {found['returns']:,} returns)" if none else ""
         text += (
             f" `saltern minions` lists {found['minions']:,} minions with grains in "
             f"{found['grains_ms']:.0f} ms, and with the last job of each in "
-            f"{found['last_job_ms']:.0f} ms; asked at once after the master's start, when it reads "
+            f"{found['last_job_ms']:.0f} ms{without}; asked at once after the master's start, when it reads "
             f"all cached grains, in {found['first_seconds']:.1f} s. The completion of an id takes "
             f"{found['complete_ids_ms']:.0f} ms, of a function "
             f"{found['complete_functions_ms']:.0f} ms."
