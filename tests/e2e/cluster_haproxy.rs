@@ -57,6 +57,8 @@ fn balance(pair: &mut Pair<'_>, silent: &TcpListener, idle: u16) -> Result<Hapro
             format!("127.0.0.3:{request} check port {of_b}"),
         ),
         ("maxconn 100000", "maxconn 1000".to_owned()),
+        // A master of a busy machine may answer late; one that is stopped refuses at once.
+        ("fall 2", "fall 20".to_owned()),
         ("client 1m", format!("client {TIMEOUT}s")),
         ("server 1m", format!("server {TIMEOUT}s")),
     ];

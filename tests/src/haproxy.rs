@@ -102,7 +102,7 @@ fn program() -> Result<Command> {
         "\"{}\" is missing: run tests/install-stock.sh",
         path.display()
     );
-    let libraries = std::fs::read_dir(usr.join("lib"))?;
+    let libraries = std::fs::read_dir(usr.join("lib")).into_iter().flatten();
     let libraries = libraries.filter_map(|entry| Some(entry.ok()?.path()));
     let libraries = libraries.filter(|path| path.to_string_lossy().ends_with("-linux-gnu"));
     let mut command = Command::new(path);

@@ -1,9 +1,9 @@
 //! `saltern cluster`: the tables of a cluster of masters in PostgreSQL, and its members.
 
+use std::fs::File;
 use std::path::PathBuf;
 
 use saltern_base::exit::Exit;
-use saltern_client::control;
 use saltern_config::{ClusterConfig, MasterConfig};
 use saltern_sql::{
     ClusterError, ClusterState, Member, cluster_place, cluster_state, export_jobs, forget_member,
@@ -13,6 +13,7 @@ use saltern_store::jobs::Moved;
 use saltern_store::sqlite::{NewSqliteTables, SqliteTables};
 use serde::Serialize;
 
+use super::master::claim;
 use super::{chain, complain, load_for_tool, say, say_json};
 use crate::{ConfigArgument, privileges};
 
@@ -75,7 +76,8 @@ impl Action {
 }
 
 /// 0 when it is done, or a master is active; 1 when none is, or no such member is there; 64 without
-/// `saltern_cluster` or tables, or where masters have to be stopped first; 69 without a connection.
+/// `saltern_cluster` or tables, or where masters have to be stopped first; 69 without a connection, or when
+/// a job database cannot be read or made; 77 without the rights of the master's user.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     let loaded = match load_for_tool(arguments.action.config()) {
         Ok(loaded) => loaded,
@@ -85,17 +87,13 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         complain("saltern_cluster is not set: this master is a member of no cluster");
         return Exit::Usage;
     };
-    if matches!(
-        arguments.action,
-        Action::Import { .. } | Action::Export { .. }
-    ) {
-        if runs(&loaded.config) {
-            complain("a master runs here: stop it first, and all others of the cluster");
-            return Exit::Usage;
-        }
-        // Files that it makes are the master's.
-        let _ = privileges::become_user(&loaded.config.user);
-    }
+    let lock = match &arguments.action {
+        Action::Import { .. } | Action::Export { .. } => match alone(&loaded.config) {
+            Ok(lock) => Some(lock),
+            Err(exit) => return exit,
+        },
+        _ => None,
+    };
     let done = match &arguments.action {
         Action::Init { .. } => init(cluster),
         Action::Status { json, .. } => status(cluster, *json),
@@ -103,9 +101,11 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Action::Import { from, .. } => import(&loaded.config, cluster, from.as_ref()),
         Action::Export { to, .. } => export(&loaded.config, cluster, to.as_ref()),
     };
+    drop(lock);
     done.unwrap_or_else(|error| {
         complain(&chain(&error));
         match error {
+            ClusterError::MovedBefore { .. } => Exit::Ok,
             ClusterError::Store(_) => Exit::Unavailable,
             _ => Exit::Usage,
         }
@@ -143,10 +143,13 @@ fn leave(cluster: &ClusterConfig, name: &str) -> Result<Exit, ClusterError> {
     Ok(Exit::Failure)
 }
 
-/// Whether a master of this configuration runs, or one that does not answer.
-fn runs(config: &MasterConfig) -> bool {
-    let asked = control::maintenance_tasks(&config.sock_dir);
-    !asked.is_err_and(|error| error.is_no_master())
+/// Becomes the master's user, whose files are made, in the place of a master: none starts meanwhile.
+fn alone(config: &MasterConfig) -> Result<File, Exit> {
+    privileges::become_user(&config.user).map_err(|error| {
+        complain(&chain(&error));
+        Exit::NoPermission
+    })?;
+    claim(&config.cachedir)
 }
 
 fn import(
@@ -168,7 +171,7 @@ fn export(
 ) -> Result<Exit, ClusterError> {
     let path = to.unwrap_or(&config.saltern_job_database);
     let place = cluster_place(cluster)?;
-    let moved = export_jobs(cluster, NewSqliteTables::create(path)?)?;
+    let moved = export_jobs(cluster, || NewSqliteTables::create(path))?;
     say_moved(&moved, &place, &path.display().to_string());
     Ok(Exit::Ok)
 }

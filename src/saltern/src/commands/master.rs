@@ -165,7 +165,7 @@ pub(crate) fn log_findings(findings: &[Finding]) {
 
 /// Locks the cache directory against a second master, whatever its ports: two would write one job
 /// database and count up one serial. The system gives the lock back however this process ends.
-fn claim(cachedir: &Path) -> Result<File, Exit> {
+pub(super) fn claim(cachedir: &Path) -> Result<File, Exit> {
     let directory = cachedir.join("saltern");
     saltern_store::files::ensure_dir(&directory, 0o700).map_err(|error| {
         complain(&chain(&error));

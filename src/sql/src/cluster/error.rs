@@ -63,7 +63,8 @@ pub enum ClusterError {
     TakenOver,
     /// Only members that are gone are removed.
     #[error(
-        "the master \"{name}\" is a live member of the cluster, seen {seconds} s ago: stop it first"
+        "the master \"{name}\" is a live member of the cluster, seen {seconds} s ago: stop it first; one \
+         that was killed counts as gone after two leases"
     )]
     Lives {
         /// The member.
@@ -71,17 +72,24 @@ pub enum ClusterError {
         /// Seconds since it was seen.
         seconds: i64,
     },
-    /// Jobs are moved only while no master writes them.
+    /// Jobs are moved only while no master writes them, nor is about to.
     #[error(
-        "the master \"{name}\" is active in the cluster: stop the masters of the cluster first"
+        "the master \"{name}\" is a live member of the cluster: stop all masters of the cluster first; one \
+         that was killed counts as gone after two leases"
     )]
-    IsActive {
-        /// The active master.
+    InUse {
+        /// The master.
         name: String,
     },
-    /// Jobs are moved only into a cluster that has none.
-    #[error("the cluster in {place} has jobs, events or an audit trail already: nothing was moved")]
+    /// Jobs are moved only into a cluster that never had any.
+    #[error("the cluster in {place} has jobs, events or an audit trail, or had: nothing was moved")]
     HasJobs {
+        /// The database.
+        place: String,
+    },
+    /// The cluster has the rows of this job database.
+    #[error("this job database has been moved into the cluster in {place} before")]
+    MovedBefore {
         /// The database.
         place: String,
     },

@@ -209,21 +209,24 @@ pub(super) fn forget(table: &LeaseTable, member: &Member) -> Result<bool, SqlErr
 
 /// Reads the state of a cluster.
 pub(super) fn look(table: &LeaseTable) -> Result<ClusterState, SqlError> {
-    table.ask(async |session: &mut Session| {
-        let lease = session.rows(LEASE, &[&JOBS]).await?;
-        let writer = session.rows(WRITER_ROW, &[&WRITER]).await?;
-        let members = session.rows(MEMBERS, &[&micros(ROW_FAR)]).await?;
-        let members = members.iter().map(member_of);
-        let number = |at| -> Result<i64, SqlError> {
-            let number = writer.first().map(|row| row.try_get(at)).transpose()?;
-            Ok(number.unwrap_or_default())
-        };
-        Ok(ClusterState {
-            lease: lease.first().map(lease_of).transpose()?,
-            epoch: number(0)?,
-            head: number(1)?,
-            members: members.collect::<Result<_, _>>()?,
-        })
+    table.ask(state_of)
+}
+
+/// The same, in a transaction of the caller.
+pub(super) async fn state_of(session: &mut Session) -> Result<ClusterState, SqlError> {
+    let lease = session.rows(LEASE, &[&JOBS]).await?;
+    let writer = session.rows(WRITER_ROW, &[&WRITER]).await?;
+    let members = session.rows(MEMBERS, &[&micros(ROW_FAR)]).await?;
+    let members = members.iter().map(member_of);
+    let number = |at| -> Result<i64, SqlError> {
+        let number = writer.first().map(|row| row.try_get(at)).transpose()?;
+        Ok(number.unwrap_or_default())
+    };
+    Ok(ClusterState {
+        lease: lease.first().map(lease_of).transpose()?,
+        epoch: number(0)?,
+        head: number(1)?,
+        members: members.collect::<Result<_, _>>()?,
     })
 }
 

@@ -1,5 +1,6 @@
 //! A job database is moved into a cluster, and back out of it: as rows, in one transaction. While that is
-//! under way no master takes the lease.
+//! under way no master takes the lease, and whoever had it before writes nothing any more: the epoch of the
+//! writer is raised first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +24,13 @@ use super::runtime::RuntimeThread;
 use super::session::Session;
 use super::text::{original, stored};
 use super::writer::DURABLE;
-use super::{import, writer};
+use super::{import, members, writer};
 use crate::error::SqlError;
 
 /// Longest time of one statement, or of the reading of a table.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// Time after which the server gives a silent client up.
-const SILENCE: Duration = Duration::from_secs(600);
+const MAX_STATEMENT: Duration = Duration::from_secs(24 * 3600);
+/// Time after which the server gives a silent client up. Longer than a commit of the other database takes.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Rows of a statement.
 const ROWS: usize = 1_000;
 /// Bytes of a statement.
@@ -38,8 +39,18 @@ const BYTES: usize = 8 << 20;
 /// Keeps each master from taking the lease until the transaction ends.
 const HOLD: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ; LOCK TABLE lease IN EXCLUSIVE MODE";
 
-const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM jobs) OR EXISTS (SELECT 1 FROM returns) OR \
-     EXISTS (SELECT 1 FROM events) OR EXISTS (SELECT 1 FROM audit) OR EXISTS (SELECT 1 FROM batches)";
+/// An owner from before finds its epoch no more.
+const FENCE: &str = "UPDATE writer SET epoch = epoch + 1 WHERE writer = $1";
+
+/// Whether something was ever written, and the identity that it has.
+const HAS_ROWS: &str = "SELECT last_job <> 0 OR last_return <> 0 OR last_event <> 0 OR lowest_job <> 0 \
+     OR lowest_return <> 0 OR audit_head <> '' OR EXISTS (SELECT 1 FROM jobs) OR \
+     EXISTS (SELECT 1 FROM returns) OR EXISTS (SELECT 1 FROM events) OR EXISTS (SELECT 1 FROM audit) OR \
+     EXISTS (SELECT 1 FROM batches) OR EXISTS (SELECT 1 FROM batch_failed) OR \
+     EXISTS (SELECT 1 FROM expected_part), (SELECT value FROM meta WHERE name = 'identity') \
+     FROM writer WHERE writer = $1";
+
+const FORGET_META: &str = "DELETE FROM meta WHERE name IN ($1, $2)";
 
 const SET_META: &str = "INSERT INTO meta (name, value) VALUES ($1, $2) \
      ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value";
@@ -55,37 +66,44 @@ const STATE: &str = "SELECT (SELECT value FROM meta WHERE name = 'identity'), la
      last_event, (SELECT value FROM meta WHERE name = $2), \
      EXISTS (SELECT 1 FROM meta WHERE name = $3) FROM writer WHERE writer = $1";
 
-/// Moves a job database into a cluster that has no jobs. The rows of each table are counted.
+/// Moves a job database into a cluster that never had jobs. The rows of each table are counted.
 ///
 /// # Errors
-/// A master is active, the cluster has jobs, or one of the databases says no. The cluster has none then.
+/// A master lives, the cluster has jobs, or one of the databases says no: the cluster has none then. When the
+/// answer to the commit was lost it may have them; the next call says so
+/// ([`ClusterError::MovedBefore`]).
 pub fn import_jobs(
     config: &ClusterConfig,
     source: &mut impl TableSource,
 ) -> std::result::Result<Moved, ClusterError> {
     let tables = ClusterTables::hold(config)?;
-    let has_rows = tables.ask(async |session| {
-        let rows = session.rows(HAS_ROWS, &[]).await?;
-        Ok(rows.first().map(|row| row.try_get(0)).transpose()? == Some(true))
+    let found = tables.ask(async |session| {
+        let rows = session.rows(HAS_ROWS, &[&WRITER]).await?;
+        let row = rows.first().ok_or_else(writer::no_row)?;
+        Ok((row.try_get(0)?, row.try_get::<_, Option<String>>(1)?))
     });
-    if has_rows.map_err(|error| tables.target.error("read", error))? {
-        return Err(ClusterError::HasJobs {
-            place: tables.target.place.display().to_string(),
+    let (has_rows, identity) = found.map_err(|error| tables.target.error("read", error))?;
+    if has_rows {
+        let place = tables.target.place.display().to_string();
+        return Err(match identity == Some(source.state()?.identity) {
+            true => ClusterError::MovedBefore { place },
+            false => ClusterError::HasJobs { place },
         });
     }
     Ok(move_tables(source, tables)?)
 }
 
-/// Moves the jobs of a cluster into a new job database; the cluster keeps its own. The rows of each table
-/// are counted.
+/// Moves the jobs of a cluster into a new job database, which is made when nobody writes to the cluster any
+/// more; the cluster keeps its own. The rows of each table are counted.
 ///
 /// # Errors
-/// A master is active, or one of the databases says no.
-pub fn export_jobs(
+/// A master lives, or one of the databases says no.
+pub fn export_jobs<T: TableTarget>(
     config: &ClusterConfig,
-    target: impl TableTarget,
+    make: impl FnOnce() -> Result<T>,
 ) -> std::result::Result<Moved, ClusterError> {
-    Ok(move_tables(&mut ClusterTables::hold(config)?, target)?)
+    let mut tables = ClusterTables::hold(config)?;
+    Ok(move_tables(&mut tables, make()?)?)
 }
 
 /// The rows of a cluster, which no master can become active in.
@@ -105,11 +123,8 @@ struct Gathered {
 
 impl ClusterTables {
     fn hold(config: &ClusterConfig) -> std::result::Result<Self, ClusterError> {
-        if let Some(active) = cluster_state(config)?.active() {
-            return Err(ClusterError::IsActive {
-                name: active.to_owned(),
-            });
-        }
+        // Whether there are tables; the rest is looked at under the lock.
+        cluster_state(config)?;
         let usual = target_of(config)?;
         let options = ClusterOptions {
             idle_limit: SILENCE,
@@ -125,8 +140,19 @@ impl ClusterTables {
             session: session.into(),
             gathered: None,
         };
-        let held = tables.ask(async |session| session.run(HOLD).await);
-        held.map_err(|error| tables.target.error("lock", error))?;
+        let held = tables.ask(async |session| {
+            session.run(HOLD).await?;
+            let state = members::state_of(session).await?;
+            session.execute(FENCE, &[&WRITER]).await?;
+            Ok(state)
+        });
+        let state = held.map_err(|error| tables.target.error("lock", error))?;
+        let mut members = state.members.iter().filter(|member| member.is_alive);
+        let living = members.next().map(|member| member.name.as_str());
+        if let Some(name) = state.active().or(living) {
+            let name = name.to_owned();
+            return Err(ClusterError::InUse { name });
+        }
         Ok(tables)
     }
 
@@ -135,19 +161,23 @@ impl ClusterTables {
         question: impl AsyncFnOnce(&mut Session) -> std::result::Result<T, SqlError>,
     ) -> std::result::Result<T, SqlError> {
         let mut session = self.session.lock();
-        let answer = self.runtime.wait(LONGEST, question(&mut session));
-        answer.unwrap_or(Err(SqlError::Timeout(LONGEST.as_secs())))
+        let answer = self.runtime.wait(MAX_STATEMENT, question(&mut session));
+        answer.unwrap_or(Err(SqlError::Timeout(MAX_STATEMENT.as_secs())))
     }
 
     fn flush(&mut self) -> Result<()> {
-        let Some(gathered) = self.gathered.take() else {
+        let Some(Gathered {
+            table, mut rows, ..
+        }) = self.gathered.take()
+        else {
             return Ok(());
         };
-        let sql = insert(gathered.table);
-        let columns = gathered.table.columns.iter().enumerate();
+        let sql = insert(table);
+        let columns = table.columns.iter().enumerate();
         let columns: Vec<Box<dyn ToSql + Sync>> = columns
-            .map(|(at, (_, kind))| values(&gathered.rows, at, *kind))
+            .map(|(at, (_, kind))| values(&mut rows, at, *kind))
             .collect();
+        drop(rows);
         let columns: Vec<&(dyn ToSql + Sync)> = columns.iter().map(|column| &**column).collect();
         let written = self.ask(async |session| session.execute(&sql, &columns).await);
         written.map_err(|error| self.target.error("write", error))?;
@@ -157,8 +187,13 @@ impl ClusterTables {
 
 impl TableTarget for ClusterTables {
     fn put(&mut self, table: &'static Table, row: TableRow) -> Result<()> {
-        let is_other = |gathered: &Gathered| gathered.table.name != table.name;
-        if self.gathered.as_ref().is_some_and(is_other) {
+        let size = row.iter().map(TableValue::size).sum::<usize>();
+        let is_full = |gathered: &Gathered| {
+            gathered.table.name != table.name
+                || gathered.rows.len() >= ROWS
+                || gathered.bytes.saturating_add(size) > BYTES
+        };
+        if self.gathered.as_ref().is_some_and(is_full) {
             self.flush()?;
         }
         let gathered = self.gathered.get_or_insert_with(|| Gathered {
@@ -166,11 +201,8 @@ impl TableTarget for ClusterTables {
             rows: Vec::new(),
             bytes: 0,
         });
-        gathered.bytes += row.iter().map(TableValue::size).sum::<usize>();
+        gathered.bytes = gathered.bytes.saturating_add(size);
         gathered.rows.push(row);
-        if gathered.rows.len() >= ROWS || gathered.bytes >= BYTES {
-            self.flush()?;
-        }
         Ok(())
     }
 
@@ -180,6 +212,9 @@ impl TableTarget for ClusterTables {
             let mut meta = vec![("identity", state.identity.as_str())];
             meta.extend(state.audit_anchor.as_deref().map(|value| (ANCHOR, value)));
             meta.extend(state.is_imported.then_some((import::DONE, "1")));
+            session
+                .execute(FORGET_META, &[&ANCHOR, &import::DONE])
+                .await?;
             for (name, value) in meta {
                 session.execute(SET_META, &[&name, &value]).await?;
             }
@@ -232,6 +267,12 @@ impl TableSource for ClusterTables {
         taken?;
         read.map_err(|error| self.target.error("read", error))
     }
+
+    /// With the commit an owner from before is shut out.
+    fn confirm(&mut self) -> Result<()> {
+        let committed = self.ask(async |session| session.commit().await);
+        committed.map_err(|error| self.target.error("read", error))
+    }
 }
 
 /// The name of a column here; `user` is a word of SQL.
@@ -249,7 +290,7 @@ fn names(table: &'static Table) -> String {
 
 fn select(table: &'static Table) -> String {
     let columns = table.columns.iter().map(|(name, kind)| match kind {
-        ColumnType::Texts => format!("array_to_json({name})::text"),
+        ColumnType::Names => format!("array_to_json({name})::text"),
         _ => name_of(name).to_owned(),
     });
     let columns = columns.collect::<Vec<_>>().join(", ");
@@ -268,12 +309,12 @@ fn insert(table: &'static Table) -> String {
             ColumnType::Integer => "bigint",
             ColumnType::Flag => "bool",
             ColumnType::Bytes => "bytea",
-            ColumnType::Text | ColumnType::Texts => "text",
+            ColumnType::Text | ColumnType::Name | ColumnType::Names => "text",
         };
         format!("${}::{of}[]", at + 1)
     };
     let value = |(at, (_, kind)): (usize, &(&str, ColumnType))| match kind {
-        ColumnType::Texts => format!("ARRAY(SELECT jsonb_array_elements_text(c{at}::jsonb))"),
+        ColumnType::Names => format!("ARRAY(SELECT jsonb_array_elements_text(c{at}::jsonb))"),
         _ => format!("c{at}"),
     };
     let each = || table.columns.iter().enumerate();
@@ -288,11 +329,20 @@ fn insert(table: &'static Table) -> String {
     )
 }
 
-/// The values of one column.
-fn values(rows: &[TableRow], at: usize, kind: ColumnType) -> Box<dyn ToSql + Sync> {
-    let cells = rows.iter().map(|row| row.get(at));
-    let number = |cell: Option<&TableValue>| match cell {
-        Some(TableValue::Integer(number)) => Some(*number),
+/// Takes the values of one column out of the rows.
+fn values(rows: &mut [TableRow], at: usize, kind: ColumnType) -> Box<dyn ToSql + Sync> {
+    let cells = rows.iter_mut().map(|row| {
+        let cell = row.get_mut(at);
+        cell.map_or(TableValue::Null, |cell| {
+            std::mem::replace(cell, TableValue::Null)
+        })
+    });
+    let number = |cell| match cell {
+        TableValue::Integer(number) => Some(number),
+        _ => None,
+    };
+    let text = |cell| match cell {
+        TableValue::Text(text) => Some(text),
         _ => None,
     };
     match kind {
@@ -301,22 +351,20 @@ fn values(rows: &[TableRow], at: usize, kind: ColumnType) -> Box<dyn ToSql + Syn
             let flags = cells.map(|cell| number(cell).map(|number| number != 0));
             Box::new(flags.collect::<Vec<Option<bool>>>())
         }
-        ColumnType::Bytes => Box::new(
-            cells
-                .map(|cell| match cell {
-                    Some(TableValue::Bytes(bytes)) => Some(bytes.clone()),
-                    _ => None,
-                })
-                .collect::<Vec<Option<Vec<u8>>>>(),
-        ),
-        ColumnType::Text | ColumnType::Texts => Box::new(
-            cells
-                .map(|cell| match cell {
-                    Some(TableValue::Text(text)) => Some(stored(text).into_owned()),
-                    _ => None,
-                })
-                .collect::<Vec<Option<String>>>(),
-        ),
+        ColumnType::Bytes => {
+            let bytes = cells.map(|cell| match cell {
+                TableValue::Bytes(bytes) => Some(bytes),
+                _ => None,
+            });
+            Box::new(bytes.collect::<Vec<Option<Vec<u8>>>>())
+        }
+        ColumnType::Name | ColumnType::Names => {
+            Box::new(cells.map(text).collect::<Vec<Option<String>>>())
+        }
+        ColumnType::Text => {
+            let texts = cells.map(|cell| text(cell).map(|text| stored(&text).into_owned()));
+            Box::new(texts.collect::<Vec<Option<String>>>())
+        }
     }
 }
 
@@ -331,7 +379,10 @@ fn row_of(table: &'static Table, row: &Row) -> std::result::Result<TableRow, Sql
             ColumnType::Bytes => row
                 .try_get::<_, Option<Vec<u8>>>(at)?
                 .map(TableValue::Bytes),
-            ColumnType::Text | ColumnType::Texts => {
+            ColumnType::Name | ColumnType::Names => {
+                row.try_get::<_, Option<String>>(at)?.map(TableValue::Text)
+            }
+            ColumnType::Text => {
                 let text: Option<String> = row.try_get(at)?;
                 text.map(|text| TableValue::Text(original(text)))
             }

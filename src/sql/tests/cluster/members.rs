@@ -39,7 +39,7 @@ pub(crate) fn config_of(database: &Database, name: &str) -> ClusterConfig {
     config.saltern_cluster.expect("a cluster")
 }
 
-fn me(name: &str, instance: &str, key: &str) -> MemberIdentity {
+pub(crate) fn me(name: &str, instance: &str, key: &str) -> MemberIdentity {
     MemberIdentity {
         name: name.to_owned(),
         instance: instance.to_owned(),
@@ -49,14 +49,17 @@ fn me(name: &str, instance: &str, key: &str) -> MemberIdentity {
     }
 }
 
-fn join(config: &ClusterConfig, me: MemberIdentity) -> (Arc<Membership>, Receiver<ClusterError>) {
+pub(crate) fn join(
+    config: &ClusterConfig,
+    me: MemberIdentity,
+) -> (Arc<Membership>, Receiver<ClusterError>) {
     let (lost, losses) = channel();
     let joined = Membership::join(config, me, move |loss| drop(lost.send(loss)));
     (joined.expect("joined"), losses)
 }
 
 /// Waits until the standing is one of these, or a refusal.
-fn standing(
+pub(crate) fn standing(
     member: &Membership,
     is_it: impl Fn(&Standing) -> bool,
 ) -> Result<Standing, ClusterError> {
@@ -69,7 +72,7 @@ fn standing(
     }
 }
 
-fn is_active(standing: &Standing) -> bool {
+pub(crate) fn is_active(standing: &Standing) -> bool {
     matches!(standing, Standing::Active { .. })
 }
 

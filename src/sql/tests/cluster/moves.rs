@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
+use saltern_model::JobRecord;
 use saltern_sql::{ClusterError, export_jobs, import_jobs, init_cluster};
 use saltern_store::jobs::{Engine, Retention, TableSource, move_tables, wait};
 use saltern_store::sqlite::{NewSqliteTables, SqliteTables};
-use saltern_store::{DatabaseLimits, JobDatabase, StoreError};
+use saltern_store::{CachedJob, DatabaseLimits, JobDatabase, StoreError};
+use saltern_wire::msgpack::Value;
 
+use crate::common::{id, jid, job, ret};
 use crate::conformance::Site as _;
 use crate::differences::{Chance, view};
-use crate::members::config_of;
+use crate::members::{config_of, is_active, join, me, standing};
 use crate::site::Database;
 
 const SEEDS: u64 = 2;
@@ -29,6 +32,25 @@ fn append_some(engine: &Engine, chance: &mut Chance, sent: &mut u64) {
 
 fn identity(engine: &Engine) -> String {
     engine.queries.identity().expect("a read")
+}
+
+/// A job of stock's cache, numbered below all others, with names and texts that are unusual.
+fn imported() -> CachedJob {
+    let odd = "m\u{f8fe}0";
+    CachedJob {
+        jid: jid(90),
+        job: Some(JobRecord {
+            user: "nul\0 and \u{f8fe}".to_owned(),
+            ..job(90, &[odd, "m1"])
+        }),
+        reporter: Some(id(odd)),
+        returns: vec![
+            ret(90, odd, Value::from(true)),
+            // More than a statement takes.
+            ret(90, "m1", Value::from("x".repeat(9 << 20))),
+        ],
+        is_whole: true,
+    }
 }
 
 #[test]
@@ -51,6 +73,7 @@ fn moved_databases_answer_as_before_and_go_on_where_they_were() {
         };
         let remove = || before.housekeeping.remove_slice(retention, 1_000);
         while wait(remove()).expect("removed").is_some() {}
+        wait(before.log.import(vec![imported()])).expect("imported");
         wait(before.log.finish_import()).expect("noted");
         let (expected, own) = (view(&before), identity(&before));
         drop(before);
@@ -59,7 +82,7 @@ fn moved_databases_answer_as_before_and_go_on_where_they_were() {
         let moved = import_jobs(&config, &mut source).expect("moved");
         assert!(moved.iter().any(|(_, rows)| *rows > 0), "{moved:?}");
         let again = import_jobs(&config, &mut source).expect_err("there are jobs");
-        assert!(matches!(again, ClusterError::HasJobs { .. }), "{again}");
+        assert!(matches!(again, ClusterError::MovedBefore { .. }), "{again}");
         drop(source);
         let within = database.cluster(&name).open();
         assert_eq!(view(&within), expected, "seed {seed}");
@@ -70,14 +93,17 @@ fn moved_databases_answer_as_before_and_go_on_where_they_were() {
         append_some(&within, &mut chance, &mut sent);
         let expected = view(&within);
 
-        let after = NewSqliteTables::create(&path("after")).expect("made");
-        let moved = export_jobs(&config, after).expect("moved");
+        let create = || NewSqliteTables::create(&path("after"));
+        let moved = export_jobs(&config, create).expect("moved");
+        let late = Arc::new(chance.batch(&mut sent.clone()));
+        let late = wait(within.log.append(late)).expect_err("it has no right any more");
+        assert!(matches!(late, StoreError::NotOwner { .. }), "{late}");
         let after = sqlite(&path("after"));
         assert_eq!(view(&after), expected, "seed {seed}: {moved:?}");
         assert_eq!(identity(&after), own);
         let check = after.queries.check_audit(None).expect("a read");
         assert!(check.broken.is_none(), "{check:?}");
-        // Events that a process sent are numbered by it.
+        // An owner after the move. Events that a process sent are numbered by it.
         drop(within);
         let (within, mut sent) = (database.cluster(&name).open(), 0);
         for step in 0..BATCHES {
@@ -110,6 +136,10 @@ fn unfinished_move_counts_for_nothing() {
                 _ => self.0.rows(table, take),
             }
         }
+
+        fn confirm(&mut self) -> saltern_store::Result<()> {
+            self.0.confirm()
+        }
     }
 
     let database = Database::start();
@@ -125,11 +155,31 @@ fn unfinished_move_counts_for_nothing() {
     let other = directory.path().join("other.sqlite");
     let target = NewSqliteTables::create(&other).expect("made");
     move_tables(&mut failing, target).expect_err("it fails");
-    assert!(!other.exists());
+    let left = std::fs::read_dir(directory.path()).expect("a directory");
+    let left = left.map(|entry| entry.expect("an entry").file_name());
+    let left: Vec<_> = left
+        .filter(|name| name.to_string_lossy().starts_with("other"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
 
     let target = NewSqliteTables::create(&other).expect("made anew");
     move_tables(&mut failing.0, target).expect("moved");
     NewSqliteTables::create(&other).err().expect("it is there");
+    let log = directory.path().join("old.sqlite");
+    std::fs::write(directory.path().join("old.sqlite-wal"), "").expect("a file");
+    NewSqliteTables::create(&log)
+        .err()
+        .expect("the log of one is there");
+    let config_in_use = config_of(&database, "in_use");
+    init_cluster(&config_in_use).expect("made");
+    let (member, _losses) = join(&config_in_use, me("a", "1", "key"));
+    standing(&member, is_active).expect("active");
+    let refused = import_jobs(&config_in_use, &mut failing.0).expect_err("a master lives");
+    assert!(matches!(refused, ClusterError::InUse { .. }), "{refused}");
+    let create = || NewSqliteTables::create(&log);
+    let refused = export_jobs(&config_in_use, create).expect_err("a master lives");
+    assert!(matches!(refused, ClusterError::InUse { .. }), "{refused}");
+    drop(member);
     import_jobs(&config, &mut failing.0).expect("the cluster has none");
     let within = database.cluster("unfinished").open();
     drop(failing);

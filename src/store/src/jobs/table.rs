@@ -14,10 +14,12 @@ pub enum ColumnType {
     Flag,
     /// A text.
     Text,
+    /// A jid, or the id of a minion.
+    Name,
     /// Bytes.
     Bytes,
-    /// Texts: a JSON array as a text.
-    Texts,
+    /// Names: a JSON array as a text.
+    Names,
 }
 
 /// A value of a row.
@@ -27,7 +29,7 @@ pub enum TableValue {
     Null,
     /// Of an integer or a flag.
     Integer(i64),
-    /// Of a text or of texts.
+    /// Of a text, a name or names.
     Text(String),
     /// Of bytes.
     Bytes(Vec<u8>),
@@ -57,14 +59,14 @@ pub struct Table {
     pub columns: &'static [(&'static str, ColumnType)],
 }
 
-use ColumnType::{Bytes, Flag, Integer, Text, Texts};
+use ColumnType::{Bytes, Flag, Integer, Name, Names, Text};
 
 /// Jobs.
 const JOBS: Table = Table {
     name: "jobs",
     columns: &[
         ("id", Integer),
-        ("jid", Text),
+        ("jid", Name),
         ("created", Integer),
         ("user", Text),
         ("fun", Text),
@@ -76,8 +78,8 @@ const JOBS: Table = Table {
         ("notes", Bytes),
         ("published", Integer),
         ("finished", Integer),
-        ("publisher", Text),
-        ("reporter", Text),
+        ("publisher", Name),
+        ("reporter", Name),
         ("returns_before", Integer),
     ],
 };
@@ -85,7 +87,7 @@ const JOBS: Table = Table {
 /// The minions that a job was published for, in parts.
 const EXPECTED: Table = Table {
     name: "expected_part",
-    columns: &[("jid", Text), ("minions", Texts)],
+    columns: &[("jid", Name), ("minions", Names)],
 };
 
 /// Returns.
@@ -93,8 +95,8 @@ const RETURNS: Table = Table {
     name: "returns",
     columns: &[
         ("id", Integer),
-        ("jid", Text),
-        ("minion", Text),
+        ("jid", Name),
+        ("minion", Name),
         ("received", Integer),
         ("fun", Text),
         ("retcode", Integer),
@@ -107,7 +109,7 @@ const RETURNS: Table = Table {
 const BATCHES: Table = Table {
     name: "batches",
     columns: &[
-        ("jid", Text),
+        ("jid", Name),
         ("is_open", Flag),
         ("halted", Text),
         ("plan", Bytes),
@@ -118,7 +120,7 @@ const BATCHES: Table = Table {
 /// Minions that failed in a batch, in parts.
 const BATCH_FAILED: Table = Table {
     name: "batch_failed",
-    columns: &[("jid", Text), ("reason", Text), ("minions", Texts)],
+    columns: &[("jid", Name), ("reason", Text), ("minions", Names)],
 };
 
 /// Kept events of the bus.
@@ -168,7 +170,7 @@ const TABLES: [&Table; 7] = [
     &AUDIT,
 ];
 
-/// What a job database is beside its rows.
+/// State of a job database beside its rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseState {
     /// Its identity: followers of the numbers know by it that their place still holds.
@@ -187,7 +189,7 @@ pub struct DatabaseState {
 
 /// A job database that nobody writes to, as rows.
 pub trait TableSource {
-    /// What it is beside its rows.
+    /// Its state beside its rows.
     ///
     /// # Errors
     /// It cannot be read.
@@ -203,6 +205,12 @@ pub trait TableSource {
         table: &'static Table,
         take: &mut dyn FnMut(TableRow) -> Result<()>,
     ) -> Result<()>;
+
+    /// Confirms, when all rows are given, that nobody has written meanwhile.
+    ///
+    /// # Errors
+    /// Somebody may have.
+    fn confirm(&mut self) -> Result<()>;
 }
 
 /// A new job database, to be filled with rows. Nothing of it counts before [`TableTarget::finish`].
@@ -238,6 +246,7 @@ pub fn move_tables(source: &mut impl TableSource, mut target: impl TableTarget) 
         })?;
         moved.push((table.name, rows));
     }
+    source.confirm()?;
     target.finish(&state)?;
     Ok(moved)
 }

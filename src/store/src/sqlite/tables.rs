@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
+use rusqlite::types::{ToSql, ToSqlOutput, Type, ValueRef};
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Row, params_from_iter};
 
 use super::database::next_id;
@@ -83,11 +83,21 @@ impl TableSource for SqliteTables {
         })?;
         given
     }
+
+    /// The lock lasts until this is dropped.
+    fn confirm(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
-/// A new database beside the place where it is to be. It is there once it is finished.
+/// Files that belong to a database. A new one must not find the log of an old one.
+const PARTS: [&str; 4] = ["", "-wal", "-shm", "-journal"];
+
+/// A new database beside the place where it is to be. It is there once it is finished; else nothing is
+/// left of it.
 pub struct NewSqliteTables {
-    connection: Connection,
+    /// Until it is finished.
+    connection: Option<Connection>,
     path: PathBuf,
     unfinished: PathBuf,
     /// Rows and bytes of the open transaction.
@@ -95,34 +105,42 @@ pub struct NewSqliteTables {
 }
 
 impl NewSqliteTables {
-    /// Makes one.
+    /// Makes one. Not to be called while another process makes one at the same place.
     ///
     /// # Errors
-    /// There is a database at the place already, or it cannot be made.
+    /// There is a database at the place already, or the log of one; or it cannot be made.
     pub fn create(path: &Path) -> Result<Self> {
-        if path.exists() {
-            let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
-            return Err(StoreError::io("make", path, error));
-        }
-        let unfinished = crate::files::beside(path, ".unfinished");
-        for suffix in ["", "-wal", "-shm"] {
-            crate::files::remove(&crate::files::beside(&unfinished, suffix))?;
-        }
-        drop(JobDatabase::open(&unfinished, DatabaseLimits::default())?);
-        let failed = |error| wrap(path, "make", error);
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&unfinished, flags).map_err(failed)?;
-        connection.execute_batch("BEGIN").map_err(failed)?;
-        Ok(Self {
-            connection,
-            path: path.to_owned(),
+        let relative = |error| StoreError::io("find", path, error);
+        let path = std::path::absolute(path).map_err(relative)?;
+        refuse_others(&path)?;
+        let unfinished = crate::files::beside(&path, ".unfinished");
+        remove_parts(&unfinished)?;
+        let mut tables = Self {
+            connection: None,
+            path,
             unfinished,
             open: (0, 0),
-        })
+        };
+        drop(JobDatabase::open(
+            &tables.unfinished,
+            DatabaseLimits::default(),
+        )?);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let opened = Connection::open_with_flags(&tables.unfinished, flags);
+        let begun = opened.and_then(|connection| {
+            connection.execute_batch("BEGIN")?;
+            Ok(connection)
+        });
+        let connection = begun.map_err(|error| wrap(&tables.unfinished, "make", error))?;
+        tables.connection = Some(connection);
+        Ok(tables)
     }
 
     fn write(&self, write: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> Result<()> {
-        write(&self.connection).map_err(|error| wrap(&self.unfinished, "write", error))
+        let Some(connection) = &self.connection else {
+            return Ok(());
+        };
+        write(connection).map_err(|error| wrap(&self.unfinished, "write", error))
     }
 }
 
@@ -144,7 +162,7 @@ impl TableTarget for NewSqliteTables {
         Ok(())
     }
 
-    fn finish(self, state: &DatabaseState) -> Result<()> {
+    fn finish(mut self, state: &DatabaseState) -> Result<()> {
         self.write(|connection| {
             let set = |name: &str, value: &dyn ToSql| {
                 let sql = "INSERT OR REPLACE INTO meta (name, value) VALUES (?1, ?2)";
@@ -162,20 +180,45 @@ impl TableTarget for NewSqliteTables {
             }
             connection.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")
         })?;
-        let Self {
-            connection,
-            path,
-            unfinished,
-            ..
-        } = self;
         // The last connection removes the log.
-        connection
-            .close()
-            .map_err(|(_, error)| wrap(&unfinished, "close", error))?;
-        let renamed = std::fs::rename(&unfinished, &path);
-        renamed.map_err(|error| StoreError::io("create", &path, error))?;
-        crate::files::sync_dir(path.parent().unwrap_or(Path::new(".")))
+        if let Some(connection) = self.connection.take() {
+            let closed = connection.close();
+            closed.map_err(|(_, error)| wrap(&self.unfinished, "close", error))?;
+        }
+        refuse_others(&self.path)?;
+        // Unlike a renaming, a link replaces nothing that came meanwhile.
+        let linked = std::fs::hard_link(&self.unfinished, &self.path);
+        linked.map_err(|error| StoreError::io("create", &self.path, error))?;
+        crate::files::remove(&self.unfinished)?;
+        crate::files::sync_dir(self.path.parent().unwrap_or(Path::new("/")))
     }
+}
+
+impl Drop for NewSqliteTables {
+    fn drop(&mut self) {
+        drop(self.connection.take());
+        // Nothing is there once it is finished.
+        let _ = remove_parts(&self.unfinished);
+    }
+}
+
+fn remove_parts(path: &Path) -> Result<()> {
+    for part in PARTS {
+        crate::files::remove(&crate::files::beside(path, part))?;
+    }
+    Ok(())
+}
+
+/// Refuses a place where a database is, or was.
+fn refuse_others(path: &Path) -> Result<()> {
+    for part in PARTS {
+        let path = crate::files::beside(path, part);
+        if path.exists() {
+            let error = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+            return Err(StoreError::io("make a job database at", &path, error));
+        }
+    }
+    Ok(())
 }
 
 /// Columns that a row has here: which of its tables an event is in, its name says.
@@ -220,7 +263,10 @@ fn row_of(table: &'static Table, row: &Row<'_>) -> rusqlite::Result<TableRow> {
             ValueRef::Null => TableValue::Null,
             ValueRef::Integer(number) => TableValue::Integer(number),
             // No column has one.
-            ValueRef::Real(_) => return Err(rusqlite::Error::InvalidColumnIndex(at)),
+            ValueRef::Real(_) => {
+                let name = row.as_ref().column_name(at)?.to_owned();
+                return Err(rusqlite::Error::InvalidColumnType(at, name, Type::Real));
+            }
             ValueRef::Text(_) => TableValue::Text(row.get(at)?),
             ValueRef::Blob(bytes) => TableValue::Bytes(bytes.to_vec()),
         })
