@@ -15,10 +15,10 @@ use saltern_wire::msgpack::{Limits, Value, decode_wire};
 
 use crate::channel::Identity;
 use crate::config::MinionConfig;
-use crate::envelope::{Session, clear, nonce};
+use crate::envelope::{FrameAgreement, Session, clear, nonce};
 use crate::keys::KeyError;
 
-/// Longest epoch for inventories that is kept, in bytes.
+/// Longest epoch for inventories and for frames that is kept, in bytes.
 const MAX_EPOCH: usize = 64;
 
 /// Why signing in failed.
@@ -174,11 +174,8 @@ impl SignInRequest {
             publish_port,
             master,
             serial: AtomicI64::new(0),
-            inventory_epoch: inner
-                .get("saltern_syndic_inventory")
-                .and_then(Value::as_str)
-                .filter(|epoch| epoch.len() <= MAX_EPOCH)
-                .map(str::to_owned),
+            inventory_epoch: epoch(inner.get("saltern_syndic_inventory")),
+            frames: inner.get("saltern_syndic_frames").and_then(frames),
         })))
     }
 
@@ -348,6 +345,21 @@ fn check_finger(master: &PublicKey, config: &MinionConfig) -> Result<(), SignInE
     } else {
         Err(SignInError::Finger(finger))
     }
+}
+
+/// An epoch in the signed part of an answer.
+fn epoch(value: Option<&Value>) -> Option<String> {
+    let epoch = value.and_then(Value::as_str);
+    epoch.filter(|it| it.len() <= MAX_EPOCH).map(str::to_owned)
+}
+
+/// The agreement on frames, likewise.
+fn frames(agreed: &Value) -> Option<FrameAgreement> {
+    let bytes = agreed.get("bytes").and_then(Value::as_u64)?;
+    Some(FrameAgreement {
+        epoch: epoch(agreed.get("epoch"))?,
+        bytes: usize::try_from(bytes).ok()?,
+    })
 }
 
 #[cfg(test)]

@@ -285,6 +285,8 @@ pub struct RequestMetrics {
     pub refused: IntCounterVec,
     /// Authentications, by result.
     pub authentications: IntCounterVec,
+    /// Returns through syndics for minions that their inventories do not have.
+    pub unannounced: IntCounter,
     /// Grains that were too large to be stored whole.
     pub grains_cut: IntCounter,
 }
@@ -308,6 +310,12 @@ impl RequestMetrics {
                 "saltern_authentications_total",
                 "Authentication requests, by result.",
                 &["result"],
+            ),
+            unannounced: counter(
+                registry,
+                "saltern_syndic_unannounced_returns_total",
+                "Returns through a syndic for minions that its full inventory does not have; they \
+                 are taken.",
             ),
             grains_cut: counter(
                 registry,

@@ -45,6 +45,7 @@ pub(crate) fn is_minion(id: &MinionId, services: &Services) {
         return;
     }
     services.minions.inventories.forget(id);
+    services.minions.frames.forget(id);
     match services.minions.syndics.forget(id) {
         Ok(_) => tracing::info!(minion = %id, "a syndic is a minion again"),
         Err(error) => {
@@ -110,6 +111,8 @@ pub(crate) struct SyndicIdentity<'a> {
     syndic: &'a MinionId,
     /// `None` when they cannot be listed: then it speaks for no minion.
     accepted: Option<Arc<AcceptedIds>>,
+    /// Its inventory is full and current.
+    announces_all: bool,
     services: &'a Services,
 }
 
@@ -119,11 +122,25 @@ impl<'a> SyndicIdentity<'a> {
         let accepted = accepted
             .inspect_err(|error| tracing::error!(%error, "accepted keys cannot be listed"))
             .ok();
+        let inventories = &services.minions.inventories;
         Self {
             syndic,
             accepted,
+            announces_all: inventories.are_complete(std::slice::from_ref(syndic)),
             services,
         }
+    }
+
+    /// Whether its inventory should have this minion, and does not. One that was accepted below a moment
+    /// ago stands in none yet.
+    pub(crate) fn lacks(&self, minion: &MinionId) -> bool {
+        let inventories = &self.services.minions.inventories;
+        let stands_there = || {
+            inventories
+                .find(minion)
+                .is_some_and(|it| it.syndic == *self.syndic)
+        };
+        self.announces_all && minion != self.syndic && !stands_there()
     }
 
     /// The syndic itself.
