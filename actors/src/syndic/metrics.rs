@@ -28,7 +28,7 @@ impl SyndicMetrics {
                 registry,
                 "saltern_syndic_publications_total",
                 "Publications from a master above, by what became of them: published here, no \
-                 minion of the target, loop, malformed, or refused.",
+                 minion of the target, loop, too deep, malformed, or refused.",
                 &["master", "result"],
             ),
             returns: counter_vec(

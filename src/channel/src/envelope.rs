@@ -32,9 +32,11 @@ pub struct Session {
     pub inventory_epoch: Option<String>,
     /// That the master takes returns of a syndic in frames (`saltern_syndic_frames`), likewise.
     pub frames: Option<FrameAgreement>,
+    /// The master and those above it, as it names them (`saltern_syndic_path`), likewise.
+    pub path: Vec<String>,
 }
 
-/// What a master wants of the frames in which a syndic sends returns.
+/// Terms of a master for the frames in which a syndic sends returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameAgreement {
     /// Epoch that each frame has to bear.
@@ -257,6 +259,7 @@ mod tests {
         let session = Session {
             inventory_epoch: None,
             frames: None,
+            path: Vec::new(),
             shared: Crypticle::new(&aes),
             own: Crypticle::new(&aes),
             aes,

@@ -21,6 +21,10 @@ use crate::keys::KeyError;
 /// Longest epoch for inventories and for frames that is kept, in bytes.
 const MAX_EPOCH: usize = 64;
 
+/// Most masters of a path, and the longest name of one in bytes.
+const MAX_PATH: usize = 16;
+const MAX_NAME: usize = 300;
+
 /// Why signing in failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignInError {
@@ -176,6 +180,7 @@ impl SignInRequest {
             serial: AtomicI64::new(0),
             inventory_epoch: epoch(inner.get("saltern_syndic_inventory")),
             frames: inner.get("saltern_syndic_frames").and_then(frames),
+            path: path(inner.get("saltern_syndic_path")),
         })))
     }
 
@@ -351,6 +356,14 @@ fn check_finger(master: &PublicKey, config: &MinionConfig) -> Result<(), SignInE
 fn epoch(value: Option<&Value>) -> Option<String> {
     let epoch = value.and_then(Value::as_str);
     epoch.filter(|it| it.len() <= MAX_EPOCH).map(str::to_owned)
+}
+
+/// The masters above, likewise; names beyond the bounds are left out.
+fn path(value: Option<&Value>) -> Vec<String> {
+    let names = value.and_then(Value::as_array).unwrap_or_default();
+    let names = names.iter().take(MAX_PATH).filter_map(Value::as_str);
+    let names = names.filter(|name| name.len() <= MAX_NAME);
+    names.map(str::to_owned).collect()
 }
 
 /// The agreement on frames, likewise.

@@ -112,6 +112,9 @@ struct Keys<'a> {
     /// That this master takes returns in frames (`saltern_syndic_frames`), likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     saltern_syndic_frames: Option<FrameAgreement<'a>>,
+    /// This master and those above it (`syndic_path`), likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saltern_syndic_path: Option<Vec<String>>,
 }
 
 /// The answer without keys.
@@ -640,6 +643,7 @@ fn packed_keys(
         nonce: asker.nonce(),
         saltern_syndic_inventory: services.minions.inventories.agreement(),
         saltern_syndic_frames: services.minions.frames.agreement(),
+        saltern_syndic_path: services.paths.agreement(),
     };
     Ok(pack(&keys, Dialect::Raw))
 }

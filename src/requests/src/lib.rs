@@ -78,6 +78,7 @@ mod stores;
 mod sub_events;
 mod syndic_frames;
 mod syndic_inventories;
+mod syndic_path;
 mod syndic_return;
 mod syndics;
 mod targets;
@@ -120,5 +121,6 @@ pub use services::{
 };
 pub use site_options::SiteOptions;
 pub use stores::{OpenError, Stores};
+pub use syndic_path::{PathRefusal, SyndicPaths};
 pub use syndics::absence_below;
 pub use typed_arguments::{typed_argument, typed_arguments, yaml_value};

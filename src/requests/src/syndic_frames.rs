@@ -44,7 +44,7 @@ pub(crate) enum FrameRefusal {
     Refused(&'static str),
 }
 
-/// What a syndic has to know before it sends frames.
+/// Terms for a syndic that sends frames.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct FrameAgreement<'a> {
     /// Random text of this process, which every frame has to bear.
@@ -83,7 +83,7 @@ impl SyndicFrames {
         self.is_on
     }
 
-    /// What a syndic has to know, where frames are taken.
+    /// The terms for syndics, where frames are taken.
     pub(crate) fn agreement(&self) -> Option<FrameAgreement<'_>> {
         self.is_on.then_some(FrameAgreement {
             epoch: &self.epoch,

@@ -39,7 +39,7 @@ pub(crate) const LANES: usize = 4;
 const MAX_FRAME_BYTES: usize = 1_000_000;
 const MAX_FRAME_LOADS: usize = 4 << 20;
 
-/// What a request has beside the returns and loads in it, in bytes.
+/// Allowance for all of a request but the returns and loads in it, in bytes.
 const MAX_OVERHEAD: usize = 64 << 10;
 
 /// How often a master above may refuse a single return before it is dropped.

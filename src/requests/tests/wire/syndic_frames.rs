@@ -14,6 +14,8 @@ struct Relay<'a> {
     site: &'a Site,
     minion: Minion,
     epoch: Option<String>,
+    /// The masters of its path to the top.
+    path: Vec<Value>,
 }
 
 impl<'a> Relay<'a> {
@@ -26,6 +28,10 @@ impl<'a> Relay<'a> {
         Self {
             site,
             epoch: epoch.map(str::to_owned),
+            path: keys
+                .get("saltern_syndic_path")
+                .and_then(Value::as_array)
+                .map_or_else(Vec::new, <[Value]>::to_vec),
             minion,
         }
     }
@@ -51,7 +57,7 @@ impl<'a> Relay<'a> {
             .set("load", Value::Array(vec![job]))
     }
 
-    /// What becomes of a frame, and the answer to it.
+    /// The outcome of a frame, and the answer to it.
     fn ask(&self, frame: Load) -> (Outcome, Value) {
         let outcome = self.site.ask(self.minion.sealed(frame, 3));
         let answer = self.minion.open(&outcome.reply, 3);
@@ -86,6 +92,7 @@ fn epoch_and_size_stand_in_the_signed_answer_where_frames_are_taken() {
         let site = Site::new(options);
         let relay = Relay::signed_in(&site, "relay");
         assert_eq!(relay.epoch.is_some(), is_there, "{options}");
+        assert_eq!(relay.path.len(), usize::from(is_there), "{options}");
     }
 }
 

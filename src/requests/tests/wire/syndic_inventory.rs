@@ -73,10 +73,7 @@ impl<'a> Relay<'a> {
         assert_eq!(outcome.effects.len(), events.len(), "nothing else");
         let answer = self.minion.open(&outcome.reply, 3);
         let result = answer.get("result").and_then(Value::as_str).unwrap();
-        (
-            result.to_owned(),
-            events.iter().map(|event| data(event)).collect(),
-        )
+        (result.to_owned(), events.iter().map(data).collect())
     }
 
     fn id(&self) -> MinionId {

@@ -112,7 +112,7 @@ fn forged_return_is_refused_where_another_speaks_and_flagged_where_nobody_does()
     }
 }
 
-/// What a syndic that announces ever more minions gets beyond the bound of 100,000: with strict events
+/// Outcome for a syndic that announces more minions than the bound of 100,000: with strict events
 /// it may not speak for any more, else its inventory is dropped as a whole.
 #[test]
 fn minions_beyond_the_bound_are_not_kept() {
