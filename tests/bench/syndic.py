@@ -39,6 +39,16 @@ class Place:
         return ""
 
 
+class Alone(Master):
+    """A master without listeners on its bus: those of one that is killed would fail."""
+
+    def __enter__(self):
+        self.start()
+        bus = self.dir / "run/master_event_pub.ipc"
+        wait_for("the master to serve", lambda: self.serves(bus))
+        return self
+
+
 async def forward(reader, writer, delay):
     """Passes on what comes, each piece as much later, in order."""
     waiting = asyncio.Queue()
@@ -104,11 +114,11 @@ def write_identity(below):
 def catch_up(place, options, frames, rtt):
     """Returns a second, and processor time of both masters, until a cut-off syndic has caught up."""
     port = free_port()
-    above = Master("saltern", place, ABOVE.format(frames=frames))
+    above = Alone("saltern", place, ABOVE.format(frames=frames))
     delay = rtt / 2000
     between = multiprocessing.Process(target=proxy, args=(port, above.ret_port, delay), daemon=True)
     between.start()
-    below = Master("saltern", place, BELOW.format(frames=frames, port=port))
+    below = Alone("saltern", place, BELOW.format(frames=frames, port=port))
     write_identity(below)
 
     def connected():
