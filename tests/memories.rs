@@ -17,6 +17,7 @@ const REASONS: &[(&str, &str)] = &[
     ("store/src/resources.rs", "a field of `Minions`"),
     ("store/src/sessions.rs", "a field of `Minions`"),
     ("store/src/syndics.rs", "a field of `Minions`"),
+    ("requests/src/syndic_frames.rs", "a field of `Minions`"),
     ("requests/src/syndic_inventories.rs", "a field of `Minions`"),
     // What follows the keys or the data themselves.
     (

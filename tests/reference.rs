@@ -136,6 +136,10 @@ fn tags() -> BTreeSet<String> {
         ("actors/src/events/bus.rs", "saltern/bus/gap"),
         ("actors/src/syndic/outbox.rs", "saltern/syndic/dropped"),
         ("src/netapi/src/stream/batch.rs", "saltern/stream/closed"),
+        (
+            "src/requests/src/saltern_syndic_inventory.rs",
+            "saltern/syndic/duplicate-minion",
+        ),
         ("src/requests/src/job/refusal.rs", "salt/job/error"),
     ] {
         assert!(

@@ -266,3 +266,71 @@ fn inventory_makes_targets_above_exact() -> TestResult {
         Ok(())
     })
 }
+
+/// Returns that go up in frames: a master that is killed in the middle of them, above or below, loses and
+/// doubles none.
+#[test]
+fn killed_masters_lose_and_double_no_return_of_a_frame() -> TestResult {
+    const JOBS: usize = 6;
+    let options = |config: &mut Config| {
+        config.set("saltern_syndic_frames", "True");
+    };
+    two_levels_with(Server::Saltern(Release::V3008), options, |top, low| {
+        let go = top.path("go");
+        let work = format!(
+            "timeout 900 sh -c 'until [ -e {} ]; do sleep 0.2; done'; echo done",
+            go.display()
+        );
+        let mut jids = Vec::new();
+        for _ in 0..JOBS {
+            let (mark, below) = (top.events().mark(), low.events().mark());
+            top.salt(&["--async", "*", "cmd.run", &work])?;
+            let jid = new_jid(top, mark)?;
+            low.events()
+                .find_since(below, "the job below", SOON, |event| {
+                    (event.tag == format!("salt/job/{jid}/new")).then_some(())
+                })?;
+            jids.push(jid);
+        }
+
+        top.step("returns wait while the master above is away, and the one below is killed");
+        low.announce("the publish connection broke");
+        let mark = low.events().mark();
+        top.kill_master();
+        std::fs::write(&go, "")?;
+        for (jid, leaf) in jids.iter().flat_map(|jid| [(jid, STOCK), (jid, NATIVE)]) {
+            let tag = format!("salt/job/{jid}/ret/{leaf}");
+            low.events()
+                .find_since(mark, &tag, SOON, |event| (event.tag == tag).then_some(()))?;
+        }
+        low.kill_master();
+        low.start_master()?;
+        top.start_master()?;
+
+        top.step("both are killed once more, while frames may be under way");
+        wait_until("a frame to be stored above", SOON, || {
+            let frames = low.metric("saltern_syndic_frames_total", "result=\"stored\"");
+            frames.ok().filter(|frames| *frames > 0.0)
+        })?;
+        low.kill_master();
+        top.kill_master();
+        top.start_master()?;
+        low.start_master()?;
+        for jid in &jids {
+            wait_until("both returns above", SOON, || {
+                let run = top
+                    .salt_run(&["--out", "json", "jobs.lookup_jid", jid])
+                    .ok()?;
+                let found: serde_json::Value = serde_json::from_str(&run.stdout).ok()?;
+                let found: BTreeSet<&str> = found.as_object()?.keys().map(String::as_str).collect();
+                (found == BTreeSet::from([NATIVE, STOCK])).then_some(())
+            })?;
+        }
+        let now = top.metric("saltern_returns_total", "")?;
+        ensure!(
+            now <= 2.0 * JOBS as f64,
+            "since its start it has stored {now}"
+        );
+        Ok(())
+    })
+}

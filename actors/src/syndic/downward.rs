@@ -34,6 +34,9 @@ pub(crate) enum NotForUs {
     /// It comes from this master itself.
     #[error("it was published by this master, and came back through the masters above")]
     Loop,
+    /// It has come through too many masters.
+    #[error("it would go through more than eight masters")]
+    TooDeep,
     /// It lacks what a job needs.
     #[error("it has no usable \"{0}\"")]
     Malformed(&'static str),

@@ -8,6 +8,7 @@ pub(crate) struct SyndicMetrics {
     pub(crate) connected: IntGaugeVec,
     pub(crate) publications: IntCounterVec,
     pub(crate) returns: IntCounterVec,
+    pub(crate) frames: IntCounterVec,
     pub(crate) dropped: IntCounterVec,
     pub(crate) lag: IntGaugeVec,
     pub(crate) lag_seconds: IntGaugeVec,
@@ -27,7 +28,7 @@ impl SyndicMetrics {
                 registry,
                 "saltern_syndic_publications_total",
                 "Publications from a master above, by what became of them: published here, no \
-                 minion of the target, loop, malformed, or refused.",
+                 minion of the target, loop, too deep, malformed, or refused.",
                 &["master", "result"],
             ),
             returns: counter_vec(
@@ -37,10 +38,17 @@ impl SyndicMetrics {
                  published the job, or \"any\".",
                 &["outbox"],
             ),
+            frames: counter_vec(
+                registry,
+                "saltern_syndic_frames_total",
+                "Frames of returns for a master above, by its answer: stored, not stored, begin anew, \
+                 refused, or lost.",
+                &["outbox", "result"],
+            ),
             dropped: counter_vec(
                 registry,
                 "saltern_syndic_returns_dropped_total",
-                "Returns that did not go up, by the reason: age, count, or refused.",
+                "Returns that did not go up, by the reason: age, count, size, or refused.",
                 &["outbox", "reason"],
             ),
             lag: gauge_vec(

@@ -11,7 +11,7 @@
 //! | `upper` | what is known of a master above; shared by all others |
 //! | `uplink` | sessions, subscription, start events; stands by while salt-syndic runs |
 //! | `downward` | a publication from above as a job for the gate of this master |
-//! | `outbox` | when and to whom returns go, and what is dropped by policy |
+//! | `outbox` | when and to whom returns go, in frames or one request after the other, and what is dropped by policy |
 //! | `routes` | which master above a job came from |
 //! | `inventory` | the list of minions below for a master above, in parts, then its changes |
 //! | `minions_below` | what that list is made of |

@@ -4,9 +4,13 @@
 //! master. All other returns (`salt` on this master, `salt-call`, schedules of minions) go to any
 //! master that is connected, in the order of `syndic_failover`, by one outbox for all.
 //!
+//! To a master of ours that agreed to it (`saltern_syndic_frames`), returns go in numbered frames, several of
+//! them at the same time; to any other as `_syndic_return`, one request after the other.
+//!
 //! The cursor moves when the master above has answered. A request without an answer is sent again,
 //! after a restart too; the master above stores a return once for each jid and minion.
 
+mod frames;
 mod queue;
 #[cfg(test)]
 mod simulation;
@@ -15,8 +19,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, WrapFuture};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use saltern_base::log_throttle::LogThrottle;
+use saltern_channel::RequestError;
 use saltern_config::SyndicFailover;
 use saltern_model::Tag;
 use saltern_requests::Services;
@@ -30,6 +37,7 @@ use super::metrics::SyndicMetrics;
 use super::uplink::{MAX_GATHER, SyndicIdentity, retry_timer};
 use super::upper::{Upper, UpperChannel};
 use crate::messages::{Fire, RowsCommitted};
+use frames::{FrameAnswer, FrameSession, FrameWindow, SentFrame};
 pub(crate) use queue::{Batch, Dropped, Next, OutboxQueue, OutboxSettings, Recipients};
 
 /// The longest that an outbox is not looked at, when nothing is committed.
@@ -49,6 +57,8 @@ pub(crate) struct Seed {
     pub(crate) name: String,
     /// Only the actor's task locks it.
     pub(crate) queue: Arc<tokio::sync::Mutex<OutboxQueue>>,
+    /// Number of its stream of frames.
+    pub(crate) stream: i64,
     /// The masters that it may send to.
     pub(crate) uppers: Vec<Arc<Upper>>,
     pub(crate) failover: SyndicFailover,
@@ -126,9 +136,10 @@ enum Attempt {
 impl Seed {
     async fn forward_for_ever(&self) {
         let mut queue = self.queue.lock().await;
+        let mut session = FrameSession::default();
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.attempt(&mut queue).await {
+            match self.attempt(&mut queue, &mut session).await {
                 Attempt::Moved => pause = FIRST_PAUSE,
                 Attempt::Failed => {
                     tokio::time::sleep(pause).await;
@@ -143,33 +154,220 @@ impl Seed {
         }
     }
 
-    async fn attempt(&self, queue: &mut OutboxQueue) -> Attempt {
-        let now = self.services.clock.unix_micros();
-        let next = queue.next(now);
-        self.measure(queue, now);
-        match next {
+    async fn attempt(&self, queue: &mut OutboxQueue, session: &mut FrameSession) -> Attempt {
+        let connected = self.channel();
+        let agreed = connected.as_ref().and_then(|(upper, channel)| {
+            let agreed = channel.session()?.frames.clone();
+            let is_on = self.services.config.syndic.frames;
+            Some((*upper, channel, agreed.filter(|_| is_on)?))
+        });
+        let bytes = agreed.as_ref().map(|(_, _, agreed)| agreed.bytes);
+        if connected.is_some() && queue.framed() != bytes {
+            queue.frame(bytes);
+        }
+        if let Some((upper, channel, agreed)) = agreed {
+            session.agree(upper.name(), (channel, &agreed), self.new_session());
+            return self.send_frames(queue, session).await;
+        }
+        match self.next(queue) {
             Ok(Next::Idle) => match queue.save_if_due() {
                 Ok(()) => Attempt::Idle,
                 Err(error) => self.failed(&error),
             },
             Ok(Next::Dropped(dropped)) => self.report(&dropped).await,
-            Ok(Next::Batch(batch)) => self.send(queue, batch).await,
+            Ok(Next::Batch(batch)) => match connected {
+                Some(connected) => self.send(queue, batch, connected).await,
+                None => Attempt::NotConnected,
+            },
             Err(error) => self.failed(&error),
         }
     }
 
-    async fn send(&self, queue: &mut OutboxQueue, batch: Batch) -> Attempt {
-        let Some((upper, channel)) = self.channel() else {
-            return Attempt::NotConnected;
+    /// The next thing to do; measures what waits.
+    fn next(&self, queue: &mut OutboxQueue) -> Result<Next, StoreError> {
+        let now = self.services.clock.unix_micros();
+        let next = queue.next(now);
+        self.measure(queue, now);
+        next
+    }
+
+    /// A number above that of any session before, unless the clock was set back; then the master above
+    /// names the one to be above.
+    fn new_session(&self) -> u64 {
+        u64::try_from(self.services.clock.unix_micros()).unwrap_or(0)
+    }
+
+    /// Sends frames until there is nothing more to send or one of them fails; then waits for the
+    /// answers to those that are under way.
+    async fn send_frames(&self, queue: &mut OutboxQueue, session: &mut FrameSession) -> Attempt {
+        let (mut window, mut under_way) = (FrameWindow::default(), FuturesUnordered::new());
+        let (mut failed, mut has_moved) = (None, false);
+        loop {
+            if failed.is_none() {
+                failed = self.fill(queue, session, &mut window).await;
+            }
+            while failed.is_none()
+                && let Some(sent) = window.ready()
+            {
+                under_way.push(self.send_frame(session, sent));
+            }
+            if under_way.is_empty() {
+                break;
+            }
+            let may_fill = failed.is_none() && queue.has_room_for_batch();
+            tokio::select! {
+                Some((sent, answer)) = under_way.next() => {
+                    let result = self.settle((queue, session, &mut window), &sent, answer).await;
+                    has_moved |= result.is_none();
+                    failed = failed.or(result);
+                }
+                () = self.wake.notified(), if may_fill => {}
+            }
+        }
+        queue.rewind();
+        session.go_back(&window);
+        match failed {
+            Some(failed) => failed,
+            None if has_moved => Attempt::Moved,
+            None => match queue.save_if_due() {
+                Ok(()) => Attempt::Idle,
+                Err(error) => self.failed(&error),
+            },
+        }
+    }
+
+    /// Reads batches into the window, while there is room; how that fails.
+    async fn fill(
+        &self,
+        queue: &mut OutboxQueue,
+        session: &mut FrameSession,
+        window: &mut FrameWindow,
+    ) -> Option<Attempt> {
+        while queue.has_room_for_batch() {
+            match self.next(queue) {
+                Ok(Next::Idle) => break,
+                Ok(Next::Dropped(dropped)) => {
+                    self.report(&dropped).await;
+                }
+                Ok(Next::Batch(batch)) => {
+                    let (number, frames) = queue.sent(batch);
+                    window.push(number, frames, session);
+                }
+                Err(error) => return Some(self.failed(&error)),
+            }
+        }
+        None
+    }
+
+    /// Sends a frame by its lane.
+    fn send_frame(
+        &self,
+        session: &FrameSession,
+        sent: SentFrame,
+    ) -> impl Future<Output = (SentFrame, Result<Value, RequestError>)> + use<> {
+        let config = self.identity.config();
+        let fields = session.fields(&sent, self.stream, config.id.as_str());
+        let (channel, limit) = (session.channel(sent.frame.lane), retry_timer(config));
+        async move {
+            let answer = match channel {
+                Some(channel) => channel.send(&fields, limit).await,
+                None => Err(RequestError::Timeout(Duration::ZERO)),
+            };
+            (sent, answer)
+        }
+    }
+
+    /// Takes over the answer to a frame; how it failed, if it did.
+    async fn settle(
+        &self,
+        (queue, session, window): (&mut OutboxQueue, &mut FrameSession, &mut FrameWindow),
+        sent: &SentFrame,
+        answer: Result<Value, RequestError>,
+    ) -> Option<Attempt> {
+        let count = |result: &str| {
+            let counter = &self.metrics.frames;
+            counter.with_label_values(&[&self.name, result]).inc();
         };
+        let answer = match answer {
+            Ok(answer) => FrameAnswer::read(&answer, sent),
+            Err(error) => {
+                count("lost");
+                return Some(self.lost(&error));
+            }
+        };
+        count(answer.label());
+        match answer {
+            FrameAnswer::Stored(returns) => self.stored((queue, window), sent, returns).await,
+            FrameAnswer::NotStored => Some(self.lost(&"the master above could not store them")),
+            FrameAnswer::BeginAnew(epoch, above) => {
+                session.begin(&epoch, self.new_session().max(above.saturating_add(1)));
+                Some(Attempt::Failed)
+            }
+            FrameAnswer::Refused(reason) => {
+                if let Some(times) = self.problems.record() {
+                    let outbox = self.name.as_str();
+                    tracing::warn!(outbox, reason, times, "a frame of returns was refused");
+                }
+                Some(match queue.frame_refused(sent.batch) {
+                    Ok(Some(dropped)) => self.report(&dropped).await,
+                    Ok(None) => Attempt::Failed,
+                    Err(error) => self.failed(&error),
+                })
+            }
+        }
+    }
+
+    /// A frame is stored above, with so many of its returns.
+    async fn stored(
+        &self,
+        (queue, window): (&mut OutboxQueue, &mut FrameWindow),
+        sent: &SentFrame,
+        returns: u64,
+    ) -> Option<Attempt> {
+        self.acknowledged(returns);
+        let refused = sent.frame.returns - returns;
+        if refused > 0 {
+            let dropped = Dropped {
+                reason: "refused",
+                returns: refused,
+                jids: sent.jids(queue::MAX_NAMED),
+            };
+            self.report(&dropped).await;
+        }
+        if !window.stored(sent) {
+            return None;
+        }
+        let passed = queue.stored(sent.batch);
+        passed.err().map(|error| self.failed(&error))
+    }
+
+    fn acknowledged(&self, returns: u64) {
+        let counter = &self.metrics.returns;
+        counter.with_label_values(&[&self.name]).inc_by(returns);
+        self.counts.lock().acknowledged += returns;
+    }
+
+    /// Returns did not go up, for this reason.
+    fn lost(&self, error: &dyn std::fmt::Display) -> Attempt {
+        if let Some(times) = self.problems.record() {
+            let outbox = self.name.as_str();
+            tracing::info!(outbox, %error, times, "returns did not go up; they are sent again");
+        }
+        Attempt::Failed
+    }
+
+    async fn send(
+        &self,
+        queue: &mut OutboxQueue,
+        batch: Batch,
+        (upper, channel): (&Upper, UpperChannel),
+    ) -> Attempt {
         let (returns, config) = (batch.returns, self.identity.config());
         let load = batch.load(config.id.as_str());
         let fields = [("cmd", Value::from("_syndic_return")), ("load", load)];
         match channel.send(&fields, retry_timer(config)).await {
             Ok(Value::Nil) => {
-                let counter = &self.metrics.returns;
-                counter.with_label_values(&[&self.name]).inc_by(returns);
-                self.counts.lock().acknowledged += returns;
+                self.acknowledged(returns);
                 match queue.acknowledged(batch) {
                     Ok(()) => Attempt::Moved,
                     Err(error) => self.failed(&error),
@@ -183,13 +381,7 @@ impl Seed {
                     Err(error) => self.failed(&error),
                 }
             }
-            Err(error) => {
-                if let Some(times) = self.problems.record() {
-                    let upper = upper.name();
-                    tracing::info!(upper, %error, times, "returns did not go up; they are sent again");
-                }
-                Attempt::Failed
-            }
+            Err(error) => self.lost(&error),
         }
     }
 

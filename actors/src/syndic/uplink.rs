@@ -30,7 +30,7 @@ use saltern_client::control::ControlError;
 use saltern_client::{ClientConfig, ClientError, EventListener, LocalClient, MasterLink};
 use saltern_model::Jid;
 use saltern_model::control::Account;
-use saltern_requests::Services;
+use saltern_requests::{PathRefusal, Services};
 use saltern_store::StoreError;
 use saltern_store::jobs::JobQueries;
 use saltern_supervise::Child;
@@ -313,6 +313,7 @@ impl Seed {
     fn connect(&self, channel: &UpperChannel) {
         let upper = self.upper.name();
         tracing::info!(upper, id = channel.id(), "the syndic is connected");
+        self.learn_path(channel);
         self.metrics.connected.with_label_values(&[upper]).set(1);
         self.upper.connect(channel.clone(), self.now());
         self.events.ready.notify_one();
@@ -329,6 +330,7 @@ impl Seed {
                         let Some(payload) = frames.pop() else { continue };
                         // In their order: a publication that is older than another is a replay.
                         if let Some(load) = channel.open(payload).await {
+                            self.learn_path(channel);
                             under_way.push(self.publish(load, channel.route().to));
                         }
                     }
@@ -340,6 +342,13 @@ impl Seed {
         // What was begun is finished: its load may be at the gate already.
         while under_way.next().await.is_some() {}
         error
+    }
+
+    /// Takes over which masters are above that one; each sign-in may bring others.
+    fn learn_path(&self, channel: &UpperChannel) {
+        if let Some(session) = channel.session() {
+            self.services.paths.learn(self.upper.name(), &session.path);
+        }
     }
 
     /// Has a publication published here.
@@ -373,6 +382,11 @@ impl Seed {
             master_id: config.master_id(),
             timeout: config.timeout,
         };
+        match self.services.paths.refusal(self.upper.name()) {
+            Some(PathRefusal::Loop) => return Err(NotForUs::Loop.into()),
+            Some(PathRefusal::TooDeep) => return Err(NotForUs::TooDeep.into()),
+            None => {}
+        }
         let request = job_of(load, &reading)?;
         let jid = Jid::parse(&request.jid).map_err(|_| NotForUs::Malformed("jid"))?;
         // A job of this master, or of another one above, that comes this way has gone in a circle.
@@ -529,6 +543,7 @@ impl NotPublished {
     fn label(&self) -> &'static str {
         match self {
             Self::NotForUs(NotForUs::Loop) => "loop",
+            Self::NotForUs(NotForUs::TooDeep) => "too_deep",
             Self::NotForUs(NotForUs::Malformed(_)) => "malformed",
             Self::NoMinions => "no_minions",
             Self::Store(_) | Self::Refused(_) => "refused",

@@ -61,6 +61,11 @@ impl SyndicReturn {
         job.returns.push((row.minion.as_str().into(), entries));
     }
 
+    /// Whether there is a return of this job in it.
+    pub(crate) fn has(&self, jid: &Jid) -> bool {
+        self.jids.contains(jid)
+    }
+
     /// The jids of its jobs.
     pub(crate) fn jids(&self) -> impl Iterator<Item = &Jid> {
         self.jids.iter()

@@ -212,6 +212,7 @@ impl Start<'_> {
         let seed = outbox::Seed {
             name: name.to_owned(),
             queue: Arc::new(Mutex::new(queue)),
+            stream: i64::from(instance > 0),
             uppers,
             failover: options.failover,
             identity: self.identity.clone(),

@@ -64,28 +64,47 @@ impl ChannelObserver for Unobserved {
 
 /// Talks to the master's request port.
 pub struct Channel<O> {
-    identity: Identity,
+    identity: Arc<Identity>,
     stats: Arc<O>,
     route: Route,
     link: Mutex<Option<ReqClient>>,
-    session: RwLock<Option<Arc<Session>>>,
+    session: Arc<SessionCell>,
+}
+
+/// Session of a minion, which the channels of one minion share.
+#[derive(Default)]
+struct SessionCell {
+    current: RwLock<Option<Arc<Session>>>,
+    /// Held while one of the channels signs in.
+    signing_in: Mutex<()>,
 }
 
 impl<O: ChannelObserver> Channel<O> {
     /// A channel that is not connected yet; it counts into `stats`.
     pub fn new(identity: Identity, route: Route, stats: Arc<O>) -> Self {
-        let (link, session) = (Mutex::new(None), RwLock::new(None));
         Self {
-            identity,
+            identity: Arc::new(identity),
             stats,
             route,
-            link,
-            session,
+            link: Mutex::new(None),
+            session: Arc::default(),
+        }
+    }
+
+    /// Another channel of the same minion with a connection of its own, so that requests on both are
+    /// under way at the same time. They share the session.
+    pub fn another(&self) -> Self {
+        Self {
+            identity: Arc::clone(&self.identity),
+            stats: Arc::clone(&self.stats),
+            route: self.route,
+            link: Mutex::new(None),
+            session: Arc::clone(&self.session),
         }
     }
 
     /// The identity of the minion.
-    pub const fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
@@ -116,7 +135,7 @@ impl<O: ChannelObserver> Channel<O> {
 
     /// The session, if there is one.
     pub fn session(&self) -> Option<Arc<Session>> {
-        self.session.read().clone()
+        self.session.current.read().clone()
     }
 
     /// Signs in, waiting while the key is pending; does nothing when the session is another one
@@ -131,6 +150,7 @@ impl<O: ChannelObserver> Channel<O> {
         link: &mut Option<ReqClient>,
         stale: Option<&Arc<Session>>,
     ) -> Result<Arc<Session>, SignInError> {
+        let _signing_in = self.session.signing_in.lock().await;
         match (self.session(), stale) {
             (Some(current), None) => return Ok(current),
             (Some(current), Some(stale)) if !Arc::ptr_eq(&current, stale) => return Ok(current),
@@ -146,7 +166,7 @@ impl<O: ChannelObserver> Channel<O> {
                         session.serial.store(before.serial.load(Relaxed), Relaxed);
                     }
                     let session: Arc<Session> = Arc::from(session);
-                    *self.session.write() = Some(Arc::clone(&session));
+                    *self.session.current.write() = Some(Arc::clone(&session));
                     info!(minion = self.id(), "signed in to the master");
                     return Ok(session);
                 }

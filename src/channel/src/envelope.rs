@@ -30,6 +30,19 @@ pub struct Session {
     /// Epoch that the master wants in inventories of a syndic (`saltern_syndic_inventory`), from the
     /// signed part of its answer; `None`: it takes none.
     pub inventory_epoch: Option<String>,
+    /// That the master takes returns of a syndic in frames (`saltern_syndic_frames`), likewise.
+    pub frames: Option<FrameAgreement>,
+    /// The master and those above it, as it names them (`saltern_syndic_path`), likewise.
+    pub path: Vec<String>,
+}
+
+/// Terms of a master for the frames in which a syndic sends returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrameAgreement {
+    /// Epoch that each frame has to bear.
+    pub epoch: String,
+    /// Largest request that the master takes, in bytes.
+    pub bytes: usize,
 }
 
 impl Session {
@@ -245,6 +258,8 @@ mod tests {
         let aes = KeyString::generate();
         let session = Session {
             inventory_epoch: None,
+            frames: None,
+            path: Vec::new(),
             shared: Crypticle::new(&aes),
             own: Crypticle::new(&aes),
             aes,

@@ -17,7 +17,7 @@ mod subscription;
 pub use backoff::{Backoff, between};
 pub use channel::{Channel, ChannelObserver, Identity, Unobserved};
 pub use config::{ConfigError, Finding, LoadedMinion, MinionConfig};
-pub use envelope::Session;
+pub use envelope::{FrameAgreement, Session};
 pub use error::{FileError, RequestError};
 pub use keys::{KeyError, MasterKeyStore, MemoryStore, MinionKeys, PkiDir};
 pub use sign_in::{SignInAnswer, SignInError, SignInRequest};

@@ -15,11 +15,15 @@ use saltern_wire::msgpack::{Limits, Value, decode_wire};
 
 use crate::channel::Identity;
 use crate::config::MinionConfig;
-use crate::envelope::{Session, clear, nonce};
+use crate::envelope::{FrameAgreement, Session, clear, nonce};
 use crate::keys::KeyError;
 
-/// Longest epoch for inventories that is kept, in bytes.
+/// Longest epoch for inventories and for frames that is kept, in bytes.
 const MAX_EPOCH: usize = 64;
+
+/// Most masters of a path, and the longest name of one in bytes.
+const MAX_PATH: usize = 16;
+const MAX_NAME: usize = 300;
 
 /// Why signing in failed.
 #[derive(Debug, thiserror::Error)]
@@ -174,11 +178,9 @@ impl SignInRequest {
             publish_port,
             master,
             serial: AtomicI64::new(0),
-            inventory_epoch: inner
-                .get("saltern_syndic_inventory")
-                .and_then(Value::as_str)
-                .filter(|epoch| epoch.len() <= MAX_EPOCH)
-                .map(str::to_owned),
+            inventory_epoch: epoch(inner.get("saltern_syndic_inventory")),
+            frames: inner.get("saltern_syndic_frames").and_then(frames),
+            path: path(inner.get("saltern_syndic_path")),
         })))
     }
 
@@ -348,6 +350,29 @@ fn check_finger(master: &PublicKey, config: &MinionConfig) -> Result<(), SignInE
     } else {
         Err(SignInError::Finger(finger))
     }
+}
+
+/// An epoch in the signed part of an answer.
+fn epoch(value: Option<&Value>) -> Option<String> {
+    let epoch = value.and_then(Value::as_str);
+    epoch.filter(|it| it.len() <= MAX_EPOCH).map(str::to_owned)
+}
+
+/// The masters above, likewise; names beyond the bounds are left out.
+fn path(value: Option<&Value>) -> Vec<String> {
+    let names = value.and_then(Value::as_array).unwrap_or_default();
+    let names = names.iter().take(MAX_PATH).filter_map(Value::as_str);
+    let names = names.filter(|name| name.len() <= MAX_NAME);
+    names.map(str::to_owned).collect()
+}
+
+/// The agreement on frames, likewise.
+fn frames(agreed: &Value) -> Option<FrameAgreement> {
+    let bytes = agreed.get("bytes").and_then(Value::as_u64)?;
+    Some(FrameAgreement {
+        epoch: epoch(agreed.get("epoch"))?,
+        bytes: usize::try_from(bytes).ok()?,
+    })
 }
 
 #[cfg(test)]

@@ -79,6 +79,8 @@ pub struct SyndicOptions {
     pub keep_returns: u64,
     /// `saltern_syndic_inventory`: inventories are sent up, and taken from below.
     pub inventory: bool,
+    /// `saltern_syndic_frames`: returns are sent up, and taken from below, in numbered frames.
+    pub frames: bool,
 }
 
 impl SyndicOptions {
@@ -106,6 +108,7 @@ impl SyndicOptions {
             keep_returns: u64::try_from(reader.int("saltern_syndic_keep_returns", 1, i64::MAX))
                 .unwrap_or(u64::MAX),
             inventory: reader.bool("saltern_syndic_inventory"),
+            frames: reader.bool("saltern_syndic_frames"),
         }
     }
 

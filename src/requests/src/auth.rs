@@ -19,6 +19,7 @@ use crate::envelope::is_nonce;
 use crate::handle::Class;
 use crate::key_admission::Admission;
 use crate::origin::Origin;
+use crate::syndic_frames::FrameAgreement;
 use crate::{Outcome, Services, event_data, events, python_text, reply};
 
 /// Answer without keys.
@@ -108,6 +109,12 @@ struct Keys<'a> {
     /// the request, so nobody on the way can add it or take it away.
     #[serde(skip_serializing_if = "Option::is_none")]
     saltern_syndic_inventory: Option<&'a str>,
+    /// That this master takes returns in frames (`saltern_syndic_frames`), likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saltern_syndic_frames: Option<FrameAgreement<'a>>,
+    /// This master and those above it (`syndic_path`), likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saltern_syndic_path: Option<Vec<String>>,
 }
 
 /// The answer without keys.
@@ -635,6 +642,8 @@ fn packed_keys(
         sig: Bin(signature),
         nonce: asker.nonce(),
         saltern_syndic_inventory: services.minions.inventories.agreement(),
+        saltern_syndic_frames: services.minions.frames.agreement(),
+        saltern_syndic_path: services.paths.agreement(),
     };
     Ok(pack(&keys, Dialect::Raw))
 }

@@ -19,8 +19,8 @@ use crate::peer_publish::PeerPublish;
 use crate::{
     Outcome, Services, auth, files, get_token, master_opts, master_tops, mine, minion_event,
     minion_runner, mk_token, peer_publish, pillar, ping, pub_ret, publish, register_resources,
-    return_, revoke_auth, runner, saltern_batch, saltern_query, saltern_syndic_inventory,
-    syndic_return, verify_minion, wheel,
+    return_, revoke_auth, runner, saltern_batch, saltern_query, saltern_syndic_frame,
+    saltern_syndic_inventory, syndic_return, verify_minion, wheel,
 };
 
 /// Handling of a sealed request whose bytes arrive a second time.
@@ -139,6 +139,9 @@ pub(crate) static MINION_COMMANDS: &[MinionCommand] = {
         row("pub_ret", Answered, pub_ret::handle),
         row("revoke_auth", Refused, |request, services| {
             revoke_auth::handle(&request, services, (&services.keys, &services.minions))
+        }),
+        row("saltern_syndic_frame", Refused, |request, services| {
+            saltern_syndic_frame::handle(&request, services)
         }),
         row("saltern_syndic_inventory", Refused, |request, services| {
             saltern_syndic_inventory::handle(&request, services)

@@ -16,6 +16,7 @@ use crate::register_resources::inventory;
 use crate::services::PresenceView;
 use crate::site_options::SiteOptions;
 use crate::stores::Stores;
+use crate::syndic_frames::SyndicFrames;
 use crate::syndic_inventories::SyndicInventories;
 
 /// State of each minion.
@@ -30,6 +31,8 @@ pub struct Minions {
     pub syndics: Arc<SyndicStore>,
     /// The minions below syndics, as these announce them.
     pub inventories: Arc<SyndicInventories>,
+    /// The numbers of the frames in which these bring returns.
+    pub frames: Arc<SyndicFrames>,
     /// Their presence, which follows connections and not keys.
     pub presence: Arc<dyn PresenceView>,
     /// The last pillar of each (`pillar_cache`).
@@ -199,6 +202,33 @@ impl Memory for &SyndicInventories {
     }
 }
 
+/// The next owner of a syndic's name begins to count anew.
+impl Memory for &SyndicFrames {
+    fn name(&self) -> &'static str {
+        "numbers of frames"
+    }
+
+    fn has(&self, minion: &MinionId) -> Result<bool, StoreError> {
+        Ok(SyndicFrames::has(self, minion))
+    }
+
+    fn forget(&self, minion: &MinionId) -> Result<bool, StoreError> {
+        SyndicFrames::forget(self, minion);
+        Ok(false)
+    }
+
+    fn forget_all_but(&self, keep: &dyn Fn(&MinionId) -> bool) -> Result<usize, StoreError> {
+        for syndic in self.syndics().iter().filter(|syndic| !keep(syndic)) {
+            SyndicFrames::forget(self, syndic);
+        }
+        Ok(0)
+    }
+
+    fn is_older_than(&self, _: &MinionId, _: &Version) -> Result<Option<bool>, StoreError> {
+        Ok(None)
+    }
+}
+
 /// Pillars of `pillar_cache` are made anew at the next request.
 impl Memory for &Pillars {
     fn name(&self) -> &'static str {
@@ -236,6 +266,7 @@ impl Minions {
             sessions: stores.sessions.clone(),
             syndics: stores.syndics.clone(),
             inventories: stores.inventories.clone(),
+            frames: stores.frames.clone(),
             presence,
             pillars: stores.pillars.clone(),
             targeting: stores.targeting.clone(),
@@ -244,13 +275,14 @@ impl Minions {
     }
 
     /// Every memory. What is no memory for each minion is named, too.
-    fn memories(&self) -> [Box<dyn Memory + '_>; 6] {
+    fn memories(&self) -> [Box<dyn Memory + '_>; 7] {
         let Self {
             data,
             resources,
             sessions,
             syndics,
             inventories,
+            frames,
             pillars,
             presence: _,
             targeting,
@@ -262,6 +294,7 @@ impl Minions {
             Box::new(Resources(resources, targeting)),
             Box::new(&**syndics),
             Box::new(&**inventories),
+            Box::new(&**frames),
             Box::new(Data(data, *preserves_data)),
         ]
     }

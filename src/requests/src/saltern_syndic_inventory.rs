@@ -3,18 +3,20 @@
 //!
 //! Each part is answered: whether it was taken, or that the syndic has to begin with a full list, or
 //! that its inventory is not kept. A syndic announces the minions that it may return for
-//! (`syndics`), others are left out and counted.
+//! (`syndics`), others are left out and counted. Those that are below another syndic are announced by
+//! an event, once for each minion and pair of syndics.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use saltern_base::escaped_for_terminal;
-use saltern_model::MinionId;
+use saltern_model::{Event, MinionId, Tag};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
-use crate::syndic_inventories::{Announced, InventoryPart, PartResult};
+use crate::syndic_inventories::{Announced, Duplicate, InventoryPart, PartResult};
 use crate::syndics::{self, SyndicIdentity};
-use crate::{Outcome, Services};
+use crate::{Outcome, Services, event_data};
 
 /// The most minions of one part; those beyond make it malformed.
 const MAX_MINIONS: usize = 10_000;
@@ -22,9 +24,12 @@ const MAX_MINIONS: usize = 10_000;
 /// The longest reason why a minion is away, in bytes.
 const MAX_REASON: usize = 200;
 
+/// The most minions that one event names.
+const MAX_NAMED: usize = 100;
+
 /// Answers what became of the part.
 pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
-    let result = take(sealed, services);
+    let (result, duplicates) = take(sealed, services);
     let (word, reason) = match result {
         PartResult::Taken => ("taken", ""),
         PartResult::BeginAnew => ("begin_anew", ""),
@@ -45,34 +50,80 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
         ("reason", reason.into()),
         ("epoch", epoch.unwrap_or_default().into()),
     ]);
-    Outcome::reply(sealed.answer.seal(&encode(&answer, Dialect::Raw)))
+    let outcome = Outcome::reply(sealed.answer.seal(&encode(&answer, Dialect::Raw)));
+    let events = announcements(&sealed.minion, duplicates, services);
+    events.into_iter().fold(outcome, Outcome::and_fire)
 }
 
-fn take(sealed: &Sealed, services: &Services) -> PartResult {
-    let (syndic, inventories) = (&sealed.minion, &services.minions.inventories);
-    if !inventories.is_on() {
-        return PartResult::Refused("saltern_syndic_inventory is off, or order_masters is");
+/// An event for each other syndic that has minions of this one below, too.
+fn announcements(syndic: &MinionId, duplicates: Vec<Duplicate>, services: &Services) -> Vec<Event> {
+    let mut by_first: BTreeMap<MinionId, Vec<MinionId>> = BTreeMap::new();
+    for Duplicate { minion, first } in duplicates {
+        by_first.entry(first).or_default().push(minion);
+    }
+    let events = by_first.into_iter().map(|(first, minions)| {
+        let count = minions.len();
+        tracing::warn!(%syndic, %first, minions = count, "minions are below two syndics");
+        let named = minions.iter().take(MAX_NAMED);
+        let named = named.map(|minion| Value::from(minion.as_str())).collect();
+        let data = vec![
+            (Value::from("route"), Value::from(first.as_str())),
+            ("other".into(), syndic.as_str().into()),
+            ("minions".into(), Value::Array(named)),
+            (
+                "count".into(),
+                Value::Int(i64::try_from(count).unwrap_or(i64::MAX)),
+            ),
+        ];
+        let tag = Tag::parse("saltern/syndic/duplicate-minion").expect("invariant: it is a tag");
+        event_data::event(services, tag, data)
+    });
+    events.collect()
+}
+
+fn take(sealed: &Sealed, services: &Services) -> (PartResult, Vec<Duplicate>) {
+    let syndic = &sealed.minion;
+    match part_of(sealed, services) {
+        Ok(part) => {
+            let inventories = &services.minions.inventories;
+            let taken = inventories.take(syndic, part);
+            // The key may have gone since the request came, and its inventory with it.
+            if !matches!(services.keys.pki.accepted_key(syndic), Ok(Some(_))) {
+                inventories.forget(syndic);
+            }
+            taken
+        }
+        Err(reason) => (PartResult::Refused(reason), Vec::new()),
+    }
+}
+
+/// The part, with minions alone that the syndic may announce.
+fn part_of(sealed: &Sealed, services: &Services) -> Result<InventoryPart, &'static str> {
+    let syndic = &sealed.minion;
+    if !services.minions.inventories.is_on() {
+        return Err("saltern_syndic_inventory is off, or order_masters is");
     }
     if !syndics::is_known(syndic, services) {
-        return PartResult::Refused("it sent no start event as a syndic");
+        return Err("it sent no start event as a syndic");
     }
-    let Some(mut part) = read(&sealed.load) else {
-        return PartResult::Refused("it is malformed");
-    };
+    let mut part = read(&sealed.load).ok_or("it is malformed")?;
     let identity = SyndicIdentity::of(syndic, services);
     let is_its =
         |minion: &MinionId| !services.minions.syndics.has(minion) && identity.speaks_for(minion);
-    let is_others = |announced: &Announced| announced.id != *syndic && !is_its(&announced.id);
-    let named = part.minions.len();
-    part.minions.retain(|announced| !is_others(announced));
-    part.has_others = part.minions.len() < named;
-    part.minions.retain(|announced| announced.id != *syndic);
-    let result = inventories.take(syndic, part);
-    // The key may have gone since the request came, and its inventory with it.
-    if !matches!(services.keys.pki.accepted_key(syndic), Ok(Some(_))) {
-        inventories.forget(syndic);
-    }
-    result
+    let named = std::mem::take(&mut part.minions);
+    let named = named
+        .into_iter()
+        .filter(|announced| announced.id != *syndic);
+    let (its, others): (Vec<_>, Vec<_>) = named.partition(|announced| is_its(&announced.id));
+    part.has_others = !others.is_empty();
+    let duplicates = others.into_iter().filter_map(|announced| {
+        let first = identity.other_of(&announced.id)?;
+        let minion = announced.id;
+        Some(Duplicate { minion, first })
+    });
+    part.duplicates = duplicates.collect();
+    part.minions = its;
+    Ok(part)
 }
 
 fn read(load: &MapView) -> Option<InventoryPart> {
@@ -91,6 +142,7 @@ fn read(load: &MapView) -> Option<InventoryPart> {
         minions: minions.iter().map(read_one).collect::<Option<_>>()?,
         gone: gone.collect::<Option<_>>()?,
         has_others: false,
+        duplicates: Vec::new(),
     })
 }
 

@@ -31,6 +31,7 @@ use crate::refusal_log::RefusalLog;
 use crate::rules::SiteRules;
 use crate::site_options::SiteOptions;
 use crate::stores::Stores;
+use crate::syndic_path::SyndicPaths;
 use crate::traces;
 
 /// Interface of a request handler to presence, which the actors implement.
@@ -100,6 +101,8 @@ pub struct Services {
     pub jobs: Jobs,
     /// Targets of every kind, their compiled patterns and the index of cached data.
     pub targeting: Arc<Targeting>,
+    /// The masters above this one.
+    pub paths: SyndicPaths,
     /// The functions that run on the master.
     pub runners: Runners,
     /// Runs functions and modules that only Python can run.
@@ -230,6 +233,7 @@ impl Services {
                 audit_check: AuditChecks::of_site(&context.config),
             },
             targeting: stores.targeting,
+            paths: SyndicPaths::new(&context.config),
             runners,
             bridge: stores.bridge,
             context,
@@ -285,6 +289,8 @@ pub struct RequestMetrics {
     pub refused: IntCounterVec,
     /// Authentications, by result.
     pub authentications: IntCounterVec,
+    /// Returns through syndics for minions that their inventories do not have.
+    pub unannounced: IntCounter,
     /// Grains that were too large to be stored whole.
     pub grains_cut: IntCounter,
 }
@@ -308,6 +314,12 @@ impl RequestMetrics {
                 "saltern_authentications_total",
                 "Authentication requests, by result.",
                 &["result"],
+            ),
+            unannounced: counter(
+                registry,
+                "saltern_syndic_unannounced_returns_total",
+                "Returns through a syndic for minions that its full inventory does not have; they \
+                 are taken.",
             ),
             grains_cut: counter(
                 registry,

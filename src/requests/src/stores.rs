@@ -19,6 +19,7 @@ use saltern_store::{
 };
 
 use crate::site_functions::MasterSite;
+use crate::syndic_frames::SyndicFrames;
 use crate::syndic_inventories::SyndicInventories;
 use crate::{SiteOptions, register_resources, targets};
 
@@ -46,6 +47,8 @@ pub struct Stores {
     pub syndics: Arc<SyndicStore>,
     /// The minions below these syndics.
     pub inventories: Arc<SyndicInventories>,
+    /// The numbers of the frames of these syndics.
+    pub frames: Arc<SyndicFrames>,
     /// Targets, with an index of the minions' data.
     pub targeting: Arc<Targeting>,
     /// Makes pillars.
@@ -116,6 +119,7 @@ impl Stores {
             resources,
             syndics: Arc::new(SyndicStore::open(config)?),
             inventories: Arc::new(SyndicInventories::new(config, clock.clone())),
+            frames: Arc::new(SyndicFrames::new(config)),
             targeting,
             pillars: Arc::new(pillars),
             bridge,

@@ -7,7 +7,8 @@
 //! large is dropped as a whole, and targets are then as exact as with stock's syndics.
 //!
 //! A minion stands in one inventory. A syndic that announces minions that stand in another's, or that
-//! are not its own to announce, may be their second way: jobs for any minions go to it, too.
+//! are not its own to announce, may be their second way: jobs for any minions go to it, too. When such
+//! a minion is gone from the inventory that it stood in, the other syndic begins with a full list.
 //!
 //! Not here: for which minions a syndic may speak (`syndics`), and what a target means (`job::below`).
 
@@ -46,6 +47,9 @@ const LIMITS: InventoryLimits = InventoryLimits {
 /// Changes that are remembered for the index of grains; a reader that is further behind reads all.
 const MAX_CHANGES: usize = 10_000;
 
+/// Minions below two syndics that are remembered, so that each is announced once.
+const MAX_DUPLICATES: usize = 10_000;
+
 /// Seconds for which an inventory counts as current after each part; one comes every 15 seconds at
 /// least.
 const CURRENT_SECONDS: i64 = 60;
@@ -67,6 +71,16 @@ pub(crate) struct InventoryPart {
     pub(crate) gone: Vec<MinionId>,
     /// It named minions that are not the syndic's to announce.
     pub(crate) has_others: bool,
+    /// Those among them that are below another syndic, with that one.
+    pub(crate) duplicates: Vec<Duplicate>,
+}
+
+/// A minion that a syndic announces although it is below another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Duplicate {
+    pub(crate) minion: MinionId,
+    /// The syndic that jobs for it go by.
+    pub(crate) first: MinionId,
 }
 
 /// A minion below a syndic, as the syndic announces it.
@@ -121,6 +135,8 @@ struct State {
     generation: u64,
     changed: VecDeque<(u64, MinionId)>,
     ids: Option<Arc<AcceptedIds>>,
+    /// Of minions below several syndics: the others, each with its list that named the minion last.
+    duplicates: BTreeMap<MinionId, BTreeMap<MinionId, u64>>,
 }
 
 /// Inventory of one syndic.
@@ -287,12 +303,27 @@ impl SyndicInventories {
         self.state.read().changes(since)
     }
 
-    /// Takes one part of a syndic's inventory.
-    pub(crate) fn take(&self, syndic: &MinionId, part: InventoryPart) -> PartResult {
+    /// Takes one part of a syndic's inventory. Gives the minions below two syndics that it is the first
+    /// to name.
+    pub(crate) fn take(
+        &self,
+        syndic: &MinionId,
+        mut part: InventoryPart,
+    ) -> (PartResult, Vec<Duplicate>) {
         if part.epoch != self.epoch {
-            return PartResult::BeginAnew;
+            return (PartResult::BeginAnew, Vec::new());
         }
-        self.state.write().take(syndic, part, self.clock.unix())
+        let mut state = self.state.write();
+        let (list, mut duplicates) = (part.list, std::mem::take(&mut part.duplicates));
+        duplicates.extend(state.second_ways(syndic, &part));
+        // Before a full list forgets those of the one before.
+        let duplicates = state.note_duplicates(syndic, list, duplicates);
+        (state.take(syndic, part, self.clock.unix()), duplicates)
+    }
+
+    /// A minion is not below this syndic any more.
+    pub(crate) fn remove(&self, minion: &MinionId, syndic: &MinionId) {
+        self.state.write().remove(minion, syndic);
     }
 
     /// Takes the inventory of a syndic for outdated until the syndic has sent a full list: it was
@@ -317,6 +348,7 @@ impl State {
             generation: 1,
             changed: VecDeque::new(),
             ids: None,
+            duplicates: BTreeMap::new(),
         }
     }
 
@@ -362,6 +394,9 @@ impl State {
         }
         for gone in &part.gone {
             self.remove(gone, syndic);
+            if let Some(others) = self.duplicates.get_mut(gone) {
+                others.remove(syndic);
+            }
         }
         for announced in part.minions {
             if let Err(reason) = self.put(syndic, part.list, announced) {
@@ -386,6 +421,7 @@ impl State {
         }
         let number = list.number;
         list.list_with_others = list.list_with_others.filter(|with| *with == number);
+        self.forget_duplicates(|second, with| second == syndic && with != number);
         let is_old = |kept: &Kept| kept.syndic == *syndic && kept.list != number;
         let old = self.below.iter().filter(|(_, kept)| is_old(kept));
         let old: Vec<MinionId> = old.map(|(id, _)| id.clone()).collect();
@@ -457,9 +493,58 @@ impl State {
         }
         self.ids = None;
         self.note(id);
+        self.take_up_second_ways(id);
+    }
+
+    /// Syndics that have announced a minion in vain begin with a full list at their next part.
+    fn take_up_second_ways(&mut self, minion: &MinionId) {
+        let others = self.duplicates.remove(minion).unwrap_or_default();
+        for other in others.keys() {
+            if let Some(list) = self.lists.get_mut(other) {
+                list.next = 0;
+            }
+        }
+    }
+
+    fn forget_duplicates(&mut self, is_old: impl Fn(&MinionId, u64) -> bool) {
+        self.duplicates.retain(|_, others| {
+            others.retain(|other, with| !is_old(other, *with));
+            !others.is_empty()
+        });
+    }
+
+    /// Minions of a part that stand in the inventory of another syndic.
+    fn second_ways(&self, syndic: &MinionId, part: &InventoryPart) -> Vec<Duplicate> {
+        let announced = part.minions.iter().filter_map(|announced| {
+            let kept = self.below.get(&announced.id)?;
+            (kept.syndic != *syndic).then(|| Duplicate {
+                minion: announced.id.clone(),
+                first: kept.syndic.clone(),
+            })
+        });
+        announced.collect()
+    }
+
+    /// Remembers minions below two syndics, and gives those that were not known.
+    fn note_duplicates(
+        &mut self,
+        syndic: &MinionId,
+        list: u64,
+        mut duplicates: Vec<Duplicate>,
+    ) -> Vec<Duplicate> {
+        duplicates.retain(|duplicate| {
+            let has_room = self.duplicates.len() < MAX_DUPLICATES;
+            if !has_room && !self.duplicates.contains_key(&duplicate.minion) {
+                return false;
+            }
+            let others = self.duplicates.entry(duplicate.minion.clone());
+            others.or_default().insert(syndic.clone(), list).is_none()
+        });
+        duplicates
     }
 
     fn forget(&mut self, syndic: &MinionId) {
+        self.forget_duplicates(|second, _| second == syndic);
         if self.lists.remove(syndic).is_none() {
             return;
         }

@@ -39,33 +39,42 @@ pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
         complain!(services, minion = %sealed.minion, reason, "returns of a syndic dropped");
         return Outcome::reply(nil);
     }
-    let voice = SyndicIdentity::of(&sealed.minion, services);
-    let mut taken = Taken::default();
-    let aggregates = aggregates(&sealed.load);
-    let beyond = aggregates.len().saturating_sub(MAX_JOBS);
-    for aggregate in aggregates.iter().take(MAX_JOBS) {
-        if let Err(reason) = take(aggregate, &voice, &mut taken, services) {
-            services.metrics.refuse("return");
-            complain!(services, minion = %sealed.minion, reason, "returns of a syndic dropped");
-        }
-    }
-    if beyond > 0 {
-        services.metrics.refuse("return");
-        let jobs = beyond;
-        complain!(services, minion = %sealed.minion, jobs, "more jobs in one request than are taken");
-    }
-    let effects = taken
-        .returns
-        .into_iter()
-        .map(Box::new)
-        .map(Effect::StoreReturn);
+    let taken = take_all(&sealed.load, &sealed.minion, services);
     Outcome {
         reply: nil,
         reply_if_not_stored: reply::no_answer(),
         later: None,
         audit: AuditNote::default(),
-        effects: effects.collect(),
+        effects: taken.into_effects(),
     }
+}
+
+/// Takes every usable return of a request; refuses, counts and logs the others.
+pub(crate) fn take_all(load: &MapView, syndic: &MinionId, services: &Services) -> Taken {
+    let voice = SyndicIdentity::of(syndic, services);
+    let mut taken = Taken::default();
+    let aggregates = aggregates(load);
+    let beyond = aggregates.len().saturating_sub(MAX_JOBS);
+    for aggregate in aggregates.iter().take(MAX_JOBS) {
+        if let Err(reason) = take(aggregate, &voice, &mut taken, services) {
+            services.metrics.refuse("return");
+            complain!(services, minion = %syndic, reason, "returns of a syndic dropped");
+        }
+    }
+    if beyond > 0 {
+        services.metrics.refuse("return");
+        let jobs = beyond;
+        complain!(services, minion = %syndic, jobs, "more jobs in one request than are taken");
+    }
+    taken
+}
+
+/// The number of returns of a request, usable or not.
+pub(crate) fn returns_in(load: &MapView) -> usize {
+    let aggregates = aggregates(load);
+    let returns = aggregates.iter().filter_map(|job| job.get("return"));
+    let returns = returns.filter_map(RawValue::as_map);
+    returns.map(|returns| returns.len()).sum()
 }
 
 /// The jobs of a request: a list, or from old syndics the request itself.
@@ -78,9 +87,22 @@ fn aggregates(load: &MapView) -> Vec<MapView> {
 
 /// Returns taken from one request.
 #[derive(Default)]
-struct Taken {
+pub(crate) struct Taken {
     returns: Vec<ReceivedReturn>,
     bytes: usize,
+}
+
+impl Taken {
+    /// Their number.
+    pub(crate) fn len(&self) -> usize {
+        self.returns.len()
+    }
+
+    /// Stores them, in their order.
+    pub(crate) fn into_effects(self) -> Vec<Effect> {
+        let returns = self.returns.into_iter().map(Box::new);
+        returns.map(Effect::StoreReturn).collect()
+    }
 }
 
 /// Takes the returns out of one aggregate.
@@ -133,6 +155,14 @@ fn of_minion(
     let minion = minion.ok_or("it names no minion")?;
     if !voice.speaks_for(&minion) {
         return Err("it is in the name of a minion of this master's own, or of another syndic's");
+    }
+    if voice.lacks(&minion) {
+        // Refused, the first return of a minion that was accepted this moment would be lost.
+        services.metrics.unannounced.inc();
+        complain!(
+            services, minion = %voice.syndic(), below = %minion, %jid,
+            "a syndic returns for a minion that its inventory does not have"
+        );
     }
     let item = item.as_map().ok_or("it is no map")?;
     let mut load = load_of(aggregate, &item, &minion, jid)?;

@@ -5,7 +5,9 @@
 //! none. With it, a peer that sends the start event of a syndic (`salt/syndic/<id>/start`) is one
 //! until it does what only minions do, so every minion could be. But in the name of a minion whose
 //! key this master has accepted only that minion itself speaks. In the name of another one only the
-//! first syndic that did speaks, unless a site turns `saltern_strict_minion_events` off.
+//! first syndic that did speaks, unless a site turns `saltern_strict_minion_events` off. That ends when
+//! the inventory of this syndic has the minion no more, or the syndic has been away for
+//! `CLAIM_SECONDS`: then the next one that speaks for it does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +23,9 @@ use crate::{Minions, PresenceView, Services};
 
 /// The most minions that one request may announce, over all its jobs.
 pub(crate) const MAX_LEAVES: usize = 100_000;
+
+/// Seconds for which a syndic has to be away before another one may speak for its minions.
+const CLAIM_SECONDS: i64 = 600;
 
 /// Records a syndic that starts; in the files of stock's command line too.
 pub(crate) fn register(syndic: &MinionId, services: &Services) {
@@ -45,6 +50,7 @@ pub(crate) fn is_minion(id: &MinionId, services: &Services) {
         return;
     }
     services.minions.inventories.forget(id);
+    services.minions.frames.forget(id);
     match services.minions.syndics.forget(id) {
         Ok(_) => tracing::info!(minion = %id, "a syndic is a minion again"),
         Err(error) => {
@@ -110,6 +116,8 @@ pub(crate) struct SyndicIdentity<'a> {
     syndic: &'a MinionId,
     /// `None` when they cannot be listed: then it speaks for no minion.
     accepted: Option<Arc<AcceptedIds>>,
+    /// Its inventory is full and current.
+    announces_all: bool,
     services: &'a Services,
 }
 
@@ -119,11 +127,25 @@ impl<'a> SyndicIdentity<'a> {
         let accepted = accepted
             .inspect_err(|error| tracing::error!(%error, "accepted keys cannot be listed"))
             .ok();
+        let inventories = &services.minions.inventories;
         Self {
             syndic,
             accepted,
+            announces_all: inventories.are_complete(std::slice::from_ref(syndic)),
             services,
         }
+    }
+
+    /// Whether its inventory should have this minion, and does not. One that was accepted below a moment
+    /// ago stands in none yet.
+    pub(crate) fn lacks(&self, minion: &MinionId) -> bool {
+        let inventories = &self.services.minions.inventories;
+        let stands_there = || {
+            inventories
+                .find(minion)
+                .is_some_and(|it| it.syndic == *self.syndic)
+        };
+        self.announces_all && minion != self.syndic && !stands_there()
     }
 
     /// The syndic itself.
@@ -141,11 +163,67 @@ impl<'a> SyndicIdentity<'a> {
         if !self.accepted.as_ref().is_some_and(is_stranger) {
             return false;
         }
-        let is_its = self.services.minions.syndics.claim(minion, self.syndic);
+        let syndics = &self.services.minions.syndics;
+        let is_its = syndics.claim(minion, self.syndic)
+            || (self.end_outdated_claim(minion) && syndics.claim(minion, self.syndic));
         if !is_its {
             self.services.metrics.refuse("syndic_leaf");
         }
         is_its
+    }
+
+    /// Ends the claim of another syndic to a minion, if it is outdated.
+    fn end_outdated_claim(&self, minion: &MinionId) -> bool {
+        let minions = &self.services.minions;
+        let Some(before) = minions.syndics.claimant(minion) else {
+            return false;
+        };
+        if before == *self.syndic || !self.is_outdated(minion, &before) {
+            return false;
+        }
+        tracing::info!(%minion, %before, now = %self.syndic, "a minion is below another syndic");
+        minions.syndics.release(minion, &before);
+        minions.inventories.remove(minion, &before);
+        true
+    }
+
+    /// Whether a syndic has a minion no more, or has been away for long.
+    fn is_outdated(&self, minion: &MinionId, syndic: &MinionId) -> bool {
+        let Minions {
+            presence,
+            inventories,
+            ..
+        } = &self.services.minions;
+        let stands_there = || {
+            inventories
+                .find(minion)
+                .is_some_and(|it| it.syndic == *syndic)
+        };
+        if inventories.are_complete(std::slice::from_ref(syndic)) && !stands_there() {
+            return true;
+        }
+        let Standing::Away(absence) = presence.state(syndic) else {
+            return false;
+        };
+        let now = self.services.clock.unix_micros();
+        let since = |at: i64| now.saturating_sub(at) / 1_000_000;
+        absence.at().is_some_and(|at| since(at) >= CLAIM_SECONDS)
+    }
+
+    /// The other syndic below which a minion is, too; none of a minion whose key is accepted here.
+    pub(crate) fn other_of(&self, minion: &MinionId) -> Option<MinionId> {
+        let accepted = self.accepted.as_ref()?;
+        if accepted.contains(minion.as_str()) {
+            return None;
+        }
+        let Minions {
+            syndics,
+            inventories,
+            ..
+        } = &self.services.minions;
+        let standing = inventories.find(minion).map(|below| below.syndic);
+        let other = standing.or_else(|| syndics.claimant(minion));
+        other.filter(|other| other != self.syndic)
     }
 }
 

@@ -31,13 +31,24 @@ pub struct JobFollower {
     /// Header of the cursor file: the database and the returner that it belongs to.
     owner: String,
     place: FollowerCursor,
+    /// Up to where rows were read ahead of `place`; never behind it.
+    ahead: FollowerCursor,
 }
 
-/// Up to where the returner has everything.
+/// Position in the database: up to where the returner has everything, or up to where was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct FollowerCursor {
+pub struct FollowerCursor {
     jobs: i64,
     returns: i64,
+}
+
+impl FollowerCursor {
+    fn take(&mut self, followed: &Followed) {
+        match followed {
+            Followed::Job(job) => self.jobs = job.id,
+            Followed::Return(row) => self.returns = row.id,
+        }
+    }
 }
 
 /// The next row.
@@ -70,36 +81,39 @@ impl JobFollower {
         let owner = format!("{HEADING} {} {name:?}", reader.identity()?);
         let saved = files::read_replaceable(&path, 1 << 12)?;
         let saved = saved.and_then(|text| parse(text.strip_prefix(&owner)?));
-        let mut follower = Self {
-            place: saved.unwrap_or(FollowerCursor {
-                jobs: 0,
-                returns: 0,
-            }),
+        let place = match saved {
+            Some(place) => place,
+            None => {
+                let (jobs, returns) = reader.last_ids()?;
+                FollowerCursor { jobs, returns }
+            }
+        };
+        let follower = Self {
+            place,
+            ahead: place,
             reader,
             path,
             owner,
         };
         if saved.is_none() {
-            let (jobs, returns) = follower.reader.last_ids()?;
-            follower.place = FollowerCursor { jobs, returns };
             follower.save()?;
         }
         Ok(follower)
     }
 
-    /// At most `limit` of what comes next, and no more than 16 MiB unless a single one is larger;
-    /// jobs before returns.
+    /// At most `limit` of what comes next, behind what was read ahead, and no more than 16 MiB unless
+    /// a single one is larger; jobs before returns.
     ///
     /// # Errors
     /// The database cannot be read.
     pub fn next(&self, limit: usize) -> Result<Vec<Followed>> {
         let reader = &self.reader;
-        let (jobs, left) = reader.jobs_within(self.place.jobs, limit, BATCH_BYTES)?;
+        let (jobs, left) = reader.jobs_within(self.ahead.jobs, limit, BATCH_BYTES)?;
         let room = limit.saturating_sub(jobs.len());
         let jobs = jobs.into_iter().map(|job| Followed::Job(Box::new(job)));
         let mut next: Vec<Followed> = jobs.collect();
         if room > 0 && left > 0 {
-            let returns = self.reader.returns_within(self.place.returns, room, left)?;
+            let returns = self.reader.returns_within(self.ahead.returns, room, left)?;
             next.extend(
                 returns
                     .into_iter()
@@ -111,10 +125,28 @@ impl JobFollower {
 
     /// The returner has this, or is not to have it.
     pub fn pass(&mut self, followed: &Followed) {
-        match followed {
-            Followed::Job(job) => self.place.jobs = job.id,
-            Followed::Return(row) => self.place.returns = row.id,
-        }
+        self.place.take(followed);
+        self.rewind();
+    }
+
+    /// Reads on behind this, which the returner does not have yet.
+    pub fn read_past(&mut self, followed: &Followed) {
+        self.ahead.take(followed);
+    }
+
+    /// Up to where was read.
+    pub fn read_to(&self) -> FollowerCursor {
+        self.ahead
+    }
+
+    /// The returner has everything up to here, where was read to before.
+    pub fn pass_to(&mut self, cursor: FollowerCursor) {
+        self.place = cursor;
+    }
+
+    /// Forgets what was read ahead: it is read again.
+    pub fn rewind(&mut self) {
+        self.ahead = self.place;
     }
 
     /// Whether the returner has this job.

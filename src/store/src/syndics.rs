@@ -7,10 +7,10 @@
 //! one without an accepted key, so there are never more of them than keys.
 //!
 //! The minions of each syndic are kept in memory: a minion belongs to the first syndic that claims
-//! it, until that is a syndic no more or the master restarts. Bounded; a claim above the bound is
+//! it, until the claim is ended, that is a syndic no more, or the master restarts. Bounded; a claim above the bound is
 //! refused.
 //!
-//! Not here: who may call itself a syndic (`requests`).
+//! Not here: who may call itself a syndic, and which claims are outdated (`requests`).
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
@@ -57,6 +57,16 @@ impl SpokenFor {
         *count += 1;
         self.syndic_of.insert(leaf.clone(), syndic.clone());
         true
+    }
+
+    fn release_one(&mut self, leaf: &MinionId, syndic: &MinionId) {
+        if self.syndic_of.get(leaf) != Some(syndic) {
+            return;
+        }
+        self.syndic_of.remove(leaf);
+        if let Some(count) = self.counts.get_mut(syndic) {
+            *count = count.saturating_sub(1);
+        }
     }
 
     fn release(&mut self, syndic: &MinionId) {
@@ -122,6 +132,16 @@ impl SyndicStore {
         self.leaves.write().claim(leaf, syndic, MAX_LEAVES)
     }
 
+    /// The syndic that has claimed a minion.
+    pub fn claimant(&self, leaf: &MinionId) -> Option<MinionId> {
+        self.leaves.read().syndic_of.get(leaf).cloned()
+    }
+
+    /// Ends the claim of a syndic to a minion.
+    pub fn release(&self, leaf: &MinionId, syndic: &MinionId) {
+        self.leaves.write().release_one(leaf, syndic);
+    }
+
     /// The number of minions that a syndic has claimed.
     pub fn claimed_by(&self, syndic: &MinionId) -> usize {
         let leaves = self.leaves.read();
@@ -154,6 +174,17 @@ mod tests {
         assert!(claim("a", &one) && claim("a", &one) && !claim("a", &other));
         assert!(claim("b", &one) && !claim("c", &one), "two are the most");
         assert!(claim("c", &other) && !claim("d", &other), "three of all");
+        leaves.release_one(&id("a"), &other);
+        leaves.release_one(&id("b"), &one);
+        assert!(
+            leaves.claim(&id("d"), &other, (2, 3)),
+            "there is room again"
+        );
+        assert!(
+            !leaves.claim(&id("a"), &other, (2, 3)),
+            "the claim of \"one\" stands"
+        );
+        leaves.release_one(&id("d"), &other);
         leaves.release(&one);
         assert_eq!(leaves.syndic_of.len(), 1);
         assert!(leaves.claim(&id("a"), &other, (2, 3)));

@@ -1,14 +1,20 @@
 //! The rows of one outbox: which are its own, which go up together, which are dropped by policy.
 //! Reads the job database and its cursor; no clock, no actor and no socket.
+//!
+//! A batch goes up as one `_syndic_return`, or as frames in several lanes. All returns of a minion go
+//! by one lane, one frame after the other, so that frames of different lanes may overtake each other
+//! and the returns of each minion still keep their order. Batches are read ahead of the cursor, which
+//! moves when a batch and all before it are stored.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_config::SyndicMode;
 use saltern_model::{Jid, ReturnRecord};
 use saltern_store::jobs::JobQueries;
-use saltern_store::{Followed, JobFollower, StoreError};
+use saltern_store::{Followed, FollowerCursor, JobFollower, StoreError};
 use saltern_wire::msgpack::Value;
 
 use super::super::routes::{JobOrigins, Origin, load_upward};
@@ -17,14 +23,30 @@ use super::super::upward::{SyndicReturn, master_id};
 /// Rows that are read at once at most.
 const MAX_ROWS: usize = 1000;
 
-/// About how many bytes of returns go up in one request.
+/// The same of a batch that goes up in frames.
+const MAX_FRAMED_ROWS: usize = 4000;
+
+/// About how many bytes of returns and loads of jobs a batch has.
 const MAX_BATCH_BYTES: usize = 4 << 20;
+
+/// Batches that are on their way in frames at the same time.
+const MAX_BATCHES: usize = 2;
+
+/// Lanes by which frames go up.
+pub(crate) const LANES: usize = 4;
+
+/// About how many bytes of returns, and of loads of jobs beside them, a frame has.
+const MAX_FRAME_BYTES: usize = 1_000_000;
+const MAX_FRAME_LOADS: usize = 4 << 20;
+
+/// Allowance for all of a request but the returns and loads in it, in bytes.
+const MAX_OVERHEAD: usize = 64 << 10;
 
 /// How often a master above may refuse a single return before it is dropped.
 const MAX_REFUSALS: u32 = 5;
 
 /// Jobs that a report of dropped returns names.
-const MAX_NAMED: usize = 10;
+pub(super) const MAX_NAMED: usize = 10;
 
 /// Rows that were passed without being sent before the cursor is saved.
 const UNSAVED_ROWS: usize = 5000;
@@ -65,26 +87,69 @@ pub(crate) struct OutboxQueue {
     unsaved: usize,
     /// When the oldest return that waits was received, in microseconds since 1970.
     oldest: Option<i64>,
+    /// Largest request that the master above takes, where returns go up in frames.
+    framed: Option<usize>,
+    /// Batches that are on their way in frames, in their order.
+    on_their_way: VecDeque<SentBatch>,
+    next_batch: u64,
 }
 
 /// Returns that go up together, with all rows up to the last of them.
 pub(crate) struct Batch {
     rows: Vec<Followed>,
-    up: SyndicReturn,
+    frames: Vec<Frame>,
     pub(crate) returns: u64,
 }
 
-impl Batch {
-    /// The load of the request, of the syndic `id`. The batch keeps its rows.
+/// Returns of one request.
+#[derive(Default)]
+pub(crate) struct Frame {
+    up: SyndicReturn,
+    pub(crate) returns: u64,
+    pub(crate) lane: usize,
+    bytes: usize,
+    load_bytes: usize,
+}
+
+impl Frame {
+    /// The load of the request, of the syndic `id`.
     pub(crate) fn load(&self, id: &str) -> Value {
         self.up.to_value(id)
     }
+
+    /// The jids of its jobs.
+    pub(crate) fn jids(&self) -> impl Iterator<Item = &Jid> {
+        self.up.jids()
+    }
+}
+
+impl Batch {
+    /// The load of its only request, of the syndic `id`, where it does not go up in frames.
+    pub(crate) fn load(&self, id: &str) -> Value {
+        let none = || Value::Array(Vec::new());
+        self.frames.first().map_or_else(none, |all| all.load(id))
+    }
+
+    fn jids(&self) -> impl Iterator<Item = &Jid> {
+        self.frames.iter().flat_map(|frame| frame.up.jids())
+    }
+}
+
+/// A batch that is on its way in frames.
+struct SentBatch {
+    number: u64,
+    /// The cursor behind its last row.
+    end: FollowerCursor,
+    rows: usize,
+    returns: u64,
+    jids: Vec<Jid>,
+    is_stored: bool,
 }
 
 /// Returns that were dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// Why: `age`, `count`, `refused`.
+    /// Why: `age`, `count`, `size`, `refused`.
     pub(crate) reason: &'static str,
     pub(crate) returns: u64,
     /// Some of their jobs.
@@ -104,7 +169,7 @@ pub(crate) enum Next {
 /// One scan of rows.
 #[derive(Default)]
 struct Scan {
-    up: SyndicReturn,
+    frames: Vec<Frame>,
     returns: u64,
     bytes: usize,
     oldest: Option<i64>,
@@ -130,6 +195,30 @@ impl OutboxQueue {
             refusals: 0,
             unsaved: 0,
             oldest: None,
+            framed: None,
+            on_their_way: VecDeque::new(),
+            next_batch: 0,
+        }
+    }
+
+    /// From now on batches go up in frames, to a master that takes requests of at most so many bytes;
+    /// or with `None` in one request each. What was on its way is read again.
+    pub(crate) fn frame(&mut self, max_bytes: Option<usize>) {
+        self.rewind();
+        self.framed = max_bytes;
+        self.rows = self.max_rows();
+    }
+
+    /// Largest request that the master above takes, where batches go up in frames.
+    pub(crate) fn framed(&self) -> Option<usize> {
+        self.framed
+    }
+
+    /// The most rows of a batch.
+    fn max_rows(&self) -> usize {
+        match self.framed {
+            Some(_) => MAX_FRAMED_ROWS,
+            None => MAX_ROWS,
         }
     }
 
@@ -140,18 +229,23 @@ impl OutboxQueue {
     }
 
     /// The next thing to do at `now`. Rows of others are passed; own ones stay until
-    /// [`Self::acknowledged`].
+    /// [`Self::acknowledged`], or until they are [`Self::sent`] and [`Self::stored`]. Nothing is dropped
+    /// while something is on its way.
     ///
     /// # Errors
     /// The database cannot be read, or the cursor not be written.
     pub(crate) fn next(&mut self, now: i64) -> Result<Next, StoreError> {
         loop {
-            let rows = self.follower.next(self.rows)?;
+            let rows = self.follower.next(self.rows.min(self.max_rows()))?;
             if rows.is_empty() {
-                self.oldest = None;
+                if self.on_their_way.is_empty() {
+                    self.oldest = None;
+                }
                 return Ok(Next::Idle);
             }
-            let mut excess = self.lag().saturating_sub(self.settings.keep_returns);
+            let sent: usize = self.on_their_way.iter().map(|batch| batch.rows).sum();
+            let waiting = self.lag().saturating_sub(sent as u64);
+            let mut excess = waiting.saturating_sub(self.settings.keep_returns);
             let mut scan = Scan::default();
             let mut seen = 0;
             for row in &rows {
@@ -165,8 +259,13 @@ impl OutboxQueue {
             }
             let mut rows = rows;
             rows.truncate(seen);
-            self.oldest = scan.oldest;
+            if self.on_their_way.is_empty() {
+                self.oldest = scan.oldest;
+            }
             if scan.dropped_returns > 0 {
+                if !self.on_their_way.is_empty() {
+                    return Ok(Next::Idle);
+                }
                 self.pass(&rows);
                 self.save()?;
                 return Ok(Next::Dropped(Dropped {
@@ -178,9 +277,15 @@ impl OutboxQueue {
             if scan.returns > 0 {
                 return Ok(Next::Batch(Batch {
                     rows,
-                    up: scan.up,
+                    frames: scan.frames,
                     returns: scan.returns,
                 }));
+            }
+            if let Some(last) = self.on_their_way.back_mut() {
+                rows.iter().for_each(|row| self.follower.read_past(row));
+                last.end = self.follower.read_to();
+                last.rows += rows.len();
+                continue;
             }
             self.pass(&rows);
             if self.unsaved >= UNSAVED_ROWS {
@@ -222,27 +327,65 @@ impl OutboxQueue {
         if scan.dropped_returns > 0 {
             return Ok(false);
         }
-        let mut failed = None;
-        let (loaded, reader) = (&self.loaded, &self.reader);
-        scan.up.add(record, || {
-            if loaded.contains(&record.jid) {
-                return None;
-            }
-            match reader.load(&record.jid) {
-                Ok(job) => job.as_ref().map(load_upward),
-                Err(error) => {
-                    failed = Some(error);
-                    None
-                }
-            }
-        });
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        scan.bytes += self.add(record, &mut scan.frames)?;
         scan.returns += 1;
-        scan.bytes += record.load.bytes().len();
         scan.oldest.get_or_insert(record.received);
         Ok(true)
+    }
+
+    /// Adds a return to the last frame of its lane, while there is room in it, or to a new one. Gives
+    /// about how many bytes that adds, with the load of its job.
+    fn add(&self, record: &ReturnRecord, frames: &mut Vec<Frame>) -> Result<usize, StoreError> {
+        let lane = self.framed.map_or(0, |_| lane_of(record));
+        let size = record.load.bytes().len();
+        let mut last = frames.iter_mut().rev().find(|frame| frame.lane == lane);
+        last = last.filter(|frame| self.has_room(frame, size, 0));
+        let mut load = match &last {
+            Some(frame) if frame.up.has(&record.jid) => None,
+            _ => self.load_of(&record.jid)?,
+        };
+        // A load that is too large for any frame is left out.
+        load = load.filter(|load| self.has_room(&Frame::default(), size, load.bytes));
+        let load_size = load.as_ref().map_or(0, |load| load.bytes);
+        match last.filter(|frame| self.has_room(frame, size, load_size)) {
+            Some(frame) => frame.add(record, load),
+            None => {
+                let mut frame = Frame {
+                    lane,
+                    ..Frame::default()
+                };
+                frame.add(record, load);
+                frames.push(frame);
+            }
+        }
+        Ok(size + load_size)
+    }
+
+    /// Whether a frame may have another return, with the load of its job. An empty one may have any that
+    /// the master above takes.
+    fn has_room(&self, frame: &Frame, size: usize, load_size: usize) -> bool {
+        let Some(max_bytes) = self.framed else {
+            return true;
+        };
+        let all = frame.bytes + frame.load_bytes + size + load_size;
+        let is_large = frame.bytes + size > MAX_FRAME_BYTES || frame.load_bytes > MAX_FRAME_LOADS;
+        all + MAX_OVERHEAD <= max_bytes && (frame.returns == 0 || !is_large)
+    }
+
+    /// The load of a job that has not gone up yet.
+    fn load_of(&self, jid: &Jid) -> Result<Option<JobLoad>, StoreError> {
+        if self.loaded.contains(jid) {
+            return Ok(None);
+        }
+        let job = self.reader.load(jid)?;
+        Ok(job.map(|job| {
+            let minions = job.record.minions.iter();
+            let minions: usize = minions.map(|minion| minion.as_str().len() + 5).sum();
+            JobLoad {
+                bytes: job.record.load.bytes().len() + minions,
+                load: load_upward(&job),
+            }
+        }))
     }
 
     /// Whether a return is one of this outbox.
@@ -269,7 +412,13 @@ impl OutboxQueue {
         }
         let is_beyond = *excess > 0;
         *excess = excess.saturating_sub(1);
-        is_beyond.then_some("count")
+        if is_beyond {
+            return Some("count");
+        }
+        let size = record.load.bytes().len() + MAX_OVERHEAD;
+        self.framed
+            .is_some_and(|most| size > most)
+            .then_some("size")
     }
 
     /// A master above has stored these.
@@ -277,18 +426,108 @@ impl OutboxQueue {
     /// # Errors
     /// The cursor cannot be written; then they are sent once more after a restart.
     pub(crate) fn acknowledged(&mut self, batch: Batch) -> Result<(), StoreError> {
-        for jid in batch.up.jids() {
-            if !self.loaded.contains(jid) {
-                self.loaded.push_back(jid.clone());
+        let jids: Vec<Jid> = batch.jids().cloned().collect();
+        self.remember(jids);
+        self.oldest = None;
+        self.pass(&batch.rows);
+        self.save()
+    }
+
+    fn remember(&mut self, jids: Vec<Jid>) {
+        for jid in jids {
+            if !self.loaded.contains(&jid) {
+                self.loaded.push_back(jid);
             }
         }
         while self.loaded.len() > self.settings.remembered_jobs {
             self.loaded.pop_front();
         }
-        (self.rows, self.refusals) = ((self.rows * 2).min(MAX_ROWS), 0);
-        self.oldest = None;
-        self.pass(&batch.rows);
-        self.save()
+        (self.rows, self.refusals) = ((self.rows * 2).min(self.max_rows()), 0);
+    }
+
+    /// A batch goes up in these frames: the next one is read behind it. The number is that of the batch.
+    pub(crate) fn sent(&mut self, batch: Batch) -> (u64, Vec<Frame>) {
+        let number = self.next_batch;
+        self.next_batch += 1;
+        for row in &batch.rows {
+            self.follower.read_past(row);
+        }
+        self.on_their_way.push_back(SentBatch {
+            number,
+            end: self.follower.read_to(),
+            rows: batch.rows.len(),
+            returns: batch.returns,
+            jids: batch.jids().cloned().collect(),
+            is_stored: false,
+        });
+        (number, batch.frames)
+    }
+
+    /// A master above has stored all frames of a batch. The cursor passes it when all before it are
+    /// stored, too.
+    ///
+    /// # Errors
+    /// The cursor cannot be written; then they are sent once more after a restart.
+    pub(crate) fn stored(&mut self, number: u64) -> Result<(), StoreError> {
+        let mut sent = self.on_their_way.iter_mut();
+        if let Some(batch) = sent.find(|batch| batch.number == number) {
+            batch.is_stored = true;
+        }
+        let mut has_passed = false;
+        while let Some(batch) = self.on_their_way.pop_front_if(|batch| batch.is_stored) {
+            self.follower.pass_to(batch.end);
+            self.remember(batch.jids);
+            has_passed = true;
+        }
+        match has_passed {
+            true => self.save(),
+            false => Ok(()),
+        }
+    }
+
+    /// Reads again what is on its way.
+    pub(crate) fn rewind(&mut self) {
+        self.on_their_way.clear();
+        self.follower.rewind();
+    }
+
+    /// A master above has refused a frame of this batch. What is on its way is read again, in smaller
+    /// batches; a single return is dropped when it has been refused several times.
+    ///
+    /// # Errors
+    /// The cursor cannot be written.
+    pub(crate) fn frame_refused(&mut self, number: u64) -> Result<Option<Dropped>, StoreError> {
+        let first = self.on_their_way.pop_front();
+        self.rewind();
+        let Some(single) = first.filter(|first| first.number == number && first.returns == 1)
+        else {
+            self.rows = (self.rows / 2).max(1);
+            self.refusals = 0;
+            return Ok(None);
+        };
+        self.refusals += 1;
+        if self.refusals < MAX_REFUSALS {
+            return Ok(None);
+        }
+        self.refusals = 0;
+        self.follower.pass_to(single.end);
+        self.rewind();
+        self.save()?;
+        Ok(Some(Dropped {
+            reason: "refused",
+            returns: single.returns,
+            jids: single.jids,
+        }))
+    }
+
+    /// Whether another batch may be read while some are on their way. Only one is, while a master above
+    /// refuses.
+    pub(crate) fn has_room_for_batch(&self) -> bool {
+        let most = match self.rows < self.max_rows() {
+            true => 1,
+            false => MAX_BATCHES,
+        };
+        self.on_their_way.len() < most
     }
 
     /// A master above answered that it could not handle these. Fewer are tried the next time; a
@@ -310,7 +549,7 @@ impl OutboxQueue {
         let dropped = Dropped {
             reason: "refused",
             returns: batch.returns,
-            jids: batch.up.jids().cloned().collect(),
+            jids: batch.jids().cloned().collect(),
         };
         self.pass(&batch.rows);
         self.save()?;
@@ -350,4 +589,34 @@ impl OutboxQueue {
         let oldest = self.oldest.unwrap_or(now);
         u64::try_from((now - oldest) / 1_000_000).unwrap_or(0)
     }
+}
+
+/// The load of a job as it goes up.
+struct JobLoad {
+    load: Value,
+    /// About how many bytes it has.
+    bytes: usize,
+}
+
+impl Frame {
+    fn add(&mut self, record: &ReturnRecord, load: Option<JobLoad>) {
+        let mut load_bytes = 0;
+        self.up.add(record, || {
+            load.map(|load| {
+                load_bytes = load.bytes;
+                load.load
+            })
+        });
+        self.load_bytes += load_bytes;
+        self.bytes += record.load.bytes().len();
+        self.returns += 1;
+    }
+}
+
+/// The lane of a return: that of its minion.
+fn lane_of(record: &ReturnRecord) -> usize {
+    let mut hasher = DefaultHasher::new();
+    record.minion.as_str().hash(&mut hasher);
+    let lanes = LANES as u64;
+    usize::try_from(hasher.finish() % lanes).unwrap_or(0)
 }

@@ -19,6 +19,9 @@ const STEPS: usize = 250;
 const MASTERS: [&str; 2] = ["one:4506", "two:4506"];
 const MINIONS: usize = 5;
 
+/// Largest request of the masters above.
+const MAX_BYTES: usize = 1 << 20;
+
 /// A small generator: the same numbers for the same seed.
 struct Random(u64);
 
@@ -57,11 +60,21 @@ impl Above {
     }
 }
 
+/// Frames of one outbox on their way.
+#[derive(Default)]
+struct Framed {
+    window: FrameWindow,
+    session: FrameSession,
+    under_way: Vec<SentFrame>,
+}
+
 struct World {
     _dir: TempDir,
     options: StoreOptions,
     database: JobDatabase,
     outboxes: BTreeMap<String, OutboxQueue>,
+    /// Of the outboxes, where returns go up in frames.
+    framed: Option<BTreeMap<String, Framed>>,
     above: BTreeMap<String, Above>,
     /// Returns that each outbox has to bring up, in the order of its commits.
     expected: BTreeMap<String, Vec<(String, String)>>,
@@ -79,6 +92,7 @@ impl World {
             options,
             database,
             outboxes: BTreeMap::new(),
+            framed: None,
             above: BTreeMap::new(),
             expected: BTreeMap::new(),
             jobs: Vec::new(),
@@ -114,7 +128,11 @@ impl World {
             owner,
             self.database.reader()?,
         )?;
-        let queue = OutboxQueue::new(settings, follower, self.database.reader()?);
+        let mut queue = OutboxQueue::new(settings, follower, self.database.reader()?);
+        if let Some(framed) = &mut self.framed {
+            queue.frame(Some(MAX_BYTES));
+            framed.insert(name.to_owned(), Framed::default());
+        }
         self.outboxes.insert(name.to_owned(), queue);
         Ok(())
     }
@@ -215,16 +233,92 @@ fn minion(number: usize) -> MinionId {
     MinionId::parse(&format!("m{number}")).unwrap()
 }
 
-fn run(seed: u64) {
+impl World {
+    /// The same with returns in frames.
+    fn with_frames() -> Self {
+        let mut world = Self::new();
+        world.framed = Some(BTreeMap::new());
+        for name in MASTERS.into_iter().chain(["any"]) {
+            world.open(name).unwrap();
+        }
+        world
+    }
+
+    /// One step of an outbox whose returns go up in frames; whatever may happen to a frame happens.
+    /// `false`: there is nothing to send.
+    fn step_of_frames(&mut self, name: &str, random: Option<&mut Random>) -> bool {
+        let queue = self.outboxes.get_mut(name).unwrap();
+        let framed = self.framed.as_mut().unwrap().get_mut(name).unwrap();
+        while queue.has_room_for_batch() {
+            match queue.next(2).unwrap() {
+                Next::Idle => break,
+                Next::Dropped(dropped) => panic!("{dropped:?}"),
+                Next::Batch(batch) => {
+                    let (number, frames) = queue.sent(batch);
+                    framed.window.push(number, frames, &mut framed.session);
+                }
+            }
+        }
+        framed
+            .under_way
+            .extend(std::iter::from_fn(|| framed.window.ready()));
+        if framed.under_way.is_empty() {
+            return false;
+        }
+        let (at, fate) = match random {
+            Some(random) => {
+                let at = random.below(framed.under_way.len() as u64);
+                (usize::try_from(at).unwrap(), random.below(10))
+            }
+            None => (0, 9),
+        };
+        let sent = framed.under_way.remove(at);
+        if fate >= 2 {
+            let load = sent.frame.load("relay");
+            self.above.get_mut(name).unwrap().store(&load);
+        }
+        match fate {
+            // The frame is lost, or the answer to it: with it goes what else is under way.
+            0 | 2 => {
+                queue.rewind();
+                framed.session.go_back(&framed.window);
+                (framed.window, framed.under_way) = (FrameWindow::default(), Vec::new());
+            }
+            1 => {
+                let dropped = queue.frame_refused(sent.batch).unwrap();
+                assert_eq!(dropped, None, "it is refused less often than that");
+                framed.session.go_back(&framed.window);
+                (framed.window, framed.under_way) = (FrameWindow::default(), Vec::new());
+            }
+            // Killed before the cursor was written.
+            3 => self.open(name).unwrap(),
+            _ => {
+                if framed.window.stored(&sent) {
+                    queue.stored(sent.batch).unwrap();
+                }
+            }
+        }
+        true
+    }
+
+    /// One step of an outbox.
+    fn step(&mut self, name: &str, random: Option<&mut Random>) -> bool {
+        match self.framed {
+            Some(_) => self.step_of_frames(name, random),
+            None => self.attempt(name, random),
+        }
+    }
+}
+
+fn run(seed: u64, mut world: World) {
     let mut random = Random(seed);
-    let mut world = World::new();
     for _ in 0..STEPS {
         match random.below(10) {
             0 => world.publish(&mut random),
             1..5 => world.returns(&mut random),
             _ => {
                 let name = ["one:4506", "two:4506", "any"][random.below(3) as usize];
-                world.attempt(name, Some(&mut random));
+                world.step(name, Some(&mut random));
                 if random.one_in(20) {
                     world.open(name).unwrap();
                 }
@@ -232,7 +326,7 @@ fn run(seed: u64) {
         }
     }
     for name in MASTERS.into_iter().chain(["any"]) {
-        while world.attempt(name, None) {}
+        while world.step(name, None) {}
         let (stored, expected) = (&world.above[name].stored, &world.expected[name]);
         assert_eq!(stored.len(), expected.len(), "{name} with seed {seed}");
         for minion in (0..MINIONS).map(minion) {
@@ -244,12 +338,21 @@ fn run(seed: u64) {
     }
 }
 
+fn run_all(world: impl Fn() -> World) {
+    match std::env::var("SALTERN_SEED") {
+        Ok(seed) => run(seed.parse().unwrap(), world()),
+        Err(_) => (0..SEEDS).for_each(|seed| run(seed, world())),
+    }
+}
+
 #[test]
 fn whatever_is_lost_or_killed_each_master_above_gets_its_returns_once_and_in_order() {
-    match std::env::var("SALTERN_SEED") {
-        Ok(seed) => run(seed.parse().unwrap()),
-        Err(_) => (0..SEEDS).for_each(run),
-    }
+    run_all(World::new);
+}
+
+#[test]
+fn whatever_happens_to_frames_each_master_above_gets_its_returns_once_and_in_order() {
+    run_all(World::with_frames);
 }
 
 #[test]

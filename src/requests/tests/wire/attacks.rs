@@ -421,6 +421,7 @@ fn attacks_by_accepted_minion_are_refused() {
         "minion_runner",
         "_syndic_return",
         "pub_ret",
+        "saltern_syndic_frame",
         "saltern_syndic_inventory",
     ] {
         row(

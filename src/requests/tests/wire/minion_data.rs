@@ -60,10 +60,10 @@ fn replaced_key_clears_what_does_not_know_its_age() {
 }
 
 /// Options with which every memory is kept.
-const ALL_MEMORIES: &str =
-    "pillar_cache: True\norder_masters: True\nsaltern_syndic_inventory: True\n";
+const ALL_MEMORIES: &str = "pillar_cache: True\norder_masters: True\n\
+     saltern_syndic_inventory: True\nsaltern_syndic_frames: True\n";
 
-/// Has a syndic announce a minion below it.
+/// Has a syndic announce a minion below it, and send a frame of returns.
 fn announce_below(site: &Site, syndic: &Minion) {
     let reply = site.ask(clear(syndic.auth(), 3)).reply;
     let keys = syndic.verified(&reply, SigAlgo::Pkcs1v15Sha1);
@@ -80,6 +80,15 @@ fn announce_below(site: &Site, syndic: &Minion) {
         .set("last", true)
         .set("minions", Value::Array(vec![entry]))
         .set("gone", Value::Array(Vec::new()));
+    site.ask(syndic.sealed(load, 3));
+    let agreed = keys.get("saltern_syndic_frames").unwrap();
+    let load = syndic
+        .load("saltern_syndic_frame")
+        .set("epoch", agreed.get("epoch").unwrap().clone())
+        .set("stream", 0_i64)
+        .set("session", 1_i64)
+        .set("number", 1_i64)
+        .set("load", Value::Array(Vec::new()));
     site.ask(syndic.sealed(load, 3));
 }
 

@@ -44,6 +44,8 @@ fn runners(
 pub(crate) struct Around {
     pub(crate) connected: Mutex<Vec<MinionId>>,
     pub(crate) away: Mutex<Vec<MinionId>>,
+    /// Minions whose connection ended, with the time.
+    pub(crate) closed: Mutex<Vec<(MinionId, i64)>>,
     pub(crate) heard: Mutex<Vec<MinionId>>,
     /// The jid of a probe, which is no job.
     pub(crate) asked: Mutex<Option<String>>,
@@ -65,6 +67,10 @@ impl PresenceView for Around {
     fn state(&self, minion: &MinionId) -> Standing {
         if self.away.lock().contains(minion) {
             return Standing::Away(Absence::NeverConnected);
+        }
+        let closed = self.closed.lock();
+        if let Some((_, at)) = closed.iter().find(|(id, _)| id == minion) {
+            return Standing::Away(Absence::Closed { at: *at });
         }
         match self.connected.lock().contains(minion) {
             true => Standing::Connected,

@@ -8,7 +8,7 @@ use saltern_requests::{Effect, Topics};
 use saltern_wire::msgpack::Value;
 
 use crate::wire::client::{Load, Minion, clear, published_by_root};
-use crate::wire::site::{Site, list, started};
+use crate::wire::site::{Site, data, events, list, started};
 
 const OPTIONS: &str = "order_masters: True\nsaltern_syndic_inventory: True\n";
 
@@ -63,14 +63,27 @@ impl<'a> Relay<'a> {
     }
 
     fn ask(&self, part: Load) -> String {
+        self.ask_and_hear(part).0
+    }
+
+    /// The result of a part, and the data of the events that it leads to.
+    fn ask_and_hear(&self, part: Load) -> (String, Vec<Value>) {
         let outcome = self.site.ask(self.minion.sealed(part, 3));
-        assert!(outcome.effects.is_empty());
+        let events = events(&outcome);
+        assert_eq!(outcome.effects.len(), events.len(), "nothing else");
         let answer = self.minion.open(&outcome.reply, 3);
-        answer
-            .get("result")
-            .and_then(Value::as_str)
-            .unwrap()
-            .to_owned()
+        let result = answer.get("result").and_then(Value::as_str).unwrap();
+        (result.to_owned(), events.iter().map(data).collect())
+    }
+
+    fn id(&self) -> MinionId {
+        MinionId::parse(&self.id).unwrap()
+    }
+
+    /// The syndic is away since `at`, in microseconds since 1970.
+    fn is_away_since(&self, at: i64) {
+        let closed = &mut *self.site.around.closed.lock();
+        closed.push((self.id(), at));
     }
 
     fn announce(&self, minions: &[(&str, &str)]) {
@@ -271,4 +284,73 @@ fn reason_of_an_absence_stays_on_its_line() {
     let inventories = &site.services.minions.inventories;
     let found = inventories.find(&MinionId::parse("a").unwrap()).unwrap();
     assert_eq!(found.away.as_deref(), Some("x\\n\\u{1b}[2J"));
+}
+
+/// The syndic that jobs for a minion go by.
+fn route(site: &Site, minion: &str) -> Option<String> {
+    let minion = MinionId::parse(minion).unwrap();
+    let found = site.services.minions.inventories.find(&minion);
+    found.map(|below| below.syndic.to_string())
+}
+
+#[test]
+fn minion_below_two_syndics_is_announced_once_for_each_pair() {
+    for options in ["", "saltern_strict_minion_events: False\n"] {
+        let site = Site::new(&format!("{OPTIONS}{options}"));
+        site.accept("own", "large");
+        let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+        one.announce(&[("a", "x"), ("b", "x")]);
+        let both = || two.part(&[("a", "x"), ("b", "x"), ("c", "x"), ("own", "x")]);
+        let (result, events) = two.ask_and_hear(both());
+        assert_eq!((result.as_str(), events.len()), ("taken", 1), "{options}");
+        for (name, expected) in [
+            ("route", Value::from("one")),
+            ("other", "two".into()),
+            ("minions", list(&["a", "b"])),
+            ("count", 2_i64.into()),
+        ] {
+            assert_eq!(events[0].get(name), Some(&expected), "{options}");
+        }
+        assert_eq!(route(&site, "a").as_deref(), Some("one"), "{options}");
+        let again = two.ask_and_hear(both().set("list", 2_i64));
+        assert_eq!(again, ("taken".to_owned(), Vec::new()), "{options}");
+        let three = Relay::started(&site, "three");
+        let (_, events) = three.ask_and_hear(three.part(&[("a", "x")]));
+        assert_eq!(events.len(), 1, "it is another pair: {options}");
+    }
+}
+
+#[test]
+fn minion_that_has_moved_is_below_the_other_syndic_at_its_next_part() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce(&[("a", "x"), ("b", "x")]);
+    two.announce(&[("a", "x")]);
+    let gone = one.part(&[]).set("part", 1_i64).set("last", false);
+    assert_eq!(one.ask(gone.set("gone", list(&["a"]))), "taken");
+    assert_eq!(route(&site, "a"), None);
+    let next = || two.part(&[("a", "x")]).set("last", false);
+    assert_eq!(two.ask(next().set("part", 1_i64)), "begin_anew");
+    let (result, events) = two.ask_and_hear(two.part(&[("a", "x")]).set("list", 2_i64));
+    assert_eq!((result.as_str(), events), ("taken", Vec::new()));
+    assert_eq!(expected(&site, "a", "list").unwrap().1, exactly(&["two"]));
+    assert_eq!(expected(&site, "b", "list").unwrap().1, exactly(&["one"]));
+}
+
+#[test]
+fn claim_of_a_syndic_that_is_away_for_long_ends() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce(&[("a", "x")]);
+    let refused = site.refused();
+    one.is_away_since(site.clock.unix_micros());
+    site.clock.advance(Duration::from_secs(599));
+    two.announce(&[("a", "x")]);
+    assert_eq!(route(&site, "a").as_deref(), Some("one"));
+    assert_eq!(site.refused(), refused + 1, "it is not the syndic's");
+    site.clock.advance(Duration::from_secs(1));
+    let again = two.part(&[("a", "x")]).set("list", 2_i64);
+    assert_eq!(two.ask(again), "taken");
+    assert_eq!(route(&site, "a").as_deref(), Some("two"));
+    assert_eq!(site.refused(), refused + 1);
 }

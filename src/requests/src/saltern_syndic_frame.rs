@@ -1,0 +1,104 @@
+//! `saltern_syndic_frame`: a syndic of ours brings returns in a numbered frame. Stock has no such
+//! command; a syndic sends it only to a master whose signed answer to `_auth` agrees to it.
+//!
+//! A frame bears what a `_syndic_return` would, and goes through the same checks. It is answered when
+//! all of it is committed; a syndic has several frames in flight, and its cursor moves to the end of the
+//! longest row of answered ones.
+
+use bytes::Bytes;
+use saltern_wire::msgpack::{Dialect, Kind, RawValue, Value, encode};
+
+use crate::audit::AuditNote;
+use crate::envelope::Sealed;
+use crate::syndic_frames::{FrameHeader, FrameRefusal};
+use crate::syndic_return::{self, Taken};
+use crate::{Outcome, Services, syndics};
+
+/// The most bytes of a frame with several returns. A syndic of ours fills one with 1 MB of returns,
+/// beside loads of jobs.
+const MAX_FRAME_BYTES: usize = 16 << 20;
+
+/// Answers when the frame is stored, or why it is not.
+pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
+    match take(sealed, services) {
+        Ok((number, taken)) => stored(sealed, number, taken),
+        Err(FrameRefusal::BeginAnew(session)) => {
+            let epoch = Value::from(services.minions.frames.epoch());
+            let fields = vec![("epoch", epoch), ("session", number_value(session))];
+            Outcome::reply(answer(sealed, "begin_anew", fields))
+        }
+        Err(FrameRefusal::Refused(reason)) => {
+            services.metrics.refuse("syndic_frame");
+            complain!(
+                services, minion = %sealed.minion, reason,
+                "a frame of returns of a syndic is refused"
+            );
+            let fields = vec![("reason", Value::from(reason))];
+            Outcome::reply(answer(sealed, "refused", fields))
+        }
+    }
+}
+
+fn take(sealed: &Sealed, services: &Services) -> Result<(u64, Taken), FrameRefusal> {
+    let (syndic, frames) = (&sealed.minion, &services.minions.frames);
+    if !frames.is_on() {
+        let reason = "saltern_syndic_frames is off, or order_masters is";
+        return Err(FrameRefusal::Refused(reason));
+    }
+    if !syndics::is_known(syndic, services) {
+        let reason = "it sent no start event as a syndic";
+        return Err(FrameRefusal::Refused(reason));
+    }
+    let header = header(sealed).ok_or(FrameRefusal::Refused("it is malformed"))?;
+    let load = sealed
+        .load
+        .get("load")
+        .filter(|load| load.kind() == Kind::Array);
+    let load = load.ok_or(FrameRefusal::Refused("it is malformed"))?;
+    let is_large = load.bytes().len() > MAX_FRAME_BYTES;
+    if is_large && syndic_return::returns_in(&sealed.load) > 1 {
+        return Err(FrameRefusal::Refused("it is larger than frames are"));
+    }
+    frames.take(syndic, header)?;
+    let taken = syndic_return::take_all(&sealed.load, syndic, services);
+    // The key may have gone since the request came, and the numbers with it.
+    if !matches!(services.keys.pki.accepted_key(syndic), Ok(Some(_))) {
+        frames.forget(syndic);
+    }
+    Ok((header.number, taken))
+}
+
+fn header(sealed: &Sealed) -> Option<FrameHeader<'_>> {
+    let load = &sealed.load;
+    let number = |name: &str| load.get(name).and_then(RawValue::as_u64);
+    Some(FrameHeader {
+        epoch: load.str("epoch")?,
+        stream: usize::try_from(number("stream")?).ok()?,
+        session: number("session")?,
+        number: number("number")?,
+    })
+}
+
+fn stored(sealed: &Sealed, number: u64, taken: Taken) -> Outcome {
+    let number = number_value(number);
+    let returns = number_value(taken.len() as u64);
+    let fields = vec![("number", number.clone()), ("returns", returns)];
+    Outcome {
+        reply: answer(sealed, "stored", fields),
+        reply_if_not_stored: answer(sealed, "not_stored", vec![("number", number)]),
+        later: None,
+        audit: AuditNote::default(),
+        effects: taken.into_effects(),
+    }
+}
+
+fn number_value(number: u64) -> Value {
+    Value::Int(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn answer(sealed: &Sealed, result: &str, more: Vec<(&str, Value)>) -> Bytes {
+    let fields = std::iter::once(("result", Value::from(result))).chain(more);
+    sealed
+        .answer
+        .seal(&encode(&Value::map(fields), Dialect::Raw))
+}

@@ -1,0 +1,169 @@
+//! Frames of returns of syndics: who may send them, which numbers are taken, and what they bring.
+
+use saltern_crypto::SigAlgo;
+use saltern_requests::{Effect, Outcome};
+use saltern_wire::msgpack::Value;
+
+use crate::wire::client::{JID, Load, Minion, clear};
+use crate::wire::site::Site;
+
+const OPTIONS: &str = "order_masters: True\nsaltern_syndic_frames: True\n";
+
+/// A syndic, and the epoch that its frames have to bear.
+struct Relay<'a> {
+    site: &'a Site,
+    minion: Minion,
+    epoch: Option<String>,
+    /// The masters of its path to the top.
+    path: Vec<Value>,
+}
+
+impl<'a> Relay<'a> {
+    fn signed_in(site: &'a Site, id: &str) -> Self {
+        let minion = Minion::signed_in(site, id);
+        let reply = site.ask(clear(minion.auth(), 3)).reply;
+        let keys = minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);
+        let agreed = keys.get("saltern_syndic_frames");
+        let epoch = agreed.and_then(|agreed| agreed.get("epoch")?.as_str());
+        Self {
+            site,
+            epoch: epoch.map(str::to_owned),
+            path: keys
+                .get("saltern_syndic_path")
+                .and_then(Value::as_array)
+                .map_or_else(Vec::new, <[Value]>::to_vec),
+            minion,
+        }
+    }
+
+    fn started(site: &'a Site, id: &str) -> Self {
+        let relay = Self::signed_in(site, id);
+        let load = relay.minion.load("_minion_event").set("data", "started");
+        let tag = format!("salt/syndic/{id}/start");
+        site.ask(relay.minion.sealed(load.set("tag", tag.as_str()), 3));
+        relay
+    }
+
+    fn frame(&self, number: i64, returns: &[(&str, Value)]) -> Load {
+        let returns = Value::map(returns.iter().cloned());
+        let job = Load::new().set("jid", JID).set("fun", "test.ping");
+        let job = job.set("return", returns).value();
+        self.minion
+            .load("saltern_syndic_frame")
+            .set("epoch", self.epoch.as_deref().unwrap_or("x"))
+            .set("stream", 0_i64)
+            .set("session", 1_000_i64)
+            .set("number", number)
+            .set("load", Value::Array(vec![job]))
+    }
+
+    /// The outcome of a frame, and the answer to it.
+    fn ask(&self, frame: Load) -> (Outcome, Value) {
+        let outcome = self.site.ask(self.minion.sealed(frame, 3));
+        let answer = self.minion.open(&outcome.reply, 3);
+        (outcome, answer)
+    }
+
+    /// The result of a frame, which is stored if it is `stored`.
+    fn result(&self, frame: Load) -> String {
+        let (outcome, answer) = self.ask(frame);
+        let result = text(&answer, "result");
+        assert_eq!(result == "stored", !outcome.effects.is_empty(), "{result}");
+        result
+    }
+}
+
+fn text(answer: &Value, name: &str) -> String {
+    let text = answer.get(name).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}
+
+fn pong() -> Value {
+    Value::map([("return", Value::from("pong")), ("retcode", 0_i64.into())])
+}
+
+#[test]
+fn epoch_and_size_stand_in_the_signed_answer_where_frames_are_taken() {
+    for (options, is_there) in [
+        (OPTIONS, true),
+        ("order_masters: True\n", false),
+        ("saltern_syndic_frames: True\n", false),
+    ] {
+        let site = Site::new(options);
+        let relay = Relay::signed_in(&site, "relay");
+        assert_eq!(relay.epoch.is_some(), is_there, "{options}");
+        assert_eq!(relay.path.len(), usize::from(is_there), "{options}");
+    }
+}
+
+#[test]
+fn frame_is_answered_when_its_returns_are_stored() {
+    let site = Site::new(OPTIONS);
+    site.accept("own", "large");
+    let relay = Relay::started(&site, "relay");
+    let returns = [("a", pong()), ("b", pong()), ("own", pong())];
+    let (outcome, answer) = relay.ask(relay.frame(1, &returns));
+    let stored = outcome.effects.iter().map(|effect| match effect {
+        Effect::StoreReturn(stored) => stored.record.minion.as_str(),
+        _ => panic!("returns are stored, and nothing else"),
+    });
+    assert_eq!(stored.collect::<Vec<_>>(), ["a", "b"]);
+    let expected = Value::map([
+        ("result", Value::from("stored")),
+        ("number", 1_i64.into()),
+        ("returns", 2_i64.into()),
+    ]);
+    assert_eq!(answer, expected, "\"own\" is not the syndic's");
+    let failed = relay.minion.open(&outcome.reply_if_not_stored, 3);
+    assert_eq!(text(&failed, "result"), "not_stored");
+}
+
+#[test]
+fn frame_is_refused_unless_it_is_of_a_syndic_and_in_order() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    let first = || relay.frame(1, &[("a", pong())]);
+    assert_eq!(relay.result(first()), "stored");
+    assert_eq!(relay.result(first()), "stored", "its answer may be lost");
+    assert_eq!(relay.result(first().set("epoch", "other")), "begin_anew");
+    let (_, answer) = relay.ask(first().set("session", 999_i64));
+    assert_eq!(text(&answer, "result"), "begin_anew");
+    assert_eq!(answer.get("session"), Some(&1_000_i64.into()));
+    let refused = site.refused();
+    let rows = [
+        ("number", Value::from(0_i64)),
+        ("number", 66_i64.into()),
+        ("number", (-1_i64).into()),
+        ("number", "x".into()),
+        ("stream", 2_i64.into()),
+        ("stream", Value::Nil),
+        ("session", Value::Nil),
+        ("epoch", Value::Nil),
+        ("load", Value::Nil),
+        ("load", Value::map([("jid", JID)])),
+    ];
+    let count = rows.len() as u64;
+    for (name, value) in rows {
+        let result = relay.result(first().set(name, value.clone()));
+        assert_eq!(result, "refused", "{name}: {value:?}");
+    }
+    assert_eq!(site.refused(), refused + count);
+    let stranger = Relay::signed_in(&site, "stranger");
+    let frame = stranger.frame(1, &[("a", pong())]);
+    assert_eq!(stranger.result(frame), "refused");
+    let off = Site::new("order_masters: True\n");
+    let relay = Relay::started(&off, "relay");
+    assert_eq!(relay.result(relay.frame(1, &[("a", pong())])), "refused");
+}
+
+#[test]
+fn large_frame_is_refused_unless_it_has_one_return() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    let large = "x".repeat(17 << 20);
+    let large = Value::map([("return", Value::from(large.as_str()))]);
+    let two = relay.frame(1, &[("a", pong()), ("b", large.clone())]);
+    let (_, answer) = relay.ask(two);
+    assert_eq!(text(&answer, "reason"), "it is larger than frames are");
+    assert_eq!(relay.result(relay.frame(1, &[("b", large)])), "stored");
+}
