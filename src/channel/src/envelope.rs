@@ -30,6 +30,8 @@ pub struct Session {
     /// Epoch that the master wants in inventories of a syndic (`saltern_syndic_inventory`), from the
     /// signed part of its answer; `None`: it takes none.
     pub inventory_epoch: Option<String>,
+    /// Whether the answer handed over another key of the master, which is the trusted one by now.
+    pub has_next_key: bool,
 }
 
 impl Session {
@@ -245,6 +247,7 @@ mod tests {
         let aes = KeyString::generate();
         let session = Session {
             inventory_epoch: None,
+            has_next_key: false,
             shared: Crypticle::new(&aes),
             own: Crypticle::new(&aes),
             aes,
