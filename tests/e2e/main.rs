@@ -41,6 +41,7 @@ mod kill;
 mod limited;
 mod logs;
 mod maintenance;
+mod master_key;
 mod matrix;
 mod metrics;
 mod mine;

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::{IntCounter, Registry, counter};
 use saltern_base::trace::Kind;
-use saltern_crypto::SigAlgo;
+use saltern_crypto::{PrivateKey, SigAlgo};
 use saltern_model::{Jid, MinionId};
 use saltern_requests::{Publication, Services, Topics};
 use saltern_store::StoreError;
@@ -173,18 +173,21 @@ impl Publisher {
         if !self.seed.rotation.look(&self.seed.services) {
             return false;
         }
-        let payload = match self.sealed(publication) {
-            Ok(payload) => payload,
+        let payloads = match self.sealed(publication) {
+            Ok(payloads) => payloads,
             Err(error) => {
                 tracing::error!(%jid, %error, "an identity probe cannot be sent");
                 return false;
             }
         };
-        let message = match self.seed.services.config.zmq_filtering {
-            true => PubMessage::with_topic(BROADCAST, payload),
-            false => PubMessage::new(payload),
-        };
-        let is_queued = self.seed.subscribers.publish_to(*connection, &message);
+        let mut is_queued = false;
+        for payload in payloads {
+            let message = match self.seed.services.config.zmq_filtering {
+                true => PubMessage::with_topic(BROADCAST, payload),
+                false => PubMessage::new(payload),
+            };
+            is_queued |= self.seed.subscribers.publish_to(*connection, &message);
+        }
         tracing::debug!(%jid, connection, is_queued, "an identity probe was sent");
         is_queued
     }
@@ -196,8 +199,8 @@ impl Publisher {
             tracing::error!(%jid, "a job was not published: the shared key is one that was revoked");
             return false;
         }
-        let payload = match self.sealed(publication) {
-            Ok(payload) => payload,
+        let payloads = match self.sealed(publication) {
+            Ok(payloads) => payloads,
             Err(error) => {
                 self.seed.metrics.not_sent.inc();
                 tracing::error!(%jid, %error, "a job was not published");
@@ -205,15 +208,33 @@ impl Publisher {
             }
         };
         FailPoint::PublishSealed.pass();
-        let (queued, dropped) = self.send(payload, &publication.topics);
+        let (mut queued, mut dropped) = (0, 0);
+        for payload in payloads {
+            let (now_queued, now_dropped) = self.send(payload, &publication.topics);
+            queued += now_queued;
+            dropped += now_dropped;
+        }
         FailPoint::PublishSent.pass();
         self.seed.metrics.loads.inc();
         tracing::debug!(%jid, queued, dropped, "published");
         queued > 0
     }
 
-    /// `{"enc": "aes", "load": <ciphertext>, "sig_algo": …, "sig": …}`.
-    fn sealed(&self, publication: &Publication) -> Result<Bytes, StoreError> {
+    /// The payload for each key of the master that signs publications: one, or two during a rotation.
+    fn sealed(&self, publication: &Publication) -> Result<Vec<Bytes>, StoreError> {
+        let signers = self.signers().into_iter();
+        signers
+            .map(|signer| self.sealed_by(signer, publication))
+            .collect()
+    }
+
+    /// `{"enc": "aes", "load": <ciphertext>, "sig_algo": …, "sig": …}`. Each payload has a serial of
+    /// its own: minions take one that comes twice for a replay.
+    fn sealed_by(
+        &self,
+        signer: Option<&PrivateKey>,
+        publication: &Publication,
+    ) -> Result<Bytes, StoreError> {
         let services = &self.seed.services;
         let (shared, serial) = services.keys.shared.next()?;
         let mut load = Vec::with_capacity(publication.packed.len() + 32);
@@ -223,7 +244,10 @@ impl Publisher {
             .str("serial")
             .uint(serial);
         let ciphertext = shared.crypticle.dumps(&load, None);
-        let signature = self.signature(&ciphertext)?;
+        let signature = match signer {
+            Some(signer) => Some(self.signature(signer, &ciphertext)?),
+            None => None,
+        };
         let mut payload = Vec::with_capacity(ciphertext.len() + 384);
         let mut encoder = Encoder::new(&mut payload, Dialect::Raw);
         encoder.map(if signature.is_some() { 4 } else { 2 });
@@ -239,20 +263,37 @@ impl Publisher {
     }
 
     /// A load that cannot be signed is not sent: minions would refuse it.
-    fn signature(&self, ciphertext: &[u8]) -> Result<Option<(SigAlgo, Vec<u8>)>, StoreError> {
-        let services = &self.seed.services;
-        if !services.config.sign_pub_messages {
-            return Ok(None);
-        }
-        let name = services.config.publish_signing_algorithm.name();
+    fn signature(
+        &self,
+        signer: &PrivateKey,
+        ciphertext: &[u8],
+    ) -> Result<(SigAlgo, Vec<u8>), StoreError> {
+        let name = self.seed.services.config.publish_signing_algorithm.name();
         let algorithm = SigAlgo::from_wire(name).unwrap_or(SigAlgo::Pkcs1v15Sha1);
-        let signature = services.keys.master.private.sign(algorithm, ciphertext);
-        match signature {
-            Ok(signature) => Ok(Some((algorithm, signature))),
+        match signer.sign(algorithm, ciphertext) {
+            Ok(signature) => Ok((algorithm, signature)),
             Err(source) => Err(StoreError::Crypto {
                 action: "sign a publication",
                 source,
             }),
+        }
+    }
+
+    /// The master's keys that sign a publication; `None` alone where none does. A minion that
+    /// verifies it takes the payload by the key that it knows, any other runs the first one: the jid
+    /// of the second is no longer new. The previous key comes first: a minion that gets the present one
+    /// in between takes the second, where in the other order it would find both refused. A syndic
+    /// would pass both on, so with syndics below it is the present key alone.
+    fn signers(&self) -> Vec<Option<&PrivateKey>> {
+        let services = &self.seed.services;
+        if !services.config.sign_pub_messages {
+            return vec![None];
+        }
+        match services.both_master_keys() {
+            Some(keys) if !self.seed.feeds_syndics => {
+                vec![Some(keys.previous.private), Some(keys.current.private)]
+            }
+            _ => vec![Some(services.keys.master.current().private)],
         }
     }
 

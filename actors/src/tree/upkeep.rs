@@ -23,6 +23,7 @@ impl Plan {
             maintenance_tasks: self.maintenance_tasks.clone(),
             bus: core.bus.clone().recipient(),
             jobs,
+            store: core.store.clone().recipient(),
             metrics: UpkeepMetrics::new(&self.registry),
         };
         let spec = self.on_patient_thread("upkeep");

@@ -12,6 +12,7 @@
 
 mod database_check;
 pub(crate) mod file_events;
+mod master_key;
 mod open_files;
 mod orphaned_data;
 
@@ -24,12 +25,13 @@ use saltern_store::{Housekeeping, JobQueries, StoreError};
 use saltern_supervise::Child;
 
 use crate::messages::MaintenanceTask;
-use crate::messages::{Fire, Look, LookOver};
+use crate::messages::{Fire, Look, LookOver, Persist};
 use crate::shared::priority::give_way;
 use crate::upkeep::maintenance::round;
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, TaskError};
 use database_check::DatabaseCheck;
 use file_events::FileEvents;
+use master_key::RecordedRotation;
 use open_files::OpenFiles;
 use orphaned_data::OrphanedData;
 
@@ -44,6 +46,7 @@ pub(crate) struct Seed {
     pub(crate) bus: Recipient<Fire>,
     /// Used by this actor only.
     pub(crate) jobs: Arc<dyn Housekeeping>,
+    pub(crate) store: Recipient<Persist>,
     pub(crate) metrics: UpkeepMetrics,
 }
 
@@ -91,6 +94,7 @@ pub(crate) struct Upkeep {
     file_events: Option<FileEvents>,
     open_files: OpenFiles,
     database_check: DatabaseCheck,
+    rotation: RecordedRotation,
 }
 
 impl Child for Upkeep {
@@ -106,6 +110,7 @@ impl Child for Upkeep {
             file_events: FileEvents::of_site(&seed.services),
             open_files: OpenFiles::default(),
             database_check: DatabaseCheck::default(),
+            rotation: RecordedRotation::default(),
         }
     }
 }
@@ -163,10 +168,7 @@ impl Handler<LookOver> for Upkeep {
             self.tell_file_events(look != Look::Due);
         }
         if is_meant(MaintenanceTask::MasterKey) {
-            self.simple(MaintenanceTask::MasterKey, |services| {
-                let compared = services.keys.master.compare_with_disk(&services.config);
-                compared.map_err(TaskError::of)
-            });
+            self.look_at_master_key();
         }
         if is_meant(MaintenanceTask::OpenFiles) {
             self.look_at_open_files();
@@ -230,6 +232,19 @@ impl Upkeep {
     fn simple(&self, task: MaintenanceTask, work: impl FnOnce(&Services) -> Result<(), TaskError>) {
         let services = &self.seed.services;
         self.seed.maintenance_tasks.run(task, || work(services));
+    }
+
+    fn look_at_master_key(&mut self) {
+        let (services, store) = (&self.seed.services, &self.seed.store);
+        let rotation = &mut self.rotation;
+        self.seed
+            .maintenance_tasks
+            .run(MaintenanceTask::MasterKey, || {
+                let record = |row| store.try_send(Persist::row(row)).is_ok();
+                rotation.look(services, record).map_err(TaskError::of)?;
+                let compared = services.keys.master.compare_with_disk(&services.config);
+                compared.map_err(TaskError::of)
+            });
     }
 
     fn look_over_minion_data(&self) {

@@ -10,6 +10,7 @@ mod batches;
 mod cves;
 mod faults;
 mod jobs;
+mod master_key;
 mod net_api;
 mod remotes;
 mod schedules;

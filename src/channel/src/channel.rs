@@ -158,8 +158,15 @@ impl<O: ChannelObserver> Channel<O> {
         }
         let config = self.config();
         let mut wait = config.acceptance_wait_time;
+        let mut has_changed_key = false;
         loop {
             match self.sign_in_once(link).await? {
+                // The next key is trusted now: under it, once more.
+                SignInAnswer::Accepted(session) if session.has_next_key && !has_changed_key => {
+                    info!(minion = self.id(), "the master handed over its next key");
+                    has_changed_key = true;
+                    continue;
+                }
                 SignInAnswer::Accepted(session) => {
                     if let Some(before) = stale.filter(|before| before.aes.same_as(&session.aes)) {
                         // The serial goes on for as long as the key lives.

@@ -34,6 +34,8 @@ pub struct Session {
     pub frames: Option<FrameAgreement>,
     /// The master and those above it, as it names them (`saltern_syndic_path`), likewise.
     pub path: Vec<String>,
+    /// Whether the answer handed over another key of the master, which is the trusted one by now.
+    pub has_next_key: bool,
 }
 
 /// Terms of a master for the frames in which a syndic sends returns.
@@ -260,6 +262,7 @@ mod tests {
             inventory_epoch: None,
             frames: None,
             path: Vec::new(),
+            has_next_key: false,
             shared: Crypticle::new(&aes),
             own: Crypticle::new(&aes),
             aes,

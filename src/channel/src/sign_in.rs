@@ -74,6 +74,9 @@ pub struct SignInRequest {
     pub payload: Bytes,
     nonce: String,
     token: Option<KeyString>,
+    /// The master's key as it was known when the request was made: the answer is to that one, also
+    /// where another minion with the same store has got the next key meanwhile.
+    known: Option<Arc<PublicKey>>,
 }
 
 /// Verdict of the master.
@@ -84,6 +87,17 @@ pub enum SignInAnswer {
     Pending,
     /// Rejected, but `rejected_retry` wants to go on asking.
     RejectedForNow,
+}
+
+/// Relation of the key in an answer to the key that is trusted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// The same.
+    Unchanged,
+    /// None is trusted yet.
+    FirstContact,
+    /// Another one.
+    Changed,
 }
 
 impl SignInRequest {
@@ -103,7 +117,8 @@ impl SignInRequest {
             (text("sig_algo"), text(config.signing_algorithm.wire_name())),
         ];
         let mut token = None;
-        if let Some(master) = who.store.load()? {
+        let known = who.store.load()?;
+        if let Some(master) = &known {
             let secret = KeyString::generate();
             let sealed = master.encrypt(config.encryption_algorithm, secret.as_str().as_bytes());
             if let Ok(sealed) = sealed {
@@ -116,6 +131,7 @@ impl SignInRequest {
             payload: clear(&Value::Map(load)),
             nonce,
             token,
+            known,
         })
     }
 
@@ -140,7 +156,10 @@ impl SignInRequest {
             }));
         };
         let inner = decode(signed)?;
-        let known = who.store.load()?;
+        let known = match &self.known {
+            Some(known) => Some(Arc::clone(known)),
+            None => who.store.load()?,
+        };
         let Some(offered) = inner.get("pub_key").and_then(Value::as_str) else {
             // Nothing but a verdict: believed only from a master that is known, or from nobody
             // known yet.
@@ -151,6 +170,7 @@ impl SignInRequest {
             return verdict(&inner, config);
         };
         let offered = clean_key(offered);
+        let is_first_contact = known.is_none();
         let unchanged = known.filter(|known| known.pem() == offered);
         let master = match &unchanged {
             Some(known) => Arc::clone(known),
@@ -159,7 +179,12 @@ impl SignInRequest {
                     .map_err(|error| SignInError::Malformed(error.to_string()))?,
             ),
         };
-        let aes = self.verify_master(&inner, &master, unchanged.is_some(), who)?;
+        let trust = match (&unchanged, is_first_contact) {
+            (Some(_), _) => Trust::Unchanged,
+            (None, true) => Trust::FirstContact,
+            (None, false) => Trust::Changed,
+        };
+        let aes = self.verify_master(&inner, &master, trust, who)?;
         let session = open_key(&inner, "session", who)?;
         check_outer(&master, config, signed, signature)?;
         self.check_nonce(&inner)?;
@@ -168,7 +193,10 @@ impl SignInRequest {
         let publish_port = port.and_then(|port| u16::try_from(port).ok());
         let publish_port =
             publish_port.ok_or_else(|| SignInError::Malformed("no publish port".to_owned()))?;
-        if unchanged.is_none() {
+        let next_key = next_key(&inner, config).filter(|_| unchanged.is_some());
+        if let Some(next_key) = &next_key {
+            who.store.store(next_key)?;
+        } else if unchanged.is_none() {
             who.store.store(&master)?;
         }
         Ok(SignInAnswer::Accepted(Box::new(Session {
@@ -181,6 +209,7 @@ impl SignInRequest {
             inventory_epoch: epoch(inner.get("saltern_syndic_inventory")),
             frames: inner.get("saltern_syndic_frames").and_then(frames),
             path: path(inner.get("saltern_syndic_path")),
+            has_next_key: next_key.is_some(),
         })))
     }
 
@@ -190,10 +219,11 @@ impl SignInRequest {
         &self,
         inner: &Value,
         master: &PublicKey,
-        unchanged: bool,
+        trust: Trust,
         who: &Identity,
     ) -> Result<KeyString, SignInError> {
         let config = &who.config;
+        let unchanged = trust == Trust::Unchanged;
         let key_signature = inner.get("pub_sig").and_then(Value::as_str);
         match (key_signature.is_some(), config.verify_master_pubkey_sign) {
             (true, false) => {
@@ -204,8 +234,7 @@ impl SignInRequest {
             (false, true) => return Err(SignInError::KeySignature("not signed")),
             _ => {}
         }
-        let changed = !unchanged && who.store.load()?.is_some();
-        if changed && !config.verify_master_pubkey_sign {
+        if trust == Trust::Changed && !config.verify_master_pubkey_sign {
             return Err(SignInError::MasterKeyChanged {
                 file: who.store.file_name().to_owned(),
             });
@@ -308,6 +337,16 @@ fn open_key(inner: &Value, name: &'static str, who: &Identity) -> Result<KeyStri
     let opened = opened.map_err(|_| SignInError::Proof(name))?;
     let text = std::str::from_utf8(opened.expose()).map_err(|_| SignInError::Proof(name))?;
     KeyString::parse(text).map_err(|_| SignInError::Proof(name))
+}
+
+/// The key that the master changes to, in an answer under the trusted one, whose signature over the
+/// whole answer is the proof. A minion to which the trusted one is pinned takes none.
+fn next_key(inner: &Value, config: &MinionConfig) -> Option<Arc<PublicKey>> {
+    if !config.master_finger.is_empty() {
+        return None;
+    }
+    let offered = inner.get("saltern_next_key").and_then(Value::as_str)?;
+    PublicKey::from_pem(clean_key(offered)).ok().map(Arc::new)
 }
 
 fn check_key_signature(inner: &Value, signature: &str, who: &Identity) -> Result<(), SignInError> {

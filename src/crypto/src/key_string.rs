@@ -5,8 +5,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
 use openssl::sha::sha256;
-use zeroize::Zeroizing;
+use sha2::Sha512;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::{ct_eq, fill_random};
 
@@ -57,6 +59,19 @@ impl KeyString {
         Ok(Self(Zeroizing::new(text.to_owned())))
     }
 
+    /// Another key, which only a holder of this one can compute: the first bytes of an HMAC-SHA512
+    /// of the label under the text.
+    #[must_use]
+    pub fn derived(&self, label: &[u8]) -> Self {
+        let mac = <Hmac<Sha512> as KeyInit>::new_from_slice(self.0.as_bytes())
+            .expect("invariant: HMAC takes keys of any length");
+        let mut digest = mac.chain_update(label).finalize().into_bytes();
+        let mut text = Zeroizing::new(String::with_capacity(TEXT_LEN));
+        STANDARD.encode_string(&digest[..RAW_LEN], &mut text);
+        digest.as_mut_slice().zeroize();
+        Self(text)
+    }
+
     /// The 76 characters.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -98,6 +113,17 @@ mod tests {
         let again = KeyString::parse(key.as_str()).expect("own key");
         assert!(key.same_as(&again));
         assert!(!key.same_as(&KeyString::generate()));
+    }
+
+    #[test]
+    fn derived_key_string_depends_on_key_and_label() {
+        let key = KeyString::generate();
+        let derived = key.derived(b"one");
+        assert!(KeyString::parse(derived.as_str()).is_ok());
+        assert!(derived.same_as(&key.derived(b"one")));
+        assert!(!derived.same_as(&key));
+        assert!(!derived.same_as(&key.derived(b"two")));
+        assert!(!derived.same_as(&KeyString::generate().derived(b"one")));
     }
 
     #[test]

@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use saltern_base::clock::Clock;
 use saltern_channel::{
-    Backoff, Identity, KeyError, MinionConfig, PkiDir, Session, SignInError, between, resolve,
+    Backoff, Identity, KeyError, MasterKeyStore, MinionConfig, PkiDir, Session, SignInError,
+    between, resolve,
 };
 use saltern_model::{Compat, stamp};
 use saltern_wire::client::{ClientError, Route, SubClient};
@@ -80,11 +81,12 @@ impl Minion {
             from: config.source_address,
             transport: config.transport,
         };
+        let store: Arc<dyn MasterKeyStore> = Arc::new(pki);
         let identity = Identity {
             id: config.id.clone(),
             config: Arc::clone(&config),
             keys: Arc::new(keys),
-            store: Arc::new(pki),
+            store: Arc::clone(&store),
             clock,
         };
         let jobs = Arc::new(JobTable::default());
@@ -93,6 +95,7 @@ impl Minion {
             context: Arc::new(Context {
                 grains: Arc::new(grains),
                 jobs,
+                master_key: store,
             }),
             turns: Arc::new(Semaphore::new(config.process_count_max)),
             tasks: JoinSet::new(),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use saltern_crypto::{EncAlgo, PublicKey, SigAlgo, clean_key};
 use saltern_model::{Compat, KeyState, MinionId, Tag};
 use saltern_policy::key_gate::{Decision, Situation, decide};
-use saltern_store::StoreError;
+use saltern_store::{BothKeys, MasterKey, StoreError};
 use saltern_wire::msgpack::{Bin, Dialect, MapView, Value, lenient, pack};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -115,6 +115,10 @@ struct Keys<'a> {
     /// This master and those above it (`syndic_path`), likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     saltern_syndic_path: Option<Vec<String>>,
+    /// While the master's key is rotated, in answers under the previous key: the new one, which is
+    /// signed by the previous one thereby. Our own minions and syndics keep it; stock's do not look.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    saltern_next_key: Option<&'a str>,
 }
 
 /// The answer without keys.
@@ -158,6 +162,54 @@ struct Asker<'a> {
     sig_algo: Option<SigAlgo>,
     /// The port of the publications.
     publish_port: u16,
+    master: Signer<'a>,
+}
+
+/// The master's key that answers a minion.
+#[derive(Clone, Copy)]
+struct Signer<'a> {
+    key: MasterKey<'a>,
+    /// The master's keys, while it is rotated; which of them a request knows shows in its session.
+    rotation: Option<BothKeys<'a>>,
+}
+
+impl<'a> Signer<'a> {
+    /// While the master's key is rotated, a minion whose token is encrypted with the previous key is
+    /// answered with that one: stock refuses any other, unless a signing key vouches for it.
+    fn of(load: &Load<'_>, services: &'a Services) -> Self {
+        let rotation = services.both_master_keys();
+        let current = Self {
+            key: services.keys.master.current(),
+            rotation,
+        };
+        let Some(keys) = rotation else {
+            return current;
+        };
+        let enc_algo = algorithm(load.enc_algo, EncAlgo::OaepSha1, EncAlgo::from_wire);
+        let (Some(token), Some(enc_algo)) = (load.token, enc_algo) else {
+            return current;
+        };
+        let opens = |key: MasterKey<'_>| key.private.decrypt(enc_algo, token).is_ok();
+        match !opens(keys.current) && opens(keys.previous) {
+            true => Self {
+                key: keys.previous,
+                rotation,
+            },
+            false => current,
+        }
+    }
+
+    /// The key that was made, of a minion that knows it.
+    fn made_key(&self) -> Option<&'a str> {
+        let made = self.rotation?.made().public_pem;
+        (made == self.key.public_pem).then_some(made)
+    }
+
+    /// The present key, for a minion that is answered under the previous one.
+    fn next_key(&self) -> Option<&'a str> {
+        let current = self.rotation?.current.public_pem;
+        (current != self.key.public_pem).then_some(current)
+    }
 }
 
 /// Authenticates a minion, or answers with a refusal. One that was not recognised as a log-in has
@@ -325,6 +377,7 @@ impl<'a> Asker<'a> {
             version,
             sig_algo,
             publish_port: services.config.publish_port,
+            master: Signer::of(load, services),
         })
     }
 
@@ -355,7 +408,7 @@ impl<'a> Asker<'a> {
         let Some(algorithm) = self.sig_algo else {
             return unsigned_text("bad sig algo");
         };
-        match self.services.keys.master.private.sign(algorithm, inner) {
+        match self.master.key.private.sign(algorithm, inner) {
             Ok(signature) => reply::clear(&Signed {
                 enc: "clear",
                 load: Bin(inner),
@@ -617,33 +670,42 @@ fn packed_keys(
         })?
         .ok_or_else(|| KeysError::BadKey("it was removed a moment ago".to_owned()))?;
     let shared = services.keys.shared.current();
+    // Which of them its requests use shows later which key of the master the minion knows.
+    let session = match asker.master.made_key() {
+        Some(made) => services.minions.sessions.under_made_key(&session, made),
+        None => session,
+    };
     let seal = |secret: &[u8]| accepted.key.encrypt(enc_algo, secret);
     let aes = seal(shared.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
     let session = seal(session.key.as_str().as_bytes()).map_err(|error| bad_key(&error))?;
-    let signature = shared.signature(&services.keys.master.private)?;
+    let signature = shared.signature(asker.master.key.private)?;
     let token = load
         .token
-        .and_then(|token| echo_token(token, enc_algo, &accepted, services));
+        .and_then(|token| echo_token(token, enc_algo, &accepted, asker));
     // The oldest protocols do not sign; then only a signature of the master's key needs it.
     let pub_sig = match asker.sig_algo {
-        Some(algorithm) => services.keys.master.public_signature(algorithm),
+        Some(algorithm) => {
+            let master = &services.keys.master;
+            master.public_signature(algorithm, asker.master.key.public_pem)
+        }
         None if asker.version < 2 && !services.config.master_sign_pubkey => Ok(None),
         None => return Err(KeysError::BadSigAlgo),
     }?;
 
     let keys = Keys {
         enc: "pub",
-        pub_key: &clean_key(&services.keys.master.public_pem),
+        pub_key: &clean_key(asker.master.key.public_pem),
         publish_port: asker.publish_port,
         pub_sig: pub_sig.as_deref(),
         token: token.as_deref().map(Bin),
         aes: Bin(&aes),
         session: Bin(&session),
-        sig: Bin(signature),
+        sig: Bin(&signature),
         nonce: asker.nonce(),
         saltern_syndic_inventory: services.minions.inventories.agreement(),
         saltern_syndic_frames: services.minions.frames.agreement(),
         saltern_syndic_path: services.paths.agreement(),
+        saltern_next_key: asker.master.next_key(),
     };
     Ok(pack(&keys, Dialect::Raw))
 }
@@ -654,9 +716,10 @@ fn echo_token(
     token: &[u8],
     enc_algo: EncAlgo,
     accepted: &saltern_store::AcceptedKey,
-    services: &Services,
+    asker: &Asker<'_>,
 ) -> Option<Vec<u8>> {
-    let plain = match services.keys.master.private.decrypt(enc_algo, token) {
+    let services = asker.services;
+    let plain = match asker.master.key.private.decrypt(enc_algo, token) {
         Ok(plain) => plain,
         Err(error) => {
             complain!(services, %error, "the token of an authentication does not decrypt");

@@ -96,6 +96,12 @@ impl ReplyEncryption {
         Encoder::new(&mut reply, Dialect::Raw).bin(&ciphertext);
         reply.into()
     }
+
+    /// While the master's key is rotated: whether the minion has authenticated under the one that
+    /// was made. Before version 3 of the protocol nothing shows it.
+    pub(crate) fn is_under_made_key(&self) -> bool {
+        matches!(&self.key, AnswerKey::Session(session) if session.is_under_made_key)
+    }
 }
 
 impl AnswerKey {
@@ -359,7 +365,8 @@ fn answer_key(
 }
 
 /// Decrypts the load, and returns the key that fitted: after a rotation a minion that uses the
-/// shared key stays with the previous one until it learns of the new one.
+/// shared key stays with the previous one until it learns of the new one. While the master's own key
+/// is rotated, a minion has one session under each of its keys.
 fn decrypt(
     key: AnswerKey,
     ciphertext: &[u8],
@@ -371,6 +378,12 @@ fn decrypt(
         (Err(_), AnswerKey::Shared(_)) if let Some(previous) = services.keys.shared.previous() => {
             let plain = previous.crypticle.loads(ciphertext).map_err(refused)?;
             Ok((AnswerKey::Former(previous), plain))
+        }
+        (Err(_), AnswerKey::Session(session)) if let Some(keys) = services.both_master_keys() => {
+            let made = keys.made().public_pem;
+            let session = services.minions.sessions.under_made_key(session, made);
+            let plain = session.crypticle.loads(ciphertext).map_err(refused)?;
+            Ok((AnswerKey::Session(session), plain))
         }
         (Err(error), _) => Err(refused(error)),
     }

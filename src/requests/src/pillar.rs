@@ -185,15 +185,15 @@ fn signed(
         nonce: Bin(nonce),
     };
     let data = pack(&bound, Dialect::Raw);
-    let signature = services
-        .keys
-        .master
-        .private
-        .sign(sig_algo, &data)
-        .map_err(|error| {
-            tracing::error!(%error, "pillar cannot be signed");
-            Refusal::no_answer("sig_algo")
-        })?;
+    let signer = match services.both_master_keys() {
+        Some(keys) if sealed.answer.is_under_made_key() => keys.made(),
+        Some(keys) => keys.first(),
+        None => services.keys.master.current(),
+    };
+    let signature = signer.private.sign(sig_algo, &data).map_err(|error| {
+        tracing::error!(%error, "pillar cannot be signed");
+        Refusal::no_answer("sig_algo")
+    })?;
     let (data, sig) = (Bin(&data), Bin(&signature));
     Ok(pack(&Signed { data, sig }, Dialect::Raw))
 }

@@ -18,7 +18,8 @@ use saltern_policy::acl::Acl;
 use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
 use saltern_store::{
-    JobQueries, MasterKeys, PkiTree, SharedKeys, StoreError, StoreOptions, Tokens, UserKeys,
+    BothKeys, JobQueries, MasterKeys, PkiTree, SharedKeys, StoreError, StoreOptions, Tokens,
+    UserKeys,
 };
 
 use crate::audit::RefusalBudget;
@@ -190,6 +191,11 @@ impl Deref for Services {
 }
 
 impl Services {
+    /// The master's keys, while a rotation has two of them accepted.
+    pub fn both_master_keys(&self) -> Option<BothKeys<'_>> {
+        self.keys.master.both(self.clock.unix())
+    }
+
     /// Puts the services together.
     pub fn new(
         config: Arc<MasterConfig>,

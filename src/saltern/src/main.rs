@@ -36,7 +36,8 @@ enum Command {
     Cmd(commands::cmd::Arguments),
     /// Run a function of the master, such as jobs.list_jobs, and print what it returns.
     Run(commands::run::Arguments),
-    /// Accept, reject, delete and show the keys of minions.
+    /// Accept, reject, delete and show the keys of minions; rotate the master's own key.
+    #[command(alias = "keys")]
     Key(commands::key::Arguments),
     /// Copy files to minions, or fetch them from there.
     Cp(commands::cp::Arguments),

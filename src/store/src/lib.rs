@@ -44,7 +44,7 @@ pub use jobs::{
     KeptEvent, NewEvent, Numbered, OpenJob, Reason, Recovered, Removed, Restored, Retention, Size,
     StoredBatch, StoredJob, Write, Written,
 };
-pub use master_keys::MasterKeys;
+pub use master_keys::{BothKeys, MasterKey, MasterKeyRotation, MasterKeys, RotationError};
 pub use minion_data::MinionDataStore;
 pub use mirror::{
     BatchFiles, CachedJob, JobCacheReader, JobFiles, Mirror, MirrorLag, USER_OF_MINION,

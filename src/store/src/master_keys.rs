@@ -5,6 +5,8 @@
 //! `salt_compat` says; a key that exists is never written, moved or linked, so that a site can go
 //! back to what it had (`salt/crypt.py`, `MasterKeys`).
 
+mod rotation;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -16,6 +18,7 @@ use saltern_model::Compat;
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Version};
 use crate::options::StoreOptions;
+pub use rotation::{MasterKeyRotation, PreviousMasterKey, RotationError, fingerprint};
 
 /// An encrypted key of 16384 bits has less than 14 KiB of PEM.
 const KEY_BYTES: usize = 64 << 10;
@@ -27,6 +30,46 @@ pub struct MasterKeys {
     /// Its public half as it is sent: no white space at the ends.
     pub public_pem: String,
     signing: Signing,
+    previous: Option<PreviousMasterKey>,
+}
+
+/// One key of the master's own.
+#[derive(Clone, Copy)]
+pub struct MasterKey<'a> {
+    /// The key.
+    pub private: &'a PrivateKey,
+    /// Its public half as it is sent.
+    pub public_pem: &'a str,
+}
+
+/// The master's keys during a rotation.
+#[derive(Clone, Copy)]
+pub struct BothKeys<'a> {
+    /// The key that answers whoever knows neither.
+    pub current: MasterKey<'a>,
+    /// The one before it.
+    pub previous: MasterKey<'a>,
+    is_previous_first: bool,
+}
+
+impl<'a> BothKeys<'a> {
+    /// The key with which the rotation began: sessions under it are as they were before.
+    #[must_use]
+    pub fn first(&self) -> MasterKey<'a> {
+        match self.is_previous_first {
+            true => self.previous,
+            false => self.current,
+        }
+    }
+
+    /// The key that the rotation made: sessions under it are [`crate::Sessions::under_made_key`].
+    #[must_use]
+    pub fn made(&self) -> MasterKey<'a> {
+        match self.is_previous_first {
+            true => self.current,
+            false => self.previous,
+        }
+    }
 }
 
 /// How the public key is vouched for (`master_sign_pubkey`).
@@ -66,6 +109,7 @@ impl MasterKeys {
         };
         Ok(Self {
             public_pem: private.public().pem().to_owned(),
+            previous: rotation::previous(options, private.public())?,
             private: Arc::new(private),
             signing: signing(options)?,
         })
@@ -80,7 +124,8 @@ impl MasterKeys {
         let options = StoreOptions::from(config);
         let key_pass = passphrase("key_pass", options.key_pass.as_deref())?;
         if let Some(path) = find(&options)? {
-            read(&path, key_pass)?;
+            let key = read(&path, key_pass)?;
+            rotation::previous(&options, key.public())?;
         }
         if !options.master_sign_pubkey || options.master_use_pubkey_signature {
             return signing(&options).map(|_| ());
@@ -116,9 +161,36 @@ impl MasterKeys {
         }
     }
 
-    /// The `pub_sig` of an `_auth` reply: base64 with a line feed at its end, or what the file with
-    /// the ready signature holds; `None` unless `master_sign_pubkey` is on.
-    pub fn public_signature(&self, algo: SigAlgo) -> Result<Option<String>> {
+    /// The key that answers minions.
+    #[must_use]
+    pub fn current(&self) -> MasterKey<'_> {
+        MasterKey {
+            private: &self.private,
+            public_pem: &self.public_pem,
+        }
+    }
+
+    /// The key before this one, while it is accepted at this time (seconds since 1970).
+    #[must_use]
+    pub fn previous(&self, now: i64) -> Option<&PreviousMasterKey> {
+        let previous = self.previous.as_ref();
+        previous.filter(|previous| previous.until().is_some_and(|until| now < until))
+    }
+
+    /// Both keys, while two are accepted at this time (seconds since 1970).
+    #[must_use]
+    pub fn both(&self, now: i64) -> Option<BothKeys<'_>> {
+        let previous = self.previous(now)?;
+        Some(BothKeys {
+            current: self.current(),
+            previous: previous.key(),
+            is_previous_first: previous.is_first,
+        })
+    }
+
+    /// The `pub_sig` of an `_auth` reply under one of the master's keys: base64 with a line feed at its
+    /// end, or what the file with the ready signature holds; `None` unless `master_sign_pubkey` is on.
+    pub fn public_signature(&self, algo: SigAlgo, public_pem: &str) -> Result<Option<String>> {
         let (key, known) = match &self.signing {
             Signing::No => return Ok(None),
             Signing::Made(signature) => return Ok(Some(signature.clone())),
@@ -127,18 +199,23 @@ impl MasterKeys {
                 SigAlgo::Pkcs1v15Sha224 => (key, sha224),
             },
         };
-        if let Some(known) = known.get() {
+        // During a rotation that of the other key is made each time.
+        let is_current = public_pem == self.public_pem;
+        if let Some(known) = known.get().filter(|_| is_current) {
             return Ok(Some(known.clone()));
         }
-        let signature = key
-            .sign(algo, self.public_pem.as_bytes())
-            .map_err(|source| StoreError::Crypto {
-                action: "sign the public key",
-                source,
-            })?;
+        let signature =
+            key.sign(algo, public_pem.as_bytes())
+                .map_err(|source| StoreError::Crypto {
+                    action: "sign the public key",
+                    source,
+                })?;
         let mut text = base64::engine::general_purpose::STANDARD.encode(signature);
         text.push('\n');
-        Ok(Some(known.get_or_init(|| text).clone()))
+        match is_current {
+            true => Ok(Some(known.get_or_init(|| text).clone())),
+            false => Ok(Some(text)),
+        }
     }
 }
 
@@ -235,12 +312,17 @@ fn complete_public(path: &Path, private: &PrivateKey, options: &StoreOptions) ->
         }
         return Ok(());
     }
-    let mode = match options.compat {
+    let text = format!("{}\n", private.public().pem());
+    let create = Create::PRIVATE.mode(public_mode(options.compat));
+    files::create_new(&path, text.as_bytes(), create).map(|_| ())
+}
+
+/// Permission bits of a public key.
+const fn public_mode(compat: Compat) -> u32 {
+    match compat {
         Compat::V3006 | Compat::V3007 => 0o644,
         Compat::V3008 => 0o400,
-    };
-    let text = format!("{}\n", private.public().pem());
-    files::create_new(&path, text.as_bytes(), Create::PRIVATE.mode(mode)).map(|_| ())
+    }
 }
 
 fn signing(options: &StoreOptions) -> Result<Signing> {

@@ -9,8 +9,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dashmap::{DashMap, Entry};
@@ -37,6 +37,10 @@ pub struct Session {
     pub crypticle: Crypticle,
     /// Requests under it that were carried out.
     pub replay: ReplayWindow,
+    /// Whether it was given out by [`Sessions::under_made_key`].
+    pub is_under_made_key: bool,
+    /// That session, once it was needed.
+    under_made_key: OnceLock<Arc<Session>>,
 }
 
 impl Session {
@@ -46,7 +50,15 @@ impl Session {
             key,
             crypticle,
             replay,
+            is_under_made_key: false,
+            under_made_key: OnceLock::new(),
         }
+    }
+
+    /// Whether the next authentication of the minion is to get a new key.
+    fn needs_new_key(&self) -> bool {
+        let other = self.under_made_key.get();
+        self.replay.needs_new_key() || other.is_some_and(|other| other.replay.needs_new_key())
     }
 }
 
@@ -160,7 +172,7 @@ impl Sessions {
         let is_of_this_key = |version: &Version| !version.is_from_before(key_file);
         if let Some((session, version)) = self.find(id)?
             && is_of_this_key(&version)
-            && !session.replay.needs_new_key()
+            && !session.needs_new_key()
         {
             return Ok(session);
         }
@@ -183,13 +195,28 @@ impl Sessions {
         let is_known = |found: &Remembered| known.filter(|it| it.key.same_as(&found.session.key));
         let remembered = match found {
             Some(found) => match is_known(&found).cloned() {
-                Some(known) if known.replay.needs_new_key() => self.create(&path)?,
+                Some(known) if known.needs_new_key() => self.create(&path)?,
                 Some(session) => Remembered { session, ..found },
                 None => found,
             },
             None => self.create(&path)?,
         };
         Ok(Arc::clone(&entry.insert(remembered).session))
+    }
+
+    /// The session of the same minion while the master's key is rotated, once the minion knows the
+    /// key that was made: requests under it show which key their sender believes. Computed from the
+    /// session before and the made key, and so the same after a restart.
+    pub fn under_made_key(&self, session: &Session, made_key: &str) -> Arc<Session> {
+        let derived = session.under_made_key.get_or_init(|| {
+            let key = session.key.derived(made_key.as_bytes());
+            let replay = self.replay(ReplayWindow::of_old_key);
+            Arc::new(Session {
+                is_under_made_key: true,
+                ..Session::new(key, replay)
+            })
+        });
+        Arc::clone(derived)
     }
 
     /// Ends a session, for instance because the minion's key was revoked.
@@ -220,6 +247,9 @@ impl Sessions {
         let now = self.clock.unix();
         for known in &self.known {
             known.session.replay.sweep(now);
+            if let Some(other) = known.session.under_made_key.get() {
+                other.replay.sweep(now);
+            }
         }
     }
 

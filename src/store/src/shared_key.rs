@@ -11,7 +11,7 @@
 //! elsewhere. Of several previous keys the last one is kept.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -40,7 +40,8 @@ pub struct SharedKey {
     pub crypticle: Crypticle,
     /// When it was made, in seconds since 1970-01-01 UTC.
     pub created: i64,
-    signature: OnceLock<Box<[u8]>>,
+    /// The signatures by the master's keys that were asked for: one, or two during a rotation.
+    signatures: Mutex<Vec<(String, Arc<[u8]>)>>,
 }
 
 impl SharedKey {
@@ -50,17 +51,19 @@ impl SharedKey {
             key,
             crypticle,
             created,
-            signature: OnceLock::new(),
+            signatures: Mutex::default(),
         }
     }
 
     /// The `sig` of an `_auth` reply: the X9.31 signature of the key's SHA-256 in hexadecimal.
     ///
-    /// It is the same for every minion, so the private RSA operation is done once a key. `master`
-    /// must be the same key every time.
-    pub fn signature(&self, master: &PrivateKey) -> Result<&[u8]> {
-        if let Some(known) = self.signature.get() {
-            return Ok(known);
+    /// It is the same for every minion, so the private RSA operation is done once a key of the
+    /// master.
+    pub fn signature(&self, master: &PrivateKey) -> Result<Arc<[u8]>> {
+        let mut signatures = self.signatures.lock();
+        let public = master.public().pem();
+        if let Some((_, known)) = signatures.iter().find(|(signer, _)| signer == public) {
+            return Ok(Arc::clone(known));
         }
         let signature = master
             .x931_sign(self.key.digest_hex().as_bytes())
@@ -68,7 +71,9 @@ impl SharedKey {
                 action: "sign the shared key",
                 source,
             })?;
-        Ok(self.signature.get_or_init(|| signature.into_boxed_slice()))
+        let signature: Arc<[u8]> = signature.into();
+        signatures.push((public.to_owned(), Arc::clone(&signature)));
+        Ok(signature)
     }
 }
 

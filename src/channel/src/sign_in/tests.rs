@@ -255,3 +255,39 @@ fn malformed_sign_in_answers_are_errors() {
         assert!(answer.contains(expected), "{answer}");
     }
 }
+
+#[test]
+fn next_key_is_trusted_only_when_the_trusted_key_signed_it() {
+    let held = |store: &MemoryStore| {
+        let held = store.load().expect("memory").expect("a key");
+        held.pem().to_owned()
+    };
+    let (mut who, store) = minion();
+    trust(&store, &MASTER);
+    let request = SignInRequest::new(&who).expect("a request");
+    let mut master = Master::accepting(&request);
+    master.set("saltern_next_key", OTHER.public().pem());
+    master.key = &OTHER;
+    assert!(request.answer(&master.reply(), &who).is_err());
+    assert_eq!(held(&store), MASTER.public().pem());
+
+    master.key = &MASTER;
+    let Ok(SignInAnswer::Accepted(session)) = request.answer(&master.reply(), &who) else {
+        panic!("it is an honest answer");
+    };
+    assert!(session.has_next_key);
+    assert_eq!(session.master.pem(), MASTER.public().pem());
+    assert_eq!(held(&store), OTHER.public().pem());
+    // An answer to a request that was made before is still one under the key of that request.
+    assert_eq!(text_of(request.answer(&master.reply(), &who)), "accepted");
+
+    // A key that is pinned stays.
+    trust(&store, &MASTER);
+    let finger = MASTER
+        .public()
+        .fingerprint(HashType::from_name("sha256").expect("a hash"));
+    let config = Arc::get_mut(&mut who.config).expect("nobody else has it");
+    config.master_finger = finger.expect("a fingerprint");
+    assert_eq!(text_of(request.answer(&master.reply(), &who)), "accepted");
+    assert_eq!(held(&store), MASTER.public().pem());
+}

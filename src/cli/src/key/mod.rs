@@ -12,6 +12,7 @@ mod error;
 mod files;
 mod generate;
 mod master;
+mod rotate_master;
 
 use std::io::{self, BufRead};
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ use details::Details;
 use error::KeyError;
 use files::KeyFiles;
 use master::MasterKeys;
+pub use rotate_master::{RotationStep, rotate_master};
 
 /// The outputter of keys.
 const OUTPUTTER: Option<&str> = Some("key");

@@ -8,6 +8,7 @@ pub(crate) mod arguments;
 mod as_user;
 mod cmd;
 pub(crate) mod grains;
+mod key;
 mod saltutil;
 mod sys;
 mod test;
@@ -15,6 +16,7 @@ mod test;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use saltern_channel::MasterKeyStore;
 use saltern_wire::msgpack::Value;
 
 use crate::jobs::{JobTable, RunningJob};
@@ -27,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) grains: Arc<Value>,
     /// The jobs that run now.
     pub(crate) jobs: Arc<JobTable>,
+    /// Where the master's key is kept.
+    pub(crate) master_key: Arc<dyn MasterKeyStore>,
 }
 
 /// One call of a function.
@@ -93,6 +97,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     grains::ITEM,
     grains::ITEMS,
     grains::LS,
+    key::FINGER_MASTER,
     saltutil::FIND_JOB,
     saltutil::KILL_JOB,
     saltutil::RUNNING,
@@ -216,6 +221,7 @@ mod tests {
         let context = Arc::new(Context {
             grains: Arc::new(Value::Map(Vec::new())),
             jobs: Arc::clone(&jobs),
+            master_key: Arc::new(saltern_channel::MemoryStore::default()),
         });
         let load = Value::map([("jid", Value::from("1")), ("fun", Value::from(name))]);
         let job = jobs.start("1", load).expect("the table is empty");

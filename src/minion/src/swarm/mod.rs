@@ -277,6 +277,7 @@ impl Swarm {
                 context: Arc::new(Context {
                     grains: Arc::clone(&grains),
                     jobs: Arc::new(JobTable::default()),
+                    master_key: Arc::clone(&member.identity().store),
                 }),
                 turns: Arc::clone(&turns),
                 tasks: JoinSet::new(),

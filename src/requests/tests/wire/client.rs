@@ -132,12 +132,21 @@ impl Minion {
 
     /// The signed part of an answer to `_auth`, after its signature and nonce were checked.
     pub(crate) fn verified(&self, reply: &[u8], algorithm: SigAlgo) -> Value {
+        self.verified_by(&master_key(), reply, algorithm)
+    }
+
+    /// The same under a key of the master's.
+    pub(crate) fn verified_by(
+        &self,
+        master: &PublicKey,
+        reply: &[u8],
+        algorithm: SigAlgo,
+    ) -> Value {
         let outer = decode(reply);
         assert_eq!(outer.get("enc").and_then(Value::as_str), Some("clear"));
         let load = outer.get("load").and_then(Value::as_bytes);
         let load = load.expect("the answer is signed");
         let signature = outer.get("sig").and_then(Value::as_bytes).unwrap();
-        let master = master_key();
         assert!(master.verify(algorithm, load, signature), "signature");
         let inner = decode(load);
         assert_eq!(inner.get("nonce").and_then(Value::as_str), Some(NONCE));
@@ -146,6 +155,11 @@ impl Minion {
 
     /// Checks the keys as a stock minion does, and keeps them.
     pub(crate) fn take_keys(&mut self, keys: &Value, algorithm: EncAlgo) {
+        self.take_keys_of(&master_key(), keys, algorithm);
+    }
+
+    /// The same under a key of the master's.
+    pub(crate) fn take_keys_of(&mut self, master: &PublicKey, keys: &Value, algorithm: EncAlgo) {
         let open = |name: &str| {
             let sealed = keys.get(name).and_then(Value::as_bytes).unwrap();
             let plain = self.private.decrypt(algorithm, sealed).unwrap();
@@ -153,11 +167,11 @@ impl Minion {
         };
         let (shared, session) = (open("aes"), open("session"));
         let sig = keys.get("sig").and_then(Value::as_bytes).unwrap();
-        let digest = master_key().x931_recover(sig).unwrap();
+        let digest = master.x931_recover(sig).unwrap();
         assert_eq!(digest, shared.digest_hex().as_bytes());
         assert_eq!(keys.get("enc").and_then(Value::as_str), Some("pub"));
         let public = keys.get("pub_key").and_then(Value::as_str).unwrap();
-        assert_eq!(public, key_pair("master").public.trim());
+        assert_eq!(public, master.pem());
         (self.shared, self.session) = (Some(shared), Some(session));
     }
 

@@ -25,6 +25,7 @@ mod registration;
 mod replay;
 mod returns;
 mod revoked;
+mod rotation;
 mod runner;
 mod saltern_batch;
 mod saltern_query;

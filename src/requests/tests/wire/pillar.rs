@@ -1,7 +1,7 @@
 //! `_pillar`, the answers verified as a stock minion does.
 
 use bytes::Bytes;
-use saltern_crypto::{Crypticle, EncAlgo, KeyString, SigAlgo};
+use saltern_crypto::{Crypticle, EncAlgo, KeyString, PublicKey, SigAlgo};
 use saltern_model::MinionId;
 use saltern_requests::NO_ANSWER;
 use saltern_wire::msgpack::{Dialect, Value, encode};
@@ -29,10 +29,20 @@ fn private(minion: &Minion, reply: &[u8], enc: EncAlgo) -> Value {
 }
 
 pub(crate) fn verified(minion: &Minion, reply: &[u8], enc: EncAlgo, sig: SigAlgo) -> Value {
+    verified_by(&master_key(), minion, reply, (enc, sig))
+}
+
+/// The same under a key of the master's.
+pub(crate) fn verified_by(
+    master: &PublicKey,
+    minion: &Minion,
+    reply: &[u8],
+    (enc, sig): (EncAlgo, SigAlgo),
+) -> Value {
     let inner = private(minion, reply, enc);
     let signed = inner.get("data").and_then(Value::as_bytes).unwrap();
     let signature = inner.get("sig").and_then(Value::as_bytes).unwrap();
-    assert!(master_key().verify(sig, signed, signature));
+    assert!(master.verify(sig, signed, signature));
     let data = decode(signed);
     let nonce = data.get("nonce").and_then(Value::as_str).unwrap();
     assert!(minion.has_asked_with(nonce));

@@ -123,12 +123,20 @@ pub(crate) struct Site {
 impl Site {
     /// A master with these options beside those that give it its directories.
     pub(crate) fn new(options: &str) -> Self {
+        Self::with_files(options, &[])
+    }
+
+    /// The same, with these files there before the master starts.
+    pub(crate) fn with_files(options: &str, files: &[(&str, String)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         for name in ["conf", "pki/minions", "cache", "run", "rules"] {
             std::fs::create_dir_all(root.join(name)).unwrap();
         }
         std::fs::write(root.join("pki/master.pem"), key_pair("master").private).unwrap();
+        for (name, content) in files {
+            std::fs::write(root.join(name), content).unwrap();
+        }
         let shown = root.display();
         let base = format!(
             "id: host_master\nroot_dir: {shown}\npki_dir: {shown}/pki\ncachedir: {shown}/cache\n\

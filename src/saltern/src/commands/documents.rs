@@ -141,7 +141,7 @@ mod tests {
                     .expect("a text")
             })
             .collect();
-        assert!(pages.len() <= 50, "{} pages: {pages:?}", pages.len());
+        assert!(pages.len() <= 60, "{} pages: {pages:?}", pages.len());
         assert!(
             pages.iter().any(|page| page == "saltern-maintenance-run.1"),
             "{pages:?}"

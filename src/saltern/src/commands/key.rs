@@ -4,12 +4,13 @@
 use std::process::{ExitCode, Termination};
 
 use clap::{Subcommand, ValueEnum};
+use saltern_cli::key::{RotationStep, rotate_master};
 use saltern_cli::options::KeyOptions;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::arguments::CommonArguments;
 use super::load_for_tool;
-use crate::logging;
+use crate::{ConfigArgument, logging};
 
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -21,7 +22,8 @@ Examples:
   saltern key accept --by-fingerprint 4f:1a:...   the one key that has it
   saltern key delete 'old*' --yes     without a question
 
-Keys are chosen by ids or wildcards; several are separated by commas. Needs no running master.")]
+Keys are chosen by ids or wildcards; several are separated by commas. Needs no running master,
+but for steps of rotate-master that ask minions.")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     action: Action,
@@ -29,6 +31,14 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
+    #[command(flatten)]
+    Keys(KeyAction),
+    /// Replace the master's own key, step by step; minions accept no other one by themselves.
+    RotateMaster(RotateMaster),
+}
+
+#[derive(Subcommand)]
+enum KeyAction {
     /// List keys by their state.
     List(List),
     /// Accept pending keys.
@@ -43,6 +53,73 @@ enum Action {
     Print(Shown),
     /// Make a pair of keys for a minion.
     Generate(Generate),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+The steps, in their order:
+  saltern key rotate-master begin       then restart the master
+  saltern key rotate-master hand-over   again, until nobody is left
+  saltern key rotate-master status      who has the new key, who is left and why
+  saltern key rotate-master finish      the previous key is not accepted any more
+
+hand-over, status and finish end with exit code 1 while a minion is left.")]
+struct RotateMaster {
+    #[command(subcommand)]
+    step: Step,
+}
+
+#[derive(Subcommand)]
+enum Step {
+    /// Make a new key, signed by the present one; the next start of the master uses it and accepts both.
+    Begin(Overlap),
+    /// Hand the new key over to connected minions; on stock ones jobs write it.
+    HandOver(StepArguments),
+    /// List the minions that are left without it, and why.
+    Status(StepArguments),
+    /// Change the time for which the previous key is accepted; a running master follows at once.
+    Extend(Overlap),
+    /// Return to the previous key; the next start of the master uses it and accepts both.
+    Revert(Overlap),
+    /// Accept the previous key no longer; refused while connected minions have it.
+    Finish(Finish),
+}
+
+#[derive(clap::Args)]
+struct StepArguments {
+    #[command(flatten)]
+    config: ConfigArgument,
+}
+
+#[derive(clap::Args)]
+struct Overlap {
+    /// For how many days from now the key that is replaced is accepted.
+    #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3650))]
+    days: u32,
+    #[command(flatten)]
+    config: ConfigArgument,
+}
+
+#[derive(clap::Args)]
+struct Finish {
+    /// Also while minions are left, or where they cannot be asked: they refuse the master from then on.
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    config: ConfigArgument,
+}
+
+impl Step {
+    fn split(self) -> (RotationStep, ConfigArgument) {
+        match self {
+            Self::Begin(overlap) => (RotationStep::Begin(overlap.days), overlap.config),
+            Self::HandOver(step) => (RotationStep::HandOver, step.config),
+            Self::Status(step) => (RotationStep::Status, step.config),
+            Self::Extend(overlap) => (RotationStep::Extend(overlap.days), overlap.config),
+            Self::Revert(overlap) => (RotationStep::Revert(overlap.days), overlap.config),
+            Self::Finish(Finish { force, config }) => (RotationStep::Finish { force }, config),
+        }
+    }
 }
 
 #[derive(clap::Args)]
@@ -121,7 +198,17 @@ enum Included {
 
 pub(crate) fn run(arguments: Arguments) -> ExitCode {
     logging::start_plain(LevelFilter::WARN);
-    let (common, options) = options(arguments.action);
+    let action = match arguments.action {
+        Action::RotateMaster(RotateMaster { step }) => {
+            let (step, config) = step.split();
+            return match load_for_tool(&config) {
+                Ok(loaded) => rotate_master(&loaded.config, step),
+                Err(exit) => exit.report(),
+            };
+        }
+        Action::Keys(action) => action,
+    };
+    let (common, options) = options(action);
     let loaded = match load_for_tool(&common.config) {
         Ok(loaded) => loaded,
         Err(exit) => return exit.report(),
@@ -135,10 +222,10 @@ pub(crate) fn run(arguments: Arguments) -> ExitCode {
 }
 
 /// As the options of `salt-key`.
-fn options(action: Action) -> (CommonArguments, KeyOptions) {
+fn options(action: KeyAction) -> (CommonArguments, KeyOptions) {
     let none = KeyOptions::default;
     match action {
-        Action::List(List {
+        KeyAction::List(List {
             common,
             details,
             state,
@@ -157,19 +244,19 @@ fn options(action: Action) -> (CommonArguments, KeyOptions) {
             };
             (common, options)
         }
-        Action::Accept(change) => change.options(|keys| KeyOptions {
+        KeyAction::Accept(change) => change.options(|keys| KeyOptions {
             accept: Some(keys),
             ..none()
         }),
-        Action::Reject(change) => change.options(|keys| KeyOptions {
+        KeyAction::Reject(change) => change.options(|keys| KeyOptions {
             reject: Some(keys),
             ..none()
         }),
-        Action::Delete(change) => change.options(|keys| KeyOptions {
+        KeyAction::Delete(change) => change.options(|keys| KeyOptions {
             delete: Some(keys),
             ..none()
         }),
-        Action::Finger(Shown { common, choice }) => {
+        KeyAction::Finger(Shown { common, choice }) => {
             let options = KeyOptions {
                 by_fingerprint: Some(choice.by_fingerprint),
                 finger: Some(choice.keys),
@@ -177,7 +264,7 @@ fn options(action: Action) -> (CommonArguments, KeyOptions) {
             };
             (common, options)
         }
-        Action::Print(Shown { common, choice }) => {
+        KeyAction::Print(Shown { common, choice }) => {
             let options = KeyOptions {
                 by_fingerprint: Some(choice.by_fingerprint),
                 print: Some(choice.keys),
@@ -185,7 +272,7 @@ fn options(action: Action) -> (CommonArguments, KeyOptions) {
             };
             (common, options)
         }
-        Action::Generate(generate) => {
+        KeyAction::Generate(generate) => {
             let options = KeyOptions {
                 gen_keys: Some(generate.name),
                 gen_keys_dir: Some(generate.directory),

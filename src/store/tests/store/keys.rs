@@ -143,7 +143,11 @@ mod master {
         let (_dir, mut options) = place(Compat::V3008);
         options.master_sign_pubkey = true;
         let keys = MasterKeys::with_options(&options).expect("keys");
-        let signature = |algo| keys.public_signature(algo).expect("signed").expect("on");
+        let signature = |algo| {
+            keys.public_signature(algo, &keys.public_pem)
+                .expect("signed")
+                .expect("on")
+        };
         let public =
             PublicKey::from_pem(text(options.pki_dir.join("master_sign.pub"))).expect("key");
         for algo in [SigAlgo::Pkcs1v15Sha1, SigAlgo::Pkcs1v15Sha224] {
@@ -165,7 +169,9 @@ mod master {
         assert!(matches!(error, StoreError::Missing { .. }), "{error}");
         fs::write(options.pki_dir.join("master_pubkey_signature"), "c2ln\n").expect("a file");
         let keys = MasterKeys::with_options(&options).expect("keys");
-        let signature = keys.public_signature(SigAlgo::Pkcs1v15Sha1).expect("read");
+        let signature = keys
+            .public_signature(SigAlgo::Pkcs1v15Sha1, &keys.public_pem)
+            .expect("read");
         assert_eq!(signature.as_deref(), Some("c2ln"));
     }
 }
@@ -424,12 +430,10 @@ mod shared {
         let shared = SharedKeys::with_options(&options, Clock::system()).expect("a key");
         let key = shared.current();
         let signature = key.signature(&KEYS[0]).expect("signed");
-        let opened = KEYS[0].public().x931_recover(signature).expect("opened");
+        let opened = KEYS[0].public().x931_recover(&signature).expect("opened");
         assert_eq!(opened, key.key.digest_hex().as_bytes());
-        assert!(std::ptr::eq(
-            signature,
-            key.signature(&KEYS[0]).expect("kept")
-        ));
+        let kept = key.signature(&KEYS[0]).expect("kept");
+        assert!(std::sync::Arc::ptr_eq(&signature, &kept));
     }
 
     #[test]

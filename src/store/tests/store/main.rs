@@ -16,5 +16,6 @@ mod keys;
 mod mirror;
 mod pki;
 mod recover;
+mod rotation;
 mod stock;
 mod tokens;

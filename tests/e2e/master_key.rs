@@ -1,0 +1,164 @@
+//! Rotation of the master's own key under a stock minion, which accepts no other key of a master than
+//! the one it has, and our own minions: nobody is visited, no job is lost, also where the master is
+//! killed meanwhile.
+
+use std::fs;
+
+use anyhow::{Result, ensure};
+use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use serde_json::Value;
+
+const STOCK: &str = "m1";
+const MINIONS: [&str; 3] = [STOCK, "n1", "n2"];
+
+#[test]
+fn master_key_is_rotated_under_a_stock_minion_of_3006() -> TestResult {
+    master_key_is_rotated(Release::V3006)
+}
+
+#[test]
+fn master_key_is_rotated_under_a_stock_minion_of_3007() -> TestResult {
+    master_key_is_rotated(Release::V3007)
+}
+
+#[test]
+fn master_key_is_rotated_under_a_stock_minion_of_3008() -> TestResult {
+    master_key_is_rotated(Release::V3008)
+}
+
+/// The stock minion verifies the signatures of publications, too, which is no default.
+fn master_key_is_rotated(release: Release) -> TestResult {
+    Site::run(
+        Server::Saltern(release),
+        |config| {
+            config.set("timeout", SOON.as_secs());
+        },
+        |site| {
+            // The task that compares the key in use with the one on the disk, before the restart.
+            site.announce("master_key");
+            // Our minions say that the master went away.
+            site.announce("WARN saltern_minion::");
+            start_minions(site, release)?;
+            let held = |site: &Site, id| {
+                let held = site.minion_path(id, "pki/minion_master.pub");
+                fs::read_to_string(held).map(|pem| pem.trim().to_owned())
+            };
+            works(site, "before")?;
+            let old = held(site, STOCK)?;
+
+            site.step("a new key, not in use before the restart");
+            rotate(site, &["begin"], 0)?;
+            let early = rotate(site, &["hand-over"], 1)?;
+            ensure!(early.contains("restart it first"), "{early}");
+            works(site, "under the old key")?;
+            site.stop_master()?;
+            start(site)?;
+
+            site.step("each minion is served under the key that it has");
+            works(site, "under both keys")?;
+            let status = rotate(site, &["status"], 1)?;
+            ensure!(status.contains("m1: has the previous key"), "{status}");
+            rotate(site, &["finish"], 1)?;
+
+            site.step("the new key is handed over");
+            let handed = rotate(site, &["hand-over"], 0)?;
+            ensure!(
+                handed.contains("3 with the present key, 0 left"),
+                "{handed}"
+            );
+            let new = fs::read_to_string(site.path("pki/master.pub"))?;
+            ensure!(old != new.trim());
+            for id in MINIONS {
+                ensure!(held(site, id)? == new.trim(), "{id} has another key");
+            }
+            works(site, "with the new key")?;
+            site.kill_master();
+            start(site)?;
+            works(site, "after a kill")?;
+
+            site.step("the old key is accepted no longer");
+            rotate(site, &["finish"], 0)?;
+            // Each minion has to log in anew, under the new key.
+            works(site, "at the end")?;
+            let states = audited(site)?;
+            let expected = [
+                "new key at the next start",
+                "both keys accepted",
+                "one key accepted",
+            ];
+            ensure!(states == expected, "{states:?}");
+            Ok(())
+        },
+    )
+}
+
+fn start_minions(site: &mut Site, release: Release) -> Result<()> {
+    site.prepare_minion(STOCK, MinionKind::Stock(release), |config| {
+        config.set("sign_pub_messages", "True");
+    })?;
+    for id in MINIONS {
+        if id != STOCK {
+            site.prepare_minion(id, MinionKind::Native, |_| ())?;
+        }
+        site.accept_beforehand(id)?;
+        site.start_prepared_minion(id)?;
+    }
+    MINIONS.iter().try_for_each(|id| site.wait_started(id))
+}
+
+/// Starts the master, and waits until all minions have subscribed anew.
+fn start(site: &mut Site) -> Result<()> {
+    site.start_master_only()?;
+    wait_until("all minions to be present", SOON, || {
+        let present = site
+            .saltern(&["minions", "-w", "present", "--out", "json"])
+            .ok()?;
+        let is_there = |id: &&str| present.stdout.contains(&format!("\"{id}\""));
+        MINIONS.iter().all(is_there).then_some(())
+    })
+}
+
+/// A job for all, and a pillar, which the stock minion verifies by the key that it has.
+fn works(site: &Site, when: &str) -> Result<()> {
+    let options = ["--out=json", "--static"];
+    let ping = site.salt(&[options.as_slice(), &["*", "test.ping"]].concat())?;
+    ping.expect_code(0)?;
+    let returned: Value = serde_json::from_str(&ping.stdout)?;
+    for id in MINIONS {
+        let is_there = returned.get(id) == Some(&Value::Bool(true));
+        ensure!(is_there, "{when}: {id} lost the job: {}", ping.stdout);
+    }
+    let pillar = site.salt(&[options.as_slice(), &[STOCK, "pillar.items"]].concat())?;
+    pillar.expect_code(0)?;
+    let returned: Value = serde_json::from_str(&pillar.stdout)?;
+    let is_map = returned.get(STOCK).is_some_and(Value::is_object);
+    ensure!(is_map, "{when}: {}", pillar.stdout);
+    Ok(())
+}
+
+/// A step with its exit code; gives all that it printed.
+fn rotate(site: &Site, step: &[&str], code: i32) -> Result<String> {
+    let run = site.saltern(&[&["key", "rotate-master"], step].concat())?;
+    run.expect_code(code)?;
+    Ok(format!("{}{}", run.stdout, run.stderr))
+}
+
+/// The states of the rotation in the audit trail, in their order, without repetitions.
+fn audited(site: &Site) -> Result<Vec<String>> {
+    let options = ["--fun", "key.rotate_master", "--json"];
+    let rows = site.saltern(&[&["audit"], options.as_slice()].concat())?;
+    rows.expect_code(0)?;
+    let mut states = Vec::new();
+    for row in rows.stdout.lines() {
+        let row: Value = serde_json::from_str(row)?;
+        let arguments = match &row["arguments"] {
+            Value::String(text) => serde_json::from_str(text)?,
+            arguments => arguments.clone(),
+        };
+        let state = arguments[0]["state"].as_str().unwrap_or_default();
+        states.push(state.to_owned());
+    }
+    states.dedup();
+    Ok(states)
+}
