@@ -22,3 +22,4 @@ mod members;
 #[path = "../proxy.rs"]
 mod proxy;
 mod site;
+mod state;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use saltern_config::{ClusterConfig, load_master};
 use saltern_sql::{
-    ClusterError, MemberIdentity, Membership, Standing, cluster_state, init_cluster,
+    ClusterError, MemberIdentity, Membership, Standing, Tables, cluster_state, init_cluster,
 };
 use saltern_stock::databases::PASSWORD;
 use saltern_store::{StoreError, Write};
@@ -21,7 +21,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 const LEASE: u32 = 600;
 
 /// A cluster of the server, behind a host that does not answer.
-fn config(database: &Database) -> ClusterConfig {
+pub(crate) fn config(database: &Database) -> ClusterConfig {
     let path = database.path("cluster");
     let host = database.server.host();
     let text = format!(
@@ -34,24 +34,28 @@ fn config(database: &Database) -> ClusterConfig {
     config.saltern_cluster.expect("a cluster")
 }
 
-fn me(name: &str, instance: &str, key: &str) -> MemberIdentity {
+pub(crate) fn me(name: &str, instance: &str, key: &str) -> MemberIdentity {
     MemberIdentity {
         name: name.to_owned(),
         instance: instance.to_owned(),
         address: format!("{name}.example.com"),
         version: "0".to_owned(),
         master_key: key.to_owned(),
+        secret_check: None,
     }
 }
 
-fn join(config: &ClusterConfig, me: MemberIdentity) -> (Arc<Membership>, Receiver<ClusterError>) {
+pub(crate) fn join(
+    config: &ClusterConfig,
+    me: MemberIdentity,
+) -> (Arc<Membership>, Receiver<ClusterError>) {
     let (lost, losses) = channel();
     let joined = Membership::join(config, me, move |loss| drop(lost.send(loss)));
     (joined.expect("joined"), losses)
 }
 
 /// Waits until the standing is one of these, or a refusal.
-fn standing(
+pub(crate) fn standing(
     member: &Membership,
     is_it: impl Fn(&Standing) -> bool,
 ) -> Result<Standing, ClusterError> {
@@ -64,7 +68,7 @@ fn standing(
     }
 }
 
-fn is_active(standing: &Standing) -> bool {
+pub(crate) fn is_active(standing: &Standing) -> bool {
     matches!(standing, Standing::Active { .. })
 }
 
@@ -82,8 +86,8 @@ fn members_follow_each_other_and_only_the_active_one_writes() {
         refusal.to_string().contains("saltern cluster init"),
         "{refusal}"
     );
-    assert!(init_cluster(&config).expect("made"));
-    assert!(!init_cluster(&config).expect("they are there"));
+    assert_eq!(init_cluster(&config).expect("made"), Tables::Made);
+    assert_eq!(init_cluster(&config).expect("there"), Tables::Present);
 
     let (first, losses) = join(&config, me("a", "1", "key"));
     standing(&first, is_active).expect("a member");
