@@ -70,6 +70,7 @@ pub(crate) fn pair(
                 site.announce("auto_accept");
                 // On a busy machine an answer may take longer than a quarter of the lease.
                 site.announce("the database of the cluster does not answer");
+                site.announce("shared state is not written");
             }
             for text in [
                 "the publish connection broke",

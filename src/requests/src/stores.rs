@@ -121,7 +121,7 @@ impl Stores {
         Ok(Self {
             pki,
             sessions: Arc::new(Sessions::open(config, clock.clone())?.shared_by(state)),
-            shared: Arc::new(SharedKeys::open(config, clock.clone())?.shared_by(state)?),
+            shared: Arc::new(SharedKeys::open(config, clock.clone())?.shared_by(state)),
             master: Arc::new(MasterKeys::load_or_create(config)?),
             users: Arc::new(UserKeys::prepare(config)?),
             tokens: Arc::new(Tokens::open(config, clock.clone())?.shared_by(state)),

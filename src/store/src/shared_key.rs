@@ -140,16 +140,15 @@ impl SharedKeys {
         })
     }
 
-    /// The same, shared with the other masters of a cluster from here on.
-    ///
-    /// # Errors
-    /// The table of the cluster cannot be given the key.
-    pub fn shared_by(self, shared: &SharedState) -> Result<Self> {
+    /// The same, shared with the other masters of a cluster from here on. The table has this key already
+    /// unless it is new; should a new one be lost before the table has it, minions authenticate anew.
+    #[must_use]
+    pub fn shared_by(self, shared: &SharedState) -> Self {
+        let text = text_of(&self.state.lock());
+        let content = (text.expose().as_bytes(), self.clock.unix_micros());
+        shared.put(StateKind::SharedKey, SHARED_KEY, content);
         let shared = shared.clone();
-        let keys = Self { shared, ..self };
-        let text = text_of(&keys.state.lock());
-        keys.share(&text)?;
-        Ok(keys)
+        Self { shared, ..self }
     }
 
     /// The key in use.
@@ -220,14 +219,10 @@ impl SharedKeys {
     /// Keeps a state before it is used: the table of a cluster first, which the others read.
     fn write(&self, state: &State) -> Result<()> {
         let text = text_of(state);
-        self.share(&text)?;
-        write(&self.path, &text)
-    }
-
-    fn share(&self, text: &SecretString) -> Result<()> {
         let content = (text.expose().as_bytes(), self.clock.unix_micros());
         self.shared
-            .put_durably(StateKind::SharedKey, SHARED_KEY, content)
+            .put_durably(StateKind::SharedKey, SHARED_KEY, content)?;
+        write(&self.path, &text)
     }
 }
 

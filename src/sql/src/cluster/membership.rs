@@ -48,6 +48,9 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest time that a batch waits for a database that is away.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Longest wait for a change of the shared state, which keeps one actor waiting.
+const MAX_STATE_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Minimum time between two log lines about failures.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -380,7 +383,7 @@ impl Membership {
         Ok(SharedTable {
             place: table.place().to_owned(),
             table: Arc::new(table),
-            patience: self.target.options.patience,
+            patience: MAX_STATE_PATIENCE.min(self.length / 3),
         })
     }
 

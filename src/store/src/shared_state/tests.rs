@@ -95,7 +95,7 @@ impl Machine {
         let sessions = Sessions::with_options(options, clock()).expect("sessions");
         let tokens = Tokens::at(&self.dir.path().join("tokens"), Compat::V3008, clock());
         let running = Running {
-            keys: keys.shared_by(&state).expect("shared"),
+            keys: keys.shared_by(&state),
             sessions: sessions.shared_by(&state),
             tokens: tokens.expect("tokens").shared_by(&state),
             state,
