@@ -6,6 +6,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -14,7 +16,9 @@ use saltern_tests::port::free_port;
 use saltern_tests::process::{Daemon, run};
 use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
-use serde_json::Value;
+use serde_json::{Value, json};
+
+use crate::sessions::{authentications, wait_connected};
 
 const OURS: Server = Server::Saltern(Release::V3008);
 
@@ -66,6 +70,7 @@ pub(crate) fn pair(
                 site.announce("auto_accept");
                 // On a busy machine an answer may take longer than a quarter of the lease.
                 site.announce("the database of the cluster does not answer");
+                site.announce("shared state is not written");
             }
             for text in [
                 "the publish connection broke",
@@ -181,6 +186,36 @@ fn start_only(site: &Site) -> Result<Daemon> {
         &mut site.master_command(),
         &site.path("log/master.out"),
     )
+}
+
+/// Has a member share its state under a secret of its own file, and serve the API.
+fn share_state(site: &mut Site, api: u16) -> Result<()> {
+    let secret = site.path("secret").display().to_string();
+    let config = site.config();
+    let cluster = config.get("saltern_cluster").unwrap_or_default();
+    let cluster = cluster.trim_end_matches('}').to_owned();
+    config
+        .set(
+            "saltern_cluster",
+            format!("{cluster}, secret_file: {secret}}}"),
+        )
+        .set("sharedsecret", PASSWORD)
+        .set("external_auth", "{sharedsecret: {ann: ['.*', '@runner']}}")
+        .set("netapi_enable_clients", "[local, runner]")
+        .set(
+            "rest_cherrypy",
+            format!("{{port: {api}, host: 127.0.0.1, address: 127.0.0.1, disable_ssl: true}}"),
+        );
+    site.write_config()
+}
+
+/// Writes a file that its owner alone may read.
+fn write_secret(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text)?;
+    Ok(fs::set_permissions(
+        path,
+        fs::Permissions::from_mode(0o600),
+    )?)
 }
 
 /// Runs a master that ends by itself; what it printed.
@@ -355,6 +390,80 @@ fn frozen_master_that_goes_on_ends_and_changes_nothing() -> TestResult {
             ensure!(back.ended().is_none(), "it ended");
             let status = back.stop(SOON)?;
             ensure!(status.success(), "{status}");
+            pair.stop_second()
+        },
+    )
+}
+
+#[test]
+fn takeover_under_a_shared_secret_lets_nobody_authenticate_anew() -> TestResult {
+    pair(
+        SHORT,
+        |_| {},
+        |pair| {
+            let api = free_port();
+            for site in [&mut *pair.a, &mut *pair.b] {
+                share_state(site, api)?;
+            }
+            pair.start_first()?;
+
+            pair.b
+                .step("a member needs the secret of the others, for itself alone");
+            let (ours, copy) = (pair.a.path("secret"), pair.b.path("secret"));
+            let said = refused(pair.b, 66)?;
+            ensure!(said.contains("copied to the other members"), "{said}");
+            write_secret(&copy, &"another one ".repeat(4))?;
+            let said = refused(pair.b, 64)?;
+            ensure!(said.contains("have another secret"), "{said}");
+            write_secret(&copy, &fs::read_to_string(ours)?)?;
+            fs::set_permissions(&copy, fs::Permissions::from_mode(0o644))?;
+            let said = refused(pair.b, 64)?;
+            ensure!(said.contains("chmod 0400"), "{said}");
+            fs::set_permissions(&copy, fs::Permissions::from_mode(0o400))?;
+            pair.start_second()?;
+
+            pair.a
+                .bring_up(&[("m1", MinionKind::Native), ("m2", MinionKind::Native)])?;
+            // Whole minions of stock authenticate by themselves, too: see `sessions`.
+            let stock = MinionKind::Stock(Release::V3008);
+            pair.a.prepare_minion("stock", stock, |_| {})?;
+            fs::create_dir_all(pair.a.minion_path("stock", "pki"))?;
+            let mut channel = pair.a.peer("send_event.py", "stock", Release::V3008)?;
+            channel.send("before")?;
+            let mut reader = pair.a.peer("sign_in.py", "stock", Release::V3008)?;
+            ensure!(reader.ask("sign in")? == "keys", "it is accepted");
+            ensure!(reader.ask("subscribe")? == "ok");
+            let mut session = pair.a.api_client(api)?;
+            let form = json!({"username": "ann", "password": PASSWORD, "eauth": "sharedsecret"});
+            let login = json!({"method": "POST", "path": "/login", "json": form});
+            let answer = session.call(&login)?;
+            ensure!(answer["status"] == 200, "{answer}");
+            wait_until("all of it to be in the database", SOON, || {
+                let pending = pair.a.metric("saltern_cluster_state_pending", "").ok()?;
+                (pending < 0.5).then_some(())
+            })?;
+            ensure!(authentications(pair.a)? >= 3, "all signed in");
+
+            pair.a.kill_master();
+            pair.wait_for("b", "active")?;
+            pair.wait_until_b_serves()?;
+            pair.b.step("a job reaches them all");
+            // Both masters have the ports of the first one.
+            wait_connected(pair.a, 3)?;
+            let run = pair.b.saltern_cmd(&["-L", "m1,m2", "test.echo", "after"])?;
+            let answers = run.expect_code(0)?.stdout.matches("after").count();
+            ensure!(answers >= 2, "{run:?}");
+            let read = reader.ask("read")?;
+            ensure!(read == "readable test.echo", "{read}");
+            channel.send("after")?;
+            let count = authentications(pair.b)?;
+            ensure!(count == 0, "{count} authentications after the takeover");
+            pair.b.step("a user goes on with the session of before");
+            let chunk = json!({"client": "local", "fun": "test.ping", "tgt": "m1"});
+            let call = json!({"method": "POST", "path": "/", "auth": true, "json": [chunk]});
+            let answer = session.call(&call)?;
+            ensure!(answer["status"] == 200, "{answer}");
+            ensure!(answer.to_string().contains("m1"), "{answer}");
             pair.stop_second()
         },
     )

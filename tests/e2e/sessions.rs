@@ -38,14 +38,14 @@ fn start_swarm(site: &mut Site, minions: usize, others: usize) -> Result<Daemon>
     Ok(swarm)
 }
 
-fn wait_connected(site: &Site, minions: usize) -> Result<()> {
+pub(crate) fn wait_connected(site: &Site, minions: usize) -> Result<()> {
     let what = format!("{minions} minions to subscribe");
     let subscribed = || connections(site.publish_port()).len();
     wait_until(&what, SOON, || (subscribed() >= minions).then_some(()))
 }
 
 /// How many authentications this process of the master has answered, whatever it said.
-fn authentications(site: &Site) -> Result<u64> {
+pub(crate) fn authentications(site: &Site) -> Result<u64> {
     let metrics = site.saltern(&["metrics"])?;
     metrics.expect_code(0)?;
     let lines = metrics.stdout.lines();

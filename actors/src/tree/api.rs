@@ -45,6 +45,7 @@ impl Plan {
             self.clock.clone(),
             &self.registry,
             Arc::new(master),
+            &services.users.state,
         );
         let api = match api {
             Ok(api) => api,
@@ -54,7 +55,8 @@ impl Plan {
                 return Vec::new();
             }
         };
-        let console = Console::open(self.config.cachedir.clone(), self.clock.clone());
+        let state = &services.users.state;
+        let console = Console::open(self.config.cachedir.clone(), self.clock.clone(), state);
         let console = match console {
             Ok(console) => console,
             Err(error) => {

@@ -1,5 +1,6 @@
 //! `saltern_cluster`: several masters as one on PostgreSQL, of which one is active.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::connection_string::connections;
@@ -9,7 +10,7 @@ use crate::yaml::{Key, Mapping, Node, NodeValue};
 
 const NAME: &str = "saltern_cluster";
 
-const ENTRIES: &[&str] = &["postgres", "name", "advertise", "lease"];
+const ENTRIES: &[&str] = &["postgres", "name", "secret_file", "advertise", "lease"];
 
 /// Seconds of a lease: its default and its bounds.
 const LEASE: f64 = 15.0;
@@ -28,6 +29,8 @@ pub struct ClusterConfig {
     pub name: String,
     /// The servers of the database: the one that takes writes is used.
     pub servers: Vec<SqlStore>,
+    /// The file of the secret under which the members share their state; without one each has its own.
+    pub secret_file: Option<PathBuf>,
     /// Where this master is reached, for people.
     pub advertise: String,
     /// Time after which a silent active master is replaced.
@@ -45,7 +48,7 @@ impl ClusterConfig {
             _ => {
                 reader.error(
                     NAME,
-                    "is not a mapping of postgres, name, advertise and lease",
+                    "is not a mapping of postgres, name, secret_file, advertise and lease",
                 );
                 return None;
             }
@@ -58,6 +61,7 @@ impl ClusterConfig {
         let config = Self {
             name: name(reader, map),
             servers: servers(reader, map),
+            secret_file: secret_file(reader, map),
             advertise: advertise(reader, map).unwrap_or_else(|| id.to_owned()),
             lease: lease(reader, map),
         };
@@ -106,6 +110,16 @@ fn name(reader: &mut Reader<'_>, map: &Mapping) -> String {
         reader.error(NAME, message);
     }
     name.unwrap_or_default().to_owned()
+}
+
+fn secret_file(reader: &mut Reader<'_>, map: &Mapping) -> Option<PathBuf> {
+    let node = map.get("secret_file").filter(|node| !node.is_null())?;
+    let path = node.as_str().map(PathBuf::from);
+    let path = path.filter(|path| path.is_absolute());
+    if path.is_none() {
+        reader.error(NAME, "secret_file is not a path that begins with a slash");
+    }
+    path
 }
 
 fn advertise(reader: &mut Reader<'_>, map: &Mapping) -> Option<String> {
@@ -170,6 +184,7 @@ mod tests {
             (config.advertise.as_str(), config.lease.as_secs()),
             ("a", 15)
         );
+        assert!(config.secret_file.is_none());
         assert!(read("saltern_cluster: null").0.is_none());
         assert!(read("a: 1").0.is_none());
     }
@@ -191,6 +206,7 @@ mod tests {
             ("{postgres: 'host=a user=u', lease: 1}", "from 3 to 600"),
             ("{postgres: 'host=a user=u', lease: soon}", "from 3 to 600"),
             ("{postgres: 'host=a user=u', advertise: [a]}", "advertise"),
+            ("{postgres: 'host=a user=u', secret_file: a}", "secret_file"),
             (
                 "{postgres: 'host=a user=u password=hidden sslmode=x'}",
                 "sslmode",

@@ -35,7 +35,8 @@ use axum::routing::{get, post};
 use saltern_base::clock::Clock;
 use saltern_config::ApiServer;
 use saltern_netapi::Api;
-use saltern_store::StoreError;
+use saltern_store::shared_state::CONSOLE_SESSIONS;
+use saltern_store::{SharedState, StoreError};
 use tokio::sync::Semaphore;
 
 pub use backend::{Backend, LogIn, NewToken};
@@ -48,9 +49,6 @@ use pages::{
 use session::ConsoleSessions;
 use site::Site;
 use view::Templates;
-
-/// The directory of sessions, in `cachedir`.
-const SESSIONS: &str = "saltern_console_sessions";
 
 /// Streams that may be open at a time.
 const MAX_STREAMS: usize = 512;
@@ -79,11 +77,12 @@ impl Console {
     ///
     /// # Errors
     /// When these cannot be read.
-    pub fn open(cachedir: PathBuf, clock: Clock) -> Result<Self, OpenError> {
+    pub fn open(cachedir: PathBuf, clock: Clock, state: &SharedState) -> Result<Self, OpenError> {
         Ok(Self {
             sessions: Arc::new(ConsoleSessions::open(
-                cachedir.join(SESSIONS),
+                cachedir.join(CONSOLE_SESSIONS),
                 clock.clone(),
+                state,
             )?),
             templates: Arc::new(Templates::new()?),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),

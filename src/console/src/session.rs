@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::hex;
 use saltern_netapi::{SessionError, Sessions};
-use saltern_store::StoreError;
+use saltern_store::{SharedState, StateKind, StoreError};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -53,9 +53,13 @@ pub(crate) enum Activity {
 
 impl ConsoleSessions {
     /// The sessions that an earlier process left in `dir`.
-    pub(crate) fn open(dir: PathBuf, clock: Clock) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        dir: PathBuf,
+        clock: Clock,
+        shared: &SharedState,
+    ) -> Result<Self, StoreError> {
         Ok(Self {
-            kept: Sessions::open(dir, clock.clone())?,
+            kept: Sessions::open(dir, clock.clone(), (shared, StateKind::ConsoleSession))?,
             used: Mutex::default(),
             clock,
         })
@@ -153,7 +157,12 @@ mod tests {
     #[test]
     fn idle_session_ends_and_pages_that_update_themselves_keep_none_alive() {
         let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
-        let sessions = ConsoleSessions::open(dir.path().to_owned(), clock.clone()).unwrap();
+        let sessions = ConsoleSessions::open(
+            dir.path().to_owned(),
+            clock.clone(),
+            &SharedState::default(),
+        )
+        .unwrap();
         let id = sessions.create(&token(&clock)).unwrap();
         clock.advance(IDLE_TIME);
         assert!(sessions.token(&id, Activity::User).is_some());
@@ -167,9 +176,19 @@ mod tests {
     #[test]
     fn session_ends_absolutely_and_survives_a_restart_until_then() {
         let (dir, clock) = (tempfile::tempdir().unwrap(), clock());
-        let sessions = ConsoleSessions::open(dir.path().to_owned(), clock.clone()).unwrap();
+        let sessions = ConsoleSessions::open(
+            dir.path().to_owned(),
+            clock.clone(),
+            &SharedState::default(),
+        )
+        .unwrap();
         let id = sessions.create(&token(&clock)).unwrap();
-        let sessions = ConsoleSessions::open(dir.path().to_owned(), clock.clone()).unwrap();
+        let sessions = ConsoleSessions::open(
+            dir.path().to_owned(),
+            clock.clone(),
+            &SharedState::default(),
+        )
+        .unwrap();
         for _ in 0..47 {
             clock.advance(Duration::from_secs(15 * 60));
             assert!(sessions.token(&id, Activity::User).is_some());

@@ -45,7 +45,12 @@ impl Rig {
         let dir = tempfile::tempdir().unwrap();
         let start = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_795_244_800);
         let clock = Clock::manual(start);
-        let console = Console::open(dir.path().to_owned(), clock.clone()).unwrap();
+        let console = Console::open(
+            dir.path().to_owned(),
+            clock.clone(),
+            &SharedState::default(),
+        )
+        .unwrap();
         let router = console.router(Arc::new(Before(master.clone())), false);
         let token = NewToken {
             token: "t0ken".to_owned().into(),

@@ -1,5 +1,5 @@
 //! Salt's cryptography: the shared-key envelope (Crypticle), RSA in the three forms the wire uses,
-//! PEM files as stock writes them, and key fingerprints.
+//! PEM files as stock writes them, key fingerprints, and the rows that the masters of a cluster share sealed.
 //!
 //! Works on bytes in memory only. It does not read or write files, does not know what a
 //! minion is, does not parse msgpack, and keeps no `serial` counter (that needs the
@@ -18,6 +18,7 @@ mod private_key;
 mod public_key;
 mod random;
 mod secret;
+mod state_cipher;
 mod x931;
 
 pub use algorithms::{EncAlgo, SigAlgo};
@@ -29,6 +30,7 @@ pub use private_key::PrivateKey;
 pub use public_key::{PublicKey, RsaError};
 pub use random::public_random;
 pub use secret::{SecretBytes, SecretString};
+pub use state_cipher::{MIN_SECRET_LEN, ROW_ID_LEN, SealError, StateCipher};
 
 pub(crate) use random::fill_random;
 use subtle::ConstantTimeEq;

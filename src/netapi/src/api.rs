@@ -14,7 +14,8 @@ use saltern_client::{ClientConfig, EventSource};
 use saltern_config::{ApiDialect, ApiServer, MasterConfig, NetApiOptions};
 use saltern_http::Peer;
 use saltern_model::Jid;
-use saltern_store::StoreError;
+use saltern_store::shared_state::API_SESSIONS;
+use saltern_store::{SharedState, StateKind, StoreError};
 use saltern_wire::port::InsideListener;
 use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
@@ -27,9 +28,6 @@ use crate::sessions::Sessions;
 use crate::stream::{AclError, EventAcl, StreamMetrics};
 use crate::stream_ends::StreamEnds;
 use crate::{cherrypy, events, stream_ends, tornado, v1, wsgi};
-
-/// The directory of sessions, in `cachedir`.
-const SESSIONS: &str = "saltern_api_sessions";
 
 /// Why the API cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +72,7 @@ impl Api {
         clock: Clock,
         registry: &Registry,
         master: Arc<dyn Master>,
+        state: &SharedState,
     ) -> Result<Arc<Self>, OpenError> {
         let hooks = SharedHooks {
             secrets: Arc::new(HookSecrets::read(
@@ -82,7 +81,8 @@ impl Api {
             clock: clock.clone(),
             metrics: HookMetrics::new(registry),
         };
-        let sessions = Sessions::open(config.cachedir.join(SESSIONS), clock)?;
+        let dir = config.cachedir.join(API_SESSIONS);
+        let sessions = Sessions::open(dir, clock, (state, StateKind::ApiSession))?;
         let streams = SharedStreams {
             acl: Arc::default(),
             permits: Arc::new(Semaphore::new(events::MAX_STREAMS)),

@@ -17,6 +17,7 @@ use saltern_base::clock::Clock;
 use saltern_base::{hex, unhex};
 use saltern_store::StoreError;
 use saltern_store::files::{self, Create};
+use saltern_store::{SharedState, StateKind};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
@@ -42,6 +43,9 @@ type IdHash = [u8; 32];
 pub struct Sessions {
     dir: PathBuf,
     clock: Clock,
+    /// Other masters of a cluster have the files, too.
+    shared: SharedState,
+    kind: StateKind,
     state: Mutex<State>,
 }
 
@@ -64,7 +68,11 @@ impl Sessions {
     ///
     /// # Errors
     /// When the directory cannot be made or read.
-    pub fn open(dir: PathBuf, clock: Clock) -> Result<Self, StoreError> {
+    pub fn open(
+        dir: PathBuf,
+        clock: Clock,
+        (shared, kind): (&SharedState, StateKind),
+    ) -> Result<Self, StoreError> {
         files::ensure_dir(&dir, 0o700)?;
         files::remove_stale(&dir)?;
         let mut names = Vec::new();
@@ -76,6 +84,8 @@ impl Sessions {
         let sessions = Self {
             dir,
             clock,
+            shared: shared.clone(),
+            kind,
             state: Mutex::default(),
         };
         for name in names {
@@ -94,7 +104,10 @@ impl Sessions {
                 self.state.lock().sessions.insert(hash, session);
             }
             // Expired, damaged, or no session at all.
-            _ => _ = files::remove(&path)?,
+            _ => {
+                files::remove(&path)?;
+                self.shared.remove(self.kind, name);
+            }
         }
         Ok(())
     }
@@ -129,11 +142,14 @@ impl Sessions {
             }
             state.sessions.insert(hash, session);
         }
-        let path = self.dir.join(hex(&hash));
+        let name = hex(&hash);
+        let path = self.dir.join(&name);
         if let Err(error) = files::write_atomic(&path, text.as_bytes(), Create::PRIVATE) {
             self.state.lock().sessions.remove(&hash);
             return Err(error.into());
         }
+        let content = (text.as_bytes(), self.clock.unix_micros());
+        self.shared.put(self.kind, &name, content);
         Ok(id)
     }
 
@@ -187,7 +203,9 @@ impl Sessions {
     }
 
     fn remove_file(&self, hash: &IdHash) {
-        if let Err(error) = files::remove(&self.dir.join(hex(hash))) {
+        let name = hex(hash);
+        self.shared.remove(self.kind, &name);
+        if let Err(error) = files::remove(&self.dir.join(&name)) {
             tracing::warn!(%error, "the file of a session that has ended cannot be removed");
         }
     }
@@ -243,6 +261,10 @@ mod tests {
 
     use super::*;
 
+    fn open(dir: PathBuf, clock: Clock) -> Result<Sessions, StoreError> {
+        Sessions::open(dir, clock, (&SharedState::default(), StateKind::ApiSession))
+    }
+
     const TOKEN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
     fn clock() -> Clock {
@@ -254,7 +276,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("sessions");
         let id = {
-            let sessions = Sessions::open(dir.clone(), clock()).unwrap();
+            let sessions = open(dir.clone(), clock()).unwrap();
             sessions.create(TOKEN, 2_000.5).unwrap()
         };
         assert_eq!(id.len(), 40);
@@ -271,7 +293,7 @@ mod tests {
                 0o600
             );
         }
-        let again = Sessions::open(dir, clock()).unwrap();
+        let again = open(dir, clock()).unwrap();
         assert_eq!(again.token(&id).unwrap().as_str(), TOKEN);
         assert!(again.token(&"0".repeat(40)).is_none());
         again.end(&id);
@@ -282,14 +304,14 @@ mod tests {
     fn expired_session_is_gone_and_swept() {
         let dir = tempfile::tempdir().unwrap();
         let clock = clock();
-        let sessions = Sessions::open(dir.path().to_owned(), clock.clone()).unwrap();
+        let sessions = open(dir.path().to_owned(), clock.clone()).unwrap();
         let id = sessions.create(TOKEN, 1_100.0).unwrap();
         clock.advance(Duration::from_secs(100));
         assert!(sessions.token(&id).is_none());
         let other = sessions.create(TOKEN, 9_000.0).unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         clock.set(SystemTime::UNIX_EPOCH + Duration::from_secs(9_001));
-        Sessions::open(dir.path().to_owned(), clock).unwrap();
+        open(dir.path().to_owned(), clock).unwrap();
         assert!(other.len() == 40 && std::fs::read_dir(dir.path()).unwrap().count() == 0);
     }
 
@@ -303,7 +325,7 @@ mod tests {
         ] {
             std::fs::write(dir.path().join(name), text).unwrap();
         }
-        Sessions::open(dir.path().to_owned(), clock()).unwrap();
+        open(dir.path().to_owned(), clock()).unwrap();
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

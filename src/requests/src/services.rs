@@ -18,8 +18,8 @@ use saltern_policy::acl::Acl;
 use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
 use saltern_store::{
-    BothKeys, JobQueries, MasterKeys, PkiTree, SharedKeys, StoreError, StoreOptions, Tokens,
-    UserKeys,
+    BothKeys, JobQueries, MasterKeys, PkiTree, SharedKeys, SharedState, StoreError, StoreOptions,
+    Tokens, UserKeys,
 };
 
 use crate::audit::RefusalBudget;
@@ -147,6 +147,8 @@ pub struct Keys {
 pub struct Users {
     /// The tokens of users who logged in.
     pub tokens: Arc<Tokens>,
+    /// State that is shared with the other masters of a cluster.
+    pub state: SharedState,
     /// Applies the rules of users.
     pub acl: Acl,
     rules: RwLock<Arc<SiteRules>>,
@@ -223,6 +225,7 @@ impl Services {
             },
             users: Users {
                 tokens: stores.tokens,
+                state: stores.state,
                 acl: Acl::default(),
                 rules: RwLock::new(rules),
             },

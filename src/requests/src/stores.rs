@@ -14,8 +14,8 @@ use saltern_content::render::modules::site::SiteFunctions;
 use saltern_policy::target::Targeting;
 use saltern_runners::Master;
 use saltern_store::{
-    MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, StoreError,
-    SyndicStore, Tokens, UserKeys,
+    MasterKeys, MinionDataStore, PkiTree, ResourceStore, Sessions, SharedKeys, SharedState,
+    StoreError, SyndicStore, Tokens, UserKeys,
 };
 
 use crate::site_functions::MasterSite;
@@ -37,6 +37,8 @@ pub struct Stores {
     pub users: Arc<UserKeys>,
     /// The tokens of users who logged in.
     pub tokens: Arc<Tokens>,
+    /// State that is shared with the other masters of a cluster.
+    pub state: SharedState,
     /// The file server.
     pub files: Arc<FileServer>,
     /// Grains, pillars and mines of the minions.
@@ -82,6 +84,18 @@ impl Stores {
     /// # Errors
     /// The first part that cannot be opened.
     pub fn open(config: &MasterConfig, clock: &Clock) -> Result<Self, OpenError> {
+        Self::open_shared(config, clock, &SharedState::default())
+    }
+
+    /// The same for a master of a cluster, which shares its state.
+    ///
+    /// # Errors
+    /// The first part that cannot be opened.
+    pub fn open_shared(
+        config: &MasterConfig,
+        clock: &Clock,
+        state: &SharedState,
+    ) -> Result<Self, OpenError> {
         let pki = Arc::new(PkiTree::open(config, clock.clone())?);
         let files = Arc::new(FileServer::new(config, clock.clone())?);
         let minion_data = Arc::new(MinionDataStore::open(config));
@@ -109,11 +123,12 @@ impl Stores {
         )?;
         Ok(Self {
             pki,
-            sessions: Arc::new(Sessions::open(config, clock.clone())?),
-            shared: Arc::new(SharedKeys::open(config, clock.clone())?),
+            sessions: Arc::new(Sessions::open(config, clock.clone())?.shared_by(state)),
+            shared: Arc::new(SharedKeys::open(config, clock.clone())?.shared_by(state)),
             master: Arc::new(MasterKeys::load_or_create(config)?),
             users: Arc::new(UserKeys::prepare(config)?),
-            tokens: Arc::new(Tokens::open(config, clock.clone())?),
+            tokens: Arc::new(Tokens::open(config, clock.clone())?.shared_by(state)),
+            state: state.clone(),
             files,
             minion_data,
             resources,

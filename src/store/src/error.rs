@@ -166,6 +166,15 @@ pub enum StoreError {
         /// The newest number this release knows.
         known: i64,
     },
+    /// The database of the cluster did not have a change of the shared state in time.
+    #[error("the shared state of the cluster in \"{}\" was not written in time", path.display())]
+    NotShared {
+        /// The place of the database.
+        path: PathBuf,
+    },
+    /// A change of the shared state cannot be sealed.
+    #[error("a change of the shared state cannot be sealed")]
+    Sealed(#[source] saltern_crypto::SealError),
     /// Any other answer of the engine.
     #[error("the job database \"{}\" failed to {action}", path.display())]
     Database {

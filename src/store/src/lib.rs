@@ -4,10 +4,10 @@
 //! version in `salt_compat` keeps them; what stock has no file for lies in `cachedir/saltern`.
 //! This crate stores and finds. Authorization is in `policy`, the meaning of messages in
 //! `requests`, and when to write in the actors; nothing here waits for time, and only the engine of the
-//! job database starts a thread, for its commits.
+//! job database and [`shared_state`] start a thread, for their commits.
 //!
 //! Suggested reading order: [`files`] (how a file is written), [`pki`], [`sessions`],
-//! [`shared_key`], then [`jobs`] and what is derived from it, [`mirror`].
+//! [`shared_key`], [`shared_state`], then [`jobs`] and what is derived from it, [`mirror`].
 
 pub mod dead_letters;
 pub mod dropfile;
@@ -27,6 +27,7 @@ pub mod replay;
 pub mod resources;
 pub mod sessions;
 pub mod shared_key;
+pub mod shared_state;
 pub mod sqlite;
 pub mod syndics;
 pub mod tokens;
@@ -56,6 +57,7 @@ pub use replay::{Freshness, ReplayWindow};
 pub use resources::{Registered, ResourceStore};
 pub use sessions::{Session, Sessions};
 pub use shared_key::{SharedKey, SharedKeys};
+pub use shared_state::{SharedState, StateKind};
 pub use sqlite::{CheckpointPass, DatabaseLimits, JobDatabase, set_aside};
 pub use syndics::SyndicStore;
 pub use tokens::{Claims, Token, Tokens};

@@ -4,6 +4,9 @@
 //! restart and over a change between stock and this master. A file's modification time is the
 //! clock of its rotation (`salt/channel/server.py`, `session_key`).
 //!
+//! In a cluster the files are shared ([`crate::shared_state`]), behind the reply: a minion whose key is
+//! lost on the way authenticates with the master that takes over, and nothing else is lost.
+//!
 //! Minions that came together do not all authenticate again together: each session lasts a little
 //! less than `publish_session`, by an amount that depends on the minion's id.
 
@@ -25,6 +28,7 @@ use crate::files::{self, Create, Stat, Version};
 use crate::minion_clocks::MinionClocks;
 use crate::options::StoreOptions;
 use crate::replay::ReplayWindow;
+use crate::shared_state::{SharedState, StateKind};
 
 /// A key string has 76 bytes; whatever is larger is none.
 const FILE_BYTES: usize = 1 << 10;
@@ -71,6 +75,7 @@ pub struct Sessions {
     /// Whether the log has a line about the disk's clock.
     has_complained: AtomicBool,
     replay_window: Duration,
+    shared: SharedState,
     /// Nonces that are remembered in all sessions.
     nonces: Arc<AtomicUsize>,
     /// Clocks of the minions, as their requests show them.
@@ -113,9 +118,17 @@ impl Sessions {
             known: DashMap::new(),
             has_complained: AtomicBool::new(false),
             replay_window: options.replay_window,
+            shared: SharedState::default(),
             nonces: Arc::default(),
             clocks: MinionClocks::new(&options.private_dir()),
         })
+    }
+
+    /// The same, shared with the other masters of a cluster from here on.
+    #[must_use]
+    pub fn shared_by(self, shared: &SharedState) -> Self {
+        let shared = shared.clone();
+        Self { shared, ..self }
     }
 
     /// The session of a minion; `None` when it has none or its time is over.
@@ -195,11 +208,11 @@ impl Sessions {
         let is_known = |found: &Remembered| known.filter(|it| it.key.same_as(&found.session.key));
         let remembered = match found {
             Some(found) => match is_known(&found).cloned() {
-                Some(known) if known.needs_new_key() => self.create(&path)?,
+                Some(known) if known.needs_new_key() => self.create(&path, id)?,
                 Some(session) => Remembered { session, ..found },
                 None => found,
             },
-            None => self.create(&path)?,
+            None => self.create(&path, id)?,
         };
         Ok(Arc::clone(&entry.insert(remembered).session))
     }
@@ -223,6 +236,9 @@ impl Sessions {
     pub fn remove(&self, id: &MinionId) -> Result<bool> {
         let removed = files::remove(&files::child(&self.dir, id.as_str())?);
         self.known.remove(id);
+        if !matches!(removed, Ok(false)) {
+            self.shared.remove(StateKind::Session, id.as_str());
+        }
         removed
     }
 
@@ -311,7 +327,7 @@ impl Sessions {
     }
 
     /// A new key in its file. A power loss may take the file; the minion then authenticates again.
-    fn create(&self, path: &Path) -> Result<Remembered> {
+    fn create(&self, path: &Path, id: &MinionId) -> Result<Remembered> {
         let key = KeyString::generate();
         let create = Create::PRIVATE.derived();
         files::write_atomic(path, key.as_str().as_bytes(), create)?;
@@ -322,6 +338,8 @@ impl Sessions {
         })?;
         let now = self.clock.unix_micros();
         self.compare_clocks(path, &stat.version, now);
+        let content = (key.as_str().as_bytes(), stat.version.modified_micros());
+        self.shared.put(StateKind::Session, id.as_str(), content);
         Ok(Remembered {
             version: stat.version,
             settled: false,

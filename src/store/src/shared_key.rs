@@ -9,6 +9,10 @@
 //! rotated to revoke access. The previous key is kept for `saltern_key_overlap`, only to decrypt
 //! requests of minions that do not have the new one yet; whether it authorizes anything is decided
 //! elsewhere. Of several previous keys the last one is kept.
+//!
+//! In a cluster the file is shared ([`crate::shared_state`]): no key and no number is used before the
+//! table of the cluster has it, so the master that takes over goes on with the same key, above every
+//! number ever sent.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,11 +22,12 @@ use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
 use saltern_config::MasterConfig;
-use saltern_crypto::{Crypticle, KeyString, PrivateKey};
+use saltern_crypto::{Crypticle, KeyString, PrivateKey, SecretString};
 
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create};
 use crate::options::StoreOptions;
+use crate::shared_state::{SHARED_KEY, SharedState, StateKind};
 
 /// How many numbers one write to the disk reserves.
 const BLOCK: u64 = 1_024;
@@ -82,16 +87,21 @@ pub struct SharedKeys {
     path: PathBuf,
     overlap: Duration,
     clock: Clock,
+    shared: SharedState,
+    /// Held by whoever writes: readers of the state do not wait for the disk or the table.
+    writing: Mutex<()>,
     state: Mutex<State>,
 }
 
 /// The key before the current one.
+#[derive(Clone)]
 struct PreviousKey {
     key: Arc<SharedKey>,
     /// When it expires, in seconds since 1970-01-01 UTC.
     until: i64,
 }
 
+#[derive(Clone)]
 struct State {
     key: Arc<SharedKey>,
     previous: Option<PreviousKey>,
@@ -112,7 +122,7 @@ impl SharedKeys {
     pub fn with_options(options: &StoreOptions, clock: Clock) -> Result<Self> {
         let dir = options.private_dir();
         files::ensure_dir(&dir, 0o700)?;
-        let path = dir.join("shared_key");
+        let path = dir.join(SHARED_KEY);
         let kept = files::read_replaceable(&path, FILE_BYTES)?;
         let state = match kept.as_deref().map(parse) {
             Some(Some(kept)) => kept,
@@ -120,15 +130,30 @@ impl SharedKeys {
                 if found.is_some() {
                     tracing::warn!(path = %path.display(), "damaged; a new shared key is made");
                 }
-                fresh(&path, None, &clock)?
+                let made = fresh(None, &clock);
+                write(&path, &text_of(&made))?;
+                made
             }
         };
         Ok(Self {
             path,
             overlap: options.key_overlap,
             clock,
+            shared: SharedState::default(),
+            writing: Mutex::new(()),
             state: Mutex::new(state),
         })
+    }
+
+    /// The same, shared with the other masters of a cluster from here on. The table has this key already
+    /// unless it is new; should a new one be lost before the table has it, minions authenticate anew.
+    #[must_use]
+    pub fn shared_by(self, shared: &SharedState) -> Self {
+        let text = text_of(&self.state.lock());
+        let content = (text.expose().as_bytes(), self.clock.unix_micros());
+        shared.put(StateKind::SharedKey, SHARED_KEY, content);
+        let shared = shared.clone();
+        Self { shared, ..self }
     }
 
     /// The key in use.
@@ -149,16 +174,17 @@ impl SharedKeys {
 
     /// A new key, on the disk before it is used; numbers begin anew.
     pub fn rotate(&self) -> Result<Arc<SharedKey>> {
-        let mut state = self.state.lock();
+        let _writing = self.writing.lock();
         let previous = PreviousKey {
-            key: Arc::clone(&state.key),
+            key: self.current(),
             until: self.clock.unix().saturating_add(self.overlap_seconds()),
         };
         let previous = (!self.overlap.is_zero()).then_some(previous);
-        let made = fresh(&self.path, previous, &self.clock)?;
+        let made = fresh(previous, &self.clock);
+        self.write(&made)?;
         FailPoint::RotationBetween.pass();
-        *state = made;
-        Ok(Arc::clone(&state.key))
+        *self.state.lock() = made;
+        Ok(self.current())
     }
 
     fn overlap_seconds(&self) -> i64 {
@@ -169,51 +195,71 @@ impl SharedKeys {
 
     /// The key in use together with its next number, for a publication: safe against a rotation in
     /// between. The number is above every number given before, also before a restart. Touches the
-    /// disk once in about a thousand calls.
+    /// disk once in about a thousand calls, and in a cluster waits for its table then.
     pub fn next(&self) -> Result<(Arc<SharedKey>, u64)> {
-        let mut state = self.state.lock();
-        let serial = state.serial + 1;
-        if serial > state.reserved {
-            let reserved = serial + BLOCK;
-            write(&self.path, &state.key, state.previous.as_ref(), reserved)?;
-            state.reserved = reserved;
+        loop {
+            {
+                let mut state = self.state.lock();
+                if state.serial < state.reserved {
+                    state.serial += 1;
+                    return Ok((Arc::clone(&state.key), state.serial));
+                }
+            }
+            self.reserve()?;
         }
-        state.serial = serial;
-        Ok((Arc::clone(&state.key), serial))
+    }
+
+    /// Reserves a block of numbers, unless there are some by now.
+    fn reserve(&self) -> Result<()> {
+        let _writing = self.writing.lock();
+        let mut state = self.state.lock().clone();
+        if state.serial >= state.reserved {
+            state.reserved = state.serial + 1 + BLOCK;
+            self.write(&state)?;
+            self.state.lock().reserved = state.reserved;
+        }
+        Ok(())
+    }
+
+    /// Keeps a state before it is used: the table of a cluster first, which the others read.
+    fn write(&self, state: &State) -> Result<()> {
+        let text = text_of(state);
+        let content = (text.expose().as_bytes(), self.clock.unix_micros());
+        self.shared
+            .put_durably(StateKind::SharedKey, SHARED_KEY, content)?;
+        write(&self.path, &text)
     }
 }
 
-fn fresh(path: &Path, previous: Option<PreviousKey>, clock: &Clock) -> Result<State> {
-    let key = SharedKey::new(KeyString::generate(), clock.unix());
-    write(path, &key, previous.as_ref(), BLOCK)?;
-    Ok(State {
-        key: Arc::new(key),
+fn fresh(previous: Option<PreviousKey>, clock: &Clock) -> State {
+    State {
+        key: Arc::new(SharedKey::new(KeyString::generate(), clock.unix())),
         previous,
         serial: 0,
         reserved: BLOCK,
-    })
+    }
 }
 
-fn write(
-    path: &Path,
-    key: &SharedKey,
-    previous: Option<&PreviousKey>,
-    reserved: u64,
-) -> Result<()> {
+fn write(path: &Path, text: &SecretString) -> Result<()> {
+    files::write_atomic(path, text.expose().as_bytes(), Create::PRIVATE)
+}
+
+/// Content of the file.
+fn text_of(state: &State) -> SecretString {
+    let State { key, reserved, .. } = state;
     let mut text = format!(
         "{HEADING}\nkey {}\ncreated {}\nserial {reserved}\n",
         key.key.as_str(),
         key.created
     );
-    if let Some(previous) = previous {
+    if let Some(previous) = &state.previous {
         let (key, created) = (previous.key.key.as_str(), previous.key.created);
         text += &format!(
             "former {key}\ncreated {created}\nuntil {}\n",
             previous.until
         );
     }
-    let text = saltern_crypto::SecretString::new(text);
-    files::write_atomic(path, text.expose().as_bytes(), Create::PRIVATE)
+    SecretString::new(text)
 }
 
 fn parse(text: &str) -> Option<State> {

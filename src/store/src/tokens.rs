@@ -18,6 +18,7 @@ use saltern_wire::msgpack::{Dialect, Limits, Value, decode_wire, encode};
 
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create};
+use crate::shared_state::{SharedState, StateKind};
 
 /// The longest name: a SHA-512 in hexadecimal digits (`hash_type`).
 const MAX_NAME_BYTES: usize = 128;
@@ -33,6 +34,7 @@ pub struct Tokens {
     dir: PathBuf,
     compat: Compat,
     clock: Clock,
+    shared: SharedState,
     /// About how many there are: counted at the start and by each sweep, and up with each new one.
     count: AtomicUsize,
 }
@@ -123,11 +125,19 @@ impl Tokens {
             dir: dir.to_path_buf(),
             compat,
             clock,
+            shared: SharedState::default(),
             count: AtomicUsize::new(0),
         };
         let count = tokens.list()?.len();
         tokens.count.store(count, Ordering::Relaxed);
         Ok(tokens)
+    }
+
+    /// The same, shared with the other masters of a cluster from here on.
+    #[must_use]
+    pub fn shared_by(self, shared: &SharedState) -> Self {
+        let shared = shared.clone();
+        Self { shared, ..self }
     }
 
     /// Makes a token and keeps it.
@@ -169,6 +179,10 @@ impl Tokens {
         }
         files::write_atomic(&path, &packed, Create::PRIVATE.above())?;
         self.count.fetch_add(1, Ordering::Relaxed);
+        // Behind the reply: a user whose token is lost on the way logs in again.
+        let content = (packed.as_slice(), self.clock.unix_micros());
+        self.shared
+            .put(StateKind::Token, &self.file_name(&name), content);
         Ok(Token {
             value: token,
             ends: expire,
@@ -188,20 +202,23 @@ impl Tokens {
         match self.read(&path)? {
             Found::Nothing => Ok(None),
             Found::Token(value, ends) if self.now() < ends => Ok(Some(Token { value, ends })),
-            Found::Token(..) => self.discard(&path, "expired"),
-            Found::Damaged => self.discard(&path, "damaged"),
+            Found::Token(..) => self.discard(name, "expired"),
+            Found::Damaged => self.discard(name, "damaged"),
         }
     }
 
     /// Takes a token away from its owner; `false` when there is none of this name.
     ///
     /// # Errors
-    /// When the file cannot be removed.
+    /// When the file cannot be removed, or, in a cluster, the master that takes over might still have it.
     pub fn remove(&self, name: &str) -> Result<bool> {
         if !is_name(name) {
             return Ok(false);
         }
-        files::remove(&self.path(name)?)
+        let removed = files::remove(&self.path(name)?)?;
+        self.shared
+            .remove_durably(StateKind::Token, &self.file_name(name))?;
+        Ok(removed)
     }
 
     /// The names of all tokens, expired ones included.
@@ -275,16 +292,21 @@ impl Tokens {
         })
     }
 
-    fn discard(&self, path: &Path, why: &'static str) -> Result<Option<Token>> {
-        files::remove(path)?;
+    fn discard(&self, name: &str, why: &'static str) -> Result<Option<Token>> {
+        files::remove(&self.path(name)?)?;
+        self.shared.remove(StateKind::Token, &self.file_name(name));
         tracing::info!(why, "a token was removed");
         Ok(None)
     }
 
     fn path(&self, name: &str) -> Result<PathBuf> {
+        files::child(&self.dir, &self.file_name(name))
+    }
+
+    fn file_name(&self, name: &str) -> String {
         match self.compat {
-            Compat::V3006 | Compat::V3007 => files::child(&self.dir, name),
-            Compat::V3008 => files::child(&self.dir, &format!("{name}.p")),
+            Compat::V3006 | Compat::V3007 => name.to_owned(),
+            Compat::V3008 => format!("{name}.p"),
         }
     }
 

@@ -18,6 +18,7 @@ use saltern_http::{HttpLimits, HttpMetrics, HttpServer, Peer, Request};
 use saltern_model::control::Account;
 use saltern_model::{Jid, Tag};
 use saltern_netapi::{Api, Master, Sender, TokenOwner, stream};
+use saltern_store::SharedState;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
@@ -104,7 +105,8 @@ fn routers(root: &std::path::Path) -> Vec<Router> {
         "saltern_api: {port: 0}\nnetapi_enable_clients: [local, local_async, runner, wheel, ssh]\n";
     let config = Arc::new(config(root, options));
     let mut server = config.net_api.servers[0].clone();
-    let api = Api::open(config, clock(), &Registry::new(), Arc::new(Refusing)).unwrap();
+    let (registry, state) = (Registry::new(), SharedState::default());
+    let api = Api::open(config, clock(), &registry, Arc::new(Refusing), &state).unwrap();
     let dialects = [ApiDialect::CherryPy, ApiDialect::Tornado, ApiDialect::Wsgi];
     dialects
         .map(|dialect| {

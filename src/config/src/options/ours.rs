@@ -27,10 +27,12 @@ pub const OURS: &[ConfigOption] = &[
     ours("saltern_cluster", &[Some("null")],
         "A cluster of masters on PostgreSQL, of which one is active and the others stand by: a mapping \
          {postgres: a connection as libpq reads it, with one or more hosts, name: that of the \
-         cluster, which its schema bears (saltern), advertise: where this master is reached, for \
-         people (its id), lease: seconds after which a silent active master is replaced (15)}. The \
-         jobs are then in PostgreSQL, and saltern_job_database is not used. Members differ in their \
-         id and share pki_dir."),
+         cluster, which its schema bears (saltern), secret_file: the file of the secret under which \
+         members share session keys, the shared key and tokens, so that nobody authenticates anew \
+         after a takeover (none), advertise: where this master is reached, for people (its id), \
+         lease: seconds after which a silent active master is replaced (15)}. The jobs are then \
+         in PostgreSQL, and saltern_job_database is not used. Members differ in their id and share \
+         pki_dir."),
     ours("saltern_syndic", &[Some("\"native\"")],
         "What is the syndic of this master below those of syndic_master: \"native\" this process, \
          \"stock\" a salt-syndic beside it, \"off\" nothing. The native syndic has the id and keys \

@@ -1,15 +1,19 @@
 //! `saltern cluster`: the tables of a cluster of masters in PostgreSQL, and its members.
 
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use saltern_base::exit::Exit;
+use saltern_base::hex;
 use saltern_config::{ClusterConfig, MasterConfig};
+use saltern_crypto::StateCipher;
 use saltern_sql::{
-    ClusterError, ClusterState, Member, cluster_place, cluster_state, export_jobs, forget_member,
-    import_jobs, init_cluster,
+    ClusterError, ClusterState, Member, Tables, cluster_place, cluster_secret, cluster_state,
+    export_jobs, forget_member, import_jobs, init_cluster, set_cluster_secret,
 };
+use saltern_store::StoreError;
 use saltern_store::jobs::Moved;
+use saltern_store::shared_state::{create_secret, read_secret};
 use saltern_store::sqlite::{NewSqliteTables, SqliteTables};
 use serde::Serialize;
 
@@ -25,7 +29,8 @@ pub(crate) struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Make the tables of the cluster that saltern_cluster names, unless they are there.
+    /// Make the tables of the cluster that saltern_cluster names, or what those of an older release lack,
+    /// and its secret_file, unless they are there.
     Init {
         #[command(flatten)]
         config: ConfigArgument,
@@ -95,7 +100,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         _ => None,
     };
     let done = match &arguments.action {
-        Action::Init { .. } => init(cluster),
+        Action::Init { .. } => init(&loaded.config, cluster),
         Action::Status { json, .. } => status(cluster, *json),
         Action::Leave { name, .. } => leave(cluster, name),
         Action::Import { from, .. } => import(&loaded.config, cluster, from.as_ref()),
@@ -106,19 +111,66 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         complain(&chain(&error));
         match error {
             ClusterError::MovedBefore { .. } => Exit::Ok,
+            ClusterError::Store(StoreError::Option { .. } | StoreError::Missing { .. }) => {
+                Exit::Usage
+            }
             ClusterError::Store(_) => Exit::Unavailable,
             _ => Exit::Usage,
         }
     })
 }
 
-fn init(cluster: &ClusterConfig) -> Result<Exit, ClusterError> {
+fn init(config: &MasterConfig, cluster: &ClusterConfig) -> Result<Exit, ClusterError> {
     let place = cluster_place(cluster)?;
-    match init_cluster(cluster)? {
-        true => say(&format!("{place}: the tables are made\n")),
-        false => say(&format!("{place}: the tables are there already\n")),
+    let done = match init_cluster(cluster)? {
+        Tables::Made => "the tables are made",
+        Tables::Upgraded => "what the tables lacked is added",
+        Tables::Present => "the tables are there already",
+    };
+    say(&format!("{place}: {done}\n"));
+    if let Some(path) = &cluster.secret_file {
+        init_secret(config, (cluster, path))?;
     }
     Ok(Exit::Ok)
+}
+
+/// Makes the secret of the cluster, unless it has one, and compares it with that of the other members.
+fn init_secret(
+    config: &MasterConfig,
+    (cluster, path): (&ClusterConfig, &Path),
+) -> Result<(), ClusterError> {
+    // With a secret of its own this member could not read what the others share.
+    if cluster_secret(cluster)?.is_none() {
+        let owner = privileges::account(&config.user).ok();
+        let made = create_secret(path, owner.map(|account| account.uid.as_raw()))?;
+        let path = path.display();
+        match made {
+            true => say(&format!(
+                "{path}: the secret is made; copy it to the other members, readable by their masters alone\n"
+            )),
+            false => say(&format!("{path}: the secret is there already\n")),
+        }
+    }
+    if let Some(cipher) = cipher_of(cluster)? {
+        set_cluster_secret(cluster, &hex(cipher.check()))?;
+    }
+    Ok(())
+}
+
+/// The keys under which the members of a cluster share their state, if they do.
+///
+/// # Errors
+/// The file of the secret is missing, readable by others, or too short.
+pub(crate) fn cipher_of(cluster: &ClusterConfig) -> Result<Option<StateCipher>, StoreError> {
+    let Some(path) = &cluster.secret_file else {
+        return Ok(None);
+    };
+    let secret = read_secret(path)?.ok_or_else(|| StoreError::Missing {
+        path: path.clone(),
+        reason: "it is the secret_file of saltern_cluster, which \"saltern cluster init\" makes once and \
+                 which is copied to the other members",
+    })?;
+    Ok(StateCipher::new(&secret, &cluster.name))
 }
 
 fn status(cluster: &ClusterConfig, json: bool) -> Result<Exit, ClusterError> {

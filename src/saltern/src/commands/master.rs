@@ -22,10 +22,10 @@ use saltern_base::exit::Exit;
 use saltern_base::metrics::Registry;
 use saltern_config::{Finding, LogLevel, MasterConfig, Severity};
 use saltern_requests::{OpenError, Stores};
-use saltern_sql::{Membership, register_cluster_metrics};
+use saltern_sql::register_cluster_metrics;
 use saltern_store::jobs::Engine;
 use saltern_store::sqlite::{is_lost, note_incident};
-use saltern_store::{StoreError, open_engine};
+use saltern_store::{SharedState, StoreError, open_engine};
 use saltern_wire::port::Inherited;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(claim) => claim,
         Err(exit) => return exit,
     };
-    let (membership, signals) = match standby::stand_by(&config, &inherited) {
+    let (member, signals) = match standby::stand_by(&config, &inherited) {
         Ok(joined) => joined.unzip(),
         Err(exit) => return exit,
     };
@@ -121,9 +121,9 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     let diagnose: Diagnose = Arc::new(move || doctor::of_this_master(&path));
     let feeder = config.saltern_cluster.as_ref();
     let feeder = feeder.and_then(standby::TakeoverFeeder::start);
-    let cluster = membership.as_ref();
-    let opened = open(&config, inherited, (levels, diagnose), cluster);
+    let opened = open(&config, inherited, (levels, diagnose), member.as_ref());
     drop(feeder);
+    let state = opened.as_ref().ok().map(|parts| parts.stores.state.clone());
     let exit = match opened {
         Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader, signals)),
         Err(OpenError::Store(error)) => {
@@ -136,8 +136,11 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         }
     };
     // After the last commit, and also when nothing was committed.
-    if let Some(membership) = membership {
-        standby::leave(membership);
+    if let Some(state) = state {
+        standby::finish(&state);
+    }
+    if let Some(member) = member {
+        standby::leave(member.membership);
     }
     exit
 }
@@ -227,19 +230,27 @@ fn open(
     config: &Arc<MasterConfig>,
     inherited: Inherited,
     (levels, diagnose): (Arc<Levels>, Diagnose),
-    cluster: Option<&Arc<Membership>>,
+    member: Option<&standby::ActiveMember>,
 ) -> Result<MasterParts, OpenError> {
     let clock = Clock::system();
     remove_temporary_files(config);
-    let stores = Stores::open(config, &clock)?;
+    let (engine, state) = match member {
+        Some(member) => {
+            let (engine, state) = member.take_over(config)?;
+            (Some(engine), state)
+        }
+        None => (None, SharedState::default()),
+    };
+    let stores = Stores::open_shared(config, &clock, &state)?;
     let reactions = Arc::new(Reactions::open(config, &clock, &stores)?);
     make_directories(config)?;
-    let database = match cluster {
-        Some(membership) => membership.open_engine()?,
+    let database = match engine {
+        Some(engine) => engine,
         None => open_database(config, &clock)?,
     };
     let registry = Registry::new();
-    register_cluster_metrics(&registry, cluster);
+    let membership = member.map(|member| &member.membership);
+    register_cluster_metrics(&registry, membership, &state);
     Ok(MasterParts {
         config: config.clone(),
         clock,

@@ -35,6 +35,47 @@ pub enum ClusterError {
         /// The other member.
         other: String,
     },
+    /// An older release made the tables.
+    #[error(
+        "the tables of the cluster in {place} have layout {found}, and this release needs {known}: run \
+         \"saltern cluster init\" of this release once; masters of the release before go on until they \
+         are restarted"
+    )]
+    Older {
+        /// The database.
+        place: String,
+        /// The layout of the tables.
+        found: i64,
+        /// The layout of this release.
+        known: i64,
+    },
+    /// The members have another secret.
+    #[error(
+        "the other masters of the cluster \"{name}\" have another secret than this one: copy their \
+         secret_file here"
+    )]
+    OtherSecret {
+        /// The name of the cluster.
+        name: String,
+    },
+    /// The members have a secret.
+    #[error(
+        "the masters of the cluster \"{name}\" share a secret, and this one has none: copy their \
+         secret_file here and name it in saltern_cluster"
+    )]
+    NoSecret {
+        /// The name of the cluster.
+        name: String,
+    },
+    /// The cluster has no secret yet.
+    #[error(
+        "the cluster \"{name}\" has no secret yet: run \"saltern cluster init\" once with secret_file in \
+         saltern_cluster"
+    )]
+    NewSecret {
+        /// The name of the cluster.
+        name: String,
+    },
     /// A newer release made the tables.
     #[error(
         "the tables of the cluster in {place} have layout {found}, and this release knows {known}"

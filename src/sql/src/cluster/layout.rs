@@ -9,7 +9,10 @@ use super::session::Session;
 use crate::error::SqlError;
 
 /// The layout's number.
-pub(super) const VERSION: i64 = 1;
+pub(super) const VERSION: i64 = 2;
+
+/// The entry of `meta` that shows which secret the members have.
+pub(super) const SECRET_CHECK: &str = "secret_check";
 
 /// Key of the advisory lock under which tables are made: "saltclus" in ASCII.
 const LOCK: i64 = 0x7361_6c74_636c_7573;
@@ -130,6 +133,11 @@ CREATE TABLE IF NOT EXISTS audit (
     suppressed bigint NOT NULL,
     hash bytea NOT NULL
 );
+CREATE TABLE IF NOT EXISTS sealed_file (
+    id bytea PRIMARY KEY CHECK (length(id) = 32),
+    version bigint NOT NULL,
+    sealed bytea NOT NULL
+);
 INSERT INTO meta (name, value) VALUES ('identity', replace(gen_random_uuid()::text, '-', ''))
     ON CONFLICT DO NOTHING;
 "#;
@@ -150,7 +158,8 @@ impl From<SqlError> for LayoutError {
     }
 }
 
-/// Makes the tables that are missing. The schema's name is one of [`saltern_config::is_schema_name`].
+/// Makes the tables that are missing, also those that an older layout lacks: a layout only adds, so that
+/// an active master of the release before goes on. The schema's name is one of [`saltern_config::is_schema_name`].
 pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), LayoutError> {
     if let Some(found) = version(session).await?
         && found >= VERSION
@@ -163,7 +172,8 @@ pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), Layo
     let script = format!(
         "BEGIN; SELECT pg_advisory_xact_lock({LOCK}); CREATE SCHEMA IF NOT EXISTS {schema}; {TABLES} \
          INSERT INTO writer (writer) VALUES ({WRITER}) ON CONFLICT DO NOTHING; \
-         INSERT INTO meta (name, value) VALUES ('layout', '{VERSION}') ON CONFLICT DO NOTHING; COMMIT"
+         INSERT INTO meta AS m (name, value) VALUES ('layout', '{VERSION}') ON CONFLICT (name) DO UPDATE \
+         SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}; COMMIT"
     );
     let made = session.run(&script).await;
     if made.as_ref().is_err_and(SqlError::keeps_connection) {

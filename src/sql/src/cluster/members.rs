@@ -9,7 +9,7 @@ use saltern_base::hex;
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
 
-use super::layout::{VERSION, WRITER, version};
+use super::layout::{SECRET_CHECK, VERSION, WRITER, version};
 use super::lease_table::{FAR, LeaseTable, micros};
 use super::session::Session;
 use crate::error::SqlError;
@@ -57,6 +57,8 @@ pub struct MemberIdentity {
     pub version: String,
     /// The public key of the master, which all members share.
     pub master_key: String,
+    /// The check value of the cluster's secret, if this member has one.
+    pub secret_check: Option<String>,
 }
 
 impl MemberIdentity {
@@ -147,6 +149,7 @@ impl ClusterState {
 pub(super) enum TablesError {
     Sql(SqlError),
     Missing,
+    Older(i64),
     Newer(i64),
 }
 
@@ -161,8 +164,29 @@ pub(super) fn check_tables(table: &LeaseTable) -> Result<(), TablesError> {
     match table.ask(async |session: &mut Session| version(session).await)? {
         Some(VERSION) => Ok(()),
         Some(newer) if newer > VERSION => Err(TablesError::Newer(newer)),
-        _ => Err(TablesError::Missing),
+        Some(older) => Err(TablesError::Older(older)),
+        None => Err(TablesError::Missing),
     }
+}
+
+/// The check value of the secret that the members have, if there is one.
+pub(super) fn secret_check(table: &LeaseTable) -> Result<Option<String>, SqlError> {
+    let sql = "SELECT value FROM meta WHERE name = $1";
+    table.ask(async |session: &mut Session| {
+        let rows = session.rows(sql, &[&SECRET_CHECK]).await?;
+        Ok(rows.first().map(|row| row.try_get(0)).transpose()?)
+    })
+}
+
+/// Notes the check value of the secret, unless there is one.
+pub(super) fn note_secret(table: &LeaseTable, check: &str) -> Result<(), SqlError> {
+    let sql = "INSERT INTO meta (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING";
+    table.ask(async |session: &mut Session| {
+        session
+            .confirmed_rows(sql, &[&SECRET_CHECK, &check])
+            .await?;
+        Ok(())
+    })
 }
 
 /// Refreshes the row of a member for a time; `false` when another live instance has its name.

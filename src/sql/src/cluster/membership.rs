@@ -9,6 +9,7 @@
 //! wait for each other. Only opening the engine locks two rows, the lease first.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,6 +21,7 @@ use saltern_base::log_throttle::LogThrottle;
 use saltern_config::ClusterConfig;
 use saltern_store::StoreError;
 use saltern_store::jobs::{Engine, JobQueries};
+use saltern_store::shared_state::StateTable;
 use tokio::time::Instant;
 
 use super::engine::{ClusterOptions, Target, open_engine};
@@ -29,6 +31,7 @@ use super::lease::{LeaseAction, LeaseHolder};
 use super::lease_table::{Fence, LeaseTable};
 use super::members::{self, ClusterState, JOBS, MemberIdentity, TablesError};
 use super::reader::ClusterReader;
+use super::state_table::SealedTable;
 use crate::error::SqlError;
 
 /// Looks at the lease of others in the time of a lease, and the shortest and longest time between two.
@@ -44,6 +47,9 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest time that a batch waits for a database that is away.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Longest wait for a change of the shared state, which keeps one actor waiting.
+const MAX_STATE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Minimum time between two log lines about failures.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -120,6 +126,16 @@ struct State {
     has_lost: Option<Arc<AtomicBool>>,
 }
 
+/// The shared state of a cluster in its database.
+pub struct SharedTable {
+    /// Its rows.
+    pub table: Arc<dyn StateTable>,
+    /// Where it is, for people.
+    pub place: PathBuf,
+    /// How long one waits for a change to be in it.
+    pub patience: Duration,
+}
+
 /// Membership of a cluster, until it is left.
 pub struct Membership {
     target: Arc<Target>,
@@ -149,26 +165,78 @@ fn table_of(target: &Arc<Target>, lease: Duration) -> Result<LeaseTable, StoreEr
     LeaseTable::on(target.clone(), limit)
 }
 
-/// Makes the tables of a cluster; whether there were none.
+/// Outcome of [`init_cluster`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tables {
+    /// None: they are made.
+    Made,
+    /// Those of an older release: what they lacked is added.
+    Upgraded,
+    /// All of them.
+    Present,
+}
+
+/// Makes the tables of a cluster, or what they lack.
 ///
 /// # Errors
 /// The database is away or refuses, or a newer release made them.
-pub fn init_cluster(config: &ClusterConfig) -> Result<bool, ClusterError> {
+pub fn init_cluster(config: &ClusterConfig) -> Result<Tables, ClusterError> {
     let target = target_of(config)?;
     let table = table_of(&target, config.lease)?;
-    match members::check_tables(&table) {
-        Ok(()) => return Ok(false),
-        Err(TablesError::Missing) => {}
+    let outcome = match members::check_tables(&table) {
+        Ok(()) => return Ok(Tables::Present),
+        Err(TablesError::Missing) => Tables::Made,
+        Err(TablesError::Older(_)) => Tables::Upgraded,
         Err(error) => return Err(of_tables(&target, error)),
-    }
+    };
     let name = config.name.clone();
     let made = table.ask(async |session| Ok(layout::make(session, &name).await));
     let failed = |error| ClusterError::Store(target.error("make tables in", error));
     match made.map_err(failed)? {
-        Ok(()) => Ok(true),
+        Ok(()) => Ok(outcome),
         Err(LayoutError::Sql(error)) => Err(failed(error)),
         Err(LayoutError::Newer(found)) => Err(of_tables(&target, TablesError::Newer(found))),
         Err(LayoutError::NotOwner) => Err(target.not_owner().into()),
+    }
+}
+
+/// The check value of the secret that the members of a cluster have, if they have one.
+///
+/// # Errors
+/// The database is away or refuses, or there is no cluster.
+pub fn cluster_secret(config: &ClusterConfig) -> Result<Option<String>, ClusterError> {
+    let target = target_of(config)?;
+    let table = table_of(&target, config.lease)?;
+    members::check_tables(&table).map_err(|error| of_tables(&target, error))?;
+    let check = members::secret_check(&table);
+    Ok(check.map_err(|error| target.error("read", error))?)
+}
+
+/// Makes a secret that of all members; `check` is its check value.
+///
+/// # Errors
+/// The database is away or refuses, or the members have another one.
+pub fn set_cluster_secret(config: &ClusterConfig, check: &str) -> Result<(), ClusterError> {
+    let target = target_of(config)?;
+    let table = table_of(&target, config.lease)?;
+    let noted = members::note_secret(&table, check);
+    noted.map_err(|error| target.error("write", error))?;
+    let found = members::secret_check(&table).map_err(|error| target.error("read", error))?;
+    compare_secrets(&config.name, found.as_deref(), Some(check))
+}
+
+/// Whether a member with this secret belongs to the others.
+fn compare_secrets(
+    name: &str,
+    theirs: Option<&str>,
+    own: Option<&str>,
+) -> Result<(), ClusterError> {
+    let name = name.to_owned();
+    match (theirs, own) {
+        (Some(_), None) => Err(ClusterError::NoSecret { name }),
+        (None, Some(_)) => Err(ClusterError::NewSecret { name }),
+        (theirs, own) if theirs != own => Err(ClusterError::OtherSecret { name }),
+        _ => Ok(()),
     }
 }
 
@@ -227,6 +295,11 @@ fn of_tables(target: &Target, error: TablesError) -> ClusterError {
         TablesError::Missing => ClusterError::NotInitialised {
             name: target.options.name.clone(),
             place,
+        },
+        TablesError::Older(found) => ClusterError::Older {
+            place,
+            found,
+            known: VERSION,
         },
         TablesError::Newer(found) => ClusterError::Newer {
             place,
@@ -317,16 +390,33 @@ impl Membership {
     /// # Errors
     /// Without the lease, or when another master got it meanwhile.
     pub fn open_engine(&self) -> Result<Engine, StoreError> {
-        let epoch = self.state.lock().holder.epoch(self.now());
-        let epoch = epoch.ok_or_else(|| self.target.not_owner())?;
-        let fence = Fence {
-            lease: JOBS,
-            member: self.me.name.clone(),
-            epoch,
-        };
-        let opened = open_engine(self.target.clone(), Some(fence))?;
+        let opened = open_engine(self.target.clone(), Some(self.fence()?))?;
         self.state.lock().has_lost = Some(opened.has_lost);
         Ok(opened.engine)
+    }
+
+    /// The shared state of the cluster, as the active master reads and writes it.
+    ///
+    /// # Errors
+    /// Without the lease, or no thread.
+    pub fn state_table(&self) -> Result<SharedTable, StoreError> {
+        let limit = (self.length / 3).max(Duration::from_secs(1));
+        let table = SealedTable::new(self.target.clone(), self.fence()?, limit)?;
+        Ok(SharedTable {
+            place: table.place().to_owned(),
+            table: Arc::new(table),
+            patience: MAX_STATE_PATIENCE.min(self.length / 3),
+        })
+    }
+
+    /// The lease that this member has.
+    fn fence(&self) -> Result<Fence, StoreError> {
+        let epoch = self.state.lock().holder.epoch(self.now());
+        Ok(Fence {
+            lease: JOBS,
+            member: self.me.name.clone(),
+            epoch: epoch.ok_or_else(|| self.target.not_owner())?,
+        })
     }
 
     /// Gives the lease up, if it is had, and leaves the cluster. Waits for the database, but not for
@@ -460,6 +550,7 @@ impl Membership {
             (role, state.entered.is_none() && !state.was_active)
         };
         if is_first {
+            self.check_secret()?;
             self.check_key()?;
         }
         // Twice the time, so that a member that is slow once is not taken for dead.
@@ -468,6 +559,13 @@ impl Membership {
         }
         self.state.lock().entered = Some(Instant::now());
         Ok(())
+    }
+
+    /// Before it has a name: it could not read what the others share, or would not share what it has.
+    fn check_secret(&self) -> Result<(), RoundError> {
+        let theirs = members::secret_check(&self.table)?;
+        let (name, own) = (&self.target.options.name, self.me.secret_check.as_deref());
+        compare_secrets(name, theirs.as_deref(), own).map_err(RoundError::Refused)
     }
 
     /// Before it has a name: minions would refuse a master with another key than the others have.

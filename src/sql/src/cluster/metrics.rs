@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use saltern_base::metrics::{Registry, counter, gauge_on_scrape};
+use saltern_store::SharedState;
 
 use super::membership::Membership;
 
@@ -10,7 +11,12 @@ use super::membership::Membership;
 ///
 /// # Panics
 /// When the registry has them already.
-pub fn register_cluster_metrics(registry: &Registry, membership: Option<&Arc<Membership>>) {
+pub fn register_cluster_metrics(
+    registry: &Registry,
+    membership: Option<&Arc<Membership>>,
+    state: &SharedState,
+) {
+    register_state_metrics(registry, state);
     let figures = {
         let membership = membership.cloned();
         move || membership.as_ref().map(|membership| membership.figures())
@@ -67,5 +73,32 @@ pub fn register_cluster_metrics(registry: &Registry, membership: Option<&Arc<Mem
             let age = i64::try_from(age.unwrap_or_default()).unwrap_or(i64::MAX);
             gauges.with_label_values::<&str>(&[]).set(age);
         },
+    );
+}
+
+fn register_state_metrics(registry: &Registry, state: &SharedState) {
+    let now = state.clone();
+    gauge_on_scrape(
+        registry,
+        "saltern_cluster_state_pending",
+        "Changes of keys of sessions and tokens that the other masters of the cluster do not have yet.",
+        &[],
+        move |gauges| {
+            let pending = i64::try_from(now.figures().pending).unwrap_or(i64::MAX);
+            gauges.with_label_values::<&str>(&[]).set(pending);
+        },
+    );
+    state.count_in(
+        counter(
+            registry,
+            "saltern_cluster_state_written_total",
+            "Changes of keys of sessions and tokens that this process wrote for the other masters.",
+        ),
+        counter(
+            registry,
+            "saltern_cluster_state_dropped_total",
+            "Changes of keys of sessions and tokens for which the queue had no room: after a takeover \
+             their minions authenticate, and their users log in.",
+        ),
     );
 }

@@ -114,6 +114,22 @@ impl Session {
         Ok(Box::pin(self.client.query_raw(&statement, none).await?))
     }
 
+    /// The rows of a statement that is a transaction of its own. As with [`commit`](Self::commit), a
+    /// warning says that a standby has not confirmed it.
+    pub(super) async fn confirmed_rows(
+        &mut self,
+        sql: &str,
+        values: Values<'_>,
+    ) -> Result<Vec<Row>, SqlError> {
+        let statement = self.prepared(sql).await?;
+        let before = self.warnings.load(Ordering::Acquire);
+        let rows = self.client.query(&statement, values).await?;
+        match self.warnings.load(Ordering::Acquire) == before {
+            true => Ok(rows),
+            false => Err(SqlError::Unconfirmed),
+        }
+    }
+
     /// Runs a statement; how many rows it changed.
     pub(super) async fn execute(&mut self, sql: &str, values: Values<'_>) -> Result<u64, SqlError> {
         let statement = self.prepared(sql).await?;

@@ -23,3 +23,4 @@ mod moves;
 #[path = "../proxy.rs"]
 mod proxy;
 mod site;
+mod state;

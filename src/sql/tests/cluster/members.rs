@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use saltern_config::{ClusterConfig, load_master};
 use saltern_sql::{
-    ClusterError, MemberIdentity, Membership, Standing, cluster_state, init_cluster,
+    ClusterError, MemberIdentity, Membership, Standing, Tables, cluster_state, init_cluster,
 };
 use saltern_stock::databases::PASSWORD;
 use saltern_store::{StoreError, Write};
@@ -21,7 +21,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 const LEASE: u32 = 600;
 
 /// A cluster of the server, behind a host that does not answer.
-fn config(database: &Database) -> ClusterConfig {
+pub(crate) fn config(database: &Database) -> ClusterConfig {
     config_of(database, "saltern")
 }
 
@@ -46,6 +46,7 @@ pub(crate) fn me(name: &str, instance: &str, key: &str) -> MemberIdentity {
         address: format!("{name}.example.com"),
         version: "0".to_owned(),
         master_key: key.to_owned(),
+        secret_check: None,
     }
 }
 
@@ -90,8 +91,8 @@ fn members_follow_each_other_and_only_the_active_one_writes() {
         refusal.to_string().contains("saltern cluster init"),
         "{refusal}"
     );
-    assert!(init_cluster(&config).expect("made"));
-    assert!(!init_cluster(&config).expect("they are there"));
+    assert_eq!(init_cluster(&config).expect("made"), Tables::Made);
+    assert_eq!(init_cluster(&config).expect("there"), Tables::Present);
 
     let (first, losses) = join(&config, me("a", "1", "key"));
     standing(&first, is_active).expect("a member");

@@ -3,6 +3,8 @@
 //! It is alive and not ready: its ports are closed, its status port says why. Everything that may fail at
 //! the start is tried before the cluster is joined, so that no name and no lease is taken for nothing;
 //! whatever fails later gives the lease back at once.
+//!
+//! A master that takes over makes its files those of the cluster (`secret_file`) before it opens a port.
 
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -15,15 +17,19 @@ use saltern_base::exit::Exit;
 use saltern_base::hex;
 use saltern_base::metrics::Registry;
 use saltern_config::{ClusterConfig, MasterConfig};
+use saltern_crypto::StateCipher;
 use saltern_requests::Stores;
 use saltern_sql::{ClusterError, MemberIdentity, Membership, Standing, register_cluster_metrics};
 use saltern_store::files::{self, Create};
-use saltern_store::{MasterKeys, StoreError};
+use saltern_store::jobs::Engine;
+use saltern_store::shared_state::{StatePlaces, restore};
+use saltern_store::{MasterKeys, SharedState, StoreError};
 use saltern_wire::port::Inherited;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::{Signals, chain, complain, exit_of, write_pidfile};
+use crate::commands::cluster::cipher_of;
 use crate::service_manager::ServiceManager;
 
 /// Interval at which the standing is looked at.
@@ -45,12 +51,49 @@ const TAKEOVER: Duration = Duration::from_secs(180);
 /// Longest text of an instance.
 const INSTANCE: usize = 100;
 
+/// A member that has the lease.
+pub(super) struct ActiveMember {
+    pub(super) membership: Arc<Membership>,
+    /// Opens and seals what the members share, if they do.
+    cipher: Option<Arc<StateCipher>>,
+}
+
+impl ActiveMember {
+    /// Becomes the owner of the jobs, and makes the files of this machine those that the members share.
+    ///
+    /// # Errors
+    /// The lease is lost, or the database does not answer: nothing may be served then.
+    pub(super) fn take_over(
+        &self,
+        config: &MasterConfig,
+    ) -> Result<(Engine, SharedState), StoreError> {
+        let engine = self.membership.open_engine()?;
+        let Some(cipher) = &self.cipher else {
+            return Ok((engine, SharedState::default()));
+        };
+        let shared = self.membership.state_table()?;
+        let limits = (shared.place.as_path(), shared.patience);
+        let state = SharedState::start(shared.table.clone(), cipher.clone(), limits)?;
+        let places = StatePlaces::from(config);
+        let restored = restore(&*shared.table, cipher, (&places, &state))?;
+        tracing::info!(
+            rows = restored.rows,
+            written = restored.written,
+            removed = restored.removed,
+            unusable = restored.unusable,
+            shared = restored.shared,
+            "keys of sessions and tokens are those of the cluster"
+        );
+        Ok((engine, state))
+    }
+}
+
 /// Joins the cluster and waits for its lease; the signals that came meanwhile are kept. `None` for a
 /// master without a cluster.
 pub(super) fn stand_by(
     config: &Arc<MasterConfig>,
     inherited: &Inherited,
-) -> Result<Option<(Arc<Membership>, Signals)>, Exit> {
+) -> Result<Option<(ActiveMember, Signals)>, Exit> {
     let Some(cluster) = &config.saltern_cluster else {
         return Ok(None);
     };
@@ -65,7 +108,8 @@ pub(super) fn stand_by(
         complain(&chain(&error));
         exit_of(&error)
     };
-    let me = identity(config, cluster).map_err(failed)?;
+    let cipher = cipher_of(cluster).map_err(failed)?.map(Arc::new);
+    let me = identity(config, (cluster, cipher.as_deref())).map_err(failed)?;
     if let Err(error) = Stores::open(config, &Clock::system()) {
         complain(&chain(&error));
         return Err(Exit::Usage);
@@ -86,7 +130,7 @@ pub(super) fn stand_by(
         let joined = Membership::join(cluster, me, end_at_once(config.clone()));
         let membership = joined.map_err(failed)?;
         match wait_for_lease(config, &membership, &mut signals).await {
-            Ok(()) => Ok(Some((membership, signals))),
+            Ok(()) => Ok(Some((ActiveMember { membership, cipher }, signals))),
             Err(exit) => {
                 leave(membership);
                 Err(exit)
@@ -95,13 +139,17 @@ pub(super) fn stand_by(
     })
 }
 
-fn identity(config: &MasterConfig, cluster: &ClusterConfig) -> Result<MemberIdentity, StoreError> {
+fn identity(
+    config: &MasterConfig,
+    (cluster, cipher): (&ClusterConfig, Option<&StateCipher>),
+) -> Result<MemberIdentity, StoreError> {
     Ok(MemberIdentity {
         name: config.id.clone(),
         instance: instance(&config.cachedir)?,
         address: cluster.advertise.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         master_key: MasterKeys::load_or_create(config)?.public_pem,
+        secret_check: cipher.map(|cipher| hex(cipher.check())),
     })
 }
 
@@ -141,6 +189,17 @@ fn end_at_once(config: Arc<MasterConfig>) -> impl FnOnce(ClusterError) + Send {
 fn end(exit: Exit) {
     // SAFETY: it ends the process, and touches no memory of it.
     unsafe { nix::libc::_exit(exit as i32) }
+}
+
+/// Has the members know what is still to be written, before the lease is given up.
+pub(super) fn finish(state: &SharedState) {
+    if let Err(error) = state.flush() {
+        tracing::warn!(
+            error = chain(&error),
+            "some of the shared state is not in the database"
+        );
+    }
+    state.close();
 }
 
 /// Gives the lease up and leaves the cluster, within bounds.
@@ -198,7 +257,7 @@ async fn wait_for_lease(
     signals: &mut Signals,
 ) -> Result<(), Exit> {
     let registry = Registry::new();
-    register_cluster_metrics(&registry, Some(membership));
+    register_cluster_metrics(&registry, Some(membership), &SharedState::default());
     let member = membership.clone();
     let port = StandbyPort::open(config, &registry, move || member.reason()).map_err(|error| {
         complain(&chain(&error));
