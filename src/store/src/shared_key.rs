@@ -17,6 +17,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
+use saltern_base::planted_bug::PlantedBug;
 use saltern_config::MasterConfig;
 use saltern_crypto::{Crypticle, KeyString, PrivateKey};
 
@@ -195,6 +196,10 @@ fn write(
     previous: Option<&PreviousKey>,
     reserved: u64,
 ) -> Result<()> {
+    let reserved = match PlantedBug::SerialNotSaved.is_planted() {
+        true => 0,
+        false => reserved,
+    };
     let mut text = format!(
         "{HEADING}\nkey {}\ncreated {}\nserial {reserved}\n",
         key.key.as_str(),
