@@ -13,6 +13,8 @@ mod jobs;
 mod net_api;
 mod remotes;
 mod schedules;
+#[cfg(feature = "fault-injection")]
+mod simulation;
 mod site;
 mod sockets;
 mod status;
