@@ -94,6 +94,11 @@ docs: ## Build the handbook into target/docs; fails for a link, an anchor or a f
 deny: ## Check licences, sources and banned crates of all dependencies
 	PATH="$$PATH:$$(tests/install-tools.sh)" $(CARGO) deny --all-features check bans licenses sources
 
+.PHONY: simulate
+simulate: ## Simulate SEEDS (2000) whole masters with faults of network, disk and process; SEED=n for one, with its log
+	SALTERN_MASTER_SEEDS=$${SEEDS:-2000} $(if $(SEED),SALTERN_MASTER_SEED=$(SEED)) tests/run.sh --success-output=final \
+		-E 'test(simulated_master_keeps_its_promises)'
+
 .PHONY: fuzz
 fuzz: ## Fuzz each target of docs/fuzzing.md for SECONDS (60) with a new seed; FUZZ=name for one
 	SALTERN_FUZZ_SECONDS=$(or $(SECONDS),60) tests/run.sh --success-output immediate \

@@ -23,6 +23,7 @@ const FOR_TESTS: &[(&str, &str)] = &[
         "is_translated",
         "whether an expression is read as CPython reads it",
     ),
+    ("kill_master", "the simulated network of a test"),
     (
         "memories_with",
         "what is kept of each minion, as lists of tests name it",
@@ -41,6 +42,7 @@ const FOR_TESTS: &[(&str, &str)] = &[
         "a stream that tests cut in pieces, read by the framing of a transport",
     ),
     ("refresh_remotes", "a fetch that is over when it returns"),
+    ("spare_connections", "the simulated network of a test"),
     ("status_address", "a port that the system chose"),
     ("with_room", "a disk of a size that a test chooses"),
 ];

@@ -12,12 +12,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The sizes of a tier, each unless the environment has one: simulated runs, kills at random moments,
-# seconds of attack, releases whose SQL returners are compared.
+# seconds of attack, releases whose SQL returners are compared, simulated masters.
 sizes() {
     export SALTERN_SIMULATION_SEEDS=${SALTERN_SIMULATION_SEEDS:-$1}
     export SALTERN_KILLS=${SALTERN_KILLS:-$2}
     export SALTERN_HOSTILE_SECONDS=${SALTERN_HOSTILE_SECONDS:-$3}
     export SALTERN_SQL_RELEASES=${SALTERN_SQL_RELEASES:-$4}
+    export SALTERN_MASTER_SEEDS=${SALTERN_MASTER_SEEDS:-$5}
 }
 
 left_out() { sed -n 's/^\([a-z][a-z0-9_:]*\) .*/\1/p' tests/tiers.list; }
@@ -25,11 +26,11 @@ left_out() { sed -n 's/^\([a-z][a-z0-9_:]*\) .*/\1/p' tests/tiers.list; }
 tier=()
 case ${SALTERN_TESTS:-} in
 all)
-    sizes 100000 50 900 "3008.3 3007.15 3006.28"
+    sizes 100000 50 900 "3008.3 3007.15 3006.28" 2000
     echo "tests: all of them, in their long forms"
     ;;
 "")
-    sizes 5000 5 20 3008.3
+    sizes 5000 5 20 3008.3 200
     # The same configuration with a filter that holds for every run, also one that has its own.
     config=target/nextest-tier.toml
     mkdir -p target
@@ -47,7 +48,7 @@ all)
     exit 2
     ;;
 esac
-echo "tests: $SALTERN_SIMULATION_SEEDS simulated runs, $SALTERN_KILLS random kills," \
+echo "tests: $SALTERN_SIMULATION_SEEDS simulated runs, $SALTERN_MASTER_SEEDS simulated masters, $SALTERN_KILLS random kills," \
     "$SALTERN_HOSTILE_SECONDS s of attack, SQL returners of $SALTERN_SQL_RELEASES"
 
 # Of whoever calls: they would change what tests read, or have them write.

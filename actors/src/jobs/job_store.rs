@@ -35,21 +35,23 @@ use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::log_throttle::LogThrottle;
+use saltern_base::planted_bug::PlantedBug;
 use saltern_model::{Compat, Jid};
-use saltern_store::jobs::{Batch, Committed, Engine, Retention};
+use saltern_store::jobs::{Batch, Committed, Engine, Retention, Written};
 use saltern_store::{JobFiles as JobFileWriter, StoreError};
 use saltern_supervise::{Child, Work};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::events::event_feed::EventFeed;
 use crate::messages::{
-    AnswerWhenGiven, Checkpoint, CheckpointDone, Fire, FireKept, JobBegun, Persist, Publish,
-    RemoveJobFiles, RowsCommitted, Stored,
+    AnswerWhenGiven, Checkpoint, CheckpointDone, Fire, FireKept, FollowUp, JobBegun, Persist,
+    Publish, RemoveJobFiles, RowsCommitted, Stored,
 };
 use crate::shared::send::{Outbox, SendsThroughOutbox};
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, Running};
 use commit_group::{CommitGroup, CommitOutcome};
 use disk::{DiskWatch, LookAtDisk, State};
+use follow_up::published;
 use in_place::{Place, Restoring};
 pub(crate) use metrics::{StoreHealth, StoreMetrics};
 
@@ -222,7 +224,8 @@ impl ActorFuture<JobStore> for CommitSoon {
 impl Handler<Persist> for JobStore {
     type Result = ();
 
-    fn handle(&mut self, message: Persist, context: &mut Self::Context) {
+    fn handle(&mut self, mut message: Persist, context: &mut Self::Context) {
+        self.misbehave(&mut message, context);
         self.group.add(message);
         if self.is_draining || self.group.writes().len() >= BATCH {
             self.commit(context);
@@ -316,6 +319,11 @@ impl JobStore {
     ) {
         match outcome {
             Ok(outcome) => self.follow_up(group, outcome, context),
+            Err(_) if PlantedBug::FailedCommitBelieved.is_planted() => {
+                let written = batch.writes.iter().map(|_| Written::Updated).collect();
+                let took = Duration::ZERO;
+                self.follow_up(group, CommitOutcome { written, took }, context);
+            }
             // Of a database that another program holds, each would wait as long again.
             Err(error @ StoreError::Database { .. }) if group.len() > 1 && !error.is_busy() => {
                 // One of the changes may be at fault: the others are committed one by one.
@@ -331,6 +339,23 @@ impl JobStore {
                 self.give_up(group, &error);
                 if error.is_full() {
                     self.look_at_disk(true, context);
+                }
+            }
+        }
+    }
+
+    /// Planted bugs: what must follow the commit comes before it.
+    fn misbehave(&mut self, message: &mut Persist, context: &mut Context<Self>) {
+        if PlantedBug::AcknowledgedBeforeCommit.is_planted()
+            && let Some(answer) = message.answer.take()
+        {
+            answer.done();
+        }
+        if PlantedBug::PublishedBeforeCommit.is_planted() {
+            for (_, follow_up) in &message.writes {
+                if let FollowUp::Begin(beginning) = follow_up {
+                    let publish = published(&beginning.job, beginning.publication.clone());
+                    self.outbox.push(context, &self.seed.publisher, publish);
                 }
             }
         }

@@ -32,6 +32,7 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, SpawnHandle};
 use bytes::Bytes;
 use saltern_base::log_throttle::LogThrottle;
+use saltern_base::planted_bug::PlantedBug;
 use saltern_model::control::Account;
 use saltern_model::{Event, Jid, MinionId, ReturnRecord};
 use saltern_requests::{JobRelation, ProbeAnswer, ReceivedReturn, StartJob, SyndicMinions, probe};
@@ -197,6 +198,9 @@ impl JobTracker {
     fn take_up(&mut self, jobs: Vec<OpenJob>, context: &mut Context<Self>) {
         let now = self.seed.deps.micros();
         let youngest = now - i64::try_from(SENT_AGAIN_WITHIN.as_micros()).unwrap_or(0);
+        if PlantedBug::OpenJobsForgotten.is_planted() {
+            return;
+        }
         for open in jobs {
             self.known.learn(&open.job.record.jid);
             let unpublished = match open.job.record.created >= youngest {
@@ -732,10 +736,12 @@ impl Handler<Departed> for JobTracker {
         if self.departures.is_empty() {
             context.run_later(DEPARTURES_WRITTEN, Self::write_departures);
         }
-        self.departures.push(Write::Published {
-            jid: jid.clone(),
-            at: self.seed.deps.micros(),
-        });
+        if !PlantedBug::DepartureNotRecorded.is_planted() {
+            self.departures.push(Write::Published {
+                jid: jid.clone(),
+                at: self.seed.deps.micros(),
+            });
+        }
         self.step(JobEvent::Left(jid), context);
     }
 }

@@ -2,12 +2,13 @@
 //! is started.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use saltern_base::metrics::Registry;
 use saltern_config::{MasterConfig, PeerCertificates, TlsConfig};
 use saltern_http::HttpMetrics;
+use saltern_wire::net::BoundPort;
 use saltern_wire::port::{
     Heartbeat, Inherited, KeepAlive, ListenOptions, PeerCertificate, PeerLimits, PubLimits,
     PubListener, ReqLimits, ReqListener, SizeLimits, Socket, Tls, TlsError, TlsOptions, bind,
@@ -46,10 +47,11 @@ impl Listeners {
     ) -> Result<Self, StartError> {
         let options = listen_options(config);
         let tls = config.ssl.as_ref().map(tls).transpose()?;
-        let mut port = |port| -> Result<(TcpListener, SocketAddr), StartError> {
+        let mut port = |port| -> Result<(BoundPort, SocketAddr), StartError> {
             let address = SocketAddr::new(config.interface, port);
             let refused = |source| StartError::Port { address, source };
-            let listener = inherited.open(address, &options).map_err(refused)?;
+            let listener = BoundPort::open(address, |address| inherited.open(address, &options));
+            let listener = listener.map_err(refused)?;
             let address = listener.local_addr().map_err(refused)?;
             Ok((listener, address))
         };

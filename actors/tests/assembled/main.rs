@@ -14,6 +14,8 @@ mod master_key;
 mod net_api;
 mod remotes;
 mod schedules;
+#[cfg(feature = "fault-injection")]
+mod simulation;
 mod site;
 mod sockets;
 mod status;

@@ -20,6 +20,15 @@ pub struct Clock(Source);
 enum Source {
     System,
     Manual(Arc<Mutex<SystemTime>>),
+    #[cfg(feature = "fault-injection")]
+    Simulated(Arc<Simulated>),
+}
+
+/// Goes with the clock of a paused runtime.
+#[cfg(feature = "fault-injection")]
+struct Simulated {
+    start: SystemTime,
+    began: tokio::time::Instant,
 }
 
 impl Clock {
@@ -33,6 +42,14 @@ impl Clock {
         Self(Source::Manual(Arc::new(Mutex::new(start))))
     }
 
+    /// A clock that goes as the paused clock of the runtime that this is called in. It stands at
+    /// `start` now.
+    #[cfg(feature = "fault-injection")]
+    pub fn simulated(start: SystemTime) -> Self {
+        let began = tokio::time::Instant::now();
+        Self(Source::Simulated(Arc::new(Simulated { start, began })))
+    }
+
     /// The present moment.
     #[expect(
         clippy::disallowed_methods,
@@ -42,6 +59,8 @@ impl Clock {
         match &self.0 {
             Source::System => SystemTime::now(),
             Source::Manual(time) => *time.lock(),
+            #[cfg(feature = "fault-injection")]
+            Source::Simulated(clock) => clock.start + clock.began.elapsed(),
         }
     }
 

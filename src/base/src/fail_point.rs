@@ -127,6 +127,7 @@ mod armed {
     }
 
     pub(super) fn pass(point: FailPoint) {
+        crate::simulation::pass(point);
         if is_fatal(point) {
             die();
         }

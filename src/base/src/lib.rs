@@ -1,7 +1,7 @@
 //! Utilities that every other crate may need and that know nothing of Salt.
 //!
 //! The clock, byte sizes, the panic hook, stack frames, exit codes, the umask of children, fault
-//! injection, the locale of programs, log throttles, traces, the limit of open files, error chains,
+//! injection, the seams of a simulated master, the locale of programs, log throttles, traces, the limit of open files, error chains,
 //! percent encoding, hexadecimal digits, standard output, characters unsafe for a terminal, and
 //! helpers that register metrics. Anything that knows a protocol or an option lives above.
 
@@ -19,6 +19,8 @@ pub mod metrics;
 pub mod open_files;
 pub mod panic_hook;
 mod percent;
+pub mod planted_bug;
+pub mod simulation;
 pub mod stdio;
 pub mod trace;
 pub mod umask;

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use saltern_base::simulation;
+
 /// A random duration from `low` to `high`.
 pub fn between(low: Duration, high: Duration) -> Duration {
     let width = high.saturating_sub(low);
     let width = u64::try_from(width.as_nanos()).unwrap_or(u64::MAX);
     let mut random = [0; 8];
-    getrandom::fill(&mut random).expect("invariant: the system has random bytes");
+    if !simulation::fill(&mut random) {
+        getrandom::fill(&mut random).expect("invariant: the system has random bytes");
+    }
     // The modulo prefers low values by an amount nobody can see.
     low + Duration::from_nanos(u64::from_ne_bytes(random) % width.max(1))
 }

@@ -21,6 +21,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use saltern_base::clock::Clock;
 use saltern_base::fail_point::FailPoint;
+use saltern_base::planted_bug::PlantedBug;
 use saltern_config::MasterConfig;
 use saltern_crypto::{Crypticle, KeyString, PrivateKey, SecretString};
 
@@ -247,6 +248,10 @@ fn write(path: &Path, text: &SecretString) -> Result<()> {
 /// Content of the file.
 fn text_of(state: &State) -> SecretString {
     let State { key, reserved, .. } = state;
+    let reserved = match PlantedBug::SerialNotSaved.is_planted() {
+        true => &0,
+        false => reserved,
+    };
     let mut text = format!(
         "{HEADING}\nkey {}\ncreated {}\nserial {reserved}\n",
         key.key.as_str(),

@@ -13,7 +13,7 @@ use std::{
 
 use actix::{Addr, Arbiter, ArbiterHandle};
 use parking_lot::Mutex;
-use saltern_base::metrics::Registry;
+use saltern_base::{metrics::Registry, simulation};
 use tokio::{sync::watch, time::Instant};
 
 use crate::{
@@ -353,6 +353,8 @@ impl Shared {
 
     fn arbiter(&self, placement: &Placement) -> ArbiterHandle {
         match placement {
+            // One thread for all, so that the order of events follows from the seed.
+            Placement::Thread(_) if simulation::is_running() => Arbiter::current(),
             Placement::Here => Arbiter::current(),
             Placement::Thread(name) => self
                 .threads

@@ -8,7 +8,6 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use tokio::net::{TcpSocket, TcpStream};
 
 use crate::port::Transport;
 use crate::{tcp, zmtp};
@@ -83,24 +82,6 @@ impl From<SocketAddr> for Route {
             from: None,
             transport: Transport::ZeroMq,
         }
-    }
-}
-
-impl Route {
-    pub(crate) async fn connect(self) -> io::Result<TcpStream> {
-        let stream = match self.from {
-            None => TcpStream::connect(self.to).await?,
-            Some(from) => {
-                let socket = match from {
-                    IpAddr::V4(_) => TcpSocket::new_v4()?,
-                    IpAddr::V6(_) => TcpSocket::new_v6()?,
-                };
-                socket.bind(SocketAddr::new(from, 0))?;
-                socket.connect(self.to).await?
-            }
-        };
-        stream.set_nodelay(true)?;
-        Ok(stream)
     }
 }
 

@@ -10,6 +10,7 @@ pub mod client;
 pub mod ipc;
 pub mod json;
 pub mod msgpack;
+pub mod net;
 pub mod port;
 pub mod server_certificate;
 pub mod tcp;

@@ -2,8 +2,9 @@
 
 use actix::Context;
 use saltern_base::fail_point::FailPoint;
+use saltern_base::planted_bug::PlantedBug;
 use saltern_model::{Event, Jid, Packed};
-use saltern_requests::SyndicMinions;
+use saltern_requests::{Publication, SyndicMinions};
 use saltern_store::jobs::Written;
 
 use super::JobStore;
@@ -25,6 +26,16 @@ struct CommitEffects {
     answers: Vec<PendingReply>,
     /// Replies that wait for the returner.
     given: Vec<AnswerWhenGiven>,
+}
+
+/// The publish of a job.
+pub(super) fn published(job: &JobBegun, publication: Publication) -> Publish {
+    Publish {
+        jid: job.jid.clone(),
+        is_job: true,
+        minions: job.minions.clone(),
+        publication,
+    }
 }
 
 impl JobStore {
@@ -106,14 +117,11 @@ impl JobStore {
         self.write_job_files(&job, &load);
         FailPoint::PublishAnnounced.pass();
         let jid = job.jid.clone();
-        let publish = Publish {
-            jid: jid.clone(),
-            is_job: true,
-            minions: job.minions.clone(),
-            publication,
-        };
         let announcement = std::mem::take(&mut effects.events);
-        effects.publishes.push((announcement, publish));
+        if !PlantedBug::PublishedBeforeCommit.is_planted() {
+            let publish = published(&job, publication);
+            effects.publishes.push((announcement, publish));
+        }
         effects.stored.jobs.push(job);
         jid
     }

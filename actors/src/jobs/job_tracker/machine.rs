@@ -32,6 +32,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::{IndexMap, IndexSet};
+use saltern_base::planted_bug::PlantedBug;
 use saltern_model::{Jid, MinionId, Packed};
 use saltern_requests::SignalTargets;
 use saltern_store::jobs::{JobNotes, JobState};
@@ -401,6 +402,9 @@ impl Machine {
             return;
         };
         for (minion, retcode) in resumed.returned {
+            if PlantedBug::ReturnsForgotten.is_planted() {
+                break;
+            }
             job.put(&minion, MinionState::Returned { retcode });
         }
         notes::restore(resumed.notes, job);
@@ -524,6 +528,9 @@ impl Machine {
         let Some(job) = self.jobs.get_mut(jid) else {
             return;
         };
+        if PlantedBug::LateReturnIgnored.is_planted() && !job.is_open() {
+            return;
+        }
         let retcode = returned.retcode;
         let Some(before) = job.put(minion, MinionState::Returned { retcode }) else {
             return;

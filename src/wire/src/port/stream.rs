@@ -12,7 +12,6 @@ use std::task::{Context, Poll, Waker};
 use bytes::BytesMut;
 use bytes::buf::Limit;
 use tokio::io::{AsyncReadExt, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::server::Acceptor;
@@ -20,6 +19,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::accept::Gate;
 use super::metrics::Close;
+use crate::net::TcpStream;
 
 /// Plain or TLS stream.
 pub(super) enum Stream {

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio_util::codec::Decoder;
 
 use super::codec::Codec;
 use super::framing::{parts, put_head};
 use crate::client::{ClientError, Route};
 use crate::msgpack::{Dialect, Encoder, RawValue};
+use crate::net::{TcpStream, connect};
 use crate::port::SizeLimits;
 
 /// Bytes reserved ahead of those that arrive.
@@ -28,8 +28,7 @@ struct End {
 impl End {
     async fn connect(route: Route) -> Result<Self, ClientError> {
         let address = route.to;
-        let stream = route
-            .connect()
+        let stream = connect(route.to, route.from)
             .await
             .map_err(|source| ClientError::Io { address, source })?;
         Ok(Self {

@@ -6,13 +6,13 @@ use std::net::SocketAddr;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio_util::codec::Decoder;
 
 use super::codec::{Codec, HEADER_MAX, Item, put_command, put_frame_header};
 use super::command::{Command, Ready, SocketType};
 use super::greeting::Greeting;
 use crate::client::{ClientError, Route};
+use crate::net::{TcpStream, connect};
 use crate::port::SizeLimits;
 
 /// Bytes reserved ahead of those that arrive.
@@ -41,8 +41,7 @@ impl End {
         peers: &[SocketType],
     ) -> Result<Self, ClientError> {
         let address = route.to;
-        let stream = route
-            .connect()
+        let stream = connect(route.to, route.from)
             .await
             .map_err(|source| ClientError::Io { address, source })?;
         let mut end = Self {

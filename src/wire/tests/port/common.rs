@@ -182,7 +182,7 @@ pub(crate) fn request_listener_of(
     let listener = socket();
     let addr = listener.local_addr().expect("address");
     let socket = Socket {
-        listener,
+        listener: listener.into(),
         transport,
         tls,
     };
@@ -204,7 +204,7 @@ pub(crate) fn publish_listener_of_all(
 ) -> (Running, Vec<SocketAddr>, PubHandle) {
     let registry = Registry::new();
     let sockets = Transport::ALL.map(|transport| Socket {
-        listener: socket(),
+        listener: socket().into(),
         transport,
         tls: tls.cloned(),
     });

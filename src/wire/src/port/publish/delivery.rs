@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFuture;
 
 use super::subscriber::{BATCH, Subscriber};
 use super::{Core, PubMessage};
+use crate::net::TcpStream;
 use crate::port::accept::Admission;
 use crate::port::framing::{PeerMessage, Side, Transport};
 use crate::port::limits::{Progress, Rate, SizeLimits};

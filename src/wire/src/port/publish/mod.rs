@@ -21,7 +21,6 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use prometheus::Registry;
 use saltern_base::metrics::gauge_on_scrape;
-use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::accept::{Acceptor, Admission, Socket, serve};
@@ -32,6 +31,7 @@ use super::metrics::Families;
 use super::network::KnownNetworks;
 use super::quota::Budget;
 use super::wake_list::WakeList;
+use crate::net::TcpStream;
 
 use self::delivery::converse;
 use self::index::Index;

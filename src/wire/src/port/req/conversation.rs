@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::WaitForCancellationFuture;
 
 use super::connection::{Connection, Registered, Reply};
 use super::{Core, Extras, Incoming, Peer, Receiver, ReplyHandle, RequestSink};
+use crate::net::TcpStream;
 use crate::port::accept::Admission;
 use crate::port::framing::{PeerMessage, Side};
 use crate::port::link::{Due, Fill, Link};

@@ -19,7 +19,6 @@ use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
 use prometheus::Registry;
 use saltern_base::metrics::gauge_on_scrape;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +30,7 @@ use super::metrics::{Close, Families};
 use super::network::KnownNetworks;
 use super::quota::{Budget, Share};
 use super::wake_list::WakeList;
+use crate::net::TcpStream;
 
 use self::answers::AnswerBudget;
 use self::connection::{Connection, Reply};

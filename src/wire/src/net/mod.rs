@@ -1,0 +1,153 @@
+//! TCP as this crate uses it: that of the system.
+//!
+//! With the feature `fault-injection`, a thread may have a simulated network instead ([`simulated`]),
+//! on which a whole master is tested. Without it, the types here are those of tokio.
+
+#[cfg(feature = "fault-injection")]
+mod either;
+#[cfg(feature = "fault-injection")]
+pub mod simulated;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use rustix::net::SendFlags;
+use tokio::net::{TcpListener, TcpSocket};
+
+#[cfg(feature = "fault-injection")]
+pub(crate) use either::TcpStream;
+#[cfg(not(feature = "fault-injection"))]
+pub(crate) use tokio::net::TcpStream;
+
+/// A bound port, which belongs to no runtime yet.
+pub struct BoundPort(Bound);
+
+enum Bound {
+    Tcp(std::net::TcpListener),
+    #[cfg(feature = "fault-injection")]
+    Simulated(std::sync::Arc<simulated::Listener>),
+}
+
+/// A port that is served by a runtime.
+pub(crate) enum ServedPort {
+    Tcp(TcpListener),
+    #[cfg(feature = "fault-injection")]
+    Simulated(std::sync::Arc<simulated::Listener>),
+}
+
+impl From<std::net::TcpListener> for BoundPort {
+    fn from(listener: std::net::TcpListener) -> Self {
+        Self(Bound::Tcp(listener))
+    }
+}
+
+impl BoundPort {
+    /// The port of this address, which `bind` binds.
+    ///
+    /// # Errors
+    /// Those of `bind`.
+    pub fn open(
+        address: SocketAddr,
+        bind: impl FnOnce(SocketAddr) -> io::Result<std::net::TcpListener>,
+    ) -> io::Result<Self> {
+        #[cfg(feature = "fault-injection")]
+        if let Some(network) = simulated::Network::current() {
+            return Ok(Self(Bound::Simulated(network.listen(address))));
+        }
+        bind(address).map(Self::from)
+    }
+
+    /// Its address.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.0 {
+            Bound::Tcp(listener) => listener.local_addr(),
+            #[cfg(feature = "fault-injection")]
+            Bound::Simulated(listener) => Ok(listener.address()),
+        }
+    }
+
+    /// Has reads of it never wait.
+    pub(crate) fn set_nonblocking(&self) -> io::Result<()> {
+        match &self.0 {
+            Bound::Tcp(listener) => listener.set_nonblocking(true),
+            #[cfg(feature = "fault-injection")]
+            Bound::Simulated(_) => Ok(()),
+        }
+    }
+
+    /// Registers it with the runtime that polls this.
+    pub(crate) fn register(&self) -> io::Result<ServedPort> {
+        match &self.0 {
+            Bound::Tcp(listener) => {
+                let registered = listener.try_clone().and_then(TcpListener::from_std);
+                registered.map(ServedPort::Tcp)
+            }
+            #[cfg(feature = "fault-injection")]
+            Bound::Simulated(listener) => Ok(ServedPort::Simulated(listener.clone())),
+        }
+    }
+}
+
+impl ServedPort {
+    /// The next connection, with the address of its other end.
+    pub(crate) async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((of_system(stream), peer))
+            }
+            #[cfg(feature = "fault-injection")]
+            Self::Simulated(listener) => {
+                let (stream, peer) = listener.accept().await;
+                Ok((TcpStream::Simulated(stream), peer))
+            }
+        }
+    }
+}
+
+/// Connects to `to`, from an address of ours where one is given.
+pub(crate) async fn connect(to: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+    #[cfg(feature = "fault-injection")]
+    if let Some(network) = simulated::Network::current() {
+        let stream = network.connect(from.unwrap_or(to.ip()), to).await;
+        return stream.map(TcpStream::Simulated);
+    }
+    let stream = match from {
+        None => tokio::net::TcpStream::connect(to).await?,
+        Some(from) => {
+            let socket = match from {
+                IpAddr::V4(_) => TcpSocket::new_v4()?,
+                IpAddr::V6(_) => TcpSocket::new_v6()?,
+            };
+            socket.bind(SocketAddr::new(from, 0))?;
+            socket.connect(to).await?
+        }
+    };
+    stream.set_nodelay(true)?;
+    Ok(of_system(stream))
+}
+
+/// Sends what goes out at once, straight to the kernel: tokio would first wait for its poll to report a
+/// new socket.
+pub(crate) fn send_at_once(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    #[cfg(feature = "fault-injection")]
+    let stream = match stream {
+        TcpStream::System(stream) => stream,
+        TcpStream::Simulated(stream) => return stream.try_write(bytes),
+    };
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    rustix::net::send(stream, bytes, flags).map_err(io::Error::from)
+}
+
+#[cfg(feature = "fault-injection")]
+fn of_system(stream: tokio::net::TcpStream) -> TcpStream {
+    TcpStream::System(stream)
+}
+
+#[cfg(not(feature = "fault-injection"))]
+fn of_system(stream: tokio::net::TcpStream) -> TcpStream {
+    stream
+}
