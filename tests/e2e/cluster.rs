@@ -71,6 +71,7 @@ pub(crate) fn pair(
                 // On a busy machine an answer may take longer than a quarter of the lease.
                 site.announce("the database of the cluster does not answer");
                 site.announce("shared state is not written");
+                site.announce("some of the shared state");
             }
             for text in [
                 "the publish connection broke",
@@ -398,7 +399,8 @@ fn frozen_master_that_goes_on_ends_and_changes_nothing() -> TestResult {
 #[test]
 fn takeover_under_a_shared_secret_lets_nobody_authenticate_anew() -> TestResult {
     pair(
-        SHORT,
+        // Held through the bring-up of five peers.
+        SHORT * 2,
         |_| {},
         |pair| {
             let api = free_port();
@@ -448,8 +450,13 @@ fn takeover_under_a_shared_secret_lets_nobody_authenticate_anew() -> TestResult 
             pair.wait_for("b", "active")?;
             pair.wait_until_b_serves()?;
             pair.b.step("a job reaches them all");
-            // Both masters have the ports of the first one.
-            wait_connected(pair.a, 3)?;
+            wait_until("all of them to be back", SOON * 2, || {
+                let present = pair.b.saltern(&["minions", "-w", "present", "--columns", "id"]);
+                let present = present.ok()?.stdout;
+                let subscribers = pair.b.metric("saltern_subscribers", "").ok()?;
+                let are_back = ["m1", "m2"].iter().all(|id| present.contains(id));
+                (are_back && subscribers > 2.5).then_some(())
+            })?;
             let run = pair.b.saltern_cmd(&["-L", "m1,m2", "test.echo", "after"])?;
             let answers = run.expect_code(0)?.stdout.matches("after").count();
             ensure!(answers >= 2, "{run:?}");

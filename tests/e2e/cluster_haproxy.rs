@@ -14,15 +14,15 @@ use saltern_tests::{Release, TestResult, wait_until};
 use crate::cluster::{LONG, Pair, pair, wait_for_ping};
 
 /// Seconds after which the balancer cuts a connection without traffic, and after which a master probes
-/// one: in the proportion of the handbook's minute to the default.
-const TIMEOUT: u64 = 20;
-const HEARTBEAT: u64 = 5;
+/// one: longer than on the handbook's page, because a busy machine may be late.
+const TIMEOUT: u64 = 120;
+const HEARTBEAT: u64 = 30;
 
 /// A connection through the balancer that nobody sends anything on is cut, so more than a timeout has
 /// passed.
 fn wait_for_a_cut(port: u16) -> Result<()> {
     let mut idle = TcpStream::connect(("127.0.0.1", port))?;
-    idle.set_read_timeout(Some(SOON))?;
+    idle.set_read_timeout(Some(SOON * 2))?;
     let length = idle.read(&mut [0; 1]).context("it is not cut")?;
     ensure!(length == 0, "somebody sends something");
     Ok(())
@@ -110,9 +110,7 @@ fn minions_behind_haproxy_stay_connected_and_follow_the_active_master() -> TestR
 
         pair.a.step("idle for longer than the balancer allows");
         let before = subscriptions(&balancer)?;
-        for _ in 0..2 {
-            wait_for_a_cut(idle)?;
-        }
+        wait_for_a_cut(idle)?;
         let after = subscriptions(&balancer)?;
         ensure!(after == before, "{} connected anew", after - before);
 
@@ -122,8 +120,10 @@ fn minions_behind_haproxy_stay_connected_and_follow_the_active_master() -> TestR
         pair.wait_until_b_serves()?;
         wait_for_ping(pair.b, "m1")?;
         wait_for_ping(pair.b, "stock")?;
-        let status = balancer.value("masters-publish", "master-b", "status")?;
-        ensure!(status.starts_with("UP"), "{status}");
+        wait_until("the balancer to know the new one", SOON, || {
+            let status = balancer.value("masters-publish", "master-b", "status").ok()?;
+            status.starts_with("UP").then_some(())
+        })?;
         pair.a.kill_minion("stock");
         pair.a.kill_minion("m1");
         pair.stop_second()

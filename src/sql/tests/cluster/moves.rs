@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use saltern_model::JobRecord;
-use saltern_sql::{ClusterError, export_jobs, import_jobs, init_cluster};
+use saltern_sql::{ClusterError, Tables, export_jobs, import_jobs, init_cluster};
 use saltern_store::jobs::{Engine, Retention, TableSource, move_tables, wait};
 use saltern_store::sqlite::{NewSqliteTables, SqliteTables};
 use saltern_store::{CachedJob, DatabaseLimits, JobDatabase, StoreError};
@@ -62,7 +62,7 @@ fn moved_databases_answer_as_before_and_go_on_where_they_were() {
         let (mut chance, mut sent) = (Chance(seed + 7), 0);
         let name = format!("moved_{seed}");
         let config = config_of(&database, &name);
-        assert!(init_cluster(&config).expect("made"));
+        assert_eq!(init_cluster(&config).expect("made"), Tables::Made);
 
         let before = sqlite(&path("before"));
         append_some(&before, &mut chance, &mut sent);
