@@ -18,7 +18,7 @@ use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::{Config, Release, Server, Site, TestResult, wait_until};
 use serde_json::{Value, json};
 
-use crate::sessions::{authentications, wait_connected};
+use crate::sessions::authentications;
 
 const OURS: Server = Server::Saltern(Release::V3008);
 
@@ -451,7 +451,9 @@ fn takeover_under_a_shared_secret_lets_nobody_authenticate_anew() -> TestResult 
             pair.wait_until_b_serves()?;
             pair.b.step("a job reaches them all");
             wait_until("all of them to be back", SOON * 2, || {
-                let present = pair.b.saltern(&["minions", "-w", "present", "--columns", "id"]);
+                let present = pair
+                    .b
+                    .saltern(&["minions", "-w", "present", "--columns", "id"]);
                 let present = present.ok()?.stdout;
                 let subscribers = pair.b.metric("saltern_subscribers", "").ok()?;
                 let are_back = ["m1", "m2"].iter().all(|id| present.contains(id));

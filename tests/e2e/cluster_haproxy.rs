@@ -121,7 +121,9 @@ fn minions_behind_haproxy_stay_connected_and_follow_the_active_master() -> TestR
         wait_for_ping(pair.b, "m1")?;
         wait_for_ping(pair.b, "stock")?;
         wait_until("the balancer to know the new one", SOON, || {
-            let status = balancer.value("masters-publish", "master-b", "status").ok()?;
+            let status = balancer
+                .value("masters-publish", "master-b", "status")
+                .ok()?;
             status.starts_with("UP").then_some(())
         })?;
         pair.a.kill_minion("stock");

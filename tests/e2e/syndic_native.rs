@@ -267,6 +267,29 @@ fn inventory_makes_targets_above_exact() -> TestResult {
     })
 }
 
+/// Waits until the syndic is connected, by another connection than the one of this moment; the moment.
+fn wait_for_connection(low: &mut Site, before: Option<i64>) -> Result<i64> {
+    wait_until("the syndic to be connected", SOON, || {
+        let run = low.saltern(&["syndics", "--json"]).ok()?;
+        let shown: serde_json::Value = serde_json::from_str(&run.stdout).ok()?;
+        let upper = &shown["above"][0];
+        let since = upper["since"]
+            .as_i64()
+            .filter(|since| Some(*since) != before);
+        since.filter(|_| upper["is_connected"] == true)
+    })
+}
+
+/// Waits until the master above has the returns of both leaves.
+fn wait_for_both(top: &mut Site, jid: &str) -> Result<()> {
+    wait_until("both returns above", SOON, || {
+        let run = top.salt_run(&["--out", "json", "jobs.lookup_jid", jid]);
+        let found: serde_json::Value = serde_json::from_str(&run.ok()?.stdout).ok()?;
+        let found: BTreeSet<&str> = found.as_object()?.keys().map(String::as_str).collect();
+        (found == BTreeSet::from([NATIVE, STOCK])).then_some(())
+    })
+}
+
 /// Returns that go up in frames: a master that is killed in the middle of them, above or below, loses and
 /// doubles none.
 #[test]
@@ -317,20 +340,22 @@ fn killed_masters_lose_and_double_no_return_of_a_frame() -> TestResult {
         top.start_master()?;
         low.start_master()?;
         for jid in &jids {
-            wait_until("both returns above", SOON, || {
-                let run = top
-                    .salt_run(&["--out", "json", "jobs.lookup_jid", jid])
-                    .ok()?;
-                let found: serde_json::Value = serde_json::from_str(&run.stdout).ok()?;
-                let found: BTreeSet<&str> = found.as_object()?.keys().map(String::as_str).collect();
-                (found == BTreeSet::from([NATIVE, STOCK])).then_some(())
-            })?;
+            wait_for_both(top, jid)?;
         }
         let now = top.metric("saltern_returns_total", "")?;
         ensure!(
             now <= 2.0 * JOBS as f64,
             "since its start it has stored {now}"
         );
-        Ok(())
+
+        top.step("the master above alone is killed, and the syndic keeps its sign-in");
+        let before = wait_for_connection(low, None)?;
+        top.kill_master();
+        top.start_master()?;
+        wait_for_connection(low, Some(before))?;
+        let mark = top.events().mark();
+        top.salt(&["--async", "*", "test.ping"])?;
+        let jid = new_jid(top, mark)?;
+        wait_for_both(top, &jid)
     })
 }

@@ -46,10 +46,8 @@ impl Rotation {
                 tracing::debug!(reason, "a dropfile does not count");
                 take(services);
             }
-            Ok(Dropfile::Rotate) => {
-                state.is_owed = true;
-                take(services);
-            }
+            // It stays until it is done, also over an end of this process.
+            Ok(Dropfile::Rotate) => state.is_owed = true,
             Err(error) => {
                 tracing::error!(%error, "the dropfile cannot be looked at; trying again");
                 return false;
@@ -59,6 +57,7 @@ impl Rotation {
             match services.keys.shared.rotate() {
                 Ok(_) => {
                     (state.is_owed, state.is_news) = (false, true);
+                    take(services);
                     tracing::info!("the shared key was rotated, as the dropfile asked");
                 }
                 Err(error) => {

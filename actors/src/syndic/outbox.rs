@@ -34,7 +34,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::metrics::SyndicMetrics;
-use super::uplink::{MAX_GATHER, SyndicIdentity, retry_timer};
+use super::uplink::{self, MAX_GATHER, SyndicIdentity, retry_timer};
 use super::upper::{Upper, UpperChannel};
 use crate::messages::{Fire, RowsCommitted};
 use frames::{FrameAnswer, FrameSession, FrameWindow, SentFrame};
@@ -157,9 +157,10 @@ impl Seed {
     async fn attempt(&self, queue: &mut OutboxQueue, session: &mut FrameSession) -> Attempt {
         let connected = self.channel();
         let agreed = connected.as_ref().and_then(|(upper, channel)| {
-            let agreed = channel.session()?.frames.clone();
+            let agreed = channel.session()?.frames.clone()?;
             let is_on = self.services.config.syndic.frames;
-            Some((*upper, channel, agreed.filter(|_| is_on)?))
+            let is_usable = is_on && session.is_usable(upper.name(), &agreed);
+            is_usable.then_some((*upper, channel, agreed))
         });
         let bytes = agreed.as_ref().map(|(_, _, agreed)| agreed.bytes);
         if connected.is_some() && queue.framed() != bytes {
@@ -226,6 +227,11 @@ impl Seed {
         }
         queue.rewind();
         session.go_back(&window);
+        if let Some(channel) = session.take_unknown()
+            && let Err(error) = uplink::announce(&channel, self.services.clock.unix_micros()).await
+        {
+            return self.lost(&error);
+        }
         match failed {
             Some(failed) => failed,
             None if has_moved => Attempt::Moved,
@@ -259,18 +265,23 @@ impl Seed {
         None
     }
 
-    /// Sends a frame by its lane.
+    /// Sends a frame by its lane, unless it is too large.
     fn send_frame(
         &self,
         session: &FrameSession,
         sent: SentFrame,
-    ) -> impl Future<Output = (SentFrame, Result<Value, RequestError>)> + use<> {
+    ) -> impl Future<Output = (SentFrame, Result<FrameAnswer, RequestError>)> + use<> {
         let config = self.identity.config();
         let fields = session.fields(&sent, self.stream, config.id.as_str());
         let (channel, limit) = (session.channel(sent.frame.lane), retry_timer(config));
+        let is_large = frames::size(&fields) > session.max_bytes();
         async move {
             let answer = match channel {
-                Some(channel) => channel.send(&fields, limit).await,
+                _ if is_large => Ok(FrameAnswer::TooLarge),
+                Some(channel) => {
+                    let answer = channel.send(&fields, limit).await;
+                    answer.map(|answer| FrameAnswer::read(&answer, &sent))
+                }
                 None => Err(RequestError::Timeout(Duration::ZERO)),
             };
             (sent, answer)
@@ -282,14 +293,14 @@ impl Seed {
         &self,
         (queue, session, window): (&mut OutboxQueue, &mut FrameSession, &mut FrameWindow),
         sent: &SentFrame,
-        answer: Result<Value, RequestError>,
+        answer: Result<FrameAnswer, RequestError>,
     ) -> Option<Attempt> {
         let count = |result: &str| {
             let counter = &self.metrics.frames;
             counter.with_label_values(&[&self.name, result]).inc();
         };
         let answer = match answer {
-            Ok(answer) => FrameAnswer::read(&answer, sent),
+            Ok(answer) => answer,
             Err(error) => {
                 count("lost");
                 return Some(self.lost(&error));
@@ -304,16 +315,46 @@ impl Seed {
                 Some(Attempt::Failed)
             }
             FrameAnswer::Refused(reason) => {
-                if let Some(times) = self.problems.record() {
-                    let outbox = self.name.as_str();
-                    tracing::warn!(outbox, reason, times, "a frame of returns was refused");
-                }
-                Some(match queue.frame_refused(sent.batch) {
-                    Ok(Some(dropped)) => self.report(&dropped).await,
-                    Ok(None) => Attempt::Failed,
-                    Err(error) => self.failed(&error),
-                })
+                self.warn("a frame of returns was refused", &reason);
+                Some(self.refused(queue, sent, "refused").await)
             }
+            FrameAnswer::TooLarge => Some(self.refused(queue, sent, "size").await),
+            FrameAnswer::NotSyndic(reason) => {
+                self.warn(
+                    "returns wait: the master above knows no such syndic",
+                    &reason,
+                );
+                session.unknown();
+                Some(Attempt::Failed)
+            }
+            FrameAnswer::NotAgreed(reason) => {
+                self.warn("the master above takes no frames any more", &reason);
+                session.decline();
+                Some(Attempt::Failed)
+            }
+        }
+    }
+
+    fn warn(&self, problem: &str, reason: &str) {
+        if let Some(times) = self.problems.record() {
+            let outbox = self.name.as_str();
+            tracing::warn!(outbox, reason, times, "{problem}");
+        }
+    }
+
+    /// A frame does not go up as it is, for this reason.
+    async fn refused(
+        &self,
+        queue: &mut OutboxQueue,
+        sent: &SentFrame,
+        reason: &'static str,
+    ) -> Attempt {
+        match queue.frame_refused(sent.batch, reason) {
+            Ok(Some(dropped)) => self.report(&dropped).await,
+            // A smaller batch needs no pause.
+            Ok(None) if reason == "size" => Attempt::Moved,
+            Ok(None) => Attempt::Failed,
+            Err(error) => self.failed(&error),
         }
     }
 

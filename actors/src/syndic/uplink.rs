@@ -290,24 +290,9 @@ impl Seed {
         let channel = Arc::new(Channel::new(identity, route, Arc::new(Unobserved)));
         let session = channel.sign_in(None).await?;
         let publications = channel.subscribe(&session).await?;
-        self.announce(&channel).await?;
+        announce(&channel, self.now()).await?;
         self.connect(&channel);
         Ok((channel, publications))
-    }
-
-    /// The start events of stock's syndic. Until the second has been taken no return goes up: a
-    /// master of ours takes returns only of those that it knows to be syndics.
-    async fn announce(&self, channel: &UpperChannel) -> Result<(), UplinkError> {
-        let id = channel.id();
-        let text = format!("Syndic {id} started at {}", asctime(self.now()));
-        if channel.config().enable_legacy_startup_events {
-            channel
-                .fire("syndic_start", Value::from(text.as_str()))
-                .await?;
-        }
-        let tag = format!("salt/syndic/{id}/start");
-        channel.fire(&tag, Value::from(text)).await?;
-        Ok(())
     }
 
     fn connect(&self, channel: &UpperChannel) {
@@ -515,7 +500,22 @@ impl Seed {
     }
 }
 
-/// How long a request to a master above may take (`return_retry_timer`).
+/// The start events of stock's syndic. Until the second has been taken no return goes up: a
+/// master of ours takes returns only of those that it knows to be syndics.
+pub(crate) async fn announce(channel: &UpperChannel, now: i64) -> Result<(), RequestError> {
+    let id = channel.id();
+    let text = format!("Syndic {id} started at {}", asctime(now));
+    if channel.config().enable_legacy_startup_events {
+        channel
+            .fire("syndic_start", Value::from(text.as_str()))
+            .await?;
+    }
+    let tag = format!("salt/syndic/{id}/start");
+    channel.fire(&tag, Value::from(text)).await?;
+    Ok(())
+}
+
+/// Limit of a request to a master above (`return_retry_timer`).
 pub(crate) fn retry_timer(config: &MinionConfig) -> Duration {
     let longest = config.return_retry_timer_max.max(config.return_retry_timer);
     between(config.return_retry_timer, longest)

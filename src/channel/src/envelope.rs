@@ -31,7 +31,8 @@ pub struct Session {
     /// signed part of its answer; `None`: it takes none.
     pub inventory_epoch: Option<String>,
     /// That the master takes returns of a syndic in frames (`saltern_syndic_frames`), likewise.
-    pub frames: Option<FrameAgreement>,
+    /// Each sign-in makes one of its own.
+    pub frames: Option<Arc<FrameAgreement>>,
     /// The master and those above it, as it names them (`saltern_syndic_path`), likewise.
     pub path: Vec<String>,
     /// Whether the answer handed over another key of the master, which is the trusted one by now.

@@ -20,5 +20,5 @@ pub use config::{ConfigError, Finding, LoadedMinion, MinionConfig};
 pub use envelope::{FrameAgreement, Session};
 pub use error::{FileError, RequestError};
 pub use keys::{KeyError, MasterKeyStore, MemoryStore, MinionKeys, PkiDir};
-pub use sign_in::{SignInAnswer, SignInError, SignInRequest};
+pub use sign_in::{MAX_EPOCH, SignInAnswer, SignInError, SignInRequest};
 pub use subscription::{asctime, resolve};

@@ -19,7 +19,7 @@ use crate::envelope::{FrameAgreement, Session, clear, nonce};
 use crate::keys::KeyError;
 
 /// Longest epoch for inventories and for frames that is kept, in bytes.
-const MAX_EPOCH: usize = 64;
+pub const MAX_EPOCH: usize = 64;
 
 /// Most masters of a path, and the longest name of one in bytes.
 const MAX_PATH: usize = 16;
@@ -207,7 +207,10 @@ impl SignInRequest {
             master,
             serial: AtomicI64::new(0),
             inventory_epoch: epoch(inner.get("saltern_syndic_inventory")),
-            frames: inner.get("saltern_syndic_frames").and_then(frames),
+            frames: inner
+                .get("saltern_syndic_frames")
+                .and_then(frames)
+                .map(Arc::new),
             path: path(inner.get("saltern_syndic_path")),
             has_next_key: next_key.is_some(),
         })))
@@ -340,9 +343,10 @@ fn open_key(inner: &Value, name: &'static str, who: &Identity) -> Result<KeyStri
 }
 
 /// The key that the master changes to, in an answer under the trusted one, whose signature over the
-/// whole answer is the proof. A minion to which the trusted one is pinned takes none.
+/// whole answer is the proof. A minion to which the trusted one is pinned takes none, nor does one that
+/// takes any key which the signing key vouches for.
 fn next_key(inner: &Value, config: &MinionConfig) -> Option<Arc<PublicKey>> {
-    if !config.master_finger.is_empty() {
+    if !config.master_finger.is_empty() || config.verify_master_pubkey_sign {
         return None;
     }
     let offered = inner.get("saltern_next_key").and_then(Value::as_str)?;

@@ -6,11 +6,12 @@
 //! longest row of answered ones.
 
 use bytes::Bytes;
+use saltern_model::MinionId;
 use saltern_wire::msgpack::{Dialect, Kind, RawValue, Value, encode};
 
 use crate::audit::AuditNote;
 use crate::envelope::Sealed;
-use crate::syndic_frames::{FrameHeader, FrameRefusal};
+use crate::syndic_frames::{FrameHeader, FrameRefusal, RefusalClass};
 use crate::syndic_return::{self, Taken};
 use crate::{Outcome, Services, syndics};
 
@@ -27,13 +28,16 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
             let fields = vec![("epoch", epoch), ("session", number_value(session))];
             Outcome::reply(answer(sealed, "begin_anew", fields))
         }
-        Err(FrameRefusal::Refused(reason)) => {
+        Err(FrameRefusal::Refused(class, reason)) => {
             services.metrics.refuse("syndic_frame");
             complain!(
                 services, minion = %sealed.minion, reason,
                 "a frame of returns of a syndic is refused"
             );
-            let fields = vec![("reason", Value::from(reason))];
+            let fields = vec![
+                ("class", Value::from(class.word())),
+                ("reason", Value::from(reason)),
+            ];
             Outcome::reply(answer(sealed, "refused", fields))
         }
     }
@@ -41,23 +45,18 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
 
 fn take(sealed: &Sealed, services: &Services) -> Result<(u64, Taken), FrameRefusal> {
     let (syndic, frames) = (&sealed.minion, &services.minions.frames);
-    if !frames.is_on() {
-        let reason = "saltern_syndic_frames is off, or order_masters is";
-        return Err(FrameRefusal::Refused(reason));
-    }
-    if !syndics::is_known(syndic, services) {
-        let reason = "it sent no start event as a syndic";
-        return Err(FrameRefusal::Refused(reason));
-    }
-    let header = header(sealed).ok_or(FrameRefusal::Refused("it is malformed"))?;
+    may_send(syndic, services)?;
+    let malformed = |class| FrameRefusal::Refused(class, "it is malformed");
+    let header = header(sealed).ok_or(malformed(RefusalClass::NotAgreed))?;
     let load = sealed
         .load
         .get("load")
         .filter(|load| load.kind() == Kind::Array);
-    let load = load.ok_or(FrameRefusal::Refused("it is malformed"))?;
+    let load = load.ok_or(malformed(RefusalClass::Content))?;
     let is_large = load.bytes().len() > MAX_FRAME_BYTES;
     if is_large && syndic_return::returns_in(&sealed.load) > 1 {
-        return Err(FrameRefusal::Refused("it is larger than frames are"));
+        let reason = "it is larger than frames are";
+        return Err(FrameRefusal::Refused(RefusalClass::Content, reason));
     }
     frames.take(syndic, header)?;
     let taken = syndic_return::take_all(&sealed.load, syndic, services);
@@ -66,6 +65,23 @@ fn take(sealed: &Sealed, services: &Services) -> Result<(u64, Taken), FrameRefus
         frames.forget(syndic);
     }
     Ok((header.number, taken))
+}
+
+/// Whether frames of this peer are taken. One that is no syndic comes first: as `_syndic_return` its
+/// returns would be dropped, so it has to keep them.
+fn may_send(peer: &MinionId, services: &Services) -> Result<(), FrameRefusal> {
+    if !syndics::is_known(peer, services) {
+        let reason = match services.site.order_masters {
+            true => "it sent no start event as a syndic",
+            false => "without order_masters there are no syndics",
+        };
+        return Err(FrameRefusal::Refused(RefusalClass::NotSyndic, reason));
+    }
+    if !services.minions.frames.is_on() {
+        let reason = "saltern_syndic_frames is off, or saltern_max_message_size below 1 MiB";
+        return Err(FrameRefusal::Refused(RefusalClass::NotAgreed, reason));
+    }
+    Ok(())
 }
 
 fn header(sealed: &Sealed) -> Option<FrameHeader<'_>> {

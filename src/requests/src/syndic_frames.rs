@@ -2,7 +2,7 @@
 //!
 //! A syndic numbers its frames within a session of its own, one row of numbers for each of its
 //! streams, and has several of them in flight. A frame that is not near the highest number so far is
-//! refused: it is a replay, or its sender has lost count. What a frame bears is stored once for each
+//! not taken: it is a replay, or its sender has lost count and begins a new session. What a frame bears is stored once for each
 //! jid and minion, so a frame that comes twice within the window is harmless. In memory only: a master
 //! that was started anew has another epoch, and the syndic begins a new session.
 //!
@@ -18,6 +18,12 @@ use serde::Serialize;
 
 /// Distance between the highest number so far and any other that is taken.
 const WINDOW: u64 = 64;
+
+/// Largest number of a session: the one above it has to fit into a signed number.
+const MAX_SESSION: u64 = i64::MAX as u64 - 1;
+
+/// Least `saltern_max_message_size` with which frames are taken, in bytes.
+const MIN_REQUEST_BYTES: usize = 1 << 20;
 
 /// Streams of one syndic: returns of jobs from this master, and of all other jobs.
 const STREAMS: usize = 2;
@@ -41,7 +47,36 @@ pub(crate) enum FrameRefusal {
     /// The syndic has to begin a session above this one.
     BeginAnew(u64),
     /// It is not a frame of a syndic of ours in order, for this reason.
-    Refused(&'static str),
+    Refused(RefusalClass, &'static str),
+}
+
+impl FrameRefusal {
+    /// Of a frame that no syndic sends which keeps the agreement.
+    fn not_agreed(reason: &'static str) -> Self {
+        Self::Refused(RefusalClass::NotAgreed, reason)
+    }
+}
+
+/// Subject of a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RefusalClass {
+    /// The returns in the frame: it may be dropped after some more tries.
+    Content,
+    /// The sender, which is no syndic as far as this master knows: its start event is missing.
+    NotSyndic,
+    /// Frames as such: the returns have to come as `_syndic_return`.
+    NotAgreed,
+}
+
+impl RefusalClass {
+    /// The word for it in the answer.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Content => "content",
+            Self::NotSyndic => "not_syndic",
+            Self::NotAgreed => "not_agreed",
+        }
+    }
 }
 
 /// Terms for a syndic that sends frames.
@@ -68,10 +103,12 @@ struct Stream {
 }
 
 impl SyndicFrames {
-    /// None yet; frames are taken where `saltern_syndic_frames` and `order_masters` are on.
+    /// None yet; frames are taken where `saltern_syndic_frames` and `order_masters` are on, and requests
+    /// may have 1 MiB.
     pub fn new(config: &MasterConfig) -> Self {
+        let has_room = config.saltern_max_message_size >= MIN_REQUEST_BYTES;
         Self {
-            is_on: config.syndic.frames && config.order_masters(),
+            is_on: config.syndic.frames && config.order_masters() && has_room,
             epoch: format!("{:032x}", u128::from_be_bytes(public_random())),
             max_bytes: config.saltern_max_message_size,
             streams: Mutex::default(),
@@ -113,7 +150,7 @@ impl SyndicFrames {
         let next = checked(known, frame)?;
         let streams = all.entry(syndic.clone()).or_default();
         let place = streams.get_mut(frame.stream);
-        *place.ok_or(FrameRefusal::Refused("it names no stream"))? = Some(next);
+        *place.ok_or(FrameRefusal::not_agreed("it names no stream"))? = Some(next);
         Ok(())
     }
 
@@ -139,10 +176,15 @@ fn checked(known: Option<Stream>, frame: FrameHeader<'_>) -> Result<Stream, Fram
         session, number, ..
     } = frame;
     if frame.stream >= STREAMS {
-        return Err(FrameRefusal::Refused("it names no stream"));
+        return Err(FrameRefusal::not_agreed("it names no stream"));
     }
     if number == 0 {
-        return Err(FrameRefusal::Refused("it has no number"));
+        return Err(FrameRefusal::not_agreed("it has no number"));
+    }
+    if session > MAX_SESSION {
+        return Err(FrameRefusal::not_agreed(
+            "the number of its session is too large",
+        ));
     }
     let highest = match known {
         Some(known) if session < known.session => {
@@ -153,13 +195,9 @@ fn checked(known: Option<Stream>, frame: FrameHeader<'_>) -> Result<Stream, Fram
         None if number > WINDOW => return Err(FrameRefusal::BeginAnew(session)),
         _ => 0,
     };
-    if number > highest.saturating_add(WINDOW) {
-        return Err(FrameRefusal::Refused("its number is beyond the window"));
-    }
-    if number.saturating_add(WINDOW) <= highest {
-        return Err(FrameRefusal::Refused(
-            "its number was acknowledged long ago",
-        ));
+    let is_beyond = number > highest.saturating_add(WINDOW);
+    if is_beyond || number.saturating_add(WINDOW) <= highest {
+        return Err(FrameRefusal::BeginAnew(session));
     }
     Ok(Stream {
         session,
@@ -187,20 +225,16 @@ mod tests {
     #[test]
     fn frame_is_taken_near_the_highest_number_of_its_session() {
         let anew = |session| Err(FrameRefusal::BeginAnew(session));
-        let beyond = Err(FrameRefusal::Refused("its number is beyond the window"));
-        let old = Err(FrameRefusal::Refused(
-            "its number was acknowledged long ago",
-        ));
+        let not_agreed = |reason| Err(FrameRefusal::not_agreed(reason));
+        let too_large = not_agreed("the number of its session is too large");
         for (known, session, number, expected) in [
             (None, SESSION, 1, Ok(1)),
             (None, SESSION, WINDOW, Ok(WINDOW)),
             (None, SESSION, WINDOW + 1, anew(SESSION)),
-            (
-                None,
-                SESSION,
-                0,
-                Err(FrameRefusal::Refused("it has no number")),
-            ),
+            (None, SESSION, 0, not_agreed("it has no number")),
+            (None, MAX_SESSION, 1, Ok(1)),
+            (None, MAX_SESSION + 1, 1, too_large),
+            (None, u64::MAX, 1, too_large),
             (Some((SESSION, 100)), SESSION, 101, Ok(101)),
             (Some((SESSION, 100)), SESSION, 99, Ok(100)),
             (Some((SESSION, 100)), SESSION, 100, Ok(100)),
@@ -210,12 +244,17 @@ mod tests {
                 100 + WINDOW,
                 Ok(100 + WINDOW),
             ),
-            (Some((SESSION, 100)), SESSION, 101 + WINDOW, beyond),
-            (Some((SESSION, 100)), SESSION, 100 - WINDOW, old),
-            (Some((SESSION, 100)), SESSION, u64::MAX, beyond),
+            (Some((SESSION, 100)), SESSION, 101 + WINDOW, anew(SESSION)),
+            (Some((SESSION, 100)), SESSION, 100 - WINDOW, anew(SESSION)),
+            (Some((SESSION, 100)), SESSION, u64::MAX, anew(SESSION)),
             (Some((SESSION, 100)), SESSION - 1, 101, anew(SESSION)),
             (Some((SESSION, 100)), SESSION + 1, 1, Ok(1)),
-            (Some((SESSION, 100)), SESSION + 1, WINDOW + 1, beyond),
+            (
+                Some((SESSION, 100)),
+                SESSION + 1,
+                WINDOW + 1,
+                anew(SESSION + 1),
+            ),
         ] {
             let result = after(known, session, number);
             assert_eq!(result, expected, "{known:?} {session} {number}");

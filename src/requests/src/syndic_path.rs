@@ -51,11 +51,15 @@ impl SyndicPaths {
         }
     }
 
-    /// This master and those above it by the longest path, where masters of ours agree on anything.
+    /// This master and those above it by the longest path, where masters of ours agree on anything. A
+    /// path from which this master publishes nothing does not count.
     pub(crate) fn agreement(&self) -> Option<Vec<String>> {
         self.is_on.then(|| {
             let above = self.above.read();
-            let longest = above.values().max_by_key(|path| path.len());
+            let usable = above
+                .values()
+                .filter(|path| self.refusal_of(path).is_none());
+            let longest = usable.max_by_key(|path| path.len());
             let above = longest.into_iter().flatten().take(MAX_MASTERS);
             std::iter::once(&self.own).chain(above).cloned().collect()
         })
@@ -73,7 +77,10 @@ impl SyndicPaths {
     /// Why nothing is published that comes from this master above.
     pub fn refusal(&self, upper: &str) -> Option<PathRefusal> {
         let above = self.above.read();
-        let path = above.get(upper)?;
+        self.refusal_of(above.get(upper)?)
+    }
+
+    fn refusal_of(&self, path: &[String]) -> Option<PathRefusal> {
         if path.iter().any(|master| self.is_own(master)) {
             return Some(PathRefusal::Loop);
         }
@@ -141,6 +148,10 @@ mod tests {
         paths.learn("two", &names(0));
         assert_eq!(paths.agreement().unwrap(), ["same#0", "m1#1"]);
         paths.learn("one", &names(20));
-        assert_eq!(paths.agreement().unwrap().len(), 9, "bounded in a loop");
+        assert_eq!(paths.agreement().unwrap(), ["same#0"], "it is refused");
+        paths.learn("one", &names(7));
+        assert_eq!(paths.agreement().unwrap().len(), 8);
+        paths.learn("one", &["m1#1".to_owned(), "same#0".to_owned()]);
+        assert_eq!(paths.agreement().unwrap(), ["same#0"], "a circle");
     }
 }

@@ -227,7 +227,7 @@ fn job_of(
     let minions = minions.iter().flatten().take(MAX_LEAVES);
     let minions = minions.filter_map(RawValue::as_str);
     let minions = minions.filter_map(|name| MinionId::parse(name).ok());
-    let minions = minions.filter(|minion| voice.speaks_for(minion));
+    let minions = minions.filter(|minion| voice.may_name(minion));
     let tgt = load.get("tgt").map(RawValue::decode).unwrap_or(Value::Nil);
     let tgt_type = load.get("tgt_type").map(RawValue::decode);
     let user = Reporter::Syndic(voice.syndic()).user();

@@ -5,10 +5,12 @@
 //! none. With it, a peer that sends the start event of a syndic (`salt/syndic/<id>/start`) is one
 //! until it does what only minions do, so every minion could be. But in the name of a minion whose
 //! key this master has accepted only that minion itself speaks. In the name of another one only the
-//! first syndic that did speaks, unless a site turns `saltern_strict_minion_events` off. That ends when
-//! the inventory of this syndic has the minion no more, or the syndic has been away for
-//! `CLAIM_SECONDS`: then the next one that speaks for it does.
+//! first syndic that did speaks, unless a site turns `saltern_strict_minion_events` off. Where
+//! inventories are taken, that ends when the inventory of this syndic has the minion no more, or the
+//! syndic has been away for `CLAIM_SECONDS`: then the next one does that returns for it or announces it
+//! in its own inventory. A list of the minions of a job ends no claim.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -118,7 +120,18 @@ pub(crate) struct SyndicIdentity<'a> {
     accepted: Option<Arc<AcceptedIds>>,
     /// Its inventory is full and current.
     announces_all: bool,
+    /// Minions taken over from other syndics.
+    taken_over: Cell<u64>,
     services: &'a Services,
+}
+
+impl Drop for SyndicIdentity<'_> {
+    fn drop(&mut self) {
+        let minions = self.taken_over.get();
+        if minions > 0 {
+            tracing::info!(syndic = %self.syndic, minions, "minions are below another syndic now");
+        }
+    }
 }
 
 impl<'a> SyndicIdentity<'a> {
@@ -132,6 +145,7 @@ impl<'a> SyndicIdentity<'a> {
             syndic,
             accepted,
             announces_all: inventories.are_complete(std::slice::from_ref(syndic)),
+            taken_over: Cell::new(0),
             services,
         }
     }
@@ -153,8 +167,18 @@ impl<'a> SyndicIdentity<'a> {
         self.syndic
     }
 
-    /// Whether it may speak for this minion.
+    /// Whether it may speak for this minion, which it names in a list. Another syndic keeps its claim.
+    pub(crate) fn may_name(&self, minion: &MinionId) -> bool {
+        self.may_speak(minion, |_| false)
+    }
+
+    /// Whether it may speak for this minion, of which it brings a return or an entry of its inventory. An
+    /// outdated claim of another syndic ends.
     pub(crate) fn speaks_for(&self, minion: &MinionId) -> bool {
+        self.may_speak(minion, |minion| self.replace_outdated_claim(minion))
+    }
+
+    fn may_speak(&self, minion: &MinionId, replace: impl FnOnce(&MinionId) -> bool) -> bool {
         // The machine of a syndic may have a minion of the same name below.
         if minion == self.syndic || !self.services.config.saltern_strict_minion_events {
             return true;
@@ -164,16 +188,15 @@ impl<'a> SyndicIdentity<'a> {
             return false;
         }
         let syndics = &self.services.minions.syndics;
-        let is_its = syndics.claim(minion, self.syndic)
-            || (self.end_outdated_claim(minion) && syndics.claim(minion, self.syndic));
+        let is_its = syndics.claim(minion, self.syndic) || replace(minion);
         if !is_its {
             self.services.metrics.refuse("syndic_leaf");
         }
         is_its
     }
 
-    /// Ends the claim of another syndic to a minion, if it is outdated.
-    fn end_outdated_claim(&self, minion: &MinionId) -> bool {
+    /// Replaces the claim of another syndic to a minion, if it is outdated and this one may have more.
+    fn replace_outdated_claim(&self, minion: &MinionId) -> bool {
         let minions = &self.services.minions;
         let Some(before) = minions.syndics.claimant(minion) else {
             return false;
@@ -181,19 +204,32 @@ impl<'a> SyndicIdentity<'a> {
         if before == *self.syndic || !self.is_outdated(minion, &before) {
             return false;
         }
-        tracing::info!(%minion, %before, now = %self.syndic, "a minion is below another syndic");
+        if minions.syndics.claimed_by(self.syndic) >= MAX_LEAVES {
+            return false;
+        }
         minions.syndics.release(minion, &before);
+        if !minions.syndics.claim(minion, self.syndic) {
+            // Another request was faster: of a third syndic, or the last that this one may have.
+            minions.syndics.claim(minion, &before);
+            return false;
+        }
+        tracing::debug!(%minion, %before, now = %self.syndic, "a minion is below another syndic");
         minions.inventories.remove(minion, &before);
+        self.taken_over.update(|count| count.saturating_add(1));
         true
     }
 
-    /// Whether a syndic has a minion no more, or has been away for long.
+    /// Whether a syndic has a minion no more, or has been away for long; never where no inventories
+    /// are taken, since nothing there shows that a minion has moved.
     fn is_outdated(&self, minion: &MinionId, syndic: &MinionId) -> bool {
         let Minions {
             presence,
             inventories,
             ..
         } = &self.services.minions;
+        if !inventories.is_on() {
+            return false;
+        }
         let stands_there = || {
             inventories
                 .find(minion)
@@ -264,7 +300,7 @@ impl Announced {
         self.room -= heard;
         let minions = minions.iter().take(heard).filter_map(RawValue::as_str);
         let minions = minions.filter_map(|name| MinionId::parse(name).ok());
-        let minions = minions.filter(|minion| voice.speaks_for(minion));
+        let minions = minions.filter(|minion| voice.may_name(minion));
         self.jobs.entry(jid.to_owned()).or_default().extend(minions);
     }
 

@@ -118,6 +118,14 @@ impl SharedKeys {
         Self::with_options(&StoreOptions::from(config), clock)
     }
 
+    /// Removes the key of a configuration's `cachedir`, for a master whose numbers may be behind: the next
+    /// one is made at its start, and each minion authenticates once more.
+    pub fn forget(config: &MasterConfig) -> Result<()> {
+        let directory = StoreOptions::from(config).private_dir();
+        files::remove(&directory.join(SHARED_KEY))?;
+        files::sync_dir(&directory)
+    }
+
     /// The same with this crate's options. A damaged file is replaced by a new key, which costs
     /// every minion one authentication and nothing else.
     pub fn with_options(options: &StoreOptions, clock: Clock) -> Result<Self> {

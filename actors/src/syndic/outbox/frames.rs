@@ -5,15 +5,25 @@
 //! minion go by one lane. A frame whose answer is lost is made again, with the number that follows the
 //! last batch that was stored as a whole.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use saltern_channel::FrameAgreement;
+use saltern_channel::{FrameAgreement, MAX_EPOCH};
 use saltern_model::Jid;
-use saltern_wire::msgpack::Value;
+use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use super::super::upper::UpperChannel;
 use super::queue::{Frame, LANES};
+
+/// Distance between the lowest number that is not stored and any other that is sent. The master above
+/// takes none that is farther from the highest one.
+const WINDOW: u64 = 64;
+
+/// Allowance for the names of fields, the signature and the encryption of a request, in bytes.
+const MAX_ENVELOPE: usize = 4 << 10;
+
+/// Least size of the largest request of a master to which frames go, in bytes.
+const MIN_REQUEST_BYTES: usize = 1 << 20;
 
 /// Session of frames with one master above; a session outlives connections, and ends with the process
 /// at either end.
@@ -23,18 +33,59 @@ pub(super) struct FrameSession {
     base: Option<UpperChannel>,
     lanes: Vec<UpperChannel>,
     upper: String,
+    /// The agreement of the sign-in, and the epoch in it. The master above may have another epoch by
+    /// now: a sign-in outlives its restart.
+    agreed: Option<Arc<FrameAgreement>>,
+    agreed_epoch: String,
+    /// The epoch that frames bear.
     epoch: String,
     session: u64,
     next: u64,
+    /// By the name of the master above: an agreement that it keeps no more.
+    declined: BTreeMap<String, Arc<FrameAgreement>>,
+    /// The master above does not take this one for a syndic.
+    is_unknown: bool,
 }
 
 impl FrameSession {
+    /// Whether frames go to a master above by this agreement.
+    pub(super) fn is_usable(&self, upper: &str, agreed: &Arc<FrameAgreement>) -> bool {
+        let declined = self.declined.get(upper);
+        let is_declined = declined.is_some_and(|declined| Arc::ptr_eq(declined, agreed));
+        agreed.bytes >= MIN_REQUEST_BYTES && !is_declined
+    }
+
+    /// The master above does not take frames: none goes there before the next sign-in.
+    pub(super) fn decline(&mut self) {
+        if let Some(agreed) = &self.agreed {
+            self.declined.insert(self.upper.clone(), agreed.clone());
+        }
+    }
+
+    /// The master above does not take this one for a syndic: it lacks the start event.
+    pub(super) fn unknown(&mut self) {
+        self.is_unknown = true;
+    }
+
+    /// The channel by which the start event has to go once more.
+    pub(super) fn take_unknown(&mut self) -> Option<UpperChannel> {
+        let channel = self.base.clone();
+        channel.filter(|_| std::mem::take(&mut self.is_unknown))
+    }
+
+    /// Largest request that the master above takes, in bytes.
+    pub(super) fn max_bytes(&self) -> usize {
+        self.agreed
+            .as_ref()
+            .map_or(usize::MAX, |agreed| agreed.bytes)
+    }
+
     /// Takes over what a connected master wants. A new session bears the number `session`, or one above
     /// it, which is larger than that of any before.
     pub(super) fn agree(
         &mut self,
         upper: &str,
-        (channel, agreed): (&UpperChannel, &FrameAgreement),
+        (channel, agreed): (&UpperChannel, &Arc<FrameAgreement>),
         session: u64,
     ) {
         let is_same = |known: &UpperChannel| Arc::ptr_eq(known, channel);
@@ -43,8 +94,15 @@ impl FrameSession {
             self.lanes = lanes.take(LANES).collect();
             self.base = Some(channel.clone());
         }
-        if self.upper != upper || self.epoch != agreed.epoch {
+        self.take_over(upper, agreed, session);
+    }
+
+    /// Takes over an agreement. The epoch that an answer named since is kept.
+    fn take_over(&mut self, upper: &str, agreed: &Arc<FrameAgreement>, session: u64) {
+        self.agreed = Some(agreed.clone());
+        if self.upper != upper || self.agreed_epoch != agreed.epoch {
             upper.clone_into(&mut self.upper);
+            agreed.epoch.clone_into(&mut self.agreed_epoch);
             self.begin(&agreed.epoch, session);
         }
     }
@@ -92,6 +150,12 @@ impl FrameSession {
     }
 }
 
+/// About how many bytes a request has with these fields.
+pub(super) fn size(fields: &[(&'static str, Value)]) -> usize {
+    let bytes = fields.iter().map(|(_, value)| encode(value, Dialect::Bin));
+    MAX_ENVELOPE + bytes.map(|bytes| bytes.len()).sum::<usize>()
+}
+
 /// A frame with its number.
 pub(super) struct SentFrame {
     number: u64,
@@ -116,7 +180,16 @@ pub(super) struct FrameWindow {
 #[derive(Default)]
 struct Lane {
     waiting: VecDeque<SentFrame>,
-    is_busy: bool,
+    /// The number of the frame that is under way.
+    under_way: Option<u64>,
+}
+
+impl Lane {
+    /// The lowest number that is not stored.
+    fn lowest(&self) -> Option<u64> {
+        let waiting = || self.waiting.front().map(|sent| sent.number);
+        self.under_way.or_else(waiting)
+    }
 }
 
 /// A batch of which frames are not stored.
@@ -147,12 +220,18 @@ impl FrameWindow {
         }
     }
 
-    /// The next frame of a lane that has none under way; its lane has from now on.
+    /// The next frame of a lane that has none under way; its lane has from now on. None is beyond the
+    /// window of the master above.
     pub(super) fn ready(&mut self) -> Option<SentFrame> {
-        let mut free = self.lanes.iter_mut().filter(|lane| !lane.is_busy);
+        let lowest = self.lanes.iter().filter_map(Lane::lowest).min()?;
+        let end = lowest.saturating_add(WINDOW);
+        let mut free = self.lanes.iter_mut();
         free.find_map(|lane| {
+            if lane.under_way.is_some() || lane.lowest()? >= end {
+                return None;
+            }
             let frame = lane.waiting.pop_front()?;
-            lane.is_busy = true;
+            lane.under_way = Some(frame.number);
             Some(frame)
         })
     }
@@ -160,7 +239,7 @@ impl FrameWindow {
     /// A frame is stored; whether it was the last one of its batch.
     pub(super) fn stored(&mut self, sent: &SentFrame) -> bool {
         if let Some(lane) = self.lanes.get_mut(sent.frame.lane) {
-            lane.is_busy = false;
+            lane.under_way = None;
         }
         let mut batches = self.batches.iter_mut();
         let Some(open) = batches.find(|open| open.batch == sent.batch) else {
@@ -187,8 +266,14 @@ pub(super) enum FrameAnswer {
     NotStored,
     /// A session of this epoch has to begin, above this number.
     BeginAnew(String, u64),
-    /// It does not take the frame, for this reason.
+    /// It does not take these returns, for this reason.
     Refused(String),
+    /// None: the request is larger than it takes.
+    TooLarge,
+    /// It does not take this master for a syndic.
+    NotSyndic(String),
+    /// It does not take frames, or answers in another way than it agreed to.
+    NotAgreed(String),
 }
 
 impl FrameAnswer {
@@ -202,11 +287,18 @@ impl FrameAnswer {
                 Self::Stored(returns.min(sent.frame.returns))
             }
             Some("stored" | "not_stored") => Self::NotStored,
-            Some("begin_anew") => {
-                let epoch = text("epoch").unwrap_or_default().to_owned();
-                Self::BeginAnew(epoch, number("session").unwrap_or(0))
+            Some("begin_anew") => match text("epoch").filter(|it| it.len() <= MAX_EPOCH) {
+                Some(epoch) => Self::BeginAnew(epoch.to_owned(), number("session").unwrap_or(0)),
+                None => Self::NotAgreed("it names no epoch".to_owned()),
+            },
+            _ => {
+                let reason = text("reason").unwrap_or("it gives no reason").to_owned();
+                match text("class") {
+                    Some("content") => Self::Refused(reason),
+                    Some("not_syndic") => Self::NotSyndic(reason),
+                    _ => Self::NotAgreed(reason),
+                }
             }
-            _ => Self::Refused(text("reason").unwrap_or("it gives no reason").to_owned()),
         }
     }
 
@@ -217,6 +309,108 @@ impl FrameAnswer {
             Self::NotStored => "not_stored",
             Self::BeginAnew(..) => "begin_anew",
             Self::Refused(_) => "refused",
+            Self::TooLarge => "too_large",
+            Self::NotSyndic(_) => "not_syndic",
+            Self::NotAgreed(_) => "not_agreed",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agreement(epoch: &str, bytes: usize) -> Arc<FrameAgreement> {
+        let epoch = epoch.to_owned();
+        Arc::new(FrameAgreement { epoch, bytes })
+    }
+
+    fn frame(lane: usize) -> Frame {
+        let mut frame = Frame::default();
+        (frame.lane, frame.returns) = (lane, 1);
+        frame
+    }
+
+    #[test]
+    fn frame_session_keeps_the_epoch_of_a_restarted_master_until_the_next_sign_in() {
+        let mut session = FrameSession::default();
+        let first = agreement("e1", MIN_REQUEST_BYTES);
+        session.take_over("top", &first, 10);
+        assert_eq!((&*session.epoch, session.session), ("e1", 10));
+        session.begin("e2", 20);
+        session.number();
+        session.take_over("top", &first, 30);
+        assert_eq!((&*session.epoch, session.session), ("e2", 20));
+        assert_eq!(session.next, 2);
+        session.take_over("other", &first, 40);
+        assert_eq!((&*session.epoch, session.session), ("e1", 40));
+        session.take_over("other", &agreement("e3", MIN_REQUEST_BYTES), 40);
+        assert_eq!((&*session.epoch, session.session), ("e3", 41));
+    }
+
+    #[test]
+    fn declined_frame_agreement_is_unusable_until_the_next_sign_in() {
+        let mut session = FrameSession::default();
+        let first = agreement("e1", MIN_REQUEST_BYTES);
+        session.take_over("top", &first, 10);
+        assert!(session.is_usable("top", &first));
+        session.decline();
+        assert!(!session.is_usable("top", &first));
+        assert!(session.is_usable("other", &first), "another master");
+        assert!(session.is_usable("top", &agreement("e1", MIN_REQUEST_BYTES)));
+        assert!(!session.is_usable("top", &agreement("e1", MIN_REQUEST_BYTES - 1)));
+    }
+
+    #[test]
+    fn frame_window_holds_back_numbers_far_from_the_lowest_open_one() {
+        let (mut window, mut session) = (FrameWindow::default(), FrameSession::default());
+        session.take_over("top", &agreement("e1", MIN_REQUEST_BYTES), 1);
+        let others = std::iter::repeat_n(1, 80);
+        window.push(
+            0,
+            std::iter::once(0).chain(others).map(frame).collect(),
+            &mut session,
+        );
+        let first = window.ready().unwrap();
+        assert_eq!(first.number, 1);
+        let mut last = 0;
+        while let Some(sent) = window.ready() {
+            last = sent.number;
+            assert!(!window.stored(&sent));
+        }
+        assert_eq!(last, WINDOW);
+        assert!(!window.stored(&first));
+        assert_eq!(window.ready().unwrap().number, WINDOW + 1);
+    }
+
+    #[test]
+    fn frame_answer_counts_towards_a_drop_only_for_its_content() {
+        let sent = SentFrame {
+            number: 1,
+            batch: 0,
+            frame: frame(0),
+        };
+        let read = |fields: &[(&str, &str)]| {
+            let fields = fields
+                .iter()
+                .map(|(name, text)| (*name, Value::from(*text)));
+            FrameAnswer::read(&Value::map(fields), &sent).label()
+        };
+        let refused = ("result", "refused");
+        let (anew, long) = (("result", "begin_anew"), "e".repeat(MAX_EPOCH + 1));
+        for (fields, expected) in [
+            (&[refused, ("class", "content")][..], "refused"),
+            (&[refused, ("class", "not_syndic")], "not_syndic"),
+            (&[refused, ("class", "not_agreed")], "not_agreed"),
+            (&[refused], "not_agreed"),
+            (&[], "not_agreed"),
+            (&[("result", "other")], "not_agreed"),
+            (&[anew], "not_agreed"),
+            (&[anew, ("epoch", &long)], "not_agreed"),
+            (&[anew, ("epoch", "e2")], "begin_anew"),
+        ] {
+            assert_eq!(read(fields), expected, "{fields:?}");
+        }
+        assert_eq!(FrameAnswer::read(&Value::Nil, &sent).label(), "not_agreed");
     }
 }

@@ -491,12 +491,17 @@ impl OutboxQueue {
         self.follower.rewind();
     }
 
-    /// A master above has refused a frame of this batch. What is on its way is read again, in smaller
-    /// batches; a single return is dropped when it has been refused several times.
+    /// A frame of this batch was refused for its content, or is larger than a master above takes
+    /// (`size`). What is on its way is read again, in smaller batches; a single return is dropped when it
+    /// has been refused several times, or is too large.
     ///
     /// # Errors
     /// The cursor cannot be written.
-    pub(crate) fn frame_refused(&mut self, number: u64) -> Result<Option<Dropped>, StoreError> {
+    pub(crate) fn frame_refused(
+        &mut self,
+        number: u64,
+        reason: &'static str,
+    ) -> Result<Option<Dropped>, StoreError> {
         let first = self.on_their_way.pop_front();
         self.rewind();
         let Some(single) = first.filter(|first| first.number == number && first.returns == 1)
@@ -506,7 +511,7 @@ impl OutboxQueue {
             return Ok(None);
         };
         self.refusals += 1;
-        if self.refusals < MAX_REFUSALS {
+        if self.refusals < MAX_REFUSALS && reason != "size" {
             return Ok(None);
         }
         self.refusals = 0;
@@ -514,7 +519,7 @@ impl OutboxQueue {
         self.rewind();
         self.save()?;
         Ok(Some(Dropped {
-            reason: "refused",
+            reason,
             returns: single.returns,
             jids: single.jids,
         }))

@@ -285,7 +285,7 @@ impl World {
                 (framed.window, framed.under_way) = (FrameWindow::default(), Vec::new());
             }
             1 => {
-                let dropped = queue.frame_refused(sent.batch).unwrap();
+                let dropped = queue.frame_refused(sent.batch, "refused").unwrap();
                 assert_eq!(dropped, None, "it is refused less often than that");
                 framed.session.go_back(&framed.window);
                 (framed.window, framed.under_way) = (FrameWindow::default(), Vec::new());

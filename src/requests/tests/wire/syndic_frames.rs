@@ -97,6 +97,18 @@ fn epoch_and_size_stand_in_the_signed_answer_where_frames_are_taken() {
 }
 
 #[test]
+fn frames_are_agreed_only_with_room_for_a_mebibyte() {
+    for (size, is_agreed) in [(1 << 20, true), ((1 << 20) - 1, false)] {
+        let options = format!(
+            "{OPTIONS}saltern_max_unauthenticated_size: 65536\nsaltern_max_message_size: {size}\n"
+        );
+        let site = Site::new(&options);
+        let relay = Relay::signed_in(&site, "relay");
+        assert_eq!(relay.epoch.is_some(), is_agreed, "{size}");
+    }
+}
+
+#[test]
 fn frame_is_answered_when_its_returns_are_stored() {
     let site = Site::new(OPTIONS);
     site.accept("own", "large");
@@ -129,10 +141,11 @@ fn frame_is_refused_unless_it_is_of_a_syndic_and_in_order() {
     let (_, answer) = relay.ask(first().set("session", 999_i64));
     assert_eq!(text(&answer, "result"), "begin_anew");
     assert_eq!(answer.get("session"), Some(&1_000_i64.into()));
+    let (_, answer) = relay.ask(first().set("number", 66_i64));
+    assert_eq!(text(&answer, "result"), "begin_anew", "beyond the window");
     let refused = site.refused();
     let rows = [
         ("number", Value::from(0_i64)),
-        ("number", 66_i64.into()),
         ("number", (-1_i64).into()),
         ("number", "x".into()),
         ("stream", 2_i64.into()),
@@ -151,9 +164,30 @@ fn frame_is_refused_unless_it_is_of_a_syndic_and_in_order() {
     let stranger = Relay::signed_in(&site, "stranger");
     let frame = stranger.frame(1, &[("a", pong())]);
     assert_eq!(stranger.result(frame), "refused");
-    let off = Site::new("order_masters: True\n");
-    let relay = Relay::started(&off, "relay");
-    assert_eq!(relay.result(relay.frame(1, &[("a", pong())])), "refused");
+}
+
+#[test]
+fn refused_frame_names_its_class() {
+    let class = |options: &str, is_started: bool, change: (&str, Value)| {
+        let site = Site::new(options);
+        let relay = match is_started {
+            true => Relay::started(&site, "relay"),
+            false => Relay::signed_in(&site, "relay"),
+        };
+        let frame = relay.frame(1, &[("a", pong())]).set(change.0, change.1);
+        let (outcome, answer) = relay.ask(frame);
+        assert!(outcome.effects.is_empty());
+        assert_eq!(text(&answer, "result"), "refused");
+        text(&answer, "class")
+    };
+    let same = || ("stream", Value::from(0_i64));
+    assert_eq!(class(OPTIONS, true, ("load", Value::Nil)), "content");
+    let large = ("session", Value::from(i64::MAX));
+    assert_eq!(class(OPTIONS, true, large), "not_agreed");
+    assert_eq!(class("order_masters: True\n", true, same()), "not_agreed");
+    assert_eq!(class(OPTIONS, false, same()), "not_syndic");
+    let off = "saltern_syndic_frames: True\n";
+    assert_eq!(class(off, true, same()), "not_syndic");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Syndics: `_syndic_return`, their events, and publications that go through them.
 
+use std::time::Duration;
+
 use saltern_model::MinionId;
 use saltern_requests::{Effect, JobRelation, NO_ANSWER, Outcome, ReceivedReturn, SyndicMinions};
 use saltern_wire::msgpack::Value;
@@ -287,6 +289,38 @@ fn only_first_syndic_speaks_for_minion_below() {
     let (heard, names, minions, refused) = with(&lenient);
     assert_eq!((heard, names), (ids(&["b", "c"]), ids(&["a", "c"])));
     assert_eq!((minions, refused), (ids(&["a", "c"]), 0));
+}
+
+/// Whether another syndic may speak for a minion of one that is away for long: in a list, and with a
+/// return.
+#[test]
+fn claim_of_syndic_that_is_away_ends_by_a_return_and_never_by_a_list() {
+    let ends = |options: &str| {
+        let site = Site::new(options);
+        let (relay, other) = (syndic(&site, "relay"), syndic(&site, "other"));
+        let returning = |by: &Minion| {
+            let returns = aggregate(&[("a", one(0))], Value::Nil);
+            !stored(&ask(&site, by, request(by, vec![returns]))).is_empty()
+        };
+        assert!(returning(&relay), "it claims");
+        let since = site.clock.unix_micros();
+        let relay = MinionId::parse("relay").unwrap();
+        site.around.closed.lock().push((relay, since));
+        site.clock.advance(Duration::from_secs(601));
+        let minions = Load::new().set("minions", list(&["a"]));
+        let outcome = ask(&site, &other, forwarded(&other, JID, minions));
+        let by_event = !announced(&outcome).is_empty();
+        let load = Load::new()
+            .set("fun", "test.ping")
+            .set("Minions", list(&["a"]));
+        let returns = aggregate(&[("b", one(0))], load.value());
+        let outcome = ask(&site, &other, request(&other, vec![returns]));
+        let by_job = !stored(&outcome)[0].job.minions.is_empty();
+        (by_event, by_job, returning(&other))
+    };
+    let inventories = format!("{ABOVE}saltern_syndic_inventory: True\n");
+    assert_eq!(ends(&inventories), (false, false, true));
+    assert_eq!(ends(ABOVE), (false, false, false), "without inventories");
 }
 
 #[test]

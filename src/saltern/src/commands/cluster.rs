@@ -11,10 +11,10 @@ use saltern_sql::{
     ClusterError, ClusterState, Member, Tables, cluster_place, cluster_secret, cluster_state,
     export_jobs, forget_member, import_jobs, init_cluster, set_cluster_secret,
 };
-use saltern_store::StoreError;
 use saltern_store::jobs::Moved;
 use saltern_store::shared_state::{create_secret, read_secret};
 use saltern_store::sqlite::{NewSqliteTables, SqliteTables};
+use saltern_store::{SharedKeys, StoreError};
 use serde::Serialize;
 
 use super::master::claim;
@@ -224,6 +224,8 @@ fn export(
     let path = to.unwrap_or(&config.saltern_job_database);
     let place = cluster_place(cluster)?;
     let moved = export_jobs(cluster, || NewSqliteTables::create(path))?;
+    // Another member may have published under it since, and its numbers must not go back.
+    SharedKeys::forget(config)?;
     say_moved(&moved, &place, &path.display().to_string());
     Ok(Exit::Ok)
 }

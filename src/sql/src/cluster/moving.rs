@@ -47,7 +47,7 @@ const HAS_ROWS: &str = "SELECT last_job <> 0 OR last_return <> 0 OR last_event <
      OR lowest_return <> 0 OR audit_head <> '' OR EXISTS (SELECT 1 FROM jobs) OR \
      EXISTS (SELECT 1 FROM returns) OR EXISTS (SELECT 1 FROM events) OR EXISTS (SELECT 1 FROM audit) OR \
      EXISTS (SELECT 1 FROM batches) OR EXISTS (SELECT 1 FROM batch_failed) OR \
-     EXISTS (SELECT 1 FROM expected_part), (SELECT value FROM meta WHERE name = 'identity') \
+     EXISTS (SELECT 1 FROM expected_part) OR EXISTS (SELECT 1 FROM sealed_file), (SELECT value FROM meta WHERE name = 'identity') \
      FROM writer WHERE writer = $1";
 
 const FORGET_META: &str = "DELETE FROM meta WHERE name IN ($1, $2)";

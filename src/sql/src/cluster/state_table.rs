@@ -2,7 +2,8 @@
 //!
 //! Each batch is one statement, so one round trip and no open transaction that a lost machine could leave
 //! behind. It holds the lease's row (`FOR SHARE`) and changes nothing unless owner and epoch are in it:
-//! whoever takes the lease waits for it, and reads the table afterwards.
+//! whoever takes the lease waits for it, and reads the table afterwards. A statement that comes late, after
+//! its repetition, replaces no newer row.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +24,8 @@ const WRITE: &str = "WITH fence AS (SELECT 1 FROM lease WHERE name = $1 AND owne
      written AS (INSERT INTO sealed_file (id, version, sealed) \
      SELECT n.id, n.version, n.sealed FROM unnest($5::bytea[], $6::bigint[], $7::bytea[]) \
      AS n(id, version, sealed), fence \
-     ON CONFLICT (id) DO UPDATE SET version = EXCLUDED.version, sealed = EXCLUDED.sealed) \
+     ON CONFLICT (id) DO UPDATE SET version = EXCLUDED.version, sealed = EXCLUDED.sealed \
+     WHERE sealed_file.version < EXCLUDED.version) \
      SELECT count(*) FROM fence";
 
 const READ: &str = "SELECT id, version, sealed FROM sealed_file WHERE id > $1 ORDER BY id LIMIT $2";

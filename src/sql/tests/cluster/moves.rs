@@ -179,7 +179,7 @@ fn unfinished_move_counts_for_nothing() {
     let create = || NewSqliteTables::create(&log);
     let refused = export_jobs(&config_in_use, create).expect_err("a master lives");
     assert!(matches!(refused, ClusterError::InUse { .. }), "{refused}");
-    drop(member);
+    member.leave();
     import_jobs(&config, &mut failing.0).expect("the cluster has none");
     let within = database.cluster("unfinished").open();
     drop(failing);

@@ -60,6 +60,9 @@ fn only_the_owner_writes_shared_state_and_the_next_one_reads_it() {
         vec![row(0, 0, "").id],
     );
     assert!(of_first.write(&changes).expect("written"));
+    // A statement of before that comes after its repetition.
+    let late = batch(vec![row(1, 1, "late")], Vec::new());
+    assert!(of_first.write(&late).expect("an answer"));
     let rows = all(&*of_first);
     assert_eq!(rows.len(), 600);
     assert_eq!(rows.first(), Some(&row(1, 2, "new")));

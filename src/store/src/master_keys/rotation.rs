@@ -308,10 +308,11 @@ impl MasterKeyRotation {
         if Self::of(options)?.is_interrupted {
             return Err(RotationError::Interrupted);
         }
-        // First what the key does not count without.
+        // First what the key does not count without. It must not come back with a loss of power.
         files::remove(&options.pki_dir.join(STATEMENTS))?;
+        files::sync_dir(&options.pki_dir)?;
         match files::remove(&options.pki_dir.join(PREVIOUS))? {
-            true => Ok(()),
+            true => Ok(files::sync_dir(&options.pki_dir)?),
             false => Err(RotationError::NotBegun),
         }
     }

@@ -23,13 +23,13 @@ pub enum StateKind {
 }
 
 impl StateKind {
-    /// All of them.
+    /// All of them, the one that the whole fleet needs first.
     pub const ALL: [Self; 5] = [
+        Self::SharedKey,
         Self::Session,
         Self::Token,
         Self::ApiSession,
         Self::ConsoleSession,
-        Self::SharedKey,
     ];
 
     /// The kind of a number.

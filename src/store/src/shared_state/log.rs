@@ -268,7 +268,9 @@ impl StateLog {
             if state.is_closed {
                 return;
             }
-            self.changed.wait_for(&mut state, RETRY);
+            // More changes are no reason to try sooner.
+            let is_open = |state: &mut LogState| !state.is_closed;
+            self.changed.wait_while_for(&mut state, is_open, RETRY);
         }
     }
 
