@@ -9,7 +9,7 @@
 //! Not here: where the table is, and that only the owner writes it ([`StateTable`] is implemented beside
 //! the cluster's engine of the job database).
 //!
-//! Suggested reading order: [`kind`], [`row`], [`pending`], [`log`], [`restore`].
+//! Suggested reading order: `kind`, `row`, `pending`, `log`, `restore`.
 
 mod kind;
 mod log;
