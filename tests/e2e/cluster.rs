@@ -226,6 +226,20 @@ fn refused(site: &Site, code: i32) -> Result<String> {
     Ok(run.stderr.clone())
 }
 
+/// Announces what a master says while its database is away.
+pub(crate) fn announce_outage(site: &mut Site) {
+    for text in [
+        "database",
+        "commit",
+        "PostgreSQL",
+        "owner of a jid",
+        "lease of the cluster",
+        "a request was not handled",
+    ] {
+        site.announce(text);
+    }
+}
+
 /// Waits until a minion answers; the first times it may not be back yet.
 pub(crate) fn wait_for_ping(site: &Site, id: &str) -> Result<()> {
     wait_until(&format!("{id} to answer"), SOON * 2, || {
@@ -321,16 +335,7 @@ fn orderly_stop_hands_over_before_the_lease_ends_and_an_outage_passes() -> TestR
             ensure!(said.contains("has another key"), "{said}");
 
             pair.b.step("the database is away");
-            for text in [
-                "database",
-                "commit",
-                "PostgreSQL",
-                "owner of a jid",
-                "lease of the cluster",
-                "a request was not handled",
-            ] {
-                pair.b.announce(text);
-            }
+            announce_outage(pair.b);
             pair.database.kill();
             let run = pair.b.saltern_cmd(&["m1", "test.ping"])?;
             let said = format!("{}{}", run.stdout, run.stderr);

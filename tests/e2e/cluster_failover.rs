@@ -7,7 +7,7 @@ use saltern_stock::databases::{PASSWORD, Server as Database};
 use saltern_tests::TestResult;
 use saltern_tests::site::MinionKind;
 
-use crate::cluster::{LONG, pair, wait_for_ping};
+use crate::cluster::{LONG, announce_outage, pair, wait_for_ping};
 
 #[test]
 fn failover_of_postgresql_loses_no_acknowledged_return() -> TestResult {
@@ -15,16 +15,7 @@ fn failover_of_postgresql_loses_no_acknowledged_return() -> TestResult {
         LONG,
         |_| {},
         |pair| {
-            for text in [
-                "database",
-                "commit",
-                "PostgreSQL",
-                "owner of a jid",
-                "lease of the cluster",
-                "a request was not handled",
-            ] {
-                pair.a.announce(text);
-            }
+            announce_outage(pair.a);
             let place = pair.a.path("db2");
             let both = format!(
                 "host={},{} user=salt password={PASSWORD} connect_timeout=10",

@@ -106,14 +106,7 @@ impl Server {
     /// # Panics
     /// When it does not start, or is not a synchronous standby in time.
     pub fn start_standby(primary: &Self, directory: &Path) -> Self {
-        fs::create_dir_all(directory).expect("a directory");
-        let mut standby = Self {
-            kind: Kind::Postgres,
-            directory: directory.to_owned(),
-            port: 5432,
-            is_on_tcp: false,
-            child: None,
-        };
+        let mut standby = Self::stopped(Kind::Postgres, directory, false);
         let mut copy = standby.program("pg_basebackup");
         copy.arg("--pgdata").arg(directory.join("data"));
         copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"])
@@ -146,15 +139,20 @@ impl Server {
         assert_eq!(promoted, [[Some("True".to_owned())]], "{}", self.log());
     }
 
-    fn started(kind: Kind, directory: &Path, is_on_tcp: bool, identity: Option<&Identity>) -> Self {
+    /// A server without data, which does not run, in a directory.
+    fn stopped(kind: Kind, directory: &Path, is_on_tcp: bool) -> Self {
         fs::create_dir_all(directory).expect("a directory");
-        let mut server = Self {
+        Self {
             kind,
             directory: directory.to_owned(),
             port: 5432,
             is_on_tcp,
             child: None,
-        };
+        }
+    }
+
+    fn started(kind: Kind, directory: &Path, is_on_tcp: bool, identity: Option<&Identity>) -> Self {
+        let mut server = Self::stopped(kind, directory, is_on_tcp);
         if let Some(identity) = identity {
             server.write_identity(identity);
         }

@@ -1,6 +1,7 @@
 //! The client of a run: it publishes jobs, and asks what became of them.
 
 use std::cell::{Cell, RefCell};
+use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -95,7 +96,7 @@ impl Client {
             match (jid, reply) {
                 (Some(jid), _) => What::Published(jid, is_last),
                 (None, Ok(reply)) => What::NotPublished(format!("{reply:?}")),
-                (None, Err(error)) => What::NotPublished(error),
+                (None, Err(error)) => What::NotPublished(error.to_string()),
             },
         );
     }
@@ -141,7 +142,7 @@ impl Client {
 }
 
 /// Sends one request with the key of a user.
-async fn ask(load: &[(&str, Value)]) -> Result<Value, String> {
+async fn ask(load: &[(&str, Value)]) -> Result<Value, Box<dyn Error>> {
     let (user, key) = &Template::get().user;
     let credentials = [
         ("user", Value::from(user.as_str())),
@@ -164,7 +165,6 @@ async fn ask(load: &[(&str, Value)]) -> Result<Value, String> {
         client.request(request).await
     };
     let reply = timeout(PATIENCE, exchange).await;
-    let reply = reply.map_err(|_| "no answer".to_owned())?;
-    let reply = reply.map_err(|error| error.to_string())?;
-    decode_wire(&reply, &Limits::WIRE).map_err(|error| error.to_string())
+    let reply = reply.map_err(|_| "no answer")??;
+    Ok(decode_wire(&reply, &Limits::WIRE)?)
 }

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 struct MemoryTable {
     rows: Mutex<BTreeMap<RowId, SealedRow>>,
     has_other_owner: AtomicBool,
-    /// It fails so often before it answers again.
+    /// Failures to come before it answers again.
     failures: Mutex<u32>,
 }
 
