@@ -18,7 +18,9 @@ use saltern_model::Compat;
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Version};
 use crate::options::StoreOptions;
-pub use rotation::{MasterKeyRotation, PreviousMasterKey, RotationError, fingerprint};
+pub use rotation::{
+    MasterKeyRotation, PreviousMasterKey, ReplacingStep, RotationError, fingerprint,
+};
 
 /// An encrypted key of 16384 bits has less than 14 KiB of PEM.
 const KEY_BYTES: usize = 64 << 10;

@@ -183,8 +183,8 @@ struct Survey {
 /// Asks the minions, and hands the present key over where that is wanted.
 fn survey(config: &MasterConfig, hands_over: bool) -> Result<Survey, StepError> {
     let rotation = MasterKeyRotation::of(&StoreOptions::from(config))?;
-    if rotation.is_interrupted {
-        return Err(RotationError::Interrupted.into());
+    if let Some(step) = rotation.interrupted {
+        return Err(RotationError::Interrupted(step).into());
     }
     let Some(previous) = &rotation.previous else {
         return Err(RotationError::NotBegun.into());

@@ -8,11 +8,14 @@
 //! backup. Each step leaves files that a master can start with, and that the next call goes on from.
 //! How minions get the new key is not decided here.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_crypto::{HashType, PrivateKey, PublicKey, SecretString, SigAlgo};
 
 use super::{KEY_BYTES, MasterKey, find, key_error, passphrase, public_mode, read};
@@ -32,6 +35,27 @@ const STATEMENTS: &str = "master_previous.sig";
 /// The algorithm of their signatures; FIPS allows it.
 const ALGORITHM: SigAlgo = SigAlgo::Pkcs1v15Sha224;
 
+/// At most one line per interval about a file of statements that cannot be read.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// A step of a rotation that puts another key in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReplacingStep {
+    /// To a new key ([`MasterKeyRotation::begin`]).
+    Begin,
+    /// To the key before ([`MasterKeyRotation::revert`]).
+    Revert,
+}
+
+impl fmt::Display for ReplacingStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Begin => "begin",
+            Self::Revert => "revert",
+        })
+    }
+}
+
 /// Why a rotation is not begun or finished.
 #[derive(Debug, thiserror::Error)]
 pub enum RotationError {
@@ -39,8 +63,8 @@ pub enum RotationError {
     #[error("the master's key is being rotated already; finish that rotation first")]
     UnderWay,
     /// A key was made that is not in its place yet.
-    #[error("a step of the rotation was interrupted; run \"begin\" again, which completes it")]
-    Interrupted,
+    #[error("the step \"{0}\" was interrupted; run \"{0}\" again, which completes it")]
+    Interrupted(ReplacingStep),
     /// None has begun.
     #[error("the master's key is not being rotated")]
     NotBegun,
@@ -128,6 +152,8 @@ pub struct PreviousMasterKey {
     statements: PathBuf,
     /// The file of statements as it was read last, and the time in it.
     read: Mutex<(Option<Version>, Option<i64>)>,
+    /// Throttle of the log of a file that cannot be read.
+    failures: LogThrottle,
 }
 
 impl PreviousMasterKey {
@@ -139,19 +165,39 @@ impl PreviousMasterKey {
     }
 
     /// Until when it is accepted, in seconds since 1970; `None` once its statement was removed. A
-    /// statement that another process writes meanwhile counts at once.
+    /// statement that another process writes meanwhile counts at once. While the file cannot be read,
+    /// the time that was read last counts: only its removal ends the rotation.
     pub fn until(&self) -> Option<i64> {
-        let version = Version::of(&self.statements, true).ok().flatten()?.version;
         let mut read = self.read.lock();
-        if read.0 == Some(version) {
-            return read.1;
+        match self.read_again(read.0) {
+            Ok(None) => {}
+            Ok(Some(new)) => *read = new,
+            Err(error) => {
+                if let Some(failures) = self.failures.record() {
+                    tracing::warn!(
+                        %error,
+                        failures,
+                        "the statement about the master's previous key cannot be read; the time in \
+                         it that was read last counts"
+                    );
+                }
+            }
         }
-        let text = files::read_text(&self.statements, KEY_BYTES)
-            .ok()
-            .flatten()?;
+        read.1
+    }
+
+    /// The file of statements as it is now and the time in it, unless it is this version.
+    fn read_again(&self, known: Option<Version>) -> Result<Option<(Option<Version>, Option<i64>)>> {
+        let Some(stat) = Version::of(&self.statements, true)? else {
+            return Ok(Some((None, None)));
+        };
+        let version = stat.version;
+        if known == Some(version) {
+            return Ok(None);
+        }
+        let text = files::read_text(&self.statements, KEY_BYTES)?.unwrap_or_default();
         let until = signed_until(&text, self.private.public(), &self.successor);
-        *read = (version.is_settled().then_some(version), until);
-        until
+        Ok(Some((version.is_settled().then_some(version), until)))
     }
 }
 
@@ -173,7 +219,8 @@ pub(super) fn previous(
         if private.public().pem() == current.pem() {
             continue;
         }
-        if signed_until(&text, private.public(), current.pem()).is_some() {
+        let until = signed_until(&text, private.public(), current.pem());
+        if until.is_some() {
             let last = text.lines().last().unwrap_or_default();
             return Ok(Some(PreviousMasterKey {
                 public_pem: private.public().pem().to_owned(),
@@ -181,7 +228,8 @@ pub(super) fn previous(
                 private,
                 successor: current.pem().to_owned(),
                 statements: options.pki_dir.join(STATEMENTS),
-                read: Mutex::new((None, None)),
+                read: Mutex::new((None, until)),
+                failures: LogThrottle::new(LOG_INTERVAL),
             }));
         }
         is_unsigned |= name == PREVIOUS;
@@ -204,8 +252,8 @@ pub struct MasterKeyRotation {
     pub previous: Option<String>,
     /// Until when the previous one is accepted, in seconds since 1970; 0 without one.
     pub until: i64,
-    /// Whether a key was made that is not in place yet, or whose public half is not.
-    pub is_interrupted: bool,
+    /// The step whose key is not in place yet, or whose public half is not.
+    pub interrupted: Option<ReplacingStep>,
 }
 
 impl MasterKeyRotation {
@@ -223,32 +271,35 @@ impl MasterKeyRotation {
                 .and_then(PreviousMasterKey::until)
                 .unwrap_or(0),
             previous: previous.map(|key| key.public_pem),
-            is_interrupted: Version::of(&options.pki_dir.join(NEXT), true)?.is_some(),
+            interrupted: interrupted(options, &current)?.map(|(step, _)| step),
         })
     }
 
     /// Makes a new key, has the present one sign it, and puts it in its place, for the next start of
-    /// the master. Goes on where a call before was interrupted, also one of [`Self::revert`].
+    /// the master. Goes on where a call before was interrupted.
     ///
     /// # Errors
     /// [`RotationError`].
     pub fn begin(options: &StoreOptions, until: i64) -> std::result::Result<Self, RotationError> {
-        Self::replace(options, until, |current| {
-            match previous(options, current.public())? {
+        Self::replace(
+            options,
+            ReplacingStep::Begin,
+            until,
+            |current| match previous(options, current.public())? {
                 Some(_) => Err(RotationError::UnderWay),
                 None => Ok(PrivateKey::generate(options.keysize)
                     .map_err(|source| key_error(&options.pki_dir.join(NEXT), source))?),
-            }
-        })
+            },
+        )
     }
 
     /// Puts the previous key in its place again, for the next start of the master; the new one is
-    /// the previous one then, and accepted beside it.
+    /// the previous one then, and accepted beside it. Goes on where a call before was interrupted.
     ///
     /// # Errors
     /// [`RotationError`].
     pub fn revert(options: &StoreOptions, until: i64) -> std::result::Result<Self, RotationError> {
-        Self::replace(options, until, |current| {
+        Self::replace(options, ReplacingStep::Revert, until, |current| {
             let previous = previous(options, current.public())?;
             let previous = previous.ok_or(RotationError::NotBegun)?;
             Ok(previous.private)
@@ -257,6 +308,7 @@ impl MasterKeyRotation {
 
     fn replace(
         options: &StoreOptions,
+        step: ReplacingStep,
         until: i64,
         choose: impl FnOnce(&PrivateKey) -> std::result::Result<PrivateKey, RotationError>,
     ) -> std::result::Result<Self, RotationError> {
@@ -266,8 +318,9 @@ impl MasterKeyRotation {
         let key_pass = passphrase("key_pass", options.key_pass.as_deref())?;
         let (path, current) = present(options)?;
         let next_path = options.pki_dir.join(NEXT);
-        let next = match Version::of(&next_path, true)? {
-            Some(_) => read(&next_path, key_pass)?,
+        let next = match interrupted(options, &current)? {
+            Some((interrupted, next)) if interrupted == step => next,
+            Some((other, _)) => return Err(RotationError::Interrupted(other)),
             None => {
                 let next = choose(&current)?;
                 write_private(&next_path, &next, key_pass)?;
@@ -290,8 +343,8 @@ impl MasterKeyRotation {
     /// [`RotationError`].
     pub fn extend(options: &StoreOptions, until: i64) -> std::result::Result<Self, RotationError> {
         let (_, current) = present(options)?;
-        if Self::of(options)?.is_interrupted {
-            return Err(RotationError::Interrupted);
+        if let Some(step) = Self::of(options)?.interrupted {
+            return Err(RotationError::Interrupted(step));
         }
         let previous = previous(options, current.public())?.ok_or(RotationError::NotBegun)?;
         let text = read_statements(options)?;
@@ -305,8 +358,8 @@ impl MasterKeyRotation {
     /// # Errors
     /// [`RotationError`].
     pub fn finish(options: &StoreOptions) -> std::result::Result<(), RotationError> {
-        if Self::of(options)?.is_interrupted {
-            return Err(RotationError::Interrupted);
+        if let Some(step) = Self::of(options)?.interrupted {
+            return Err(RotationError::Interrupted(step));
         }
         // First what the key does not count without. It must not come back with a loss of power.
         files::remove(&options.pki_dir.join(STATEMENTS))?;
@@ -337,6 +390,32 @@ fn present(options: &StoreOptions) -> Result<(PathBuf, PrivateKey)> {
     let key_pass = passphrase("key_pass", options.key_pass.as_deref())?;
     let key = read(&path, key_pass)?;
     Ok((path, key))
+}
+
+/// The step that was interrupted, and the key that it puts in place. A key that returns has signed the
+/// one that replaced it; a new one has signed none.
+fn interrupted(
+    options: &StoreOptions,
+    current: &PrivateKey,
+) -> Result<Option<(ReplacingStep, PrivateKey)>> {
+    let path = options.pki_dir.join(NEXT);
+    if Version::of(&path, true)?.is_none() {
+        return Ok(None);
+    }
+    let key_pass = passphrase("key_pass", options.key_pass.as_deref())?;
+    let next = read(&path, key_pass)?;
+    // The key that leaves: it is behind the next one already where that one is in its place.
+    let leaving = match next.public().pem() == current.public().pem() {
+        true => previous(options, current.public())?.map(|key| key.public_pem),
+        false => Some(current.public().pem().to_owned()),
+    };
+    let text = read_statements(options)?;
+    let returns = leaving.is_some_and(|it| signed_until(&text, next.public(), &it).is_some());
+    let step = match returns {
+        true => ReplacingStep::Revert,
+        false => ReplacingStep::Begin,
+    };
+    Ok(Some((step, next)))
 }
 
 /// The order counts: the present key is kept, and has signed, before it leaves its place, and a key

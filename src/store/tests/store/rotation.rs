@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::common::{KEYS, mode, place, text};
 use saltern_model::Compat;
+use saltern_store::master_keys::ReplacingStep;
 use saltern_store::{MasterKeyRotation, MasterKeys, RotationError, StoreOptions};
 
 const NEXT: &str = "master_next.pem";
@@ -38,7 +39,7 @@ fn rotation_keeps_the_previous_key_until_it_is_finished() {
         assert_ne!(begun.current, old);
         assert_eq!(begun.previous.as_deref(), Some(&*old));
         assert_eq!(begun.until, UNTIL);
-        assert!(!begun.is_interrupted);
+        assert_eq!(begun.interrupted, None);
         assert_eq!(MasterKeyRotation::of(&options).expect("read"), begun);
         let pki = &options.pki_dir;
         assert_eq!(mode(&pki.join(PREVIOUS)), 0o400);
@@ -82,6 +83,31 @@ fn previous_key_is_accepted_for_the_stated_time() {
     assert_eq!(started(&options).1, None);
 }
 
+/// A full table of descriptors or a disk that stutters is no end of the rotation.
+#[test]
+fn unreadable_statement_leaves_the_previous_key_accepted() {
+    let (_dir, options) = place(Compat::V3006);
+    started(&options);
+    MasterKeyRotation::begin(&options, UNTIL).expect("begun");
+    let keys = MasterKeys::with_options(&options).expect("the master starts");
+    let path = options.pki_dir.join(STATEMENTS);
+    let statement = text(&path);
+    // A link to itself cannot be followed, by root neither.
+    let make_unreadable = || {
+        fs::remove_file(&path).expect("removed");
+        std::os::unix::fs::symlink(&path, &path).expect("linked");
+    };
+    make_unreadable();
+    assert!(keys.both(UNTIL - 1).is_some(), "before it was read again");
+    assert!(keys.both(UNTIL).is_none(), "its time is over all the same");
+    write(&path, &statement);
+    assert!(keys.both(UNTIL - 1).is_some());
+    make_unreadable();
+    assert!(keys.both(UNTIL - 1).is_some(), "after it was read");
+    fs::remove_file(&path).expect("removed");
+    assert!(keys.both(UNTIL - 1).is_none(), "removed is finished");
+}
+
 /// The files in the order in which they are written; a kill may come behind each of them.
 #[test]
 fn interrupted_rotation_starts_and_goes_on() {
@@ -114,13 +140,17 @@ fn interrupted_rotation_starts_and_goes_on() {
         };
         assert_eq!(started(&options), expected, "after {done} steps");
         let seen = MasterKeyRotation::of(&options).expect("read");
-        assert!(seen.is_interrupted, "after {done} steps");
+        let step = ReplacingStep::Begin;
+        assert_eq!(seen.interrupted, Some(step), "after {done} steps");
         let finished = MasterKeyRotation::finish(&options);
-        assert!(matches!(finished, Err(RotationError::Interrupted)));
+        assert!(matches!(finished, Err(RotationError::Interrupted(of)) if of == step));
+        let reverted = MasterKeyRotation::revert(&options, UNTIL);
+        assert!(matches!(reverted, Err(RotationError::Interrupted(of)) if of == step));
+        assert_eq!(MasterKeyRotation::of(&options).expect("read"), seen);
         let begun = MasterKeyRotation::begin(&options, UNTIL).expect("goes on");
         assert_eq!(begun.current, new, "the same new key after {done} steps");
         assert_eq!(begun.previous.as_deref(), Some(&*old));
-        assert!(!begun.is_interrupted);
+        assert_eq!(begun.interrupted, None);
         assert_eq!(started(&options), (new.clone(), Some(old.clone())));
         assert_eq!(text(pki.join("master.pub")).trim(), new);
     }
@@ -162,6 +192,9 @@ fn interrupted_return_to_the_previous_key_accepts_both() {
         assert_eq!(both.made().public_pem, new, "after {done} steps");
         let current = if done < 4 { &new } else { &old };
         assert_eq!(both.current.public_pem, current, "after {done} steps");
+        let step = ReplacingStep::Revert;
+        let begun = MasterKeyRotation::begin(&options, UNTIL);
+        assert!(matches!(begun, Err(RotationError::Interrupted(of)) if of == step));
         let again = MasterKeyRotation::revert(&options, UNTIL).expect("goes on");
         assert_eq!(again, reverted, "after {done} steps");
     }
