@@ -6,6 +6,10 @@
 while the one above is away; then that is started, and the clock runs until nothing waits any more.
 A proxy between the two makes the time that a request takes there and back.
 
+`--ping ROUNDS` measures a `test.ping` of all minions through one syndic instead: beside stock's masters
+with `salt-syndic`, and beside our master without a syndic. A time is that of the whole command, of ours
+at our masters (`salt`) and of stock's at both; processor time is that of both masters and the syndic.
+
 `make bench-check` runs it for a moment. Needs only Python's standard library. It does not judge.
 """
 
@@ -20,7 +24,8 @@ import tempfile
 import time
 import urllib.request
 
-from run import Master, free_port, put_load, wait_for
+from cli import Programs, swarm
+from run import STOCK, STOCK_VERSION, Master, free_port, put_load, wait_for
 
 ABOVE = "order_masters: True\nsaltern_syndic_frames: {frames}\n"
 BELOW = (
@@ -106,7 +111,8 @@ def write_identity(below):
     root.mkdir()
     (below.dir / "conf/minion").write_text(
         f"id: relay\nroot_dir: {root}\npki_dir: {root}/pki\nsource_address: 127.0.0.2\n"
-        "acceptance_wait_time: 1\nrecon_default: 100\nrecon_max: 200\nreturn_retry_timer: 60\n"
+        # The value that means: the port that each master names.
+        "publish_port: 4506\nacceptance_wait_time: 1\nrecon_default: 100\nrecon_max: 200\nreturn_retry_timer: 60\n"
         "return_retry_timer_max: 60\n"
     )
 
@@ -155,6 +161,88 @@ def catch_up(place, options, frames, rtt):
     return found
 
 
+def start_stock_syndic(below):
+    """Starts `salt-syndic` in the process group of the master below, which ends it."""
+    with open(below.dir / "output", "ab") as output:
+        subprocess.Popen(
+            [STOCK / STOCK_VERSION / "bin/salt-syndic", "-c", below.dir / "conf"],
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            process_group=below.process.pid,
+        )
+
+
+@contextlib.contextmanager
+def tree(kind, place):
+    """A master, and a syndic below it with a master of its own: the two masters."""
+    both = "saltern_syndic_inventory: True\n" if kind == "saltern" else ""
+    above = Alone(kind, place, ABOVE.format(frames=True) + both)
+    below = Alone(kind, place, BELOW.format(frames=True, port=above.ret_port) + both)
+    write_identity(below)
+    with above, below:
+        if kind == "stock":
+            start_stock_syndic(below)
+        else:
+            wait_for("the syndic to connect", lambda: metric(below, "saltern_syndic_connected") == 1)
+        yield above, below
+
+
+@contextlib.contextmanager
+def flat(place):
+    """Our master alone, as if it were both."""
+    with Alone("saltern", place) as master:
+        yield master, master
+
+
+def ping(masters, programs, options):
+    """Times of `test.ping` of all minions at the first master, and processor time of all."""
+    command = programs.command("salt", masters[0], "--out", "txt", "*", "test.ping")
+
+    def answers():
+        run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return run.stdout.count(": True")
+
+    wait_for("all answers", lambda: answers() == options.minions, limit=300)
+    cpu = lambda: sum(master.cpu() for master in set(masters))
+    before, times, missing = cpu(), [], 0
+    for _ in range(options.ping):
+        began = time.monotonic()
+        missing += options.minions - answers()
+        times.append(time.monotonic() - began)
+    times.sort()
+    return {
+        "p50_ms": round(1000 * times[len(times) // 2]),
+        "p99_ms": round(1000 * times[min(len(times) - 1, len(times) * 99 // 100)]),
+        "cpu_ms_of_masters": round(1000 * (cpu() - before) / len(times)),
+        "missing": missing,
+    }
+
+
+def measure_pings(place, options):
+    """A ping through stock's tree, through ours, and by our master alone."""
+    (links := place.top / "links").mkdir()
+    ours, stock = Programs("saltern", links), Programs("stock", links)
+    trees = {"tree": lambda: tree("saltern", place), "flat": lambda: flat(place)}
+    if options.only != "saltern":
+        trees["stock's tree"] = lambda: tree("stock", place)
+    found = {}
+    for name, masters in trees.items():
+        clients = {"ours": ours, "stock": stock}
+        if name == "stock's tree":
+            del clients["ours"]
+        elif options.only == "saltern":
+            del clients["stock"]
+        with masters() as served, swarm(served[1], "ping", options.minions):
+            for client, programs in clients.items():
+                found[name, client] = ping(served, programs, options)
+                print(json.dumps({"masters": name, "salt": client, **found[name, client]}), flush=True)
+    through, alone = found["tree", "ours"], found["flat", "ours"]
+    print(f"through our syndic {through['p50_ms'] / alone['p50_ms']:.2f} times as long as without one")
+    if below_stock := found.get(("stock's tree", "stock")):
+        print(f"and {below_stock['p50_ms'] / through['p50_ms']:.1f} times quicker than stock's tree")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minions", type=int, default=200)
@@ -165,9 +253,14 @@ def main():
         default=[0, 50],
         help="milliseconds there and back",
     )
+    parser.add_argument("--ping", type=int, metavar="ROUNDS", help="measure test.ping instead")
+    parser.add_argument("--only", choices=["saltern"], help="without stock's masters")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="slt-syndic-", dir="/tmp") as top:
         place = Place(pathlib.Path(top))
+        if options.ping:
+            measure_pings(place, options)
+            return
         for rtt in options.rtt:
             before, after = (catch_up(place, options, frames, rtt) for frames in (False, True))
             ratio = after["returns_per_second"] / max(before["returns_per_second"], 1)
