@@ -140,6 +140,13 @@ console-shots: stock ## Take the pictures of the console in docs/console anew, f
 saltgui: stock ## Compare what SaltGUI asks with stock's answers; open the pages of a release in a browser (SALTGUI=DIR)
 	tests/run.sh -E 'binary(e2e) & (test(/^netapi::corpus::cherrypy_requests_of_saltgui/) | test(/^netapi::gui::/))'
 
+# The seed decides the order of the faults, not what the machine does meanwhile.
+.PHONY: chaos
+chaos: stock lab ## Kill, freeze and cut off members of a cluster and fail its database over; KILLS, FREEZES, CUTS, FAILOVERS, MINIONS, SEED
+	tests/bench/chaos.py $(if $(KILLS),--kills $(KILLS)) $(if $(FREEZES),--freezes $(FREEZES)) \
+		$(if $(CUTS),--cuts $(CUTS)) $(if $(FAILOVERS),--failovers $(FAILOVERS)) \
+		$(if $(MINIONS),--minions $(MINIONS)) $(if $(SEED),--seed $(SEED))
+
 # With the examples for the same reason as `doc`: nothing is compiled that the tests have not.
 .PHONY: bench-check
 bench-check: ## Run each bench for a moment with the tests' binary: whether it works, not how fast it is

@@ -2,6 +2,7 @@
 //! stand above it in the list, and no crate uses what its job forbids.
 
 mod branches;
+mod checkers;
 mod cves;
 mod errors;
 mod followed;

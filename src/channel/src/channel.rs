@@ -51,6 +51,10 @@ pub trait ChannelObserver: Send + Sync + 'static {
     fn session_lost(&self);
     /// A sign-in had no answer.
     fn failed(&self);
+    /// A minion has a new session.
+    fn authenticated(&self, _minion: &str) {}
+    /// A publication is not newer than all before it, and therefore not run.
+    fn serial_refused(&self, _minion: &str) {}
 }
 
 /// Counts nothing.
@@ -175,6 +179,7 @@ impl<O: ChannelObserver> Channel<O> {
                     let session: Arc<Session> = Arc::from(session);
                     *self.session.current.write() = Some(Arc::clone(&session));
                     info!(minion = self.id(), "signed in to the master");
+                    self.stats.authenticated(self.id());
                     return Ok(session);
                 }
                 SignInAnswer::Pending => {

@@ -65,7 +65,7 @@ impl<O: ChannelObserver> Channel<O> {
         let signed = self.config().sign_pub_messages;
         let session = self.session()?;
         match open_publication(&session, payload.clone(), signed) {
-            Ok(load) => return session.is_next(&load).then_some(load),
+            Ok(load) => return self.next_only(&session, load),
             Err(PublicationError::OtherKey) => {}
             Err(error) => {
                 warn!("a publication is not run: {error}");
@@ -82,12 +82,21 @@ impl<O: ChannelObserver> Channel<O> {
             }
         };
         match open_publication(&session, payload, signed) {
-            Ok(load) => session.is_next(&load).then_some(load),
+            Ok(load) => self.next_only(&session, load),
             Err(error) => {
                 warn!("a publication is not run, not even after signing in anew: {error}");
                 None
             }
         }
+    }
+
+    /// A publication that is newer than all before it.
+    fn next_only(&self, session: &Session, load: MapView) -> Option<MapView> {
+        if session.is_next(&load) {
+            return Some(load);
+        }
+        self.stats().serial_refused(self.id());
+        None
     }
 
     /// Fires one event on the master's bus.

@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use saltern_base::exit::Exit;
 use saltern_base::{chain, open_files};
-use saltern_minion::swarm::{Acknowledged, SteadyReturns, Swarm, SwarmConfig, SwarmStats};
+use saltern_minion::swarm::{Acknowledged, History, SteadyReturns, Swarm, SwarmConfig, SwarmStats};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::filter::LevelFilter;
 
 use crate::minion::stop_on_signal;
 use crate::terminal::{complain, say, start_logging};
+
+/// Stock's default of `minion_jid_queue_hwm`.
+const STOCK_JID_QUEUE: usize = 100;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -46,6 +49,9 @@ pub(crate) struct Arguments {
     /// value.
     #[arg(long, value_name = "FILE")]
     acknowledged: Option<std::path::PathBuf>,
+    /// Write down what each minion did, a JSON object a line; the minions remember as many jobs as stock's.
+    #[arg(long, value_name = "FILE")]
+    history: Option<std::path::PathBuf>,
     /// Initial delay before a minion subscribes again.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
     reconnect: u64,
@@ -61,10 +67,14 @@ impl Arguments {
     }
 
     fn stats(&self) -> std::io::Result<SwarmStats> {
-        match &self.acknowledged {
-            Some(path) => Acknowledged::create(path).map(SwarmStats::writing_to),
-            None => Ok(SwarmStats::default()),
-        }
+        let stats = match &self.acknowledged {
+            Some(path) => Acknowledged::create(path).map(SwarmStats::writing_to)?,
+            None => SwarmStats::default(),
+        };
+        Ok(match &self.history {
+            Some(path) => stats.with_history(History::create(path)?),
+            None => stats,
+        })
     }
 }
 
@@ -81,6 +91,9 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
     let steady = arguments.steady();
     let mut config = SwarmConfig::new(arguments.minions, arguments.master);
     config.reconnect = Duration::from_millis(arguments.reconnect);
+    if arguments.history.is_some() {
+        config.jid_queue = STOCK_JID_QUEUE;
+    }
     config.prefix = arguments.prefix;
     config.keys = arguments.keys;
     config.pki_dir = arguments.pki_dir;

@@ -36,14 +36,28 @@ impl Acknowledged {
 }
 
 fn line_of(fields: &[(&str, Value)]) -> String {
-    let field = |wanted: &str| {
-        let found = fields.iter().find(|(name, _)| *name == wanted);
-        found.map_or(&Value::Nil, |(_, value)| value)
-    };
-    let text = |name: &str| field(name).as_str().unwrap_or("-");
-    let digest = Sha256::digest(encode(field("return"), Dialect::Bin));
-    let digest = hex(&digest);
+    let text = |name| text(fields, name);
+    let digest = digest(fields);
     format!("{} {} {} {digest}\n", text("jid"), text("id"), text("fun"))
+}
+
+/// A field of a return.
+fn field<'f>(fields: &'f [(&str, Value)], wanted: &str) -> &'f Value {
+    let found = fields.iter().find(|(name, _)| *name == wanted);
+    found.map_or(&Value::Nil, |(_, value)| value)
+}
+
+/// A field of a return that is a text; `-` where it is none.
+pub(crate) fn text<'f>(fields: &'f [(&str, Value)], name: &str) -> &'f str {
+    field(fields, name).as_str().unwrap_or("-")
+}
+
+/// The SHA-256 of the returned value.
+pub(crate) fn digest(fields: &[(&str, Value)]) -> String {
+    hex(&Sha256::digest(encode(
+        field(fields, "return"),
+        Dialect::Bin,
+    )))
 }
 
 #[cfg(test)]

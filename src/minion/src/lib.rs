@@ -10,6 +10,7 @@ mod acknowledged;
 mod error;
 mod events;
 mod functions;
+mod history;
 mod jobs;
 mod matching;
 mod minion;

@@ -26,6 +26,7 @@ use tracing::{debug, error, info, warn};
 use crate::error::MinionError;
 use crate::events::{announce, fire};
 use crate::functions::{self, Context, FunctionReturn};
+use crate::history::What;
 use crate::jobs::{JobTable, RunningJob};
 use crate::publication::{Functions, Outcome, Publication};
 use crate::stats::{Channel, Subscribed};
@@ -205,6 +206,8 @@ impl Life {
             return;
         }
         self.channel.stats().note_publication();
+        let jid = Some(publication.jid.as_str());
+        self.channel.stats().note(What::Received, id, jid);
         if publication.is_probe() {
             self.channel.stats().note_probe(&publication.jid);
         }
@@ -281,7 +284,11 @@ impl Work {
         };
         self.context.jobs.finish(&jid);
         match outcome {
-            Some(outcome) => self.send_return(outcome).await,
+            Some(outcome) => {
+                let stats = self.channel.stats();
+                stats.note(What::Executed, self.channel.id(), Some(&jid));
+                self.send_return(outcome).await;
+            }
             // As a stock job that was killed, it says nothing.
             None => info!(%jid, "a job was ended"),
         }

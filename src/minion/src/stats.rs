@@ -13,6 +13,7 @@ use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
 use crate::acknowledged::Acknowledged;
+use crate::history::{History, What};
 
 /// Steps within a power of two: a latency is off by at most a sixteenth.
 const STEPS: usize = 16;
@@ -113,6 +114,7 @@ pub struct Stats {
     /// Minions that are subscribed now.
     pub subscribed: AtomicU64,
     acknowledged: Option<Acknowledged>,
+    history: Option<History>,
     last_publication: Mutex<Option<Instant>>,
     probes: Mutex<HashSet<String>>,
 }
@@ -150,9 +152,28 @@ impl Stats {
         }
     }
 
+    /// The same counters, with a history of what the minions do.
+    #[must_use]
+    pub fn with_history(self, history: History) -> Self {
+        Self {
+            history: Some(history),
+            ..self
+        }
+    }
+
+    /// Writes down what a minion did, if there is a history.
+    pub(crate) fn note(&self, what: What, minion: &str, jid: Option<&str>) {
+        if let Some(history) = &self.history {
+            history.note(what, minion, jid);
+        }
+    }
+
     pub(crate) fn note_return(&self, took: Duration, fields: &[(&str, Value)]) {
         if let Some(acknowledged) = &self.acknowledged {
             acknowledged.note(fields);
+        }
+        if let Some(history) = &self.history {
+            history.note_return(fields);
         }
         self.returns.fetch_add(1, Relaxed);
         self.return_time.record(took);
@@ -181,6 +202,14 @@ impl ChannelObserver for Stats {
 
     fn failed(&self) {
         self.errors.fetch_add(1, Relaxed);
+    }
+
+    fn authenticated(&self, minion: &str) {
+        self.note(What::Authenticated, minion, None);
+    }
+
+    fn serial_refused(&self, minion: &str) {
+        self.note(What::Refused, minion, None);
     }
 }
 

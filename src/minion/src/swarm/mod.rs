@@ -37,6 +37,7 @@ use saltern_channel::{
 };
 
 pub use crate::acknowledged::Acknowledged;
+pub use crate::history::History;
 pub use crate::stats::{Latencies, Stats as SwarmStats};
 pub use fetch::{Fetch, FetchError, Fetched};
 pub use load::{AuthCheck, AuthStorm, LoadReport, ReturnFlood};
@@ -83,6 +84,9 @@ pub struct SwarmConfig {
     pub slow: Slow,
     /// The first pause before a minion subscribes anew; it grows to ten times as much.
     pub reconnect: Duration,
+    /// How many jobs each remembers, so that one that is sent twice runs once; what the minions of a swarm
+    /// remember adds up.
+    pub jid_queue: usize,
 }
 
 /// The first minions of a swarm, slow as machines under load are.
@@ -120,6 +124,7 @@ impl SwarmConfig {
             acceptance_wait_time: Duration::from_secs(2),
             slow: Slow::default(),
             reconnect: Duration::from_secs(1),
+            jid_queue: 8,
         }
     }
 
@@ -328,8 +333,7 @@ fn shared_config(config: &SwarmConfig) -> Result<MinionConfig, SwarmError> {
     shared.recon_default = config.reconnect;
     shared.recon_max = 10 * config.reconnect;
     shared.enable_legacy_startup_events = false;
-    // What the minions of a swarm remember adds up.
-    shared.minion_jid_queue_hwm = 8;
+    shared.minion_jid_queue_hwm = config.jid_queue;
     Ok(shared)
 }
 

@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""Kills, freezes and cuts off the active master of a cluster and fails its PostgreSQL over, under load, and has
+chaos_history.py compare what clients and minions saw with what is stored in the end.
+
+`make chaos [KILLS=n] [FREEZES=n] [CUTS=n] [FAILOVERS=n] [MINIONS=n] [SEED=n]`. Members listen on loopback addresses
+of their own; HAProxy with the checks of docs/cluster.md is the one that minions know. The order of faults and
+the pauses follow from the seed, which is printed; what the machine does meanwhile does not. A member that has
+ended is started again, as systemd would. Exit code 1: there are anomalies, which are printed and kept with the histories.
+
+Needs `make lab` and `tests/install-stock.sh`.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+
+import chaos_history
+from databases import PASSWORD, Postgres
+from member import Place, Standby, make_cluster
+from run import LAB, SALTERN, STOCK, STOCK_VERSION, Master, free_port, wait_for
+from results import raise_descriptor_limit
+
+# When a job is judged without a cluster at the latest: `timeout` and `gather_job_timeout`, seconds.
+TIMEOUT, GATHER = 5, 10
+# Seconds that may pass until all is well after a fault: far longer than any of it should take.
+LIMIT = 300
+BALANCER = """\
+defaults
+    mode tcp
+    option httpchk GET /readyz
+    default-server check inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
+    timeout connect 5s
+    timeout check 5s
+    timeout client 1m
+    timeout server 1m
+"""
+# The digests of all returns, by a Python that has msgpack; the same bytes as in src/minion/src/acknowledged.rs.
+DIGESTS = """
+import hashlib, json, msgpack, sys
+for line in sys.stdin:
+    jid, minion, load = line.rstrip("\\n").split("|")
+    value = msgpack.unpackb(bytes.fromhex(load), raw=False, strict_map_key=False)["return"]
+    packed = msgpack.packb(value, use_bin_type=True)
+    print(json.dumps([jid, minion, hashlib.sha256(packed).hexdigest()]))
+"""
+
+
+class Member(Master):
+    """A member with an address of its own, and ports that all have."""
+
+    def __init__(self, place, number, databases, ports, lease):
+        super().__init__("saltern", place)
+        self.name, self.address = chr(ord("a") + number), f"127.0.0.{number + 2}"
+        hosts = ",".join(str(server.directory) for server in databases)
+        connection = f"host={hosts} user=salt password={PASSWORD} dbname=salt"
+        secret = place.top / "secret"
+        publish, ret = ports
+        # A line of an option that is there replaces it.
+        lines = dict(line.split(": ", 1) for line in (self.dir / "conf/master").read_text().splitlines())
+        lines |= {
+            # Paths outside it would be taken for ones below it.
+            "root_dir": "/",
+            "interface": self.address, "publish_port": publish, "ret_port": ret, "id": self.name,
+            "saltern_metrics_address": f"{self.address}:{self.metrics_port}", "pki_dir": place.top / "pki",
+            "timeout": TIMEOUT, "gather_job_timeout": GATHER, "saltern_max_connections_per_address": 0,
+            "saltern_cluster": f"{{postgres: '{connection}', lease: {lease}, secret_file: {secret}}}",
+        }
+        (self.dir / "conf/master").write_text("".join(f"{name}: {value}\n" for name, value in lines.items()))
+
+    def is_active(self):
+        with contextlib.suppress(OSError):
+            with urllib.request.urlopen(f"http://{self.address}:{self.metrics_port}/readyz", timeout=5) as answer:
+                return answer.status == 200
+        return False
+
+    def has_ended(self):
+        return self.process.poll() is not None
+
+
+class History:
+    """What this process does, in the form of the swarm's."""
+
+    def __init__(self, path):
+        self.path, self.lock = path, threading.Lock()
+
+    def note(self, what, **more):
+        line = json.dumps({"at": time.monotonic(), "what": what, **more}) + "\n"
+        with self.lock, open(self.path, "a", encoding="utf-8") as file:
+            file.write(line)
+
+
+class Cluster:
+    def __init__(self, top, options, history):
+        self.place, self.options, self.history = Place(top), options, history
+        self.number = 1
+        self.primary = Postgres(top / "p0")
+        self.standby = Standby(top / "p1", self.primary)
+        self.ports = free_port(), free_port()
+        servers = (self.primary, self.standby)
+        self.members = [Member(self.place, n, servers, self.ports, options.lease) for n in range(options.members)]
+        self.balancer = None
+
+    def start(self):
+        self.primary.make()
+        self.primary.start()
+        make_cluster(self.primary, self.members[0])
+        self.start_standby()
+        self.members[0].start()
+        wait_for("the first member", self.members[0].is_active)
+        for member in self.members[1:]:
+            member.start()
+        self.start_balancer()
+
+    def start_standby(self):
+        self.standby.make()
+        self.standby.start()
+        self.primary.sql("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.primary.sql("SELECT pg_reload_conf()")
+        wait_for("the standby", self.standby.is_synchronous, LIMIT)
+
+    def start_balancer(self):
+        usr = pathlib.Path.home() / ".cache/saltern/tools/haproxy/usr"
+        text = BALANCER
+        for name, port in zip(("publish", "request"), self.ports):
+            text += f"listen {name}\n    bind 127.0.0.1:{port}\n"
+            for member in self.members:
+                text += f"    server {member.name} {member.address}:{port} port {member.metrics_port}\n"
+        path = self.place.top / "haproxy.cfg"
+        path.write_text(text)
+        libraries = ":".join(map(str, (usr / "lib").glob("*-linux-gnu")))
+        with open(self.place.top / "haproxy.out", "ab") as output:
+            self.balancer = subprocess.Popen(
+                [usr / "sbin/haproxy", "-db", "-f", path],
+                env=os.environ | {"LD_LIBRARY_PATH": libraries}, stdout=output, stderr=output,
+            )
+
+    def active(self):
+        """The active member; one that has ended is started again meanwhile."""
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            for member in self.members:
+                if member.has_ended():
+                    member.start()
+            for member in self.members:
+                if member.is_active():
+                    return member
+            time.sleep(0.1)
+        sys.exit("no member is active")
+
+    def has_standby(self):
+        statement = "SELECT count(*) FROM saltern.member WHERE role = 'standby' AND until > clock_timestamp()"
+        return int(self.primary.sql(statement, "salt")) >= len(self.members) - 1
+
+    def wait_until_whole(self):
+        self.active()
+        wait_for("all to stand by", lambda: bool(self.active()) and self.has_standby(), LIMIT)
+
+    def kill(self):
+        self.active().kill()
+
+    def freeze(self):
+        member = self.active()
+        os.killpg(member.process.pid, signal.SIGSTOP)
+        time.sleep(self.options.lease + 5)
+        os.killpg(member.process.pid, signal.SIGCONT)
+        wait_for("the frozen member to end", member.has_ended, LIMIT)
+
+    def cut(self):
+        statement = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = 'salt'"
+        self.primary.sql(statement + " AND backend_type = 'client backend' AND pid <> pg_backend_pid()")
+
+    def failover(self):
+        process = self.primary.process
+        process.send_signal(signal.SIGSTOP)
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+        process.wait()
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGKILL)
+        lost = self.primary
+        self.standby.sql("SELECT pg_promote(true, 120)")
+        # The lost one is made anew as the copy of the other.
+        self.primary, self.standby = self.standby, Standby(lost.directory, self.standby)
+        shutil.rmtree(lost.directory / "data")
+        self.start_standby()
+
+    def stop(self):
+        for member in self.members:
+            if member.process and not member.has_ended():
+                member.kill()
+        if self.balancer:
+            self.balancer.kill()
+            self.balancer.wait()
+        for server in (self.standby, self.primary):
+            with contextlib.suppress(OSError):
+                server.stop()
+
+
+def start_swarm(cluster, options, path):
+    command = [LAB, "swarm", "--minions", options.minions, "--master", f"127.0.0.1:{cluster.ports[1]}"]
+    command += ["--returns", 8, "--rate", options.rate, "--reconnect", 100, "--history", path]
+    out = path.with_suffix(".out")
+    with open(out, "wb") as output:
+        swarm = subprocess.Popen([str(word) for word in command], stdout=output, stderr=output)
+    wait_for("the swarm", lambda: swarm.poll() is not None or "are signed in" in out.read_text(), LIMIT)
+    if swarm.poll() is not None:
+        sys.exit(out.read_text())
+    return swarm
+
+
+def publish(cluster, history, stop):
+    """Publishes jobs until it is stopped; whether one without an answer was published is not known."""
+    number = 0
+    while not stop.wait(0.5):
+        number += 1
+        for member in cluster.members:
+            at = time.monotonic()
+            command = [SALTERN, "cmd", "-c", member.dir / "conf", "--async", "swarm-*", "test.echo", f"job {number}"]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if not member.is_active():
+                    continue
+                ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+                words = [word.strip(".,:'\"") for word in ran.stdout.split()]
+                jids = [word for word in words if len(word) == 20 and word.isdigit()]
+                if ran.returncode == 0 and jids:
+                    deadline = time.monotonic() + TIMEOUT + GATHER
+                    history.note("published", jid=jids[0], deadline=deadline)
+                else:
+                    history.note("unknown", began=at, said=(ran.stdout + ran.stderr)[-300:])
+
+
+def stored(primary):
+    """The store in the form of the checker."""
+    rows = primary.sql("SELECT jid, minion, encode(load, 'hex') FROM saltern.returns", "salt")
+    python = STOCK / STOCK_VERSION / "bin/python"
+    done = subprocess.run([python, "-c", DIGESTS], input=rows, text=True, check=True, stdout=subprocess.PIPE)
+    returns = [json.loads(line) for line in done.stdout.splitlines()]
+    # Wall-clock microseconds, as the master's.
+    shift = time.monotonic() - time.time()
+    jobs = {}
+    rows = primary.sql("SELECT jid, state, coalesce(finished, 0) FROM saltern.jobs", "salt")
+    for row in rows.splitlines():
+        jid, state, finished = row.split("|")
+        jobs[jid] = None if state == "0" else int(finished) / 1e6 + shift
+    return {"returns": returns, "jobs": jobs}
+
+
+def is_settled(primary, history):
+    jids = [line["jid"] for line in chaos_history.read(history.path) if line["what"] == "published"]
+    is_open = primary.sql("SELECT jid FROM saltern.jobs WHERE state = 0", "salt").split()
+    return not set(jids) & set(is_open)
+
+
+def run_faults(cluster, options, rng, history):
+    faults = ["kill"] * options.kills + ["freeze"] * options.freezes
+    faults += ["cut"] * options.cuts + ["failover"] * options.failovers
+    rng.shuffle(faults)
+    for number, fault in enumerate(faults, 1):
+        cluster.wait_until_whole()
+        # At different times after a renewal.
+        time.sleep(1 + rng.random() * options.lease / 6)
+        print(f"{number} of {len(faults)}: {fault}", flush=True)
+        history.note("fault", kind=fault)
+        getattr(cluster, fault)()
+    cluster.wait_until_whole()
+
+
+def report(history, swarm_path, store, options):
+    lines = sorted(chaos_history.read(history.path) + chaos_history.read(swarm_path), key=lambda line: line["at"])
+    anomalies = chaos_history.check(lines, store, None if options.lenient else options.lease)
+    counts = {}
+    for line in lines:
+        counts[line["what"]] = counts.get(line["what"], 0) + 1
+    published = [line for line in lines if line["what"] == "published" and store["jobs"].get(line["jid"])]
+    late = [store["jobs"][line["jid"]] - line["at"] for line in published]
+    print(f"history: {counts}; stored: {len(store['returns'])} returns")
+    print(f"longest time from a publication to its verdict: {max(late, default=0):.1f} s")
+    for kind, about, of_it in anomalies[:20]:
+        print(f"{kind}: {about}", *(f"    {line}" for line in of_it[:20]), sep="\n")
+    print(f"anomalies: {len(anomalies)}", flush=True)
+    return anomalies
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name, default in (("kills", 3), ("freezes", 1), ("cuts", 2), ("failovers", 1), ("minions", 500), ("members", 3)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--rate", type=int, default=100, help="returns a second, beside those of jobs")
+    parser.add_argument("--lease", type=int, default=15, help="seconds")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--lenient", action="store_true", help="judge no times, on a machine that has much else to do")
+    parser.add_argument("--keep", type=pathlib.Path, help="copy histories and logs to this directory in any case")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    raise_descriptor_limit()
+    print(f"seed {options.seed}", flush=True)
+    rng = random.Random(options.seed)
+    with tempfile.TemporaryDirectory(prefix="chaos-", dir="/tmp") as top:
+        top = pathlib.Path(top)
+        history, swarm_path = History(top / "clients.history"), top / "swarm.history"
+        cluster, swarm, stop = Cluster(top, options, history), None, threading.Event()
+        anomalies = ["the run did not end"]
+        try:
+            cluster.start()
+            swarm = start_swarm(cluster, options, swarm_path)
+            client = threading.Thread(target=publish, args=(cluster, history, stop), daemon=True)
+            client.start()
+            run_faults(cluster, options, rng, history)
+            stop.set()
+            client.join(LIMIT)
+            # A job that has no verdict by then is an anomaly, not the end of the run.
+            end = time.monotonic() + LIMIT
+            while time.monotonic() < end and not is_settled(cluster.primary, history):
+                time.sleep(0.5)
+            swarm.terminate()
+            swarm.wait(LIMIT)
+            anomalies = report(history, swarm_path, stored(cluster.primary), options)
+        finally:
+            stop.set()
+            if swarm and swarm.poll() is None:
+                swarm.kill()
+                swarm.wait()
+            cluster.stop()
+            if anomalies or options.keep:
+                kept = options.keep or pathlib.Path(f"target/chaos-{options.seed}")
+                shutil.copytree(top, kept, dirs_exist_ok=True, ignore=shutil.ignore_patterns("p0", "p1", "pki", "run", "secret", "cache"))
+                print(f"histories and logs are in {kept}", flush=True)
+    return 1 if anomalies else 0
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    sys.exit(main())

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""The checker of `make chaos`: compares what clients and minions of a cluster did with what its job database
+has in the end. It is pure: a history and a store go in, anomalies come out, each with its lines of history.
+
+A history is a list of objects, `at` in seconds of the monotonic clock that all processes of a machine share:
+
+    {"what": "published", "jid": …, "deadline": …}   a client got this jid; when a master without a cluster
+                                                     would have judged the job at the latest
+    {"what": "fault", "kind": …}                     the run did something to a master or a database
+    {"what": "authenticated", "minion": …}           and further ones of `saltern-lab swarm --history`
+    {"what": "refused", "minion": …}                 (src/minion/src/history.rs)
+    {"what": "received" | "executed", "minion": …, "jid": …}
+    {"what": "acknowledged", "minion": …, "jid": …, "fun": …, "digest": …}
+
+A store has `returns`, a list of (jid, minion, digest of the value), and `jobs`, a map from jid to the time of
+the verdict on the same clock, or `None` when it has none.
+
+`tests/bench/chaos_history.py` checks the checker: a sound history, and one with each violation planted.
+"""
+
+import collections
+import json
+import unittest
+
+# Seconds that a takeover may take beyond the lease.
+TAKEOVER = 2
+
+
+def read(path):
+    """The objects of a file, without a last line that was not finished."""
+    with open(path, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def check(history, store, lease=None):
+    """A list of anomalies: (kind, about whom or what, its lines of history). Times are judged only with a lease."""
+    of_job, of_minion = collections.defaultdict(list), collections.defaultdict(list)
+    for line in history:
+        of_job[line.get("jid")].append(line)
+        if line["what"] in ("authenticated", "refused"):
+            of_minion[line["minion"]].append(line)
+    lines_of = lambda jid, minion: [line for line in of_job[jid] if line.get("minion") in (minion, None)]
+    anomalies = [(kind, (jid, minion), lines_of(jid, minion)) for kind, jid, minion in of_returns(history, store)]
+    anomalies += [("executed twice", key, lines_of(*key)) for key in repeated(history, "executed")]
+    for minion, lines in of_minion.items():
+        kinds = collections.Counter(line["what"] for line in lines)
+        if kinds["authenticated"] > 1:
+            anomalies.append(("authenticated anew", minion, lines))
+        if kinds["refused"]:
+            anomalies.append(("refused for its serial", minion, lines))
+    anomalies += [(kind, jid, of_job[jid]) for kind, jid in of_jobs(history, store, lease)]
+    return anomalies
+
+
+def of_returns(history, store):
+    """What is wrong with acknowledged and stored returns."""
+    stored = collections.defaultdict(list)
+    for jid, minion, digest in store["returns"]:
+        stored[jid, minion].append(digest)
+    for line in history:
+        if line["what"] != "acknowledged":
+            continue
+        found = stored.get((line["jid"], line["minion"]))
+        if not found:
+            yield "acknowledged and lost", line["jid"], line["minion"]
+        elif line["digest"] not in found:
+            yield "acknowledged and changed", line["jid"], line["minion"]
+    for (jid, minion), found in stored.items():
+        if len(found) > 1:
+            yield "stored twice", jid, minion
+
+
+def repeated(history, what):
+    """Pairs of job and minion of which something is there more than once."""
+    counts = collections.Counter((line["jid"], line["minion"]) for line in history if line["what"] == what)
+    return [key for key, count in counts.items() if count > 1]
+
+
+def of_jobs(history, store, lease):
+    """What is wrong with the jobs that clients know of."""
+    faults = [line["at"] for line in history if line["what"] == "fault"]
+    for line in history:
+        if line["what"] != "published":
+            continue
+        jid = line["jid"]
+        if jid not in store["jobs"]:
+            yield "published and not stored", jid
+        elif store["jobs"][jid] is None:
+            yield "without a verdict", jid
+        elif lease and store["jobs"][jid] > latest_verdict(line, faults, lease):
+            yield "verdict too late", jid
+
+
+def latest_verdict(published, faults, lease):
+    """When a job has to have its verdict: its deadline, and a takeover for each fault until then, one at least.
+
+    A fault counts that comes between its publication and this end, so each may move the end behind the next
+    one. One that began within a lease before the publication may still be under way.
+    """
+    end = published["deadline"] + lease + TAKEOVER
+    count = 1
+    for fault in sorted(at for at in faults if at > published["at"] - lease):
+        if fault > end:
+            break
+        if count > 1:
+            end += lease + TAKEOVER
+        count += 1
+    return end
+
+
+class Checker(unittest.TestCase):
+    """A planted violation of each kind is found, and nothing in a sound history."""
+
+    def setUp(self):
+        self.history = [
+            {"at": 1, "what": "authenticated", "minion": "m1"},
+            {"at": 2, "what": "authenticated", "minion": "m2"},
+            {"at": 3, "what": "published", "jid": "1", "deadline": 18},
+            {"at": 4, "what": "fault", "kind": "kill"},
+        ]
+        for minion in ("m1", "m2"):
+            line = {"minion": minion, "jid": "1"}
+            self.history += [
+                {"at": 5, "what": "received", **line},
+                {"at": 6, "what": "executed", **line},
+                {"at": 7, "what": "acknowledged", "fun": "test.echo", "digest": "d", **line},
+            ]
+        self.store = {"returns": [("1", "m1", "d"), ("1", "m2", "d")], "jobs": {"1": 20}}
+
+    def expect(self, *kinds, lease=15):
+        found = check(self.history, self.store, lease)
+        self.assertEqual([kind for kind, _, _ in found], list(kinds))
+        for _, _, lines in found:
+            self.assertTrue(lines, found)
+
+    def test_sound_history_has_no_anomaly(self):
+        self.expect()
+
+    def test_acknowledged_return_that_is_not_stored_is_lost(self):
+        self.store["returns"].pop()
+        self.expect("acknowledged and lost")
+
+    def test_other_value_than_acknowledged_is_found(self):
+        self.store["returns"][1] = ("1", "m2", "other")
+        self.expect("acknowledged and changed")
+
+    def test_return_that_is_stored_twice_is_found(self):
+        self.store["returns"].append(("1", "m2", "d"))
+        self.expect("stored twice")
+
+    def test_unacknowledged_return_may_be_stored_or_not(self):
+        self.history = [line for line in self.history if line["what"] != "acknowledged"]
+        self.store["returns"].pop()
+        self.expect()
+
+    def test_second_execution_is_found(self):
+        self.history.append({"at": 9, "what": "executed", "minion": "m1", "jid": "1"})
+        self.expect("executed twice")
+
+    def test_second_authentication_is_found(self):
+        self.history.append({"at": 9, "what": "authenticated", "minion": "m1"})
+        self.expect("authenticated anew")
+
+    def test_refused_serial_is_found(self):
+        self.history.append({"at": 9, "what": "refused", "minion": "m1"})
+        self.expect("refused for its serial")
+
+    def test_published_job_that_is_not_stored_is_found(self):
+        self.store["jobs"] = {}
+        self.expect("published and not stored")
+
+    def test_job_without_verdict_is_found(self):
+        self.store["jobs"]["1"] = None
+        self.expect("without a verdict")
+
+    def test_late_verdict_is_found_only_with_a_lease(self):
+        # The deadline, the lease and two seconds: 35.
+        self.store["jobs"]["1"] = 35
+        self.expect()
+        self.store["jobs"]["1"] = 36
+        self.expect("verdict too late")
+        self.expect(lease=None)
+
+    def test_each_further_fault_gives_one_more_takeover(self):
+        self.store["jobs"]["1"] = 52
+        self.history.append({"at": 36, "what": "fault", "kind": "kill"})
+        self.expect("verdict too late")
+        self.history[-1]["at"] = 34
+        self.expect()
+
+
+if __name__ == "__main__":
+    unittest.main()
