@@ -13,7 +13,8 @@ A history is a list of objects, `at` in seconds of the monotonic clock that all 
     {"what": "acknowledged", "minion": …, "jid": …, "fun": …, "digest": …}
 
 A store has `returns`, a list of (jid, minion, digest of the value), and `jobs`, a map from jid to the time of
-the verdict on the same clock, or `None` when it has none.
+the verdict on the same clock, or `None` when it has none. The verdict is the end of the job here, which is more than
+is promised: a job that a minion missed stays open for a late return when that minion is long said to be unknown.
 
 `tests/bench/chaos_history.py` checks the checker: a sound history, and one with each violation planted.
 """
