@@ -11,6 +11,7 @@ Needs `make lab` and `tests/install-stock.sh`.
 """
 
 import argparse
+import collections
 import contextlib
 import json
 import os
@@ -53,6 +54,15 @@ for line in sys.stdin:
     value = msgpack.unpackb(bytes.fromhex(load), raw=False, strict_map_key=False)["return"]
     packed = msgpack.packb(value, use_bin_type=True)
     print(json.dumps([jid, minion, hashlib.sha256(packed).hexdigest()]))
+"""
+# When each minion of a job was given up first, from the events `saltern/job/JID/verdict`.
+GIVEN_UP = """
+import json, msgpack, sys
+for line in sys.stdin:
+    tag, at, data = line.rstrip("\\n").split("|")
+    for minion, of_it in msgpack.unpackb(bytes.fromhex(data), raw=False)["minions"].items():
+        if of_it["verdict"] in ("unreachable", "unknown"):
+            print(json.dumps([tag.split("/")[2], minion, int(at)]))
 """
 
 
@@ -241,26 +251,46 @@ def publish(cluster, history, stop):
                     history.note("unknown", began=at, said=(ran.stdout + ran.stderr)[-300:])
 
 
+def unpacked(script, rows):
+    """What a script of a Python that has msgpack prints of rows."""
+    python = STOCK / STOCK_VERSION / "bin/python"
+    done = subprocess.run([python, "-c", script], input=rows, text=True, check=True, stdout=subprocess.PIPE)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def stored(primary):
     """The store in the form of the checker."""
     rows = primary.sql("SELECT jid, minion, encode(load, 'hex') FROM saltern.returns", "salt")
-    python = STOCK / STOCK_VERSION / "bin/python"
-    done = subprocess.run([python, "-c", DIGESTS], input=rows, text=True, check=True, stdout=subprocess.PIPE)
-    returns = [json.loads(line) for line in done.stdout.splitlines()]
+    return {"returns": unpacked(DIGESTS, rows), "jobs": verdicts(primary)}
+
+
+def verdicts(primary):
+    """When each job had its verdict, or `None`."""
     # Wall-clock microseconds, as the master's.
     shift = time.monotonic() - time.time()
+    answers = collections.defaultdict(dict)
+    statement = "SELECT tag, received, encode(data, 'hex') FROM saltern.events WHERE tag LIKE 'saltern/job/%/verdict'"
+    given_up = unpacked(GIVEN_UP, primary.sql(statement, "salt"))
+    rows = primary.sql("SELECT jid, minion, received FROM saltern.returns", "salt").splitlines()
+    for jid, minion, at in [*given_up, *(row.split("|") for row in rows)]:
+        at = int(at) / 1e6 + shift
+        answers[jid][minion] = min(at, answers[jid].get(minion, at))
+    expected = collections.defaultdict(set)
+    for row in primary.sql("SELECT jid, unnest(minions) FROM saltern.expected_part", "salt").splitlines():
+        jid, minion = row.split("|")
+        expected[jid].add(minion)
     jobs = {}
     rows = primary.sql("SELECT jid, state, coalesce(finished, 0) FROM saltern.jobs", "salt")
     for row in rows.splitlines():
         jid, state, finished = row.split("|")
-        jobs[jid] = None if state == "0" else int(finished) / 1e6 + shift
-    return {"returns": returns, "jobs": jobs}
+        ended = None if state == "0" else int(finished) / 1e6 + shift
+        jobs[jid] = chaos_history.verdict(ended, expected[jid], answers[jid])
+    return jobs
 
 
 def is_settled(primary, history):
-    jids = [line["jid"] for line in chaos_history.read(history.path) if line["what"] == "published"]
-    is_open = primary.sql("SELECT jid FROM saltern.jobs WHERE state = 0", "salt").split()
-    return not set(jids) & set(is_open)
+    given = verdicts(primary)
+    return all(given.get(line["jid"]) for line in chaos_history.read(history.path) if line["what"] == "published")
 
 
 def run_faults(cluster, options, rng, history):

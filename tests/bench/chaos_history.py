@@ -13,8 +13,7 @@ A history is a list of objects, `at` in seconds of the monotonic clock that all 
     {"what": "acknowledged", "minion": …, "jid": …, "fun": …, "digest": …}
 
 A store has `returns`, a list of (jid, minion, digest of the value), and `jobs`, a map from jid to the time of
-the verdict on the same clock, or `None` when it has none. The verdict is the end of the job here, which is more than
-is promised: a job that a minion missed stays open for a late return when that minion is long said to be unknown.
+the verdict on the same clock, or `None` when it has none: see `verdict`.
 
 `tests/bench/chaos_history.py` checks the checker: a sound history, and one with each violation planted.
 """
@@ -31,6 +30,15 @@ def read(path):
     """The objects of a file, without a last line that was not finished."""
     with open(path, encoding="utf-8") as lines:
         return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def verdict(ended, expected, answers):
+    """When a job had its verdict: at its end, or once each minion had returned or was given up. A job of which a
+    minion was given up stays open for a late return. `answers` is a map from minion to the time of either."""
+    if expected and all(minion in answers for minion in expected):
+        known = max(answers[minion] for minion in expected)
+        return known if ended is None else min(known, ended)
+    return ended
 
 
 def check(history, store, lease=None):
@@ -173,6 +181,18 @@ class Checker(unittest.TestCase):
     def test_job_without_verdict_is_found(self):
         self.store["jobs"]["1"] = None
         self.expect("without a verdict")
+
+    def test_verdict_is_the_last_answer_or_the_end(self):
+        for ended, answers, expected in (
+            (None, {}, None),
+            (None, {"m1": 5}, None),
+            (None, {"m1": 5, "m2": 8}, 8),
+            (300, {"m1": 5, "m2": 8, "m3": 9}, 8),
+            (7, {"m1": 5, "m2": 8}, 7),
+            (7, {"m1": 5}, 7),
+        ):
+            self.assertEqual(verdict(ended, {"m1", "m2"}, answers), expected)
+        self.assertEqual(verdict(None, set(), {}), None)
 
     def test_late_verdict_is_found_only_with_a_lease(self):
         # The deadline, the lease and two seconds: 35.
