@@ -12,13 +12,15 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # The sizes of a tier, each unless the environment has one: simulated runs, kills at random moments,
-# seconds of attack, releases whose SQL returners are compared, simulated masters.
+# seconds of attack, releases whose SQL returners are compared, simulated masters, one in how many of
+# gitfs' paths is asked for in each environment of each configuration.
 sizes() {
     export SALTERN_SIMULATION_SEEDS=${SALTERN_SIMULATION_SEEDS:-$1}
     export SALTERN_KILLS=${SALTERN_KILLS:-$2}
     export SALTERN_HOSTILE_SECONDS=${SALTERN_HOSTILE_SECONDS:-$3}
     export SALTERN_SQL_RELEASES=${SALTERN_SQL_RELEASES:-$4}
     export SALTERN_MASTER_SEEDS=${SALTERN_MASTER_SEEDS:-$5}
+    export SALTERN_GITFS_SHARE=${SALTERN_GITFS_SHARE:-$6}
 }
 
 left_out() { sed -n 's/^\([a-z][a-z0-9_:]*\) .*/\1/p' tests/tiers.list; }
@@ -26,11 +28,11 @@ left_out() { sed -n 's/^\([a-z][a-z0-9_:]*\) .*/\1/p' tests/tiers.list; }
 tier=()
 case ${SALTERN_TESTS:-} in
 all)
-    sizes 100000 50 900 "3008.3 3007.15 3006.28" 2000
+    sizes 100000 50 900 "3008.3 3007.15 3006.28" 2000 1
     echo "tests: all of them, in their long forms"
     ;;
 "")
-    sizes 5000 5 20 3008.3 200
+    sizes 5000 5 20 3008.3 200 3
     # The same configuration with a filter that holds for every run, also one that has its own.
     config=target/nextest-tier.toml
     mkdir -p target
@@ -49,7 +51,8 @@ all)
     ;;
 esac
 echo "tests: $SALTERN_SIMULATION_SEEDS simulated runs, $SALTERN_MASTER_SEEDS simulated masters, $SALTERN_KILLS random kills," \
-    "$SALTERN_HOSTILE_SECONDS s of attack, SQL returners of $SALTERN_SQL_RELEASES"
+    "$SALTERN_HOSTILE_SECONDS s of attack, SQL returners of $SALTERN_SQL_RELEASES," \
+    "one in $SALTERN_GITFS_SHARE of gitfs' paths"
 
 # Of whoever calls: they would change what tests read, or have them write.
 unset SALT_CONFIG_DIR
@@ -69,4 +72,5 @@ rmdir "$disk"
 # With the examples, because then cargo gives the dependencies the features that the tests give them:
 # without, it compiles rustls, hyper and this whole workspace for this step alone.
 "${CARGO:-cargo}" build --quiet --workspace --all-features --bins --examples
+echo "tests: the programs were built in $SECONDS s"
 exec "${CARGO:-cargo}" nextest run --workspace --all-features "${tier[@]}" "$@"

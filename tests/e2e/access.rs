@@ -174,6 +174,8 @@ fn configure(config: &mut Config, release: Release, service: &PamService) {
     std::fs::write(&users, "ana:secret\nlim:limited\n").expect("the site has a directory");
     let argument = "{test.echo: {args: ['^allowed$']}}";
     config
+        // Everybody who is asked answers, however busy the machine is.
+        .set("timeout", 60)
         .set("gather_job_timeout", 2)
         .set(
             "external_auth",

@@ -345,7 +345,8 @@ fn compare(release: Release) -> Result<()> {
     for server in [Server::Stock(release), Server::Saltern(release)] {
         Site::run(
             server,
-            |config| _ = config.set("gather_job_timeout", 2),
+            // Both minions answer, however busy the machine is; the line with another has a `-t`.
+            |config| _ = config.set("timeout", 60).set("gather_job_timeout", 2),
             |site| {
                 site.bring_up(&fleet)?;
                 let parse_tag = COMMANDS

@@ -54,25 +54,42 @@ const SILENT_LINES: &[&[&str]] = &[
 #[test]
 fn salt_cp_copies_what_stock_copies() -> TestResult {
     Site::run(Server::Saltern(Release::V3008), configure, |site| {
-        bring_up(site)?;
-        let mut differences = Vec::new();
-        for (number, line) in LINES.iter().chain(SILENT_LINES).enumerate() {
-            if number == LINES.len() {
-                site.accept_beforehand("m3")?;
-            }
-            let mut seen = Vec::new();
-            for is_ours in [false, true] {
-                let target = site.path("target");
-                fs::create_dir_all(&target)?;
-                seen.push(copied(site, line, is_ours)?);
-                fs::remove_dir_all(&target)?;
-            }
-            if seen.first() != seen.last() {
-                differences.push(seen.join("\nours:\n"));
-            }
+        bring_up(site, SEVERAL_PARTS)?;
+        let mut pairs = Vec::new();
+        for line in LINES {
+            let target = site.path("target");
+            pairs.push([
+                copied(site, line, false, &target)?,
+                copied(site, line, true, &target)?,
+            ]);
         }
+        site.accept_beforehand("m3")?;
+        pairs.extend(copied_at_once(site, SILENT_LINES)?);
+        let differing = pairs.iter().filter(|[stock, ours]| stock != ours);
+        let differences: Vec<String> = differing.map(|pair| pair.join("\nours:\n")).collect();
         ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
         Ok(())
+    })
+}
+
+/// Outcomes of each line with stock's command and with ours, all of them at once, each with a target of
+/// its own: they do little but wait.
+fn copied_at_once(site: &Site, lines: &[&[&str]]) -> Result<Vec<[String; 2]>> {
+    let with = |number: usize, is_ours: bool| {
+        let target = site.path(format!("target-{number}-{is_ours}"));
+        copied(site, lines[number], is_ours, &target)
+    };
+    std::thread::scope(|scope| {
+        let with = &with;
+        let runs: Vec<_> = (0..lines.len())
+            .map(|number| [false, true].map(|is_ours| scope.spawn(move || with(number, is_ours))))
+            .collect();
+        let mut pairs = Vec::new();
+        for pair in runs {
+            let [stock, ours] = pair.map(|run| run.join().expect("a comparison does not panic"));
+            pairs.push([stock?, ours?]);
+        }
+        Ok(pairs)
     })
 }
 
@@ -83,11 +100,17 @@ fn configure(config: &mut Config) {
         .set("nodegroups", "{pair: 'm1,m2'}");
 }
 
-/// Two stock minions, and what is copied.
-fn bring_up(site: &mut Site) -> Result<()> {
+/// Numbers of four bytes in the large file: enough for several parts, compressed or not.
+const SEVERAL_PARTS: u32 = 120_000;
+
+/// As many as show a bar for a while.
+const MANY_PARTS: u32 = 300_000;
+
+/// Two stock minions, and what is copied, with so many numbers in the large file.
+fn bring_up(site: &mut Site, numbers: u32) -> Result<()> {
     let stock = MinionKind::Stock(Release::V3008);
     site.bring_up(&[("m1", stock), ("m2", stock)])?;
-    prepare(&site.path("source"))
+    prepare(&site.path("source"), numbers)
 }
 
 /// Both ways, with exit codes that say whether all was copied.
@@ -100,7 +123,7 @@ fn saltern_cp_copies_both_ways() -> TestResult {
             config.set("file_recv", true);
         },
         |site| {
-            bring_up(site)?;
+            bring_up(site, MANY_PARTS)?;
             site.accept_beforehand("m3")?;
             let source = |name: &str| site.path("source").join(name).display().to_string();
             let target = site.path("target");
@@ -226,9 +249,9 @@ fn seen_below(directory: &Path, name: &str) -> Result<Vec<String>> {
     Ok(seen)
 }
 
-fn prepare(source: &Path) -> Result<()> {
+fn prepare(source: &Path, numbers: u32) -> Result<()> {
     fs::create_dir_all(source.join("tree/sub/none"))?;
-    let large: Vec<u8> = (0..300_000_u32).flat_map(u32::to_le_bytes).collect();
+    let large: Vec<u8> = (0..numbers).flat_map(u32::to_le_bytes).collect();
     for (name, content, mode) in [
         ("text", &b"one\ntwo\n"[..], 0o644),
         ("other", b"three\n", 0o600),
@@ -245,13 +268,14 @@ fn prepare(source: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Output of the command, and the entries at the target afterwards.
-fn copied(site: &Site, line: &[&str], is_ours: bool) -> Result<String> {
-    let (source, target) = (site.path("source"), site.path("target"));
+/// Output of the command, and the entries at the target afterwards, which is removed.
+fn copied(site: &Site, line: &[&str], is_ours: bool, target: &Path) -> Result<String> {
+    fs::create_dir_all(target)?;
+    let source = site.path("source");
     let text = |path: &Path| path.display().to_string();
     let words = line.iter().map(|word| word.replace("SRC", &text(&source)));
     let words: Vec<String> = words
-        .map(|word| word.replace("DEST", &text(&target)))
+        .map(|word| word.replace("DEST", &text(target)))
         .collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let mut command = match is_ours {
@@ -259,7 +283,8 @@ fn copied(site: &Site, line: &[&str], is_ours: bool) -> Result<String> {
         false => site.stock_command("salt-cp", &words),
     };
     let run = run(&mut command, SOON * 2)?;
-    let left = seen(&target)?;
+    let left = seen(target)?;
+    fs::remove_dir_all(target)?;
     // The help is worded otherwise.
     let stdout = run
         .stdout
@@ -276,7 +301,7 @@ fn copied(site: &Site, line: &[&str], is_ours: bool) -> Result<String> {
     Ok(format!(
         "{line:?}\ncode {:?}\n{}\n{}",
         run.code,
-        stdout.join("\n"),
+        stdout.join("\n").replace(&text(target), "DEST"),
         left.join("\n")
     ))
 }

@@ -247,9 +247,9 @@ fn compare(server: Server, tables: &[Lines]) -> TestResult {
             .copied()
             .flatten()
             .partition(|line| waits_in_vain(line));
-        let mut differences = differences_of(site, &answered)?;
+        let mut differences = differences_in_lanes(site, &answered, ANSWERED)?;
         be_brief(site)?;
-        differences.extend(differences_of_waiting(site, &in_vain)?);
+        differences.extend(differences_in_lanes(site, &in_vain, WAITING)?);
         let count = differences.len();
         ensure!(count == 0, "{count} differ:\n{}", differences.join("\n\n"));
         Ok(())
@@ -270,11 +270,14 @@ fn differences_of(site: &Site, lines: &[&Line]) -> Result<Vec<String>> {
 }
 
 /// How many lines that only wait run at once.
-const WAITING: usize = 4;
+const WAITING: usize = 6;
 
-/// Differences of lines that hardly compute.
-fn differences_of_waiting(site: &Site, lines: &[&Line]) -> Result<Vec<String>> {
-    let share = lines.len().div_ceil(WAITING).max(1);
+/// How many lines with an answer run at once: half of their time they wait for a minion to start a job.
+const ANSWERED: usize = 2;
+
+/// Differences of the lines, so many of them at once.
+fn differences_in_lanes(site: &Site, lines: &[&Line], lanes: usize) -> Result<Vec<String>> {
+    let share = lines.len().div_ceil(lanes).max(1);
     std::thread::scope(|scope| {
         let shares = lines.chunks(share);
         let runs: Vec<_> = shares

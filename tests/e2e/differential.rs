@@ -82,7 +82,8 @@ fn compare(release: Release) -> Result<()> {
     for server in [Server::Stock(release), Server::Saltern(release)] {
         Site::run(
             server,
-            |config| _ = config.set("gather_job_timeout", 2),
+            // The minion answers, however busy the machine is; whoever does not, has a `-t` on its line.
+            |config| _ = config.set("timeout", 60).set("gather_job_timeout", 2),
             |site| {
                 transcripts.push(transcript(site)?);
                 Ok(())

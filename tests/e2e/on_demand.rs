@@ -50,6 +50,8 @@ fn answers(server: Server) -> Result<Vec<String>, Failure> {
     let configure = |config: &mut Config| {
         let root = config.get("root_dir").unwrap_or_default().to_owned();
         config
+            // The minion answers, however busy the machine is.
+            .set("timeout", 60)
             .set("extension_modules", format!("{root}/ext"))
             .set("pillar_roots", format!("{{base: [{root}/pillar]}}"))
             .set("on_demand_ext_pillar", "[site_ext, cmd_json]");

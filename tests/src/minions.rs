@@ -269,6 +269,8 @@ impl Site {
                 .set("log_level", "warning")
                 .set("log_level_logfile", "info")
                 .set("loop_interval", 1)
+                // A load of all modules starts Node for this one, where there is one.
+                .set("disable_modules", "[npm]")
                 // No grain that asks the network.
                 .set("enable_fqdns_grains", "False")
                 .set("enable_gpu_grains", "False");

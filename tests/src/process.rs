@@ -20,10 +20,15 @@ use rustix::process::{Pid, Signal};
 
 use crate::forkserver::Forked;
 
-/// How often a condition is looked at while waiting for it.
+/// Shortest pause between two looks at a condition that is waited for.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Waits until `ready` gives a value, looking at short intervals.
+/// Longest pause between two looks.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+
+/// Waits until `ready` gives a value, looking at short intervals. A look that takes long, such as a
+/// command, is followed by a pause five times as long, so that waiting takes no processor from what
+/// is waited for.
 ///
 /// # Errors
 /// Names `what` when the deadline passes first.
@@ -34,13 +39,14 @@ pub fn wait_until<T>(
 ) -> Result<T> {
     let end = Instant::now() + limit;
     loop {
+        let began = Instant::now();
         if let Some(value) = ready() {
             return Ok(value);
         }
         if Instant::now() >= end {
             bail!("waited {limit:?} in vain for: {what}");
         }
-        std::thread::sleep(GLANCE);
+        std::thread::sleep((began.elapsed() * 5).clamp(GLANCE, MAX_PAUSE));
     }
 }
 
