@@ -234,7 +234,8 @@ pub(super) fn previous(
         }
         is_unsigned |= name == PREVIOUS;
     }
-    if is_unsigned {
+    // Without any statement the rotation is being finished, or was while its end was interrupted.
+    if is_unsigned && !text.is_empty() {
         tracing::warn!(
             path = %options.pki_dir.join(PREVIOUS).display(),
             "this key is not accepted: it did not sign the master's present key"

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_store::jobs::{
-    Batch, Committed, Condition, Engine, JobSearch, JobsPage, Scrub, ScrubSlice, StateFilter, wait,
+    Batch, Committed, Condition, Engine, JobSearch, JobsPage, NewestReturn, ReturnSearch, Scrub,
+    ScrubSlice, StateFilter, wait,
 };
 use saltern_store::{
     CachedJob, EventRange, EventsPage, JobState, NewEvent, Reason, Retention, Write, Written,
@@ -40,6 +41,7 @@ macro_rules! guarantees {
             report_of_a_job_gives_way_to_its_publication,
             open_jobs_are_those_whose_returns_are_awaited,
             reader_sees_what_is_committed_later,
+            newest_returns_are_given_in_their_order_to_who_wants_them,
             pages_go_from_the_newest_job_to_the_oldest,
             search_applies_every_filter,
             followers_get_rows_in_their_order_and_within_bytes,
@@ -358,6 +360,61 @@ pub(crate) fn reader_sees_what_is_committed_later(site: &dyn Site) {
     assert_eq!(reader.return_heads(&jid(1)).expect("read").len(), 1);
     let load = reader.load_of(&jid(1)).expect("read").expect("kept");
     assert_eq!(load.as_ref(), job(1, &[]).load.as_ref());
+}
+
+/// Notes the returns that it is given, and wants those of some minions until it has enough.
+struct Noted<'a> {
+    is_wanted: &'a dyn Fn(&str) -> bool,
+    most: usize,
+    found: Vec<String>,
+}
+
+impl ReturnSearch for Noted<'_> {
+    fn wants(&mut self, minion: &str) -> Option<bool> {
+        (self.found.len() < self.most).then(|| (self.is_wanted)(minion))
+    }
+
+    fn take(&mut self, one: NewestReturn<'_>) {
+        assert_eq!((one.fun, one.retcode), ("test.ping", 0));
+        self.found.push(format!("{} {}", one.jid, one.minion));
+    }
+}
+
+pub(crate) fn newest_returns_are_given_in_their_order_to_who_wants_them(site: &dyn Site) {
+    const RETURNS: u32 = 3_500;
+    let engine = site.open();
+    append(&engine, vec![Write::Job(job(1, &[]))]);
+    let minion = |number: u32| match number {
+        // Some want all in a row, and none for a while.
+        0..1_000 | 3_000.. => format!("wanted{number}"),
+        _ if number % 7 == 0 => format!("wanted{number}"),
+        _ => format!("other{number}"),
+    };
+    let writes = (0..RETURNS).map(|number| returned(1, &minion(number)));
+    append(&engine, writes.collect());
+    let is_wanted = |minion: &str| minion.starts_with("wanted");
+    for (limit, most) in [
+        (0, 9),
+        (1, 9),
+        (600, 9_999),
+        (2_700, 9_999),
+        (9_999, 900),
+        (9_999, 9_999),
+    ] {
+        let newest = (0..RETURNS).rev().take(limit).map(minion);
+        let wanted = newest.filter(|minion| is_wanted(minion)).take(most);
+        let expected: Vec<_> = wanted
+            .map(|minion| format!("{} {minion}", jid(1)))
+            .collect();
+        let mut search = Noted {
+            is_wanted: &is_wanted,
+            most,
+            found: Vec::new(),
+        };
+        let queries = &engine.queries;
+        queries.newest_returns(limit, &mut search).expect("read");
+        assert_eq!(search.found, expected, "{limit} returns, {most} wanted");
+    }
 }
 
 pub(crate) fn pages_go_from_the_newest_job_to_the_oldest(site: &dyn Site) {
