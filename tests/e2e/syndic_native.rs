@@ -262,8 +262,32 @@ fn inventory_makes_targets_above_exact() -> TestResult {
         let run = top.saltern(&["explain", &jid])?;
         run.expect_text(&format!("below the syndic \"{SYNDIC}\", which is away"))?;
         run.expect_text(" since 20")?;
+
+        top.step("with whole inventories nobody waits for syndics: else this would take an hour");
+        top.announce("the publish connection broke");
+        top.stop_master()?;
+        top.config().set("syndic_wait", 3600);
+        top.write_config()?;
         low.start_master()?;
-        Ok(())
+        top.start_master()?;
+        wait_until("all minions in the inventory above", SOON, || {
+            let run = top.saltern(&["run", "manage.up"]).ok()?;
+            let is_up = |id: &str| run.stdout.contains(id);
+            [NATIVE, STOCK, "own"]
+                .iter()
+                .all(|id| is_up(id))
+                .then_some(())
+        })?;
+        let mark = top.events().mark();
+        let run = top.saltern(&["cmd", "*", "test.ping"])?;
+        run.expect_code(0)?;
+        for id in [NATIVE, STOCK, "own"] {
+            run.expect_text(id)?;
+        }
+        let jid = new_jid(top, mark)?;
+        let tag = format!("saltern/job/{jid}/finished");
+        top.events()
+            .find_since(mark, &tag, SOON, |event| (event.tag == tag).then_some(()))
     })
 }
 
