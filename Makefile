@@ -161,6 +161,12 @@ chaos: stock lab ## Kill, freeze and cut off members of a cluster and fail its d
 		$(if $(CUTS),--cuts $(CUTS)) $(if $(FAILOVERS),--failovers $(FAILOVERS)) \
 		$(if $(MINIONS),--minions $(MINIONS)) $(if $(SEED),--seed $(SEED))
 
+# Over one machine's cores: it shows that nothing is lost or doubled, not how fast a tree is.
+.PHONY: tree-chaos
+tree-chaos: stock lab ## Kill the five masters of a tree of three levels at random; KILLS, JOBS, MINIONS, FRAMES=1, SEED
+	tests/bench/tree_chaos.py $(if $(KILLS),--kills $(KILLS)) $(if $(JOBS),--jobs $(JOBS)) \
+		$(if $(MINIONS),--minions $(MINIONS)) $(if $(FRAMES),--frames) $(if $(SEED),--seed $(SEED))
+
 # With the examples for the same reason as `doc`: nothing is compiled that the tests have not.
 .PHONY: bench-check
 bench-check: ## Run each bench for a moment with the tests' binary: whether it works, not how fast it is

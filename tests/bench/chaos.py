@@ -218,9 +218,9 @@ class Cluster:
                 server.stop()
 
 
-def start_swarm(cluster, options, path):
-    command = [LAB, "swarm", "--minions", options.minions, "--master", f"127.0.0.1:{cluster.ports[1]}"]
-    command += ["--returns", 8, "--rate", options.rate, "--reconnect", 100, "--history", path]
+def start_swarm(port, minions, path, *more):
+    command = [LAB, "swarm", "--minions", minions, "--master", f"127.0.0.1:{port}"]
+    command += ["--reconnect", 100, "--history", path, *more]
     out = path.with_suffix(".out")
     with open(out, "wb") as output:
         swarm = subprocess.Popen([str(word) for word in command], stdout=output, stderr=output)
@@ -228,6 +228,16 @@ def start_swarm(cluster, options, path):
     if swarm.poll() is not None:
         sys.exit(out.read_text())
     return swarm
+
+
+def note_publication(ran, began, history):
+    """Writes down the job of an asynchronous command that has ended."""
+    words = [word.strip(".,:'\"") for word in ran.stdout.split()]
+    jids = [word for word in words if len(word) == 20 and word.isdigit()]
+    if ran.returncode == 0 and jids:
+        history.note("published", jid=jids[0], deadline=time.monotonic() + TIMEOUT + GATHER)
+    else:
+        history.note("unknown", began=began, said=(ran.stdout + ran.stderr)[-300:])
 
 
 def publish(cluster, history, stop):
@@ -242,13 +252,12 @@ def publish(cluster, history, stop):
                 if not member.is_active():
                     continue
                 ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
-                words = [word.strip(".,:'\"") for word in ran.stdout.split()]
-                jids = [word for word in words if len(word) == 20 and word.isdigit()]
-                if ran.returncode == 0 and jids:
-                    deadline = time.monotonic() + TIMEOUT + GATHER
-                    history.note("published", jid=jids[0], deadline=deadline)
-                else:
-                    history.note("unknown", began=at, said=(ran.stdout + ran.stderr)[-300:])
+                note_publication(ran, at, history)
+
+
+def digests(rows):
+    """The returns of a store, one `jid|minion|load in hexadecimal` a line, in the form of the checker."""
+    return unpacked(DIGESTS, rows)
 
 
 def unpacked(script, rows):
@@ -261,7 +270,7 @@ def unpacked(script, rows):
 def stored(primary):
     """The store in the form of the checker."""
     rows = primary.sql("SELECT jid, minion, encode(load, 'hex') FROM saltern.returns", "salt")
-    return {"returns": unpacked(DIGESTS, rows), "jobs": verdicts(primary)}
+    return {"returns": digests(rows), "jobs": verdicts(primary)}
 
 
 def verdicts(primary):
@@ -307,9 +316,9 @@ def run_faults(cluster, options, rng, history):
     cluster.wait_until_whole()
 
 
-def report(history, swarm_path, store, options):
-    lines = sorted(chaos_history.read(history.path) + chaos_history.read(swarm_path), key=lambda line: line["at"])
-    anomalies = chaos_history.check(lines, store, None if options.lenient else options.lease)
+def report(histories, store, lease=None):
+    lines = sorted((line for path in histories for line in chaos_history.read(path)), key=lambda line: line["at"])
+    anomalies = chaos_history.check(lines, store, lease)
     counts = {}
     for line in lines:
         counts[line["what"]] = counts.get(line["what"], 0) + 1
@@ -347,7 +356,8 @@ def main():
         anomalies = ["the run did not end"]
         try:
             cluster.start()
-            swarm = start_swarm(cluster, options, swarm_path)
+            returns = ("--returns", 8, "--rate", options.rate)
+            swarm = start_swarm(cluster.ports[1], options.minions, swarm_path, *returns)
             client = threading.Thread(target=publish, args=(cluster, history, stop), daemon=True)
             client.start()
             run_faults(cluster, options, rng, history)
@@ -359,7 +369,8 @@ def main():
                 time.sleep(0.5)
             swarm.terminate()
             swarm.wait(LIMIT)
-            anomalies = report(history, swarm_path, stored(cluster.primary), options)
+            lease = None if options.lenient else options.lease
+            anomalies = report([history.path, swarm_path], stored(cluster.primary), lease)
         finally:
             stop.set()
             if swarm and swarm.poll() is None:

@@ -15,6 +15,9 @@ A history is a list of objects, `at` in seconds of the monotonic clock that all 
 A store has `returns`, a list of (jid, minion, digest of the value), and `jobs`, a map from jid to the time of
 the verdict on the same clock, or `None` when it has none: see `verdict`.
 
+A tree of masters adds `verdicts`, a map from jid to the state of the job and the minions that it expects: it is complete exactly
+when all of these have returned.
+
 `tests/bench/chaos_history.py` checks the checker: a sound history, and one with each violation planted.
 """
 
@@ -24,6 +27,10 @@ import unittest
 
 # Seconds that a takeover may take beyond the lease.
 TAKEOVER = 2
+
+
+# What masters ask minions about jobs; the answers are acknowledged and not kept.
+PROBES = ("saltutil.running", "saltutil.find_job")
 
 
 def read(path):
@@ -57,7 +64,8 @@ def check(history, store, lease=None):
             anomalies.append(("authenticated anew", minion, lines))
         if kinds["refused"]:
             anomalies.append(("refused for its serial", minion, lines))
-    anomalies += [(kind, jid, of_job[jid]) for kind, jid in of_jobs(history, store, lease)]
+    of_jobs_and_verdicts = [*of_jobs(history, store, lease), *of_verdicts(store)]
+    anomalies += [(kind, jid, of_job[jid]) for kind, jid in of_jobs_and_verdicts]
     return anomalies
 
 
@@ -67,7 +75,7 @@ def of_returns(history, store):
     for jid, minion, digest in store["returns"]:
         stored[jid, minion].append(digest)
     for line in history:
-        if line["what"] != "acknowledged":
+        if line["what"] != "acknowledged" or line["fun"] in PROBES:
             continue
         found = stored.get((line["jid"], line["minion"]))
         if not found:
@@ -98,6 +106,19 @@ def of_jobs(history, store, lease):
             yield "without a verdict", jid
         elif lease and store["jobs"][jid] > latest_verdict(line, faults, lease):
             yield "verdict too late", jid
+
+
+def of_verdicts(store):
+    """Jobs whose state contradicts their returns."""
+    returned = collections.defaultdict(set)
+    for jid, minion, _ in store["returns"]:
+        returned[jid].add(minion)
+    for jid, (state, expected) in store.get("verdicts", {}).items():
+        is_all = set(expected) <= returned[jid]
+        if state == "complete" and not is_all:
+            yield "complete without all returns", jid
+        elif state != "complete" and is_all and expected:
+            yield "all returned and not complete", jid
 
 
 def latest_verdict(published, faults, lease):
@@ -149,6 +170,13 @@ class Checker(unittest.TestCase):
         self.store["returns"].pop()
         self.expect("acknowledged and lost")
 
+    def test_answer_to_a_probe_need_not_be_stored(self):
+        line = {"at": 8, "what": "acknowledged", "minion": "m1", "jid": "2", "digest": "d"}
+        self.history.append({**line, "fun": "saltutil.running"})
+        self.expect()
+        self.history.append({**line, "fun": "test.ping"})
+        self.expect("acknowledged and lost")
+
     def test_other_value_than_acknowledged_is_found(self):
         self.store["returns"][1] = ("1", "m2", "other")
         self.expect("acknowledged and changed")
@@ -193,6 +221,16 @@ class Checker(unittest.TestCase):
         ):
             self.assertEqual(verdict(ended, {"m1", "m2"}, answers), expected)
         self.assertEqual(verdict(None, set(), {}), None)
+
+    def test_verdict_that_contradicts_the_returns_is_found(self):
+        for state, returned, kinds in (
+            ("complete", ("m1", "m2"), ()),
+            ("expired", ("m1", "m2", "m3"), ()),
+            ("complete", ("m1", "m2", "m3"), ("complete without all returns",)),
+            ("expired", ("m1", "m2"), ("all returned and not complete",)),
+        ):
+            self.store["verdicts"] = {"1": (state, returned)}
+            self.expect(*kinds)
 
     def test_late_verdict_is_found_only_with_a_lease(self):
         # The deadline, the lease and two seconds: 35.

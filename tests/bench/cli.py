@@ -46,9 +46,9 @@ PR_SET_CHILD_SUBREAPER = 36
 class Programs:
     """The commands of one kind in a directory: stock's as they are, ours by links to one binary."""
 
-    def __init__(self, kind, top):
+    def __init__(self, kind, top, version=STOCK_VERSION):
         self.kind = kind
-        self.dir = STOCK / STOCK_VERSION / "bin"
+        self.dir = STOCK / version / "bin"
         if kind == "saltern":
             self.dir = top / "commands"
             self.dir.mkdir()

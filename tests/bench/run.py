@@ -55,6 +55,9 @@ LISTENER = (
 class Master:
     """A master in a directory of its own, with everything but the site at its defaults."""
 
+    # Of stock's.
+    version = STOCK_VERSION
+
     def __init__(self, kind, site, more=""):
         self.kind = kind
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=site.top))
@@ -98,7 +101,7 @@ class Master:
 
     def start(self):
         program = (
-            [STOCK / STOCK_VERSION / "bin/salt-master"]
+            [STOCK / self.version / "bin/salt-master"]
             if self.kind == "stock"
             else [SALTERN, "master"]
         )

@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use saltern_tests::config::Config;
 use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::syndics::wait_for_syndic;
-use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use saltern_tests::{Fleet, Release, Server, Site, TestResult, wait_until};
 
 use crate::syndic::{
     NATIVE, STOCK, SYNDIC, above, as_written, below, long_job, new_jid, seen_from_above,
@@ -262,8 +262,32 @@ fn inventory_makes_targets_above_exact() -> TestResult {
         let run = top.saltern(&["explain", &jid])?;
         run.expect_text(&format!("below the syndic \"{SYNDIC}\", which is away"))?;
         run.expect_text(" since 20")?;
+
+        top.step("with whole inventories nobody waits for syndics: else this would take an hour");
+        top.announce("the publish connection broke");
+        top.stop_master()?;
+        top.config().set("syndic_wait", 3600);
+        top.write_config()?;
         low.start_master()?;
-        Ok(())
+        top.start_master()?;
+        wait_until("all minions in the inventory above", SOON, || {
+            let run = top.saltern(&["run", "manage.up"]).ok()?;
+            let is_up = |id: &str| run.stdout.contains(id);
+            [NATIVE, STOCK, "own"]
+                .iter()
+                .all(|id| is_up(id))
+                .then_some(())
+        })?;
+        let mark = top.events().mark();
+        let run = top.saltern(&["cmd", "*", "test.ping"])?;
+        run.expect_code(0)?;
+        for id in [NATIVE, STOCK, "own"] {
+            run.expect_text(id)?;
+        }
+        let jid = new_jid(top, mark)?;
+        let tag = format!("saltern/job/{jid}/finished");
+        top.events()
+            .find_since(mark, &tag, SOON, |event| (event.tag == tag).then_some(()))
     })
 }
 
@@ -358,4 +382,108 @@ fn killed_masters_lose_and_double_no_return_of_a_frame() -> TestResult {
         let jid = new_jid(top, mark)?;
         wait_for_both(top, &jid)
     })
+}
+
+/// Three levels of ours with minions below the two lower ones. All three masters are killed while returns are on their
+/// way up; what the minions were acknowledged is in the end at the top, once, and the job is complete. The
+/// long form, with four syndics and kills at random, is `make tree-chaos`.
+#[test]
+fn killed_masters_of_three_levels_lose_and_double_no_return() -> TestResult {
+    let ours = Server::Saltern(Release::V3008);
+    let option = |config: &mut Config| {
+        config.set("saltern_syndic_inventory", "True");
+    };
+    let with_syndics = |config: &mut Config| {
+        above(config);
+        option(config);
+    };
+    let level = |level: &mut Site| {
+        as_written(level);
+        level.announce("the syndic is not connected");
+        level.announce("the publish connection broke");
+    };
+    Site::run(ours, with_syndics, |top| {
+        as_written(top);
+        let middle = Site::prepared(ours, with_syndics, |middle| {
+            level(middle);
+            middle.configure_native_syndic("relay-middle", &[top])?;
+            let mark = top.events().mark();
+            middle.start_master()?;
+            wait_for_syndic("relay-middle", &[(top, mark)])?;
+            let low = Site::prepared(
+                ours,
+                |config| {
+                    below(config);
+                    option(config);
+                },
+                |low| {
+                    level(low);
+                    low.configure_native_syndic("relay-low", &[middle])?;
+                    let mark = middle.events().mark();
+                    low.start_master()?;
+                    wait_for_syndic("relay-low", &[(middle, mark)])?;
+                    let fleets = [
+                        middle.start_fleet("middle", MINIONS, &[])?,
+                        low.start_fleet("low", MINIONS, &[])?,
+                    ];
+                    kill_all_three([top, middle, low], fleets)
+                },
+            );
+            low.map_err(Failure::into_error)
+        });
+        middle.map_err(Failure::into_error)
+    })
+}
+
+/// Minions below each of the two lower masters of three levels.
+const MINIONS: usize = 15;
+
+fn kill_all_three([top, middle, low]: [&mut Site; 3], fleets: [Fleet; 2]) -> Result<()> {
+    top.step("all minions are known above");
+    wait_until("all minions in the inventory above", SOON, || {
+        let run = top.saltern(&["run", "manage.up"]).ok()?;
+        let of = |name: &str| run.stdout.matches(&format!("- {name}-")).count();
+        (of("middle") == MINIONS && of("low") == MINIONS).then_some(())
+    })?;
+
+    top.step(
+        "the master above is killed when the minions have a job, the others when these returned",
+    );
+    let marks = [&*top, &*middle, &*low].map(|site| site.events().mark());
+    top.salt(&["--async", "*", "test.echo", "kept"])?;
+    let jid = new_jid(top, marks[0])?;
+    let new = format!("salt/job/{jid}/new");
+    low.events().find_since(marks[2], &new, SOON, |event| {
+        (event.tag == new).then_some(())
+    })?;
+    top.kill_master();
+    for (site, mark, name) in [(&*middle, marks[1], "middle"), (&*low, marks[2], "low")] {
+        let returned = format!("salt/job/{jid}/ret/{name}-");
+        wait_until("the returns of its minions", SOON, || {
+            let events = site.events().since(mark);
+            let count = events.iter().filter(|it| it.tag.starts_with(&returned));
+            (count.count() == MINIONS).then_some(())
+        })?;
+    }
+    middle.kill_master();
+    low.kill_master();
+    low.start_master()?;
+    middle.start_master()?;
+    top.start_master()?;
+
+    top.step("each return is above, once, and the job is complete: it would expire much later");
+    wait_until("all returns above", SOON, || {
+        let accounts = top.accounts(fleets[0].ledger()).ok()?;
+        let count = |what: &str| accounts.number(what).ok();
+        (count("stored")? == 2 * MINIONS as u64 && count("open")? == 0).then_some(())
+    })?;
+    wait_until("a ping of all by the whole tree", SOON, || {
+        let run = top.saltern(&["cmd", "*", "test.ping"]).ok()?;
+        (run.code == Some(0)).then_some(())
+    })?;
+    for fleet in fleets {
+        let ledger = fleet.stop()?;
+        top.accounts(&ledger)?.expect_balance()?;
+    }
+    Ok(())
 }

@@ -187,6 +187,8 @@ fn resumed(open: OpenJob, unpublished: Departure) -> Resumed {
             minions: record.minions,
             nocache: record.nocache,
             signals: None,
+            // Not in the store.
+            expects_all: false,
         },
         departure,
         returned,
@@ -387,6 +389,7 @@ impl JobTracker {
             announce,
             publication,
             about,
+            expects_all,
             publisher,
             audit,
         } = start;
@@ -416,6 +419,7 @@ impl JobTracker {
                 minions: job.minions.clone(),
                 nocache: job.nocache,
                 signals,
+                expects_all,
             },
             announce,
             load: job.load.clone(),

@@ -116,6 +116,8 @@ pub struct JobBegun {
     pub nocache: bool,
     /// The processes that it signals.
     pub signals: Option<SignalTargets>,
+    /// These are all minions that can return: no syndic names others.
+    pub expects_all: bool,
 }
 
 /// A minion has returned a job: what the tracker and Batches need of the record of its return.

@@ -33,6 +33,8 @@ pub(crate) trait MinionsBelow {
 
     /// Their ids; without syndics, with those below these. `None` when they cannot be listed.
     fn ids(&self) -> Option<Vec<MinionId>>;
+    /// Whether there may be others, which are in no inventory of a syndic below.
+    fn is_partial(&self) -> bool;
     /// Why a minion receives nothing; `None` when it may.
     fn away(&self, minion: &MinionId) -> Option<String>;
     /// Its grains.
@@ -56,6 +58,10 @@ pub(crate) struct InventorySender<B: MinionsBelow> {
     pending: VecDeque<MinionId>,
     /// Minions to announce as gone.
     gone: VecDeque<MinionId>,
+    /// There may have been others when they were found.
+    is_partial: bool,
+    /// The same as the last part said it.
+    announced_partial: bool,
     /// The minions of the full list have been found.
     is_listed: bool,
     /// The last part of the full list has not been made.
@@ -81,13 +87,14 @@ pub(crate) struct InventoryPart {
     list: u64,
     part: u64,
     is_last: bool,
+    is_partial: bool,
     minions: Vec<Value>,
     gone: Vec<Value>,
 }
 
 impl InventoryPart {
     /// The fields of the request.
-    pub(crate) fn fields(&self) -> [(&'static str, Value); 7] {
+    pub(crate) fn fields(&self) -> [(&'static str, Value); 8] {
         let number = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
         [
             ("cmd", Value::from("saltern_syndic_inventory")),
@@ -95,6 +102,7 @@ impl InventoryPart {
             ("list", number(self.list)),
             ("part", number(self.part)),
             ("last", Value::Bool(self.is_last)),
+            ("partial", Value::Bool(self.is_partial)),
             ("minions", Value::Array(self.minions.clone())),
             ("gone", Value::Array(self.gone.clone())),
         ]
@@ -125,6 +133,8 @@ impl<B: MinionsBelow> InventorySender<B> {
             announced: HashMap::new(),
             pending: VecDeque::new(),
             gone: VecDeque::new(),
+            is_partial: false,
+            announced_partial: false,
             is_listed: false,
             is_first_list: false,
             in_flight: None,
@@ -166,6 +176,8 @@ impl<B: MinionsBelow> InventorySender<B> {
     fn find_all(&mut self) -> Option<()> {
         if !self.is_listed {
             let (_, cursor) = self.below.changes(None);
+            // Before the ids: those of an inventory that is full from now on are among them.
+            self.is_partial = self.below.is_partial();
             self.pending = self.below.ids()?.into();
             self.cursor = Some(cursor);
             self.is_listed = true;
@@ -190,7 +202,9 @@ impl<B: MinionsBelow> InventorySender<B> {
                 self.look()?;
             }
             let is_due = self.last_answer.is_none_or(|last| now - last >= HEARTBEAT);
-            let is_empty = self.pending.is_empty() && self.gone.is_empty();
+            let is_empty = self.pending.is_empty()
+                && self.gone.is_empty()
+                && self.is_partial == self.announced_partial;
             if is_empty && !self.is_first_list && !is_due {
                 return None;
             }
@@ -225,8 +239,10 @@ impl<B: MinionsBelow> InventorySender<B> {
     /// Finds what has changed since it was announced; `None` when minions cannot be listed now.
     fn look(&mut self) -> Option<()> {
         let (changed, cursor) = self.below.changes(self.cursor.as_ref());
+        let is_partial = self.below.is_partial();
         let ids = self.below.ids()?;
         self.cursor = Some(cursor);
+        self.is_partial = is_partial;
         let there: HashSet<&MinionId> = ids.iter().collect();
         let gone = self.announced.keys().filter(|id| !there.contains(id));
         let gone: VecDeque<MinionId> = gone.cloned().collect();
@@ -295,11 +311,14 @@ impl<B: MinionsBelow> InventorySender<B> {
         if is_last {
             self.is_first_list = false;
         }
+        let has_more = !self.pending.is_empty() || !self.gone.is_empty();
+        self.announced_partial = self.is_partial || has_more;
         InventoryPart {
             epoch: self.epoch.clone(),
             list: self.list,
             part: self.part,
             is_last,
+            is_partial: self.announced_partial,
             minions,
             gone,
         }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use saltern_model::{Absence, Changed, DataChanges, MinionId, Standing};
-use saltern_requests::{Services, absence_below};
+use saltern_requests::{Services, absence_below, inventories_are_whole};
 use saltern_wire::msgpack::Value;
 
 use super::inventory::MinionsBelow;
@@ -36,6 +36,10 @@ impl MinionsBelow for ServicesBelow {
         let below = below.sorted().iter();
         ids.extend(below.filter(|id| !accepted.contains(id.as_str())).cloned());
         Some(ids)
+    }
+
+    fn is_partial(&self) -> bool {
+        !inventories_are_whole(&self.0)
     }
 
     fn away(&self, minion: &MinionId) -> Option<String> {

@@ -11,6 +11,7 @@
 //! after a restart too; the master above stores a return once for each jid and minion.
 
 mod frames;
+mod gathering;
 mod queue;
 #[cfg(test)]
 mod simulation;
@@ -31,13 +32,14 @@ use saltern_store::StoreError;
 use saltern_supervise::Child;
 use saltern_wire::msgpack::Value;
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::metrics::SyndicMetrics;
 use super::uplink::{self, MAX_GATHER, SyndicIdentity, retry_timer};
 use super::upper::{Upper, UpperChannel};
 use crate::messages::{Fire, RowsCommitted};
 use frames::{FrameAnswer, FrameSession, FrameWindow, SentFrame};
+use gathering::Gathering;
 pub(crate) use queue::{Batch, Dropped, Next, OutboxQueue, OutboxSettings, Recipients};
 
 /// The longest that an outbox is not looked at, when nothing is committed.
@@ -137,10 +139,14 @@ impl Seed {
     async fn forward_for_ever(&self) {
         let mut queue = self.queue.lock().await;
         let mut session = FrameSession::default();
+        let mut gathering = Gathering::new(self.gather.min(MAX_GATHER));
         let mut pause = FIRST_PAUSE;
         loop {
             match self.attempt(&mut queue, &mut session).await {
-                Attempt::Moved => pause = FIRST_PAUSE,
+                Attempt::Moved => {
+                    pause = FIRST_PAUSE;
+                    gathering.moved(Instant::now());
+                }
                 Attempt::Failed => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
@@ -148,7 +154,7 @@ impl Seed {
                 Attempt::Idle | Attempt::NotConnected => {
                     // Whichever comes first; both lead to the next attempt.
                     let _ = timeout(POLL, self.wake.notified()).await;
-                    tokio::time::sleep(self.gather.min(MAX_GATHER)).await;
+                    tokio::time::sleep(gathering.wait(Instant::now())).await;
                 }
             }
         }

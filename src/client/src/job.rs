@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::event::ReceivedEvent;
 use crate::publish::{Published, strings};
-use crate::{ClientError, EventListener, LocalClient, PublishRequest};
+use crate::{ClientConfig, ClientError, EventListener, LocalClient, PublishRequest};
 use asking::Rounds;
 pub use tracked::Absence;
 use tracked::Verdicts;
@@ -57,6 +57,8 @@ pub struct Job<'a> {
     jid: String,
     begun: Instant,
     timeout: Duration,
+    /// How long masters below this one may take to name minions of theirs; `None` where none does.
+    syndics: Option<Duration>,
     expected: BTreeSet<String>,
     /// Expected minions that have not returned.
     awaited: BTreeSet<String>,
@@ -95,9 +97,10 @@ impl<'a> Job<'a> {
         timeout: Duration,
     ) -> Self {
         let begun = Instant::now();
+        let syndics = wait_for_syndics(&published, client.config());
         let patience = match client.has_tracker() {
             true => Patience::Tracked(Verdicts::new(begun)),
-            false => Patience::Asking(Rounds::new(begun, timeout, client.config())),
+            false => Patience::Asking(Rounds::new(begun, timeout, syndics)),
         };
         let mut job = Self {
             client,
@@ -105,6 +108,7 @@ impl<'a> Job<'a> {
             jid: published.jid,
             begun,
             timeout,
+            syndics,
             expected: BTreeSet::new(),
             awaited: BTreeSet::new(),
             found: BTreeSet::new(),
@@ -160,19 +164,15 @@ impl<'a> Job<'a> {
     }
 
     fn step(&self, now: Instant) -> Step {
-        let config = self.client.config();
         match &self.patience {
             Patience::Tracked(verdicts) => {
-                let waits = match config.order_masters {
-                    true => self.timeout.max(config.syndic_wait),
-                    false => self.timeout,
-                };
+                let waits = self.timeout.max(self.syndics.unwrap_or_default());
                 let awaited = self.awaited.len();
-                verdicts.step(awaited, config.order_masters, self.begun + waits, now)
+                verdicts.step(awaited, self.syndics.is_some(), self.begun + waits, now)
             }
             Patience::Asking(rounds) => {
-                let is_complete =
-                    self.awaited.is_empty() && (!config.order_masters || !self.expected.is_empty());
+                let is_complete = self.awaited.is_empty()
+                    && (self.syndics.is_none() || !self.expected.is_empty());
                 rounds.step(&self.awaited, is_complete, now)
             }
         }
@@ -323,6 +323,12 @@ impl<'a> Job<'a> {
         });
         self.ready.extend(outcomes);
     }
+}
+
+/// How long masters below may take to name minions of theirs (`syndic_wait`); `None` where there are none,
+/// or the master knows who they are.
+pub(crate) fn wait_for_syndics(published: &Published, config: &ClientConfig) -> Option<Duration> {
+    (config.order_masters && !published.expects_all).then_some(config.syndic_wait)
 }
 
 /// Reads the data of a `…/ret/…` event; `None` when it is no return.

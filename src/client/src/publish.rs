@@ -68,6 +68,9 @@ pub struct Published {
     pub missing: Vec<String>,
     /// Of a batch: minions that are not connected, and so are left out.
     pub down: Vec<String>,
+    /// These are all that can return, as a master of ours knows whose syndics have sent it their
+    /// inventories; `false` where masters below may name others.
+    pub expects_all: bool,
 }
 
 /// A client on the master's machine.
@@ -388,6 +391,7 @@ impl LocalClient {
             minions,
             missing: strings(load.get("missing")),
             down: strings(load.get("down")),
+            expects_all: load.get("saltern_expects_all").and_then(Value::as_bool) == Some(true),
         })
     }
 
@@ -499,6 +503,26 @@ mod tests {
             (published.minions, published.missing),
             (vec!["m1".into()], vec!["ghost".into()])
         );
+    }
+
+    #[test]
+    fn masters_below_are_waited_for_unless_all_minions_are_known() {
+        let mut config = client().config().clone();
+        let wait = |config: &ClientConfig, said: Option<bool>| {
+            let load = Value::map([
+                ("jid", Value::from("20261121070622637714")),
+                ("minions", Value::from(vec![Value::from("m1")])),
+                ("saltern_expects_all", said.map_or(Value::Nil, Value::from)),
+            ]);
+            let reply = Value::map([("load", load)]);
+            let published = client().understand(&reply).expect("it is accepted");
+            crate::job::wait_for_syndics(&published, config)
+        };
+        assert_eq!(wait(&config, None), None, "there are none");
+        config.order_masters = true;
+        assert_eq!(wait(&config, None), Some(config.syndic_wait));
+        assert_eq!(wait(&config, Some(false)), Some(config.syndic_wait));
+        assert_eq!(wait(&config, Some(true)), None);
     }
 
     #[test]

@@ -309,6 +309,8 @@ pub struct StartJob {
     pub publication: Publication,
     /// The other job that it is about, if it is about one.
     pub about: Option<JobRelation>,
+    /// The minions of the record are all that can return: nobody has to wait for syndics to name others.
+    pub expects_all: bool,
     /// The minion for which it is published, if one asked for it.
     pub publisher: Option<MinionId>,
     /// Its row in the audit trail, stored with it; `None` of a part of a batch, which has the row

@@ -40,6 +40,10 @@ struct Begun<'a> {
     jid: &'a Jid,
     minions: &'a Value,
     missing: &'a Value,
+    /// No syndic names further minions. Only our client reads it, and does then not wait out
+    /// `syndic_wait`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    saltern_expects_all: bool,
 }
 
 fn begun(new: NewJob) -> Outcome {
@@ -47,6 +51,7 @@ fn begun(new: NewJob) -> Outcome {
         jid: &new.start.job.jid,
         minions: &new.minions,
         missing: &new.missing,
+        saltern_expects_all: new.start.expects_all,
     };
     Outcome {
         reply: reply::clear_load(&answer),

@@ -139,6 +139,7 @@ fn read(load: &MapView) -> Option<InventoryPart> {
         list: number("list")?,
         part: number("part")?.min(u64::MAX - 1),
         is_last: load.get("last").and_then(RawValue::as_bool)?,
+        is_partial: load.get("partial").and_then(RawValue::as_bool) == Some(true),
         minions: minions.iter().map(read_one).collect::<Option<_>>()?,
         gone: gone.collect::<Option<_>>()?,
         has_others: false,

@@ -6,6 +6,9 @@
 //! earlier process, has the syndic begin anew. In memory only, and bounded: an inventory that is too
 //! large is dropped as a whole, and targets are then as exact as with stock's syndics.
 //!
+//! A syndic that does not know all minions below it says so (`is_partial`): its inventory counts as one that is
+//! not full.
+//!
 //! A minion stands in one inventory. A syndic that announces minions that stand in another's, or that
 //! are not its own to announce, may be their second way: jobs for any minions go to it, too. When such
 //! a minion is gone from the inventory that it stood in, the other syndic begins with a full list.
@@ -65,6 +68,8 @@ pub(crate) struct InventoryPart {
     pub(crate) part: u64,
     /// The list is full with it.
     pub(crate) is_last: bool,
+    /// There may be minions below the syndic that stand in no part: below a syndic without an inventory.
+    pub(crate) is_partial: bool,
     /// Minions that are new or have changed.
     pub(crate) minions: Vec<Announced>,
     /// Minions that are not below the syndic any more.
@@ -149,6 +154,8 @@ struct List {
     is_under_way: bool,
     /// There was a full list.
     is_complete: bool,
+    /// See [`InventoryPart::is_partial`], as the last part says.
+    is_partial: bool,
     /// When the last part came, in seconds since 1970; `None` since the syndic started anew.
     last_part: Option<i64>,
     /// The last list that named minions that do not stand in this inventory.
@@ -244,12 +251,20 @@ impl SyndicInventories {
         self.state.read().lists.keys().cloned().collect()
     }
 
-    /// Whether all of these have a full and current inventory here.
+    /// Whether all of these have a full and current inventory here, in which all minions below them stand.
     pub(crate) fn are_complete(&self, syndics: &[MinionId]) -> bool {
         let state = self.state.read();
         let mut lists = syndics.iter().map(|syndic| state.lists.get(syndic));
         let now = self.clock.unix();
-        lists.all(|list| list.is_some_and(|list| list.is_complete && list.is_current(now)))
+        let is_whole = |list: &List| list.is_complete && !list.is_partial && list.is_current(now);
+        lists.all(|list| list.is_some_and(is_whole))
+    }
+
+    /// Whether a syndic announces minions that do not stand in its inventory.
+    pub(crate) fn has_second_ways(&self) -> bool {
+        let state = self.state.read();
+        let mut lists = state.lists.values();
+        lists.any(|list| list.list_with_others.is_some())
     }
 
     /// The syndics that may have one of these minions below, sorted: those in whose inventories they
@@ -389,6 +404,7 @@ impl State {
         }
         list.next = part.part + 1;
         list.last_part = Some(now);
+        list.is_partial = part.is_partial;
         if part.has_others {
             list.list_with_others = Some(part.list);
         }

@@ -113,6 +113,20 @@ pub fn absence_below(id: &MinionId, services: &Services) -> Option<Option<Arc<st
     })
 }
 
+/// Whether all minions below this master's syndics stand in inventories: each syndic is connected, and its
+/// inventory is full and current.
+pub fn inventories_are_whole(services: &Services) -> bool {
+    let Minions {
+        presence,
+        inventories,
+        syndics,
+        ..
+    } = &services.minions;
+    let known = syndics.ids();
+    let is_away = |syndic| matches!(presence.state(syndic), Standing::Away(_));
+    !services.site.order_masters || (inventories.are_complete(&known) && !known.iter().any(is_away))
+}
+
 /// Authority of a syndic to speak for minions; made for one request.
 pub(crate) struct SyndicIdentity<'a> {
     syndic: &'a MinionId,

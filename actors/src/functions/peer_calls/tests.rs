@@ -139,6 +139,7 @@ fn job() -> PeerCallWork {
             trace: None,
         },
         about: None,
+        expects_all: false,
         publisher: None,
         audit: None,
     };

@@ -241,6 +241,7 @@ fn beginning(record: JobRecord, announce: Vec<saltern_model::Event>) -> FollowUp
             minions: record.minions,
             nocache: false,
             signals: None,
+            expects_all: false,
         },
         announce,
         load: record.load,

@@ -217,6 +217,8 @@ pub(super) struct Job {
     /// Minions below syndics were refused. None joins any more: their earlier returns are not
     /// known here, and they would be awaited in vain.
     pub(super) is_full: bool,
+    /// No syndic is expected to report further minions. Not stored: a job that is resumed waits for them.
+    pub(super) expects_all: bool,
 }
 
 impl Job {
@@ -240,6 +242,7 @@ impl Job {
             asks: Vec::new(),
             unheard: Vec::new(),
             is_full: false,
+            expects_all: true,
         }
     }
 

@@ -9,7 +9,7 @@
 //! 2. A minion is failed only by the return code of its own return; silence makes it unknown or
 //!    unreachable, each with its reason, and a return amends either.
 //! 3. A job is complete exactly when all its minions have returned and, of a batch, no part
-//!    follows, and syndics had time to report theirs. Without minions it is complete only if a
+//!    follows, and syndics had time to report theirs, unless all are known from the start. Without minions it is complete only if a
 //!    syndic could receive it, or there is none. Expired and killed jobs are amended by late returns
 //!    as long as they are remembered, up to complete. A job that minions below a syndic join after
 //!    its end is open again.
@@ -385,6 +385,7 @@ impl Machine {
         let new = || Job::new(begun.fun, begun.created, now);
         self.jobs.put(&jid, new, |job| {
             job.expect(begun.minions);
+            job.expects_all &= begun.expects_all;
             job.begin(silence, now);
         });
         self.look_by(&jid, now.after(silence));
@@ -490,6 +491,7 @@ impl Machine {
         let now = turn.now;
         self.jobs.grow(jid, |job| {
             job.expect(new);
+            job.expects_all = false;
             if !was_open {
                 job.heard = now;
             }
@@ -634,6 +636,7 @@ impl Machine {
         }
         let held_until = match turn.world.is_held(jid) {
             true => turn.now.after(HELD),
+            false if job.expects_all => turn.now,
             false => job.begun.after(self.rules.leaves_wait),
         };
         if job.is_open() && counts.awaited() == 0 && turn.now < held_until {

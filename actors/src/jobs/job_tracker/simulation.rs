@@ -387,6 +387,8 @@ impl<'a> Simulation<'a> {
                 .collect(),
             nocache: false,
             signals: None,
+            // Wrongly, where minions below syndics join.
+            expects_all: job.is_multiple_of(2),
         }
     }
 
@@ -527,6 +529,7 @@ impl<'a> Simulation<'a> {
             minions: vec![id.clone()],
             nocache: false,
             signals: Some(SignalTargets::Job(victim)),
+            expects_all: false,
         };
         self.step(JobEvent::Begun(begun));
         let signalled = self.minions[minion].running.remove(&job);

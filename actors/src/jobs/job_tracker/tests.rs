@@ -204,6 +204,7 @@ fn start(job: JobRecord, about: Option<JobRelation>) -> Box<StartJob> {
         job,
         announce: vec![event("new")],
         about,
+        expects_all: false,
         publisher: None,
         audit: None,
     })
@@ -245,6 +246,7 @@ fn begun(number: u32, minions: &[&str]) -> Stored {
             minions: job.minions,
             nocache: false,
             signals: None,
+            expects_all: false,
         }],
         ..Stored::default()
     }

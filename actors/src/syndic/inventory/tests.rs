@@ -17,6 +17,12 @@ impl MinionsBelow for Below {
         Some(self.0.try_borrow().ok()?.keys().cloned().collect())
     }
 
+    fn is_partial(&self) -> bool {
+        // A minion of this name stands for one that is in no inventory.
+        let fleet = self.0.try_borrow();
+        fleet.is_ok_and(|fleet| fleet.contains_key(&id("below-stock")))
+    }
+
     fn away(&self, minion: &MinionId) -> Option<String> {
         self.0.borrow().get(minion).and_then(|it| it.0.clone())
     }
@@ -84,6 +90,29 @@ fn full_list_goes_up_in_bounded_parts_and_then_changes() {
     let of_known = Value::Array(vec!["m0002".into(), "away".into(), Value::Nil]);
     assert_eq!(change.minions[0], of_known, "its grains are as before");
     assert!(!change.is_last);
+}
+
+#[test]
+fn list_is_partial_until_all_minions_of_a_whole_fleet_have_gone_up() {
+    let many: Vec<String> = (0..MAX_MINIONS + 1).map(|at| format!("m{at:04}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    let (fleet, now) = (fleet(&many), Instant::now());
+    let mut sender = agreed(&fleet);
+    let mut next = || {
+        let part = sender.next(now);
+        sender.answered(&taken(), 2, now);
+        part.map(|part| (part.minions.len(), part.is_last, part.is_partial))
+    };
+    assert_eq!(next(), Some((MAX_MINIONS, false, true)));
+    assert_eq!(next(), Some((1, true, false)));
+    assert_eq!(next(), None);
+    let stock = (None, "x".to_owned());
+    fleet.borrow_mut().insert(id("below-stock"), stock);
+    assert_eq!(next(), Some((1, false, true)));
+    assert_eq!(next(), None);
+    fleet.borrow_mut().remove(&id("below-stock"));
+    assert_eq!(next(), Some((0, false, false)));
+    assert_eq!(next(), None);
 }
 
 #[test]

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Step;
-use crate::ClientConfig;
 
 /// The rounds of questions about one job.
 pub(super) struct Rounds {
@@ -26,14 +25,15 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    pub(super) fn new(begun: Instant, timeout: Duration, config: &ClientConfig) -> Self {
+    /// `syndics` is how long masters below this one may take to name minions of theirs.
+    pub(super) fn new(begun: Instant, timeout: Duration, syndics: Option<Duration>) -> Self {
         Self {
             timeout,
             until: HashMap::new(),
             end: begun + timeout,
             running: true,
             asked: None,
-            syndics_until: config.order_masters.then(|| begun + config.syndic_wait),
+            syndics_until: syndics.map(|wait| begun + wait),
         }
     }
 

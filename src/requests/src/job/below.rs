@@ -28,6 +28,8 @@ pub(crate) struct Below {
     pub(crate) syndics: Vec<MinionId>,
     /// No other minion below any syndic is meant.
     pub(crate) is_exact: bool,
+    /// None will return but these: `is_exact`, and no syndic announces minions beyond its inventory.
+    pub(crate) are_all: bool,
 }
 
 /// The minions below syndics that are expected to return to this sender.
@@ -68,10 +70,11 @@ fn resolve(target: &Target, options: &MatchOptions<'_>, services: &Services) -> 
     // What is below a syndic that is away may meanwhile be below another.
     let is_away = |syndic| matches!(services.minions.presence.state(syndic), Standing::Away(_));
     let known = services.minions.syndics.ids();
+    let is_exact =
+        !found.may_mean_more && inventories.are_complete(&known) && !syndics.iter().any(is_away);
     Below {
-        is_exact: !found.may_mean_more
-            && inventories.are_complete(&known)
-            && !syndics.iter().any(is_away),
+        is_exact,
+        are_all: is_exact && !inventories.has_second_ways(),
         minions: found.minions,
         syndics,
     }

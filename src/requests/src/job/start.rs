@@ -85,6 +85,7 @@ pub(crate) fn job(
         ids.extend_from_slice(&below.syndics);
         publication.topics = Topics::Exactly(ids);
     }
+    let expects_all = below.are_all && is_for_somebody;
     let about = relation::of_load(load, request, target);
     let minions_of_job = match about {
         Some(JobRelation::Running(_)) if services.site.order_masters => {
@@ -109,6 +110,7 @@ pub(crate) fn job(
     );
     StartJob {
         about,
+        expects_all,
         publisher: None,
         audit: None,
         job,

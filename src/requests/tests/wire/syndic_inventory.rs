@@ -8,7 +8,7 @@ use saltern_requests::{Effect, Topics};
 use saltern_wire::msgpack::Value;
 
 use crate::wire::client::{Load, Minion, clear, published_by_root};
-use crate::wire::site::{Site, data, events, list, started};
+use crate::wire::site::{Site, data, decode, events, list, started};
 
 const OPTIONS: &str = "order_masters: True\nsaltern_syndic_inventory: True\n";
 
@@ -105,6 +105,17 @@ fn expected(site: &Site, tgt: &str, kind: &str) -> Option<(Vec<String>, Topics)>
     let start = started(&outcome);
     let minions = start.job.minions.iter().map(ToString::to_string);
     Some((minions.collect(), start.publication.topics.clone()))
+}
+
+/// Whether a job for this minion waits for syndics, as the answer to the client and the tracker have it.
+fn waits_for_syndics(site: &Site, tgt: &str) -> bool {
+    let load = published_by_root(site, tgt).set("tgt_type", "list");
+    let outcome = site.ask(clear(load, 3));
+    let answer = decode(&outcome.reply);
+    let said = answer.get("load").unwrap().get("saltern_expects_all");
+    let expects_all = started(&outcome).expects_all;
+    assert_eq!(said, expects_all.then_some(&Value::Bool(true)), "{tgt}");
+    !expects_all
 }
 
 fn exactly(ids: &[&str]) -> Topics {
@@ -272,6 +283,42 @@ fn job_goes_to_all_while_an_inventory_is_outdated() {
     assert_eq!(one.ask(heartbeat), "begin_anew");
     assert_eq!(one.ask(one.part(&[("a", "x")]).set("list", 2_i64)), "taken");
     assert_eq!(topics(), exactly(&["one"]));
+}
+
+#[test]
+fn job_waits_for_syndics_unless_all_inventories_are_whole() {
+    let site = Site::new(OPTIONS);
+    site.accept("own", "large");
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    let waits = |tgt: &str| waits_for_syndics(&site, tgt);
+    one.announce(&[("a", "x")]);
+    assert!(waits("a"), "\"two\" may have others");
+    two.announce(&[("b", "x")]);
+    assert!(!waits("a") && !waits("own,a,b") && !waits("own"));
+    assert!(waits("zzz"), "it may be below and new");
+
+    let partial = |part: i64, is_partial: bool| {
+        let part = two.part(&[]).set("part", part).set("last", false);
+        assert_eq!(two.ask(part.set("partial", is_partial)), "taken");
+    };
+    partial(1, true);
+    assert!(waits("a") && matches!(expected(&site, "a", "list").unwrap().1, Topics::Minions(_)));
+    partial(2, false);
+    assert!(!waits("a"));
+
+    let second_way = two.part(&[("a", "x"), ("b", "x")]).set("list", 2_i64);
+    assert_eq!(two.ask(second_way), "taken");
+    assert!(waits("b"), "a syndic announces more than it has");
+    assert_eq!(two.ask(two.part(&[("b", "x")]).set("list", 3_i64)), "taken");
+    assert!(!waits("b"));
+
+    site.around
+        .away
+        .lock()
+        .push(MinionId::parse("one").unwrap());
+    assert!(waits("a") && !waits("b"));
+    site.clock.advance(Duration::from_secs(61));
+    assert!(waits("b"), "no inventory is current");
 }
 
 #[test]

@@ -58,6 +58,7 @@ fn begin(number: u32, minions: &[&str]) -> JobEvent {
         minions: ids(minions),
         nocache: false,
         signals: None,
+        expects_all: false,
     })
 }
 
@@ -124,6 +125,34 @@ fn long_ended_job_is_not_reopened_by_syndic_minions() {
     let effects = machine.step(at(600), joined(1, &["c"]), &world);
     assert_eq!((machine.open_count(), refused(&effects)), (0, 1));
     assert!(machine.lacks(&jid(1), &id("c")));
+}
+
+#[test]
+fn job_whose_minions_are_all_known_ends_without_syndics() {
+    let mut rules = rules();
+    rules.leaves_wait = Duration::from_secs(600);
+    let world = Present::default();
+    let mut machine = Machine::new(rules, 1);
+    let of = |number: u32, expects_all: bool| match begin(number, &["a"]) {
+        JobEvent::Begun(begun) => JobEvent::Begun(JobBegun {
+            expects_all,
+            ..begun
+        }),
+        _ => panic!("it begins"),
+    };
+    // Of one job all parts are exact, of the next one the second is not.
+    for (number, second, open) in [(1, true, 0), (2, false, 1)] {
+        machine.step(at(0), of(number, true), &world);
+        machine.step(at(0), of(number, second), &world);
+        machine.step(at(1), returned(number, "a", true), &world);
+        assert_eq!(machine.open_count(), open, "{number}");
+    }
+    // What was not known shows that there may be more.
+    machine.step(at(2), joined(1, &["b"]), &world);
+    machine.step(at(3), returned(1, "b", true), &world);
+    assert_eq!(machine.open_count(), 2);
+    machine.step(at(601), JobEvent::Tick, &world);
+    assert_eq!(machine.open_count(), 0);
 }
 
 #[test]
