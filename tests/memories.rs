@@ -46,6 +46,10 @@ const REASONS: &[(&str, &str)] = &[
         "store/src/minion_clocks.rs",
         "of the last request, for `saltern doctor`",
     ),
+    (
+        "store/src/sha1_minions.rs",
+        "of the last authentication, for `saltern doctor`",
+    ),
     // Parts of what is under way.
     ("batches/machine.rs", "of one batch"),
     ("functions/peer_calls.rs", "calls that are under way"),

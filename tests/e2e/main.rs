@@ -28,6 +28,7 @@ mod engines;
 mod explain;
 mod faults;
 mod files;
+mod fips;
 mod follow;
 mod forkserver;
 mod gitfs;

@@ -93,6 +93,94 @@ fn master_key_is_rotated(release: Release) -> TestResult {
     )
 }
 
+/// The new key goes back to the old one, which the minions get as they got the new one.
+#[test]
+fn master_key_goes_back_under_a_stock_minion() -> TestResult {
+    let release = Release::V3008;
+    Site::run(
+        Server::Saltern(release),
+        |config| {
+            config.set("timeout", SOON.as_secs());
+        },
+        |site| {
+            site.announce("master_key");
+            site.announce("WARN saltern_minion::");
+            start_minions(site, release)?;
+            let public = site.path("pki/master.pub");
+            let old = fs::read_to_string(&public)?;
+            let hand_over = |site: &mut Site| -> Result<()> {
+                site.stop_master()?;
+                start(site)?;
+                let handed = rotate(site, &["hand-over"], 0)?;
+                ensure!(
+                    handed.contains("3 with the present key, 0 left"),
+                    "{handed}"
+                );
+                Ok(())
+            };
+            rotate(site, &["begin"], 0)?;
+            hand_over(site)?;
+            let new = fs::read_to_string(&public)?;
+            ensure!(new != old, "the key was replaced");
+
+            site.step("back to the old key");
+            rotate(site, &["revert"], 0)?;
+            hand_over(site)?;
+            ensure!(fs::read_to_string(&public)? == old, "the old key is back");
+            works(site, "with the old key again")?;
+            rotate(site, &["finish"], 0)?;
+            works(site, "at the end")
+        },
+    )
+}
+
+/// A minion that trusts the signing key (`verify_master_pubkey_sign`) takes a new key that nobody
+/// handed over.
+#[test]
+fn minion_that_trusts_the_signing_key_takes_a_new_master_key() -> TestResult {
+    let release = Release::V3008;
+    Site::run(
+        Server::Saltern(release),
+        |config| {
+            config
+                .set("timeout", SOON.as_secs())
+                .set("master_sign_pubkey", "True");
+        },
+        |site| {
+            site.announce("master_key");
+            // It was encrypted with the old key.
+            site.announce("the token of an authentication does not decrypt");
+            site.prepare_minion(STOCK, MinionKind::Stock(release), |config| {
+                config.set("verify_master_pubkey_sign", "True");
+            })?;
+            site.accept_beforehand(STOCK)?;
+            let signing = site.minion_path(STOCK, "pki/master_sign.pub");
+            fs::copy(site.path("pki/master_sign.pub"), signing)?;
+            site.start_prepared_minion(STOCK)?;
+            site.wait_started(STOCK)?;
+
+            rotate(site, &["begin"], 0)?;
+            site.stop_master()?;
+            site.start_master_only()?;
+            rotate(site, &["finish", "--force"], 0)?;
+            // A deleted key has the shared key rotated, so the minion logs in anew with the next publication.
+            site.accept_beforehand("other")?;
+            site.salt_key(&["-y", "-d", "other"])?.expect_code(0)?;
+            let held = site.minion_path(STOCK, "pki/minion_master.pub");
+            let new = fs::read_to_string(site.path("pki/master.pub"))?;
+            wait_until("the minion to take the new key", SOON, || {
+                let asked = ["--async", STOCK, "test.ping"];
+                site.salt(&asked).ok()?;
+                let held = fs::read_to_string(&held).ok()?;
+                (held.trim() == new.trim()).then_some(())
+            })?;
+            let ping = site.salt(&[STOCK, "test.ping"])?;
+            ensure!(ping.stdout.contains("True"), "{}", ping.stdout);
+            Ok(())
+        },
+    )
+}
+
 fn start_minions(site: &mut Site, release: Release) -> Result<()> {
     site.prepare_minion(STOCK, MinionKind::Stock(release), |config| {
         config.set("sign_pub_messages", "True");
@@ -107,15 +195,13 @@ fn start_minions(site: &mut Site, release: Release) -> Result<()> {
     MINIONS.iter().try_for_each(|id| site.wait_started(id))
 }
 
-/// Starts the master, and waits until all minions have subscribed anew.
+/// Starts the master, and waits until all minions have subscribed anew: until they had time to, those of
+/// before count as present.
 fn start(site: &mut Site) -> Result<()> {
     site.start_master_only()?;
-    wait_until("all minions to be present", SOON, || {
-        let present = site
-            .saltern(&["minions", "-w", "present", "--out", "json"])
-            .ok()?;
-        let is_there = |id: &&str| present.stdout.contains(&format!("\"{id}\""));
-        MINIONS.iter().all(is_there).then_some(())
+    wait_until("all minions to have subscribed", SOON, || {
+        let subscribers = site.metric("saltern_subscribers", "").ok()?;
+        (subscribers == MINIONS.len() as f64).then_some(())
     })
 }
 

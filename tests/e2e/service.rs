@@ -5,10 +5,12 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use saltern_tests::process::{Daemon, peer};
+use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
@@ -41,6 +43,21 @@ fn managed(limit: &str, scenario: impl FnOnce(&mut Site) -> Result<()>) -> TestR
             scenario(site)
         },
     )
+}
+
+/// The program of the tests has fail points.
+#[test]
+fn package_is_not_built_of_a_binary_with_fault_injection() -> TestResult {
+    let directory = tempfile::tempdir()?;
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../packaging/deb/build.sh");
+    let built = Command::new(script)
+        .arg(saltern_program())
+        .arg(directory.path().join("deb"))
+        .output()?;
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(!built.status.success(), "{said}");
+    assert!(said.contains("fault-injection"), "{said}");
+    Ok(())
 }
 
 /// Waits until the manager has noted this so many times.

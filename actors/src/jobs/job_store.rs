@@ -436,11 +436,7 @@ impl JobStore {
 
     fn refuse(&self, group: CommitGroup) {
         self.seed.metrics.disk.refused.inc_by(group.len() as u64);
-        let stored = Stored {
-            refused: group.refuse(),
-            ..Stored::default()
-        };
-        self.notify_tracker(stored);
+        self.notify_tracker(group.refuse());
     }
 }
 

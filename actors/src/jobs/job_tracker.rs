@@ -31,19 +31,23 @@ use std::time::Duration;
 
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseActFuture, SpawnHandle};
 use bytes::Bytes;
+use indexmap::IndexMap;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_base::planted_bug::PlantedBug;
 use saltern_model::control::Account;
 use saltern_model::{Event, Jid, MinionId, ReturnRecord};
 use saltern_requests::{JobRelation, ProbeAnswer, ReceivedReturn, StartJob, SyndicMinions, probe};
-use saltern_store::jobs::{JobNotes, JobQueries, JobState, OpenJob, Write};
+use saltern_store::StoreError;
+use saltern_store::jobs::{JobNotes, JobQueries, JobState, OpenJob, StoredJob, Write};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, MapView, RawValue};
 use tokio::time::Instant;
 
 use self::deps::{LiveEnvironment, find_job_return};
 use self::known::KnownJobs;
-use self::machine::{Answered, Asked, Departure, JobEvent, Machine, Resumed, TrackerEffect};
+use self::machine::{
+    Answered, Asked, Departure, JobEvent, KEPT_AGAIN, Machine, Resumed, TrackerEffect,
+};
 use self::moment::Moment;
 use self::news::JobNews;
 use self::quota::ReportQuota;
@@ -53,8 +57,8 @@ use crate::events::batch_feed::BatchFeed;
 use crate::jobs::job_completions::JobCompletions;
 use crate::messages::{
     AwaitedMinions, BeginJob, Beginning, CloseOlderThan, Departed, Explain, ExplainTo, Fire,
-    FollowUp, Greet, JobBegun, MinionReturned, Persist, Publish, Stored, TakeAnswer, TakeReturn,
-    TakeSyndicMinions,
+    FollowUp, Greet, JobBegun, JobDeparture, MinionReturned, Persist, Publish, Stored, TakeAnswer,
+    TakeReturn, TakeSyndicMinions,
 };
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
@@ -107,7 +111,9 @@ pub(crate) struct JobTracker {
     traces: JobTraces,
     started: Instant,
     /// Departures of jobs, to be written.
-    departures: Vec<Write>,
+    departures: Vec<JobDeparture>,
+    /// Departures that the store refused, to be written again: of open jobs, each once.
+    refused_departures: IndexMap<Jid, i64>,
     /// Replay for listeners that connect soon after the start.
     syndic_replay: Option<SyndicReplay>,
     /// When the machine is to be woken.
@@ -132,6 +138,7 @@ impl Child for JobTracker {
             traces: JobTraces::default(),
             started: Instant::now(),
             departures: Vec::new(),
+            refused_departures: IndexMap::new(),
             syndic_replay: SyndicReplay::at_start(&*seed.reader, &*seed.deps),
             wake: None,
         }
@@ -139,6 +146,7 @@ impl Child for JobTracker {
 
     fn drain(&mut self, context: &mut Context<Self>) -> Option<ResponseActFuture<Self, ()>> {
         self.step(JobEvent::KeepAll, context);
+        self.take_refused_departures();
         self.write_departures(context);
         None
     }
@@ -370,7 +378,13 @@ impl JobTracker {
         if !self.departures.is_empty() {
             // In front: a further part of a job has not left because an earlier one has.
             let departures = self.departures.drain(..);
-            let departures = departures.map(|departure| (departure, FollowUp::Nothing));
+            let departures = departures.map(|departure| {
+                let write = Write::Published {
+                    jid: departure.jid.clone(),
+                    at: departure.at,
+                };
+                (write, FollowUp::ReportLostDeparture(departure))
+            });
             writes.splice(..0, departures);
         }
         let persist = Persist { writes, answer };
@@ -381,6 +395,31 @@ impl JobTracker {
         if !self.departures.is_empty() {
             self.persist(Vec::new(), None, context);
         }
+    }
+
+    /// Remembers departures that the store refused. Of jobs that are over they need not be known.
+    fn departures_refused(&mut self, lost: Vec<JobDeparture>, context: &mut Context<Self>) {
+        let was_empty = self.refused_departures.is_empty();
+        for JobDeparture { jid, at } in lost {
+            if self.machine.has_left(&jid) {
+                self.refused_departures.entry(jid).or_insert(at);
+            }
+        }
+        if was_empty && !self.refused_departures.is_empty() {
+            context.run_later(KEPT_AGAIN, |tracker, context| {
+                tracker.take_refused_departures();
+                tracker.write_departures(context);
+            });
+        }
+    }
+
+    /// Puts the refused departures among those to be written, but of jobs that are over or of which a
+    /// further part has begun meanwhile: that one has not left because an earlier one has.
+    fn take_refused_departures(&mut self) {
+        let refused = std::mem::take(&mut self.refused_departures).into_iter();
+        let left = refused.filter(|(jid, _)| self.machine.has_left(jid));
+        self.departures
+            .extend(left.map(|(jid, at)| JobDeparture { jid, at }));
     }
 
     fn begin(&mut self, start: StartJob, answer: PendingReply, context: &mut Context<Self>) {
@@ -474,6 +513,9 @@ impl JobTracker {
             ..
         } = returned;
         let jid = &record.jid;
+        if !standalone {
+            self.recall(jid, reporter.as_ref());
+        }
         // A job that comes with its return is closed: no client waits for it. If one does, it is
         // open.
         let is_there = self.known.contains(jid) || self.machine.is_remembered(jid);
@@ -489,12 +531,59 @@ impl JobTracker {
             };
             writes.push((write, FollowUp::Nothing));
         }
+        if self.machine.is_completed_by(jid, &record.minion) {
+            // In the transaction of its last return: after it, nobody else looks at this job.
+            let write = Write::JobState {
+                jid: jid.clone(),
+                state: JobState::Complete,
+                at: self.seed.deps.micros(),
+                notes: Some(JobNotes::default().pack()),
+            };
+            writes.push((write, FollowUp::Nothing));
+        }
         let follow_up = FollowUp::Return {
             returned: event,
             events,
         };
         writes.push((Write::Return(record), follow_up));
         self.persist(writes, Some(answer), context);
+    }
+
+    /// Remembers an ended job that misses returns, if the database has one of this jid: the return that
+    /// is coming may be its last. A master that was restarted knows only the open ones.
+    fn recall(&mut self, jid: &Jid, reporter: Option<&MinionId>) {
+        if self.known.contains(jid) || self.machine.is_remembered(jid) {
+            return;
+        }
+        let moment = self.now();
+        if reporter.is_some_and(|minion| !self.quota.take_recall(minion, moment)) {
+            return;
+        }
+        match self.given_up(jid) {
+            Ok(Some((ended, state))) => self.machine.recall(ended, state, moment),
+            Ok(None) => {}
+            Err(error) => tracing::error!(%jid, %error, "the job of a return cannot be looked up"),
+        }
+    }
+
+    /// A job of this master that ended without all its returns, as the store holds it.
+    fn given_up(&self, jid: &Jid) -> Result<Option<(Resumed, JobState)>, StoreError> {
+        let is_given_up = |job: &StoredJob| {
+            let missed = matches!(job.state, JobState::Expired | JobState::Killed);
+            missed && job.reporter.is_none() && !job.record.nocache
+        };
+        let reader = &self.seed.reader;
+        if !reader.has(jid)? {
+            return Ok(None);
+        }
+        let Some(job) = reader.load(jid)?.filter(is_given_up) else {
+            return Ok(None);
+        };
+        let heads = reader.return_heads(jid)?.into_iter();
+        let returned = heads.map(|head| (head.minion, head.retcode)).collect();
+        let state = job.state;
+        let ended = resumed(OpenJob { job, returned }, Departure::Never);
+        Ok(Some((ended, state)))
     }
 
     /// Whether a job expects this return, or the quota of its minion has room for it.
@@ -693,11 +782,13 @@ impl Handler<Stored> for JobTracker {
             returns,
             repeated,
             refused,
+            undeparted,
             unsent,
         } = stored;
         if !refused.is_empty() {
             self.step(JobEvent::Refused(refused), context);
         }
+        self.departures_refused(undeparted, context);
         for job in jobs {
             self.known.learn(&job.jid);
             if !job.nocache {
@@ -741,7 +832,7 @@ impl Handler<Departed> for JobTracker {
             context.run_later(DEPARTURES_WRITTEN, Self::write_departures);
         }
         if !PlantedBug::DepartureNotRecorded.is_planted() {
-            self.departures.push(Write::Published {
+            self.departures.push(JobDeparture {
                 jid: jid.clone(),
                 at: self.seed.deps.micros(),
             });

@@ -97,8 +97,19 @@ pub struct Stored {
     pub repeated: u64,
     /// Jobs whose state could not be stored.
     pub refused: Vec<Jid>,
+    /// Departures that could not be stored.
+    pub undeparted: Vec<JobDeparture>,
     /// Jobs whose beginning was refused and is in the store nevertheless: they are not sent.
     pub unsent: Vec<JobBegun>,
+}
+
+/// The load of a job went to the publish port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobDeparture {
+    /// The job.
+    pub jid: Jid,
+    /// When, in microseconds since 1970.
+    pub at: i64,
 }
 
 /// A job, or a part of one, whose beginning is in the store: what the tracker needs of its record.
@@ -211,6 +222,8 @@ pub enum FollowUp {
     Expect(SyndicMinions),
     /// Of a job's state: notify the tracker if it could not be written. Nothing follows the commit.
     ReportFailure(Jid),
+    /// Of a job's departure: notify the tracker if it could not be written. Nothing follows the commit.
+    ReportLostDeparture(JobDeparture),
 }
 
 impl FollowUp {
@@ -219,7 +232,10 @@ impl FollowUp {
         match self {
             Self::Fire(events) | Self::Return { events, .. } => events,
             Self::Begin(beginning) => &beginning.announce,
-            Self::Nothing | Self::Expect(_) | Self::ReportFailure(_) => &[],
+            Self::Nothing
+            | Self::Expect(_)
+            | Self::ReportFailure(_)
+            | Self::ReportLostDeparture(_) => &[],
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::listeners::{self, AlsoListen};
 use crate::master::MasterConfig;
 use crate::options::{self, ConfigOption, Kind, Status};
 use crate::reader::{Reader, shown};
+use crate::values::{HashType, SigningAlgorithm};
 use crate::yaml::{Key, Mark, Node, NodeValue};
 
 /// The longest path of a Unix socket on Linux, without the closing zero.
@@ -283,6 +284,21 @@ fn process(reader: &mut Reader<'_>, config: &MasterConfig) {
     }
 }
 
+/// Looks at what does not go with `fips_mode`.
+fn fips(reader: &mut Reader<'_>, config: &MasterConfig) {
+    let message = "minions whose encryption_algorithm or signing_algorithm has SHA-1, which is their \
+                   default, are refused; AES, HMAC and TLS of this program are not FIPS-validated";
+    reader.find(Severity::Warning, "fips_mode", message);
+    if config.publish_signing_algorithm == SigningAlgorithm::Pkcs1v15Sha1 {
+        let message = "fips_mode allows \"PKCS1v15-SHA224\" alone";
+        reader.error("publish_signing_algorithm", message);
+    }
+    if config.hash_type == HashType::Md5 {
+        let message = "fips_mode does not allow \"md5\"";
+        reader.error("hash_type", message);
+    }
+}
+
 fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
     let followed = config.followed();
     if config.saltern_config_wheels {
@@ -295,6 +311,9 @@ fn keys(reader: &mut Reader<'_>, config: &MasterConfig) {
     } else if followed.auto_accept {
         let message = "every new minion is accepted without approval";
         reader.find(Severity::Warning, "auto_accept", message);
+    }
+    if config.fips_mode {
+        fips(reader, config);
     }
     if config.keysize < 2048 {
         let message = format!("keys of {} bits can be broken", config.keysize);

@@ -180,8 +180,10 @@ pub struct MasterConfig {
     pub ping_on_rotate: bool,
     /// Whether publishes are signed.
     pub sign_pub_messages: bool,
-    /// The algorithm they are signed with.
+    /// The algorithm they are signed with; without SHA-1 in FIPS mode.
     pub publish_signing_algorithm: SigningAlgorithm,
+    /// Whether algorithms with SHA-1 are refused.
+    pub fips_mode: bool,
     /// The oldest version of the authentication protocol that is served, 0 to 3.
     pub minimum_auth_version: u8,
     /// The oldest request that is served; `None` for no limit.
@@ -342,6 +344,15 @@ impl MasterConfig {
     pub fn is_written(&self, name: &str) -> bool {
         self.settings.get(name).is_some()
     }
+}
+
+/// `publish_signing_algorithm`; where nothing is written, `fips_mode` decides.
+fn publish_signing_algorithm(reader: &mut Reader<'_>) -> SigningAlgorithm {
+    if reader.written("publish_signing_algorithm").is_none() && reader.bool("fips_mode") {
+        return SigningAlgorithm::Pkcs1v15Sha224;
+    }
+    let named = reader.choice("publish_signing_algorithm");
+    named.unwrap_or(SigningAlgorithm::Pkcs1v15Sha1)
 }
 
 /// A configuration as it was read, whether or not it can be used.
@@ -587,9 +598,8 @@ pub(crate) fn take(
         rotate_aes_key: reader.bool("rotate_aes_key"),
         ping_on_rotate: reader.bool("ping_on_rotate"),
         sign_pub_messages: reader.bool("sign_pub_messages"),
-        publish_signing_algorithm: reader
-            .choice("publish_signing_algorithm")
-            .unwrap_or(SigningAlgorithm::Pkcs1v15Sha1),
+        publish_signing_algorithm: publish_signing_algorithm(reader),
+        fips_mode: reader.bool("fips_mode"),
         minimum_auth_version: u8::try_from(reader.int("minimum_auth_version", 0, 3)).unwrap_or(3),
         request_server_ttl: seconds_or_none(reader.seconds("request_server_ttl")),
         require_minion_sign_messages: reader.bool("require_minion_sign_messages"),

@@ -34,6 +34,11 @@ impl EncAlgo {
         }
     }
 
+    /// Whether FIPS mode allows it: SHA-1 is refused there.
+    pub fn is_fips(self) -> bool {
+        self != Self::OaepSha1
+    }
+
     pub(crate) fn digest(self) -> &'static MdRef {
         match self {
             Self::OaepSha1 => Md::sha1(),
@@ -79,6 +84,11 @@ impl SigAlgo {
         }
     }
 
+    /// Whether FIPS mode allows it: SHA-1 is refused there.
+    pub fn is_fips(self) -> bool {
+        self != Self::Pkcs1v15Sha1
+    }
+
     /// The `DigestInfo` that is padded and put through RSA.
     ///
     /// Made here and not by OpenSSL's signature interface, because some distributions
@@ -90,6 +100,12 @@ impl SigAlgo {
             Self::Pkcs1v15Sha224 => [SHA224_INFO.as_slice(), sha224(message).as_slice()].concat(),
         }
     }
+}
+
+/// Whether a FIPS provider of the system's OpenSSL is active. Only its configuration activates one
+/// (`openssl.cnf`), and makes it the one that is used (`default_properties = fips=yes`).
+pub fn has_fips_provider() -> bool {
+    Md::fetch(None, "SHA2-224", Some("fips=yes")).is_ok()
 }
 
 #[cfg(test)]

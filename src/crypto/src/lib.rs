@@ -21,7 +21,7 @@ mod secret;
 mod state_cipher;
 mod x931;
 
-pub use algorithms::{EncAlgo, SigAlgo};
+pub use algorithms::{EncAlgo, SigAlgo, has_fips_provider};
 pub use crypticle::{Crypticle, NONCE_LEN, OpenError};
 pub use fingerprint::{HashError, HashType, pem_finger, text_finger};
 pub use key_string::{KeyString, KeyStringError};

@@ -15,7 +15,7 @@ use saltern_wire::msgpack::{Bin, Dialect, MapView, Value, lenient, pack};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::commands::ClearRequest;
-use crate::envelope::is_nonce;
+use crate::envelope::{allowed, is_nonce};
 use crate::handle::Class;
 use crate::key_admission::Admission;
 use crate::origin::Origin;
@@ -34,6 +34,10 @@ enum Negative {
     /// `ret: "full"`.
     Full,
 }
+
+/// Results of authentications that are answered without keys for their algorithms' sake.
+const BAD_ENC_ALGO: &str = "bad_enc_algo";
+const BAD_SIG_ALGO: &str = "bad_sig_algo";
 
 /// The longest public key that is considered, in bytes; one of 16,384 bits has 2,800. Keys of
 /// unknown peers are kept on disk, and stock has no bound: anyone could fill the disk.
@@ -79,6 +83,32 @@ fn algorithm<A>(
     from_wire: fn(&str) -> Option<A>,
 ) -> Option<A> {
     name.map_or(Some(default), |name| name.and_then(from_wire))
+}
+
+impl Load<'_> {
+    /// How secrets are encrypted for the minion; `None` is unknown, or not allowed.
+    fn encryption(&self, services: &Services) -> Option<EncAlgo> {
+        allowed(self.named_encryption(), EncAlgo::is_fips, services)
+    }
+
+    /// How answers are signed, likewise.
+    fn signing(&self, services: &Services) -> Option<SigAlgo> {
+        allowed(self.named_signing(), SigAlgo::is_fips, services)
+    }
+
+    fn named_encryption(&self) -> Option<EncAlgo> {
+        algorithm(self.enc_algo, EncAlgo::OaepSha1, EncAlgo::from_wire)
+    }
+
+    fn named_signing(&self) -> Option<SigAlgo> {
+        algorithm(self.sig_algo, SigAlgo::Pkcs1v15Sha1, SigAlgo::from_wire)
+    }
+
+    /// Whether it names an algorithm with SHA-1, or none at all, which is the same.
+    fn uses_sha1(&self) -> bool {
+        let is_sha1 = self.named_encryption().is_some_and(|one| !one.is_fips());
+        is_sha1 || self.named_signing().is_some_and(|one| !one.is_fips())
+    }
 }
 
 /// The answer with the keys to communicate with.
@@ -185,7 +215,7 @@ impl<'a> Signer<'a> {
         let Some(keys) = rotation else {
             return current;
         };
-        let enc_algo = algorithm(load.enc_algo, EncAlgo::OaepSha1, EncAlgo::from_wire);
+        let enc_algo = load.encryption(services);
         let (Some(token), Some(enc_algo)) = (load.token, enc_algo) else {
             return current;
         };
@@ -370,7 +400,7 @@ impl<'a> Asker<'a> {
         if version > 1 && nonce.is_none() {
             return None;
         }
-        let sig_algo = algorithm(load.sig_algo, SigAlgo::Pkcs1v15Sha1, SigAlgo::from_wire);
+        let sig_algo = load.signing(services);
         Some(Self {
             services,
             nonce,
@@ -387,11 +417,8 @@ impl<'a> Asker<'a> {
     }
 
     fn negative(&self, negative: Negative, result: &'static str) -> Outcome {
-        self.services
-            .metrics
-            .authentications
-            .with_label_values(&[result])
-            .inc();
+        let cannot_sign = self.version > 1 && self.sig_algo.is_none();
+        self.count(if cannot_sign { BAD_SIG_ALGO } else { result });
         let ret = match negative {
             Negative::Refused => Value::Bool(false),
             Negative::Pending | Negative::Unable => Value::Bool(true),
@@ -402,6 +429,24 @@ impl<'a> Asker<'a> {
         }
         let nonce = self.nonce();
         Outcome::reply(self.signed(&pack(&NoKeys { ret, nonce }, Dialect::Raw)))
+    }
+
+    fn count(&self, result: &str) {
+        let authentications = &self.services.metrics.authentications;
+        authentications.with_label_values(&[result]).inc();
+    }
+
+    /// Answers that an algorithm of the request is unknown, or not allowed.
+    fn bad_algorithm(&self, minion: &MinionId, result: &str, answer: Bytes) -> Outcome {
+        self.count(result);
+        complain!(
+            self.services,
+            %minion,
+            result,
+            fips_mode = self.services.config.fips_mode,
+            "authentication refused: its algorithms are unknown, or have SHA-1 and fips_mode is on"
+        );
+        Outcome::reply(answer)
     }
 
     fn signed(&self, inner: &[u8]) -> Bytes {
@@ -589,13 +634,11 @@ fn with_event(outcome: Outcome, event: Option<saltern_model::Event>) -> Outcome 
 /// The positive answer.
 fn keys(asker: &Asker<'_>, load: &Load<'_>, minion: &MinionId, presented: &str) -> Outcome {
     let services = asker.services;
+    let sha1 = &services.minions.sessions.sha1;
+    sha1.note(minion, load.uses_sha1(), services.clock.unix());
     match packed_keys(asker, load, minion) {
         Ok(inner) => {
-            services
-                .metrics
-                .authentications
-                .with_label_values(&["accept"])
-                .inc();
+            asker.count("accept");
             let event = auth_event(services, minion, presented, true, Some("accept"));
             let answer = if asker.version > 1 {
                 asker.signed(&inner)
@@ -604,9 +647,13 @@ fn keys(asker: &Asker<'_>, load: &Load<'_>, minion: &MinionId, presented: &str) 
             };
             with_event(Outcome::reply(answer), event)
         }
-        Err(KeysError::BadEncAlgo) => Outcome::reply(unsigned_text("bad enc algo")),
-        Err(KeysError::NoEncAlgo) => Outcome::reply(reply::no_answer()),
-        Err(KeysError::BadSigAlgo) => Outcome::reply(unsigned_text("bad sig algo")),
+        Err(KeysError::BadEncAlgo) => {
+            asker.bad_algorithm(minion, BAD_ENC_ALGO, unsigned_text("bad enc algo"))
+        }
+        Err(KeysError::NoEncAlgo) => asker.bad_algorithm(minion, BAD_ENC_ALGO, reply::no_answer()),
+        Err(KeysError::BadSigAlgo) => {
+            asker.bad_algorithm(minion, BAD_SIG_ALGO, unsigned_text("bad sig algo"))
+        }
         Err(KeysError::BadKey(reason)) => {
             complain!(services, %minion, reason, "authentication refused: the key cannot be used");
             asker.negative(Negative::Refused, "bad_key")
@@ -645,8 +692,7 @@ fn packed_keys(
     minion: &MinionId,
 ) -> Result<Vec<u8>, KeysError> {
     let services = asker.services;
-    let enc_algo = algorithm(load.enc_algo, EncAlgo::OaepSha1, EncAlgo::from_wire);
-    let enc_algo = enc_algo.ok_or(match load.token {
+    let enc_algo = load.encryption(services).ok_or(match load.token {
         Some(_) => KeysError::BadEncAlgo,
         None => KeysError::NoEncAlgo,
     })?;

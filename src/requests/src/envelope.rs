@@ -296,12 +296,20 @@ fn open_sealed(
             version,
         },
         key: key_on_disk,
-        enc_algo: algorithm(envelope, "enc_algo", EncAlgo::OaepSha1, EncAlgo::from_wire),
-        sig_algo: algorithm(
-            envelope,
-            "sig_algo",
-            SigAlgo::Pkcs1v15Sha1,
-            SigAlgo::from_wire,
+        enc_algo: allowed(
+            algorithm(envelope, "enc_algo", EncAlgo::OaepSha1, EncAlgo::from_wire),
+            EncAlgo::is_fips,
+            services,
+        ),
+        sig_algo: allowed(
+            algorithm(
+                envelope,
+                "sig_algo",
+                SigAlgo::Pkcs1v15Sha1,
+                SigAlgo::from_wire,
+            ),
+            SigAlgo::is_fips,
+            services,
         ),
         is_superseded,
     })
@@ -325,6 +333,16 @@ pub(crate) fn registration(
         .ok_or_else(|| Refusal::bad_load("no_token"))?;
     valid_token(&id, token, services)?;
     Ok(id)
+}
+
+/// The algorithm, unless it is one that `fips_mode` does not allow: that one is unknown, as to a
+/// stock master whose OpenSSL is in FIPS mode (`_enforce_fips` in `crypt.py`).
+pub(crate) fn allowed<A: Copy>(
+    algorithm: Option<A>,
+    is_fips: fn(A) -> bool,
+    services: &Services,
+) -> Option<A> {
+    algorithm.filter(|algorithm| !services.config.fips_mode || is_fips(*algorithm))
 }
 
 /// The algorithm named under `key`; the default if none is named; `None` if it is unknown.

@@ -33,6 +33,9 @@ pub(crate) fn acceptable(sealed: &Sealed, context: &Context) -> bool {
 
 fn is_genuine(sealed: &Sealed, context: &Context) -> bool {
     let algorithm = context.site.signing_algorithm;
+    if context.config.fips_mode && !algorithm.is_fips() {
+        return false;
+    }
     let key = &sealed.key;
     let mut load = sealed.load.clone();
     let Some(signature) = load.remove("sig") else {

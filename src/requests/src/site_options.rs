@@ -84,7 +84,10 @@ impl SiteOptions {
             signing_algorithm: config
                 .signing_algorithm()
                 .and_then(SigAlgo::from_wire)
-                .unwrap_or(SigAlgo::Pkcs1v15Sha1),
+                .unwrap_or(match config.fips_mode {
+                    true => SigAlgo::Pkcs1v15Sha224,
+                    false => SigAlgo::Pkcs1v15Sha1,
+                }),
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod pki;
 pub mod replay;
 pub mod resources;
 pub mod sessions;
+pub mod sha1_minions;
 pub mod shared_key;
 pub mod shared_state;
 pub mod sqlite;

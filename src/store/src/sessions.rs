@@ -28,6 +28,7 @@ use crate::files::{self, Create, Stat, Version};
 use crate::minion_clocks::MinionClocks;
 use crate::options::StoreOptions;
 use crate::replay::ReplayWindow;
+use crate::sha1_minions::Sha1Minions;
 use crate::shared_state::{SharedState, StateKind};
 
 /// A key string has 76 bytes; whatever is larger is none.
@@ -80,6 +81,8 @@ pub struct Sessions {
     nonces: Arc<AtomicUsize>,
     /// Clocks of the minions, as their requests show them.
     pub clocks: MinionClocks,
+    /// Minions that authenticated with SHA-1.
+    pub sha1: Sha1Minions,
 }
 
 /// Seconds by which the clocks of a disk and a machine may differ.
@@ -121,6 +124,7 @@ impl Sessions {
             shared: SharedState::default(),
             nonces: Arc::default(),
             clocks: MinionClocks::new(&options.private_dir()),
+            sha1: Sha1Minions::new(&options.private_dir()),
         })
     }
 

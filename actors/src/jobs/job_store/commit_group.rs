@@ -9,7 +9,7 @@ use saltern_requests::is_paced_by_master;
 use saltern_store::NewEvent;
 use saltern_store::jobs::{Write, Written};
 
-use crate::messages::{FollowUp, Persist};
+use crate::messages::{FollowUp, Persist, Stored};
 use crate::shared::answer::PendingReply;
 
 /// Messages that are committed together.
@@ -93,19 +93,26 @@ impl CommitGroup {
         })
     }
 
-    /// Nothing is stored: refuses every message, and returns the jobs whose failure is reported.
-    pub(super) fn refuse(self) -> Vec<Jid> {
+    /// Nothing is stored: refuses every message, and returns the failures that the tracker is notified of.
+    pub(super) fn refuse(self) -> Stored {
         for request in self.requests {
             if let Some(answer) = request.answer {
                 answer.failed();
             }
         }
-        let follow_ups = self.follow_ups.into_iter();
-        let reported = follow_ups.filter_map(|follow_up| match follow_up {
-            FollowUp::ReportFailure(jid) => Some(jid),
-            _ => None,
-        });
-        reported.collect()
+        let mut stored = Stored::default();
+        for follow_up in self.follow_ups {
+            match follow_up {
+                FollowUp::ReportFailure(jid) => stored.refused.push(jid),
+                FollowUp::ReportLostDeparture(lost) => stored.undeparted.push(lost),
+                FollowUp::Nothing
+                | FollowUp::Fire(_)
+                | FollowUp::Begin(_)
+                | FollowUp::Return { .. }
+                | FollowUp::Expect(_) => {}
+            }
+        }
+        stored
     }
 }
 

@@ -75,7 +75,7 @@ impl JobStore {
         effects: &mut CommitEffects,
     ) -> Option<Jid> {
         match follow_up {
-            FollowUp::Nothing | FollowUp::ReportFailure(_) => {}
+            FollowUp::Nothing | FollowUp::ReportFailure(_) | FollowUp::ReportLostDeparture(_) => {}
             FollowUp::Fire(events) => effects.events.extend(events),
             FollowUp::Return { returned, events } => {
                 self.follow_return(returned, events, written, effects);
@@ -210,7 +210,8 @@ impl JobStore {
     pub(super) fn notify_tracker(&self, stored: Stored) {
         let nothing = stored.jobs.is_empty() && stored.leaves.is_empty();
         let none = stored.returns.is_empty() && stored.unsent.is_empty();
-        if nothing && none && stored.refused.is_empty() {
+        let no_failure = stored.refused.is_empty() && stored.undeparted.is_empty();
+        if nothing && none && no_failure {
             return;
         }
         // Never waits: the tracker may be waiting for this actor.

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::events::bus::QueueLimits;
-use crate::messages::{Beginning, ExpireJobs, FollowUp, JobBegun, MinionReturned};
+use crate::messages::{Beginning, ExpireJobs, FollowUp, JobBegun, JobDeparture, MinionReturned};
 use crate::shared::answer::PendingReply;
 use crate::shared::testing::{NOT_HANDLED, Port, closed, event, in_system, recorder, tree};
 use crate::shared::window::Windows;
@@ -394,15 +394,28 @@ fn commit_without_space_fails_every_request_and_has_no_effects() {
             notes: None,
         };
         let large = returned("m1", "f", 1_000_000);
+        let departure = JobDeparture {
+            jid: jid.clone(),
+            at: 1,
+        };
+        let published = Write::Published {
+            jid: jid.clone(),
+            at: 1,
+        };
         let persist = Persist {
             writes: vec![
+                (published, FollowUp::ReportLostDeparture(departure.clone())),
                 (state, FollowUp::ReportFailure(jid.clone())),
                 (Write::Return(large), FollowUp::Nothing),
             ],
             answer: None,
         };
         rig.store.try_send(persist).unwrap();
-        assert_eq!(rig.tracker.recv().await.unwrap().refused, [jid]);
+        let lost = rig.tracker.recv().await.unwrap();
+        assert_eq!(
+            (lost.refused, lost.undeparted),
+            (vec![jid], vec![departure])
+        );
         // A smaller return is stored, with the job that the failed one carried.
         let reply = rig.send(returned("m1", "f", 10)).await;
         assert_eq!(reply.await.unwrap(), &b"done"[..]);

@@ -59,7 +59,7 @@ const RECONNECTING: Duration = Duration::from_secs(10);
 const PROGRESS_WRITE_DELAY: Duration = Duration::from_secs(1);
 
 /// Retry delay after the store refused a write.
-const KEPT_AGAIN: Duration = Duration::from_secs(5);
+pub(super) const KEPT_AGAIN: Duration = Duration::from_secs(5);
 
 /// Poll interval of jobs that are held open.
 const HELD: Duration = Duration::from_millis(500);
@@ -318,9 +318,24 @@ impl Machine {
         entry.is_some_and(|entry| !entry.state().is_lost() && !entry.state().has_returned())
     }
 
+    /// Whether an ended job misses the return of this minion alone.
+    pub(super) fn is_completed_by(&self, jid: &Jid, minion: &MinionId) -> bool {
+        let Some(job) = self.jobs.get(jid).filter(|job| !job.is_open()) else {
+            return false;
+        };
+        let mut missing = job.missing().map(|(minion, _)| minion);
+        missing.next() == Some(minion) && missing.next().is_none()
+    }
+
     /// Whether the job is open, or ended not long ago.
     pub(super) fn is_remembered(&self, jid: &Jid) -> bool {
         self.jobs.get(jid).is_some()
+    }
+
+    /// Whether the job is open, and the load of it, or of its last part, went to the publish port.
+    pub(super) fn has_left(&self, jid: &Jid) -> bool {
+        let job = self.jobs.get(jid).filter(|job| job.is_open());
+        job.is_some_and(|job| job.left.is_some())
     }
 
     /// Number of open jobs.
@@ -426,6 +441,36 @@ impl Machine {
         }
         // Minions below syndics that were refused for want of room are in the store too.
         self.keep_bound(turn);
+    }
+
+    /// Remembers a job that has ended in this state, so that a late return amends it.
+    pub(super) fn recall(&mut self, ended: Resumed, state: JobState, now: Moment) {
+        let JobBegun {
+            jid,
+            fun,
+            created,
+            minions,
+            ..
+        } = ended.job;
+        if self.is_remembered(&jid) {
+            return;
+        }
+        self.jobs.put(
+            &jid,
+            || Job::new(fun, created, now),
+            |job| {
+                job.expect(minions);
+                for (minion, retcode) in ended.returned {
+                    job.put(&minion, MinionState::Returned { retcode });
+                }
+                notes::restore(ended.notes, job);
+                job.left = Some(now);
+                job.may_have_left = true;
+                // It began too long ago for minions below syndics to reopen it.
+                job.is_full = true;
+            },
+        );
+        self.jobs.end(&jid, state);
     }
 
     fn send_again(&mut self, jid: Jid, turn: &mut Turn<'_>) {

@@ -5,8 +5,8 @@
 //! Counted by minion and UTC day, in memory: a restart resets it. A return that a job awaits is
 //! never counted, nor is what a syndic forwards.
 //!
-//! Over the quota, the job database is asked whether a job that ended long ago expects the return:
-//! a few times a minute for each minion, because the tracker blocks on the answer.
+//! The job database is asked whether a job that ended long ago expects the return: a few times a
+//! minute for each minion, because the tracker blocks on the answer.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -37,8 +37,14 @@ pub(super) struct ReportQuota {
     limits: QuotaLimits,
     day: i64,
     spent: HashMap<MinionId, Spent>,
-    lookups: HashMap<MinionId, Lookups>,
+    lookups: LookupQuota,
+    /// Of returns within the quota.
+    recalls: LookupQuota,
 }
+
+/// Lookups that the returns of each minion have caused.
+#[derive(Debug, Default)]
+struct LookupQuota(HashMap<MinionId, Lookups>);
 
 /// Lookups since a moment.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +65,8 @@ impl ReportQuota {
             limits,
             day: 0,
             spent: HashMap::new(),
-            lookups: HashMap::new(),
+            lookups: LookupQuota::default(),
+            recalls: LookupQuota::default(),
         }
     }
 
@@ -70,7 +77,8 @@ impl ReportQuota {
         if day != self.day {
             self.day = day;
             self.spent.clear();
-            self.lookups.clear();
+            self.lookups.0.clear();
+            self.recalls.0.clear();
         }
         let spent = self.spent.get(minion).copied().unwrap_or_default();
         let after = Spent {
@@ -88,11 +96,22 @@ impl ReportQuota {
 
     /// Charges one lookup to a minion over its quota; `false` when none is left.
     pub(super) fn take_lookup(&mut self, minion: &MinionId, now: Moment) -> bool {
+        self.lookups.take(minion, now)
+    }
+
+    /// Charges one lookup to a minion within its quota; `false` when none is left.
+    pub(super) fn take_recall(&mut self, minion: &MinionId, now: Moment) -> bool {
+        self.recalls.take(minion, now)
+    }
+}
+
+impl LookupQuota {
+    fn take(&mut self, minion: &MinionId, now: Moment) -> bool {
         let fresh = Lookups {
             since: now,
             count: 0,
         };
-        let lookups = self.lookups.entry(minion.clone()).or_insert(fresh);
+        let lookups = self.0.entry(minion.clone()).or_insert(fresh);
         if now.since(lookups.since) >= LOOKUP_PERIOD {
             *lookups = fresh;
         }

@@ -267,6 +267,13 @@ fn departed(number: u32, has_left: bool) -> Departed {
     }
 }
 
+fn undeparted(lost: JobDeparture) -> Stored {
+    Stored {
+        undeparted: vec![lost],
+        ..Stored::default()
+    }
+}
+
 impl Persist {
     fn only_writes(&self) -> impl Iterator<Item = &Write> {
         self.writes.iter().map(|(write, _)| write)
@@ -309,6 +316,18 @@ impl Rig {
             .await
             .unwrap();
         self.store.recv().await.unwrap()
+    }
+
+    /// The departure in the next message to the store, as reported if it is refused.
+    async fn lost_departure(&mut self) -> JobDeparture {
+        let persist = self.store.recv().await.unwrap();
+        let [(Write::Published { jid, at }, FollowUp::ReportLostDeparture(lost))] =
+            &persist.writes[..]
+        else {
+            panic!("{:?}", persist.only_writes().collect::<Vec<_>>());
+        };
+        assert_eq!((jid, at), (&lost.jid, &lost.at));
+        lost.clone()
     }
 
     /// Job states in the next message to the store, sorted.
@@ -636,6 +655,49 @@ fn jobs_expire() {
     });
 }
 
+/// The state with which the last return of an ended job is stored.
+fn state_beside_return(persist: &Persist) -> Option<JobState> {
+    persist.only_writes().find_map(|write| match write {
+        Write::JobState { state, .. } => Some(*state),
+        _ => None,
+    })
+}
+
+#[test]
+fn last_late_return_completes_expired_job_after_a_restart() {
+    in_system(async {
+        let ended = |number, state| Write::JobState {
+            jid: jid(number),
+            state,
+            at: 2,
+            notes: None,
+        };
+        let mut rig = rig(&[
+            Write::Job(job(1, &["a", "b", "c"])),
+            Write::Return(record(1, "a")),
+            ended(1, JobState::Expired),
+            Write::Job(job(2, &["a"])),
+            Write::Return(record(2, "a")),
+            ended(2, JobState::Complete),
+        ]);
+        // The tracker has not seen this job, and looks it up once.
+        assert_eq!(state_beside_return(&rig.take(1, "b").await), None);
+        rig.tracker.send(stored(&[(1, "b")])).await.unwrap();
+        assert_eq!(verdict_of(&rig.next_event().await.1, "b"), "late");
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Expired)]);
+        // With its last return, the job is complete: in the same transaction.
+        let persist = rig.take(1, "c").await;
+        assert!(persist.brought().is_none());
+        assert_eq!(state_beside_return(&persist), Some(JobState::Complete));
+        rig.tracker.send(stored(&[(1, "c")])).await.unwrap();
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
+        assert_eq!(rig.finished("complete"), 1);
+        // Neither a complete job nor one that nobody knows is recalled.
+        assert_eq!(state_beside_return(&rig.take(2, "a").await), None);
+        assert!(rig.take(3, "a").await.brought().is_some());
+    });
+}
+
 #[test]
 fn job_state_is_rewritten_until_stored() {
     in_system(async {
@@ -655,6 +717,36 @@ fn job_state_is_rewritten_until_stored() {
                 ..Stored::default()
             };
             rig.tracker.send(refused).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn departure_is_rewritten_until_stored_or_its_job_is_over() {
+    in_system(async {
+        let mut rig = rig(&[]);
+        rig.tracker.send(begun(1, &["a", "b"])).await.unwrap();
+        rig.tracker.send(departed(1, true)).await.unwrap();
+        for _ in 0..3 {
+            let lost = rig.lost_departure().await;
+            assert_eq!(lost.jid, jid(1));
+            rig.tracker.send(undeparted(lost)).await.unwrap();
+        }
+        // A further part has not left because the earlier one has.
+        rig.tracker.send(begun(1, &["b"])).await.unwrap();
+        // Of a job that is over it need not be known.
+        rig.tracker.send(begun(2, &["a"])).await.unwrap();
+        rig.tracker.send(departed(2, true)).await.unwrap();
+        let lost = rig.lost_departure().await;
+        assert_eq!(lost.jid, jid(2));
+        rig.tracker.send(undeparted(lost)).await.unwrap();
+        rig.tracker.send(stored(&[(2, "a")])).await.unwrap();
+        assert_eq!(rig.kept().await, [(jid(2), JobState::Complete)]);
+        tokio::time::sleep(3 * KEPT_AGAIN).await;
+        while let Ok(persist) = rig.store.try_recv() {
+            let writes: Vec<&Write> = persist.only_writes().collect();
+            let is_departure = |write: &&Write| matches!(write, Write::Published { .. });
+            assert!(!writes.iter().any(is_departure), "{writes:?}");
         }
     });
 }

@@ -170,11 +170,6 @@ impl History {
         let is_complete = expected.clone().all(|minion| returned.contains(&minion));
         match job.state {
             JobState::Open => self.complain(format!("{jid} has no end: {job:?}, {returned:?}")),
-            // A restarted master has forgotten the jobs that had ended.
-            JobState::Expired
-                if is_complete
-                    && returns.iter().any(|one| job.finished < Some(one.received))
-                    && was_restarted_after(jid, lines) => {}
             state if (state == JobState::Complete) != is_complete => {
                 self.complain(format!("{jid} is {state:?}, and {returned:?} returned"));
             }
@@ -206,14 +201,6 @@ impl History {
             self.complain(format!("{jid} came to {minion} at {arrived:?}"));
         }
     }
-}
-
-/// Whether a master began after the job did.
-fn was_restarted_after(jid: &str, lines: &[Line]) -> bool {
-    let names =
-        |line: &Line| matches!(&line.what, What::Published(of, _) | What::Arrived(of) if of == jid);
-    let mut after = lines.iter().skip_while(|line| !names(line));
-    after.any(|line| line.what == What::Started)
 }
 
 /// The return value of a minion.

@@ -282,7 +282,10 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("fileserver_verify_config", Master, ALL, &[Bool], &[Some("true")])
         .not_built(Files, "Whether the options of file sources are checked when Salt starts."),
     stock("fips_mode", Master, ALL, &[Bool], &[Some("false")])
-        .refused("Whether only algorithms that FIPS allows are used.", "this program has no FIPS-validated cryptography"),
+        .honoured(
+            "Whether algorithms with SHA-1 are refused: minions need `OAEP-SHA224` and `PKCS1v15-SHA224`. \
+             AES, HMAC and TLS of this program are not FIPS-validated.",
+        ),
     stock("force_color", Undeclared, ALL, &[Bool], &[])
         .no_effect(CLI),
     stock("gather_job_timeout", Master, ALL, &[Int], &[Some("10")])

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use saltern_crypto::{EncAlgo, SigAlgo};
 use saltern_model::MinionId;
 use saltern_requests::{NO_ANSWER, handle};
+use saltern_store::sha1_minions::minions_with_sha1;
 use saltern_wire::msgpack::Value;
 
 use crate::wire::auth_decisions::assert_event;
@@ -172,6 +173,47 @@ fn auth_algorithms_and_tokens_are_checked() {
     );
     let pending = bad_sig.set("id", "m2");
     assert_eq!(site.ask(clear(pending, 3)).reply, unsigned("bad sig algo"));
+}
+
+#[test]
+fn fips_mode_takes_sha1_for_an_unknown_algorithm() {
+    let site = Site::new("fips_mode: True\n");
+    site.accept("m1", "minion");
+    let minion = Minion::new("m1", "minion");
+    let seal = |algo| Value::Bin(master_key().encrypt(algo, b"proof").unwrap().into());
+    let unsigned = |text: &str| {
+        let inner = Load::new().set("ret", text);
+        Load::new().set("enc", "clear").set("load", inner).packed()
+    };
+    let (enc, sig) = ("OAEP-SHA224", "PKCS1v15-SHA224");
+    let refused = [
+        // The defaults of every release.
+        (minion.auth(), "bad enc algo"),
+        (minion.auth().set("sig_algo", sig), "bad enc algo"),
+        (minion.auth().set("enc_algo", enc), "bad sig algo"),
+    ];
+    for (load, answer) in refused {
+        let load = load.set("token", seal(EncAlgo::OaepSha1));
+        assert_eq!(site.ask(clear(load, 3)).reply, unsigned(answer));
+    }
+    let without_token = minion.auth().set("sig_algo", sig);
+    let reply = site.ask(clear(without_token, 3)).reply;
+    assert_eq!(decode(&reply), NO_ANSWER.into());
+    // The answer to a minion with a pending key could not be signed either.
+    let pending = minion.auth().set("id", "m2").set("enc_algo", enc);
+    assert_eq!(site.ask(clear(pending, 3)).reply, unsigned("bad sig algo"));
+    let counted = |result: &str| {
+        let authentications = &site.services.metrics.authentications;
+        authentications.with_label_values(&[result]).get()
+    };
+    assert_eq!((counted("bad_enc_algo"), counted("bad_sig_algo")), (3, 2));
+    let listed = || minions_with_sha1(&site.path("cache/saltern")).unwrap();
+    assert_eq!(listed(), [MinionId::parse("m1").unwrap()]);
+    let load = minion.auth().set("enc_algo", enc).set("sig_algo", sig);
+    let load = load.set("token", seal(EncAlgo::OaepSha224));
+    let reply = site.ask(clear(load, 3)).reply;
+    minion.verified(&reply, SigAlgo::Pkcs1v15Sha224);
+    assert_eq!(counted("accept"), 1);
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod configuration;
 mod database;
 mod descriptors;
 mod disk;
+mod fips;
 mod keys;
 mod maintenance_tasks;
 mod minion_keys;
@@ -128,6 +129,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("minion_keys", minion_keys::check),
     ("descriptors", descriptors::check),
     ("clock", clock::check),
+    ("fips", fips::check),
     ("python", python::check),
     ("quotas", quotas::check),
     ("syndic", syndic::check),

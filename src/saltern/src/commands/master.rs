@@ -414,6 +414,14 @@ async fn serve(parts: MasterParts, reloader: Reloader, signals: Option<Signals>)
         }
     };
     write_pidfile(&config.pidfile);
+    if config.fips_mode {
+        let fips_provider = saltern_crypto::has_fips_provider();
+        tracing::info!(
+            fips_provider,
+            "fips_mode: algorithms with SHA-1 are refused; RSA is OpenSSL's, of its FIPS provider \
+             where openssl.cnf says so"
+        );
+    }
     let tls = config.ssl.is_some();
     for also in &config.saltern_also_listen {
         let (ret_port, publish_port) = (also.ret_port, also.publish_port);
