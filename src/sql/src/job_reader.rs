@@ -26,15 +26,3 @@ pub fn open_reader(config: &MasterConfig) -> Result<Arc<dyn JobQueries>> {
         None => saltern_store::open_reader(config),
     }
 }
-
-/// The same for a command that looks at many rows once and ends: see
-/// [`saltern_store::open_mapped_reader`].
-///
-/// # Errors
-/// Those of [`open_reader`].
-pub fn open_mapped_reader(config: &MasterConfig) -> Result<Arc<dyn JobQueries>> {
-    match &config.saltern_cluster {
-        Some(cluster) => open_cluster_reader(cluster),
-        None => saltern_store::open_mapped_reader(config),
-    }
-}

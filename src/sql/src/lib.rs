@@ -33,7 +33,7 @@ pub use cluster::{
 };
 pub use document::Marks;
 pub use error::SqlError;
-pub use job_reader::{job_database_place, open_mapped_reader, open_reader};
+pub use job_reader::{job_database_place, open_reader};
 pub use reader::{JobRange, JobSlice, ReturnCounts, SqlReader};
 pub use schema::tables;
 pub use writer::{SqlWriter, Stored};

@@ -8,22 +8,9 @@ use crate::error::Result;
 use crate::jobs::{Engine, JobQueries, Recovered};
 use crate::sqlite::{self, DatabaseLimits, JobDatabase};
 
-/// Beyond it a file is read page by page.
-const MAX_MAPPED_BYTES: u64 = 1 << 40;
-
 /// Opens a reader of the job database, whether a master runs or not.
 pub fn open_reader(config: &MasterConfig) -> Result<Arc<dyn JobQueries>> {
     sqlite::open_reader(&config.saltern_job_database, DatabaseLimits::default())
-}
-
-/// Opens a reader for a command that looks at many pages once and ends: the file is mapped into its
-/// memory, so that a disk that cannot be read ends the process and not the read.
-pub fn open_mapped_reader(config: &MasterConfig) -> Result<Arc<dyn JobQueries>> {
-    let limits = DatabaseLimits {
-        mapped_bytes: MAX_MAPPED_BYTES,
-        ..DatabaseLimits::default()
-    };
-    sqlite::open_reader(&config.saltern_job_database, limits)
 }
 
 /// Opens the job database for writing, or makes a new one. One that is damaged is set aside, and what

@@ -36,7 +36,7 @@ pub mod user_keys;
 
 pub use dead_letters::{DeadLetter, DeadLetters, dead_letters};
 pub use dropfile::Dropfile;
-pub use engine::{examine, open_engine, open_mapped_reader, open_reader};
+pub use engine::{examine, open_engine, open_reader};
 pub use error::{Result, StoreError};
 pub use follower::{Followed, FollowerCursor, JobFollower};
 pub use history_file::{HistoryFile, SavedHistory};

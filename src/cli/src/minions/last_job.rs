@@ -6,7 +6,7 @@ use hashbrown::{HashMap, HashSet};
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
 use saltern_python::fnmatch::Glob;
-use saltern_sql::open_mapped_reader;
+use saltern_sql::open_reader;
 use saltern_store::StoreError;
 use saltern_store::jobs::{NewestReturn, ReturnSearch};
 
@@ -45,7 +45,7 @@ impl LastJobs {
             named: wanted,
             left: None,
         };
-        let reader = open_mapped_reader(config)?;
+        let reader = open_reader(config)?;
         reader.newest_returns(MAX_RETURNS, &mut search)?;
         Ok(Self(search.found))
     }

@@ -41,9 +41,6 @@ pub struct DatabaseLimits {
     pub max_bytes: Option<u64>,
     /// Page cache of the writer, in bytes; a reader takes an eighth of it.
     pub cache_bytes: u32,
-    /// How much of the file a reader maps into its memory, in bytes, where others read it page by
-    /// page. A page that the disk cannot give ends the process (`SIGBUS`): nothing for a master.
-    pub mapped_bytes: u64,
     /// Files up to this size are examined as a whole when they are opened, in bytes; larger ones
     /// would delay the start, and are when damage was met while they were in use.
     pub check_bytes: u64,
@@ -60,7 +57,6 @@ impl Default for DatabaseLimits {
         Self {
             max_bytes: None,
             cache_bytes: 2 << 20,
-            mapped_bytes: 0,
             check_bytes: 64 << 20,
             checkpoint_changes: 4_000,
             checkpoint_pages: 100_000,

@@ -205,8 +205,6 @@ pub(super) fn open_reader(path: &Path, limits: &DatabaseLimits) -> Result<Connec
         let connection = Connection::open_with_flags(name, flags)?;
         connection.busy_timeout(Duration::from_secs(5))?;
         connection.pragma_update(None, "cache_size", cache_size(limits.cache_bytes / 8))?;
-        let mapped = i64::try_from(limits.mapped_bytes).unwrap_or(i64::MAX);
-        connection.pragma_update(None, "mmap_size", mapped)?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         Ok((connection, found))
     };
