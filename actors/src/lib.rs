@@ -40,6 +40,6 @@ mod upkeep;
 
 pub use operator::control;
 pub use operator::live_master::Diagnose;
-pub use tree::listeners::{check_addresses, check_tls, remove_sockets};
-pub use tree::standby_port::StandbyPort;
+pub use tree::listeners::{check_addresses, check_tls, open_relay, remove_sockets};
+pub use tree::standby_port::{StandbyPort, StandbyState};
 pub use tree::{FollowError, Master, MasterParts, StartError};

@@ -28,8 +28,9 @@ fn wait_for_a_cut(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// A balancer in front of both masters, with one more frontend in front of a listener that is silent.
-fn balance(pair: &mut Pair<'_>, silent: &TcpListener, idle: u16) -> Result<Haproxy> {
+/// A balancer in front of both masters, which are at 127.0.0.2 and 127.0.0.3, with one more frontend at a
+/// port in front of a listener that is silent.
+pub(crate) fn balance(pair: &mut Pair<'_>, silent: Option<(&TcpListener, u16)>) -> Result<Haproxy> {
     let (publish, request) = (pair.a.publish_port(), pair.a.ret_port());
     let address = |site: &mut saltern_tests::Site| {
         let address = site.config().get("saltern_metrics_address");
@@ -62,9 +63,13 @@ fn balance(pair: &mut Pair<'_>, silent: &TcpListener, idle: u16) -> Result<Hapro
         ("client 1m", format!("client {TIMEOUT}s")),
         ("server 1m", format!("server {TIMEOUT}s")),
     ];
-    let silent = silent.local_addr()?;
-    let more =
-        format!("listen idle\n    bind 127.0.0.1:{idle}\n    server silent {silent} no-check\n");
+    let more = match silent {
+        Some((silent, idle)) => {
+            let silent = silent.local_addr()?;
+            format!("listen idle\n    bind 127.0.0.1:{idle}\n    server silent {silent} no-check\n")
+        }
+        None => String::new(),
+    };
     Haproxy::start(&pair.a.path("haproxy"), &places, &more)
 }
 
@@ -95,7 +100,7 @@ fn minions_behind_haproxy_stay_connected_and_follow_the_active_master() -> TestR
         pair.start()?;
         let silent = TcpListener::bind(("127.0.0.1", 0))?;
         let idle = saltern_tests::port::free_port();
-        let balancer = balance(pair, &silent, idle)?;
+        let balancer = balance(pair, Some((&silent, idle)))?;
         wait_until("the balancer to know the roles", SOON, || {
             let status = |server| balancer.value("masters-request", server, "status").ok();
             let is_up = status("master-a")?.starts_with("UP");

@@ -8,10 +8,12 @@ use std::path::Path;
 use saltern_base::metrics::Registry;
 use saltern_config::{MasterConfig, PeerCertificates, TlsConfig};
 use saltern_http::HttpMetrics;
+use saltern_wire::member::MemberTls;
 use saltern_wire::net::BoundPort;
 use saltern_wire::port::{
-    Heartbeat, Inherited, KeepAlive, ListenOptions, PeerCertificate, PeerLimits, PubLimits,
-    PubListener, ReqLimits, ReqListener, SizeLimits, Socket, Tls, TlsError, TlsOptions, bind,
+    Heartbeat, Inherited, KeepAlive, ListenOptions, MemberPort, PeerCertificate, PeerLimits,
+    PubLimits, PubListener, Relay, RelayTarget, ReqLimits, ReqListener, SizeLimits, Socket, Tls,
+    TlsError, TlsOptions, bind,
 };
 use tokio::net::UnixListener;
 
@@ -39,22 +41,21 @@ pub(crate) struct Listeners {
 /// from this machine only.
 const MAX_LISTENERS: usize = 1024;
 
-impl Listeners {
-    pub(crate) fn open(
+/// The bound sockets of both ports, over each transport.
+struct Ports {
+    requests: Vec<Socket>,
+    publish: Vec<Socket>,
+    /// Of `ret_port` and of `publish_port`.
+    addresses: (SocketAddr, SocketAddr),
+}
+
+impl Ports {
+    fn open(
         config: &MasterConfig,
-        registry: &Registry,
-        mut inherited: Inherited,
+        tls: Option<Tls>,
+        inherited: &mut Inherited,
     ) -> Result<Self, StartError> {
-        let options = listen_options(config);
-        let tls = config.ssl.as_ref().map(tls).transpose()?;
-        let mut port = |port| -> Result<(BoundPort, SocketAddr), StartError> {
-            let address = SocketAddr::new(config.interface, port);
-            let refused = |source| StartError::Port { address, source };
-            let listener = BoundPort::open(address, |address| inherited.open(address, &options));
-            let listener = listener.map_err(refused)?;
-            let address = listener.local_addr().map_err(refused)?;
-            Ok((listener, address))
-        };
+        let mut port = |port| open_port(config, port, inherited);
         let socket = |listener, transport| Socket {
             listener,
             transport: transport_of(transport),
@@ -68,6 +69,58 @@ impl Listeners {
             requests.push(socket(port(also.ret_port)?.0, also.transport));
             publish.push(socket(port(also.publish_port)?.0, also.transport));
         }
+        Ok(Self {
+            requests,
+            publish,
+            addresses: (request_address, publish_address),
+        })
+    }
+}
+
+/// Binds a port of the master's address, with the address that it has then.
+fn open_port(
+    config: &MasterConfig,
+    port: u16,
+    inherited: &mut Inherited,
+) -> Result<(BoundPort, SocketAddr), StartError> {
+    let options = listen_options(config);
+    let address = SocketAddr::new(config.interface, port);
+    let refused = |source| StartError::Port { address, source };
+    let listener = BoundPort::open(address, |address| inherited.open(address, &options));
+    let listener = listener.map_err(refused)?;
+    let address = listener.local_addr().map_err(refused)?;
+    Ok((listener, address))
+}
+
+/// Binds the ports of a master that stands by, for a relay of their connections.
+///
+/// # Errors
+/// A port is taken, or a listener refuses its options.
+pub fn open_relay(
+    config: &MasterConfig,
+    registry: &Registry,
+    member: (&MemberTls, RelayTarget),
+) -> Result<Relay, StartError> {
+    let ports = Ports::open(config, None, &mut Inherited::default())?;
+    let requests = (ports.requests, request_limits(config).peers);
+    let publish = (ports.publish, publish_limits(config).peers);
+    let options = listen_options(config);
+    Ok(Relay::new((requests, publish), member, options, registry)?)
+}
+
+impl Listeners {
+    pub(crate) fn open(
+        config: &MasterConfig,
+        registry: &Registry,
+        mut inherited: Inherited,
+        member_tls: Option<&MemberTls>,
+    ) -> Result<Self, StartError> {
+        let tls = config.ssl.as_ref().map(tls).transpose()?;
+        let ports = Ports::open(config, tls, &mut inherited)?;
+        let member_port = match config.member_port().zip(member_tls) {
+            Some((port, tls)) => Some((open_port(config, port, &mut inherited)?.0, tls)),
+            None => None,
+        };
         for address in inherited.unclaimed() {
             tracing::warn!(
                 %address,
@@ -75,9 +128,15 @@ impl Listeners {
             );
         }
         // Fallible and without traces outside, so before the files.
-        let requests = ReqListener::new(requests, request_limits(config), registry)?;
+        let mut requests = ReqListener::new(ports.requests, request_limits(config), registry)?;
         let known = requests.known_networks();
-        let publish = PubListener::new(publish, publish_limits(config), known, registry)?;
+        let publish = PubListener::new(ports.publish, publish_limits(config), known, registry)?;
+        if let Some((port, tls)) = member_port {
+            let doors = (&requests, &publish);
+            let handshake = config.saltern_handshake_timeout;
+            let port = MemberPort::new(port, tls, doors, handshake, registry);
+            requests.serve_members(port);
+        }
         let http = HttpMetrics::new(registry);
         let status = Self::open_status(config, (registry, &http))?;
         EventSockets::refuse_if_served(&config.sock_dir)?;
@@ -90,7 +149,7 @@ impl Listeners {
             control,
             status,
             http,
-            addresses: (request_address, publish_address),
+            addresses: ports.addresses,
         })
     }
 
@@ -165,10 +224,11 @@ pub fn check_addresses(config: &MasterConfig) -> Vec<(&'static str, io::Error)> 
     };
     let mut problems = Vec::new();
     let plain = ListenOptions::default();
-    let ports = [
+    let mut ports = vec![
         ("ret_port", config.ret_port),
         ("publish_port", config.publish_port),
     ];
+    ports.extend(config.member_port().map(|port| ("saltern_cluster", port)));
     if let Err(error) = open(config.interface, PRIVILEGED, &plain) {
         problems.push(("interface", error));
     } else {

@@ -72,6 +72,7 @@ use saltern_runners::{OldJobs, RunnerContext, Runners};
 use saltern_store::StoreError;
 use saltern_store::jobs::{Engine, JobQueries, wait};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Reserved, Supervisor, Tree};
+use saltern_wire::member::MemberTls;
 use saltern_wire::port::{
     Inherited, KnownNetworks, ListenError, PubHandle, PubListener, ReqListener, SubscriberWatch,
     TlsError,
@@ -128,6 +129,8 @@ pub struct MasterParts {
     pub registry: Registry,
     /// Listening sockets that a service manager holds for the ports of the configuration.
     pub inherited: Inherited,
+    /// TLS of the members of a cluster, for its member port.
+    pub member_tls: Option<MemberTls>,
     /// The levels of the log, where they can be changed.
     pub log_levels: Option<Arc<dyn LogLevels>>,
     /// Diagnoses the running master.
@@ -215,7 +218,8 @@ impl Master {
         let config = parts.config.clone();
         // The ports first: the process that holds them is the master, and may replace the sockets.
         let inherited = std::mem::take(&mut parts.inherited);
-        let listeners = Listeners::open(&config, &parts.registry, inherited)?;
+        let member_tls = parts.member_tls.take();
+        let listeners = Listeners::open(&config, &parts.registry, inherited, member_tls.as_ref())?;
         Self::start_behind(listeners, parts).inspect_err(|_| remove_sockets(&config.sock_dir))
     }
 

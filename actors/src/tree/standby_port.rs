@@ -1,4 +1,4 @@
-//! The status port of a master that stands by: alive, and not ready, with the reason.
+//! The status port of a master that stands by: alive, and ready where it relays to the active one.
 //!
 //! It has the address of the active master's status port, and is closed before that one is opened.
 
@@ -20,34 +20,46 @@ pub struct StandbyPort {
     checks: Arc<dyn Checks>,
 }
 
-/// Tells why it is not ready.
+/// Whether a master that stands by is of use to a peer.
+pub struct StandbyState {
+    /// A peer is served here, by way of the active master.
+    pub is_ready: bool,
+    /// Its standing, for people.
+    pub text: String,
+}
+
 struct Standby<F>(F);
 
-impl<F: Fn() -> String + Send + Sync> Checks for Standby<F> {
+impl<F: Fn() -> StandbyState + Send + Sync> Checks for Standby<F> {
     fn alive(&self) -> Vec<Check> {
         let alive = "this master is a member of its cluster".to_owned();
         vec![Check::new("cluster", Ok::<_, String>(alive))]
     }
 
     fn ready(&self) -> Vec<Check> {
-        vec![Check::new("cluster", Err(self.0()))]
+        let StandbyState { is_ready, text } = (self.0)();
+        let outcome = match is_ready {
+            true => Ok(text),
+            false => Err(text),
+        };
+        vec![Check::new("cluster", outcome)]
     }
 }
 
 impl StandbyPort {
-    /// Binds `saltern_metrics_address`, if there is one; `reason` says why nobody is served.
+    /// Binds `saltern_metrics_address`, if there is one; `state` is read at each request.
     ///
     /// # Errors
     /// The address is taken, or the files of its TLS cannot be used.
     pub fn open(
         config: &MasterConfig,
         registry: &Registry,
-        reason: impl Fn() -> String + Send + Sync + 'static,
+        state: impl Fn() -> StandbyState + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
         let http = HttpMetrics::new(registry);
         Ok(Self {
             port: Listeners::open_status(config, (registry, &http))?,
-            checks: Arc::new(Standby(reason)),
+            checks: Arc::new(Standby(state)),
         })
     }
 

@@ -84,6 +84,7 @@ impl Site {
                 .and_then(JobDatabase::into_engine)
                 .unwrap(),
             registry: Registry::new(),
+            member_tls: None,
             inherited: Inherited::default(),
             log_levels: None,
             diagnose: None,

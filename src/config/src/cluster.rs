@@ -1,5 +1,6 @@
 //! `saltern_cluster`: several masters as one on PostgreSQL, of which one is active.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +11,14 @@ use crate::yaml::{Key, Mapping, Node, NodeValue};
 
 const NAME: &str = "saltern_cluster";
 
-const ENTRIES: &[&str] = &["postgres", "name", "secret_file", "advertise", "lease"];
+const ENTRIES: &[&str] = &[
+    "postgres",
+    "name",
+    "secret_file",
+    "advertise",
+    "lease",
+    "member_port",
+];
 
 /// Seconds of a lease: its default and its bounds.
 const LEASE: f64 = 15.0;
@@ -35,9 +43,21 @@ pub struct ClusterConfig {
     pub advertise: String,
     /// Time after which a silent active master is replaced.
     pub lease: Duration,
+    /// The port of the active master to which the others relay connections; none relays without it.
+    pub member_port: Option<u16>,
 }
 
 impl ClusterConfig {
+    /// Where this member is reached: with its member port, if it has one, the address that the others
+    /// relay to.
+    pub fn address(&self) -> String {
+        match (self.member_port, self.advertise.parse::<Ipv6Addr>()) {
+            (None, _) => self.advertise.clone(),
+            (Some(port), Ok(ip)) => format!("[{ip}]:{port}"),
+            (Some(port), Err(_)) => format!("{}:{port}", self.advertise),
+        }
+    }
+
     /// Reads the option; `id` is that of the master.
     pub(crate) fn take(reader: &mut Reader<'_>, id: &str) -> Option<Self> {
         let node = reader.applies(NAME)?;
@@ -48,7 +68,7 @@ impl ClusterConfig {
             _ => {
                 reader.error(
                     NAME,
-                    "is not a mapping of postgres, name, secret_file, advertise and lease",
+                    "is not a mapping of postgres, name, secret_file, advertise, lease and member_port",
                 );
                 return None;
             }
@@ -64,7 +84,11 @@ impl ClusterConfig {
             secret_file: secret_file(reader, map),
             advertise: advertise(reader, map).unwrap_or_else(|| id.to_owned()),
             lease: lease(reader, map),
+            member_port: member_port(reader, map),
         };
+        if config.member_port.is_some() {
+            check_relays(reader, map, &config);
+        }
         (reader.findings.len() == before).then_some(config)
     }
 }
@@ -137,6 +161,35 @@ fn advertise(reader: &mut Reader<'_>, map: &Mapping) -> Option<String> {
     text.map(str::to_owned)
 }
 
+fn member_port(reader: &mut Reader<'_>, map: &Mapping) -> Option<u16> {
+    let node = map.get("member_port").filter(|node| !node.is_null())?;
+    let port = node.as_i64().and_then(|port| u16::try_from(port).ok());
+    let port = port.filter(|port| *port > 0);
+    if port.is_none() {
+        reader.error(NAME, "member_port is not a port from 1 to 65535");
+    }
+    port
+}
+
+/// Members know each other by the secret, and find each other by what they advertise.
+fn check_relays(reader: &mut Reader<'_>, map: &Mapping, config: &ClusterConfig) {
+    if config.secret_file.is_none() {
+        reader.error(
+            NAME,
+            "member_port needs secret_file: by its secret members know each other",
+        );
+    }
+    let is_address = config.advertise.parse::<IpAddr>().is_ok()
+        || (config.advertise.bytes()).all(|it| it.is_ascii_alphanumeric() || b".-_".contains(&it));
+    if map.get("advertise").is_none_or(Node::is_null) || !is_address {
+        reader.error(
+            NAME,
+            "member_port needs advertise: the address or name, without a port, by which the other \
+             members reach this one",
+        );
+    }
+}
+
 fn lease(reader: &mut Reader<'_>, map: &Mapping) -> Duration {
     let node = map.get("lease").filter(|node| !node.is_null());
     let seconds = node.map_or(Some(LEASE), |node| {
@@ -190,6 +243,20 @@ mod tests {
     }
 
     #[test]
+    fn address_of_a_member_has_the_port_that_others_relay_to() {
+        for (advertise, address) in [
+            ("192.0.2.1", "192.0.2.1:4508"),
+            ("'2001:db8::1'", "[2001:db8::1]:4508"),
+        ] {
+            let (config, findings) = read(&format!(
+                "saltern_cluster: {{postgres: 'host=a user=u', secret_file: /a, advertise: {advertise}, member_port: 4508}}"
+            ));
+            let config = config.unwrap_or_else(|| panic!("{findings:?}"));
+            assert_eq!(config.address(), address);
+        }
+    }
+
+    #[test]
     fn wrong_entry_is_an_error_without_the_password() {
         for (entries, part) in [
             ("host=a user=u password=hidden", "is not a mapping"),
@@ -207,6 +274,26 @@ mod tests {
             ("{postgres: 'host=a user=u', lease: soon}", "from 3 to 600"),
             ("{postgres: 'host=a user=u', advertise: [a]}", "advertise"),
             ("{postgres: 'host=a user=u', secret_file: a}", "secret_file"),
+            (
+                "{postgres: 'host=a user=u', member_port: 4508, advertise: a}",
+                "member_port needs secret_file",
+            ),
+            (
+                "{postgres: 'host=a user=u', member_port: 4508, secret_file: /a}",
+                "member_port needs advertise",
+            ),
+            (
+                "{postgres: 'host=a user=u', member_port: 4508, secret_file: /a, advertise: 'a:1'}",
+                "member_port needs advertise",
+            ),
+            (
+                "{postgres: 'host=a user=u', member_port: 0}",
+                "from 1 to 65535",
+            ),
+            (
+                "{postgres: 'host=a user=u', member_port: a}",
+                "from 1 to 65535",
+            ),
             (
                 "{postgres: 'host=a user=u password=hidden sslmode=x'}",
                 "sslmode",

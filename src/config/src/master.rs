@@ -300,6 +300,11 @@ pub struct MasterConfig {
 }
 
 impl MasterConfig {
+    /// The member port of its cluster, if connections are relayed.
+    pub fn member_port(&self) -> Option<u16> {
+        self.saltern_cluster.as_ref()?.member_port
+    }
+
     pub(crate) fn value(&self, name: &'static str) -> OptionValue<'_> {
         option_value::value(name, &self.settings, &self.defaults)
     }

@@ -45,6 +45,7 @@ pub enum SealError {
 pub struct StateCipher {
     ids: Key,
     messages: Key,
+    member: Key,
     check: [u8; 32],
 }
 
@@ -60,6 +61,7 @@ impl StateCipher {
         Some(Self {
             ids: derive(b"saltern state 1 ids\0"),
             messages: derive(b"saltern state 1 messages\0"),
+            member: derive(b"saltern member 1 key\0"),
             check: *derive(b"saltern state 1 check\0"),
         })
     }
@@ -67,6 +69,11 @@ impl StateCipher {
     /// A value that is the same for the same secret and cluster, and shows nothing of the secret.
     pub fn check(&self) -> &[u8; 32] {
         &self.check
+    }
+
+    /// The private key by which members know each other, the same for the same secret and cluster.
+    pub fn member_key(&self) -> &[u8; 32] {
+        &self.member
     }
 
     /// The id of the row of this name.
@@ -181,10 +188,13 @@ mod tests {
     fn ids_and_checks_follow_from_secret_and_cluster() {
         let same = cipher(1, "saltern");
         assert_eq!(cipher(1, "saltern").check(), same.check());
+        assert_eq!(cipher(1, "saltern").member_key(), same.member_key());
+        assert_ne!(same.member_key(), same.check());
         assert_eq!(cipher(1, "saltern").row_id(b"a"), same.row_id(b"a"));
         assert_ne!(same.row_id(b"a"), same.row_id(b"b"));
         for other in [cipher(2, "saltern"), cipher(1, "other")] {
             assert_ne!(other.check(), same.check());
+            assert_ne!(other.member_key(), same.member_key());
             assert_ne!(other.row_id(b"a"), same.row_id(b"a"));
         }
         let short = SecretBytes::new(vec![1; MIN_SECRET_LEN - 1]);

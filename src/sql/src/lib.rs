@@ -26,10 +26,11 @@ mod writer;
 
 pub use care::{Cutoff, SqlCare, Step, purge_steps};
 pub use cluster::{
-    ClusterError, ClusterFigures, ClusterOptions, ClusterState, LeaseAction, LeaseHolder,
-    LeaseRequest, LeaseState, LeaseTable, Member, MemberIdentity, Membership, SharedTable,
-    Standing, Tables, cluster_place, cluster_secret, cluster_state, export_jobs, forget_member,
-    import_jobs, init_cluster, open_cluster, register_cluster_metrics, set_cluster_secret,
+    ActiveMaster, ClusterError, ClusterFigures, ClusterOptions, ClusterState, LeaseAction,
+    LeaseHolder, LeaseRequest, LeaseState, LeaseTable, Member, MemberIdentity, Membership,
+    SharedTable, Standing, Tables, cluster_place, cluster_secret, cluster_state, export_jobs,
+    forget_member, import_jobs, init_cluster, open_cluster, register_cluster_metrics,
+    set_cluster_secret,
 };
 pub use document::Marks;
 pub use error::SqlError;

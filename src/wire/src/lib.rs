@@ -9,6 +9,7 @@
 pub mod client;
 pub mod ipc;
 pub mod json;
+pub mod member;
 pub mod msgpack;
 pub mod net;
 pub mod port;

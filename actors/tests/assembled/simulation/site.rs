@@ -151,6 +151,7 @@ pub(super) fn parts(config: &Arc<MasterConfig>, clock: Clock) -> MasterParts {
         clock,
         database: database.and_then(JobDatabase::into_engine).unwrap(),
         registry: Registry::new(),
+        member_tls: None,
         inherited: Inherited::default(),
         log_levels: None,
         diagnose: None,

@@ -259,6 +259,7 @@ fn open(
         database,
         registry,
         inherited,
+        member_tls: member.and_then(|member| member.tls.clone()),
         log_levels: Some(levels),
         diagnose: Some(diagnose),
     })

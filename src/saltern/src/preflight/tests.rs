@@ -328,6 +328,7 @@ fn parts(config: &Arc<MasterConfig>) -> Result<MasterParts, String> {
         reactions: Arc::new(reactions),
         database: database.map_err(|error| error.to_string())?,
         registry: Registry::new(),
+        member_tls: None,
         inherited: Inherited::default(),
         log_levels: None,
         diagnose: None,

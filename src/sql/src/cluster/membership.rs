@@ -54,6 +54,17 @@ const MAX_STATE_PATIENCE: Duration = Duration::from_secs(10);
 /// Minimum time between two log lines about failures.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
+/// The active master of a cluster, as another member sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActiveMaster {
+    /// Its name.
+    pub name: String,
+    /// Where it is reached.
+    pub address: String,
+    /// The epoch of its lease.
+    pub epoch: i64,
+}
+
 /// A member's standing.
 #[derive(Clone, Debug)]
 pub enum Standing {
@@ -65,7 +76,7 @@ pub enum Standing {
     /// Another master is active, or none.
     Standby {
         /// The active one.
-        active: Option<String>,
+        active: Option<ActiveMaster>,
     },
     /// This master has the lease.
     Active {
@@ -79,10 +90,11 @@ impl fmt::Display for Standing {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Waiting { reason } => write!(out, "standing by without a database: {reason}"),
-            Self::Standby { active: Some(name) } => {
+            Self::Standby { active: Some(one) } => {
                 write!(
                     out,
-                    "standing by: the active master of the cluster is \"{name}\""
+                    "standing by: the active master of the cluster is \"{}\"",
+                    one.name
                 )
             }
             Self::Standby { active: None } => {
@@ -286,6 +298,16 @@ pub(crate) fn open_cluster_reader(
     let target = target_of(config)?;
     let runtime = Arc::new(target.runtime()?);
     Ok(Arc::new(ClusterReader::new(target, runtime)))
+}
+
+fn active_of(found: &ClusterState) -> Option<ActiveMaster> {
+    let name = found.active()?;
+    let row = found.members.iter().find(|one| one.name == name);
+    Some(ActiveMaster {
+        name: name.to_owned(),
+        address: row.map_or(String::new(), |row| row.address.clone()),
+        epoch: found.lease.as_ref().map_or(0, |lease| lease.epoch),
+    })
 }
 
 fn of_tables(target: &Target, error: TablesError) -> ClusterError {
@@ -606,7 +628,7 @@ impl Membership {
             state.figures.epoch = found.lease.as_ref().map_or(0, |lease| lease.epoch);
             if !state.was_active {
                 state.standing = Standing::Standby {
-                    active: found.active().map(str::to_owned),
+                    active: active_of(&found),
                 };
             }
             let now = self.now();

@@ -53,8 +53,8 @@ pub use lease_table::LeaseTable;
 pub use members::{ClusterState, LeaseState, Member, MemberIdentity};
 pub(crate) use membership::open_cluster_reader;
 pub use membership::{
-    ClusterFigures, Membership, SharedTable, Standing, Tables, cluster_place, cluster_secret,
-    cluster_state, forget_member, init_cluster, set_cluster_secret,
+    ActiveMaster, ClusterFigures, Membership, SharedTable, Standing, Tables, cluster_place,
+    cluster_secret, cluster_state, forget_member, init_cluster, set_cluster_secret,
 };
 pub use metrics::register_cluster_metrics;
 pub use moving::{export_jobs, import_jobs};

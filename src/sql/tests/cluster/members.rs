@@ -78,7 +78,7 @@ pub(crate) fn is_active(standing: &Standing) -> bool {
 }
 
 fn is_behind(name: &'static str) -> impl Fn(&Standing) -> bool {
-    move |standing| matches!(standing, Standing::Standby { active: Some(one) } if one == name)
+    move |standing| matches!(standing, Standing::Standby { active: Some(one) } if one.name == name)
 }
 
 #[test]

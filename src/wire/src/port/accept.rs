@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_base::planted_bug::PlantedBug;
@@ -23,7 +24,8 @@ use super::limits::PeerLimits;
 use super::listen::ListenError;
 use super::metrics::{Close, Families, Metrics, Refusal, State};
 use super::network::{KnownNetworks, NetworkWatch, network};
-use super::stream::Stream;
+use super::relayed::RelayedQueue;
+use super::stream::{Arrival, Stream};
 use super::tls::Tls;
 use crate::net::{BoundPort, ServedPort, TcpStream, send_at_once};
 
@@ -66,6 +68,10 @@ impl From<std::net::TcpListener> for Socket {
 pub(super) struct Acceptor {
     listener: BoundPort,
     pub(super) gate: Arc<Gate>,
+    /// Whether the transport's first bytes are sent: a relay leaves them to the active member.
+    pub(super) greets: bool,
+    /// Connections that other members relay.
+    pub(super) relayed: RelayedQueue,
 }
 
 impl Acceptor {
@@ -101,7 +107,12 @@ impl Acceptor {
                 failures: LogThrottle::new(LOG_INTERVAL),
                 crowd: Arc::clone(&crowd),
             });
-            Ok(Self { listener, gate })
+            Ok(Self {
+                listener,
+                gate,
+                greets: true,
+                relayed: RelayedQueue::new(),
+            })
         });
         doors.collect()
     }
@@ -249,7 +260,19 @@ pub(super) struct Admission {
 }
 
 impl Gate {
-    fn admit(self: &Arc<Self>, peer: SocketAddr) -> Result<Admission, Refusal> {
+    /// A slot for a connection; one without is counted.
+    pub(super) fn admit(self: &Arc<Self>, peer: SocketAddr) -> Option<Admission> {
+        match self.try_admit(peer) {
+            Ok(admission) => Some(admission),
+            Err(refusal) => {
+                self.metrics.refused(refusal).inc();
+                debug!(%peer, reason = refusal.label(), "refused");
+                None
+            }
+        }
+    }
+
+    fn try_admit(self: &Arc<Self>, peer: SocketAddr) -> Result<Admission, Refusal> {
         let network = network(peer.ip());
         let is_known = {
             let mut counts = self.crowd.counts.lock();
@@ -271,9 +294,9 @@ impl Gate {
     }
 
     /// The stream of a fresh connection, inside TLS where configured.
-    pub(super) async fn stream(self: &Arc<Self>, stream: TcpStream) -> Result<Stream, Close> {
+    pub(super) async fn stream(self: &Arc<Self>, arrival: Arrival) -> Result<Stream, Close> {
         Stream::open(
-            stream,
+            arrival,
             self.tls.as_ref().map(|tls| Arc::clone(&tls.config)),
             self,
         )
@@ -345,7 +368,7 @@ pub(super) async fn serve(
     doors: Vec<Acceptor>,
     side: Side,
     stop: &CancellationToken,
-    start: impl Fn(TcpStream, Admission),
+    start: impl Fn(Arrival, Admission),
 ) {
     let Some(first) = doors.first() else {
         return stop.cancelled().await;
@@ -362,44 +385,72 @@ pub(super) async fn serve(
     crowd.finish(drain).await;
 }
 
-/// Accepts connections of one socket, for ever.
-async fn accept(door: Acceptor, side: Side, start: &impl Fn(TcpStream, Admission)) {
-    let Acceptor { listener, gate } = door;
-    let gate = &gate;
-    let listener = registered(listener, gate).await;
+/// Accepts connections of one socket, and takes those that members relay to it, for ever.
+async fn accept(door: Acceptor, side: Side, start: &impl Fn(Arrival, Admission)) {
+    let Acceptor {
+        listener,
+        gate,
+        greets,
+        mut relayed,
+    } = door;
     // Only ZeroMQ sends first, and never inside TLS.
-    let hello = gate.transport.hello(side);
+    let hello = match greets {
+        true => gate.transport.hello(side),
+        false => Bytes::new(),
+    };
+    let own = accept_each(
+        &listener,
+        |stream, peer| {
+            if let Some(admission) = take(&stream, peer, &gate, &hello) {
+                start(Arrival::Direct(stream), admission);
+            }
+        },
+        (&gate.failures, |refusal| {
+            gate.metrics.refused(refusal).inc()
+        }),
+    );
+    let of_members = async {
+        loop {
+            let (stream, admission) = relayed.next().await;
+            start(Arrival::Relayed(stream), admission);
+        }
+    };
+    tokio::select! {
+        () = own => {}
+        () = of_members => {}
+    }
+}
+
+/// Accepts connections of one socket, for ever; each failure is counted, and logged now and then.
+pub(super) async fn accept_each(
+    port: &BoundPort,
+    mut take: impl FnMut(TcpStream, SocketAddr),
+    (failures, count): (&LogThrottle, impl Fn(Refusal)),
+) {
+    let listener = registered(port, (failures, &count)).await;
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => {
-                if let Some(admission) = take(&stream, peer, gate, &hello) {
-                    start(stream, admission);
-                }
-            }
-            Err(error) => accept_failed(gate, &error).await,
+            Ok((stream, peer)) => take(stream, peer),
+            Err(error) => accept_failed(&error, (failures, &count)).await,
         }
     }
 }
 
 /// Registers a socket with the runtime; without room there, as soon as there is some.
-async fn registered(port: BoundPort, gate: &Gate) -> ServedPort {
+async fn registered(
+    port: &BoundPort,
+    (failures, count): (&LogThrottle, &impl Fn(Refusal)),
+) -> ServedPort {
     loop {
         match port.register() {
             Ok(taken) => return taken,
-            Err(error) => accept_failed(gate, &error).await,
+            Err(error) => accept_failed(&error, (failures, count)).await,
         }
     }
 }
 
 fn take(stream: &TcpStream, peer: SocketAddr, gate: &Arc<Gate>, hello: &[u8]) -> Option<Admission> {
-    let mut admission = match gate.admit(peer) {
-        Ok(admission) => admission,
-        Err(refusal) => {
-            gate.metrics.refused(refusal).inc();
-            debug!(%peer, reason = refusal.label(), "refused");
-            return None;
-        }
-    };
+    let mut admission = gate.admit(peer)?;
     if hello.is_empty() {
         return Some(admission);
     }
@@ -418,13 +469,16 @@ fn take(stream: &TcpStream, peer: SocketAddr, gate: &Arc<Gate>, hello: &[u8]) ->
     }
 }
 
-async fn accept_failed(gate: &Gate, error: &std::io::Error) {
+async fn accept_failed(
+    error: &std::io::Error,
+    (failures, count): (&LogThrottle, &impl Fn(Refusal)),
+) {
     use rustix::io::Errno;
     let starved = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     match Errno::from_io_error(error) {
         Some(errno) if starved.contains(&errno) => {
-            gate.metrics.refused(Refusal::Descriptors).inc();
-            if let Some(times) = gate.failures.record() {
+            count(Refusal::Descriptors);
+            if let Some(times) = failures.record() {
                 warn!(%error, times, "cannot accept connections; those who are connected are served");
             }
             tokio::time::sleep(STARVED_PAUSE).await;
@@ -442,12 +496,12 @@ async fn accept_failed(gate: &Gate, error: &std::io::Error) {
             | Errno::OPNOTSUPP
             | Errno::PERM,
         ) => {
-            gate.metrics.refused(Refusal::Accept).inc();
+            count(Refusal::Accept);
             tokio::task::yield_now().await;
         }
         _ => {
-            gate.metrics.refused(Refusal::Accept).inc();
-            if let Some(times) = gate.failures.record() {
+            count(Refusal::Accept);
+            if let Some(times) = failures.record() {
                 warn!(%error, times, "cannot accept a connection");
             }
             tokio::time::sleep(STARVED_PAUSE).await;

@@ -92,6 +92,11 @@ pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener
     Ok(socket.into())
 }
 
+/// Has the kernel end a connection of ours to a host that is gone, as it does with those of peers.
+pub(super) fn watch(stream: &tokio::net::TcpStream, options: &ListenOptions) -> io::Result<()> {
+    set_options(&SockRef::from(stream), options)
+}
+
 /// Sets our options on an inherited socket, which may have been listening for long.
 pub(super) fn adopt(listener: &TcpListener, options: &ListenOptions) -> io::Result<()> {
     let socket = SockRef::from(listener);

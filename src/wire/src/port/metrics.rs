@@ -100,6 +100,10 @@ closed_labels! {
         Handover = "handover",
         /// Closed by the master, although its peer did nothing wrong.
         Dismissed = "dismissed",
+        /// A relayed connection, for which no member of the cluster is active any more.
+        NoActive = "no_active",
+        /// A relayed connection: the active member cannot be reached.
+        ActiveAway = "active_away",
         /// The listener stopped.
         Shutdown = "shutdown",
         /// The connection's task panicked.

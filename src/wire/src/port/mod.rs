@@ -9,7 +9,8 @@
 //! [`ws`](crate::ws)), and the meaning of a payload.
 //!
 //! Reading order: [`limits`], [`listen`], `inherited`, `framing`, `stream`, `tls`, `network`, `accept`, `link`, then the
-//! listeners ([`req`], [`publish`]).
+//! listeners ([`req`], [`publish`]), then those of a cluster's members: `relay` where one stands by, `member_port`
+//! and `relayed` where one is active.
 
 pub mod limits;
 
@@ -25,6 +26,11 @@ mod stream;
 mod tls;
 
 mod accept;
+mod relayed;
+
+mod member_port;
+mod relay;
+
 mod link;
 mod network;
 mod quota;
@@ -39,10 +45,12 @@ pub use framing::Transport;
 pub use inherited::Inherited;
 pub use limits::{Heartbeat, PeerLimits, Progress, PubLimits, Rate, ReqLimits, SizeLimits};
 pub use listen::{KeepAlive, ListenError, ListenOptions, bind};
+pub use member_port::MemberPort;
 pub use metrics::{Close, Refusal};
 pub use network::{KnownNetworks, network};
 pub use publish::{
     PubHandle, PubListener, PubMessage, PublishCount, SubscriberInfo, SubscriberWatch,
 };
+pub use relay::{Relay, RelayTarget};
 pub use req::{Incoming, InsideListener, Peer, ReplyHandle, ReqListener, RequestSink, Standing};
 pub use tls::{PeerCertificate, Tls, TlsError, TlsOptions};

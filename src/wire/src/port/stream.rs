@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use bytes::buf::Limit;
-use tokio::io::{AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::server::Acceptor;
@@ -21,29 +21,54 @@ use super::accept::Gate;
 use super::metrics::Close;
 use crate::net::TcpStream;
 
+/// A relayed connection, decrypted. Boxed: its state is larger than everything else of a connection.
+pub(super) type RelayedStream = Box<TlsStream<TcpStream>>;
+
+/// A connection as a listener gets it.
+pub(super) enum Arrival {
+    /// Of its own port.
+    Direct(TcpStream),
+    /// Of another member's, by the member port.
+    Relayed(RelayedStream),
+}
+
 /// Plain or TLS stream.
 pub(super) enum Stream {
     Plain(TcpStream),
-    /// Boxed: its state is larger than everything else of a connection.
+    /// The peer's TLS, or a relayed peer without any.
     Tls(Box<TlsStream<TcpStream>>),
+    /// The TLS of a relayed peer, inside that of the members.
+    TlsRelayed(Box<TlsStream<RelayedStream>>),
 }
 
 impl Stream {
     /// Completes the TLS handshake, if TLS is configured, within the handshake timeout.
     pub(super) async fn open(
-        stream: TcpStream,
+        arrival: Arrival,
         tls: Option<Arc<ServerConfig>>,
         gate: &Arc<Gate>,
     ) -> Result<Self, Close> {
         let Some(tls) = tls else {
-            return Ok(Self::Plain(stream));
+            return Ok(match arrival {
+                Arrival::Direct(stream) => Self::Plain(stream),
+                Arrival::Relayed(stream) => Self::Tls(stream),
+            });
         };
-        let accepting = tokio::time::timeout(gate.limits.handshake, accept(stream, tls, gate));
+        let accepting = async {
+            let turn = &gate.tls_turn;
+            Ok::<_, io::Error>(match arrival {
+                Arrival::Direct(stream) => Self::Tls(Box::new(accept(stream, tls, turn).await?)),
+                Arrival::Relayed(stream) => {
+                    Self::TlsRelayed(Box::new(accept(stream, tls, turn).await?))
+                }
+            })
+        };
+        let accepting = tokio::time::timeout(gate.limits.handshake, accepting);
         let accepted = gate.stop.run_until_cancelled(Box::pin(accepting)).await;
         match accepted {
             None => Err(Close::Shutdown),
             Some(Err(_)) => Err(Close::HandshakeTimeout),
-            Some(Ok(Ok(stream))) => Ok(Self::Tls(Box::new(stream))),
+            Some(Ok(Ok(stream))) => Ok(stream),
             Some(Ok(Err(error))) => {
                 tracing::debug!(%error, "no TLS handshake");
                 Err(Close::Tls)
@@ -55,6 +80,7 @@ impl Stream {
         match self {
             Self::Plain(stream) => stream,
             Self::Tls(stream) => stream.get_ref().0,
+            Self::TlsRelayed(stream) => stream.get_ref().0.get_ref().0,
         }
     }
 
@@ -63,7 +89,7 @@ impl Stream {
         match self {
             Self::Plain(stream) => stream.poll_read_ready(cx),
             // Decrypted bytes do not show at the socket.
-            Self::Tls(_) => Poll::Ready(Ok(())),
+            Self::Tls(_) | Self::TlsRelayed(_) => Poll::Ready(Ok(())),
         }
     }
 
@@ -75,33 +101,39 @@ impl Stream {
         match self {
             Self::Plain(stream) => pin!(stream.read_buf(target)).poll(cx),
             Self::Tls(stream) => pin!(stream.read_buf(target)).poll(cx),
+            Self::TlsRelayed(stream) => pin!(stream.read_buf(target)).poll(cx),
         }
     }
 
     /// Writes what the socket takes at once, and gives the number of bytes; 0 if none.
     pub(super) fn try_write(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => match stream.try_write_vectored(parts) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
-                written => written,
-            },
-            Self::Tls(stream) => {
-                let written = Pin::new(&mut **stream).poll_write_vectored(&mut at_once(), parts);
-                let written = taken(written)?;
-                self.try_flush()?;
-                Ok(written)
+        let written = match self {
+            Self::Plain(stream) => {
+                return match stream.try_write_vectored(parts) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+                    written => written,
+                };
             }
-        }
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_write_vectored(&mut at_once(), parts),
+            Self::TlsRelayed(stream) => {
+                Pin::new(&mut **stream).poll_write_vectored(&mut at_once(), parts)
+            }
+        };
+        let written = taken(written)?;
+        self.try_flush()?;
+        Ok(written)
     }
 
     /// Sends buffered TLS bytes, as far as the socket takes them at once.
     pub(super) fn try_flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(_) => Ok(()),
-            Self::Tls(stream) => match Pin::new(&mut **stream).poll_flush(&mut at_once()) {
-                Poll::Ready(flushed) => flushed,
-                Poll::Pending => Ok(()),
-            },
+        let flushed = match self {
+            Self::Plain(_) => return Ok(()),
+            Self::Tls(stream) => Pin::new(&mut **stream).poll_flush(&mut at_once()),
+            Self::TlsRelayed(stream) => Pin::new(&mut **stream).poll_flush(&mut at_once()),
+        };
+        match flushed {
+            Poll::Ready(flushed) => flushed,
+            Poll::Pending => Ok(()),
         }
     }
 
@@ -110,6 +142,10 @@ impl Stream {
         match self {
             Self::Plain(_) => false,
             Self::Tls(stream) => stream.get_ref().1.wants_write(),
+            Self::TlsRelayed(stream) => {
+                let (members, peer) = stream.get_ref();
+                peer.wants_write() || members.get_ref().1.wants_write()
+            }
         }
     }
 
@@ -122,13 +158,13 @@ impl Stream {
 /// Does the TLS handshake. The signature in it costs about a millisecond, for which a stranger
 /// pays nothing, so handshakes are serialized: between two of them all other tasks of this thread
 /// run.
-async fn accept(
-    stream: TcpStream,
+pub(super) async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: S,
     tls: Arc<ServerConfig>,
-    gate: &Gate,
-) -> io::Result<TlsStream<TcpStream>> {
+    turn: &tokio::sync::Mutex<()>,
+) -> io::Result<TlsStream<S>> {
     let greeted = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-    let turn = gate.tls_turn.lock().await;
+    let turn = turn.lock().await;
     tokio::task::yield_now().await;
     drop(turn);
     greeted.into_stream(tls).await

@@ -15,6 +15,7 @@ mod zeromq_crate;
 
 mod libzmq;
 
+mod relayed;
 mod tcp;
 mod tls;
 mod ws;

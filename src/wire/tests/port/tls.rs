@@ -20,6 +20,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::port::common::{Echo, Raw, Running, publish_listener_of_all, request_listener_of, soon};
 use crate::port::hostile::request_limits;
+use crate::port::relayed::Members;
 
 /// A directory with a self-signed certificate for 127.0.0.1.
 struct Site {
@@ -220,4 +221,29 @@ fn unsafe_tls_options_are_refused() {
         Tls::new(&options()),
         Err(TlsError::OpenKey { mode: 0o644, .. })
     ));
+}
+
+/// Through the relay untouched, inside the TLS of the members.
+#[tokio::test]
+async fn tls_of_a_relayed_peer_ends_at_the_active_member() {
+    let site = Site::new();
+    let tls = site.tls(PeerCertificate::Required);
+    let members = Members::start((1, 1), Some(&tls), ReqLimits::default());
+    members.is_active(1);
+    let connected = soon("TLS", site.connect(&members.relay, true)).await;
+    let mut stream = connected.expect("connected");
+    let large = vec![7; 1 << 20];
+    let body = [&b"\xc6\x00\x10\x00\x00"[..], &large].concat();
+    let sent = frame(&body);
+    let mut answer = vec![0; frame(b"\x01").len()];
+    let exchange = async {
+        stream.write_all(&sent).await?;
+        stream.flush().await?;
+        stream.read_exact(&mut answer).await
+    };
+    soon("an answer", exchange).await.expect("answered");
+    // The address of the peer, not of a relay elsewhere.
+    assert_eq!(answer, frame(b"\x01"));
+    drop(stream);
+    members.stopped().await;
 }

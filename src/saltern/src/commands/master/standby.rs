@@ -1,6 +1,7 @@
 //! A master of a cluster (`saltern_cluster`) before it is the active one, and its end.
 //!
-//! It is alive and not ready: its ports are closed, its status port says why. Everything that may fail at
+//! It is alive and not ready: its ports are closed, its status port says why. With a `member_port` they are
+//! open, and it relays their connections to the active one. Everything that may fail at
 //! the start is tried before the cluster is joined, so that no name and no lease is taken for nothing;
 //! whatever fails later gives the lease back at once.
 //!
@@ -11,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use saltern_actors::{StandbyPort, StartError, remove_sockets};
+use saltern_actors::{StandbyPort, StandbyState, StartError, open_relay, remove_sockets};
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_base::hex;
@@ -24,7 +25,8 @@ use saltern_store::files::{self, Create};
 use saltern_store::jobs::Engine;
 use saltern_store::shared_state::{StatePlaces, restore};
 use saltern_store::{MasterKeys, SharedState, StoreError};
-use saltern_wire::port::Inherited;
+use saltern_wire::member::MemberTls;
+use saltern_wire::port::{Inherited, RelayTarget};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -56,6 +58,8 @@ pub(super) struct ActiveMember {
     pub(super) membership: Arc<Membership>,
     /// Opens and seals what the members share, if they do.
     cipher: Option<Arc<StateCipher>>,
+    /// For the member port, if it has one.
+    pub(super) tls: Option<MemberTls>,
 }
 
 impl ActiveMember {
@@ -109,6 +113,7 @@ pub(super) fn stand_by(
         exit_of(&error)
     };
     let cipher = cipher_of(cluster).map_err(failed)?.map(Arc::new);
+    let tls = member_tls(cluster, cipher.as_deref())?;
     let me = identity(config, (cluster, cipher.as_deref())).map_err(failed)?;
     if let Err(error) = Stores::open(config, &Clock::system()) {
         complain(&chain(&error));
@@ -129,14 +134,36 @@ pub(super) fn stand_by(
         };
         let joined = Membership::join(cluster, me, end_at_once(config.clone()));
         let membership = joined.map_err(failed)?;
-        match wait_for_lease(config, &membership, &mut signals).await {
-            Ok(()) => Ok(Some((ActiveMember { membership, cipher }, signals))),
+        match wait_for_lease((config, tls.as_ref()), &membership, &mut signals).await {
+            Ok(()) => {
+                let member = ActiveMember {
+                    membership,
+                    cipher,
+                    tls,
+                };
+                Ok(Some((member, signals)))
+            }
             Err(exit) => {
                 leave(membership);
                 Err(exit)
             }
         }
     })
+}
+
+/// The TLS of members that relay connections.
+fn member_tls(
+    cluster: &ClusterConfig,
+    cipher: Option<&StateCipher>,
+) -> Result<Option<MemberTls>, Exit> {
+    let Some(cipher) = cipher.filter(|_| cluster.member_port.is_some()) else {
+        return Ok(None);
+    };
+    let tls = MemberTls::new(cipher.member_key()).map_err(|error| {
+        complain(&chain(&error));
+        Exit::Failure
+    })?;
+    Ok(Some(tls))
 }
 
 fn identity(
@@ -146,7 +173,7 @@ fn identity(
     Ok(MemberIdentity {
         name: config.id.clone(),
         instance: instance(&config.cachedir)?,
-        address: cluster.advertise.clone(),
+        address: cluster.address(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         master_key: MasterKeys::load_or_create(config)?.public_pem,
         secret_check: cipher.map(|cipher| hex(cipher.check())),
@@ -251,25 +278,34 @@ impl TakeoverFeeder {
     }
 }
 
+/// The ports are closed when it has an outcome.
 async fn wait_for_lease(
-    config: &MasterConfig,
+    (config, tls): (&MasterConfig, Option<&MemberTls>),
     membership: &Arc<Membership>,
     signals: &mut Signals,
 ) -> Result<(), Exit> {
     let registry = Registry::new();
     register_cluster_metrics(&registry, Some(membership), &SharedState::default());
-    let member = membership.clone();
-    let port = StandbyPort::open(config, &registry, move || member.reason()).map_err(|error| {
+    let target = RelayTarget::default();
+    let (member, of_relay) = (membership.clone(), target.clone());
+    let state = move || StandbyState {
+        is_ready: of_relay.is_reached(),
+        text: member.reason(),
+    };
+    let unavailable = |error: StartError| {
         complain(&chain(&error));
         match error {
             StartError::Port { .. } => Exit::Unavailable,
             _ => Exit::NoInput,
         }
-    })?;
+    };
+    let relay = tls.map(|tls| open_relay(config, &registry, (tls, target.clone())));
+    let relay = relay.transpose().map_err(unavailable)?;
+    let port = StandbyPort::open(config, &registry, state).map_err(unavailable)?;
     let manager = ServiceManager::find(String::new());
     let waiting = async {
         tokio::select! {
-            outcome = standings(config, membership, &manager) => outcome,
+            outcome = standings(config, membership, (&manager, &target)) => outcome,
             () = signals.stop_of_standby() => {
                 manager.stopping("leaving the cluster").await;
                 let _ = std::fs::remove_file(&config.pidfile);
@@ -278,14 +314,20 @@ async fn wait_for_lease(
             () = manager.feed_watchdog(async || sleep(FEED_INTERVAL).await) => Err(Exit::Failure),
         }
     };
-    port.serve_while(waiting).await
+    port.serve_while(async {
+        match relay {
+            Some(relay) => relay.serve_while(waiting).await,
+            None => waiting.await,
+        }
+    })
+    .await
 }
 
 /// Reports each standing until there is the lease.
 async fn standings(
     config: &MasterConfig,
     membership: &Membership,
-    manager: &ServiceManager,
+    (manager, target): (&ServiceManager, &RelayTarget),
 ) -> Result<(), Exit> {
     let mut reported = String::new();
     loop {
@@ -297,8 +339,13 @@ async fn standings(
                 _ => Exit::Usage,
             }
         })?;
-        if matches!(standing, Standing::Active { .. }) {
-            return Ok(());
+        match &standing {
+            Standing::Active { .. } => return Ok(()),
+            Standing::Standby { active } => {
+                target.set(active.as_ref().map(|one| (one.address.clone(), one.epoch)));
+            }
+            // The active one may well be reached without a database.
+            Standing::Waiting { .. } => {}
         }
         let reason = standing.to_string();
         if reason != reported {

@@ -13,14 +13,13 @@ use tokio_util::sync::WaitForCancellationFuture;
 
 use super::subscriber::{BATCH, Subscriber};
 use super::{Core, PubMessage};
-use crate::net::TcpStream;
 use crate::port::accept::Admission;
 use crate::port::framing::{PeerMessage, Side, Transport};
 use crate::port::limits::{Progress, Rate, SizeLimits};
 use crate::port::link::{Due, Fill, Link};
 use crate::port::metrics::Close;
 use crate::port::quota::{Bucket, Budget};
-use crate::port::stream::Stream;
+use crate::port::stream::{Arrival, Stream};
 
 /// Longest registration, which includes an encrypted token of RSA.
 const REGISTRATION: usize = 3 << 10;
@@ -83,12 +82,12 @@ impl Drop for Registered {
 
 /// The task of a connection.
 pub(super) async fn converse(
-    stream: TcpStream,
+    arrival: Arrival,
     mut admission: Admission,
     core: Arc<Core>,
     budget: Budget,
 ) {
-    let reason = match admission.gate.stream(stream).await {
+    let reason = match admission.gate.stream(arrival).await {
         Ok(stream) => talk(stream, &mut admission, core, budget).await,
         Err(reason) => reason,
     };

@@ -30,8 +30,8 @@ use super::listen::ListenError;
 use super::metrics::Families;
 use super::network::KnownNetworks;
 use super::quota::Budget;
+use super::stream::Arrival;
 use super::wake_list::WakeList;
-use crate::net::TcpStream;
 
 use self::delivery::converse;
 use self::index::Index;
@@ -241,7 +241,7 @@ impl PubHandle {
 
 /// The listener on the publish port.
 pub struct PubListener {
-    doors: Vec<Acceptor>,
+    pub(super) doors: Vec<Acceptor>,
     core: Arc<Core>,
 }
 
@@ -298,9 +298,9 @@ impl PubListener {
         let core = &self.core;
         // One read holds all that a subscriber may send.
         let budget = Budget::new(0);
-        let start = |stream: TcpStream, admission: Admission| {
+        let start = |arrival: Arrival, admission: Admission| {
             tokio::spawn(converse(
-                stream,
+                arrival,
                 admission,
                 Arc::clone(core),
                 budget.clone(),

@@ -11,20 +11,20 @@ use tokio_util::sync::WaitForCancellationFuture;
 
 use super::connection::{Connection, Registered, Reply};
 use super::{Core, Extras, Incoming, Peer, Receiver, ReplyHandle, RequestSink};
-use crate::net::TcpStream;
 use crate::port::accept::Admission;
 use crate::port::framing::{PeerMessage, Side};
 use crate::port::link::{Due, Fill, Link};
 use crate::port::metrics::Close;
+use crate::port::stream::Arrival;
 
 /// Runs a connection to its end.
 pub(super) async fn converse(
-    stream: TcpStream,
+    arrival: Arrival,
     mut admission: Admission,
     core: Arc<Core>,
     sink: Arc<dyn RequestSink>,
 ) {
-    let reason = match admission.gate.stream(stream).await {
+    let reason = match admission.gate.stream(arrival).await {
         Ok(stream) => {
             let gate = Arc::clone(&admission.gate);
             let sizes = (Side::Request, core.limits.before_auth);

@@ -26,11 +26,12 @@ use super::accept::{Acceptor, Admission, Socket, serve};
 use super::framing::{Side, Transport};
 use super::limits::ReqLimits;
 use super::listen::ListenError;
+use super::member_port::MemberPort;
 use super::metrics::{Close, Families};
 use super::network::KnownNetworks;
 use super::quota::{Budget, Share};
+use super::stream::Arrival;
 use super::wake_list::WakeList;
-use crate::net::TcpStream;
 
 use self::answers::AnswerBudget;
 use self::connection::{Connection, Reply};
@@ -227,8 +228,10 @@ impl Drop for ReplyHandle {
 
 /// The listener on the request port.
 pub struct ReqListener {
-    doors: Vec<Acceptor>,
+    pub(super) doors: Vec<Acceptor>,
     core: Arc<Core>,
+    /// Served with it, on the same thread.
+    member_port: Option<MemberPort>,
 }
 
 impl ReqListener {
@@ -264,6 +267,7 @@ impl ReqListener {
         Ok(Self {
             doors,
             core: Arc::new(core),
+            member_port: None,
         })
     }
 
@@ -272,17 +276,28 @@ impl ReqListener {
         self.core.networks.clone()
     }
 
+    /// Serves the member port, too.
+    pub fn serve_members(&mut self, port: MemberPort) {
+        self.member_port = Some(port);
+    }
+
     /// Serves until `stop`: then accepts and reads no more, sends outstanding replies within the
     /// drain time, closes every connection and returns.
     pub async fn serve(self, sink: Arc<dyn RequestSink>, stop: CancellationToken) {
         let core = &self.core;
-        let start = |stream: TcpStream, admission: Admission| {
+        let start = |arrival: Arrival, admission: Admission| {
             let (core, sink) = (Arc::clone(core), Arc::clone(&sink));
-            tokio::spawn(converse(stream, admission, core, sink));
+            tokio::spawn(converse(arrival, admission, core, sink));
         };
         let serving = serve(self.doors, Side::Request, &stop, start);
+        let of_members = async {
+            if let Some(port) = self.member_port {
+                port.serve(&stop).await;
+            }
+        };
+        let serving = async { tokio::join!(serving, of_members) };
         tokio::select! {
-            () = serving => {}
+            ((), ()) = serving => {}
             () = core.wake_list.answer(Connection::wake) => {}
         }
     }

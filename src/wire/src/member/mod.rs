@@ -1,0 +1,12 @@
+//! Connections between the members of a cluster: a member that stands by relays those of its minions
+//! and commands to the active one, which serves them as its own.
+//!
+//! A relayed connection is one TLS connection ([`tls`]), a [`header`], then bytes both ways ([`relay`]).
+
+mod header;
+mod relay;
+mod tls;
+
+pub use header::{Door, Header, HeaderError, RelayedPeer};
+pub(crate) use relay::{RelayEnd, relay};
+pub use tls::{MemberTls, MemberTlsError};

@@ -1,0 +1,174 @@
+//! Copies bytes between a peer and the active member, through bounded buffers.
+//!
+//! The peer's end of stream is passed on, and the answer still arrives. The active member ends a
+//! connection as a whole, so its end is that of the peer's, too: a peer that stays keeps no slot.
+
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
+use prometheus::IntCounter;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
+use tokio::time::timeout;
+
+/// Bytes of the buffer of each direction: thousands of connections stand idle.
+const BUFFER: usize = 8 << 10;
+
+/// Outcome of a relayed connection.
+#[derive(Debug)]
+pub(crate) enum RelayEnd {
+    /// A side has ended it.
+    Closed,
+    /// The peer did not take a buffer in time.
+    Slow,
+    /// A side failed.
+    Failed(io::Error),
+}
+
+/// Why one direction ended early.
+enum Broken {
+    Read(io::Error),
+    Write(io::Error),
+    Slow,
+}
+
+/// Copies both ways until the active member ends it, or a side fails. Dropping it closes both.
+///
+/// `patience` is the time in which the peer takes a buffer. The counters are those of bytes from the peer
+/// and to it.
+pub(crate) async fn relay(
+    peer: impl AsyncRead + AsyncWrite,
+    active: impl AsyncRead + AsyncWrite,
+    patience: Duration,
+    (from_peer, to_peer): (&IntCounter, &IntCounter),
+) -> RelayEnd {
+    let (peer_read, peer_write) = split(peer);
+    let (active_read, active_write) = split(active);
+    // The active member reads when it has room, and ends what takes too long.
+    let up = copy(peer_read, active_write, None, from_peer);
+    let mut down = pin!(copy(active_read, peer_write, Some(patience), to_peer));
+    tokio::select! {
+        ended = &mut down => end_of(ended),
+        sent = up => match sent {
+            Err(Broken::Read(error)) => RelayEnd::Failed(error),
+            // It has ended; what it has sent before still arrives.
+            _ => end_of(down.await),
+        },
+    }
+}
+
+fn end_of(down: Result<(), Broken>) -> RelayEnd {
+    match down {
+        Ok(()) => RelayEnd::Closed,
+        // TLS is ended without a farewell.
+        Err(Broken::Read(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            RelayEnd::Closed
+        }
+        Err(Broken::Read(error) | Broken::Write(error)) => RelayEnd::Failed(error),
+        Err(Broken::Slow) => RelayEnd::Slow,
+    }
+}
+
+/// Copies one way up to the end of the stream, which is passed on.
+async fn copy(
+    mut from: impl AsyncRead + Unpin,
+    mut to: impl AsyncWrite + Unpin,
+    patience: Option<Duration>,
+    count: &IntCounter,
+) -> Result<(), Broken> {
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let length = from.read(&mut buffer).await.map_err(Broken::Read)?;
+        let bytes = buffer.get(..length).unwrap_or_default();
+        let writing = async {
+            match bytes {
+                [] => to.shutdown().await,
+                bytes => {
+                    to.write_all(bytes).await?;
+                    to.flush().await
+                }
+            }
+        };
+        let written = match patience {
+            Some(patience) => timeout(patience, writing).await.map_err(|_| Broken::Slow)?,
+            None => writing.await,
+        };
+        written.map_err(Broken::Write)?;
+        if length == 0 {
+            return Ok(());
+        }
+        count.inc_by(u64::try_from(length).unwrap_or(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::duplex;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn counter() -> IntCounter {
+        IntCounter::new("bytes", "bytes").expect("a counter")
+    }
+
+    #[tokio::test]
+    async fn answer_arrives_after_a_half_close() {
+        let (mut minion, peer) = duplex(64);
+        let (active, mut master) = duplex(64);
+        let (sent, received) = (counter(), counter());
+        let talk = async {
+            minion.write_all(b"question").await.expect("written");
+            minion.shutdown().await.expect("half closed");
+            let mut asked = Vec::new();
+            master.read_to_end(&mut asked).await.expect("read");
+            assert_eq!(asked, b"question");
+            master.write_all(b"answers").await.expect("written");
+            master.shutdown().await.expect("closed");
+            let mut answer = Vec::new();
+            minion.read_to_end(&mut answer).await.expect("read");
+            assert_eq!(answer, b"answers");
+        };
+        let (end, ()) = tokio::join!(relay(peer, active, PATIENCE, (&sent, &received)), talk);
+        assert!(matches!(end, RelayEnd::Closed), "{end:?}");
+        assert_eq!((sent.get(), received.get()), (8, 7));
+    }
+
+    /// A stranger that never ends its side keeps no slot.
+    #[tokio::test]
+    async fn end_of_the_active_member_ends_a_peer_that_stays() {
+        let (mut minion, peer) = duplex(64);
+        let (active, mut master) = duplex(64);
+        let talk = async {
+            master.write_all(b"bye").await.expect("written");
+            drop(master);
+            let mut said = Vec::new();
+            minion.read_to_end(&mut said).await.expect("read");
+            assert_eq!(said, b"bye");
+            minion
+        };
+        let counts = (&counter(), &counter());
+        let (end, _minion) = tokio::join!(relay(peer, active, PATIENCE, counts), talk);
+        assert!(matches!(end, RelayEnd::Closed), "{end:?}");
+    }
+
+    /// A minion that reads nothing holds one buffer of the relay and no more, and not for long.
+    #[tokio::test(start_paused = true)]
+    async fn peer_that_reads_nothing_is_ended() {
+        let (_minion, peer) = duplex(64);
+        let (active, mut master) = duplex(64);
+        let counts = (&counter(), &counter());
+        let sending = async {
+            let mut taken = 0;
+            while let Ok(count) = master.write(&[0; 64]).await {
+                taken += count;
+            }
+            taken
+        };
+        let relaying = relay(peer, active, PATIENCE, counts);
+        let (end, taken) = tokio::join!(relaying, sending);
+        assert!(matches!(end, RelayEnd::Slow), "{end:?}");
+        assert!(taken <= 64 + BUFFER + 64, "{taken}");
+    }
+}
