@@ -387,7 +387,7 @@ pub(crate) fn newest_returns_are_given_in_their_order_to_who_wants_them(site: &d
     let minion = |number: u32| match number {
         // Some want all in a row, and none for a while.
         0..1_000 | 3_000.. => format!("wanted{number}"),
-        _ if number % 7 == 0 => format!("wanted{number}"),
+        _ if number.is_multiple_of(7) => format!("wanted{number}"),
         _ => format!("other{number}"),
     };
     let writes = (0..RETURNS).map(|number| returned(1, &minion(number)));
