@@ -10,6 +10,7 @@
 # This is the only place that knows of the two tiers; what is left out is printed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+began=$SECONDS
 
 # The sizes of a tier, each unless the environment has one: simulated runs, kills at random moments,
 # seconds of attack, releases whose SQL returners are compared, simulated masters, one in how many of
@@ -72,5 +73,5 @@ rmdir "$disk"
 # With the examples, because then cargo gives the dependencies the features that the tests give them:
 # without, it compiles rustls, hyper and this whole workspace for this step alone.
 "${CARGO:-cargo}" build --quiet --workspace --all-features --bins --examples
-echo "tests: the programs were built in $SECONDS s"
+echo "tests: the programs were built in $((SECONDS - began)) s"
 exec "${CARGO:-cargo}" nextest run --workspace --all-features "${tier[@]}" "$@"

@@ -47,8 +47,8 @@ const LINES: &[&[&str]] = &[
 
 /// With a minion that is accepted and was never there.
 const SILENT_LINES: &[&[&str]] = &[
-    &["-t", "2", "-E", "m[13]", "SRC/text", "DEST/silent"],
-    &["-t", "2", "-C", "-L", "m2,m3", "SRC/text", "DEST/silent"],
+    &["-t", "20", "-E", "m[13]", "SRC/text", "DEST/silent"],
+    &["-t", "20", "-C", "-L", "m2,m3", "SRC/text", "DEST/silent"],
 ];
 
 #[test]
@@ -143,7 +143,7 @@ fn saltern_cp_copies_both_ways() -> TestResult {
             let run = site.saltern(&[
                 "cp",
                 "-t",
-                "3",
+                "20",
                 "-L",
                 "m1,m3",
                 &source("text"),
@@ -201,7 +201,7 @@ fn saltern_cp_copies_both_ways() -> TestResult {
                 "cp",
                 "--fetch",
                 "-t",
-                "3",
+                "20",
                 "-L",
                 "m2,m3",
                 &source("text"),

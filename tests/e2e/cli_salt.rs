@@ -270,7 +270,7 @@ fn differences_of(site: &Site, lines: &[&Line]) -> Result<Vec<String>> {
 }
 
 /// How many lines that only wait run at once.
-const WAITING: usize = 6;
+const WAITING: usize = 4;
 
 /// How many lines with an answer run at once: half of their time they wait for a minion to start a job.
 const ANSWERED: usize = 2;

@@ -51,6 +51,7 @@ fn minions_of_a_member_that_stands_by_are_served_and_stay_when_it_takes_over() -
             // Until it is seen that the active one is gone.
             pair.b.announce("connections cannot be relayed");
             pair.b.announce("does not answer");
+            pair.a.announce("not signed in yet");
             pair.start()?;
             let status = pair.b.config().get("saltern_metrics_address");
             let status = status.context("it has one")?.to_owned();
@@ -87,17 +88,21 @@ fn minions_of_a_member_that_stands_by_are_served_and_stay_when_it_takes_over() -
                 pair.a.wait_started(id)?;
                 wait_for_ping(pair.a, id)?;
             }
-            let labels = ["listener=\"publish\"", "state=\"open\""];
-            let relayed = value(pair.b, "saltern_port_connections", &labels)?;
-            ensure!(relayed > 1.5, "the standby relays {relayed} subscribers");
+            wait_until("the standby to relay two subscribers", SOON, || {
+                let labels = ["listener=\"publish\"", "state=\"open\""];
+                let relayed = value(pair.b, "saltern_port_connections", &labels).ok()?;
+                (relayed > 1.5).then_some(())
+            })?;
             let labels = ["outcome=\"handed_over\""];
             let taken = value(pair.a, "saltern_member_port_total", &labels)?;
             ensure!(
                 taken > 3.5,
                 "the active one took {taken} relayed connections"
             );
-            let subscribers = value(pair.a, "saltern_subscribers", &[])?;
-            ensure!(subscribers > 3.5, "all are its own: {subscribers}");
+            wait_until("all to be the active one's own subscribers", SOON, || {
+                let subscribers = value(pair.a, "saltern_subscribers", &[]).ok()?;
+                (subscribers > 3.5).then_some(())
+            })?;
 
             pair.a.step("the one that relays takes over");
             let ended = pair.a.stop_master()?;

@@ -278,6 +278,11 @@ fn inventory_makes_targets_above_exact() -> TestResult {
                 .all(|id| is_up(id))
                 .then_some(())
         })?;
+        for site in [&*low, &*top] {
+            wait_until("two subscribers of each", SOON, || {
+                (site.metric("saltern_subscribers", "").ok()? > 1.5).then_some(())
+            })?;
+        }
         let mark = top.events().mark();
         let run = top.saltern(&["cmd", "*", "test.ping"])?;
         run.expect_code(0)?;
@@ -461,8 +466,9 @@ fn kill_all_three([top, middle, low]: [&mut Site; 3], fleets: [Fleet; 2]) -> Res
         let returned = format!("salt/job/{jid}/ret/{name}-");
         wait_until("the returns of its minions", SOON, || {
             let events = site.events().since(mark);
-            let count = events.iter().filter(|it| it.tag.starts_with(&returned));
-            (count.count() == MINIONS).then_some(())
+            let tags = events.iter().map(|it| it.tag.as_str());
+            let tags: BTreeSet<&str> = tags.filter(|tag| tag.starts_with(&returned)).collect();
+            (tags.len() == MINIONS).then_some(())
         })?;
     }
     middle.kill_master();

@@ -102,6 +102,10 @@ pub fn open_relay(
     member: (&MemberTls, RelayTarget),
 ) -> Result<Relay, StartError> {
     let ports = Ports::open(config, None, &mut Inherited::default())?;
+    // Closed again at once: a port that is taken would stop the takeover.
+    if let Some(port) = config.member_port() {
+        open_port(config, port, &mut Inherited::default())?;
+    }
     let requests = (ports.requests, request_limits(config).peers);
     let publish = (ports.publish, publish_limits(config).peers);
     let options = listen_options(config);

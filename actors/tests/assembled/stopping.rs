@@ -38,11 +38,13 @@ fn idle_master_stops_at_once_and_removes_its_files() {
         let site = Site::new(PATIENT);
         let identity = site.minion("m1");
         let running = site.start();
-        let _minion = identity.sign_in(&running).await;
-        let _subscriber = SubClient::connect(running.master.publish_address(), &[b""])
+        let mut events = Listener::connect(&site.socket("master_event_pub.ipc"))
             .await
             .unwrap();
-        let mut events = Listener::connect(&site.socket("master_event_pub.ipc"))
+        let _minion = identity.sign_in(&running).await;
+        // The minion's answer may be here before the event is.
+        events.wait_for("salt/auth").await;
+        let _subscriber = SubClient::connect(running.master.publish_address(), &[b""])
             .await
             .unwrap();
         assert_eq!(sockets(&site), NAMES);

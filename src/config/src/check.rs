@@ -248,16 +248,19 @@ fn network(reader: &mut Reader<'_>, config: &MasterConfig) {
         let name = "saltern_max_unauthenticated_size";
         reader.error(name, "must not be larger than saltern_max_message_size");
     }
-    // Connections of both kinds of port, and a margin for files and sockets of the master itself.
+    // Connections of both kinds of port, each twice where it may be relayed to another member, and a
+    // margin for files and sockets of the master itself.
+    let sockets = if config.member_port().is_some() { 4 } else { 2 };
     let needed = (config.saltern_max_connections as u64)
-        .saturating_mul(2)
+        .saturating_mul(sockets)
         .saturating_add(1024);
     let asked = ["saltern_max_connections", "max_open_files"]
         .into_iter()
         .find(|name| reader.written(name).is_some());
     if let Some(name) = asked.filter(|_| needed > config.max_open_files) {
         let message = format!(
-            "saltern_max_connections is {} for each of two ports, but max_open_files only {}",
+            "saltern_max_connections is {} for each of two ports, which takes {needed} open files, but \
+             max_open_files is {}",
             config.saltern_max_connections, config.max_open_files
         );
         reader.find(Severity::Warning, name, message);

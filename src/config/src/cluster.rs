@@ -179,13 +179,14 @@ fn check_relays(reader: &mut Reader<'_>, map: &Mapping, config: &ClusterConfig) 
             "member_port needs secret_file: by its secret members know each other",
         );
     }
-    let is_address = config.advertise.parse::<IpAddr>().is_ok()
+    let ip = config.advertise.parse::<IpAddr>();
+    let is_address = ip.is_ok_and(|ip| !ip.is_unspecified())
         || (config.advertise.bytes()).all(|it| it.is_ascii_alphanumeric() || b".-_".contains(&it));
     if map.get("advertise").is_none_or(Node::is_null) || !is_address {
         reader.error(
             NAME,
             "member_port needs advertise: the address or name, without a port, by which the other \
-             members reach this one",
+             members reach this one, and not one that means any",
         );
     }
 }

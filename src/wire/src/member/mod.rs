@@ -3,10 +3,12 @@
 //!
 //! A relayed connection is one TLS connection ([`tls`]), a [`header`], then bytes both ways ([`relay`]).
 
+mod half_close;
 mod header;
 mod relay;
 mod tls;
 
+pub(crate) use half_close::HalfClosing;
 pub use header::{Door, Header, HeaderError, RelayedPeer};
 pub(crate) use relay::{RelayEnd, relay};
 pub use tls::{MemberTls, MemberTlsError};

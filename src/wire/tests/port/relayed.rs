@@ -228,3 +228,27 @@ async fn stopped_relay_cuts_its_connections() {
     members.active.stopped().await;
     members.publish.stopped().await;
 }
+
+/// A connection keeps its port for a minute where it is closed first; all of a relay go to one address.
+#[tokio::test]
+async fn ended_connection_keeps_no_port_of_the_relay() {
+    let members = Members::start((1, 1), None, ReqLimits::default());
+    members.is_active(1);
+    let to = route(members.requests[0], Transport::ZeroMq);
+    let client = soon("a connection", ReqClient::connect(to)).await;
+    let mut client = client.expect("connected");
+    let asked = client.request(Bytes::from_static(b"\x07"));
+    soon("an answer", asked).await.expect("answered");
+    drop(client);
+    let closed = members.relay.reaches("closed_total", "peer_closed", 1);
+    closed.await;
+    let port = format!(":{:04X}", members.member_port.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
+    let waiting = table.lines().filter(|line| {
+        // Local and remote address, and the state: TIME_WAIT.
+        let fields: Vec<_> = line.split_whitespace().skip(2).take(2).collect();
+        matches!(fields[..], [remote, "06"] if remote.ends_with(&port))
+    });
+    assert_eq!(waiting.count(), 0, "{table}");
+    members.stopped().await;
+}

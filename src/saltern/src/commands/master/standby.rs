@@ -126,7 +126,7 @@ pub(super) fn stand_by(
         complain(&format!("no runtime: {error}"));
         Exit::Failure
     })?;
-    runtime.block_on(async {
+    let outcome = runtime.block_on(async {
         // Before it is seen as a member: whoever sees it may signal it.
         let Ok(mut signals) = Signals::register() else {
             complain("signals cannot be handled on this system");
@@ -148,7 +148,10 @@ pub(super) fn stand_by(
                 Err(exit)
             }
         }
-    })
+    });
+    // A look-up of a member's name that still waits must not keep a master that has the lease.
+    runtime.shutdown_background();
+    outcome
 }
 
 /// The TLS of members that relay connections.
@@ -287,10 +290,14 @@ async fn wait_for_lease(
     let registry = Registry::new();
     register_cluster_metrics(&registry, Some(membership), &SharedState::default());
     let target = RelayTarget::default();
-    let (member, of_relay) = (membership.clone(), target.clone());
-    let state = move || StandbyState {
-        is_ready: of_relay.is_reached(),
-        text: member.reason(),
+    let (member, of_relay, relays) = (membership.clone(), target.clone(), tls.is_some());
+    let state = move || {
+        let is_ready = of_relay.is_reached();
+        let mut text = member.reason();
+        if relays && !is_ready {
+            text += "; nothing is relayed to it: its member port has not answered";
+        }
+        StandbyState { is_ready, text }
     };
     let unavailable = |error: StartError| {
         complain(&chain(&error));
