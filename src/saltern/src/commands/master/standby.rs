@@ -312,7 +312,7 @@ async fn wait_for_lease(
     let manager = ServiceManager::find(String::new());
     let waiting = async {
         tokio::select! {
-            outcome = standings(config, membership, (&manager, &target)) => outcome,
+            outcome = standings(config, membership, (&manager, tls.map(|_| &target))) => outcome,
             () = signals.stop_of_standby() => {
                 manager.stopping("leaving the cluster").await;
                 let _ = std::fs::remove_file(&config.pidfile);
@@ -330,11 +330,11 @@ async fn wait_for_lease(
     .await
 }
 
-/// Reports each standing until there is the lease.
+/// Reports each standing until there is the lease, to a relay, too, where there is one.
 async fn standings(
     config: &MasterConfig,
     membership: &Membership,
-    (manager, target): (&ServiceManager, &RelayTarget),
+    (manager, target): (&ServiceManager, Option<&RelayTarget>),
 ) -> Result<(), Exit> {
     let mut reported = String::new();
     loop {
@@ -349,7 +349,11 @@ async fn standings(
         match &standing {
             Standing::Active { .. } => return Ok(()),
             Standing::Standby { active } => {
-                target.set(active.as_ref().map(|one| (one.address.clone(), one.epoch)));
+                let active = active.as_ref();
+                let active = active.map(|one| (one.address.clone(), one.epoch));
+                if let Some(target) = target {
+                    target.set(active);
+                }
             }
             // The active one may well be reached without a database.
             Standing::Waiting { .. } => {}
