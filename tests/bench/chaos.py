@@ -84,6 +84,8 @@ class Member(Master):
             "interface": self.address, "publish_port": publish, "ret_port": ret, "id": self.name,
             "saltern_metrics_address": f"{self.address}:{self.metrics_port}", "pki_dir": place.top / "pki",
             "timeout": TIMEOUT, "gather_job_timeout": GATHER, "saltern_max_connections_per_address": 0,
+            # The verdicts are read from them.
+            "event_return": "saltern", "saltern_keep_events_count": 100_000_000,
             "saltern_cluster": f"{{postgres: '{connection}', lease: {lease}, secret_file: {secret}}}",
         }
         (self.dir / "conf/master").write_text("".join(f"{name}: {value}\n" for name, value in lines.items()))
