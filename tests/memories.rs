@@ -48,7 +48,7 @@ const REASONS: &[(&str, &str)] = &[
     ),
     (
         "store/src/sha1_minions.rs",
-        "of the last authentication, for `saltern doctor`",
+        "goes with the session of a minion",
     ),
     // Parts of what is under way.
     ("batches/machine.rs", "of one batch"),

@@ -148,7 +148,9 @@ impl Handler<LookOver> for Upkeep {
         }
         if is_meant(MaintenanceTask::Nonces) {
             self.simple(MaintenanceTask::Nonces, |services| {
-                services.minions.sessions.sweep_nonces();
+                let sessions = &services.minions.sessions;
+                sessions.sweep_nonces();
+                sessions.sha1.flush(services.clock.unix());
                 Ok(())
             });
         }

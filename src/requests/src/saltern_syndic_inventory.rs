@@ -139,7 +139,8 @@ fn read(load: &MapView) -> Option<InventoryPart> {
         list: number("list")?,
         part: number("part")?.min(u64::MAX - 1),
         is_last: load.get("last").and_then(RawValue::as_bool)?,
-        is_partial: load.get("partial").and_then(RawValue::as_bool) == Some(true),
+        // An earlier build does not send it, and does not know whether it has all.
+        is_partial: load.get("partial").and_then(RawValue::as_bool) != Some(false),
         minions: minions.iter().map(read_one).collect::<Option<_>>()?,
         gone: gone.collect::<Option<_>>()?,
         has_others: false,

@@ -240,6 +240,7 @@ impl Sessions {
     pub fn remove(&self, id: &MinionId) -> Result<bool> {
         let removed = files::remove(&files::child(&self.dir, id.as_str())?);
         self.known.remove(id);
+        self.sha1.forget(id, self.clock.unix());
         if !matches!(removed, Ok(false)) {
             self.shared.remove(StateKind::Session, id.as_str());
         }
@@ -248,6 +249,7 @@ impl Sessions {
 
     /// Ends the sessions of all minions but those to keep; gives how many.
     pub fn remove_all_but(&self, keep: impl Fn(&MinionId) -> bool) -> Result<usize> {
+        self.sha1.forget_all_but(&keep, self.clock.unix());
         let failed = |source| StoreError::io("list", &self.dir, source);
         let mut removed = 0;
         for entry in std::fs::read_dir(&self.dir).map_err(failed)? {

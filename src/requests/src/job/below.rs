@@ -3,7 +3,7 @@
 //!
 //! Where it cannot be decided here (pillars stay below, so do ranges and resources), or for a sender
 //! whose rules name minions, no minion is expected by an inventory: then syndics announce theirs, as
-//! stock's do.
+//! stock's do. Grains may be missing here while the minion has them, so a target with grains is never exact.
 
 use saltern_model::{MinionId, Standing, Target, TargetType};
 use saltern_policy::acl::Whom;
@@ -70,8 +70,10 @@ fn resolve(target: &Target, options: &MatchOptions<'_>, services: &Services) -> 
     // What is below a syndic that is away may meanwhile be below another.
     let is_away = |syndic| matches!(services.minions.presence.state(syndic), Standing::Away(_));
     let known = services.minions.syndics.ids();
-    let is_exact =
-        !found.may_mean_more && inventories.are_complete(&known) && !syndics.iter().any(is_away);
+    let is_exact = is_decided_by_ids(target)
+        && !found.may_mean_more
+        && inventories.are_complete(&known)
+        && !syndics.iter().any(is_away);
     Below {
         is_exact,
         are_all: is_exact && !inventories.has_second_ways(),
@@ -102,6 +104,24 @@ pub(crate) fn among(
     // A minion of this master's own is not below.
     found.minions.retain(|id| !accepted.contains(id.as_str()));
     Some(found)
+}
+
+/// Whether ids alone decide it. Grains do not: those that a master below lacks count as a mismatch here,
+/// and the minion, which has them, may still match.
+fn is_decided_by_ids(target: &Target) -> bool {
+    let is_by_id = |word: &str| {
+        let word = word.trim_start_matches('(');
+        !word.contains('@') || word.starts_with("L@") || word.starts_with("E@")
+    };
+    match target {
+        Target::List(_) => true,
+        Target::Words(words) => words.iter().all(|word| is_by_id(word)),
+        Target::Expression(kind, text) => match kind {
+            TargetType::Glob | TargetType::List | TargetType::Pcre => true,
+            TargetType::Compound => text.split_whitespace().all(is_by_id),
+            _ => false,
+        },
+    }
 }
 
 /// Whether ids and grains decide it.

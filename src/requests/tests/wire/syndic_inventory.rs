@@ -58,6 +58,7 @@ impl<'a> Relay<'a> {
             .set("list", 1_i64)
             .set("part", 0_i64)
             .set("last", true)
+            .set("partial", false)
             .set("minions", Value::Array(minions.collect()))
             .set("gone", list(&[]))
     }
@@ -107,14 +108,18 @@ fn expected(site: &Site, tgt: &str, kind: &str) -> Option<(Vec<String>, Topics)>
     Some((minions.collect(), start.publication.topics.clone()))
 }
 
-/// Whether a job for this minion waits for syndics, as the answer to the client and the tracker have it.
-fn waits_for_syndics(site: &Site, tgt: &str) -> bool {
-    let load = published_by_root(site, tgt).set("tgt_type", "list");
+/// Whether a job for these minions waits for syndics, as the answer to the client and the tracker have it.
+fn waits_for_syndics(site: &Site, tgt: &str, kind: &str) -> bool {
+    let load = published_by_root(site, tgt).set("tgt_type", kind);
     let outcome = site.ask(clear(load, 3));
     let answer = decode(&outcome.reply);
     let said = answer.get("load").unwrap().get("saltern_expects_all");
     let expects_all = started(&outcome).expects_all;
-    assert_eq!(said, expects_all.then_some(&Value::Bool(true)), "{tgt}");
+    assert_eq!(
+        said,
+        expects_all.then_some(&Value::Bool(true)),
+        "{kind} {tgt}"
+    );
     !expects_all
 }
 
@@ -290,7 +295,7 @@ fn job_waits_for_syndics_unless_all_inventories_are_whole() {
     let site = Site::new(OPTIONS);
     site.accept("own", "large");
     let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
-    let waits = |tgt: &str| waits_for_syndics(&site, tgt);
+    let waits = |tgt: &str| waits_for_syndics(&site, tgt, "list");
     one.announce(&[("a", "x")]);
     assert!(waits("a"), "\"two\" may have others");
     two.announce(&[("b", "x")]);
@@ -304,6 +309,11 @@ fn job_waits_for_syndics_unless_all_inventories_are_whole() {
     partial(1, true);
     assert!(waits("a") && matches!(expected(&site, "a", "list").unwrap().1, Topics::Minions(_)));
     partial(2, false);
+    assert!(!waits("a"));
+    let unsaid = two.part(&[]).set("part", 3_i64).set("last", false);
+    assert_eq!(two.ask(unsaid.without("partial")), "taken");
+    assert!(waits("a"), "an earlier build does not say it");
+    partial(4, false);
     assert!(!waits("a"));
 
     let second_way = two.part(&[("a", "x"), ("b", "x")]).set("list", 2_i64);
@@ -319,6 +329,41 @@ fn job_waits_for_syndics_unless_all_inventories_are_whole() {
     assert!(waits("a") && !waits("b"));
     site.clock.advance(Duration::from_secs(61));
     assert!(waits("b"), "no inventory is current");
+}
+
+/// A master below without the grains of a minion announces it with none; a minion that has them returns.
+#[test]
+fn job_whose_target_has_grains_waits_for_syndics() {
+    let site = Site::new(OPTIONS);
+    let one = Relay::started(&site, "one");
+    let no_grains = Value::Map(Vec::new());
+    let lacking = Value::Array(vec!["b".into(), Value::Nil, no_grains]);
+    let known = Value::Array(vec!["a".into(), Value::Nil, Value::map([("os", "x")])]);
+    let part = one
+        .part(&[])
+        .set("minions", Value::Array(vec![known, lacking]));
+    assert_eq!(one.ask(part), "taken");
+    let (minions, _) = expected(&site, "os:x", "grain").unwrap();
+    assert_eq!(minions, ["a"], "what is known is expected all the same");
+    for (kind, tgt) in [
+        ("grain", "os:x"),
+        ("grain", "os:*"),
+        ("grain_pcre", "os:."),
+        ("compound", "G@os:x"),
+        ("compound", "a or P@os:x"),
+        ("compound", "* and not ( G@os:y )"),
+        ("compound", "a or S@10.0.0.0/8"),
+    ] {
+        assert!(waits_for_syndics(&site, tgt, kind), "{kind} {tgt}");
+    }
+    for (kind, tgt) in [
+        ("glob", "*"),
+        ("list", "a,b"),
+        ("pcre", "a|b"),
+        ("compound", "( L@a,b and not E@b.* ) or a*"),
+    ] {
+        assert!(!waits_for_syndics(&site, tgt, kind), "{kind} {tgt}");
+    }
 }
 
 #[test]

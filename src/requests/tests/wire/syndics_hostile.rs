@@ -41,6 +41,7 @@ impl Relay {
             .set("list", 1_i64)
             .set("part", part)
             .set("last", is_last)
+            .set("partial", false)
             .set("minions", Value::Array(minions))
             .set("gone", list(&[]))
     }
