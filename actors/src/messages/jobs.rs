@@ -99,7 +99,7 @@ pub struct Stored {
     pub refused: Vec<Jid>,
     /// Departures that could not be stored.
     pub lost_departures: Vec<JobDeparture>,
-    /// Jobs of which a part could not be stored.
+    /// Jobs of which a part could not be stored; sent only beside other failures.
     pub unbegun: Vec<Jid>,
     /// Jobs whose beginning was refused and is in the store nevertheless: they are not sent.
     pub unsent: Vec<JobBegun>,
