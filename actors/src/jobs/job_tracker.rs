@@ -38,7 +38,7 @@ use saltern_model::control::Account;
 use saltern_model::{Event, Jid, MinionId, ReturnRecord};
 use saltern_requests::{JobRelation, ProbeAnswer, ReceivedReturn, StartJob, SyndicMinions, probe};
 use saltern_store::StoreError;
-use saltern_store::jobs::{JobNotes, JobQueries, JobState, OpenJob, StoredJob, Write};
+use saltern_store::jobs::{JobNotes, JobQueries, JobState, OpenJob, Write};
 use saltern_supervise::Child;
 use saltern_wire::msgpack::{Limits, MapView, RawValue};
 use tokio::time::Instant;
@@ -50,7 +50,7 @@ use self::machine::{
 };
 use self::moment::Moment;
 use self::news::JobNews;
-use self::quota::ReportQuota;
+use self::quota::{LookupSource, ReportQuota};
 use self::syndic_replay::SyndicReplay;
 use self::traces::JobTraces;
 use crate::events::batch_feed::BatchFeed;
@@ -105,6 +105,8 @@ pub(crate) struct JobTracker {
     outbox: Outbox,
     machine: Machine,
     known: KnownJobs,
+    /// Jids of which the store has no ended job that a return may complete.
+    not_reloadable: KnownJobs,
     quota: ReportQuota,
     /// Throttle of the log of refused reports.
     over_quota: LogThrottle,
@@ -133,6 +135,7 @@ impl Child for JobTracker {
             seed: seed.clone(),
             outbox: Outbox::default(),
             known: KnownJobs::default(),
+            not_reloadable: KnownJobs::default(),
             quota: ReportQuota::new(seed.report_quota),
             over_quota: LogThrottle::new(LOG_INTERVAL),
             traces: JobTraces::default(),
@@ -174,6 +177,16 @@ impl SendsThroughOutbox for JobTracker {
     fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
+}
+
+/// Result of the look-up of an ended job that a return may complete.
+enum EndedJob {
+    /// It is there, and ended in this state.
+    Found(Box<Resumed>, JobState),
+    /// It is there and does not expect this minion.
+    NotExpecting,
+    /// There is none, or one that is too heavy to be remembered.
+    None,
 }
 
 /// An open job as the store holds it; `unpublished` is what becomes of a load that never left.
@@ -464,7 +477,7 @@ impl JobTracker {
             load: job.load.clone(),
             publication,
         };
-        let jid = job.jid.clone();
+        let (jid, part) = (job.jid.clone(), job.jid.clone());
         let (is_waited_for, created) = (!job.nocache, job.created);
         // Always as a part: 3008 publishes every part of a batch under one jid, and the earlier
         // ones may have been before a restart.
@@ -489,6 +502,10 @@ impl JobTracker {
             writes.push((write, FollowUp::Nothing));
         }
         self.persist(writes, Some(answer), context);
+        // What is refused from now on is about an earlier part.
+        self.refused_departures.swap_remove(&part);
+        self.not_reloadable.forget(&part);
+        self.machine.set_part_under_way(&part, true);
     }
 
     fn keep(
@@ -514,7 +531,9 @@ impl JobTracker {
         } = returned;
         let jid = &record.jid;
         if !standalone {
-            self.recall(jid, reporter.as_ref());
+            let minion = reporter.clone().filter(|_| !forwarded);
+            let of_job = || LookupSource::Job(jid.clone());
+            self.reload_ended(&record, minion.map_or_else(of_job, LookupSource::Minion));
         }
         // A job that comes with its return is closed: no client waits for it. If one does, it is
         // open.
@@ -549,41 +568,45 @@ impl JobTracker {
         self.persist(writes, Some(answer), context);
     }
 
-    /// Remembers an ended job that misses returns, if the database has one of this jid: the return that
-    /// is coming may be its last. A master that was restarted knows only the open ones.
-    fn recall(&mut self, jid: &Jid, reporter: Option<&MinionId>) {
-        if self.known.contains(jid) || self.machine.is_remembered(jid) {
+    /// Remembers the ended job of a return, if the database has one that misses it: the return may be the
+    /// job's last. A master that was restarted knows only the open ones.
+    fn reload_ended(&mut self, record: &ReturnRecord, source: LookupSource) {
+        let jid = &record.jid;
+        if self.machine.is_remembered(jid) || self.not_reloadable.contains(jid) {
             return;
         }
         let moment = self.now();
-        if reporter.is_some_and(|minion| !self.quota.take_recall(minion, moment)) {
+        if !self.quota.take_reload(source, moment) {
             return;
         }
-        match self.given_up(jid) {
-            Ok(Some((ended, state))) => self.machine.recall(ended, state, moment),
-            Ok(None) => {}
+        match self.find_ended(jid, &record.minion) {
+            Ok(EndedJob::Found(ended, state)) => self.machine.reload_ended(*ended, state, moment),
+            Ok(EndedJob::None) => self.not_reloadable.learn(jid),
+            Ok(EndedJob::NotExpecting) => {}
             Err(error) => tracing::error!(%jid, %error, "the job of a return cannot be looked up"),
         }
     }
 
-    /// A job of this master that ended without all its returns, as the store holds it.
-    fn given_up(&self, jid: &Jid) -> Result<Option<(Resumed, JobState)>, StoreError> {
-        let is_given_up = |job: &StoredJob| {
-            let missed = matches!(job.state, JobState::Expired | JobState::Killed);
-            missed && job.reporter.is_none() && !job.record.nocache
-        };
+    /// Looks up an ended job that misses the return of this minion: first in one statement that reads
+    /// neither the minions nor the returns into memory.
+    fn find_ended(&self, jid: &Jid, minion: &MinionId) -> Result<EndedJob, StoreError> {
         let reader = &self.seed.reader;
-        if !reader.has(jid)? {
-            return Ok(None);
+        let most = self.machine.rules.most.1;
+        match reader.incomplete(jid, minion)? {
+            Some(job) if job.minions >= most => return Ok(EndedJob::None),
+            Some(job) if !job.expects => return Ok(EndedJob::NotExpecting),
+            Some(_) => {}
+            None => return Ok(EndedJob::None),
         }
-        let Some(job) = reader.load(jid)?.filter(is_given_up) else {
-            return Ok(None);
+        let stored = reader.load(jid)?;
+        let Some(job) = stored.filter(|job| job.state.is_incomplete_end()) else {
+            return Ok(EndedJob::None);
         };
         let heads = reader.return_heads(jid)?.into_iter();
         let returned = heads.map(|head| (head.minion, head.retcode)).collect();
         let state = job.state;
         let ended = resumed(OpenJob { job, returned }, Departure::Never);
-        Ok(Some((ended, state)))
+        Ok(EndedJob::Found(Box::new(ended), state))
     }
 
     /// Whether a job expects this return, or the quota of its minion has room for it.
@@ -782,13 +805,17 @@ impl Handler<Stored> for JobTracker {
             returns,
             repeated,
             refused,
-            undeparted,
+            lost_departures,
+            unbegun,
             unsent,
         } = stored;
         if !refused.is_empty() {
             self.step(JobEvent::Refused(refused), context);
         }
-        self.departures_refused(undeparted, context);
+        for jid in unbegun {
+            self.machine.set_part_under_way(&jid, false);
+        }
+        self.departures_refused(lost_departures, context);
         for job in jobs {
             self.known.learn(&job.jid);
             if !job.nocache {
@@ -831,7 +858,8 @@ impl Handler<Departed> for JobTracker {
         if self.departures.is_empty() {
             context.run_later(DEPARTURES_WRITTEN, Self::write_departures);
         }
-        if !PlantedBug::DepartureNotRecorded.is_planted() {
+        let is_of_last_part = !self.machine.is_part_under_way(&jid);
+        if is_of_last_part && !PlantedBug::DepartureNotRecorded.is_planted() {
             self.departures.push(JobDeparture {
                 jid: jid.clone(),
                 at: self.seed.deps.micros(),

@@ -98,7 +98,9 @@ pub struct Stored {
     /// Jobs whose state could not be stored.
     pub refused: Vec<Jid>,
     /// Departures that could not be stored.
-    pub undeparted: Vec<JobDeparture>,
+    pub lost_departures: Vec<JobDeparture>,
+    /// Jobs of which a part could not be stored; sent only beside other failures.
+    pub unbegun: Vec<Jid>,
     /// Jobs whose beginning was refused and is in the store nevertheless: they are not sent.
     pub unsent: Vec<JobBegun>,
 }

@@ -104,10 +104,10 @@ impl CommitGroup {
         for follow_up in self.follow_ups {
             match follow_up {
                 FollowUp::ReportFailure(jid) => stored.refused.push(jid),
-                FollowUp::ReportLostDeparture(lost) => stored.undeparted.push(lost),
+                FollowUp::ReportLostDeparture(lost) => stored.lost_departures.push(lost),
+                FollowUp::Begin(begin) => stored.unbegun.push(begin.job.jid),
                 FollowUp::Nothing
                 | FollowUp::Fire(_)
-                | FollowUp::Begin(_)
                 | FollowUp::Return { .. }
                 | FollowUp::Expect(_) => {}
             }

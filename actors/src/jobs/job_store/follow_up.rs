@@ -210,7 +210,7 @@ impl JobStore {
     pub(super) fn notify_tracker(&self, stored: Stored) {
         let nothing = stored.jobs.is_empty() && stored.leaves.is_empty();
         let none = stored.returns.is_empty() && stored.unsent.is_empty();
-        let no_failure = stored.refused.is_empty() && stored.undeparted.is_empty();
+        let no_failure = stored.refused.is_empty() && stored.lost_departures.is_empty();
         if nothing && none && no_failure {
             return;
         }

@@ -413,7 +413,7 @@ fn commit_without_space_fails_every_request_and_has_no_effects() {
         rig.store.try_send(persist).unwrap();
         let lost = rig.tracker.recv().await.unwrap();
         assert_eq!(
-            (lost.refused, lost.undeparted),
+            (lost.refused, lost.lost_departures),
             (vec![jid], vec![departure])
         );
         // A smaller return is stored, with the job that the failed one carried.

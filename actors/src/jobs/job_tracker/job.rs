@@ -217,6 +217,11 @@ pub(super) struct Job {
     /// Minions below syndics were refused. None joins any more: their earlier returns are not
     /// known here, and they would be awaited in vain.
     pub(super) is_full: bool,
+    /// It ended earlier and was read from the store again. Minions below syndics join it without reopening it.
+    pub(super) is_reloaded: bool,
+    /// A further part of it is being stored: what is known of the earlier one's departure does not
+    /// hold for it.
+    pub(super) part_is_under_way: bool,
     /// No syndic is expected to report further minions. Not stored: a job that is resumed waits for them.
     pub(super) expects_all: bool,
 }
@@ -242,6 +247,8 @@ impl Job {
             asks: Vec::new(),
             unheard: Vec::new(),
             is_full: false,
+            is_reloaded: false,
+            part_is_under_way: false,
             expects_all: true,
         }
     }

@@ -129,7 +129,36 @@ impl Jobs {
         } else {
             known.job.state = state;
         }
+        self.evict_ended();
+    }
+
+    /// Changes a job that has ended, which stays so and is the youngest.
+    pub(super) fn grow_ended(&mut self, jid: &Jid, change: impl FnOnce(&mut Job)) {
+        let number = self.next_number();
+        let Some(known) = self.jobs.get_mut(jid).filter(|known| !known.job.is_open()) else {
+            return;
+        };
+        self.ended.remove(known);
+        change(&mut known.job);
+        known.number = number;
+        self.ended.add(jid, known);
+        self.evict_ended();
+    }
+
+    /// Forgets a job that has ended.
+    pub(super) fn forget_ended(&mut self, jid: &Jid) {
+        if self.get(jid).is_some_and(|job| !job.is_open())
+            && let Some(forgotten) = self.jobs.remove(jid)
+        {
+            self.ended.remove(&forgotten);
+        }
+    }
+
+    /// Evicts the oldest ended jobs while the bound is exceeded. The youngest stays, however heavy it is: its
+    /// next return would find it no more.
+    fn evict_ended(&mut self) {
         while self.ended.weight > self.ended.most
+            && self.ended.jids.len() > 1
             && let Some((_, oldest)) = self.ended.jids.first_key_value()
             && let Some(forgotten) = self.jobs.remove(&oldest.clone())
         {
@@ -163,6 +192,11 @@ impl Jobs {
     }
 
     #[cfg(test)]
+    pub(super) fn ended_count(&self) -> usize {
+        self.ended.jids.len()
+    }
+
+    #[cfg(test)]
     pub(super) fn weights(&self) -> (usize, usize) {
         (self.open.weight, self.ended.weight)
     }
@@ -182,6 +216,22 @@ mod tests {
         let minions = minions.iter().map(|id| MinionId::parse(id).unwrap());
         let new = || Job::new("test.ping".into(), 0, Moment::default());
         jobs.put(&jid(number), new, |job| job.expect(minions.collect()));
+    }
+
+    #[test]
+    fn youngest_ended_job_is_remembered_whatever_its_weight() {
+        let mut jobs = Jobs::new(10, 2);
+        for number in 0..2 {
+            put(&mut jobs, number, &["a", "b", "c"]);
+            jobs.end(&jid(number), JobState::Expired);
+            assert_eq!((jobs.weights(), jobs.jobs.len()), ((0, 4), 1));
+        }
+        jobs.grow_ended(&jid(1), |job| {
+            job.expect(vec![MinionId::parse("d").unwrap()]);
+        });
+        assert_eq!(jobs.weights(), (0, 5));
+        jobs.forget_ended(&jid(1));
+        assert_eq!((jobs.weights(), jobs.jobs.len()), ((0, 0), 0));
     }
 
     #[test]

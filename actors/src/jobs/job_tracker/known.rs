@@ -1,5 +1,5 @@
-//! The last few jobs that are certainly in the store, so that a return of one of them need not
-//! bring its job along.
+//! The last few jobs of which something is known: that they are in the store, so that a return of one
+//! need not bring its job along; or that the store has no ended job of that jid to reload.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -8,7 +8,7 @@ use saltern_model::Jid;
 /// Capacity; beyond it the oldest are evicted, and sent along again.
 const REMEMBERED: usize = 10_000;
 
-/// Bounded set of jids that are in the store, oldest evicted first.
+/// Bounded set of jids, oldest evicted first.
 #[derive(Default)]
 pub(super) struct KnownJobs {
     set: HashSet<Jid>,
@@ -27,6 +27,11 @@ impl KnownJobs {
         {
             self.set.remove(&oldest);
         }
+    }
+
+    /// Removes a jid; its place in the order is freed when it is the oldest.
+    pub(super) fn forget(&mut self, jid: &Jid) {
+        self.set.remove(jid);
     }
 
     pub(super) fn contains(&self, jid: &Jid) -> bool {
@@ -50,6 +55,8 @@ mod tests {
             (known.set.len(), known.order.len()),
             (REMEMBERED, REMEMBERED)
         );
+        known.forget(&jid(2 * REMEMBERED - 2));
+        assert!(!known.contains(&jid(2 * REMEMBERED - 2)));
         assert!(!known.contains(&jid(0)) && known.contains(&jid(2 * REMEMBERED - 1)));
     }
 }

@@ -274,7 +274,10 @@ impl Machine {
             JobEvent::Resumed(resumed) => self.resumed(resumed, &mut turn),
             JobEvent::Left(jid) => self.left(&jid, now),
             JobEvent::NotSent(jid, minions) => self.not_sent(&jid, &minions, &mut turn),
-            JobEvent::Joined(jid, minions) => self.join(&jid, &minions, &mut turn),
+            JobEvent::Joined(jid, minions) => {
+                self.join(&jid, &minions, &mut turn);
+                self.correct_reloaded(&jid, &mut turn);
+            }
             JobEvent::Returned(returned) => self.returned(&returned, &mut turn),
             JobEvent::Answered(answered) => self.answered(&answered, &mut turn),
             JobEvent::Asked(asked) => self.asked(asked, &mut turn),
@@ -318,13 +321,14 @@ impl Machine {
         entry.is_some_and(|entry| !entry.state().is_lost() && !entry.state().has_returned())
     }
 
-    /// Whether an ended job misses the return of this minion alone.
+    /// Whether an ended job that is not complete expects this minion and misses no other return.
     pub(super) fn is_completed_by(&self, jid: &Jid, minion: &MinionId) -> bool {
-        let Some(job) = self.jobs.get(jid).filter(|job| !job.is_open()) else {
-            return false;
-        };
-        let mut missing = job.missing().map(|(minion, _)| minion);
-        missing.next() == Some(minion) && missing.next().is_none()
+        let job = self.jobs.get(jid);
+        job.is_some_and(|job| {
+            job.state.is_incomplete_end()
+                && job.entry(minion).is_some()
+                && job.missing().all(|(missing, _)| missing == minion)
+        })
     }
 
     /// Whether the job is open, or ended not long ago.
@@ -335,7 +339,20 @@ impl Machine {
     /// Whether the job is open, and the load of it, or of its last part, went to the publish port.
     pub(super) fn has_left(&self, jid: &Jid) -> bool {
         let job = self.jobs.get(jid).filter(|job| job.is_open());
-        job.is_some_and(|job| job.left.is_some())
+        job.is_some_and(|job| job.left.is_some() && !job.part_is_under_way)
+    }
+
+    /// Whether a further part of this job is being stored.
+    pub(super) fn is_part_under_way(&self, jid: &Jid) -> bool {
+        self.jobs.get(jid).is_some_and(|job| job.part_is_under_way)
+    }
+
+    /// Records that a further part of this job is being stored, if the job is remembered, or that the
+    /// store has refused it.
+    pub(super) fn set_part_under_way(&mut self, jid: &Jid, is_under_way: bool) {
+        if let Some(job) = self.jobs.get_mut(jid) {
+            job.part_is_under_way = is_under_way;
+        }
     }
 
     /// Number of open jobs.
@@ -444,7 +461,7 @@ impl Machine {
     }
 
     /// Remembers a job that has ended in this state, so that a late return amends it.
-    pub(super) fn recall(&mut self, ended: Resumed, state: JobState, now: Moment) {
+    pub(super) fn reload_ended(&mut self, ended: Resumed, state: JobState, now: Moment) {
         let JobBegun {
             jid,
             fun,
@@ -466,8 +483,8 @@ impl Machine {
                 notes::restore(ended.notes, job);
                 job.left = Some(now);
                 job.may_have_left = true;
-                // It began too long ago for minions below syndics to reopen it.
-                job.is_full = true;
+                job.expects_all = false;
+                job.is_reloaded = true;
             },
         );
         self.jobs.end(&jid, state);
@@ -515,6 +532,9 @@ impl Machine {
             return;
         };
         let was_open = job.is_open();
+        if job.is_reloaded && !was_open {
+            return self.join_reloaded(jid, new, turn);
+        }
         let room = self.jobs.room_for_leaves();
         let room = match was_open {
             _ if job.is_full => 0,
@@ -551,6 +571,35 @@ impl Machine {
             });
         }
         self.progress_soon(jid, now);
+    }
+
+    /// Adds minions below a syndic to a job that was reloaded: it began too long ago to be reopened, and
+    /// is complete only with their returns. One that gets too heavy is forgotten, so its state in the
+    /// store stays.
+    fn join_reloaded(&mut self, jid: &Jid, new: Vec<MinionId>, turn: &mut Turn<'_>) {
+        let weight = self.jobs.get(jid).map_or(0, Job::weight);
+        if weight + new.len() > self.rules.most.1 {
+            let refused = Counted::LeavesRefused(new.len());
+            turn.effects.push(TrackerEffect::Count(refused));
+            self.unkept.swap_remove(jid);
+            return self.jobs.forget_ended(jid);
+        }
+        self.jobs.grow_ended(jid, |job| {
+            job.expect(new.clone());
+            for minion in &new {
+                job.put(minion, MinionState::lost(Reason::PerhapsNotSent));
+            }
+        });
+        self.keep(jid, turn);
+    }
+
+    /// Corrects the state of a reloaded job whose last known return came before minions joined it.
+    fn correct_reloaded(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
+        let is_wrong =
+            |job: &Job| job.is_reloaded && job.state == JobState::Complete && !job.is_complete();
+        if self.jobs.get(jid).is_some_and(is_wrong) {
+            self.end(jid, JobState::Expired, turn);
+        }
     }
 
     /// Ends the oldest jobs while the memory bound is exceeded.

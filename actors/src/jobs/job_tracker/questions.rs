@@ -37,6 +37,8 @@ impl Job {
         self.silence = silence;
         self.rounds = 0;
         self.left = None;
+        self.part_is_under_way = false;
+        self.is_reloaded = false;
         self.may_have_left = false;
         self.settled = None;
     }

@@ -6,20 +6,24 @@
 //! never counted, nor is what a syndic forwards.
 //!
 //! The job database is asked whether a job that ended long ago expects the return: a few times a
-//! minute for each minion, because the tracker blocks on the answer.
+//! minute for each minion, because the tracker blocks on the answer. So is the look-up of an ended job
+//! that the return may complete, which is bounded over all returns too.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use saltern_model::MinionId;
+use saltern_model::{Jid, MinionId};
 
 use super::moment::Moment;
 
 /// Microseconds of a day.
 const DAY: i64 = 86_400_000_000;
 
-/// Lookups that the returns of one minion may cause, per [`LOOKUP_PERIOD`].
+/// Lookups that one source of returns may cause, per [`LOOKUP_PERIOD`].
 const LOOKUPS: u32 = 30;
+/// Lookups of ended jobs that all returns together may cause, per [`LOOKUP_PERIOD`]: each may read a
+/// whole job.
+const RELOADS: u32 = 120;
 const LOOKUP_PERIOD: Duration = Duration::from_secs(60);
 
 /// Quota of one minion a day; 0 is unlimited.
@@ -38,19 +42,26 @@ pub(super) struct ReportQuota {
     day: i64,
     spent: HashMap<MinionId, Spent>,
     lookups: LookupQuota,
-    /// Of returns within the quota.
-    recalls: LookupQuota,
+    /// Of ended jobs, for returns within the quota.
+    reloads: LookupQuota,
 }
 
-/// Lookups that the returns of each minion have caused.
-#[derive(Debug, Default)]
-struct LookupQuota(HashMap<MinionId, Lookups>);
+/// The source of returns that a lookup is charged to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum LookupSource {
+    /// The minion that returned.
+    Minion(MinionId),
+    /// The job: a syndic forwards the returns of many minions, and the master has some of its own.
+    Job(Jid),
+}
 
-/// Lookups since a moment.
-#[derive(Clone, Copy, Debug)]
-struct Lookups {
+/// Lookups of the current period.
+#[derive(Debug)]
+struct LookupQuota {
     since: Moment,
-    count: u32,
+    by_source: HashMap<LookupSource, u32>,
+    total: u32,
+    most: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,8 +76,9 @@ impl ReportQuota {
             limits,
             day: 0,
             spent: HashMap::new(),
-            lookups: LookupQuota::default(),
-            recalls: LookupQuota::default(),
+            // Each minion has its own; of the minions there is a bounded number.
+            lookups: LookupQuota::new(u32::MAX),
+            reloads: LookupQuota::new(RELOADS),
         }
     }
 
@@ -77,8 +89,6 @@ impl ReportQuota {
         if day != self.day {
             self.day = day;
             self.spent.clear();
-            self.lookups.0.clear();
-            self.recalls.0.clear();
         }
         let spent = self.spent.get(minion).copied().unwrap_or_default();
         let after = Spent {
@@ -96,27 +106,38 @@ impl ReportQuota {
 
     /// Charges one lookup to a minion over its quota; `false` when none is left.
     pub(super) fn take_lookup(&mut self, minion: &MinionId, now: Moment) -> bool {
-        self.lookups.take(minion, now)
+        self.lookups.take(LookupSource::Minion(minion.clone()), now)
     }
 
-    /// Charges one lookup to a minion within its quota; `false` when none is left.
-    pub(super) fn take_recall(&mut self, minion: &MinionId, now: Moment) -> bool {
-        self.recalls.take(minion, now)
+    /// Charges one lookup of an ended job; `false` when the source, or all together, have none left.
+    pub(super) fn take_reload(&mut self, source: LookupSource, now: Moment) -> bool {
+        self.reloads.take(source, now)
     }
 }
 
 impl LookupQuota {
-    fn take(&mut self, minion: &MinionId, now: Moment) -> bool {
-        let fresh = Lookups {
-            since: now,
-            count: 0,
-        };
-        let lookups = self.0.entry(minion.clone()).or_insert(fresh);
-        if now.since(lookups.since) >= LOOKUP_PERIOD {
-            *lookups = fresh;
+    fn new(most: u32) -> Self {
+        Self {
+            since: Moment::default(),
+            by_source: HashMap::new(),
+            total: 0,
+            most,
         }
-        let is_left = lookups.count < LOOKUPS;
-        lookups.count += u32::from(is_left);
+    }
+
+    fn take(&mut self, source: LookupSource, now: Moment) -> bool {
+        if now.since(self.since) >= LOOKUP_PERIOD {
+            self.since = now;
+            self.by_source.clear();
+            self.total = 0;
+        }
+        if self.total >= self.most {
+            return false;
+        }
+        let count = self.by_source.entry(source).or_default();
+        let is_left = *count < LOOKUPS;
+        *count += u32::from(is_left);
+        self.total = self.total.saturating_add(u32::from(is_left));
         is_left
     }
 }
@@ -148,9 +169,25 @@ mod tests {
         let mut quota = ReportQuota::new(QuotaLimits::default());
         let mut count = |minion, at| (0..100).filter(|_| quota.take_lookup(minion, at)).count();
         let all = LOOKUPS as usize;
-        assert_eq!(count(&one, at(1)), all);
-        assert_eq!((count(&one, at(60)), count(&other, at(60))), (0, all));
-        assert_eq!(count(&one, at(61)), all);
+        assert_eq!(count(&one, at(60)), all);
+        assert_eq!((count(&one, at(119)), count(&other, at(119))), (0, all));
+        assert_eq!(count(&one, at(120)), all);
+    }
+
+    #[test]
+    fn lookups_of_ended_jobs_are_bounded_by_source_and_in_total() {
+        let at = |seconds| Moment::at(Duration::from_secs(seconds));
+        let jid = |number: u32| Jid::parse(&format!("{number:020}")).unwrap();
+        let mut quota = ReportQuota::new(QuotaLimits::default());
+        let mut count = |number, at| {
+            let source = || LookupSource::Job(jid(number));
+            let taken = (0..100).filter(|_| quota.take_reload(source(), at));
+            u32::try_from(taken.count()).unwrap()
+        };
+        let all: u32 = (0..1_000).map(|number| count(number, at(1))).sum();
+        assert_eq!(all, RELOADS);
+        assert_eq!((count(0, at(60)), count(0, at(60))), (LOOKUPS, 0));
+        assert!(quota.reloads.by_source.len() == 1);
     }
 
     #[test]

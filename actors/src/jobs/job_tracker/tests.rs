@@ -267,9 +267,9 @@ fn departed(number: u32, has_left: bool) -> Departed {
     }
 }
 
-fn undeparted(lost: JobDeparture) -> Stored {
+fn lost_departure_of(lost: JobDeparture) -> Stored {
     Stored {
-        undeparted: vec![lost],
+        lost_departures: vec![lost],
         ..Stored::default()
     }
 }
@@ -663,15 +663,19 @@ fn state_beside_return(persist: &Persist) -> Option<JobState> {
     })
 }
 
+/// The end of a job in the store.
+fn ended(number: u32, state: JobState) -> Write {
+    Write::JobState {
+        jid: jid(number),
+        state,
+        at: 2,
+        notes: None,
+    }
+}
+
 #[test]
 fn last_late_return_completes_expired_job_after_a_restart() {
     in_system(async {
-        let ended = |number, state| Write::JobState {
-            jid: jid(number),
-            state,
-            at: 2,
-            notes: None,
-        };
         let mut rig = rig(&[
             Write::Job(job(1, &["a", "b", "c"])),
             Write::Return(record(1, "a")),
@@ -692,10 +696,116 @@ fn last_late_return_completes_expired_job_after_a_restart() {
         rig.tracker.send(stored(&[(1, "c")])).await.unwrap();
         assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
         assert_eq!(rig.finished("complete"), 1);
-        // Neither a complete job nor one that nobody knows is recalled.
+        // Neither a complete job nor one that nobody knows is reloaded.
         assert_eq!(state_beside_return(&rig.take(2, "a").await), None);
         assert!(rig.take(3, "a").await.brought().is_some());
     });
+}
+
+/// An expired job that misses the return of `b`.
+fn expired_without_b() -> [Write; 3] {
+    [
+        Write::Job(job(1, &["a", "b"])),
+        Write::Return(record(1, "a")),
+        ended(1, JobState::Expired),
+    ]
+}
+
+#[test]
+fn unexpected_return_reloads_no_job_nor_hides_it_from_an_expected_one() {
+    in_system(async {
+        let names: Vec<String> = (0..100).map(|number| format!("n{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let mut writes = vec![Write::Job(job(2, &names)), ended(2, JobState::Expired)];
+        let returns = names.iter().skip(1);
+        writes.extend(returns.map(|name| Write::Return(record(2, name))));
+        writes.extend(expired_without_b());
+        let mut rig = rig(&writes);
+        assert_eq!(state_beside_return(&rig.take(1, "x").await), None);
+        let last = rig.take(1, "b").await;
+        assert_eq!(state_beside_return(&last), Some(JobState::Complete));
+        // A job that is too heavy to be remembered is not read.
+        assert_eq!(state_beside_return(&rig.take(2, "n0").await), None);
+    });
+}
+
+#[test]
+fn evicted_job_is_reloaded_by_its_next_return() {
+    in_system(async {
+        let mut rig = rig(&[Write::Job(job(1, &["a", "b"])), ended(1, JobState::Expired)]);
+        assert_eq!(state_beside_return(&rig.take(1, "a").await), None);
+        let first = Write::Return(record(1, "a"));
+        rig.database.commit(&[first]).unwrap();
+        rig.tracker.send(stored(&[(1, "a")])).await.unwrap();
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Expired)]);
+        let names: Vec<String> = (0..99).map(|number| format!("n{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        rig.tracker.send(begun(2, &names)).await.unwrap();
+        rig.tracker.send(CloseOlderThan(3)).await.unwrap();
+        assert_eq!(rig.kept().await, [(jid(2), JobState::Expired)]);
+        let persist = rig.take(1, "b").await;
+        assert!(persist.brought().is_none(), "the store has this job");
+        assert_eq!(state_beside_return(&persist), Some(JobState::Complete));
+    });
+}
+
+#[test]
+fn reloaded_job_does_not_know_all_its_minions() {
+    let mut machine = Machine::new(Still::default().rules(), 1);
+    let job = begun(1, &["a"]).jobs.remove(0);
+    let ended = Resumed {
+        job,
+        departure: Departure::Never,
+        returned: Vec::new(),
+        notes: JobNotes::default(),
+    };
+    machine.reload_ended(ended, JobState::Expired, Moment::default());
+    let reloaded = machine.jobs.get(&jid(1)).unwrap();
+    assert!(!reloaded.expects_all && !reloaded.is_open());
+}
+
+#[test]
+fn refused_departure_is_not_written_for_a_further_part() {
+    for is_refused_first in [true, false] {
+        in_system(async move {
+            let mut rig = rig(&[]);
+            rig.tracker.send(begun(1, &["a", "b"])).await.unwrap();
+            rig.tracker.send(departed(1, true)).await.unwrap();
+            let lost = rig.lost_departure().await;
+            if is_refused_first {
+                let lost = lost_departure_of(lost.clone());
+                rig.tracker.send(lost).await.unwrap();
+            }
+            // The part is with the store and not confirmed.
+            let (answer, _reply) = rig.answer().await;
+            let start = start(job(1, &["b"]), None);
+            rig.tracker.send(BeginJob { start, answer }).await.unwrap();
+            if !is_refused_first {
+                rig.tracker.send(lost_departure_of(lost)).await.unwrap();
+            }
+            tokio::time::sleep(3 * KEPT_AGAIN).await;
+            while let Ok(persist) = rig.store.try_recv() {
+                let mut writes = persist.only_writes();
+                assert!(!writes.any(|write| matches!(write, Write::Published { .. })));
+            }
+            // The store refuses the part: the load that left is the job's again.
+            let refused = Stored {
+                unbegun: vec![jid(1)],
+                ..lost_departure_of(JobDeparture {
+                    jid: jid(1),
+                    at: NOW,
+                })
+            };
+            rig.tracker.send(refused).await.unwrap();
+            tokio::time::sleep(2 * KEPT_AGAIN).await;
+            let mut is_written = false;
+            while let Ok(persist) = rig.store.try_recv() {
+                let mut writes = persist.only_writes();
+                is_written |= writes.any(|write| matches!(write, Write::Published { .. }));
+            }
+            assert!(is_written);
+        });
+    }
 }
 
 #[test]
@@ -730,7 +840,7 @@ fn departure_is_rewritten_until_stored_or_its_job_is_over() {
         for _ in 0..3 {
             let lost = rig.lost_departure().await;
             assert_eq!(lost.jid, jid(1));
-            rig.tracker.send(undeparted(lost)).await.unwrap();
+            rig.tracker.send(lost_departure_of(lost)).await.unwrap();
         }
         // A further part has not left because the earlier one has.
         rig.tracker.send(begun(1, &["b"])).await.unwrap();
@@ -739,7 +849,7 @@ fn departure_is_rewritten_until_stored_or_its_job_is_over() {
         rig.tracker.send(departed(2, true)).await.unwrap();
         let lost = rig.lost_departure().await;
         assert_eq!(lost.jid, jid(2));
-        rig.tracker.send(undeparted(lost)).await.unwrap();
+        rig.tracker.send(lost_departure_of(lost)).await.unwrap();
         rig.tracker.send(stored(&[(2, "a")])).await.unwrap();
         assert_eq!(rig.kept().await, [(jid(2), JobState::Complete)]);
         tokio::time::sleep(3 * KEPT_AGAIN).await;

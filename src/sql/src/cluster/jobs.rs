@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use saltern_model::{Jid, JobRecord, MinionId, Packed};
 use saltern_store::Result;
-use saltern_store::jobs::{JobHead, JobState, JobSummary, JobsPage, OpenJob, StoredJob};
+use saltern_store::jobs::{
+    IncompleteJob, JobHead, JobState, JobSummary, JobsPage, OpenJob, StoredJob,
+};
 use tokio_postgres::Row;
 
 use super::reader::{ClusterReader, Link, clamp, counted, jid_of, kept, minion_of, minions_of};
@@ -48,6 +50,24 @@ impl ClusterReader {
             let sql = "SELECT 1 FROM jobs AS j WHERE jid = $1 AND reporter IS NULL AND EXISTS \
                        (SELECT 1 FROM expected_part AS e WHERE e.jid = j.jid AND $2 = ANY(e.minions))";
             Ok(link.row(sql, &[&jid.as_str(), &minion.as_str()])?.is_some())
+        })
+    }
+
+    pub(super) fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>> {
+        self.read("look for a job in", |link| {
+            let sql = "SELECT (SELECT coalesce(sum(cardinality(e.minions)), 0)::bigint \
+                         FROM expected_part AS e WHERE e.jid = j.jid), \
+                       EXISTS (SELECT 1 FROM expected_part AS e \
+                               WHERE e.jid = j.jid AND $2 = ANY(e.minions)) \
+                       FROM jobs AS j \
+                       WHERE jid = $1 AND state NOT IN (0, 1) AND reporter IS NULL AND NOT nocache";
+            let row = link.row(sql, &[&jid.as_str(), &minion.as_str()])?;
+            let found = row.map(|row| {
+                let minions = usize::try_from(row.try_get::<_, i64>(0)?).unwrap_or(usize::MAX);
+                let expects = row.try_get(1)?;
+                Ok::<_, SqlError>(IncompleteJob { minions, expects })
+            });
+            found.transpose()
         })
     }
 

@@ -8,9 +8,9 @@ use super::import::DONE;
 use super::reader::ClusterReader;
 use saltern_store::Result;
 use saltern_store::jobs::{
-    AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, JobHead,
-    JobQueries, JobSearch, JobSummary, JobsPage, KeptEvent, Numbered, OpenJob, PresenceEvents,
-    ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
+    AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, IncompleteJob,
+    JobHead, JobQueries, JobSearch, JobSummary, JobsPage, KeptEvent, Numbered, OpenJob,
+    PresenceEvents, ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
 };
 
 impl JobQueries for ClusterReader {
@@ -32,6 +32,10 @@ impl JobQueries for ClusterReader {
 
     fn is_published_for(&self, jid: &Jid, minion: &MinionId) -> Result<bool> {
         Self::is_published_for(self, jid, minion)
+    }
+
+    fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>> {
+        Self::incomplete(self, jid, minion)
     }
 
     fn publisher_of(&self, jid: &Jid) -> Result<Option<MinionId>> {

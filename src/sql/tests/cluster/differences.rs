@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use saltern_model::{JobRecord, Packed, ReturnRecord};
-use saltern_store::jobs::{AuditPage, Batch, Engine, JobSearch, JobsPage, StateFilter, wait};
+use saltern_store::jobs::{
+    AuditPage, Batch, Engine, IncompleteJob, JobSearch, JobsPage, StateFilter, wait,
+};
 use saltern_store::{
     DatabaseLimits, EventsPage, JobDatabase, JobState, NewEvent, Retention, Write,
 };
@@ -136,6 +138,12 @@ impl Chance {
     }
 }
 
+/// Whether a job ended without all its returns and expects the minion; the count of its minions may
+/// differ between engines.
+fn expects_late(found: saltern_store::Result<Option<IncompleteJob>>) -> Option<bool> {
+    found.expect("a read").map(|job| job.expects)
+}
+
 /// Everything that can be read, as text.
 pub(crate) fn view(engine: &Engine) -> String {
     let queries = &engine.queries;
@@ -143,7 +151,7 @@ pub(crate) fn view(engine: &Engine) -> String {
     for number in 0..JOBS {
         let jid = jid(number);
         texts.push(format!(
-            "{:?} {:?} {:?} {:?} {:?} {:?}",
+            "{:?} {:?} {:?} {:?} {:?} {:?} {:?}",
             queries.load(&jid).expect("a read"),
             queries.returns(&jid).expect("a read"),
             queries.return_heads(&jid).expect("a read"),
@@ -152,6 +160,7 @@ pub(crate) fn view(engine: &Engine) -> String {
                 .expect("a read"),
             queries.batch(&jid).expect("a read"),
             queries.is_published_for(&jid, &id("m1")).expect("a read"),
+            expects_late(queries.incomplete(&jid, &id("m1"))),
         ));
     }
     let page = JobsPage {

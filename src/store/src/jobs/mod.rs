@@ -90,6 +90,20 @@ impl JobState {
             _ => Self::Expired,
         }
     }
+
+    /// Whether the job ended without all its returns.
+    pub fn is_incomplete_end(self) -> bool {
+        matches!(self, Self::Expired | Self::Killed)
+    }
+}
+
+/// Result of [`JobQueries::incomplete`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IncompleteJob {
+    /// Number of minions that the job expects; a minion of several of its parts may count in each.
+    pub minions: usize,
+    /// Whether the job expects the minion in question.
+    pub expects: bool,
 }
 
 /// One change; several make one transaction.

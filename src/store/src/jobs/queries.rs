@@ -5,9 +5,9 @@ use std::sync::Arc;
 use saltern_model::{AuditRow, Jid, MinionId, Packed, ReturnRecord};
 
 use super::{
-    AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, JobHead,
-    JobSearch, JobSummary, JobsPage, KeptEvent, Numbered, OpenJob, PresenceEvents, ReturnHead,
-    ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
+    AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, IncompleteJob,
+    JobHead, JobSearch, JobSummary, JobsPage, KeptEvent, Numbered, OpenJob, PresenceEvents,
+    ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
 };
 use crate::error::Result;
 
@@ -38,6 +38,10 @@ pub trait JobQueries: Send + Sync {
     /// Whether there is a job of this jid that the master published or ran, and that expects this
     /// minion; neither its load nor its other minions are read into memory.
     fn is_published_for(&self, jid: &Jid, minion: &MinionId) -> Result<bool>;
+
+    /// A job of the master's own that ended without all its returns, if there is one of this jid and
+    /// its returns are stored; neither its load nor its minions are read into memory.
+    fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>>;
 
     /// The minion that a job was published for, if it was one that published it.
     fn publisher_of(&self, jid: &Jid) -> Result<Option<MinionId>>;

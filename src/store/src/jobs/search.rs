@@ -219,7 +219,7 @@ impl JobSearch<'_> {
 
     /// Whether a job matches only if one of its returns has a code other than 0.
     pub fn wants_failed_return(&self, job: &JobSummary) -> bool {
-        let is_given_up = matches!(job.state, JobState::Expired | JobState::Killed);
+        let is_given_up = job.state.is_incomplete_end();
         self.state == Some(StateFilter::Failed) && !is_given_up
     }
 }

@@ -7,9 +7,9 @@ use saltern_model::{AuditRow, Jid, MinionId, Packed, ReturnRecord};
 use super::reader::JobReader;
 use crate::error::Result;
 use crate::jobs::{
-    AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, JobHead,
-    JobQueries, JobSearch, JobSummary, JobsPage, KeptEvent, Numbered, OpenJob, PresenceEvents,
-    ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
+    AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, IncompleteJob,
+    JobHead, JobQueries, JobSearch, JobSummary, JobsPage, KeptEvent, Numbered, OpenJob,
+    PresenceEvents, ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
 };
 
 impl JobQueries for JobReader {
@@ -31,6 +31,10 @@ impl JobQueries for JobReader {
 
     fn is_published_for(&self, jid: &Jid, minion: &MinionId) -> Result<bool> {
         Self::is_published_for(self, jid, minion)
+    }
+
+    fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>> {
+        Self::incomplete(self, jid, minion)
     }
 
     fn publisher_of(&self, jid: &Jid) -> Result<Option<MinionId>> {

@@ -12,7 +12,7 @@ use super::DatabaseLimits;
 use super::displaced::{FileId, file_id, identified};
 use super::schema::{self, wrap};
 use crate::error::Result;
-use crate::jobs::{JobQueries, JobState, Numbered, OpenJob, StoredJob};
+use crate::jobs::{IncompleteJob, JobQueries, JobState, Numbered, OpenJob, StoredJob};
 
 /// Sees the last committed state; never waits for the writer and never holds it up.
 ///
@@ -96,6 +96,27 @@ impl JobReader {
                         AND EXISTS (SELECT 1 FROM jobs WHERE jid = ?1 AND reporter IS NULL)",
                 )?
                 .query_row([jid.as_str(), minion.as_str()], |row| row.get(0))
+        })
+    }
+
+    pub(super) fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>> {
+        self.read("look for a job in", |connection| {
+            connection
+                .prepare_cached(
+                    "SELECT (SELECT coalesce(sum(json_array_length(minions)), 0)
+                               FROM expected_part WHERE expected_part.jid = jobs.jid),
+                            EXISTS (SELECT 1 FROM expected_part, json_each(minions)
+                                     WHERE expected_part.jid = jobs.jid AND value = ?2)
+                       FROM jobs
+                      WHERE jid = ?1 AND state NOT IN (0, 1) AND reporter IS NULL AND nocache = 0",
+                )?
+                .query_row([jid.as_str(), minion.as_str()], |row| {
+                    Ok(IncompleteJob {
+                        minions: usize::try_from(row.get::<_, i64>(0)?).unwrap_or(usize::MAX),
+                        expects: row.get(1)?,
+                    })
+                })
+                .optional()
         })
     }
 

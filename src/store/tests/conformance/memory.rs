@@ -10,9 +10,9 @@ use parking_lot::{Mutex, MutexGuard};
 use saltern_model::{AuditRow, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_python::expression::Pattern;
 use saltern_store::jobs::{
-    AuditCheck, Batch, Committed, Engine, FoundJobs, JobHead, JobSearch, JobSummary, JobsPage,
-    NewestReturn, Pending, PresenceEvents, ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage,
-    StateFilter,
+    AuditCheck, Batch, Committed, Engine, FoundJobs, IncompleteJob, JobHead, JobSearch, JobSummary,
+    JobsPage, NewestReturn, Pending, PresenceEvents, ReturnHead, ReturnSearch, ReturnsOf,
+    ReturnsPage, StateFilter,
 };
 use saltern_store::{
     AuditBreak, AuditHead, AuditPage, BrokenRow, CachedJob, EventRange, EventSlice, EventsPage,
@@ -507,6 +507,18 @@ impl JobQueries for Memory {
         let expects =
             |job: &StoredJob| job.reporter.is_none() && job.record.minions.contains(minion);
         Ok(rows.job(jid).is_some_and(expects))
+    }
+
+    fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>> {
+        let rows = self.rows();
+        let is_incomplete = |job: &&StoredJob| {
+            job.state.is_incomplete_end() && job.reporter.is_none() && !job.record.nocache
+        };
+        let found = rows.job(jid).filter(is_incomplete);
+        Ok(found.map(|job| IncompleteJob {
+            minions: job.record.minions.len(),
+            expects: job.record.minions.contains(minion),
+        }))
     }
 
     fn publisher_of(&self, jid: &Jid) -> Result<Option<MinionId>> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use saltern_model::{Compat, MinionId, Packed, ReturnRecord};
-use saltern_store::jobs::{JobQueries, Scrub, ScrubSlice};
+use saltern_store::jobs::{IncompleteJob, JobQueries, Scrub, ScrubSlice};
 use saltern_store::sqlite::{Scrubber, open_reader};
 use saltern_store::{
     DatabaseLimits, JobDatabase, JobState, Reason, Removed, Retention, StoreError, Write, Written,
@@ -804,6 +804,23 @@ fn published_job_is_distinct_from_reported_one() {
     assert!(!is_for(2, "a"), "a reported one");
     assert!(is_for(3, "a"), "one that the master ran");
     assert!(!is_for(4, "a"), "none");
+    // One that ended without all its returns is found with the number of its minions.
+    let found = |number, minion| reader.incomplete(&jid(number), &id(minion)).expect("read");
+    assert!((1..=4).all(|number| found(number, "a").is_none()));
+    let expired = Write::JobState {
+        jid: jid(1),
+        state: JobState::Expired,
+        at: 1,
+        notes: None,
+    };
+    database.commit(&[expired]).expect("committed");
+    let of = |expects| {
+        Some(IncompleteJob {
+            minions: 3,
+            expects,
+        })
+    };
+    assert_eq!((found(1, "c"), found(1, "d")), (of(true), of(false)));
     let has = |number| reader.has(&jid(number)).expect("an answer");
     assert_eq!([1, 2, 3, 4].map(has), [true, true, true, false]);
 }

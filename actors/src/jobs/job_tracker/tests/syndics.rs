@@ -125,6 +125,57 @@ fn unannounced_forwarded_return_adds_its_minion() {
     });
 }
 
+/// Delivers a return through a syndic; gives the message to the store.
+async fn take_forwarded(rig: &mut Rig, number: u32, minion: &str) -> Persist {
+    let (answer, _reply) = rig.answer().await;
+    let returned = forwarded(record(number, minion));
+    rig.tracker
+        .send(TakeReturn { returned, answer })
+        .await
+        .unwrap();
+    rig.store.recv().await.unwrap()
+}
+
+#[test]
+fn lookups_for_forwarded_returns_are_charged_to_their_jobs() {
+    in_system(async {
+        let mut rig = rig(&expired_without_b());
+        for number in 0..40 {
+            take_forwarded(&mut rig, 1_000 + number, "c").await;
+        }
+        let last = take_forwarded(&mut rig, 1, "b").await;
+        assert_eq!(state_beside_return(&last), Some(JobState::Complete));
+    });
+}
+
+#[test]
+fn reloaded_job_is_complete_only_with_minions_that_joined_it() {
+    in_system(async {
+        let mut rig = rig(&[Write::Job(job(1, &["a", "b"])), ended(1, JobState::Expired)]);
+        let joined = |minion: &str| Stored {
+            leaves: leaves(1, &[minion]),
+            ..Stored::default()
+        };
+        assert_eq!(state_beside_return(&rig.take(1, "a").await), None);
+        rig.tracker.send(joined("z")).await.unwrap();
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Expired)]);
+        assert_eq!(rig.metrics.open.get(), 0);
+        let both = stored(&[(1, "a"), (1, "b")]);
+        rig.tracker.send(both).await.unwrap();
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Expired)]);
+        let last = take_forwarded(&mut rig, 1, "z").await;
+        assert_eq!(state_beside_return(&last), Some(JobState::Complete));
+        rig.tracker
+            .send(stored_forwarded(&[(1, "z")]))
+            .await
+            .unwrap();
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Complete)]);
+        // One that joins after its last known return: the state is corrected.
+        rig.tracker.send(joined("y")).await.unwrap();
+        assert_eq!(rig.kept().await, [(jid(1), JobState::Expired)]);
+    });
+}
+
 #[test]
 fn forwarded_probe_answer_is_no_return() {
     in_system(async {
