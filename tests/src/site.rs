@@ -335,8 +335,10 @@ impl Site {
             .stop(SOON)
     }
 
-    /// Ends the master as a power cut would, all its processes at once.
+    /// Ends the master as a power cut would, all its processes at once. A minion whose return is stored may
+    /// not have been answered yet.
     pub fn kill_master(&mut self) {
+        self.announce("a return was not taken");
         self.listener = None;
         self.master = None;
     }
