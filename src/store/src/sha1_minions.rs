@@ -21,7 +21,7 @@ const MAX_BYTES: usize = 512 << 10;
 /// Minimum seconds between two writes.
 const WRITE_INTERVAL: i64 = 5;
 
-/// The list. Written with an authentication: one that changed it within [`WRITE_INTERVAL`] of another
+/// The list. Written with an authentication: one that changed it within `WRITE_INTERVAL` of another
 /// is written with the next, or by the maintenance.
 pub struct Sha1Minions {
     path: PathBuf,

@@ -1,7 +1,7 @@
 //! Connections between the members of a cluster: a member that stands by relays those of its minions
 //! and commands to the active one, which serves them as its own.
 //!
-//! A relayed connection is one TLS connection ([`tls`]), a [`header`], then bytes both ways ([`relay`]).
+//! A relayed connection is one TLS connection (`tls`), a `header`, then bytes both ways (`relay`).
 
 mod half_close;
 mod header;
