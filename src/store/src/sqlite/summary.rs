@@ -9,25 +9,25 @@ use crate::error::Result;
 use crate::jobs::{JobState, JobSummary, NewestReturn, ReturnHead, ReturnSearch};
 
 impl JobReader {
-    /// Goes down in slices: while a search wants most returns, each slice is one statement for all
-    /// columns; while it passes over most, the other columns are read of the wanted ones only.
+    /// The other columns are read of wanted returns only: of most that a search looks at, it wants none.
     pub(super) fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()> {
         self.read("read returns of", |connection| {
-            let (mut below, mut left) = (i64::MAX, limit);
-            let mut read: ReadSlice = whole_returns;
-            while left > 0 {
-                let size = left.min(SLICE);
-                let Some(slice) = read(connection, (below, size), search)? else {
-                    return Ok(());
+            let mut newest = connection
+                .prepare_cached("SELECT minion, id FROM returns ORDER BY id DESC LIMIT ?1")?;
+            let mut whole = connection
+                .prepare_cached("SELECT jid, fun, received, retcode FROM returns WHERE id = ?1")?;
+            let mut rows = newest.query([clamp(limit)])?;
+            while let Some(row) = rows.next()? {
+                let Ok(minion) = row.get_ref(0)?.as_str() else {
+                    continue;
                 };
-                if slice.rows < size {
-                    return Ok(());
+                let Some(is_wanted) = search.wants(minion) else {
+                    break;
+                };
+                if is_wanted {
+                    let id: i64 = row.get(1)?;
+                    whole.query_row([id], |row| give(search, minion, row))?;
                 }
-                read = match slice.wanted * 2 < slice.rows {
-                    true => wanted_returns,
-                    false => whole_returns,
-                };
-                (below, left) = (slice.last, left - size);
             }
             Ok(())
         })
@@ -72,82 +72,6 @@ impl JobReader {
             return_heads(connection, jid)
         })
     }
-}
-
-/// Returns in a slice of the newest ones.
-const SLICE: usize = 1_000;
-
-/// Gives a search at most so many returns below a number, newest first; nothing once it ended.
-type ReadSlice =
-    fn(&Connection, (i64, usize), &mut dyn ReturnSearch) -> rusqlite::Result<Option<Slice>>;
-
-/// Counts of a slice that was read.
-#[derive(Default)]
-struct Slice {
-    rows: usize,
-    wanted: usize,
-    /// The number of the oldest return.
-    last: i64,
-}
-
-impl Slice {
-    fn count(&mut self, id: i64, is_wanted: bool) {
-        self.rows += 1;
-        self.wanted += usize::from(is_wanted);
-        self.last = id;
-    }
-}
-
-/// Reads all columns of each return.
-fn whole_returns(
-    connection: &Connection,
-    (below, size): (i64, usize),
-    search: &mut dyn ReturnSearch,
-) -> rusqlite::Result<Option<Slice>> {
-    let mut statement = connection.prepare_cached(
-        "SELECT jid, fun, received, retcode, minion, id FROM returns WHERE id < ?1
-          ORDER BY id DESC LIMIT ?2",
-    )?;
-    let mut rows = statement.query((below, clamp(size)))?;
-    let mut slice = Slice::default();
-    while let Some(row) = rows.next()? {
-        // A name that is no text is nobody's.
-        let minion = row.get_ref(4)?.as_str().ok();
-        let Some(is_wanted) = minion.map_or(Some(false), |minion| search.wants(minion)) else {
-            return Ok(None);
-        };
-        slice.count(row.get(5)?, is_wanted);
-        if let Some(minion) = minion.filter(|_| is_wanted) {
-            give(search, minion, row)?;
-        }
-    }
-    Ok(Some(slice))
-}
-
-/// Reads the other columns of the wanted returns only.
-fn wanted_returns(
-    connection: &Connection,
-    (below, size): (i64, usize),
-    search: &mut dyn ReturnSearch,
-) -> rusqlite::Result<Option<Slice>> {
-    let mut newest = connection
-        .prepare_cached("SELECT minion, id FROM returns WHERE id < ?1 ORDER BY id DESC LIMIT ?2")?;
-    let mut whole = connection
-        .prepare_cached("SELECT jid, fun, received, retcode FROM returns WHERE id = ?1")?;
-    let mut rows = newest.query((below, clamp(size)))?;
-    let mut slice = Slice::default();
-    while let Some(row) = rows.next()? {
-        let minion = row.get_ref(0)?.as_str().ok();
-        let Some(is_wanted) = minion.map_or(Some(false), |minion| search.wants(minion)) else {
-            return Ok(None);
-        };
-        let id: i64 = row.get(1)?;
-        slice.count(id, is_wanted);
-        if let Some(minion) = minion.filter(|_| is_wanted) {
-            whole.query_row([id], |row| give(search, minion, row))?;
-        }
-    }
-    Ok(Some(slice))
 }
 
 /// Gives a search a return, unless its texts are none.
