@@ -27,8 +27,8 @@ fn master_key_is_rotated_under_a_stock_minion_of_3008() -> TestResult {
     master_key_is_rotated(Release::V3008)
 }
 
-/// The stock minion verifies the signatures of publications, too, which is no default.
-fn master_key_is_rotated(release: Release) -> TestResult {
+/// Runs a scenario with the three minions of a rotation, and commands that wait long for them.
+fn with_minions(release: Release, scenario: impl FnOnce(&mut Site) -> Result<()>) -> TestResult {
     Site::run(
         Server::Saltern(release),
         |config| {
@@ -40,98 +40,95 @@ fn master_key_is_rotated(release: Release) -> TestResult {
             // Our minions say that the master went away.
             site.announce("WARN saltern_minion::");
             start_minions(site, release)?;
-            let held = |site: &Site, id| {
-                let held = site.minion_path(id, "pki/minion_master.pub");
-                fs::read_to_string(held).map(|pem| pem.trim().to_owned())
-            };
-            works(site, "before")?;
-            let old = held(site, STOCK)?;
-
-            site.step("a new key, not in use before the restart");
-            rotate(site, &["begin"], 0)?;
-            let early = rotate(site, &["hand-over"], 1)?;
-            ensure!(early.contains("restart it first"), "{early}");
-            works(site, "under the old key")?;
-            site.stop_master()?;
-            start(site)?;
-
-            site.step("each minion is served under the key that it has");
-            works(site, "under both keys")?;
-            let status = rotate(site, &["status"], 1)?;
-            ensure!(status.contains("m1: has the previous key"), "{status}");
-            rotate(site, &["finish"], 1)?;
-
-            site.step("the new key is handed over");
-            let handed = rotate(site, &["hand-over"], 0)?;
-            ensure!(
-                handed.contains("3 with the present key, 0 left"),
-                "{handed}"
-            );
-            let new = fs::read_to_string(site.path("pki/master.pub"))?;
-            ensure!(old != new.trim());
-            for id in MINIONS {
-                ensure!(held(site, id)? == new.trim(), "{id} has another key");
-            }
-            works(site, "with the new key")?;
-            site.kill_master();
-            start(site)?;
-            works(site, "after a kill")?;
-
-            site.step("the old key is accepted no longer");
-            rotate(site, &["finish"], 0)?;
-            // Each minion has to log in anew, under the new key.
-            works(site, "at the end")?;
-            let states = audited(site)?;
-            let expected = [
-                "new key at the next start",
-                "both keys accepted",
-                "one key accepted",
-            ];
-            ensure!(states == expected, "{states:?}");
-            Ok(())
+            scenario(site)
         },
     )
+}
+
+/// The stock minion verifies the signatures of publications, too, which is no default.
+fn master_key_is_rotated(release: Release) -> TestResult {
+    with_minions(release, |site| {
+        let held = |site: &Site, id| {
+            let held = site.minion_path(id, "pki/minion_master.pub");
+            fs::read_to_string(held).map(|pem| pem.trim().to_owned())
+        };
+        works(site, "before")?;
+        let old = held(site, STOCK)?;
+
+        site.step("a new key, not in use before the restart");
+        rotate(site, &["begin"], 0)?;
+        let early = rotate(site, &["hand-over"], 1)?;
+        ensure!(early.contains("restart it first"), "{early}");
+        works(site, "under the old key")?;
+        site.stop_master()?;
+        start(site)?;
+
+        site.step("each minion is served under the key that it has");
+        works(site, "under both keys")?;
+        let status = rotate(site, &["status"], 1)?;
+        ensure!(status.contains("m1: has the previous key"), "{status}");
+        rotate(site, &["finish"], 1)?;
+
+        site.step("the new key is handed over");
+        let handed = rotate(site, &["hand-over"], 0)?;
+        ensure!(
+            handed.contains("3 with the present key, 0 left"),
+            "{handed}"
+        );
+        let new = fs::read_to_string(site.path("pki/master.pub"))?;
+        ensure!(old != new.trim());
+        for id in MINIONS {
+            ensure!(held(site, id)? == new.trim(), "{id} has another key");
+        }
+        works(site, "with the new key")?;
+        site.kill_master();
+        start(site)?;
+        works(site, "after a kill")?;
+
+        site.step("the old key is accepted no longer");
+        rotate(site, &["finish"], 0)?;
+        // Each minion has to log in anew, under the new key.
+        works(site, "at the end")?;
+        let states = audited(site)?;
+        let expected = [
+            "new key at the next start",
+            "both keys accepted",
+            "one key accepted",
+        ];
+        ensure!(states == expected, "{states:?}");
+        Ok(())
+    })
 }
 
 /// The new key goes back to the old one, which the minions get as they got the new one.
 #[test]
 fn master_key_goes_back_under_a_stock_minion() -> TestResult {
-    let release = Release::V3008;
-    Site::run(
-        Server::Saltern(release),
-        |config| {
-            config.set("timeout", SOON.as_secs());
-        },
-        |site| {
-            site.announce("master_key");
-            site.announce("WARN saltern_minion::");
-            start_minions(site, release)?;
-            let public = site.path("pki/master.pub");
-            let old = fs::read_to_string(&public)?;
-            let hand_over = |site: &mut Site| -> Result<()> {
-                site.stop_master()?;
-                start(site)?;
-                let handed = rotate(site, &["hand-over"], 0)?;
-                ensure!(
-                    handed.contains("3 with the present key, 0 left"),
-                    "{handed}"
-                );
-                Ok(())
-            };
-            rotate(site, &["begin"], 0)?;
-            hand_over(site)?;
-            let new = fs::read_to_string(&public)?;
-            ensure!(new != old, "the key was replaced");
+    with_minions(Release::V3008, |site| {
+        let public = site.path("pki/master.pub");
+        let old = fs::read_to_string(&public)?;
+        let hand_over = |site: &mut Site| -> Result<()> {
+            site.stop_master()?;
+            start(site)?;
+            let handed = rotate(site, &["hand-over"], 0)?;
+            ensure!(
+                handed.contains("3 with the present key, 0 left"),
+                "{handed}"
+            );
+            Ok(())
+        };
+        rotate(site, &["begin"], 0)?;
+        hand_over(site)?;
+        let new = fs::read_to_string(&public)?;
+        ensure!(new != old, "the key was replaced");
 
-            site.step("back to the old key");
-            rotate(site, &["revert"], 0)?;
-            hand_over(site)?;
-            ensure!(fs::read_to_string(&public)? == old, "the old key is back");
-            works(site, "with the old key again")?;
-            rotate(site, &["finish"], 0)?;
-            works(site, "at the end")
-        },
-    )
+        site.step("back to the old key");
+        rotate(site, &["revert"], 0)?;
+        hand_over(site)?;
+        ensure!(fs::read_to_string(&public)? == old, "the old key is back");
+        works(site, "with the old key again")?;
+        rotate(site, &["finish"], 0)?;
+        works(site, "at the end")
+    })
 }
 
 /// A minion that trusts the signing key (`verify_master_pubkey_sign`) takes a new key that nobody
