@@ -44,11 +44,8 @@ fn job_is_followed_to_its_end_with_the_reason_for_silence() -> TestResult {
 
             site.step("a minion is gone, the job ends while it is followed");
             site.kill_minion("m2");
-            wait_until("the minion to be known as away", SOON, || {
-                let run = site.saltern(&["run", "manage.down", "--out=json"]).ok()?;
-                run.stdout.contains("m2").then_some(())
-            })?;
-            let jid = publish(site, &["test.sleep", "4"])?;
+            site.wait_until_away("m2")?;
+            let jid = publish(site, &["test.sleep", "20"])?;
             let mut follower = in_terminal(site, &["follow", &jid])?;
             follower.wait_for(&["0 of 2 returned, ", "waiting for m1 and 1 more"])?;
             follower.wait_for(&["m1:", "True", "not returned (1):", "m2  unreachable: "])?;

@@ -99,6 +99,18 @@ impl Site {
         }
     }
 
+    /// Waits until our master knows that this minion is not connected.
+    ///
+    /// # Errors
+    /// When it does not come to know.
+    pub fn wait_until_away(&self, id: &str) -> Result<()> {
+        let away = ["minions", id, "-w", "not present", "--columns", "id", "--out=csv"];
+        wait_until("the minion to be known as away", SOON, || {
+            let run = self.saltern(&away).ok()?;
+            run.stdout.lines().any(|line| line == id).then_some(())
+        })
+    }
+
     /// The process of a minion that runs.
     ///
     /// # Errors
