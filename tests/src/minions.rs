@@ -255,7 +255,7 @@ impl Site {
         // Ours says of each attempt that failed, stock does not: a busy machine takes its time.
         let attempt = match kind {
             MinionKind::Stock(_) => 1,
-            _ => 10,
+            _ => 60,
         };
         config
             .set("return_retry_timer", attempt)
