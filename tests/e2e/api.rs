@@ -86,6 +86,9 @@ fn answers(server: Server, service: &PamService) -> Result<Vec<(String, Value)>>
         if server.is_ours() {
             // Or this master would serve these sections itself.
             config.set("saltern_api", "stock");
+        } else {
+            // Each round of stock's maintenance removes tokens that are being written at that moment.
+            config.set("loop_interval", 3600);
         }
     };
     Site::run(server, configure, |site| {

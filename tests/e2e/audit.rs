@@ -27,6 +27,8 @@ fn configure(config: &mut Config, port: u16) {
     let sls = format!("{root}/react.sls");
     std::fs::write(&sls, SLS).expect("the site has a directory");
     config
+        // A client that waits longer asks the minion for its job, which is a row of its own.
+        .set("timeout", 60)
         .set("sharedsecret", PASSWORD)
         .set(
             "external_auth",

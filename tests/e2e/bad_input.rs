@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use saltern_tests::port::free_port;
 use saltern_tests::process::{Run, run};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::small_disk::SmallDisk;
@@ -108,8 +109,7 @@ fn a_second_master_on_the_same_files_is_refused() -> TestResult {
             let ports = ["ret_port", "publish_port"];
             let taken = [site.ret_port(), site.publish_port()];
             for name in ports {
-                let free = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-                site.config().set(name, free);
+                site.config().set(name, free_port());
             }
             site.write_config()?;
             refused(site, UNAVAILABLE, &["another master"])?;

@@ -58,6 +58,11 @@ fn equal(site: &Site, program: &str, words: &[&str]) -> Result<()> {
 
 #[test]
 fn odd_returns_and_terminals_change_nothing_else() -> TestResult {
+    let configure = |config: &mut Config| {
+        configure(config);
+        // The minion answers, however busy the machine is.
+        config.set("timeout", 60);
+    };
     Site::run(Server::Saltern(Release::V3008), configure, |site| {
         let modules = site.path("modules");
         fs::create_dir_all(&modules)?;
@@ -279,7 +284,13 @@ fn follower_that_lost_events_shows_all_returns() -> TestResult {
         },
         |site| {
             site.bring_up(&[("m1", MinionKind::Native), ("m2", MinionKind::Native)])?;
-            let published = site.salt(&["m1", "test.sleep", "5", "--async"])?;
+            // It runs until all that is to be lost was sent.
+            let go = site.path("go");
+            let command = format!(
+                "until [ -e {} ]; do sleep 0.1; done; echo True",
+                go.display()
+            );
+            let published = site.salt(&["m1", "cmd.run", &command, "--async"])?;
             let jid = published
                 .stdout
                 .trim()
@@ -296,6 +307,7 @@ fn follower_that_lost_events_shows_all_returns() -> TestResult {
                 let noise = site.saltern_cmd(&["m2", "test.arg", &text])?;
                 noise.expect_code(0)?;
             }
+            fs::write(&go, "")?;
             site.events().tag(&format!("salt/job/{jid}/ret/m1"), SOON)?;
             std::thread::sleep(Duration::from_secs(1));
             follower.signal(Signal::CONT)?;

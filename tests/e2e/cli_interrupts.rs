@@ -2,7 +2,6 @@
 //! the job as soon as there is one, and says how to come back to it. The job goes on.
 
 use std::os::unix::fs::symlink;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -12,7 +11,13 @@ use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::terminal::Terminal;
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 
+use crate::durability::connections;
+
 const CTRL_C: &str = "\x03";
+
+/// Stands for a command that ends when the file [`GO`] of the site is there.
+const HELD: &str = "HELD";
+const GO: &str = "go";
 
 /// Parts of the text of a command that leaves a job behind.
 const COME_BACK: &[&str] = &[
@@ -32,7 +37,7 @@ struct Moment {
     said: &'static [&'static str],
     /// The exit code.
     code: i32,
-    /// Whether the job returns afterwards.
+    /// Whether the job, which is [`HELD`], returns afterwards.
     goes_on: bool,
 }
 
@@ -40,7 +45,7 @@ struct Moment {
 const MOMENTS: &[Moment] = &[
     // Nobody has returned.
     Moment {
-        words: &["salt", "m1", "test.sleep", "3"],
+        words: &["salt", "m1", "cmd.run", HELD],
         seen: &["0 of 1 returned", "waiting for m1"],
         said: COME_BACK,
         code: 1,
@@ -56,7 +61,7 @@ const MOMENTS: &[Moment] = &[
     },
     // Behind the heading with the jid.
     Moment {
-        words: &["salt", "-v", "m1", "test.sleep", "3"],
+        words: &["salt", "-v", "m1", "cmd.run", HELD],
         seen: &["Executing job with jid 2", "0 of 1 returned"],
         said: COME_BACK,
         code: 1,
@@ -64,7 +69,7 @@ const MOMENTS: &[Moment] = &[
     },
     // While all returns are collected.
     Moment {
-        words: &["salt", "-s", "m1", "test.sleep", "3"],
+        words: &["salt", "-s", "m1", "cmd.run", HELD],
         seen: &["0 of 1 returned"],
         said: COME_BACK,
         code: 1,
@@ -88,7 +93,7 @@ const MOMENTS: &[Moment] = &[
     },
     // In a batch, which the master drives.
     Moment {
-        words: &["salt", "m1", "-b", "1", "test.sleep", "3"],
+        words: &["salt", "m1", "-b", "1", "cmd.run", HELD],
         seen: &["Executing run on ['m1']", "0 of 1 returned"],
         said: &[
             "The master goes on with the batch 2",
@@ -122,7 +127,7 @@ const MOMENTS: &[Moment] = &[
     },
     // While a function of the master runs.
     Moment {
-        words: &["salt-run", "test.sleep", "3"],
+        words: &["salt-run", "test.sleep", "10"],
         seen: &[],
         said: &["Exiting gracefully on Ctrl-c"],
         code: 1,
@@ -144,7 +149,8 @@ fn interrupted_command_names_its_job_at_every_moment() -> TestResult {
         Server::Saltern(Release::V3008),
         |config| {
             config
-                .set("timeout", 20)
+                // No moment passes by itself.
+                .set("timeout", 120)
                 .set("external_auth", "{sharedsecret: {ana: ['.*']}}")
                 .set("sharedsecret", "'open sesame'");
         },
@@ -172,7 +178,18 @@ fn interrupted_command_names_its_job_at_every_moment() -> TestResult {
                 expect_end(&mut command, moment.code)?;
                 if moment.goes_on {
                     let jid = jid_on(&command)?;
+                    std::fs::write(site.path(GO), "")?;
                     site.events().tag(&format!("salt/job/{jid}/ret/m1"), SOON)?;
+                    std::fs::remove_file(site.path(GO))?;
+                }
+                if moment.seen.is_empty() {
+                    // A stop of the master before its end would lose the call.
+                    let ends = |event: &Event| {
+                        let is_end =
+                            event.tag.starts_with("salt/run/") && event.tag.ends_with("/ret");
+                        is_end.then_some(())
+                    };
+                    site.events().find_since(mark, "its end", SOON, ends)?;
                 }
             }
             before_the_answer(site)
@@ -197,18 +214,15 @@ fn before_the_answer(site: &mut Site) -> Result<()> {
         for is_answered in [true, false] {
             site.step(&format!("{words:?}, before the answer"));
             site.master().signal(Signal::STOP)?;
+            let before = connections(site.ret_port());
             let mut command = start(site, words)?;
-            // Long enough to connect and ask; a command that is slower is pressed again.
-            wait_until("the command to hear Ctrl-C", SOON, || {
-                std::thread::sleep(Duration::from_millis(500));
-                if command.screen().contains("is awaited;") {
-                    return Some(());
-                }
-                command.press(CTRL_C).ok()?;
-                std::thread::sleep(Duration::from_millis(500));
-                command.screen().contains("is awaited;").then_some(())
+            // Pressed before that, it would end a command that has not begun.
+            wait_until("the command to be connected", SOON, || {
+                let now = connections(site.ret_port());
+                now.iter().any(|one| !before.contains(one)).then_some(())
             })?;
-            command.wait_for(&["Ctrl-C again ends at once"])?;
+            command.press(CTRL_C)?;
+            command.wait_for(&["is awaited;", "Ctrl-C again ends at once"])?;
             if is_answered {
                 site.master().signal(Signal::CONT)?;
                 command.wait_for(&[said])?;
@@ -231,7 +245,16 @@ fn start(site: &Site, words: &[&str]) -> Result<Terminal> {
         symlink(saltern_program(), &program)?;
     }
     let conf = site.path("conf").display().to_string();
-    Terminal::start(&program, [&["-c", &conf], rest].concat())
+    let held = format!(
+        "until [ -e {} ]; do sleep 0.1; done",
+        site.path(GO).display()
+    );
+    let rest = rest.iter().map(|word| match *word {
+        HELD => held.as_str(),
+        word => word,
+    });
+    let words: Vec<&str> = ["-c", &conf].into_iter().chain(rest).collect();
+    Terminal::start(&program, words)
 }
 
 fn expect_end(command: &mut Terminal, code: i32) -> Result<()> {

@@ -149,7 +149,7 @@ fn salt_run_works_without_a_running_master() -> TestResult {
                 .last()
                 .unwrap_or_default()
                 .to_owned();
-            site.salt(&["m1", "test.ping"])?.expect_code(0)?;
+            site.events().tag(&format!("salt/job/{jid}/ret/m1"), SOON)?;
             let before = own(site, &["jobs.lookup_jid", &jid])?;
             before.expect_stdout("m1:\n    True")?;
             site.kill_minion("m1");

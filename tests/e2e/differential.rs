@@ -83,7 +83,8 @@ fn compare(release: Release) -> Result<()> {
         Site::run(
             server,
             // The minion answers, however busy the machine is; whoever does not, has a `-t` on its line.
-            |config| _ = config.set("timeout", 60).set("gather_job_timeout", 2),
+            // One that runs a job says so in the time that is left for it.
+            |config| _ = config.set("timeout", 60).set("gather_job_timeout", 30),
             |site| {
                 transcripts.push(transcript(site)?);
                 Ok(())

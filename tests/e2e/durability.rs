@@ -18,7 +18,7 @@ const OURS: Server = Server::Saltern(Release::V3008);
 fn a_restart_keeps_keys_and_sessions() -> TestResult {
     Site::run(
         OURS,
-        |_| {},
+        |config| _ = config.set("timeout", 60),
         |site| {
             site.bring_up(&[
                 ("m3006", MinionKind::Stock(Release::V3006)),
@@ -191,7 +191,7 @@ fn a_dropfile_rotates_the_key_with_a_stock_master() -> TestResult {
 fn rotation(server: Server) -> TestResult {
     Site::run(
         server,
-        |_| {},
+        |config| _ = config.set("timeout", 60),
         |site| {
             site.bring_up(&[
                 ("m3006", MinionKind::Stock(Release::V3006)),
@@ -248,7 +248,7 @@ fn a_job_published_while_a_minion_is_away_is_reported_missing() -> TestResult {
             wait_until("the connection of m2 to close", SOON, || {
                 (connections(site.publish_port()).len() == 1).then_some(())
             })?;
-            let run = site.salt(&["-t", "1", "*", "test.ping"])?;
+            let run = site.salt(&["-t", "10", "*", "test.ping"])?;
             run.expect_code(1)?
                 .expect_text("m1:\n    True")?
                 .expect_text("m2:\n    Minion did not")?;

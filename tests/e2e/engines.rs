@@ -207,12 +207,14 @@ fn an_engine_that_dies_comes_back_and_one_that_cannot_work_is_given_up() -> Test
         );
         // The one without a program may have been given up before anybody listened.
         for name in ["broken", "nowhere"] {
-            let failures = site.metric("saltern_engine_failures_total", name)?;
-            let given_up = site.metric("saltern_engines_given_up_total", name)?;
-            ensure!(
-                (failures, given_up) == (3.0, 1.0),
-                "{name}: {failures}, {given_up}"
-            );
+            let mut counts = (0.0, 0.0);
+            let given_up = wait_until(&format!("{name} to be given up"), SOON, || {
+                let failures = site.metric("saltern_engine_failures_total", name).ok()?;
+                let given_up = site.metric("saltern_engines_given_up_total", name).ok()?;
+                counts = (failures, given_up);
+                (counts == (3.0, 1.0)).then_some(())
+            });
+            given_up.with_context(|| format!("{name}: {counts:?}"))?;
         }
 
         site.step("one that is killed");

@@ -27,7 +27,7 @@ const ACTORS: [&str; 8] = [
 fn every_job_completes_while_actors_panic() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
-        |_| {},
+        |config| _ = config.set("timeout", 60),
         |site| {
             site.bring_up(&[
                 ("m3006", MinionKind::Stock(Release::V3006)),

@@ -6,7 +6,7 @@ use saltern_tests::process::{Run, run};
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::terminal::Terminal;
-use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use saltern_tests::{Release, Server, Site, TestResult};
 use serde_json::json;
 
 const CTRL_C: &str = "\x03";
@@ -16,6 +16,16 @@ fn in_terminal(site: &Site, words: &[&str]) -> Result<Terminal> {
     let (command, rest) = words.split_first().context("a command")?;
     let words = [&[*command, "-c", &conf], rest].concat();
     Terminal::start(&saltern_program(), words)
+}
+
+/// A call that lasts until the file `go` of the site is there.
+fn held(site: &Site) -> [String; 2] {
+    let go = site.path("go");
+    let command = format!(
+        "until [ -e {} ]; do sleep 0.1; done; echo True",
+        go.display()
+    );
+    ["cmd.run".to_owned(), command]
 }
 
 /// Publishes a job for all minions; gives its id.
@@ -45,9 +55,10 @@ fn job_is_followed_to_its_end_with_the_reason_for_silence() -> TestResult {
             site.step("a minion is gone, the job ends while it is followed");
             site.kill_minion("m2");
             site.wait_until_away("m2")?;
-            let jid = publish(site, &["test.sleep", "20"])?;
+            let jid = publish(site, &held(site).each_ref().map(String::as_str))?;
             let mut follower = in_terminal(site, &["follow", &jid])?;
             follower.wait_for(&["0 of 2 returned, ", "waiting for m1 and 1 more"])?;
+            std::fs::write(site.path("go"), "")?;
             follower.wait_for(&["m1:", "True", "not returned (1):", "m2  unreachable: "])?;
             ensure!(follower.end()?.code() == Some(1), "{}", follower.screen());
             ensure!(
@@ -60,7 +71,7 @@ fn job_is_followed_to_its_end_with_the_reason_for_silence() -> TestResult {
             let run = site.saltern(&["follow", &jid, "--out=json"])?;
             run.expect_code(1)?;
             let shown: serde_json::Value = serde_json::from_str(&run.stdout)?;
-            ensure!(shown["m1"] == true, "{run}");
+            ensure!(shown["m1"] == "True", "{run}");
             ensure!(run.stderr.contains("m2  unreachable: "), "{run}");
             ensure!(!run.stderr.contains('\x1b'), "{run}");
             site.saltern(&["follow", "20010101000000000000"])?
@@ -78,7 +89,8 @@ fn interrupted_command_says_how_to_come_back_and_the_job_goes_on() -> TestResult
         |_| {},
         |site| {
             site.bring_up(&[("m1", MinionKind::Native)])?;
-            let mut command = in_terminal(site, &["cmd", "m1", "test.sleep", "5"])?;
+            let [function, argument] = held(site);
+            let mut command = in_terminal(site, &["cmd", "m1", &function, &argument])?;
             command.wait_for(&["0 of 1 returned, ", "waiting for m1"])?;
             command.press(CTRL_C)?;
             command.wait_for(&["The job goes on.", "saltern follow 2"])?;
@@ -92,6 +104,7 @@ fn interrupted_command_says_how_to_come_back_and_the_job_goes_on() -> TestResult
             follower.press(CTRL_C)?;
             follower.wait_for(&["goes on without this command"])?;
             ensure!(follower.end()?.code() == Some(1), "{}", follower.screen());
+            std::fs::write(site.path("go"), "")?;
             site.saltern(&["follow", jid])?
                 .expect_code(0)?
                 .expect_text("m1:\n    True")?;
@@ -104,7 +117,8 @@ fn interrupted_command_says_how_to_come_back_and_the_job_goes_on() -> TestResult
 fn one_document_holds_the_returns_and_nothing_else() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
-        |config| _ = config.set("timeout", 1).set("gather_job_timeout", 1),
+        // Those who are there answer, and one is waited for in vain.
+        |config| _ = config.set("timeout", 5).set("gather_job_timeout", 1),
         |site| {
             site.bring_up(&[("m1", MinionKind::Native), ("m2", MinionKind::Native)])?;
             site.accept_beforehand("m3")?;

@@ -36,7 +36,7 @@ const QUESTIONS: &[&[&str]] = &[
 
 fn known_after_the_switch(release: Release) -> TestResult {
     let configure = |config: &mut saltern_tests::Config| {
-        config.set("gather_job_timeout", 2).set("timeout", 2);
+        config.set("gather_job_timeout", 2).set("timeout", 20);
         config.set("runner_returns", false);
     };
     Site::run(Server::Stock(release), configure, |site| {

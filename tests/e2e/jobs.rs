@@ -189,7 +189,13 @@ fn a_job_in_the_middle_of_which_the_master_is_killed_goes_on() -> TestResult {
         |site| {
             site.bring_up(&three())?;
             let mark = site.events().mark();
-            salt(site, &["--async", "*", "cmd.run", "sleep 15; echo done"])?.expect_code(0)?;
+            // However long the restart takes, the job is open then.
+            let go = site.path("go");
+            let command = format!(
+                "until [ -e {} ]; do sleep 0.2; done; echo done",
+                go.display()
+            );
+            salt(site, &["--async", "*", "cmd.run", &command])?.expect_code(0)?;
             let jid = jid_of(site, mark, "cmd.run")?;
             site.step("kill -9 while all minions run the job");
             site.kill_master();
@@ -200,6 +206,7 @@ fn a_job_in_the_middle_of_which_the_master_is_killed_goes_on() -> TestResult {
                 .events()
                 .tag(&format!("saltern/job/{jid}/state"), SOON)?;
             ensure!(state.data["counts"]["expected"] == 3, "{state:?}");
+            std::fs::write(&go, "").context("cannot let them go on")?;
             let end = finished(site, 0, &jid)?;
             ensure!(end.data["state"] == "complete", "{end:?}");
             let returned = end.data["returned"].as_array().context("a list")?;
@@ -218,7 +225,7 @@ fn a_job_whose_processes_are_killed_is_killed() -> TestResult {
         |site| {
             site.bring_up(&three())?;
             let mark = site.events().mark();
-            salt(site, &["--async", "*", "cmd.run", "sleep 120"])?.expect_code(0)?;
+            salt(site, &["--async", "*", "cmd.run", "sleep 600"])?.expect_code(0)?;
             let jid = jid_of(site, mark, "cmd.run")?;
             site.step("once all of them say that they run it, it is killed");
             let tag = format!("saltern/job/{jid}/progress");
@@ -227,7 +234,7 @@ fn a_job_whose_processes_are_killed_is_killed() -> TestResult {
                     let running = &event.data["counts"]["running"];
                     (event.tag == tag && *running == 3).then_some(())
                 })?;
-            let run = salt(site, &["*", "saltutil.kill_job", &jid])?;
+            let run = salt(site, &["-t", "60", "*", "saltutil.kill_job", &jid])?;
             run.expect_code(0)?;
             run.expect_text(&format!("Signal 9 sent to job {jid}"))?;
             let end = finished(site, mark, &jid)?;

@@ -20,7 +20,7 @@ fn limited_users_job_runs_where_the_master_decided() -> TestResult {
             std::fs::write(&users, "lim:limited\n").expect("the site has a directory");
             let rules =
                 format!("{{file: {{'^filename': {users}, lim: [{{'web*': ['test.*']}}]}}}}");
-            config.set("external_auth", rules);
+            config.set("timeout", 60).set("external_auth", rules);
         },
         |site| {
             site.announce("request refused");

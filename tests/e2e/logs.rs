@@ -23,6 +23,7 @@ fn no_secret_is_logged_at_any_level() -> TestResult {
         |config| {
             let root = config.get("root_dir").unwrap_or_default().to_owned();
             config
+                .set("timeout", 60)
                 .set("log_level", "all")
                 .set("pillar_roots", format!("{{base: [{root}/pillar]}}"))
                 .set(

@@ -41,7 +41,8 @@ fn clients_3008_with_their_own_master() -> TestResult {
 fn everything(server: Server) -> TestResult {
     Site::run(
         server,
-        |_| {},
+        // The minion answers, however busy the machine is; the one long job has a `-t`.
+        |config| _ = config.set("timeout", 60),
         |site| {
             a_key_is_pending_then_accepted(site)?;
             ping_prints_true(site)?;
@@ -181,7 +182,7 @@ fn events_carry_stock_fields(site: &Site) -> Result<()> {
 pub(crate) fn a_job_longer_than_the_timeout_arrives(site: &Site) -> Result<()> {
     site.step("cmd.run 'sleep 8; echo hello' outlives the timeout of 5 s");
     let mark = site.events().mark();
-    let run = site.salt(&["*", "cmd.run", "sleep 8; echo hello"])?;
+    let run = site.salt(&["-t", "5", "*", "cmd.run", "sleep 8; echo hello"])?;
     run.expect_code(0)?.expect_stdout("m1:\n    hello")?;
     ensure!(
         run.took >= Duration::from_secs(8),

@@ -24,7 +24,9 @@ fn page(site: &mut Site, path: &str) -> Result<Answer> {
 #[test]
 fn metrics_of_a_busy_master_name_no_minion_no_job_and_no_user() -> TestResult {
     let listens = |config: &mut saltern_tests::Config| {
-        config.set("saltern_metrics_address", metrics_address());
+        config
+            .set("timeout", 60)
+            .set("saltern_metrics_address", metrics_address());
     };
     Site::run(OURS, listens, |site| {
         let minions = ["anna-berta-1", "anna-berta-2", "anna-berta-3"];

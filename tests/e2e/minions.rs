@@ -26,7 +26,7 @@ fn inventory_of_3008_needs_no_job() -> TestResult {
 fn inventory(release: Release) -> TestResult {
     Site::run(
         Server::Saltern(release),
-        |_| {},
+        |config| _ = config.set("timeout", 60),
         |site| {
             // Native minions send no grains.
             let kind = MinionKind::Stock(release);

@@ -18,7 +18,7 @@ fn all_minions_with_a_stock_master() -> TestResult {
 fn together(server: Server) -> TestResult {
     Site::run(
         server,
-        |_| {},
+        |config| _ = config.set("timeout", 60),
         |site| {
             let minions = [
                 ("m3006", MinionKind::Stock(Release::V3006)),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::process::Signal;
 use saltern_tests::site::SOON;
-use saltern_tests::{Config, Event, Release, Server, Site, TestResult};
+use saltern_tests::{Config, Event, Release, Server, Site, TestResult, wait_until};
 use serde_json::{Value, json};
 
 #[test]
@@ -142,14 +142,14 @@ fn listen(site: &Site) -> Result<Announced> {
 /// The job cache has a run as its event announced it.
 fn is_kept(site: &Site, data: &Value) -> Result<()> {
     let jid = data["jid"].as_str().context("the jid is text")?;
-    let run = site.saltern(&["run", "--out", "json", "jobs.list_job", jid])?;
-    let job: Value = serde_json::from_str(&run.expect_code(0)?.stdout)?;
     let id = data["id"].as_str().context("the id is text")?;
-    ensure!(
-        job["Result"][id]["return"] == data["return"],
-        "{job} is kept of {data}"
-    );
-    Ok(())
+    let mut last = Value::Null;
+    let kept = wait_until("the run to be kept", SOON, || {
+        let run = site.saltern(&["run", "--out", "json", "jobs.list_job", jid]);
+        last = serde_json::from_str(&run.ok()?.stdout).ok()?;
+        (last["Result"][id]["return"] == data["return"]).then_some(())
+    });
+    kept.with_context(|| format!("{last} is kept of {data}"))
 }
 
 /// The data of an event, without what differs from run to run.

@@ -137,7 +137,8 @@ fn signal_to_master_that_only_just_serves_is_handled() -> TestResult {
 
 #[test]
 fn the_watchdog_is_fed_until_an_actor_is_stuck() -> TestResult {
-    managed("10", |site| {
+    // Twice as long as a busy machine may keep the master from its work.
+    managed("20", |site| {
         noted(site, "WATCHDOG=1", 2)?;
         site.saltern(&["debug", "stall", "job_tracker"])?
             .expect_code(0)?;

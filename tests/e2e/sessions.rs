@@ -167,7 +167,8 @@ fn a_job_goes_on_while_a_killed_master_comes_back() -> TestResult {
 fn a_deleted_minion_cannot_read_the_next_publication() -> TestResult {
     Site::run(
         OURS,
-        |_| {},
+        // A client that waits longer asks for the job, which is a publication, too.
+        |config| _ = config.set("timeout", 60),
         |site| {
             site.bring_up(&[
                 ("kept", MinionKind::Stock(Release::V3008)),
@@ -185,8 +186,7 @@ fn a_deleted_minion_cannot_read_the_next_publication() -> TestResult {
                 "with the shared key: {read:?}"
             );
             site.salt_key(&["-y", "-d", "deleted"])?.expect_code(0)?;
-            site.salt(&["-t", "30", "kept", "test.echo", "after"])?
-                .expect_code(0)?;
+            site.salt(&["kept", "test.echo", "after"])?.expect_code(0)?;
             let read = peer.ask("read")?;
             ensure!(read == "unreadable", "it read on: {read:?}");
             ensure!(peer.ask("sign in")? == "retry", "it got the new key");
@@ -203,13 +203,16 @@ fn stock_minion_in_a_login_storm_retries_later() -> TestResult {
         OURS,
         |config| {
             accept_all(config);
-            config.set("saltern_auth_backlog", 1);
+            config.set("timeout", 60).set("saltern_auth_backlog", 1);
         },
         |site| {
             site.announce("auto_accept");
             let mut storm = Command::new(lab_program());
             storm.args(["bench", "--minions", "100", "--phases", "auth"]);
-            storm.args(["--seconds", "60", "-c"]).arg(site.path("conf"));
+            // Longer than anybody waits below: it is ended then.
+            storm
+                .args(["--seconds", "3600", "-c"])
+                .arg(site.path("conf"));
             let storm = Daemon::start("storm", &mut storm, &site.path("log/storm.out"))?;
             for (id, release) in STOCK {
                 site.step(&format!("{release:?} in the storm"));

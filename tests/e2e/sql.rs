@@ -25,6 +25,7 @@ fn configure(config: &mut Config) {
 pub(crate) fn job_cache(config: &mut Config) {
     let root = config.get("root_dir").unwrap_or_default().to_owned();
     config
+        .set("timeout", 60)
         .set("python_bridge", false)
         .set("master_job_cache", "pgjsonb")
         .set("returner.pgjsonb.host", format!("{root}/db"))

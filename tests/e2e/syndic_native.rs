@@ -146,7 +146,7 @@ fn killed_syndic_forwards_each_committed_return_once() -> TestResult {
     two_levels(Server::Saltern(Release::V3008), |top, low| {
         let go = top.path("go");
         let work = format!(
-            "timeout 120 sh -c 'until [ -e {} ]; do sleep 0.2; done'; echo done",
+            "timeout 600 sh -c 'until [ -e {} ]; do sleep 0.2; done'; echo done",
             go.display()
         );
         let stored = top.metric("saltern_returns_total", "")?;

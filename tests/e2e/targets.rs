@@ -51,6 +51,8 @@ fn everything(server: Server) -> TestResult {
             config
                 .set("pillar_roots", format!("{{base: [{root}/pillar]}}"))
                 .set("nodegroups", NODEGROUPS)
+                // The minions answer, however busy the machine is, and nobody else is asked.
+                .set("timeout", 60)
                 .set("gather_job_timeout", 3);
         },
         |site| {

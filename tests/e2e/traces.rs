@@ -72,7 +72,7 @@ const OF_JOB: [&str; 4] = [
 fn one_trace_leads_from_the_command_line_to_the_minion_and_to_its_return() -> TestResult {
     Site::prepared(
         SERVER,
-        |_| {},
+        |config| _ = config.set("timeout", 60),
         |site| {
             let (_collector, option) = start_collector(site)?;
             site.config().set("tracing", &option);

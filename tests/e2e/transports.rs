@@ -80,6 +80,7 @@ fn everything(server: Server, transport: &'static str, tls: Tls) -> TestResult {
                 .transpose()?;
             let states = site.path("srv").display().to_string();
             site.config()
+                .set("timeout", 60)
                 .set("transport", transport)
                 .set("file_roots", format!("{{base: [{states}]}}"));
             if let Some(ssl) = &ssl {
@@ -178,6 +179,7 @@ fn several_transports_at_once() -> TestResult {
             };
             let also = format!("[{}, {}]", also("tcp", tcp), also("ws", ws));
             site.config()
+                .set("timeout", 60)
                 .set("saltern_also_listen", also)
                 .set("presence_events", "True");
             site.write_config()?;

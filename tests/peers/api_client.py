@@ -35,7 +35,7 @@ class Api:
             headers=headers,
             json=call.get("json"),
             data=call.get("form"),
-            timeout=60,
+            timeout=120,
             **options,
         )
 

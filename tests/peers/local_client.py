@@ -26,7 +26,7 @@ def prove(client, low):
 
 
 def run(client, low):
-    return salt.runner.RunnerClient(client.opts).cmd_sync(prove(client, low), timeout=30)
+    return salt.runner.RunnerClient(client.opts).cmd_sync(prove(client, low), timeout=120)
 
 
 def answer(client, call):

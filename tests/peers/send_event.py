@@ -19,6 +19,8 @@ def main():
     opts = salt.config.minion_config(sys.argv[1])
     opts["master_uri"] = f"tcp://{opts['master']}:{opts['master_port']}"
     opts["auth_tries"] = 1
+    # A busy master may take longer than stock's five seconds.
+    opts["auth_timeout"] = 60
     opts["rejected_retry"] = False
     with salt.channel.client.ReqChannel.factory(opts) as channel:
         for line in sys.stdin:

@@ -104,7 +104,15 @@ impl Site {
     /// # Errors
     /// When it does not come to know.
     pub fn wait_until_away(&self, id: &str) -> Result<()> {
-        let away = ["minions", id, "-w", "not present", "--columns", "id", "--out=csv"];
+        let away = [
+            "minions",
+            id,
+            "-w",
+            "not present",
+            "--columns",
+            "id",
+            "--out=csv",
+        ];
         wait_until("the minion to be known as away", SOON, || {
             let run = self.saltern(&away).ok()?;
             run.stdout.lines().any(|line| line == id).then_some(())
@@ -267,7 +275,7 @@ impl Site {
         // Ours says of each attempt that failed, stock does not: a busy machine takes its time.
         let attempt = match kind {
             MinionKind::Stock(_) => 1,
-            _ => 10,
+            _ => 60,
         };
         config
             .set("return_retry_timer", attempt)

@@ -199,7 +199,7 @@ fn repository() -> PathBuf {
 /// Figures of the rules that only hours bring about, with what stands for them here: a day in
 /// seconds, and the rows that a job cache may be behind.
 const LESS: [(&str, &str); 3] = [
-    ("86400)", "120)"),
+    ("86400)", "240)"),
     ("> 100000", "> 500"),
     ("> 10000", "> 50"),
 ];

@@ -129,7 +129,7 @@ fn reader_survives_a_restart_of_the_server_and_refuses_at_once_while_it_is_away(
         assert!(!refused.to_string().contains("kanaloa"));
         site.server.resume();
         // The back-off of the first failures is short.
-        let mut tries = 0..500;
+        let mut tries = 0..6_000;
         while reader.job(&first).is_err() {
             assert!(tries.next().is_some(), "it does not come back");
             std::thread::sleep(Duration::from_millis(20));

@@ -25,6 +25,9 @@ fn more_work_than_can_be_done() -> TestResult {
             "auto_accept",
             "job-cache files",
             "a maintenance task failed",
+            // On a busy machine the holder may keep it for longer than the master's patience.
+            "nothing was stored",
+            "job database",
         ] {
             site.announce(text);
         }

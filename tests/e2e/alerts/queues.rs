@@ -59,16 +59,21 @@ fn queues_that_are_full() -> TestResult {
         let count = (FILES as f64 * FROZEN_SHARE - open) as usize;
         let subscribers = frozen::subscribers(site.publish_port(), count)?;
         let listeners = frozen::listeners(&site.path("run/master_event_pub.ipc"), 1)?;
-        run(&mut site.stock_peer("flood_events.py", FLOOD), SOON)?.expect_code(0)?;
+        // Before any of them is cut off, because it does not read.
+        watch.fires("SalternFilesRunOut", &[])?;
+        let flood = || -> Result<()> {
+            run(&mut site.stock_peer("flood_events.py", FLOOD), SOON)?.expect_code(0)?;
+            Ok(())
+        };
+        flood()?;
         watch.fires("SalternEventsDropped", &[])?;
-        watch.fires("SalternReactorDrops", &[("reason", "rate")])?;
+        watch.fires_while("SalternReactorDrops", &[("reason", "rate")], flood)?;
         let long = "x".repeat(20_000);
         watch.fires_while("SalternDeliveriesDropped", &[], || {
             site.saltern_cmd(&["--async", "m1", "test.echo", &long])?
                 .expect_code(0)?;
             Ok(())
         })?;
-        watch.fires("SalternFilesRunOut", &[])?;
 
         site.step("they are gone");
         drop((subscribers, listeners, pillars));

@@ -1,8 +1,9 @@
 //! The end of a session: by its time, and by a log-out in another window.
 
 use anyhow::{Result, ensure};
-use saltern_tests::TestResult;
 use saltern_tests::browser::Browser;
+use saltern_tests::site::SOON;
+use saltern_tests::{TestResult, wait_until};
 
 use super::{ANN, PASSWORD, log_in, with_console};
 
@@ -15,7 +16,7 @@ fn session_that_has_ended_leads_from_an_open_page_to_the_log_in_and_back() -> Te
     with_console(
         |config, _| {
             // Long enough for a busy machine to show a page.
-            config.set("token_expire", 15);
+            config.set("token_expire", 30);
         },
         |site, console| {
             let browser = console.logged_in(site, ANN)?;
@@ -59,8 +60,9 @@ fn log_out_ends_the_streams_of_other_windows_and_the_token() -> TestResult {
             let status = browser.script(log_out, &[])?;
             ensure!(status == 200, "log-out: {status}");
             expect_log_in(&browser, "/console/events")?;
-            let streams = || site.metric("saltern_http_streams", "");
-            ensure!(streams()? == 0.0, "{} streams are open", streams()?);
+            wait_until("all streams to be closed", SOON, || {
+                (site.metric("saltern_http_streams", "").ok()? == 0.0).then_some(())
+            })?;
             // What was typed is not kept.
             let page = browser.script("return document.documentElement.outerHTML", &[])?;
             ensure!(

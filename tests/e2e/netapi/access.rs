@@ -122,6 +122,7 @@ fn configure(config: &mut Config, interfaces: &Interfaces) {
         config.set(&dialect.section(), super::web(*port));
     }
     config
+        .set("timeout", 60)
         .set("netapi_enable_clients", CLIENTS)
         .set(
             "external_auth",

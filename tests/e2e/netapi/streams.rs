@@ -66,11 +66,15 @@ fn stream_resumed_after_kill_has_each_job_event_once() -> TestResult {
 
 /// Has the master die while the return of a job is stored; the job's jid. The minion sends it again.
 fn dies_at(site: &mut Site, user: &mut User, point: &str) -> Result<Option<String>> {
-    let chunk = json!({"client": "local_async", "tgt": "m1", "fun": "test.sleep", "arg": [1]});
+    // The job runs until the master is to die with its return.
+    let go = site.path(format!("go-{point}"));
+    let command = format!("until [ -e {} ]; do sleep 0.1; done", go.display());
+    let chunk = json!({"client": "local_async", "tgt": "m1", "fun": "cmd.run", "arg": [command]});
     let answer = user.low(chunk)?;
     let jid = answer["jid"].as_str().map(str::to_owned);
     site.saltern(&["debug", "die", point, "--count", "1"])?
         .expect_code(0)?;
+    std::fs::write(&go, "")?;
     let what = format!("the master to die at {point}");
     wait_until(&what, SOON, || site.master().ended())?;
     Ok(jid)

@@ -90,7 +90,8 @@ fn batch_that_is_given_up_is_known_when_it_comes_again() {
     let database = Database::start_on_tcp();
     let proxy = Proxy::new(database.server.port(), 0);
     let mut cluster = database.cluster_over("given_up", proxy.port);
-    cluster.options.patience = Duration::from_secs(1);
+    // Long enough for a database on a busy machine, short enough to be given up here.
+    cluster.options.patience = Duration::from_secs(5);
     let engine = cluster.open();
     append(&engine, batch(1)).expect("no fault yet");
     // Committed, and every look for it is cut.

@@ -53,16 +53,20 @@ fn after(minor: u8, socket_type: &str, then: &[u8]) -> Step {
     Send([&greeting(minor), &ready(socket_type, b""), then].concat())
 }
 
+/// Time between two bytes of a slow peer; all deadlines are multiples of it. The shortest of them is longer
+/// than a busy machine keeps this process, and so the honest peers in it, from their work.
+const PACE: Duration = Duration::from_millis(20);
+
 fn peers() -> PeerLimits {
     PeerLimits {
-        handshake: Duration::from_millis(700),
+        handshake: PACE * 140,
         heartbeat: Heartbeat {
-            interval: Duration::from_millis(300),
-            timeout: Duration::from_millis(300),
+            interval: PACE * 60,
+            timeout: PACE * 60,
         },
-        idle: Some(Duration::from_millis(500)),
+        idle: Some(PACE * 100),
         progress: Progress {
-            grace: Duration::from_millis(200),
+            grace: PACE * 40,
             bytes_per_second: 1 << 30,
         },
         commands: Rate {
@@ -92,7 +96,7 @@ pub(crate) fn publish_limits() -> PubLimits {
         peers: peers(),
         subscriptions: 8,
         topic: 64,
-        drain_timeout: Duration::from_millis(150),
+        drain_timeout: PACE * 30,
         ..PubLimits::default()
     }
 }
@@ -543,7 +547,7 @@ pub(crate) async fn attack(running: &Running, row: &Row) {
                 }
                 Flood(bytes) => while write.write_all(bytes).await.is_ok() {},
                 Dribble(bytes) => {
-                    let mut pace = tokio::time::interval(Duration::from_millis(5));
+                    let mut pace = tokio::time::interval(PACE);
                     for byte in bytes {
                         pace.tick().await;
                         if write.write_all(&[*byte]).await.is_err() {

@@ -133,7 +133,7 @@ async fn heartbeats_keep_the_connection_open() {
     let interval = Duration::from_millis(50);
     let heartbeat = Heartbeat {
         interval,
-        timeout: interval * 20,
+        timeout: interval * 200,
     };
     let peers = PeerLimits {
         heartbeat,

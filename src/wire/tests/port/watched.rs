@@ -102,7 +102,7 @@ async fn silently_lost_peer_is_pinged_and_closed() {
         peers: PeerLimits {
             heartbeat: Heartbeat {
                 interval: Duration::from_millis(50),
-                timeout: Duration::from_millis(500),
+                timeout: Duration::from_secs(3),
             },
             ..PubLimits::default().peers
         },
