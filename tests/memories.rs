@@ -37,7 +37,7 @@ const REASONS: &[(&str, &str)] = &[
     ("disk_checks/orphaned_data.rs", "the keys of the last look"),
     (
         "store/src/jobs/last_returns.rs",
-        "lasts as long as one question",
+        "read of the job database, as many as there are returns in it at most",
     ),
     // What follows connections and clocks.
     ("events/presence.rs", "follows connections"),

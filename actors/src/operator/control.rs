@@ -228,14 +228,19 @@ impl Control {
     /// On a thread that may wait: after a start the cache of every minion is read, by this or by
     /// upkeep.
     async fn inventory(&self, request: InventoryRequest) -> Result<String, Refusal> {
-        let minions = self.minions.clone();
+        let (minions, services) = (self.minions.clone(), self.syndics.1.clone());
         let work = move || {
             if !request.grains.is_empty() {
                 minions
                     .wait_for_index(INVENTORY_TIME)
                     .map_err(Refusal::of)?;
             }
-            reply(minions.inventory(&request).map_err(Refusal::of)?)
+            let mut inventory = minions.inventory(&request).map_err(Refusal::of)?;
+            if request.last_jobs {
+                let ids = inventory.minions.iter().map(|row| &row.minion.id);
+                inventory.last_jobs = Some(services.last_jobs_of(ids).map_err(Refusal::of)?);
+            }
+            reply(inventory)
         };
         let done = tokio::task::spawn_blocking(work);
         match tokio::time::timeout(INVENTORY_TIME, done).await {

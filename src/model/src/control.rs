@@ -159,6 +159,9 @@ pub struct InventoryRequest {
     pub target: String,
     /// Paths into the cached grains, such as `os` or `ip4_interfaces:eth0`.
     pub grains: Vec<String>,
+    /// Whether the last job of each is to be named.
+    #[serde(default)]
+    pub last_jobs: bool,
 }
 
 /// Minions, sorted by id. `V` is a grain's value as JSON.
@@ -166,6 +169,20 @@ pub struct InventoryRequest {
 pub struct Inventory<V> {
     /// The minions that the target matches.
     pub minions: Vec<InventoryRow<V>>,
+    /// Their last jobs, where these were asked for and are known.
+    #[serde(default)]
+    pub last_jobs: Option<LastJobs>,
+}
+
+/// The last jobs that minions returned, in the order of the minions. Each job is named once: most
+/// minions share theirs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastJobs {
+    /// The id and the function of each job.
+    pub jobs: Vec<(String, String)>,
+    /// Of each minion the number of its job among these, when its return came, in microseconds since
+    /// 1970, and its return code.
+    pub returns: Vec<Option<(usize, i64, i64)>>,
 }
 
 /// One minion of an inventory.

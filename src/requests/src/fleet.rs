@@ -2,6 +2,7 @@
 //! the same source as for requests.
 
 mod inventory;
+mod last_jobs;
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -17,6 +17,7 @@ use saltern_model::{JidMinter, MinionId, Standing};
 use saltern_policy::acl::Acl;
 use saltern_policy::target::Targeting;
 use saltern_runners::Runners;
+use saltern_store::jobs::LastReturns;
 use saltern_store::{
     BothKeys, JobQueries, MasterKeys, PkiTree, SharedKeys, SharedState, StoreError, StoreOptions,
     Tokens, UserKeys,
@@ -177,6 +178,8 @@ pub struct Jobs {
     pub reader: Arc<dyn JobQueries>,
     /// The jids that clients chose last.
     pub(crate) chosen: ChosenJids,
+    /// The last return of each minion, for lists of minions.
+    pub(crate) last_returns: LastReturns,
     /// The last highstate of each minion.
     pub highstates: Highstates,
     /// The last check of the audit trail.
@@ -238,6 +241,7 @@ impl Services {
             jobs: Jobs {
                 reader: jobs,
                 chosen: ChosenJids::default(),
+                last_returns: LastReturns::default(),
                 highstates: Highstates::open(&StoreOptions::from(&*context.config)),
                 audit_check: AuditChecks::of_site(&context.config),
             },

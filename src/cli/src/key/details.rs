@@ -46,6 +46,7 @@ impl Details {
         lists: &KeyLists,
     ) -> Result<Self, KeyError> {
         let request = InventoryRequest {
+            last_jobs: false,
             target: "*".to_owned(),
             grains: vec!["saltversion".to_owned()],
         };

@@ -386,8 +386,8 @@ mod tests {
                 grains,
             },
             job: Some(LastJob {
-                jid: "20260102030405060708".to_owned(),
-                fun: "state.apply".to_owned(),
+                jid: "20260102030405060708".into(),
+                fun: "state.apply".into(),
                 received: NOW - 60_000_000,
                 retcode: 2,
             }),

@@ -105,8 +105,8 @@ impl Field {
                 .address
                 .map_or(Cell::Absent, |address| address.to_string().as_str().into()),
             Self::LastSeen => minion.last_heard.map_or(Cell::Absent, Cell::Time),
-            Self::Job => job.map_or(Cell::Absent, |job| job.jid.as_str().into()),
-            Self::JobFunction => job.map_or(Cell::Absent, |job| job.fun.as_str().into()),
+            Self::Job => job.map_or(Cell::Absent, |job| (&*job.jid).into()),
+            Self::JobFunction => job.map_or(Cell::Absent, |job| (&*job.fun).into()),
             Self::JobRetcode => job.map_or(Cell::Absent, |job| Cell::Value(job.retcode.into())),
             Self::JobResult => job.map_or(Cell::Absent, |job| match job.retcode {
                 0 => "ok".into(),

@@ -1,19 +1,20 @@
-//! The last job that each minion returned, from the newest returns of the job database.
+//! The last job that each minion returned: a running master keeps them. Where none runs, and for the
+//! last one of some functions, the newest returns of the job database are read.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::{HashMap, HashSet};
 use saltern_config::MasterConfig;
 use saltern_model::MinionId;
+use saltern_model::control::LastJobs as NamedJobs;
 use saltern_python::fnmatch::Glob;
 use saltern_sql::open_reader;
 use saltern_store::StoreError;
-use saltern_store::jobs::{NewestReturn, ReturnSearch};
+use saltern_store::jobs::{MAX_LAST_RETURNS, NewestReturn, ReturnSearch};
+
+use super::Minion;
 
 pub(super) use saltern_store::jobs::LastReturn as LastJob;
-
-/// Returns that are looked at: a minion that is not among these has no last job here.
-const MAX_RETURNS: usize = 200_000;
 
 /// Ids of the minions whose last jobs are wanted, once they are known.
 #[derive(Default)]
@@ -42,23 +43,47 @@ impl LastJobs {
         let mut search = JobSearch {
             function: function.map(Glob::new),
             found: HashMap::new(),
+            last: None,
             named: wanted,
             left: None,
         };
         let reader = open_reader(config)?;
-        reader.newest_returns(MAX_RETURNS, &mut search)?;
+        let (_, last) = reader.last_ids()?;
+        let span = (last.saturating_sub(MAX_LAST_RETURNS), last);
+        reader.newest_returns(span, &mut search)?;
         Ok(Self(search.found))
     }
 
-    pub(super) fn take(&mut self, minion: &MinionId) -> Option<LastJob> {
-        self.0.remove(minion.as_str())
+    /// Those of these minions, in their order.
+    pub(super) fn of(mut self, minions: &[Minion]) -> Vec<Option<LastJob>> {
+        let ids = minions.iter().map(|minion| minion.row.minion.id.as_str());
+        ids.map(|id| self.0.remove(id)).collect()
     }
+}
+
+/// Those that a master has named, in the order of its minions.
+pub(super) fn of_master(named: NamedJobs) -> Vec<Option<LastJob>> {
+    let texts = named.jobs.into_iter();
+    let jobs: Vec<(Arc<str>, Arc<str>)> =
+        texts.map(|(jid, fun)| (jid.into(), fun.into())).collect();
+    let returns = named.returns.into_iter().map(|one| {
+        let (number, received, retcode) = one?;
+        let (jid, fun) = jobs.get(number)?.clone();
+        Some(LastJob {
+            jid,
+            fun,
+            received,
+            retcode,
+        })
+    });
+    returns.collect()
 }
 
 /// A search among the newest returns.
 struct JobSearch<'a> {
     function: Option<Glob>,
     found: HashMap<String, LastJob>,
+    last: Option<LastJob>,
     named: &'a WantedMinions,
     /// The wanted minions that are not found yet, as soon as they are known.
     left: Option<HashSet<&'a str>>,
@@ -81,8 +106,9 @@ impl ReturnSearch for JobSearch<'_> {
 
     fn take(&mut self, one: NewestReturn<'_>) {
         if self.is_such(one.fun) {
-            self.found
-                .insert(one.minion.to_owned(), LastJob::from(&one));
+            let last = LastJob::sharing(&one, self.last.as_ref());
+            self.last = Some(last.clone());
+            self.found.insert(one.minion.to_owned(), last);
             if let Some(left) = &mut self.left {
                 left.remove(one.minion);
             }
@@ -131,6 +157,7 @@ mod tests {
             let mut search = JobSearch {
                 function: None,
                 found: HashMap::new(),
+                last: None,
                 named: &wanted,
                 left: None,
             };
@@ -157,12 +184,13 @@ mod tests {
         let mut search = JobSearch {
             function: Some(Glob::new("state.*")),
             found: HashMap::new(),
+            last: None,
             named: &wanted,
             left: None,
         };
         assert!(give(&mut search, "a", "test.ping"));
         assert!(give(&mut search, "a", "state.apply"));
-        assert_eq!(search.found["a"].fun, "state.apply");
+        assert_eq!(&*search.found["a"].fun, "state.apply");
         wanted.set(ids(&[]).iter());
         assert!(!give(&mut search, "a", "state.apply"));
     }

@@ -1,8 +1,8 @@
 //! The inventory of minions, without a job: whom a target means and which of them a condition keeps, by
 //! cached grains, presence and last job.
 //!
-//! A running master answers by its control socket; without one the files of the cache are read, and
-//! nobody is known to be connected. Last jobs come from the job database.
+//! A running master answers by its control socket; without one the files of the cache and the job
+//! database are read, and nobody is known to be connected.
 
 mod cell;
 mod condition;
@@ -147,29 +147,35 @@ impl Minions {
         let request = InventoryRequest {
             target: query.target.clone(),
             grains: fields.grains(),
+            last_jobs: fields.needs_jobs() && query.job.is_none(),
         };
         let wanted = WantedMinions::default();
-        // Both at the same time: neither needs the other but for its end.
         let function = query.job.as_deref();
+        let read_jobs = || LastJobs::read(config, &wanted, function);
         let (found, jobs) = thread::scope(|scope| {
-            let jobs = fields
-                .needs_jobs()
-                .then(|| scope.spawn(|| LastJobs::read(config, &wanted, function)));
+            // Both at the same time: neither needs the other but for its end.
+            let is_read = fields.needs_jobs() && !request.last_jobs;
+            let jobs = is_read.then(|| scope.spawn(read_jobs));
             let found = inventory(config, &request);
             let rows = found.as_ref().map(|(found, _)| found.minions.as_slice());
             wanted.set(rows.unwrap_or_default().iter().map(|row| &row.minion.id));
             let found = found.map(|(found, has_master)| {
                 let minions = found.minions.into_iter();
                 let minions = minions.map(|row| Minion::without_job(row, &columns));
-                (minions.collect::<Vec<Minion>>(), has_master)
+                let named = found.last_jobs.map(last_job::of_master);
+                (minions.collect::<Vec<Minion>>(), named, has_master)
             });
             (found, jobs.map(joined))
         });
-        let (mut kept, has_master) = found?;
-        if let Some(mut jobs) = jobs.transpose()? {
-            for minion in &mut kept {
-                minion.set_job(jobs.take(&minion.row.minion.id), &columns);
-            }
+        let (mut kept, named, has_master) = found?;
+        let jobs = match (jobs, named) {
+            (Some(read), _) => read?.of(&kept),
+            (None, Some(named)) => named,
+            (None, None) if request.last_jobs => read_jobs()?.of(&kept),
+            (None, None) => Vec::new(),
+        };
+        for (minion, job) in kept.iter_mut().zip(jobs) {
+            minion.set_job(job, &columns);
         }
         let now = Clock::system().unix_micros();
         kept.retain(|minion| conditions.iter().all(|one| one.holds(minion, now)));

@@ -56,13 +56,15 @@ impl MasterFleet {
         })
     }
 
-    /// The accepted minions that a compound target means, with some of their grains.
+    /// The accepted minions that a compound target means, with some of their grains; without their
+    /// last jobs, which the job database has.
     ///
     /// # Errors
     /// [`InventoryError`].
     pub fn inventory(&self, request: &InventoryRequest) -> Result<Inventory<Json>, InventoryError> {
         Ok(Inventory {
             minions: self.rows(self.resolve(&request.target)?, &request.grains)?,
+            last_jobs: None,
         })
     }
 

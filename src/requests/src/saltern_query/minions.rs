@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use saltern_model::MinionId;
 use saltern_model::query::{LastJobRow, MAX_ROWS, MinionsPage};
-use saltern_store::jobs::last_returns;
 use saltern_wire::msgpack::Value;
 
 use super::arguments::QueryArguments;
@@ -36,10 +35,6 @@ pub(super) fn pillar(
     Ok(answer(pillar.as_deref().unwrap_or(&Value::Nil)))
 }
 
-/// Returns among which the last one of a minion is looked for: bounds the time for which the reader is
-/// held.
-const MAX_RETURNS: usize = 20_000;
-
 /// The last jobs of some minions, as far as their returns are among the newest of all.
 pub(super) fn last_jobs(
     arguments: &QueryArguments<'_>,
@@ -54,13 +49,17 @@ pub(super) fn last_jobs(
     }
     let ids = names.iter().filter_map(|name| MinionId::parse(name).ok());
     let ids: Vec<MinionId> = ids.collect();
-    let last = last_returns(&*services.jobs.reader, &ids, MAX_RETURNS, |_| true)?;
-    let rows = last.into_iter().map(|(minion, last)| LastJobRow {
-        minion,
-        jid: last.jid,
-        function: last.fun,
-        received: last.received,
-        retcode: last.retcode,
+    let jobs = &services.jobs;
+    let last = jobs.last_returns.of(&*jobs.reader, &ids)?;
+    let rows = ids.into_iter().zip(last).filter_map(|(minion, last)| {
+        let last = last?;
+        Some(LastJobRow {
+            minion,
+            jid: last.jid.to_string(),
+            function: last.fun.to_string(),
+            received: last.received,
+            retcode: last.retcode,
+        })
     });
     Ok(answer(&rows.collect::<Vec<_>>()))
 }

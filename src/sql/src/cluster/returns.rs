@@ -91,29 +91,30 @@ impl ClusterReader {
         })
     }
 
-    pub(super) fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()> {
-        let sql = "SELECT id, minion, jid, fun, received, retcode FROM returns WHERE id < $1 \
-                   ORDER BY id DESC LIMIT $2";
-        let (mut below, mut left) = (i64::MAX, limit);
-        while left > 0 {
-            let chunk = clamp(left.min(CHUNK));
-            let rows = self.read("read returns of", |link| link.rows(sql, &[&below, &chunk]))?;
+    pub(super) fn newest_returns(
+        &self,
+        (above, mut through): (i64, i64),
+        search: &mut dyn ReturnSearch,
+    ) -> Result<()> {
+        let sql = "SELECT id, minion, jid, fun, received, retcode FROM returns \
+                   WHERE id > $1 AND id <= $2 ORDER BY id DESC LIMIT $3";
+        let chunk = clamp(CHUNK);
+        loop {
+            let (rows, lowest) = self.read("read returns of", |link| {
+                let rows = link.rows(sql, &[&above, &through, &chunk])?;
+                let lowest: Option<i64> = rows.last().map(|row| row.try_get(0)).transpose()?;
+                Ok((rows, lowest))
+            })?;
             for row in &rows {
                 let one = || -> std::result::Result<_, SqlError> {
-                    Ok((
-                        row.try_get(0)?,
-                        original(row.try_get(3)?),
-                        row.try_get(4)?,
-                        row.try_get(5)?,
-                    ))
+                    Ok((original(row.try_get(3)?), row.try_get(4)?, row.try_get(5)?))
                 };
                 let names = || -> std::result::Result<(&str, &str), SqlError> {
                     Ok((row.try_get(1)?, row.try_get(2)?))
                 };
-                let (Ok((id, fun, received, retcode)), Ok((minion, jid))) = (one(), names()) else {
+                let (Ok((fun, received, retcode)), Ok((minion, jid))) = (one(), names()) else {
                     continue;
                 };
-                below = id;
                 match search.wants(minion) {
                     None => return Ok(()),
                     Some(false) => {}
@@ -129,9 +130,9 @@ impl ClusterReader {
             if counted(chunk) > rows.len() {
                 return Ok(());
             }
-            left -= rows.len();
+            // Below the last row even where that was none that can be given.
+            through = lowest.map_or(above, |id| id - 1);
         }
-        Ok(())
     }
 
     pub(super) fn returns_within(

@@ -1,19 +1,24 @@
-//! The last return of each of some minions, from the newest returns of all jobs.
+//! The last return of each minion, from the newest returns of all jobs.
+//!
+//! A look-up among the newest returns reads tens of thousands of rows. So it is kept, and the next
+//! one reads only what has come since.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use saltern_model::MinionId;
 
 use super::{JobQueries, NewestReturn};
 use crate::error::Result;
 
-/// The last return of a minion, without its load.
+/// The last return of a minion, without its load. What many minions returned is held once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastReturn {
     /// The job.
-    pub jid: String,
+    pub jid: Arc<str>,
     /// Its function.
-    pub fun: String,
+    pub fun: Arc<str>,
     /// When the return came, in microseconds since 1970.
     pub received: i64,
     /// Its return code.
@@ -23,30 +28,27 @@ pub struct LastReturn {
 impl From<&NewestReturn<'_>> for LastReturn {
     fn from(one: &NewestReturn<'_>) -> Self {
         Self {
-            jid: one.jid.to_owned(),
-            fun: one.fun.to_owned(),
+            jid: one.jid.into(),
+            fun: one.fun.into(),
             received: one.received,
             retcode: one.retcode,
         }
     }
 }
 
-/// The last returns of these minions among the newest `limit` of all; only functions that
-/// `is_wanted` takes count. A minion whose last return is older has none here.
-pub fn last_returns<'a>(
-    reader: &dyn JobQueries,
-    minions: impl IntoIterator<Item = &'a MinionId>,
-    limit: usize,
-    is_wanted: impl Fn(&str) -> bool,
-) -> Result<HashMap<MinionId, LastReturn>> {
-    let minions = minions.into_iter();
-    let mut search = LastReturns {
-        left: minions.map(|id| (id.as_str(), id)).collect(),
-        found: HashMap::new(),
-        is_wanted,
-    };
-    reader.newest_returns(limit, &mut search)?;
-    Ok(search.found)
+impl LastReturn {
+    /// The same, sharing its texts with another one of the same job.
+    #[must_use]
+    pub fn sharing(one: &NewestReturn<'_>, other: Option<&Self>) -> Self {
+        match other {
+            Some(other) if *other.jid == *one.jid && *other.fun == *one.fun => Self {
+                received: one.received,
+                retcode: one.retcode,
+                ..other.clone()
+            },
+            _ => Self::from(one),
+        }
+    }
 }
 
 /// A search among the newest returns of all jobs.
@@ -58,24 +60,83 @@ pub trait ReturnSearch {
     fn take(&mut self, one: NewestReturn<'_>);
 }
 
-/// The search of [`last_returns`].
-struct LastReturns<'a, F> {
-    /// The minions without a return so far.
-    left: HashMap<&'a str, &'a MinionId>,
-    found: HashMap<MinionId, LastReturn>,
-    is_wanted: F,
+/// Returns among which the last one of a minion is looked for, and minions of which one is kept.
+pub const MAX_LAST_RETURNS: i64 = 200_000;
+
+/// Returns of one read: bounds the time for which the reader is held.
+const SLICE: i64 = 20_000;
+
+/// The last returns that are known so far.
+#[derive(Default)]
+pub struct LastReturns(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    /// The number of the last return that was looked at.
+    through: i64,
+    by_minion: HashMap<MinionId, LastReturn>,
 }
 
-impl<F: Fn(&str) -> bool> ReturnSearch for LastReturns<'_, F> {
+impl LastReturns {
+    /// The last return of each of these minions, in their order. A minion whose last return was
+    /// older than the newest [`MAX_LAST_RETURNS`] when it was first asked for has none here.
+    ///
+    /// # Errors
+    /// The job database cannot be read.
+    pub fn of<'a>(
+        &self,
+        reader: &dyn JobQueries,
+        minions: impl IntoIterator<Item = &'a MinionId>,
+    ) -> Result<Vec<Option<LastReturn>>> {
+        let mut known = self.0.lock();
+        known.catch_up(reader)?;
+        let minions = minions.into_iter();
+        Ok(minions.map(|id| known.by_minion.get(id).cloned()).collect())
+    }
+}
+
+impl Known {
+    fn catch_up(&mut self, reader: &dyn JobQueries) -> Result<()> {
+        let (_, last) = reader.last_ids()?;
+        let is_too_large = self.by_minion.len() > MAX_LAST_RETURNS.unsigned_abs() as usize;
+        if last < self.through || is_too_large {
+            // Another database, or more minions than are kept.
+            *self = Self::default();
+        }
+        let from = self.through.max(last.saturating_sub(MAX_LAST_RETURNS));
+        let mut newest = Newest::default();
+        let mut end = last;
+        while end > from {
+            let above = from.max(end.saturating_sub(SLICE));
+            reader.newest_returns((above, end), &mut newest)?;
+            end = above;
+        }
+        // Only now, when all is read: what fails half-way is read again.
+        self.by_minion.extend(newest.found);
+        self.through = last;
+        Ok(())
+    }
+}
+
+/// The newest return of every minion.
+#[derive(Default)]
+struct Newest {
+    found: HashMap<MinionId, LastReturn>,
+    last: Option<LastReturn>,
+}
+
+impl ReturnSearch for Newest {
     fn wants(&mut self, minion: &str) -> Option<bool> {
-        (!self.left.is_empty()).then(|| self.left.contains_key(minion))
+        Some(!self.found.contains_key(minion))
     }
 
     fn take(&mut self, one: NewestReturn<'_>) {
-        if (self.is_wanted)(one.fun)
-            && let Some(minion) = self.left.remove(one.minion)
-        {
-            self.found.insert(minion.clone(), LastReturn::from(&one));
-        }
+        // A minion of the database has an id that is one.
+        let Ok(minion) = MinionId::parse(one.minion) else {
+            return;
+        };
+        let last = LastReturn::sharing(&one, self.last.as_ref());
+        self.last = Some(last.clone());
+        self.found.insert(minion, last);
     }
 }

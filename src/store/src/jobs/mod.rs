@@ -36,7 +36,7 @@ pub use events::{EventRange, EventSlice, EventsPage, KeptEvent, NewEvent};
 pub use housekeeping::{
     Condition, Engine, FreeSpace, Housekeeping, Imported, Recovered, Restored, Scrub, ScrubSlice,
 };
-pub use last_returns::{LastReturn, ReturnSearch, last_returns};
+pub use last_returns::{LastReturn, LastReturns, MAX_LAST_RETURNS, ReturnSearch};
 pub use log::{Batch, JobLog, Pending, wait};
 pub use notes::{JobNotes, LostReason};
 pub use pages::{

@@ -98,8 +98,9 @@ pub trait JobQueries: Send + Sync {
     /// on how many jobs there are.
     fn functions(&self, prefix: &str, limit: usize) -> Result<Vec<String>>;
 
-    /// Gives a search the newest returns of all jobs, newest first, at most `limit` of them.
-    fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()>;
+    /// Gives a search the returns of all jobs that are numbered above the first number of `span` and
+    /// not above the second, newest first.
+    fn newest_returns(&self, span: (i64, i64), search: &mut dyn ReturnSearch) -> Result<()>;
 
     /// The open jobs, newest first, each with the minions that returned; below the job `before`
     /// when that is given and known.

@@ -99,8 +99,8 @@ impl JobQueries for JobReader {
         Self::functions(self, prefix, limit)
     }
 
-    fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()> {
-        Self::newest_returns(self, limit, search)
+    fn newest_returns(&self, span: (i64, i64), search: &mut dyn ReturnSearch) -> Result<()> {
+        Self::newest_returns(self, span, search)
     }
 
     fn open_page(&self, before: Option<&str>, limit: usize) -> Result<Vec<OpenJob>> {

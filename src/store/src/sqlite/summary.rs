@@ -10,13 +10,18 @@ use crate::jobs::{JobState, JobSummary, NewestReturn, ReturnHead, ReturnSearch};
 
 impl JobReader {
     /// The other columns are read of wanted returns only: of most that a search looks at, it wants none.
-    pub(super) fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()> {
+    pub(super) fn newest_returns(
+        &self,
+        span: (i64, i64),
+        search: &mut dyn ReturnSearch,
+    ) -> Result<()> {
         self.read("read returns of", |connection| {
-            let mut newest = connection
-                .prepare_cached("SELECT minion, id FROM returns ORDER BY id DESC LIMIT ?1")?;
+            let mut newest = connection.prepare_cached(
+                "SELECT minion, id FROM returns WHERE id > ?1 AND id <= ?2 ORDER BY id DESC",
+            )?;
             let mut whole = connection
                 .prepare_cached("SELECT jid, fun, received, retcode FROM returns WHERE id = ?1")?;
-            let mut rows = newest.query([clamp(limit)])?;
+            let mut rows = newest.query(span)?;
             while let Some(row) = rows.next()? {
                 let Ok(minion) = row.get_ref(0)?.as_str() else {
                     continue;

@@ -637,9 +637,14 @@ impl JobQueries for Memory {
         Ok(meant.take(limit).cloned().collect())
     }
 
-    fn newest_returns(&self, limit: usize, search: &mut dyn ReturnSearch) -> Result<()> {
+    fn newest_returns(
+        &self,
+        (above, through): (i64, i64),
+        search: &mut dyn ReturnSearch,
+    ) -> Result<()> {
         let rows = self.rows();
-        for one in rows.returns.values().rev().take(limit) {
+        let span = above + 1..through.max(above) + 1;
+        for one in rows.returns.range(span).rev().map(|(_, one)| one) {
             let minion = one.minion.as_str();
             let Some(is_wanted) = search.wants(minion) else {
                 break;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_store::jobs::{
-    Batch, Committed, Condition, Engine, JobSearch, JobsPage, NewestReturn, ReturnSearch, Scrub,
-    ScrubSlice, StateFilter, wait,
+    Batch, Committed, Condition, Engine, JobSearch, JobsPage, LastReturns, NewestReturn,
+    ReturnSearch, Scrub, ScrubSlice, StateFilter, wait,
 };
 use saltern_store::{
     CachedJob, EventRange, EventsPage, JobState, NewEvent, Reason, Retention, Write, Written,
@@ -42,6 +42,7 @@ macro_rules! guarantees {
             open_jobs_are_those_whose_returns_are_awaited,
             reader_sees_what_is_committed_later,
             newest_returns_are_given_in_their_order_to_who_wants_them,
+            last_returns_are_kept_and_follow_new_returns,
             pages_go_from_the_newest_job_to_the_oldest,
             search_applies_every_filter,
             followers_get_rows_in_their_order_and_within_bytes,
@@ -393,15 +394,17 @@ pub(crate) fn newest_returns_are_given_in_their_order_to_who_wants_them(site: &d
     let writes = (0..RETURNS).map(|number| returned(1, &minion(number)));
     append(&engine, writes.collect());
     let is_wanted = |minion: &str| minion.starts_with("wanted");
-    for (limit, most) in [
-        (0, 9),
-        (1, 9),
-        (600, 9_999),
-        (2_700, 9_999),
-        (9_999, 900),
-        (9_999, 9_999),
+    let (_, last) = engine.queries.last_ids().expect("read");
+    for (below, limit, most) in [
+        (0, 0, 9),
+        (0, 1, 9),
+        (0, 600, 9_999),
+        (600, 2_100, 9_999),
+        (0, 9_999, 900),
+        (0, 9_999, 9_999),
     ] {
-        let newest = (0..RETURNS).rev().take(limit).map(minion);
+        let through = last - i64::from(below);
+        let newest = (0..RETURNS - below).rev().take(limit).map(minion);
         let wanted = newest.filter(|minion| is_wanted(minion)).take(most);
         let expected: Vec<_> = wanted
             .map(|minion| format!("{} {minion}", jid(1)))
@@ -412,9 +415,37 @@ pub(crate) fn newest_returns_are_given_in_their_order_to_who_wants_them(site: &d
             found: Vec::new(),
         };
         let queries = &engine.queries;
-        queries.newest_returns(limit, &mut search).expect("read");
+        let above = through - i64::try_from(limit).expect("few");
+        let span = (above, through);
+        queries.newest_returns(span, &mut search).expect("read");
         assert_eq!(search.found, expected, "{limit} returns, {most} wanted");
     }
+}
+
+pub(crate) fn last_returns_are_kept_and_follow_new_returns(site: &dyn Site) {
+    let engine = site.open();
+    append(
+        &engine,
+        vec![Write::Job(job(1, &[])), Write::Job(job(2, &[]))],
+    );
+    let last = LastReturns::default();
+    let ids = ["a", "b", "c"].map(|id| MinionId::parse(id).expect("an id"));
+    let jids = |last: &LastReturns, engine: &Engine| {
+        let found = last.of(&*engine.queries, &ids).expect("read");
+        let jids = found
+            .into_iter()
+            .map(|one| one.map(|one| one.jid.to_string()));
+        jids.collect::<Vec<_>>()
+    };
+    assert_eq!(jids(&last, &engine), [None, None, None]);
+    append(&engine, vec![returned(1, "a"), returned(1, "b")]);
+    let first = Some(jid(1).to_string());
+    assert_eq!(jids(&last, &engine), [first.clone(), first.clone(), None]);
+    append(&engine, vec![returned(2, "b"), returned(2, "c")]);
+    let second = Some(jid(2).to_string());
+    let expected = [first, second.clone(), second];
+    assert_eq!(jids(&last, &engine), expected);
+    assert_eq!(jids(&LastReturns::default(), &engine), expected);
 }
 
 pub(crate) fn pages_go_from_the_newest_job_to_the_oldest(site: &dyn Site) {
