@@ -185,6 +185,7 @@ bench-check: ## Run each bench for a moment with the tests' binary: whether it w
 		--rounds 2
 	SALTERN=target/debug/saltern tests/bench/member.py --only saltern --minions 20 --seconds 1 --kills 1 --lease 30
 	SALTERN=target/debug/saltern tests/bench/syndic.py --minions 20 --seconds 2 --rtt 20
+	SALTERN=target/debug/saltern tests/bench/syndic.py --minions 20 --outage 3 --rate 100
 	SALTERN=target/debug/saltern tests/bench/soak.py --minutes 2 --warm-up 0.1 --minions 20 --rate 20 --lenient
 
 .PHONY: grafana

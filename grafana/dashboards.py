@@ -457,6 +457,7 @@ STORAGE["Returners"] = [
           about="Returns and events that went up, returns that were dropped, and publications from above by what became of them."),
     graph("Syndic: inventories from below", "none",
           ("saltern_syndic_inventory_minions{I} or vector(0)", "minions"),
+          ("saltern_syndic_inventory_minions_without_grains{I} or vector(0)", "without grains"),
           (rate("saltern_syndic_unannounced_returns_total", zero=True), "returns for others (1/s)"),
           about="Minions below syndics that these have announced (saltern_syndic_inventory), and returns for minions that they have not."),
     graph("Syndic: size of inventories", "bytes",

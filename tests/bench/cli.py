@@ -132,11 +132,11 @@ def subscribers(master):
 
 
 @contextlib.contextmanager
-def swarm(master, prefix, minions):
-    """So many native minions that hear what is published."""
+def swarm(master, prefix, minions, *more):
+    """So many native minions that hear what is published; `more` are arguments of their program."""
     before = subscribers(master)
     address = f"127.0.0.1:{master.ret_port}"
-    command = [LAB, "swarm", "--prefix", prefix, "--minions", str(minions), "--master", address]
+    command = [LAB, "swarm", "--prefix", prefix, "--minions", str(minions), "--master", address, *map(str, more)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         if b"signed in" not in process.stdout.readline():
             sys.exit(f"the {minions} minions {prefix}-* did not sign in")

@@ -6,6 +6,10 @@
 while the one above is away; then that is started, and the clock runs until nothing waits any more.
 A proxy between the two makes the time that a request takes there and back.
 
+`--outage SECONDS --rate N` cuts the syndic off for so long while so many returns a second come in all the time, and says
+how much faster they go up afterwards, by frames and without, how much memory both masters took, and whether each
+minion's returns are stored above in the order in which they are stored below.
+
 `--ping ROUNDS` measures a `test.ping` of all minions through one syndic instead: beside stock's masters
 with `salt-syndic`, and beside our master without a syndic. A time is that of the whole command, of ours
 at our masters (`salt`) and of stock's at both; processor time is that of both masters and the syndic. Stock is 3007.15 here.
@@ -16,9 +20,11 @@ at our masters (`salt`) and of stock's at both; processor time is that of both m
 import argparse
 import asyncio
 import contextlib
+import hashlib
 import json
 import multiprocessing
 import pathlib
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -167,6 +173,65 @@ def catch_up(place, options, frames, rtt):
     return found
 
 
+# Returns of an outage that the swarm has under way at a time.
+IN_FLIGHT = 64
+# Beyond a million rows the outbox drops the oldest ones; the bench is not about that.
+KEEP = "saltern_syndic_keep_returns: 100000000\n"
+
+
+def orders(master):
+    """A digest of the jobs of each minion, in the order in which its returns were stored."""
+    path = master.dir / "cache/saltern/jobs.sqlite"
+    minions = {}
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+        for jid, minion in database.execute("SELECT jid, minion FROM returns ORDER BY id"):
+            minions.setdefault(minion, hashlib.blake2b(digest_size=16)).update(jid.encode())
+    return {minion: digest.digest() for minion, digest in minions.items()}
+
+
+def outage(place, options, frames):
+    """What a syndic does that was cut off for long while returns came in, and go on to."""
+    above = Alone("saltern", place, ABOVE.format(frames=frames))
+    below = Alone("saltern", place, BELOW.format(frames=frames, port=above.ret_port) + KEEP)
+    write_identity(below, retry=5)
+    load = ["--returns", IN_FLIGHT, "--rate", options.rate]
+    lag = lambda: metric(below, "saltern_syndic_lag_rows")
+    sent = lambda: metric(below, "saltern_syndic_returns_total")
+    with below, above:
+        wait_for("the syndic to connect", lambda: metric(below, "saltern_syndic_connected") == 1)
+        with swarm(below, "outage", options.minions, *load):
+            wait_for("returns to go up", lambda: sent() > 0)
+            memory = {"before": below.pss()}
+            above.kill()
+            began, came = time.monotonic(), metric(below, "saltern_returns_total")
+            while time.monotonic() < began + options.outage:
+                time.sleep(min(1, options.outage))
+                memory["cut_off"] = max(memory.get("cut_off", 0), below.pss())
+            rate = (metric(below, "saltern_returns_total") - came) / (time.monotonic() - began)
+            above.start()
+            before = sent()
+            wait_for("returns to go up again", lambda: sent() > before, limit=300)
+            began, before, waiting = time.monotonic(), sent(), lag()
+            while lag() > rate / 2:
+                time.sleep(0.2)
+                memory["catching_up"] = max(memory.get("catching_up", 0), below.pss())
+                memory["above"] = max(memory.get("above", 0), above.pss())
+            speed = (sent() - before) / (time.monotonic() - began)
+        wait_for("the rest to go up", lambda: lag() == 0, limit=300)
+        low, top = orders(below), orders(above)
+        found = {
+            "frames": frames,
+            "in_per_second": round(rate),
+            "waiting": waiting,
+            "up_per_second": round(speed),
+            "times": round(speed / rate, 1),
+            "mb": {when: round(bytes_ / 1e6) for when, bytes_ in memory.items()},
+            "minions_out_of_order": sum(low[minion] != top.get(minion) for minion in low),
+            "dropped": metric(below, "saltern_syndic_returns_dropped_total"),
+        }
+    print(json.dumps(found), flush=True)
+
+
 def start_stock_syndic(below):
     """Starts `salt-syndic` in the process group of the master below, which ends it."""
     with open(below.dir / "output", "ab") as output:
@@ -260,12 +325,18 @@ def main():
         help="milliseconds there and back",
     )
     parser.add_argument("--ping", type=int, metavar="ROUNDS", help="measure test.ping instead")
+    parser.add_argument("--outage", type=float, metavar="SECONDS", help="measure an outage of the master above instead")
+    parser.add_argument("--rate", type=int, default=500, help="returns a second during it")
     parser.add_argument("--only", choices=["saltern"], help="without stock's masters")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="slt-syndic-", dir="/tmp") as top:
         place = Place(pathlib.Path(top))
         if options.ping:
             measure_pings(place, options)
+            return
+        if options.outage:
+            for frames in (False, True):
+                outage(place, options, frames)
             return
         for rtt in options.rtt:
             before, after = (catch_up(place, options, frames, rtt) for frames in (False, True))

@@ -52,10 +52,7 @@ fn two_levels_with(
             )?;
             low.configure_native_syndic(SYNDIC, &[top])?;
             // An address of its own: behind a shared one it is not certain whose connection ended.
-            let mut identity = OpenOptions::new()
-                .append(true)
-                .open(low.path("conf/minion"))?;
-            writeln!(identity, "source_address: 127.0.0.2")?;
+            add_to_identity(low, "source_address: 127.0.0.2")?;
             let mark = top.events().mark();
             low.start_master()?;
             low.start_minion(STOCK, MinionKind::Stock(Release::V3008))?;
@@ -68,6 +65,14 @@ fn two_levels_with(
         });
         below.map_err(Failure::into_error)
     })
+}
+
+/// Adds an option to the file in which the syndic of this site finds who it is.
+fn add_to_identity(site: &Site, option: &str) -> Result<()> {
+    let mut identity = OpenOptions::new();
+    let mut identity = identity.append(true).open(site.path("conf/minion"))?;
+    writeln!(identity, "{option}")?;
+    Ok(())
 }
 
 /// The calls of users above, with what they see.
@@ -292,7 +297,24 @@ fn inventory_makes_targets_above_exact() -> TestResult {
         let jid = new_jid(top, mark)?;
         let tag = format!("saltern/job/{jid}/finished");
         top.events()
-            .find_since(mark, &tag, SOON, |event| (event.tag == tag).then_some(()))
+            .find_since(mark, &tag, SOON, |event| (event.tag == tag).then_some(()))?;
+
+        top.step("nor for grains, when those of all minions are known; a native one sends none");
+        for (site, minion) in [(&mut *top, "own"), (&mut *low, NATIVE)] {
+            site.kill_minion(minion);
+            site.salt_key(&["-y", "-d", minion])?.expect_code(0)?;
+        }
+        wait_until("the other minion with its grains above", SOON, || {
+            let count = |what: &str| {
+                let name = format!("saltern_syndic_inventory_minions{what}");
+                top.metric(&name, "").ok()
+            };
+            (count("")? == 1.0 && count("_without_grains")? == 0.0).then_some(())
+        })?;
+        let run = top.saltern(&["cmd", "-G", &format!("id:{STOCK}"), "test.ping"])?;
+        run.expect_code(0)?;
+        run.expect_text(STOCK)?;
+        Ok(())
     })
 }
 
@@ -390,8 +412,9 @@ fn killed_masters_lose_and_double_no_return_of_a_frame() -> TestResult {
 }
 
 /// Three levels of ours with minions below the two lower ones. All three masters are killed while returns are on their
-/// way up; what the minions were acknowledged is in the end at the top, once, and the job is complete. The
-/// long form, with four syndics and kills at random, is `make tree-chaos`.
+/// way up; what the minions were acknowledged is in the end at the top, once, and the job is complete. The one in
+/// the middle is connected to the top by TCP. The long form, with four syndics and kills at random, is
+/// `make tree-chaos`.
 #[test]
 fn killed_masters_of_three_levels_lose_and_double_no_return() -> TestResult {
     let ours = Server::Saltern(Release::V3008);
@@ -407,11 +430,16 @@ fn killed_masters_of_three_levels_lose_and_double_no_return() -> TestResult {
         level.announce("the syndic is not connected");
         level.announce("the publish connection broke");
     };
-    Site::run(ours, with_syndics, |top| {
+    let by_tcp = |config: &mut Config| {
+        with_syndics(config);
+        config.set("transport", "tcp");
+    };
+    Site::run(ours, by_tcp, |top| {
         as_written(top);
         let middle = Site::prepared(ours, with_syndics, |middle| {
             level(middle);
             middle.configure_native_syndic("relay-middle", &[top])?;
+            add_to_identity(middle, "transport: tcp")?;
             let mark = top.events().mark();
             middle.start_master()?;
             wait_for_syndic("relay-middle", &[(top, mark)])?;
@@ -444,7 +472,12 @@ fn killed_masters_of_three_levels_lose_and_double_no_return() -> TestResult {
 const MINIONS: usize = 15;
 
 fn kill_all_three([top, middle, low]: [&mut Site; 3], fleets: [Fleet; 2]) -> Result<()> {
-    top.step("all minions are known above");
+    top.step("all minions are known above, by TCP");
+    let open = "listener=\"publish\",state=\"open\",transport=\"tcp\"";
+    wait_until("the connection of the syndic", SOON, || {
+        let connected = top.metric("saltern_port_connections", open).ok()?;
+        (connected == 1.0).then_some(())
+    })?;
     wait_until("all minions in the inventory above", SOON, || {
         let run = top.saltern(&["run", "manage.up"]).ok()?;
         let of = |name: &str| run.stdout.matches(&format!("- {name}-")).count();

@@ -37,7 +37,7 @@ pub(crate) trait MinionsBelow {
     fn is_partial(&self) -> bool;
     /// Why a minion receives nothing; `None` when it may.
     fn away(&self, minion: &MinionId) -> Option<String>;
-    /// Its grains.
+    /// Its grains, if they are known.
     fn grains(&self, minion: &MinionId) -> Option<Value>;
     /// The minions whose grains may have changed, and the new cursor.
     fn changes(&self, since: Option<&Self::Cursor>) -> (Changed, Self::Cursor);
@@ -258,7 +258,8 @@ impl<B: MinionsBelow> InventorySender<B> {
         for id in ids {
             let is_as_announced = self.announced.get(&id).is_some_and(|before| {
                 before.away == self.away(&id)
-                    && (!may_have_changed(&id) || before.grains == digest(&self.grains(&id)))
+                    && (!may_have_changed(&id)
+                        || before.grains == digest(&packed(&self.grains(&id))))
             });
             if !is_as_announced {
                 self.pending.push_back(id);
@@ -273,10 +274,10 @@ impl<B: MinionsBelow> InventorySender<B> {
         Some(why.get(..end).unwrap_or_default().to_owned())
     }
 
-    /// The packed grains; empty where there are none.
-    fn grains(&self, id: &MinionId) -> Vec<u8> {
+    /// The grains as they are announced; an empty map where they are not known.
+    fn grains(&self, id: &MinionId) -> Value {
         let grains = self.below.grains(id);
-        grains.map_or_else(Vec::new, |grains| encode(&grains, Dialect::Bin))
+        grains.unwrap_or_else(|| Value::Map(Vec::new()))
     }
 
     fn make(&mut self) -> InventoryPart {
@@ -285,11 +286,8 @@ impl<B: MinionsBelow> InventorySender<B> {
             && bytes < MAX_BYTES
             && let Some(id) = self.pending.pop_front()
         {
-            let grains = self
-                .below
-                .grains(&id)
-                .unwrap_or_else(|| Value::Map(Vec::new()));
-            let packed = encode(&grains, Dialect::Bin);
+            let grains = self.grains(&id);
+            let packed = packed(&grains);
             let entry = AnnouncedMinion {
                 away: self.away(&id),
                 grains: digest(&packed),
@@ -323,6 +321,10 @@ impl<B: MinionsBelow> InventorySender<B> {
             gone,
         }
     }
+}
+
+fn packed(grains: &Value) -> Vec<u8> {
+    encode(grains, Dialect::Bin)
 }
 
 fn digest(packed: &[u8]) -> u64 {

@@ -154,14 +154,17 @@ impl Seed {
                 Attempt::Idle | Attempt::NotConnected => {
                     // Whichever comes first; both lead to the next attempt.
                     let _ = timeout(POLL, self.wake.notified()).await;
-                    tokio::time::sleep(gathering.wait(Instant::now())).await;
+                    // Frames gather what comes while their lanes are busy.
+                    if queue.framed().is_none() {
+                        tokio::time::sleep(gathering.wait(Instant::now())).await;
+                    }
                 }
             }
         }
     }
 
     async fn attempt(&self, queue: &mut OutboxQueue, session: &mut FrameSession) -> Attempt {
-        let connected = self.channel();
+        let connected = self.channel(session.kept());
         let agreed = connected.as_ref().and_then(|(upper, channel)| {
             let agreed = channel.session()?.frames.clone()?;
             let is_on = self.services.config.syndic.frames;
@@ -233,6 +236,7 @@ impl Seed {
         }
         queue.rewind();
         session.go_back(&window);
+        session.went(failed.is_none());
         if let Some(channel) = session.take_unknown()
             && let Err(error) = uplink::announce(&channel, self.services.clock.unix_micros()).await
         {
@@ -280,7 +284,8 @@ impl Seed {
         let config = self.identity.config();
         let fields = session.fields(&sent, self.stream, config.id.as_str());
         let (channel, limit) = (session.channel(sent.frame.lane), retry_timer(config));
-        let is_large = frames::size(&fields) > session.max_bytes();
+        let max_bytes = session.max_bytes();
+        let is_large = !sent.frame.is_below(max_bytes) && frames::size(&fields) > max_bytes;
         async move {
             let answer = match channel {
                 _ if is_large => Ok(FrameAnswer::TooLarge),
@@ -313,13 +318,11 @@ impl Seed {
             }
         };
         count(answer.label());
+        session.learn(&answer, self.new_session());
         match answer {
             FrameAnswer::Stored(returns) => self.stored((queue, window), sent, returns).await,
             FrameAnswer::NotStored => Some(self.lost(&"the master above could not store them")),
-            FrameAnswer::BeginAnew(epoch, above) => {
-                session.begin(&epoch, self.new_session().max(above.saturating_add(1)));
-                Some(Attempt::Failed)
-            }
+            FrameAnswer::BeginAnew(..) => Some(Attempt::Failed),
             FrameAnswer::Refused(reason) => {
                 self.warn("a frame of returns was refused", &reason);
                 Some(self.refused(queue, sent, "refused").await)
@@ -330,12 +333,10 @@ impl Seed {
                     "returns wait: the master above knows no such syndic",
                     &reason,
                 );
-                session.unknown();
                 Some(Attempt::Failed)
             }
             FrameAnswer::NotAgreed(reason) => {
                 self.warn("the master above takes no frames any more", &reason);
-                session.decline();
                 Some(Attempt::Failed)
             }
         }
@@ -432,8 +433,9 @@ impl Seed {
         }
     }
 
-    /// A connected master, in the order of `syndic_failover`.
-    fn channel(&self) -> Option<(&Upper, UpperChannel)> {
+    /// A connected master, in the order of `syndic_failover`; with `random` the one that is kept, while it
+    /// is connected.
+    fn channel(&self, kept: Option<&str>) -> Option<(&Upper, UpperChannel)> {
         let count = self.uppers.len().max(1);
         let first = match self.failover {
             SyndicFailover::Ordered => 0,
@@ -443,8 +445,16 @@ impl Seed {
                 u64::from_ne_bytes(random) as usize % count
             }
         };
+        let is_kept = |upper: &&Arc<Upper>| {
+            self.failover == SyndicFailover::Random && kept == Some(upper.name())
+        };
         let uppers = self.uppers.iter().cycle().skip(first).take(count);
-        let mut connected = uppers.filter_map(|upper| Some((&**upper, upper.channel()?)));
+        let mut connected = self
+            .uppers
+            .iter()
+            .filter(is_kept)
+            .chain(uppers)
+            .filter_map(|upper| Some((&**upper, upper.channel()?)));
         connected.next()
     }
 

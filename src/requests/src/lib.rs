@@ -121,6 +121,7 @@ pub use services::{
 };
 pub use site_options::SiteOptions;
 pub use stores::{OpenError, Stores};
+pub use syndic_frames::{FrameHeader, FrameRefusal, RefusalClass, SyndicFrames};
 pub use syndic_path::{PathRefusal, SyndicPaths};
 pub use syndics::{absence_below, inventories_are_whole};
 pub use typed_arguments::{typed_argument, typed_arguments, yaml_value};

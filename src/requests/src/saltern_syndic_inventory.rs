@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use saltern_base::escaped_for_terminal;
 use saltern_model::{Event, MinionId, Tag};
 use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
@@ -148,7 +149,8 @@ fn read(load: &MapView) -> Option<InventoryPart> {
     })
 }
 
-/// `[id, why it is away or nil, grains or nil]`.
+/// `[id, why it is away or nil, grains or nil]`. Grains that the syndic does not know are an empty map, from
+/// every build.
 fn read_one(packed: &RawValue) -> Option<Announced> {
     let fields = packed.as_array()?;
     let [id, away, grains] = fields.as_slice() else {
@@ -163,8 +165,8 @@ fn read_one(packed: &RawValue) -> Option<Announced> {
     };
     let grains = match grains.is_nil() {
         true => None,
-        false if grains.is_map() => Some(grains.to_bin_dialect()),
-        false => return None,
+        false if grains.as_map()?.is_empty() => Some(Bytes::new()),
+        false => Some(grains.to_bin_dialect()),
     };
     Some(Announced {
         id: MinionId::parse(id.as_str()?).ok()?,

@@ -30,20 +30,20 @@ const STREAMS: usize = 2;
 
 /// Header of a frame.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FrameHeader<'a> {
+pub struct FrameHeader<'a> {
     /// Epoch of the master that it is for.
-    pub(crate) epoch: &'a str,
+    pub epoch: &'a str,
     /// Stream of the syndic.
-    pub(crate) stream: usize,
+    pub stream: usize,
     /// Session of the stream: larger than all before.
-    pub(crate) session: u64,
+    pub session: u64,
     /// Its number in the session, from one.
-    pub(crate) number: u64,
+    pub number: u64,
 }
 
 /// Why a frame is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrameRefusal {
+pub enum FrameRefusal {
     /// The syndic has to begin a session above this one.
     BeginAnew(u64),
     /// It is not a frame of a syndic of ours in order, for this reason.
@@ -59,7 +59,7 @@ impl FrameRefusal {
 
 /// Subject of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RefusalClass {
+pub enum RefusalClass {
     /// The returns in the frame: it may be dropped after some more tries.
     Content,
     /// The sender, which is no syndic as far as this master knows: its start event is missing.
@@ -70,7 +70,7 @@ pub(crate) enum RefusalClass {
 
 impl RefusalClass {
     /// The word for it in the answer.
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Self::Content => "content",
             Self::NotSyndic => "not_syndic",
@@ -129,16 +129,15 @@ impl SyndicFrames {
     }
 
     /// The epoch.
-    pub(crate) fn epoch(&self) -> &str {
+    pub fn epoch(&self) -> &str {
         &self.epoch
     }
 
     /// Takes over the number of a frame.
-    pub(crate) fn take(
-        &self,
-        syndic: &MinionId,
-        frame: FrameHeader<'_>,
-    ) -> Result<(), FrameRefusal> {
+    ///
+    /// # Errors
+    /// It is not to be taken.
+    pub fn take(&self, syndic: &MinionId, frame: FrameHeader<'_>) -> Result<(), FrameRefusal> {
         let mut all = self.streams.lock();
         let known = all
             .get(syndic)

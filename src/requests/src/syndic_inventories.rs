@@ -9,6 +9,9 @@
 //! A syndic that does not know all minions below it says so (`is_partial`): its inventory counts as one that is
 //! not full.
 //!
+//! Grains that a syndic does not know go up as an empty map. While those of one minion are not known, a
+//! target with grains may mean minions that are not found here.
+//!
 //! A minion stands in one inventory. A syndic that announces minions that stand in another's, or that
 //! are not its own to announce, may be their second way: jobs for any minions go to it, too. When such
 //! a minion is gone from the inventory that it stood in, the other syndic begins with a full list.
@@ -94,7 +97,7 @@ pub(crate) struct Announced {
     pub(crate) id: MinionId,
     /// Why it receives nothing; `None` when it may.
     pub(crate) away: Option<Arc<str>>,
-    /// Its packed grains; `None` when they are as before.
+    /// Its packed grains, empty when the syndic does not know them; `None` when they are as before.
     pub(crate) grains: Option<Bytes>,
 }
 
@@ -137,6 +140,8 @@ struct State {
     lists: HashMap<MinionId, List>,
     below: BTreeMap<MinionId, Kept>,
     bytes: usize,
+    /// Minions in `below` whose grains are not known.
+    without_grains: usize,
     generation: u64,
     changed: VecDeque<(u64, MinionId)>,
     ids: Option<Arc<AcceptedIds>>,
@@ -169,6 +174,7 @@ struct Kept {
     /// The list in which it stood last.
     list: u64,
     away: Option<Arc<str>>,
+    /// Empty when they are not known.
     grains: Bytes,
 }
 
@@ -205,29 +211,28 @@ impl SyndicInventories {
 
     /// Shows what is kept.
     pub(crate) fn register(&self, registry: &Registry) {
-        let state = self.state.clone();
-        gauge_on_scrape(
-            registry,
+        let gauge = |name, help, read: fn(&State) -> usize| {
+            let state = self.state.clone();
+            gauge_on_scrape(registry, name, help, &[], move |gauges| {
+                let value = i64::try_from(read(&state.read()));
+                let gauge = gauges.with_label_values::<&str>(&[]);
+                gauge.set(value.unwrap_or(i64::MAX));
+            });
+        };
+        gauge(
             "saltern_syndic_inventory_minions",
             "Minions below syndics that stand in the inventories of these.",
-            &[],
-            move |gauges| {
-                let minions = i64::try_from(state.read().below.len());
-                let gauge = gauges.with_label_values::<&str>(&[]);
-                gauge.set(minions.unwrap_or(i64::MAX));
-            },
+            |state| state.below.len(),
         );
-        let state = self.state.clone();
-        gauge_on_scrape(
-            registry,
+        gauge(
+            "saltern_syndic_inventory_minions_without_grains",
+            "Minions in the inventories of syndics whose grains are not known; with one, jobs for grains wait for syndics.",
+            |state| state.without_grains,
+        );
+        gauge(
             "saltern_syndic_inventory_bytes",
             "Bytes of ids, grains and reasons that the inventories of syndics have.",
-            &[],
-            move |gauges| {
-                let bytes = i64::try_from(state.read().bytes);
-                let gauge = gauges.with_label_values::<&str>(&[]);
-                gauge.set(bytes.unwrap_or(i64::MAX));
-            },
+            |state| state.bytes,
         );
     }
 
@@ -258,6 +263,11 @@ impl SyndicInventories {
         let now = self.clock.unix();
         let is_whole = |list: &List| list.is_complete && !list.is_partial && list.is_current(now);
         lists.all(|list| list.is_some_and(is_whole))
+    }
+
+    /// Whether the grains of all minions that stand in an inventory are known.
+    pub(crate) fn have_all_grains(&self) -> bool {
+        self.state.read().without_grains == 0
     }
 
     /// Whether a syndic announces minions that do not stand in its inventory.
@@ -360,6 +370,7 @@ impl State {
             lists: HashMap::new(),
             below: BTreeMap::new(),
             bytes: 0,
+            without_grains: 0,
             generation: 1,
             changed: VecDeque::new(),
             ids: None,
@@ -481,6 +492,9 @@ impl State {
         if of_list > limits.bytes.0 || of_all > limits.bytes.1 {
             return Err("it is larger than what is kept");
         }
+        let lacked_grains = usize::from(!is_new && old.is_empty());
+        self.without_grains += usize::from(kept.grains.is_empty());
+        self.without_grains = self.without_grains.saturating_sub(lacked_grains);
         list.minions += usize::from(is_new);
         list.bytes = of_list;
         self.bytes = of_all;
@@ -503,6 +517,8 @@ impl State {
         };
         let size = kept.size(id);
         self.bytes = self.bytes.saturating_sub(size);
+        let lacked_grains = usize::from(kept.grains.is_empty());
+        self.without_grains = self.without_grains.saturating_sub(lacked_grains);
         if let Some(list) = self.lists.get_mut(syndic) {
             list.minions = list.minions.saturating_sub(1);
             list.bytes = list.bytes.saturating_sub(size);

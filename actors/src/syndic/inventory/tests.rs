@@ -29,7 +29,8 @@ impl MinionsBelow for Below {
 
     fn grains(&self, minion: &MinionId) -> Option<Value> {
         let fleet = self.0.borrow();
-        Some(Value::map([("os", fleet.get(minion)?.1.as_str())]))
+        let os = fleet.get(minion)?.1.as_str();
+        (!os.is_empty()).then(|| Value::map([("os", os)]))
     }
 
     fn changes(&self, _: Option<&()>) -> (Changed, ()) {
@@ -199,4 +200,23 @@ fn nothing_goes_up_while_minions_cannot_be_listed() {
     let later = now + HEARTBEAT;
     unlisted(&mut sender, later);
     assert!(sender.next(later).unwrap().gone.is_empty());
+}
+
+#[test]
+fn grains_that_are_not_known_go_up_once_as_an_empty_map() {
+    let (fleet, now) = (fleet(&["a"]), Instant::now());
+    fleet.borrow_mut().get_mut(&id("a")).unwrap().1 = String::new();
+    let mut sender = agreed(&fleet);
+    let mut next = || {
+        let part = sender.next(now)?;
+        sender.answered(&taken(), 2, now);
+        part.minions
+            .first()
+            .and_then(Value::as_array)
+            .map(|entry| entry[2].clone())
+    };
+    assert_eq!(next(), Some(Value::Map(Vec::new())));
+    assert_eq!(next(), None, "nothing has changed");
+    fleet.borrow_mut().get_mut(&id("a")).unwrap().1 = "x".to_owned();
+    assert_eq!(next(), Some(Value::map([("os", "x")])));
 }

@@ -5,6 +5,9 @@
 //! minion go by one lane. A frame whose answer is lost is made again, with the number that follows the
 //! last batch that was stored as a whole.
 
+#[cfg(test)]
+mod simulation;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -33,6 +36,8 @@ pub(super) struct FrameSession {
     base: Option<UpperChannel>,
     lanes: Vec<UpperChannel>,
     upper: String,
+    /// Frames go to this master as they should.
+    goes_on: bool,
     /// The agreement of the sign-in, and the epoch in it. The master above may have another epoch by
     /// now: a sign-in outlives its restart.
     agreed: Option<Arc<FrameAgreement>>,
@@ -55,16 +60,38 @@ impl FrameSession {
         agreed.bytes >= MIN_REQUEST_BYTES && !is_declined
     }
 
-    /// The master above does not take frames: none goes there before the next sign-in.
-    pub(super) fn decline(&mut self) {
-        if let Some(agreed) = &self.agreed {
-            self.declined.insert(self.upper.clone(), agreed.clone());
+    /// Whether the frames that were sent last went up.
+    pub(super) fn went(&mut self, all: bool) {
+        self.goes_on = all;
+    }
+
+    /// The master above to which frames go as they should: a session with another one would begin with
+    /// new numbers, and read again what is on its way.
+    pub(super) fn kept(&self) -> Option<&str> {
+        self.goes_on.then_some(&*self.upper)
+    }
+
+    /// Takes over what an answer says of the session. A new one bears the number `session`, or one above
+    /// it and all that the master above knows.
+    pub(super) fn learn(&mut self, answer: &FrameAnswer, session: u64) {
+        match answer {
+            FrameAnswer::BeginAnew(epoch, above) => {
+                self.begin(epoch, session.max(above.saturating_add(1)));
+            }
+            FrameAnswer::NotSyndic(_) => self.is_unknown = true,
+            FrameAnswer::NotAgreed(_) => self.decline(),
+            FrameAnswer::Stored(_)
+            | FrameAnswer::NotStored
+            | FrameAnswer::Refused(_)
+            | FrameAnswer::TooLarge => {}
         }
     }
 
-    /// The master above does not take this one for a syndic: it lacks the start event.
-    pub(super) fn unknown(&mut self) {
-        self.is_unknown = true;
+    /// The master above does not take frames: none goes there before the next sign-in.
+    fn decline(&mut self) {
+        if let Some(agreed) = &self.agreed {
+            self.declined.insert(self.upper.clone(), agreed.clone());
+        }
     }
 
     /// The channel by which the start event has to go once more.
@@ -108,7 +135,7 @@ impl FrameSession {
     }
 
     /// Begins a session.
-    pub(super) fn begin(&mut self, epoch: &str, session: u64) {
+    fn begin(&mut self, epoch: &str, session: u64) {
         epoch.clone_into(&mut self.epoch);
         (self.session, self.next) = (session.max(self.session.saturating_add(1)), 1);
     }
@@ -349,12 +376,24 @@ mod tests {
     }
 
     #[test]
+    fn master_above_is_kept_while_its_frames_go_up() {
+        let mut session = FrameSession::default();
+        assert_eq!(session.kept(), None);
+        session.take_over("top", &agreement("e1", MIN_REQUEST_BYTES), 10);
+        assert_eq!(session.kept(), None);
+        session.went(true);
+        assert_eq!(session.kept(), Some("top"));
+        session.went(false);
+        assert_eq!(session.kept(), None);
+    }
+
+    #[test]
     fn declined_frame_agreement_is_unusable_until_the_next_sign_in() {
         let mut session = FrameSession::default();
         let first = agreement("e1", MIN_REQUEST_BYTES);
         session.take_over("top", &first, 10);
         assert!(session.is_usable("top", &first));
-        session.decline();
+        session.learn(&FrameAnswer::NotAgreed(String::new()), 0);
         assert!(!session.is_usable("top", &first));
         assert!(session.is_usable("other", &first), "another master");
         assert!(session.is_usable("top", &agreement("e1", MIN_REQUEST_BYTES)));

@@ -121,6 +121,11 @@ impl Frame {
     pub(crate) fn jids(&self) -> impl Iterator<Item = &Jid> {
         self.up.jids()
     }
+
+    /// Whether its request has certainly no more bytes than this: most of what a row has does not go up.
+    pub(crate) fn is_below(&self, max_bytes: usize) -> bool {
+        self.bytes + self.load_bytes + MAX_OVERHEAD <= max_bytes / 2
+    }
 }
 
 impl Batch {
@@ -427,21 +432,27 @@ impl OutboxQueue {
     /// The cursor cannot be written; then they are sent once more after a restart.
     pub(crate) fn acknowledged(&mut self, batch: Batch) -> Result<(), StoreError> {
         let jids: Vec<Jid> = batch.jids().cloned().collect();
-        self.remember(jids);
+        self.remember(&jids);
+        self.grow();
         self.oldest = None;
         self.pass(&batch.rows);
         self.save()
     }
 
-    fn remember(&mut self, jids: Vec<Jid>) {
+    /// The loads of these jobs do not go up a second time.
+    fn remember(&mut self, jids: &[Jid]) {
         for jid in jids {
-            if !self.loaded.contains(&jid) {
-                self.loaded.push_back(jid);
+            if !self.loaded.contains(jid) {
+                self.loaded.push_back(jid.clone());
             }
         }
         while self.loaded.len() > self.settings.remembered_jobs {
             self.loaded.pop_front();
         }
+    }
+
+    /// The next batch may be larger.
+    fn grow(&mut self) {
         (self.rows, self.refusals) = ((self.rows * 2).min(self.max_rows()), 0);
     }
 
@@ -452,12 +463,18 @@ impl OutboxQueue {
         for row in &batch.rows {
             self.follower.read_past(row);
         }
+        let jids: Vec<Jid> = batch.jids().cloned().collect();
+        // A master of ours has stored the jobs that it published; with a frame that is lost, it misses
+        // nothing.
+        if matches!(self.settings.recipients, Recipients::Upper(_)) {
+            self.remember(&jids);
+        }
         self.on_their_way.push_back(SentBatch {
             number,
             end: self.follower.read_to(),
             rows: batch.rows.len(),
             returns: batch.returns,
-            jids: batch.jids().cloned().collect(),
+            jids,
             is_stored: false,
         });
         (number, batch.frames)
@@ -476,7 +493,8 @@ impl OutboxQueue {
         let mut has_passed = false;
         while let Some(batch) = self.on_their_way.pop_front_if(|batch| batch.is_stored) {
             self.follower.pass_to(batch.end);
-            self.remember(batch.jids);
+            self.remember(&batch.jids);
+            self.grow();
             has_passed = true;
         }
         match has_passed {

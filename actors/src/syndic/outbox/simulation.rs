@@ -171,23 +171,14 @@ impl World {
             else {
                 return;
             };
-            let minion = minion(random.below(MINIONS as u64) as usize);
-            let pair = (jid.as_str().to_owned(), minion.as_str().to_owned());
+            let number = random.below(MINIONS as u64) as usize;
+            let pair = (jid.as_str().to_owned(), minion(number).as_str().to_owned());
             let expected = self.expected.get_mut(from).unwrap();
             if expected.contains(&pair) {
                 continue;
             }
             expected.push(pair);
-            let load = Value::map([("return", Value::Bool(true)), ("retcode", 0_i64.into())]);
-            writes.push(Write::Return(ReturnRecord {
-                jid: jid.clone(),
-                minion,
-                received: 1,
-                fun: "test.ping".to_owned(),
-                retcode: 0,
-                success: true,
-                load: Packed::new(encode(&load, Dialect::Bin)),
-            }));
+            writes.push(Write::Return(returned(jid, number, 1)));
         }
         self.database.commit(&writes).unwrap();
     }
@@ -231,6 +222,20 @@ impl World {
 
 fn minion(number: usize) -> MinionId {
     MinionId::parse(&format!("m{number}")).unwrap()
+}
+
+/// The return of a minion, received at this moment.
+fn returned(jid: &Jid, number: usize, received: i64) -> ReturnRecord {
+    let load = Value::map([("return", Value::Bool(true)), ("retcode", 0_i64.into())]);
+    ReturnRecord {
+        jid: jid.clone(),
+        minion: minion(number),
+        received,
+        fun: "test.ping".to_owned(),
+        retcode: 0,
+        success: true,
+        load: Packed::new(encode(&load, Dialect::Bin)),
+    }
 }
 
 impl World {
@@ -365,16 +370,7 @@ fn returns_that_are_too_old_too_many_or_refused_are_dropped_and_named() {
     let jid = world.jobs.iter().find(|(_, from)| from == "one:4506");
     let jid = jid.unwrap().0.clone();
     for number in 0..4 {
-        let load = Value::map([("return", Value::Bool(true))]);
-        let record = ReturnRecord {
-            jid: jid.clone(),
-            minion: minion(number),
-            received: number as i64 * 1_000_000,
-            fun: "test.ping".to_owned(),
-            retcode: 0,
-            success: true,
-            load: Packed::new(encode(&load, Dialect::Bin)),
-        };
+        let record = returned(&jid, number, number as i64 * 1_000_000);
         world.database.commit(&[Write::Return(record)]).unwrap();
     }
     let queue = world.outboxes.get_mut("one:4506").unwrap();
@@ -402,4 +398,38 @@ fn returns_that_are_too_old_too_many_or_refused_are_dropped_and_named() {
     let total: u64 = dropped.iter().map(|(_, returns)| returns).sum();
     assert_eq!(total, 4);
     assert!(refused >= 10, "each was refused several times: {refused}");
+}
+
+/// The master that published a job has it in its database before it is published here.
+#[test]
+fn load_of_a_job_goes_up_until_it_is_stored_or_once_to_the_master_that_published_it() {
+    let mut world = World::with_frames();
+    let mut random = Random(1);
+    let job_from = |world: &World, name: &str| {
+        let mut jobs = world.jobs.iter();
+        let job = jobs.find(|(_, from)| from == name)?;
+        Some(job.0.clone())
+    };
+    for (name, expected) in [("one:4506", [true, false]), ("any", [true, true])] {
+        let jid = loop {
+            match job_from(&world, name) {
+                Some(jid) => break jid,
+                None => world.publish(&mut random),
+            }
+        };
+        let has_load = [0, 1].map(|number| {
+            let record = Write::Return(returned(&jid, number, 1));
+            world.database.commit(&[record]).unwrap();
+            let queue = world.outboxes.get_mut(name).unwrap();
+            let Next::Batch(batch) = queue.next(2).unwrap() else {
+                panic!("there is a return")
+            };
+            let (_, frames) = queue.sent(batch);
+            let load = frames[0].load("relay");
+            let job = &load.as_array().unwrap()[0];
+            let load = job.get("load").and_then(Value::as_map);
+            !load.unwrap().is_empty()
+        });
+        assert_eq!(has_load, expected, "{name}");
+    }
 }

@@ -51,11 +51,10 @@ pub const OURS: &[ConfigOption] = &[
          ids, standing and grains of the minions below it up, and a master with order_masters \
          takes them, so that targets, batches and manage.status there are exact. Has to be on at \
          both ends; stock never sees it. Experimental."),
-    ours("saltern_syndic_frames", &[Some("false")],
+    ours("saltern_syndic_frames", &[Some("true")],
         "Whether masters of this program in a tree agree on frames: a native syndic sends returns up \
          in numbered frames, several of them at the same time, and a master with order_masters \
-         answers each when it is committed. Has to be on at both ends; stock never sees it. \
-         Experimental."),
+         answers each when it is committed. Has to be on at both ends; stock never sees it."),
     ours("saltern_keep_jobs_count", &[Some("0")],
         "Maximum number of stored jobs: beyond it the oldest are removed, whatever their age, but \
          no open one; 0 for no such bound."),

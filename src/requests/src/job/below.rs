@@ -3,7 +3,8 @@
 //!
 //! Where it cannot be decided here (pillars stay below, so do ranges and resources), or for a sender
 //! whose rules name minions, no minion is expected by an inventory: then syndics announce theirs, as
-//! stock's do. Grains may be missing here while the minion has them, so a target with grains is never exact.
+//! stock's do. A minion has grains that may be missing here, so a target with grains is exact only where
+//! those of all minions are known.
 
 use saltern_model::{MinionId, Standing, Target, TargetType};
 use saltern_policy::acl::Whom;
@@ -70,8 +71,9 @@ fn resolve(target: &Target, options: &MatchOptions<'_>, services: &Services) -> 
     // What is below a syndic that is away may meanwhile be below another.
     let is_away = |syndic| matches!(services.minions.presence.state(syndic), Standing::Away(_));
     let known = services.minions.syndics.ids();
-    let is_exact = is_decided_by_ids(target)
+    let is_exact = (is_decided_by_ids(target) || inventories.have_all_grains())
         && !found.may_mean_more
+        && found.problems.is_empty()
         && inventories.are_complete(&known)
         && !syndics.iter().any(is_away);
     Below {
@@ -106,8 +108,8 @@ pub(crate) fn among(
     Some(found)
 }
 
-/// Whether ids alone decide it. Grains do not: those that a master below lacks count as a mismatch here,
-/// and the minion, which has them, may still match.
+/// Whether ids alone decide it. Grains that a master below lacks count as a mismatch here, and the minion,
+/// which has them, may still match.
 fn is_decided_by_ids(target: &Target) -> bool {
     let is_by_id = |word: &str| {
         let word = word.trim_start_matches('(');

@@ -232,3 +232,35 @@ fn bytes_of_ids_and_reasons_count_until_their_minion_is_gone() {
     take(&mut state, &relay, gone);
     assert_eq!(state.bytes, 0);
 }
+
+#[test]
+fn minions_without_grains_are_counted_until_these_are_known_or_they_are_gone() {
+    let (mut state, relay) = (state(), id("relay"));
+    let with = |name: &str, grains: Option<Bytes>| Announced {
+        grains,
+        ..announced(name, "x")
+    };
+    let known = announced("a", "x").grains;
+    let mut next = 0;
+    let mut announce = |minions: Vec<Announced>, gone: Vec<MinionId>| {
+        let part = InventoryPart {
+            minions,
+            gone,
+            ..part(7, next, &[])
+        };
+        next += 1;
+        assert_eq!(take(&mut state, &relay, part), PartResult::Taken);
+        state.without_grains
+    };
+    let lacking = || Some(Bytes::new());
+    let all = vec![with("a", lacking()), with("b", None), announced("c", "x")];
+    assert_eq!(announce(all, Vec::new()), 2, "one never had any");
+    assert_eq!(announce(vec![with("a", None)], Vec::new()), 2);
+    assert_eq!(announce(vec![with("a", known.clone())], Vec::new()), 1);
+    assert_eq!(announce(vec![with("a", None)], Vec::new()), 1);
+    assert_eq!(announce(vec![with("a", lacking())], Vec::new()), 2);
+    assert_eq!(announce(vec![with("a", known)], vec![id("b")]), 0);
+    assert_eq!(announce(vec![with("c", lacking())], Vec::new()), 1);
+    state.forget(&relay);
+    assert_eq!(state.without_grains, 0);
+}

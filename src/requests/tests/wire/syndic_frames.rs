@@ -86,7 +86,8 @@ fn pong() -> Value {
 fn epoch_and_size_stand_in_the_signed_answer_where_frames_are_taken() {
     for (options, is_there) in [
         (OPTIONS, true),
-        ("order_masters: True\n", false),
+        ("order_masters: True\n", true),
+        ("order_masters: True\nsaltern_syndic_frames: False\n", false),
         ("saltern_syndic_frames: True\n", false),
     ] {
         let site = Site::new(options);
@@ -184,7 +185,8 @@ fn refused_frame_names_its_class() {
     assert_eq!(class(OPTIONS, true, ("load", Value::Nil)), "content");
     let large = ("session", Value::from(i64::MAX));
     assert_eq!(class(OPTIONS, true, large), "not_agreed");
-    assert_eq!(class("order_masters: True\n", true, same()), "not_agreed");
+    let without_frames = "order_masters: True\nsaltern_syndic_frames: False\n";
+    assert_eq!(class(without_frames, true, same()), "not_agreed");
     assert_eq!(class(OPTIONS, false, same()), "not_syndic");
     let off = "saltern_syndic_frames: True\n";
     assert_eq!(class(off, true, same()), "not_syndic");

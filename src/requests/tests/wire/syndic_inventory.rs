@@ -331,9 +331,20 @@ fn job_waits_for_syndics_unless_all_inventories_are_whole() {
     assert!(waits("b"), "no inventory is current");
 }
 
+/// Targets with grains, which mean "a" where its "os" is "x" and that of "b" is another.
+const WITH_GRAINS: [(&str, &str); 7] = [
+    ("grain", "os:x"),
+    ("grain", "os:x*"),
+    ("grain_pcre", "os:x"),
+    ("compound", "G@os:x"),
+    ("compound", "a or P@os:x"),
+    ("compound", "* and not ( G@os:y )"),
+    ("compound", "a or S@10.0.0.0/8"),
+];
+
 /// A master below without the grains of a minion announces it with none; a minion that has them returns.
 #[test]
-fn job_whose_target_has_grains_waits_for_syndics() {
+fn job_whose_target_has_grains_waits_for_syndics_while_those_of_one_minion_are_missing() {
     let site = Site::new(OPTIONS);
     let one = Relay::started(&site, "one");
     let no_grains = Value::Map(Vec::new());
@@ -345,15 +356,7 @@ fn job_whose_target_has_grains_waits_for_syndics() {
     assert_eq!(one.ask(part), "taken");
     let (minions, _) = expected(&site, "os:x", "grain").unwrap();
     assert_eq!(minions, ["a"], "what is known is expected all the same");
-    for (kind, tgt) in [
-        ("grain", "os:x"),
-        ("grain", "os:*"),
-        ("grain_pcre", "os:."),
-        ("compound", "G@os:x"),
-        ("compound", "a or P@os:x"),
-        ("compound", "* and not ( G@os:y )"),
-        ("compound", "a or S@10.0.0.0/8"),
-    ] {
+    for (kind, tgt) in WITH_GRAINS {
         assert!(waits_for_syndics(&site, tgt, kind), "{kind} {tgt}");
     }
     for (kind, tgt) in [
@@ -363,6 +366,32 @@ fn job_whose_target_has_grains_waits_for_syndics() {
         ("compound", "( L@a,b and not E@b.* ) or a*"),
     ] {
         assert!(!waits_for_syndics(&site, tgt, kind), "{kind} {tgt}");
+    }
+}
+
+#[test]
+fn job_whose_target_has_grains_ends_with_its_last_return_where_all_are_known() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce(&[("a", "x")]);
+    assert!(
+        waits_for_syndics(&site, "os:x", "grain"),
+        "no inventory of \"two\""
+    );
+    two.announce(&[("b", "y")]);
+    for (kind, tgt) in WITH_GRAINS {
+        assert!(!waits_for_syndics(&site, tgt, kind), "{kind} {tgt}");
+    }
+    let (minions, topics) = expected(&site, "os:x", "grain").unwrap();
+    assert_eq!(minions, ["a"]);
+    assert_eq!(topics, Topics::Broadcast);
+    for (kind, tgt) in [
+        ("grain", "os:Plan9"),
+        ("pillar", "os:x"),
+        ("compound", "G@os:x or I@role:db"),
+        ("compound", "G@os:x or S@nowhere"),
+    ] {
+        assert!(waits_for_syndics(&site, tgt, kind), "{kind} {tgt}");
     }
 }
 
@@ -445,4 +474,29 @@ fn claim_of_a_syndic_that_is_away_for_long_ends() {
     assert_eq!(two.ask(again), "taken");
     assert_eq!(route(&site, "a").as_deref(), Some("two"));
     assert_eq!(site.refused(), refused + 1);
+}
+
+/// A minion that came back to its first syndic, which was away for long, is below that one again as soon as
+/// the second one has it no more.
+#[test]
+fn minion_is_below_its_first_syndic_again_when_the_second_has_it_no_more() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce(&[("a", "x")]);
+    one.is_away_since(site.clock.unix_micros());
+    site.clock.advance(Duration::from_secs(600));
+    two.announce(&[("a", "x"), ("b", "x")]);
+    assert_eq!(route(&site, "a").as_deref(), Some("two"));
+    site.around.closed.lock().clear();
+    one.start();
+    let again = || one.part(&[("a", "x")]).set("list", 2_i64);
+    assert_eq!(one.ask(again()), "taken");
+    assert_eq!(route(&site, "a").as_deref(), Some("two"), "it keeps it");
+    let gone = two.part(&[]).set("part", 1_i64).set("last", false);
+    assert_eq!(two.ask(gone.set("gone", list(&["a"]))), "taken");
+    let next = one.part(&[]).set("list", 2_i64).set("part", 1_i64);
+    assert_eq!(one.ask(next.set("last", false)), "begin_anew");
+    assert_eq!(one.ask(again().set("list", 3_i64)), "taken");
+    assert_eq!(route(&site, "a").as_deref(), Some("one"));
+    assert_eq!(expected(&site, "a", "list").unwrap().1, exactly(&["one"]));
 }
