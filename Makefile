@@ -75,7 +75,7 @@ test-all: test bench-check ## `test` with all releases, all seeds and the long f
 .PHONY: check
 check: lint unit ## Format, lints, documentation, licences, and the tests that need no stock daemon
 
-LINTS := fmt clippy doc deny docs
+LINTS := fmt clippy doc deny vet docs
 
 .PHONY: lint
 lint: $(LINTS) ## Format, lints, documentation, licences, the handbook with its links
@@ -108,6 +108,11 @@ docs: ## Build the handbook into target/docs; fails for a link, an anchor or a f
 deny: ## Check licences, sources and banned crates of all dependencies
 	PATH="$$PATH:$$(tests/install-tools.sh)" $(CARGO) deny --all-features check bans licenses sources
 
+# `cargo vet regenerate exemptions` takes all crates as they are; look at what is new before.
+.PHONY: vet
+vet: ## Check that each crate and version in Cargo.lock stands in supply-chain, without network
+	PATH="$$PATH:$$(tests/install-tools.sh)" $(CARGO) vet --locked --frozen
+
 .PHONY: simulate
 simulate: ## Simulate SEEDS (2000) whole masters with faults of network, disk and process; SEED=n for one, with its log
 	SALTERN_MASTER_SEEDS=$${SEEDS:-2000} $(if $(SEED),SALTERN_MASTER_SEED=$(SEED)) tests/run.sh --success-output=final \
@@ -117,6 +122,12 @@ simulate: ## Simulate SEEDS (2000) whole masters with faults of network, disk an
 fuzz: ## Fuzz each target of docs/fuzzing.md for SECONDS (60) with a new seed; FUZZ=name for one
 	SALTERN_FUZZ_SECONDS=$(or $(SECONDS),60) tests/run.sh --success-output immediate \
 		-E 'binary(fuzz) & test(/$(FUZZ)/)'
+
+# In no tier: each mutant is a build of its crate and a run of its tests.
+.PHONY: mutants
+mutants: ## Mutate policy, gate and envelope; fails for a mutant that no test finds and tests/mutants.list has not (PACKAGE, FILE, TESTS, SHARD, MINUTES)
+	tests/mutants.py $(if $(PACKAGE),--package $(PACKAGE)) $(if $(FILE),--file '$(FILE)') \
+		$(if $(TESTS),--tests $(TESTS)) $(if $(SHARD),--shard $(SHARD)) $(if $(MINUTES),--minutes $(MINUTES))
 
 .PHONY: unit
 unit: ## Run the tests of the crates, and the one that guards the layout

@@ -8,6 +8,7 @@ mod errors;
 mod followed;
 mod lists;
 mod memories;
+mod mutants;
 mod pages;
 mod panels;
 mod public_items;

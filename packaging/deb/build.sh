@@ -20,8 +20,10 @@ die() { echo "deb: $*" >&2; exit 1; }
 
 [ $# = 2 ] || die "say BINARY DIRECTORY"
 binary=$(realpath "$1")
-# A build for tests can be made to die by whoever may ask its control socket.
-if grep -q 'fail_point5armed' "$binary"; then
+# A build for tests can be made to die by whoever may ask its control socket. The program itself says
+# it: a stripped one has no symbol to look for.
+features=$("$binary" debug features) || die "$binary does not say which features it has"
+if grep -qx fault-injection <<<"$features"; then
     die "$binary is built with the feature fault-injection, which is for tests: make build"
 fi
 mkdir -p "$2"

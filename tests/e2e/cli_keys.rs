@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use openssl::rsa::Rsa;
 use saltern_tests::process::{Run, run};
 use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult};
@@ -278,6 +279,40 @@ fn key_is_chosen_by_its_fingerprint() -> TestResult {
                 Ok(())
             },
         )?;
+    }
+    Ok(())
+}
+
+/// Of the same keys ours makes stock's signature: with SHA-1 in 3006, with the algorithm of publications in
+/// 3008.
+#[test]
+fn gen_signature_of_salt_key_makes_the_signature_of_stock() -> TestResult {
+    for release in [Release::V3006, Release::V3008] {
+        let configure = |config: &mut saltern_tests::Config| {
+            config
+                .set("salt_compat", format!("'{}'", release.compat()))
+                .set("publish_signing_algorithm", "PKCS1v15-SHA224")
+                .set("master_pubkey_signature", "signature");
+        };
+        Site::prepared(Server::Stock(release), configure, |site| {
+            let pki = site.path("pki");
+            fs::create_dir_all(&pki)?;
+            for name in ["master", "master_sign"] {
+                let key = Rsa::generate(2048)?;
+                fs::write(pki.join(format!("{name}.pem")), key.private_key_to_pem()?)?;
+                fs::write(pki.join(format!("{name}.pub")), key.public_key_to_pem()?)?;
+            }
+            let made = |mut command: Command| -> Result<String> {
+                run(&mut command, SOON * 2)?.expect_code(0)?;
+                let text = fs::read_to_string(pki.join("signature"))?;
+                fs::remove_file(pki.join("signature"))?;
+                Ok(text)
+            };
+            let stock = made(site.stock_command("salt-key", &["--gen-signature"]))?;
+            let ours = made(site.own_command("salt-key", &["--gen-signature"]))?;
+            ensure!(stock == ours, "stock:\n{stock}\nours:\n{ours}");
+            Ok(())
+        })?;
     }
     Ok(())
 }

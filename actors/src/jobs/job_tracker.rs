@@ -249,6 +249,10 @@ impl JobTracker {
     }
 
     fn now(&self) -> Moment {
+        if PlantedBug::DeadlinesByTimeOfDay.is_planted() {
+            let micros = u64::try_from(self.seed.deps.micros());
+            return Moment::at(Duration::from_micros(micros.unwrap_or_default()));
+        }
         Moment::at(self.started.elapsed())
     }
 

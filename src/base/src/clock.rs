@@ -24,10 +24,10 @@ enum Source {
     Simulated(Arc<Simulated>),
 }
 
-/// Goes with the clock of a paused runtime.
+/// Goes with the clock of a paused runtime, but for its jumps.
 #[cfg(feature = "fault-injection")]
 struct Simulated {
-    start: SystemTime,
+    start: Mutex<SystemTime>,
     began: tokio::time::Instant,
 }
 
@@ -47,6 +47,7 @@ impl Clock {
     #[cfg(feature = "fault-injection")]
     pub fn simulated(start: SystemTime) -> Self {
         let began = tokio::time::Instant::now();
+        let start = Mutex::new(start);
         Self(Source::Simulated(Arc::new(Simulated { start, began })))
     }
 
@@ -60,7 +61,7 @@ impl Clock {
             Source::System => SystemTime::now(),
             Source::Manual(time) => *time.lock(),
             #[cfg(feature = "fault-injection")]
-            Source::Simulated(clock) => clock.start + clock.began.elapsed(),
+            Source::Simulated(clock) => *clock.start.lock() + clock.began.elapsed(),
         }
     }
 
@@ -85,6 +86,14 @@ impl Clock {
     pub fn set(&self, to: SystemTime) {
         if let Source::Manual(time) = &self.0 {
             *time.lock() = to;
+        }
+    }
+
+    /// Has a simulated clock jump to another time of day, from which it goes on as before.
+    #[cfg(feature = "fault-injection")]
+    pub fn jump(&self, to: SystemTime) {
+        if let Source::Simulated(clock) = &self.0 {
+            *clock.start.lock() = to - clock.began.elapsed();
         }
     }
 }
@@ -207,5 +216,17 @@ mod tests {
         clock.set(UNIX_EPOCH - Duration::from_micros(1));
         assert_eq!(other.unix_micros(), -1);
         assert_eq!(other.unix(), -1);
+    }
+
+    #[cfg(feature = "fault-injection")]
+    #[tokio::test(start_paused = true)]
+    async fn simulated_clock_goes_on_from_where_it_jumped() {
+        let clock = Clock::simulated(UNIX_EPOCH + Duration::from_secs(100));
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(clock.unix(), 105);
+        clock.jump(UNIX_EPOCH + Duration::from_secs(50));
+        assert_eq!(clock.unix(), 50);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        assert_eq!(clock.unix(), 55);
     }
 }

@@ -5,6 +5,9 @@
 //! the feature `fault-injection` know of them: elsewhere [`FailPoint::pass`] is empty. Nothing here
 //! fails in a softer way: what follows an error is tested where the error arises.
 
+/// Whether this build has fail points, and with them all that the feature brings.
+pub const ARE_BUILT_IN: bool = cfg!(feature = "fault-injection");
+
 /// A place at which the process can be made to die.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailPoint {

@@ -24,11 +24,13 @@ pub enum PlantedBug {
     DepartureNotRecorded,
     /// A connection that ended still counts against the limit of connections.
     SlotsNotReleased,
+    /// Deadlines of jobs follow the time of day.
+    DeadlinesByTimeOfDay,
 }
 
 impl PlantedBug {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::AcknowledgedBeforeCommit,
         Self::FailedCommitBelieved,
         Self::PublishedBeforeCommit,
@@ -38,6 +40,7 @@ impl PlantedBug {
         Self::LateReturnIgnored,
         Self::DepartureNotRecorded,
         Self::SlotsNotReleased,
+        Self::DeadlinesByTimeOfDay,
     ];
 
     /// Whether it is planted on this thread.

@@ -296,6 +296,11 @@ fn fips(reader: &mut Reader<'_>, config: &MasterConfig) {
         let message = "fips_mode allows \"PKCS1v15-SHA224\" alone";
         reader.error("publish_signing_algorithm", message);
     }
+    if config.master_use_pubkey_signature && config.master_sign_pubkey {
+        let message = "salt-key of 3006 and 3007 makes this signature with SHA-1, which minions that use \
+                       SHA-224 refuse: let ours make it";
+        reader.find(Severity::Warning, "master_use_pubkey_signature", message);
+    }
     if config.hash_type == HashType::Md5 {
         let message = "fips_mode does not allow \"md5\"";
         reader.error("hash_type", message);

@@ -113,6 +113,12 @@ mod tests {
     use super::{EncAlgo, SigAlgo};
 
     #[test]
+    fn fips_mode_allows_sha224_alone() {
+        assert!(EncAlgo::OaepSha224.is_fips() && SigAlgo::Pkcs1v15Sha224.is_fips());
+        assert!(!EncAlgo::OaepSha1.is_fips() && !SigAlgo::Pkcs1v15Sha1.is_fips());
+    }
+
+    #[test]
     fn algorithm_names_round_trip_and_others_are_unknown() {
         for algo in [EncAlgo::OaepSha1, EncAlgo::OaepSha224] {
             assert_eq!(EncAlgo::from_wire(algo.wire_name()), Some(algo));

@@ -54,7 +54,14 @@ pub fn sha1_hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{SecretString, ct_eq};
+    use super::{SecretString, ct_eq, sha1_hex};
+
+    /// The vector of FIPS 180-1.
+    #[test]
+    fn sha1_is_written_in_lower_case_hexadecimal() {
+        let digest = "a9993e364706816aba3e25717850c26c9cd0d89d";
+        assert_eq!(sha1_hex(b"abc"), digest);
+    }
 
     #[test]
     fn equal_means_same_length_and_same_bytes() {

@@ -38,3 +38,23 @@ pub(crate) fn recover<T: HasPublic>(
     message.truncate(len);
     Ok(message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::fits;
+
+    #[test]
+    fn message_fits_with_two_or_more_than_three_bytes_left() {
+        for (len, expected) in [
+            (0, false),
+            (1, true),
+            (252, true),
+            (253, false),
+            (254, true),
+            (255, false),
+            (256, false),
+        ] {
+            assert_eq!(fits(len, 256), expected, "{len}");
+        }
+    }
+}

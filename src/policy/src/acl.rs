@@ -348,14 +348,11 @@ impl Acl {
 
     /// Whether an argument is there and matches; a nil condition lets every value through.
     fn fits(&self, wanted: &Value, given: Option<&Value>) -> bool {
-        match (wanted, given) {
-            (_, None) => false,
-            (Value::Nil, Some(_)) => true,
-            (Value::Str(expression), Some(given)) => {
-                self.matches(expression, &saltern_python::str(given))
-            }
+        given.is_some_and(|given| match wanted {
+            Value::Nil => true,
+            Value::Str(expression) => self.matches(expression, &saltern_python::str(given)),
             _ => false,
-        }
+        })
     }
 
     /// A regular expression from the beginning of a text, as Python's `re.match`; one that does not

@@ -143,8 +143,13 @@ fn group_is_ours(gid: u32) -> bool {
     if !rustix::process::getuid().is_root() {
         return true;
     }
-    let own = rustix::process::getgid().as_raw() == gid;
-    own || rustix::process::getgroups().is_ok_and(|groups| groups.iter().any(|g| g.as_raw() == gid))
+    let own = rustix::process::getgid().as_raw();
+    let others = rustix::process::getgroups().unwrap_or_default();
+    is_one_of(gid, own, others.iter().map(|group| group.as_raw()))
+}
+
+fn is_one_of(gid: u32, own: u32, mut others: impl Iterator<Item = u32>) -> bool {
+    gid == own || others.any(|other| gid == other)
 }
 
 fn is_file_name(name: &str) -> bool {
@@ -213,6 +218,75 @@ mod tests {
         }
         write(&file, "*\n", 0o600);
         assert!(rules.accepts("m1"));
+    }
+
+    #[test]
+    fn reject_file_rejects_its_minions_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("autoreject.conf");
+        write(&file, "bad-*\n", 0o644);
+        let rules = Autosign::new(AutosignOptions {
+            autoreject_file: Some(file),
+            auto_accept: true,
+            ..AutosignOptions::default()
+        });
+        assert!(rules.rejects("bad-1"));
+        assert!(!rules.rejects("web-1"));
+        assert!(rules.accepts("bad-1"), "rejecting is asked for beside it");
+    }
+
+    #[test]
+    fn file_beyond_the_limit_is_ignored() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("autosign.conf");
+        let rules = Autosign::new(AutosignOptions {
+            autosign_file: Some(file.clone()),
+            ..AutosignOptions::default()
+        });
+        let limit = usize::try_from(MAX_FILE_BYTES).unwrap();
+        for (bytes, is_taken) in [(limit, true), (limit + 1, false)] {
+            write(&file, &format!("m1\n#{}", "x".repeat(bytes - 4)), 0o644);
+            assert_eq!(rules.accepts("m1"), is_taken, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn file_of_a_foreign_group_is_ignored_even_where_groups_may_write() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("autosign.conf");
+        write(&file, "*\n", 0o664);
+        let accepts = |permissive_pki_access| {
+            let rules = Autosign::new(AutosignOptions {
+                autosign_file: Some(file.clone()),
+                permissive_pki_access,
+                ..AutosignOptions::default()
+            });
+            rules.accepts("m1")
+        };
+        assert!(!accepts(false));
+        assert!(accepts(true));
+        // Others than root can give a file to no foreign group, and may rely on any.
+        if rustix::process::getuid().is_root() {
+            std::os::unix::fs::chown(&file, None, Some(54_321)).unwrap();
+            assert!(!accepts(true));
+        }
+    }
+
+    #[test]
+    fn group_is_the_own_one_or_one_of_the_others() {
+        assert!(is_one_of(5, 5, [].into_iter()));
+        assert!(is_one_of(6, 5, [7, 6].into_iter()));
+        assert!(!is_one_of(8, 5, [7, 6].into_iter()));
+    }
+
+    #[test]
+    fn name_of_a_grain_is_that_of_one_file() {
+        for name in ["", ".", "..", "a/b", "/a", "a\0b"] {
+            assert!(!is_file_name(name), "{name:?}");
+        }
+        for name in ["a", ".a", "..a", "a..b"] {
+            assert!(is_file_name(name), "{name:?}");
+        }
     }
 
     #[test]

@@ -18,6 +18,9 @@ pub struct PatternCache {
 /// kept.
 const CACHE_ENTRIES: usize = 256;
 
+/// The most bytes of a text whose pattern is kept.
+const MAX_KEPT_BYTES: usize = 1024;
+
 impl PatternCache {
     /// The wildcard pattern, compiled at most once.
     pub fn glob(&self, pattern: &str) -> Result<Pattern, ExpressionError> {
@@ -35,7 +38,7 @@ impl PatternCache {
         text: &str,
         compile: fn(&str) -> Result<Pattern, ExpressionError>,
     ) -> Result<Pattern, ExpressionError> {
-        if text.len() > 1024 {
+        if text.len() > MAX_KEPT_BYTES {
             return compile(text);
         }
         let key = (is_regex, text.to_owned());
@@ -65,5 +68,33 @@ mod tests {
         assert!(cache.patterns.is_empty());
         cache.regex_at_start("web").unwrap();
         assert_eq!(cache.patterns.len(), 1);
+    }
+
+    #[test]
+    fn cache_is_bounded_in_entries_and_in_their_length() {
+        let cache = PatternCache::default();
+        for bytes in [MAX_KEPT_BYTES, MAX_KEPT_BYTES + 1] {
+            cache.glob(&"a".repeat(bytes)).unwrap();
+            assert_eq!(cache.patterns.len(), 1, "{bytes}");
+        }
+        for number in 1..CACHE_ENTRIES {
+            cache.glob(&format!("web{number}")).unwrap();
+        }
+        assert_eq!(cache.patterns.len(), CACHE_ENTRIES);
+        cache.glob("web1").unwrap();
+        assert_eq!(cache.patterns.len(), CACHE_ENTRIES, "it was there");
+        cache.glob("db1").unwrap();
+        assert_eq!(cache.patterns.len(), 1);
+    }
+
+    #[test]
+    fn one_text_is_kept_as_wildcard_and_as_regular_expression() {
+        let cache = PatternCache::default();
+        for _ in 0..2 {
+            assert!(cache.regex_at_start("web.").unwrap().matches("web1"));
+            assert!(!cache.glob("web.").unwrap().matches("web1"));
+        }
+        assert!(cache.regex_at_start("(").is_err());
+        assert_eq!(cache.patterns.len(), 2);
     }
 }

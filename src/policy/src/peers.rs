@@ -94,6 +94,7 @@ mod tests {
             ("(", list(&["cmd.run"])),
             ("web2", Value::from("cmd.run")),
         ]);
+        assert!(!rules.is_empty());
         let table: [(&str, &[&str]); 4] = [
             ("web1", &["test.ping", "grains.get", "disk.usage"]),
             ("web2", &["test.ping"]),

@@ -234,6 +234,21 @@ mod tests {
     }
 
     #[test]
+    fn first_problems_are_kept_with_the_beginning_of_their_part() {
+        let mut problems = Problems::default();
+        assert!(problems.is_empty());
+        problems.add(&"x".repeat(101), "is wrong");
+        assert!(!problems.is_empty());
+        let shown = "x".repeat(100);
+        assert_eq!(problems.to_string(), format!("{shown:?} is wrong"));
+        for number in 0..5 {
+            problems.add(&number.to_string(), "too");
+        }
+        let all = format!("{shown:?} is wrong; \"0\" too; \"1\" too");
+        assert_eq!(problems.to_string(), all);
+    }
+
+    #[test]
     fn unsupported_or_malformed_target_is_an_error() {
         let target = Target::Expression(TargetType::Grain, "os:Debian".to_owned());
         let error = Targeting::default().resolve(&target, &fleet()).unwrap_err();

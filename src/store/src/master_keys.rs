@@ -12,7 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 use base64::Engine as _;
 use saltern_config::MasterConfig;
-use saltern_crypto::{KeyError, PrivateKey, SecretString, SigAlgo, clean_key};
+use saltern_crypto::{KeyError, PrivateKey, PublicKey, SecretString, SigAlgo, clean_key};
 use saltern_model::Compat;
 
 use crate::error::{Result, StoreError};
@@ -112,8 +112,8 @@ impl MasterKeys {
         Ok(Self {
             public_pem: private.public().pem().to_owned(),
             previous: rotation::previous(options, private.public())?,
+            signing: signing(options, Some(private.public()))?,
             private: Arc::new(private),
-            signing: signing(options)?,
         })
     }
 
@@ -125,12 +125,15 @@ impl MasterKeys {
     pub fn check(config: &MasterConfig) -> Result<()> {
         let options = StoreOptions::from(config);
         let key_pass = passphrase("key_pass", options.key_pass.as_deref())?;
-        if let Some(path) = find(&options)? {
-            let key = read(&path, key_pass)?;
-            rotation::previous(&options, key.public())?;
+        let key = find(&options)?
+            .map(|path| read(&path, key_pass))
+            .transpose()?;
+        let public = key.as_ref().map(PrivateKey::public);
+        if let Some(public) = public {
+            rotation::previous(&options, public)?;
         }
         if !options.master_sign_pubkey || options.master_use_pubkey_signature {
-            return signing(&options).map(|_| ());
+            return signing(&options, public).map(|_| ());
         }
         let key_pass = passphrase("signing_key_pass", options.signing_key_pass.as_deref())?;
         let path = signing_key(&options)?;
@@ -327,19 +330,29 @@ const fn public_mode(compat: Compat) -> u32 {
     }
 }
 
-fn signing(options: &StoreOptions) -> Result<Signing> {
+/// `public` is the master's own key, which is vouched for; `None` where it is not made yet.
+fn signing(options: &StoreOptions, public: Option<&PublicKey>) -> Result<Signing> {
     if !options.master_sign_pubkey {
         return Ok(Signing::No);
     }
     if options.master_use_pubkey_signature {
         let path = files::child(&options.pki_dir, &options.master_pubkey_signature)?;
-        return files::read_text(&path, KEY_BYTES)?
-            .map(|text| Signing::Made(clean_key(&text)))
-            .ok_or(StoreError::Missing {
-                path,
-                reason: "\"master_use_pubkey_signature\" needs it; \
-                         \"salt-key --gen-signature\" makes it",
+        let text = files::read_text(&path, KEY_BYTES)?.ok_or(StoreError::Missing {
+            path,
+            reason: "\"master_use_pubkey_signature\" needs it; \
+                     \"salt-key --gen-signature\" makes it",
+        })?;
+        let made = clean_key(&text);
+        if options.fips_mode && has_sha1(&made, public, options)? {
+            return Err(StoreError::Option {
+                option: "master_pubkey_signature",
+                reason:
+                    "the signature in this file has SHA-1, which fips_mode does not allow: remove \
+                         the file, and make it anew with \"salt-key --gen-signature\""
+                        .to_owned(),
             });
+        }
+        return Ok(Signing::Made(made));
     }
     let key_pass = passphrase("signing_key_pass", options.signing_key_pass.as_deref())?;
     let path = signing_key(options)?;
@@ -355,6 +368,22 @@ fn signing(options: &StoreOptions) -> Result<Signing> {
         sha1: OnceLock::new(),
         sha224: OnceLock::new(),
     })
+}
+
+/// Whether a ready signature of the public key was certainly made with SHA-1. Where the public half of
+/// the signing key is not beside it, nobody can tell.
+fn has_sha1(signature: &str, public: Option<&PublicKey>, options: &StoreOptions) -> Result<bool> {
+    let path = signing_key(options)?.with_extension("pub");
+    let (Some(public), Some(text)) = (public, files::read_text(&path, KEY_BYTES)?) else {
+        return Ok(false);
+    };
+    let signer = PublicKey::from_pem(&text).map_err(|source| key_error(&path, source))?;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(signature);
+    let has_sha1 = |bytes: Vec<u8>| {
+        let signed = public.pem().as_bytes();
+        signer.verify(SigAlgo::Pkcs1v15Sha1, signed, &bytes)
+    };
+    Ok(bytes.is_ok_and(has_sha1))
 }
 
 fn signing_key(options: &StoreOptions) -> Result<PathBuf> {

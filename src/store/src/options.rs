@@ -51,6 +51,8 @@ pub struct StoreOptions {
     pub master_pubkey_signature: String,
     /// Passphrase of the signing key (`signing_key_pass`).
     pub signing_key_pass: Option<Arc<SecretString>>,
+    /// Whether algorithms with SHA-1 are refused (`fips_mode`).
+    pub fips_mode: bool,
     /// How long a session key lasts (`publish_session`); zero for ever.
     pub publish_session: Duration,
     /// How long the previous shared key is accepted (`saltern_key_overlap`); zero not at all.
@@ -93,6 +95,7 @@ impl StoreOptions {
             master_use_pubkey_signature: false,
             master_pubkey_signature: "master_pubkey_signature".to_owned(),
             signing_key_pass: None,
+            fips_mode: false,
             publish_session: Duration::from_secs(86_400),
             key_overlap: Duration::from_secs(300),
             replay_window: Duration::from_secs(600),
@@ -149,6 +152,7 @@ impl From<&MasterConfig> for StoreOptions {
             master_use_pubkey_signature: config.master_use_pubkey_signature,
             master_pubkey_signature: config.master_pubkey_signature.clone(),
             signing_key_pass: secret(&config.signing_key_pass),
+            fips_mode: config.fips_mode,
             publish_session: config.publish_session,
             key_overlap: config.saltern_key_overlap,
             replay_window: config.saltern_replay_window,

@@ -78,13 +78,15 @@ pub(super) fn live(world: &World, is_last: bool) -> bool {
 
 async fn lived(world: &World, is_last: bool) -> bool {
     let (life, at) = (world.life.get(), world.at.get());
-    let clock = Clock::simulated(SystemTime::UNIX_EPOCH + START + at);
+    let start = SystemTime::UNIX_EPOCH + START + at;
+    // That of the master jumps; its peers and the weather have their own.
+    let (clock, right_clock) = (Clock::simulated(start), Clock::simulated(start));
     let scene = Scene {
-        clock: clock.clone(),
+        clock: right_clock.clone(),
         began: Instant::now(),
         at,
     };
-    let network = Network::new(Weather::new(world.seed, life, clock.clone()));
+    let network = Network::new(Weather::new(world.seed, life, right_clock));
     let _network = network.enter();
     let config = Arc::new(config(&world.dir()));
     let has_faults = at < CALM;
@@ -101,7 +103,7 @@ async fn lived(world: &World, is_last: bool) -> bool {
     });
     let seed = world.seed ^ (life << 56);
     let _simulation = simulation::enter(seed, world.planted, watch(kill, death.clone(), &scene));
-    let mut parts = parts(&config, clock);
+    let mut parts = parts(&config, clock.clone());
     parts.database = disk.under(parts.database);
     let master = Master::start(parts).unwrap();
     world.history.note(scene.now(), "master", What::Started);
@@ -110,6 +112,8 @@ async fn lived(world: &World, is_last: bool) -> bool {
     }
     world.client.clone().live(&scene);
     actix_rt::spawn(calm(scene.clone(), death.network.clone()));
+    let random = Random::new(world.seed, 300 + life);
+    actix_rt::spawn(jumps(clock, scene.clone(), random));
     let killed_at = match kill {
         Some(Kill::At(at)) => at.max(scene.now()),
         _ => END * 2,
@@ -133,6 +137,23 @@ async fn lived(world: &World, is_last: bool) -> bool {
 async fn calm(scene: Scene, network: Arc<Network>) {
     scene.until(CALM).await;
     network.spare_connections();
+}
+
+/// In one of three lives the time of day of the master's machine jumps, by up to an hour forwards or back.
+async fn jumps(clock: Clock, scene: Scene, mut random: Random) {
+    if !random.one_in(3) {
+        return;
+    }
+    for _ in 0..random.within(1..4) {
+        let at = scene.now() + random.millis(500..40_000);
+        if at >= CALM {
+            return;
+        }
+        scene.until(at).await;
+        let by = random.millis(1_000..3_600_000);
+        let now = clock.now();
+        clock.jump(if random.one_in(2) { now + by } else { now - by });
+    }
 }
 
 /// Observer of fail points, at one of which the master may die.

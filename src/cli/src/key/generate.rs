@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
-use saltern_config::MasterConfig;
+use saltern_config::{MasterConfig, SigningAlgorithm};
 use saltern_crypto::{HashType, PrivateKey, SecretString, SigAlgo, clean_key};
 use saltern_model::Compat;
 use saltern_store::files::{self, Create};
@@ -122,11 +122,28 @@ pub(super) fn signature(
     let directory = directory.unwrap_or_else(|| files.root().to_path_buf());
     let path = directory.join(&config.master_pubkey_signature);
     let text = files::read_text(&public, MAX_KEY_BYTES)?.unwrap_or_default();
-    let signature = key.sign(SigAlgo::Pkcs1v15Sha1, clean_key(&text).as_bytes())?;
+    let signature = key.sign(
+        algorithm(
+            config.publish_signing_algorithm,
+            files.compat(),
+            config.fips_mode,
+        ),
+        clean_key(&text).as_bytes(),
+    )?;
     let mut signature = base64::engine::general_purpose::STANDARD.encode(signature);
     signature.push('\n');
     let is_new = files::create_new(&path, signature.as_bytes(), public_file(files.compat()))?;
     Ok(Value::from(is_new))
+}
+
+/// The algorithm of that signature: 3008 takes the one of publications, 3006 and 3007 know SHA-1 alone
+/// (`gen_signature` in `crypt.py`), which `fips_mode` does not allow.
+fn algorithm(of_publications: SigningAlgorithm, compat: Compat, fips_mode: bool) -> SigAlgo {
+    let is_chosen = compat == Compat::V3008 || fips_mode;
+    match of_publications {
+        SigningAlgorithm::Pkcs1v15Sha224 if is_chosen => SigAlgo::Pkcs1v15Sha224,
+        _ => SigAlgo::Pkcs1v15Sha1,
+    }
 }
 
 fn read(path: &Path, passphrase: Option<&SecretString>) -> Result<PrivateKey, KeyError> {
@@ -138,4 +155,29 @@ fn read(path: &Path, passphrase: Option<&SecretString>) -> Result<PrivateKey, Ke
             source,
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signature_has_the_algorithm_of_publications_in_3008_and_under_fips_mode() {
+        use Compat::{V3006, V3007, V3008};
+        use SigningAlgorithm::{Pkcs1v15Sha1, Pkcs1v15Sha224};
+        for (of_publications, compat, fips_mode, is_sha224) in [
+            (Pkcs1v15Sha224, V3006, false, false),
+            (Pkcs1v15Sha224, V3007, false, false),
+            (Pkcs1v15Sha224, V3008, false, true),
+            (Pkcs1v15Sha224, V3006, true, true),
+            (Pkcs1v15Sha1, V3008, false, false),
+        ] {
+            let found = algorithm(of_publications, compat, fips_mode);
+            assert_eq!(
+                found == SigAlgo::Pkcs1v15Sha224,
+                is_sha224,
+                "{compat:?} {fips_mode}"
+            );
+        }
+    }
 }

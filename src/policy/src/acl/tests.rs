@@ -101,6 +101,92 @@ fn unresolvable_target_needs_a_rule_for_all_minions() {
     }
 }
 
+#[test]
+fn peer_has_the_rights_of_its_rules_alone() {
+    let job = |function: &str, rules: &Rules| {
+        let job = AskedJob {
+            functions: &[function.to_owned()],
+            in_list: false,
+            arguments: &list(&[]),
+            minions: Whom::These(&ids(&["web1"])),
+        };
+        Acl::default().allows_peer(rules, &job, minions_of)
+    };
+    let rules = rules(vec!["test.*".into()]);
+    assert!(job("test.ping", &rules));
+    assert!(!job("saltutil.find_job", &rules), "that is for users");
+    assert!(!job("test.ping", &Rules::default()));
+}
+
+#[test]
+fn rule_for_pattern_covers_narrower_target_pattern_alone() {
+    let rules = rules(vec![
+        one("web*", list(&["test.*"])),
+        one("@runner", list(&[".*"])),
+        one("db1", list(&["test.*"])),
+    ]);
+    for (target, expected) in [
+        ("web1*", true),
+        ("web*", true),
+        ("w*", false),
+        ("db?", false),
+    ] {
+        let pattern = PlainWildcard::parse(target).unwrap();
+        let job = AskedJob {
+            functions: &["test.ping".to_owned()],
+            in_list: false,
+            arguments: &list(&[]),
+            minions: Whom::Matching(&pattern),
+        };
+        let found = Acl::default().allows_job(&rules, &job, minions_of);
+        assert_eq!(found, expected, "{target}");
+    }
+}
+
+#[test]
+fn condition_on_arguments_holds_for_its_function_alone() {
+    let on_arguments = |function: &str| one(function, one("args", list(&["ok"])));
+    let rules = rules(vec![one("*", list(&[])), one("*", on_arguments("my.fun"))]);
+    for (functions, argument, expected) in [
+        (["my.fun"], "ok", true),
+        (["my.fun"], "bad", false),
+        (["cmd.run"], "ok", false),
+    ] {
+        let asked = Asked {
+            functions: &functions,
+            arguments: list(&[argument]),
+            minions: &["web1"],
+        };
+        assert_eq!(allows(&rules, &asked), expected, "{functions:?} {argument}");
+    }
+    let master = super::Rules::of(&Value::Array(vec![one("@jobs", on_arguments("list_jobs"))]));
+    for (function, expected) in [
+        ("jobs.list_jobs", Verdict::Allowed),
+        ("jobs.active", Verdict::Refused),
+    ] {
+        let arguments = CallArguments {
+            positional: vec!["ok".into()],
+            named: Vec::new(),
+        };
+        let found = Acl::default().allows_call(&master, Form::Runner, function, &arguments);
+        assert_eq!(found, expected, "{function}");
+    }
+}
+
+#[test]
+fn entry_of_configuration_is_a_list_or_one_rule_or_nothing() {
+    let added = |entry: Value| {
+        let mut rules = Rules::default();
+        rules.add(&entry);
+        rules.to_value()
+    };
+    assert_eq!(added(list(&["a", "b"])), list(&["a", "b"]));
+    assert_eq!(added("a".into()), list(&["a"]));
+    assert_eq!(added(Value::Nil), list(&[]));
+    assert!(PublisherAcl::new([]).is_empty());
+    assert!(!PublisherAcl::new([("ana", Value::Nil)]).is_empty());
+}
+
 fn ping(minions: &[&str]) -> bool {
     let rules = rules(vec![
         one("web*", list(&["test.ping"])),

@@ -95,6 +95,15 @@ mod tests {
     }
 
     #[test]
+    fn plain_wildcard_is_bounded_and_shown_as_its_text() {
+        let longest = "*".repeat(MAX_BYTES);
+        let kept = plain(&longest);
+        assert_eq!(kept.as_str(), longest);
+        assert_eq!(kept.to_string(), longest);
+        assert_eq!(PlainWildcard::parse(&format!("{longest}*")), None);
+    }
+
+    #[test]
     fn narrower_pattern_is_contained() {
         let table = [
             ("*", "*", true),

@@ -125,14 +125,9 @@ fn prefix(text: &str, most: u32) -> Option<u32> {
 /// The length of the prefix of a netmask, or of a host mask, which is one turned round.
 fn mask_bits(mask: Ipv4Addr) -> Option<u32> {
     let mask = u32::from(mask);
-    let is_netmask = |mask: u32| mask.leading_ones() + mask.trailing_zeros() == 32;
-    if mask == 0 {
-        Some(0)
-    } else if is_netmask(mask) || mask == u32::MAX {
-        Some(mask.leading_ones())
-    } else {
-        is_netmask(!mask).then(|| (!mask).leading_ones())
-    }
+    let is_netmask = |mask: &u32| mask.leading_ones() + mask.trailing_zeros() == 32;
+    let netmask = [mask, !mask].into_iter().find(is_netmask);
+    netmask.map(u32::leading_ones)
 }
 
 fn masked(address: IpAddr, bits: u32) -> IpAddr {
@@ -184,6 +179,53 @@ mod tests {
     }
 
     #[test]
+    fn address_is_found_in_each_kind_of_grain() {
+        let texts = |items: &[&str]| {
+            let items = items.iter().map(|text| Value::from(*text));
+            Value::Array(items.collect())
+        };
+        let table = [
+            ("10.0.0.1", Value::map([("10.0.0.1", "eth0")]), true),
+            ("10.0.0.1", Value::map([("10.0.0.2", "eth0")]), false),
+            // A lone text is searched.
+            ("10.0.0.1", Value::from("on 10.0.0.11"), true),
+            ("10.0.0.1", Value::from("10.0.0.2"), false),
+            ("10.0.0.1", Value::Int(0x0a00_0001), false),
+            ("10.0.0.0/30", Value::Int(0x0a00_0001), true),
+            ("10.0.0.0/30", Value::from("10.0.0.3"), true),
+            ("10.0.0.0/30", Value::from("10.0.0.4"), false),
+            ("10.0.0.0/30", Value::Int(-1), false),
+            ("10.0.0.0/30", Value::Bool(true), false),
+            ("0.0.0.0/0.0.0.0", Value::from("8.8.8.8"), true),
+            ("8.8.8.8/255.255.255.255", Value::from("8.8.8.8"), true),
+            ("8.8.8.8/255.255.255.255", Value::from("8.8.8.9"), false),
+            ("::/0", Value::from("8.8.8.8"), false),
+            ("0.0.0.0/0", Value::from("::1"), false),
+            ("fe80::1%eth0", texts(&["fe80::1%eth0"]), true),
+            ("fe80::1%eth0", texts(&["fe80::1"]), false),
+            ("fe80::/10", texts(&["fe80::1%", "fe80::1%a%b"]), false),
+        ];
+        for (text, grain, expected) in table {
+            let network = Network::parse(text).unwrap();
+            let read = super::addresses(&grain);
+            let found = network.holds(&grain, || &read);
+            assert_eq!(found, expected, "{text} {grain:?}");
+        }
+    }
+
+    #[test]
+    fn grain_is_that_of_the_version() {
+        for (text, grain) in [
+            ("10.0.0.1", "ipv4"),
+            ("10.0.0.0/8", "ipv4"),
+            ("::1", "ipv6"),
+            ("fe80::/10", "ipv6"),
+        ] {
+            assert_eq!(Network::parse(text).unwrap().grain(), grain, "{text}");
+        }
+    }
+
+    #[test]
     fn malformed_ipcidr_target_is_refused() {
         for text in [
             "",
@@ -195,6 +237,9 @@ mod tests {
             "::/129",
             "10.0.0.0/255.0.255.0",
             "10.0.0.0/+8",
+            "fe80::1%",
+            "fe80::1%a%b",
+            "10.0.0.1%eth0",
             "x",
         ] {
             assert_eq!(Network::parse(text), None, "{text}");

@@ -1,6 +1,8 @@
 //! Requests while the master's own key is rotated: each minion is answered under the key that it
 //! knows, which nobody else can make the master believe.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use saltern_crypto::{EncAlgo, PrivateKey, PublicKey, SigAlgo};
@@ -8,7 +10,7 @@ use saltern_wire::msgpack::Value;
 
 use crate::wire::client::{Minion, clear, master_key};
 use crate::wire::pillar::{pillar_load, verified_by};
-use crate::wire::site::{Site, decode, key_pair};
+use crate::wire::site::{START, Site, decode, key_pair};
 
 const ENC: EncAlgo = EncAlgo::OaepSha1;
 const SIG: SigAlgo = SigAlgo::Pkcs1v15Sha1;
@@ -18,14 +20,18 @@ const UNTIL: i64 = 9_000_000_000;
 
 /// A line of the file of statements: the replaced key about its successor.
 fn statement(replaced: &str, successor: &str) -> String {
+    statement_until(UNTIL, replaced, successor)
+}
+
+fn statement_until(until: i64, replaced: &str, successor: &str) -> String {
     let replaced = PrivateKey::from_pem(key_pair(replaced).private, None).unwrap();
     let successor = PublicKey::from_pem(key_pair(successor).public).unwrap();
     let message = format!(
-        "saltern master key rotation\nuntil {UNTIL}\n{}\n",
+        "saltern master key rotation\nuntil {until}\n{}\n",
         successor.pem()
     );
     let signature = replaced.sign(SigAlgo::Pkcs1v15Sha224, message.as_bytes());
-    format!("{UNTIL} {}\n", STANDARD.encode(signature.unwrap()))
+    format!("{until} {}\n", STANDARD.encode(signature.unwrap()))
 }
 
 /// A master whose previous key is the large one, with these statements.
@@ -138,6 +144,41 @@ fn previous_key_counts_no_more_once_its_file_is_gone() {
     let reply = site.ask(clear(load, 3)).reply;
     let keys = left.verified_by(&new, &reply, SIG);
     assert_eq!(keys.get("token"), None, "the minion refuses this answer");
+}
+
+/// The time that the old key has signed: until then both are accepted, from then on the new one alone,
+/// without a restart.
+#[test]
+fn previous_key_is_accepted_until_its_time_and_no_longer() {
+    let seconds = 100;
+    let until = i64::try_from(START + seconds).unwrap();
+    let site = with_statements("", statement_until(until, "large", "master"));
+    let (new, previous) = (master_key(), previous_key());
+    let left = signed_in(&site, "m1", &previous);
+    let has_it = signed_in(&site, "m2", &new);
+    site.clock.advance(Duration::from_secs(seconds - 1));
+    has_pillar(&site, &left, &previous);
+    has_pillar(&site, &has_it, &new);
+    let log_in = || {
+        let token = previous.encrypt(ENC, b"proof").unwrap();
+        let load = left.auth().set("token", Value::Bin(token.into()));
+        site.ask(clear(load, 3)).reply
+    };
+    let answered = left.verified_by(&previous, &log_in(), SIG);
+    assert!(answered.get("token").is_some());
+
+    site.clock.advance(Duration::from_secs(1));
+    let answered = left.verified_by(&new, &log_in(), SIG);
+    assert_eq!(
+        answered.get("token"),
+        None,
+        "the minion refuses this answer"
+    );
+    // The session under the new key goes, so that the minion authenticates: then it goes on as usual.
+    let refused = site.ask(has_it.sealed(pillar_load(&has_it), 3)).reply;
+    assert_eq!(decode(&refused), Value::from("bad load"));
+    let again = signed_in(&site, "m2", &new);
+    has_pillar(&site, &again, &new);
 }
 
 /// Our own minions get the new key in the answer, signed by the previous one.

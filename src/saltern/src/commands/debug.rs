@@ -18,6 +18,8 @@ pub(crate) struct Arguments {
 enum Question {
     /// List the actors, with how often each was restarted.
     Actors(ConfigArgument),
+    /// List the optional features that the program was built with; needs no master.
+    Features,
     /// Make an actor panic (test builds only).
     Panic(OneActor),
     /// Make the thread of an actor hang for ever (test builds only).
@@ -68,6 +70,10 @@ pub(crate) fn metrics(config: &ConfigArgument) -> Exit {
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     match &arguments.question {
         Question::Actors(config) => answer(config, &ControlRequest::Actors, actor_lines),
+        Question::Features => {
+            features().iter().for_each(|name| say(&format!("{name}\n")));
+            Exit::Ok
+        }
         Question::Panic(actor) => actor.suffers(ControlRequest::Panic),
         Question::Stall(actor) => actor.suffers(ControlRequest::Stall),
         Question::Frames { addresses } => frames(addresses),
@@ -85,6 +91,18 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             confirm(config, &ControlRequest::Die { point, count })
         }
     }
+}
+
+/// The features by their names in the manifest. That of fail points is asked for where they stand: cargo
+/// may have turned it on for another crate alone.
+fn features() -> Vec<&'static str> {
+    let all = [
+        ("documents", cfg!(feature = "documents")),
+        ("fault-injection", saltern_base::fail_point::ARE_BUILT_IN),
+        ("jemalloc", cfg!(feature = "jemalloc")),
+    ];
+    let built_in = all.iter().filter(|(_, is_built_in)| *is_built_in);
+    built_in.map(|(name, _)| *name).collect()
 }
 
 fn actor_lines(actors: Vec<ActorStatus>) -> String {

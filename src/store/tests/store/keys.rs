@@ -174,6 +174,43 @@ mod master {
             .expect("read");
         assert_eq!(signature.as_deref(), Some("c2ln"));
     }
+
+    #[test]
+    fn precomputed_signature_with_sha1_is_refused_under_fips_mode() {
+        use base64::Engine as _;
+        let (_dir, mut options) = place(Compat::V3006);
+        options.master_sign_pubkey = true;
+        options.master_use_pubkey_signature = true;
+        fs::create_dir_all(&options.pki_dir).expect("pki_dir");
+        let [signer, master] = [&KEYS[1], &KEYS[0]];
+        fs::write(
+            options.pki_dir.join("master.pem"),
+            key_pem(0, None).expose(),
+        )
+        .expect("written");
+        let signer_path = options.pki_dir.join("master_sign.pub");
+        fs::write(&signer_path, signer.public().pem()).expect("written");
+        let path = options.pki_dir.join("master_pubkey_signature");
+        let mut is_taken = |fips_mode, algo| {
+            let signed = master.public().pem().as_bytes();
+            let signature = signer.sign(algo, signed).expect("signed");
+            let text = base64::engine::general_purpose::STANDARD.encode(signature);
+            fs::write(&path, format!("{text}\n")).expect("written");
+            options.fips_mode = fips_mode;
+            match MasterKeys::with_options(&options) {
+                Ok(_) => true,
+                Err(error) => {
+                    assert!(error.to_string().contains("SHA-1"), "{error}");
+                    false
+                }
+            }
+        };
+        assert!(is_taken(true, SigAlgo::Pkcs1v15Sha224));
+        assert!(!is_taken(true, SigAlgo::Pkcs1v15Sha1));
+        assert!(is_taken(false, SigAlgo::Pkcs1v15Sha1));
+        fs::remove_file(&signer_path).expect("removed");
+        assert!(is_taken(true, SigAlgo::Pkcs1v15Sha1), "nobody can tell");
+    }
 }
 
 mod sessions {

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Mutates the code that decides who may do what, and lets the tests of its own crate find it.
+
+    tests/mutants.py [--package NAME]... [--file GLOB]... [--shard K/N] [--tests NAME] [--minutes N]
+
+By default all that docs/mutants.md names, which takes hours. Each mutant that no test finds has to stand
+in tests/mutants.list with the reason why none can; the run fails on any other one, and on an entry that a
+test does find. A mutant with which the tests hang is found.
+
+The sources are copied into target/mutants/tree and mutated there, one at a time, so that the working tree
+and its own build are left alone. With --minutes the run ends then, and says how many are left.
+"""
+
+import argparse
+import collections
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+LIST = ROOT / "tests/mutants.list"
+TARGET = ROOT / "target/mutants"
+
+# By crate: what is mutated. "The gate" is what stands between a request and what it asks for.
+SCOPE = {
+    "saltern-policy": ["src/policy/src/**"],
+    "saltern-crypto": ["src/crypto/src/**"],
+    "saltern-requests": [
+        f"src/requests/src/{name}.rs"
+        for name in [
+            "credentials",
+            "envelope",
+            "master_gate",
+            "minion_runner",
+            "peer_publish",
+            "proved",
+            "targets",
+            "key_admission",
+            "job/jid_owner",
+            "job/refusal",
+        ]
+    ],
+}
+
+# How cargo-mutants calls an outcome, and how it is called here.
+OUTCOMES = {
+    "CaughtMutant": "found",
+    "Timeout": "found by hanging",
+    "Unviable": "does not build",
+    "MissedMutant": "not found",
+}
+
+
+def main():
+    arguments = parsed()
+    packages = arguments.package or list(SCOPE)
+    tools = install()
+    copy_sources()
+    tried, listed = [], 0
+    for package in packages:
+        outcomes, count = mutate(package, arguments, tools)
+        tried += outcomes
+        listed += count
+    print_table(tried)
+    print(f"mutants: {len(tried)} of {listed} tried")
+    faults = compare(tried, known_survivors())
+    for fault in faults:
+        print(f"mutants: {fault}", file=sys.stderr)
+    sys.exit(1 if faults else 0)
+
+
+def parsed():
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--package", action="append", choices=list(SCOPE))
+    parser.add_argument("--file", action="append")
+    parser.add_argument("--shard")
+    # Quicker; what these do not find, others of the crate may.
+    parser.add_argument("--tests")
+    parser.add_argument("--minutes", type=float)
+    return parser.parse_args()
+
+
+def install():
+    """The environment in which `cargo mutants` is found."""
+    script = [str(ROOT / "tests/install-tools.sh"), "--mutants"]
+    path = subprocess.run(script, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    return {
+        **os.environ,
+        "PATH": f"{os.environ['PATH']}:{path}",
+        "CARGO_TARGET_DIR": str(TARGET / "build"),
+    }
+
+
+def copy_sources():
+    """Copies what has changed since the last run, so that cargo builds no more than that."""
+    tree = TARGET / "tree"
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listing, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+    names = {name for name in names.split("\0") if name and (ROOT / name).is_file()}
+    for name in names:
+        source, copy = ROOT / name, tree / name
+        if copy.is_file() and copy.read_bytes() == source.read_bytes():
+            continue
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, copy, follow_symlinks=True)
+        # Newer than what an interrupted run built of a mutant.
+        os.utime(copy)
+    for path in sorted(tree.rglob("*")):
+        if path.is_file() and str(path.relative_to(tree)) not in names:
+            path.unlink()
+
+
+def mutate(package, arguments, environment):
+    """The outcomes of the mutants that were tried, and how many there are."""
+    output = TARGET / package
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
+    command = ["nice", "-n", "19", "cargo", "mutants", "--in-place", "--package", package]
+    command += ["--no-shuffle", "--output", str(output), "--minimum-test-timeout", "180"]
+    # Neither examples nor those in the documentation.
+    command += ["--cargo-arg=--tests"]
+    for glob in arguments.file or SCOPE[package]:
+        command += ["--file", glob]
+    if arguments.shard:
+        command += ["--shard", arguments.shard]
+    if arguments.tests:
+        command += ["--", arguments.tests]
+    seconds = arguments.minutes and arguments.minutes * 60
+    run = subprocess.Popen(command, cwd=TARGET / "tree", env=environment)
+    try:
+        code = run.wait(seconds)
+        # 2: not found; 3: hangs.
+        if code not in (0, 2, 3):
+            sys.exit(f"mutants: cargo mutants of {package} ended with {code}")
+    except subprocess.TimeoutExpired:
+        run.send_signal(signal.SIGINT)
+        run.wait()
+    results = output / "mutants.out"
+    if not (results / "outcomes.json").is_file():
+        sys.exit(f"mutants: the tests of {package} without a mutant were not over in this time")
+    outcomes = json.loads((results / "outcomes.json").read_text())["outcomes"]
+    mutants = [one for one in outcomes if isinstance(one["scenario"], dict)]
+    listed = json.loads((results / "mutants.json").read_text())
+    named = [(one["scenario"]["Mutant"], OUTCOMES.get(one["summary"])) for one in mutants]
+    return [(mutant["file"], plain(mutant), how) for mutant, how in named if how], len(listed)
+
+
+def plain(mutant):
+    """Its name without line and column, which change with every edit."""
+    return re.sub(r"^([^:]+):\d+:\d+: ", r"\1: ", mutant["name"])
+
+
+def known_survivors():
+    """The entries of the list: a mutant to how many of that name no test finds."""
+    known = {}
+    for line in LIST.read_text().splitlines():
+        if line and not line.startswith(("#", " ")):
+            name, _, times = line.partition(" ×")
+            known[name] = int(times or 1)
+    return known
+
+
+def compare(tried, known):
+    survivors = collections.Counter(name for _, name, how in tried if how == "not found")
+    total = collections.Counter(name for _, name, _ in tried)
+    faults = [
+        f"no test finds: {name}" + (f" ×{count}" if count > 1 else "")
+        for name, count in sorted(survivors.items())
+        if count > known.get(name, 0)
+    ]
+    # Only where all of that name were tried: a run may end in the middle.
+    faults += [
+        f"tests/mutants.list has {name}, which a test finds"
+        for name, count in sorted(known.items())
+        if total[name] >= count > survivors[name]
+    ]
+    return faults
+
+
+def print_table(tried):
+    rows = collections.defaultdict(collections.Counter)
+    for file, _, how in tried:
+        rows[file][how] += 1
+    columns = list(OUTCOMES.values())
+    print(f"| file | {' | '.join(columns)} |")
+    print(f"|---|{'---|' * len(columns)}")
+    for file, counts in sorted(rows.items()):
+        print(f"| `{file}` | {' | '.join(str(counts[column]) for column in columns)} |")
+    total = sum(rows.values(), collections.Counter())
+    print(f"| all | {' | '.join(str(total[column]) for column in columns)} |")
+
+
+if __name__ == "__main__":
+    main()
