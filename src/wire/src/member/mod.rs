@@ -3,11 +3,14 @@
 //!
 //! A relayed connection is one TLS connection (`tls`), a `header`, then bytes both ways (`relay`).
 
+mod connection;
 mod half_close;
 mod header;
 mod relay;
 mod tls;
 
+pub(crate) use connection::{CONFIRMED, RelayedSender};
+pub use connection::{LocalPeer, RelayedConnection, RelayedConnections};
 pub(crate) use half_close::HalfClosing;
 pub use header::{Door, Header, HeaderError, RelayedPeer};
 pub(crate) use relay::{RelayEnd, relay};
