@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::{Context, Result, ensure};
 use saltern_stock::databases::PASSWORD;
 use saltern_tests::port::free_port;
-use saltern_tests::process::Run;
+use saltern_tests::process::{Run, run};
 use saltern_tests::prometheus::{get, metrics_address};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Config, Release, Site, TestResult, wait_until};
@@ -148,17 +148,26 @@ fn minions_of_a_member_that_stands_by_are_served_and_stay_when_it_takes_over() -
             })?;
             commands_are_those_of_the_active_one(pair)?;
             api_is_that_of_the_active_one(pair, ports.api)?;
+            let ping = ["*", "test.ping", "--out=json", "--static"];
+            let of_stock = answer(&pair.b.salt(&ping)?)?;
+            ensure!(
+                of_stock == answer(&pair.a.salt(&ping)?)?,
+                "stock's command: {of_stock}"
+            );
             deleted_key_asks_the_active_one_for_a_new_shared_key(pair)?;
 
             pair.a.step("the one that relays takes over");
+            // Over WebSockets stock's minion of 3007 hears jobs after a master was lost, and returns nothing.
+            pair.a.kill_minion("ws3007");
             let ended = pair.a.stop_master()?;
             ensure!(ended.success(), "{ended}");
             pair.wait_for("b", "active")?;
             pair.wait_until_b_serves()?;
-            for (id, _, _) in minions {
+            let stayed = minions.iter().filter(|(id, _, _)| *id != "ws3007");
+            for (id, _, _) in stayed.clone() {
                 wait_for_ping(pair.b, id)?;
             }
-            for (id, _, _) in minions {
+            for (id, _, _) in stayed {
                 pair.a.kill_minion(id);
             }
             pair.stop_second()
@@ -182,9 +191,10 @@ fn commands_are_those_of_the_active_one(pair: &Pair<'_>) -> Result<()> {
         minions.as_object().is_some_and(|all| all.len() == 6),
         "{minions}"
     );
-    ensure!(answer(&standby.saltern_cmd(&ping)?)? == minions);
-    let present = ["manage.present", "--out=json"];
-    ensure!(answer(&standby.salt_run(&present)?)? == answer(&active.salt_run(&present)?)?);
+    let ours = run(&mut standby.own_command("salt", &ping), SOON)?;
+    ensure!(answer(&ours)? == minions, "ours: {ours}");
+    let up = answer(&standby.salt_run(&["manage.up", "--out=json"])?)?;
+    ensure!(up.as_array().is_some_and(|all| all.len() == 6), "{up}");
     let keys = ["-L", "--out=json"];
     ensure!(answer(&standby.salt_key(&keys)?)? == answer(&active.salt_key(&keys)?)?);
 

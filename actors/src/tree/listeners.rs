@@ -4,11 +4,12 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 use saltern_base::metrics::Registry;
 use saltern_config::{ApiServer, MasterConfig, PeerCertificates, TlsConfig};
 use saltern_http::HttpMetrics;
-use saltern_wire::member::{Door, MemberTls, RelayedConnections};
+use saltern_wire::member::{BeforeAnswers, Door, MemberTls, RelayedConnections};
 use saltern_wire::net::BoundPort;
 use saltern_wire::port::{
     Heartbeat, Inherited, KeepAlive, ListenOptions, LocalSocket, MemberPort, PeerCertificate,
@@ -97,7 +98,8 @@ fn open_port(
     Ok((listener, address))
 }
 
-/// Binds the ports of a master that stands by, for a relay of their connections.
+/// Binds the ports of a master that stands by, for a relay of their connections. `before_answers` is done
+/// before the answers to requests of this machine.
 ///
 /// # Errors
 /// A port is taken, or a listener refuses its options.
@@ -105,6 +107,7 @@ pub fn open_relay(
     config: &MasterConfig,
     registry: &Registry,
     member: (&MemberTls, RelayTarget),
+    before_answers: Option<Arc<dyn BeforeAnswers>>,
 ) -> Result<Relay, StartError> {
     let ports = Ports::open(config, None, &mut Inherited::default())?;
     // Closed again at once: a port that is taken would stop the takeover.
@@ -123,6 +126,7 @@ pub fn open_relay(
         publish: (ports.publish, publish_limits(config).peers),
         apis: (net_api::bind_ports(&config.net_api.servers), of_apis),
         local,
+        before_answers,
     };
     let relay = Relay::new(sockets, member, listen_options(config), registry);
     Ok(relay.inspect_err(|_| remove_sockets(&config.sock_dir))?)

@@ -6,6 +6,7 @@
 mod arguments;
 mod background;
 mod standby;
+mod standby_jobs;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};

@@ -21,7 +21,7 @@ const OTHERS: u32 = 0o077;
 ///
 /// # Errors
 /// Others may read the file, or it has too few bytes.
-pub fn read_secret(path: &Path) -> Result<Option<SecretBytes>> {
+pub(super) fn read_secret(path: &Path) -> Result<Option<SecretBytes>> {
     let failed = |source| StoreError::io("read", path, source);
     let file = match File::open(path) {
         Ok(file) => file,

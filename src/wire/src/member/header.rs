@@ -120,6 +120,12 @@ impl Door {
         )
     }
 
+    /// Whether it is the request port, over any transport.
+    pub(crate) fn is_of_requests(self) -> bool {
+        use Door::{RequestTcp, RequestWebSocket, RequestZeroMq};
+        matches!(self, RequestZeroMq | RequestTcp | RequestWebSocket)
+    }
+
     /// Whether a peer of this kind may come to it.
     pub(crate) fn takes(self, peer: RelayedPeer) -> bool {
         self.is_local() == matches!(peer, RelayedPeer::User(_))

@@ -13,5 +13,6 @@ pub(crate) use connection::{CONFIRMED, RelayedSender};
 pub use connection::{LocalPeer, RelayedConnection, RelayedConnections};
 pub(crate) use half_close::HalfClosing;
 pub use header::{Door, Header, HeaderError, RelayedPeer};
+pub use relay::BeforeAnswers;
 pub(crate) use relay::{RelayEnd, relay};
 pub use tls::{MemberTls, MemberTlsError};

@@ -35,7 +35,7 @@ use super::relay_local::{LocalAdmission, LocalDoor, LocalSocket, Subscriptions};
 use super::relay_target::RelayTarget;
 use super::stream::Arrival;
 use crate::member::{
-    CONFIRMED, Door, HalfClosing, Header, MemberTls, RelayEnd, RelayedPeer, relay,
+    BeforeAnswers, CONFIRMED, Door, HalfClosing, Header, MemberTls, RelayEnd, RelayedPeer, relay,
 };
 use crate::net::{BoundPort, TcpStream, accept_all, accept_waiting, is_ended};
 
@@ -61,6 +61,8 @@ pub struct RelaySockets {
     pub apis: (Vec<(Door, BoundPort)>, PeerLimits),
     /// Those for programs of this machine.
     pub local: Vec<LocalSocket>,
+    /// Done before an answer to a request of this machine.
+    pub before_answers: Option<Arc<dyn BeforeAnswers>>,
 }
 
 /// The ports and unix sockets of a member that stands by.
@@ -80,6 +82,9 @@ struct Shared {
     failures: LogThrottle,
     /// Networks of minions, as the active member knows them.
     known: KnownNetworks,
+    before_answers: Option<Arc<dyn BeforeAnswers>>,
+    /// Addresses at which requests come here.
+    own: Vec<IpAddr>,
     subscriptions: Arc<Subscriptions>,
     /// The socket of subscribers once more, while it is served.
     subscribers: Mutex<Option<(UnixListener, Arc<LocalDoor>)>>,
@@ -98,6 +103,7 @@ struct Passage<'a> {
     handshake: Duration,
     /// Time in which the peer takes a buffer.
     patience: Duration,
+    before_answers: Option<&'a dyn BeforeAnswers>,
     metrics: &'a Metrics,
 }
 
@@ -122,6 +128,9 @@ impl Relay {
             Ok::<_, ListenError>(acceptors)
         };
         let (requests, publish) = (sockets.requests, sockets.publish);
+        let own = requests.0.iter();
+        let own = own.filter_map(|socket| Some(socket.listener.local_addr().ok()?.ip()));
+        let own = own.collect();
         let requests = open(requests.0, &families("request")?, requests.1)?;
         let publish = open(publish.0, &families("publish")?, publish.1)?;
         let of_apis = families("api")?;
@@ -158,6 +167,8 @@ impl Relay {
                 dials: Dials::new(),
                 failures: LogThrottle::new(LOG_INTERVAL),
                 known,
+                before_answers: sockets.before_answers,
+                own,
                 subscriptions: Arc::default(),
                 subscribers: Mutex::new(subscribers),
                 stop: CancellationToken::new(),
@@ -219,7 +230,7 @@ impl RelayAsker {
     }
 }
 
-/// What becomes of a connection of a port.
+/// Starts the task of each connection of a port.
 fn start(shared: &Arc<Shared>, door: impl Fn(Transport) -> Door) -> impl Fn(Arrival, Admission) {
     let shared = Arc::clone(shared);
     move |arrival, admission| {
@@ -271,6 +282,7 @@ impl Shared {
                     socket,
                     handshake: gate.limits.handshake,
                     patience: gate.limits.progress.grace,
+                    before_answers: self.before_answers_to(address.ip(), door),
                     metrics: &gate.metrics,
                 };
                 let relaying = async {
@@ -286,6 +298,13 @@ impl Shared {
             _ => Close::NoActive,
         };
         admission.ends(reason);
+    }
+
+    /// Preparation of the answers to a program of this machine.
+    fn before_answers_to(&self, from: IpAddr, door: Door) -> Option<&dyn BeforeAnswers> {
+        let is_own = from.to_canonical().is_loopback() || self.own.contains(&from);
+        let before = self.before_answers.as_deref();
+        before.filter(|_| is_own && door.is_of_requests())
     }
 
     /// Serves a unix socket until the end.
@@ -316,6 +335,7 @@ impl Shared {
                     socket,
                     handshake: LOCAL_HANDSHAKE,
                     patience: door.patience,
+                    before_answers: None,
                     metrics: &door.metrics,
                 };
                 let relaying = self.relay(peer, &passage, || admission.opened());
@@ -345,7 +365,8 @@ impl Shared {
         };
         opened();
         let counts = (&passage.metrics.bytes_in, &passage.metrics.bytes_out);
-        match relay(peer, active, passage.patience, counts).await {
+        let how = (passage.patience, passage.before_answers);
+        match relay(peer, active, how, counts).await {
             RelayEnd::Closed => Close::PeerClosed,
             RelayEnd::Slow => Close::SlowReader,
             RelayEnd::Failed(error) => {

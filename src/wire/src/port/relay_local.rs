@@ -23,7 +23,7 @@ use crate::member::{Door, Header, RelayedPeer};
 pub struct LocalSocket {
     /// The socket.
     pub listener: StdUnixListener,
-    /// What it is.
+    /// Its door at the active member.
     pub door: Door,
     /// Connections at once.
     pub connections: usize,

@@ -55,7 +55,7 @@ pub(crate) struct Members {
     api: SocketAddr,
     /// The directory of the relay's unix socket.
     place: TempDir,
-    /// What the active member gets at these doors.
+    /// Connections that the active member gets at these doors.
     events: RelayedConnections,
     calls: RelayedConnections,
 }
@@ -132,6 +132,7 @@ impl Members {
             publish: (of_publish, limits),
             apis: (vec![(Door::Api, api_port.into())], limits),
             local: vec![local],
+            before_answers: None,
         };
         let relay = Relay::new(
             sockets,

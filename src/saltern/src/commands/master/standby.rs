@@ -25,11 +25,12 @@ use saltern_store::files::{self, Create};
 use saltern_store::jobs::Engine;
 use saltern_store::shared_state::{StatePlaces, restore};
 use saltern_store::{Dropfile, MasterKeys, SharedState, StoreError, dropfile};
-use saltern_wire::member::MemberTls;
+use saltern_wire::member::{BeforeAnswers, MemberTls};
 use saltern_wire::port::{Inherited, Relay, RelayAsker, RelayTarget};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
+use super::standby_jobs::StandbyJobs;
 use super::{Signals, chain, complain, exit_of, exit_of_start, make_directories, write_pidfile};
 use crate::commands::cluster::cipher_of;
 use crate::service_manager::ServiceManager;
@@ -122,9 +123,12 @@ pub(super) fn stand_by(
         complain(&chain(&error));
         return Err(Exit::Usage);
     }
+    let mut jobs = None;
     if tls.is_some() {
         make_directories(config).map_err(failed)?;
+        jobs = StandbyJobs::start(config);
     }
+    let (jobs, before_answers) = jobs.unzip();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -140,7 +144,11 @@ pub(super) fn stand_by(
         };
         let joined = Membership::join(cluster, me, end_at_once(config.clone()));
         let membership = joined.map_err(failed)?;
-        match wait_for_lease((config, tls.as_ref()), &membership, &mut signals).await {
+        let relaying = Relaying {
+            tls: tls.as_ref(),
+            before_answers,
+        };
+        match wait_for_lease((config, relaying), &membership, &mut signals).await {
             Ok(()) => {
                 let member = ActiveMember {
                     membership,
@@ -157,6 +165,9 @@ pub(super) fn stand_by(
     });
     // A look-up of a member's name that still waits must not keep a master that has the lease.
     runtime.shutdown_background();
+    if let Some(jobs) = jobs {
+        jobs.stop();
+    }
     outcome
 }
 
@@ -287,12 +298,23 @@ impl TakeoverFeeder {
     }
 }
 
+/// The parts of a member that relays.
+struct Relaying<'a> {
+    /// `None` for one that does not.
+    tls: Option<&'a MemberTls>,
+    before_answers: Option<Arc<dyn BeforeAnswers>>,
+}
+
 /// The ports are closed when it has an outcome.
 async fn wait_for_lease(
-    (config, tls): (&MasterConfig, Option<&MemberTls>),
+    (config, relaying): (&MasterConfig, Relaying<'_>),
     membership: &Arc<Membership>,
     signals: &mut Signals,
 ) -> Result<(), Exit> {
+    let Relaying {
+        tls,
+        before_answers,
+    } = relaying;
     let registry = Registry::new();
     register_cluster_metrics(&registry, Some(membership), &SharedState::default());
     let target = RelayTarget::default();
@@ -311,7 +333,7 @@ async fn wait_for_lease(
     };
     let port = StandbyPort::open(config, &registry, state).map_err(unavailable)?;
     // Behind all that may fail: nobody removes its sockets, else.
-    let relay = tls.map(|tls| open_relay(config, &registry, (tls, target.clone())));
+    let relay = tls.map(|tls| open_relay(config, &registry, (tls, target.clone()), before_answers));
     let relay = relay.transpose().map_err(unavailable)?;
     let asker = relay.as_ref().map(Relay::asker);
     let manager = ServiceManager::find(String::new());
