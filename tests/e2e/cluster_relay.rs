@@ -1,15 +1,32 @@
-//! A member that stands by relays: minions come to it, to the active one, or to either by a balancer.
+//! A member that stands by relays: minions come to it, to the active one, or to either by a balancer, and
+//! so do commands and clients of the API.
+
+use std::fs;
 
 use anyhow::{Context, Result, ensure};
+use saltern_stock::databases::PASSWORD;
+use saltern_tests::port::free_port;
+use saltern_tests::process::{Run, run};
 use saltern_tests::prometheus::{get, metrics_address};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Config, Release, Site, TestResult, wait_until};
+use serde_json::{Value, json};
 
-use crate::cluster::{LONG, pair, wait_for_ping};
+use crate::cluster::{LONG, Pair, pair, wait_for_ping};
 use crate::cluster_haproxy::balance;
 
+/// Ports that both members have.
+#[derive(Clone, Copy)]
+struct Ports {
+    member: u16,
+    api: u16,
+    /// Requests and publications over WebSockets.
+    ws: [u16; 2],
+}
+
 /// Gives a member an address of its own, and has it relay; the secret is the one file of all.
-fn relay_by(config: &mut Config, address: &str, (secret, port): (&str, u16)) {
+fn relay_by(config: &mut Config, address: &str, (secret, ports): (&str, Ports)) {
+    let Ports { member, api, ws } = ports;
     let cluster = config.get("saltern_cluster").unwrap_or_default();
     let cluster = cluster.trim_end_matches('}').to_owned();
     config
@@ -17,8 +34,22 @@ fn relay_by(config: &mut Config, address: &str, (secret, port): (&str, u16)) {
         .set(
             "saltern_cluster",
             format!(
-                "{cluster}, secret_file: {secret}, advertise: {address}, member_port: {port}}}"
+                "{cluster}, secret_file: {secret}, advertise: {address}, member_port: {member}}}"
             ),
+        )
+        .set(
+            "saltern_also_listen",
+            format!(
+                "[{{transport: ws, ret_port: {}, publish_port: {}}}]",
+                ws[0], ws[1]
+            ),
+        )
+        .set("sharedsecret", PASSWORD)
+        .set("external_auth", "{sharedsecret: {ann: ['.*']}}")
+        .set("netapi_enable_clients", "[local]")
+        .set(
+            "rest_cherrypy",
+            format!("{{port: {api}, host: {address}, disable_ssl: true}}"),
         )
         .set(
             "saltern_metrics_address",
@@ -43,9 +74,13 @@ fn minions_of_a_member_that_stands_by_are_served_and_stay_when_it_takes_over() -
         |_| {},
         |pair| {
             let secret = pair.a.path("secret").display().to_string();
-            let port = saltern_tests::port::free_port();
-            relay_by(pair.a.config(), "127.0.0.2", (&secret, port));
-            relay_by(pair.b.config(), "127.0.0.3", (&secret, port));
+            let ports = Ports {
+                member: free_port(),
+                api: free_port(),
+                ws: [free_port(), free_port()],
+            };
+            relay_by(pair.a.config(), "127.0.0.2", (&secret, ports));
+            relay_by(pair.b.config(), "127.0.0.3", (&secret, ports));
             pair.a.write_config()?;
             pair.b.write_config()?;
             // Until it is seen that the active one is gone.
@@ -67,18 +102,26 @@ fn minions_of_a_member_that_stands_by_are_served_and_stay_when_it_takes_over() -
                 is_up("master-a").and_then(|()| is_up("master-b"))
             })?;
 
-            pair.a.step("two come to the standby, two to the balancer");
-            let stock = MinionKind::Stock(Release::V3008);
+            pair.a.step("four come to the standby, two to the balancer");
+            let stock = MinionKind::Stock;
             let minions = [
                 ("m1", MinionKind::Native, Some("127.0.0.3")),
-                ("stock", stock, Some("127.0.0.3")),
+                ("stock", stock(Release::V3008), Some("127.0.0.3")),
+                ("m3006", stock(Release::V3006), Some("127.0.0.3")),
+                ("ws3007", stock(Release::V3007), Some("127.0.0.3")),
                 ("m2", MinionKind::Native, None),
-                ("mixed", stock, None),
+                ("mixed", stock(Release::V3008), None),
             ];
             for (id, kind, master) in minions {
                 pair.a.prepare_minion(id, kind, |config| {
                     if let Some(master) = master {
                         config.set("master", master);
+                    }
+                    if id == "ws3007" {
+                        config
+                            .set("transport", "ws")
+                            .set("master_port", ports.ws[0])
+                            .set("publish_port", ports.ws[1]);
                     }
                 })?;
                 pair.a.accept_beforehand(id)?;
@@ -88,10 +131,10 @@ fn minions_of_a_member_that_stands_by_are_served_and_stay_when_it_takes_over() -
                 pair.a.wait_started(id)?;
                 wait_for_ping(pair.a, id)?;
             }
-            wait_until("the standby to relay two subscribers", SOON, || {
+            wait_until("the standby to relay four subscribers", SOON, || {
                 let labels = ["listener=\"publish\"", "state=\"open\""];
                 let relayed = value(pair.b, "saltern_port_connections", &labels).ok()?;
-                (relayed > 1.5).then_some(())
+                (relayed > 3.5).then_some(())
             })?;
             let labels = ["outcome=\"handed_over\""];
             let taken = value(pair.a, "saltern_member_port_total", &labels)?;
@@ -101,21 +144,104 @@ fn minions_of_a_member_that_stands_by_are_served_and_stay_when_it_takes_over() -
             );
             wait_until("all to be the active one's own subscribers", SOON, || {
                 let subscribers = value(pair.a, "saltern_subscribers", &[]).ok()?;
-                (subscribers > 3.5).then_some(())
+                (subscribers > 5.5).then_some(())
             })?;
+            commands_are_those_of_the_active_one(pair)?;
+            api_is_that_of_the_active_one(pair, ports.api)?;
+            let ping = ["*", "test.ping", "--out=json", "--static"];
+            let of_stock = answer(&pair.b.salt(&ping)?)?;
+            ensure!(
+                of_stock == answer(&pair.a.salt(&ping)?)?,
+                "stock's command: {of_stock}"
+            );
+            deleted_key_asks_the_active_one_for_a_new_shared_key(pair)?;
 
             pair.a.step("the one that relays takes over");
+            // Over WebSockets stock's minion of 3007 hears jobs after a master was lost, and returns nothing.
+            pair.a.kill_minion("ws3007");
             let ended = pair.a.stop_master()?;
             ensure!(ended.success(), "{ended}");
             pair.wait_for("b", "active")?;
             pair.wait_until_b_serves()?;
-            for (id, _, _) in minions {
+            let stayed = minions.iter().filter(|(id, _, _)| *id != "ws3007");
+            for (id, _, _) in stayed.clone() {
                 wait_for_ping(pair.b, id)?;
             }
-            for id in ["stock", "mixed", "m1", "m2"] {
+            for (id, _, _) in stayed {
                 pair.a.kill_minion(id);
             }
             pair.stop_second()
         },
     )
+}
+
+/// The answer of a command that prints JSON.
+fn answer(run: &Run) -> Result<Value> {
+    let text = &run.expect_code(0)?.stdout;
+    serde_json::from_str(text.trim()).with_context(|| format!("{run}"))
+}
+
+/// Stock's commands and ours, run where the standby is, and where the active one is.
+fn commands_are_those_of_the_active_one(pair: &Pair<'_>) -> Result<()> {
+    let (active, standby): (&Site, &Site) = (pair.a, pair.b);
+    standby.step("commands of the standby are those of the active one");
+    let ping = ["*", "test.ping", "--out=json", "--static"];
+    let minions = answer(&active.salt(&ping)?)?;
+    ensure!(
+        minions.as_object().is_some_and(|all| all.len() == 6),
+        "{minions}"
+    );
+    let ours = run(&mut standby.own_command("salt", &ping), SOON)?;
+    ensure!(answer(&ours)? == minions, "ours: {ours}");
+    let up = answer(&standby.salt_run(&["manage.up", "--out=json"])?)?;
+    ensure!(up.as_array().is_some_and(|all| all.len() == 6), "{up}");
+    let keys = ["-L", "--out=json"];
+    ensure!(answer(&standby.salt_key(&keys)?)? == answer(&active.salt_key(&keys)?)?);
+
+    // Stock's, which does not wait for the job.
+    let published = standby.salt(&["m1", "test.ping", "--async"])?;
+    let jid = published.stdout.trim().rsplit(' ').next();
+    let jid = jid.context("the command shows its jid")?;
+    let followed = standby.saltern(&["follow", jid])?;
+    followed.expect_code(0)?.expect_text("m1:\n    True")?;
+    for site in [standby, active] {
+        site.saltern(&["explain", jid])?
+            .expect_code(0)?
+            .expect_text("m1")?;
+    }
+    let seen = standby.metric("saltern_cluster_active", "")?;
+    ensure!(seen > 0.5, "the control socket is that of the active one");
+    Ok(())
+}
+
+fn api_is_that_of_the_active_one(pair: &Pair<'_>, port: u16) -> Result<()> {
+    let mut session = pair.b.api_client_at(&format!("http://127.0.0.3:{port}"))?;
+    let form = json!({"username": "ann", "password": PASSWORD, "eauth": "sharedsecret"});
+    let answer = session.call(&json!({"method": "POST", "path": "/login", "json": form}))?;
+    ensure!(answer["status"] == 200, "{answer}");
+    let chunk = json!({"client": "local", "fun": "test.ping", "tgt": "m1"});
+    let call = json!({"method": "POST", "path": "/", "auth": true, "json": [chunk]});
+    let answer = session.call(&call)?;
+    ensure!(
+        answer["body"]["return"][0]["m1"] == true,
+        "the job ran: {answer}"
+    );
+    Ok(())
+}
+
+fn deleted_key_asks_the_active_one_for_a_new_shared_key(pair: &Pair<'_>) -> Result<()> {
+    pair.b.step("a key is deleted where the standby is");
+    let keys = pair.a.path("pki/minions");
+    fs::copy(keys.join("m1"), keys.join("ghost"))?;
+    let shared = pair.a.path("cache/saltern/shared_key");
+    let before = fs::read(&shared)?;
+    pair.b.salt_key(&["-y", "-d", "ghost"])?.expect_code(0)?;
+    ensure!(!keys.join("ghost").exists(), "it is deleted for all");
+    wait_until("a new shared key", SOON, || {
+        let now = fs::read(&shared).ok()?;
+        (now != before).then_some(())
+    })?;
+    wait_until("the dropfile to be gone", SOON, || {
+        (!pair.b.path("cache/.dfn").exists()).then_some(())
+    })
 }

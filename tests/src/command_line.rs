@@ -113,10 +113,17 @@ impl Site {
     /// # Errors
     /// When the program cannot be started.
     pub fn api_client(&self, port: u16) -> Result<Session> {
+        self.api_client_at(&format!("http://127.0.0.1:{port}"))
+    }
+
+    /// Opens a session with a web interface at this URL.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn api_client_at(&self, url: &str) -> Result<Session> {
         let mut command = Command::new(self.server.release().program("python"));
-        command
-            .arg(peer("api_client.py"))
-            .arg(format!("http://127.0.0.1:{port}"));
+        command.arg(peer("api_client.py")).arg(url);
+        let port = url.rsplit(':').next().unwrap_or_default();
         Session::start(&mut command, &self.path(format!("log/api-client-{port}")))
     }
 

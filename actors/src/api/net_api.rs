@@ -3,6 +3,7 @@
 //! Connections live in tasks on its thread, outside its state, so that they outlive a restart. A port
 //! that is taken keeps no master from starting: stock's salt-api may serve it beside this one.
 
+use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
@@ -16,7 +17,9 @@ use saltern_console::Console;
 use saltern_http::{HttpLimits, HttpMetrics, HttpServer};
 use saltern_netapi::Api;
 use saltern_supervise::Child;
-use saltern_wire::port::{Tls, TlsError};
+use saltern_wire::member::{Door, RelayedConnections};
+use saltern_wire::net::BoundPort;
+use saltern_wire::port::{self, ListenOptions, Tls, TlsError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -25,6 +28,10 @@ const EXCHANGE_TIME: Duration = Duration::from_secs(3600);
 
 /// Time for the body of a request, which may be long and come over a slow line.
 const BODY_TIME: Duration = Duration::from_secs(60);
+
+/// Connections to one server, in all and from one address.
+pub(crate) const CONNECTIONS: usize = 4096;
+pub(crate) const CONNECTIONS_PER_ADDRESS: usize = 1024;
 
 /// Why a server is not there.
 #[derive(Debug, thiserror::Error)]
@@ -55,11 +62,15 @@ pub(crate) struct Seed {
 /// Loader of certificates.
 pub(crate) type LoadTls = fn(&TlsConfig) -> Result<Tls, TlsError>;
 
+/// Connections to the servers that other members of a cluster relay, by option.
+pub(crate) type RelayedCalls = HashMap<&'static str, RelayedConnections>;
+
 /// Binds the servers that can be bound; gives them with their addresses.
 pub(crate) fn bind(
     pages: (&Arc<Api>, &Console),
     servers: &[ApiServer],
     (http, load_tls): (&HttpMetrics, LoadTls),
+    mut relayed: RelayedCalls,
 ) -> (Vec<HttpServer>, Vec<SocketAddr>) {
     let mut bound = Vec::new();
     for server in servers {
@@ -67,23 +78,53 @@ pub(crate) fn bind(
             Ok(listener) => {
                 let address = listener.address();
                 tracing::info!(%address, option = server.option, console = server.console, "the API is served");
-                bound.push(listener);
+                let relayed = relayed.remove(server.option).unwrap_or_default();
+                bound.push(listener.with_relayed(relayed));
             }
-            Err(error) => {
-                let (host, port) = (&server.host, server.port);
-                let error = chain(&error);
-                tracing::error!(
-                    error,
-                    option = server.option,
-                    host,
-                    port,
-                    "the API is not served"
-                );
-            }
+            Err(error) => not_served(server, &error),
         }
     }
     let addresses = bound.iter().map(HttpServer::address).collect();
     (bound, addresses)
+}
+
+/// Binds the ports of the servers for a relay, those that can be bound.
+pub(crate) fn bind_ports(servers: &[ApiServer]) -> Vec<(Door, BoundPort)> {
+    let mut bound = Vec::new();
+    for server in servers {
+        let Some(door) = Door::of_api(server.option) else {
+            continue;
+        };
+        let port = address_of(server)
+            .and_then(|address| port::bind(address, &listening()).map_err(NotServed::Port));
+        match port {
+            Ok(listener) => bound.push((door, listener.into())),
+            Err(error) => not_served(server, &error),
+        }
+    }
+    bound
+}
+
+/// How the ports of the API listen, as they do on the active member of a cluster.
+fn listening() -> ListenOptions {
+    ListenOptions {
+        backlog: u32::try_from(CONNECTIONS).unwrap_or(u32::MAX),
+        ..ListenOptions::default()
+    }
+}
+
+fn not_served(server: &ApiServer, error: &NotServed) {
+    let (option, host, port) = (server.option, &server.host, server.port);
+    let error = chain(error);
+    tracing::error!(error, option, host, port, "the API is not served");
+}
+
+fn address_of(server: &ApiServer) -> Result<SocketAddr, NotServed> {
+    let mut addresses = (server.host.as_str(), server.port)
+        .to_socket_addrs()
+        .map_err(NotServed::Host)?;
+    let none = || NotServed::Host(io::Error::from(io::ErrorKind::NotFound));
+    addresses.next().ok_or_else(none)
 }
 
 fn bind_one(
@@ -91,15 +132,11 @@ fn bind_one(
     server: &ApiServer,
     (http, load_tls): (&HttpMetrics, LoadTls),
 ) -> Result<HttpServer, NotServed> {
-    let mut addresses = (server.host.as_str(), server.port)
-        .to_socket_addrs()
-        .map_err(NotServed::Host)?;
-    let none = || NotServed::Host(io::Error::from(io::ErrorKind::NotFound));
-    let address = addresses.next().ok_or_else(none)?;
+    let address = address_of(server)?;
     let tls = server.tls.as_ref().map(load_tls).transpose()?;
     let limits = HttpLimits {
-        connections: 4096,
-        per_address: 1024,
+        connections: CONNECTIONS,
+        per_address: CONNECTIONS_PER_ADDRESS,
         requests: 4096,
         head_bytes: 64 << 10,
         body_bytes: server.max_body,

@@ -19,8 +19,10 @@ use saltern_base::metrics::{
     IntCounter, IntCounterVec, IntGauge, Registry, counter, counter_vec, gauge,
 };
 use saltern_model::Compat;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
+use saltern_wire::member::{LocalPeer, RelayedConnections};
+use saltern_wire::net::{accept_all, accept_waiting};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::UnixListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::events::batch_feed::BatchFeed;
@@ -53,6 +55,8 @@ pub(crate) struct EventSockets {
     pull: StdUnixListener,
     options: SocketOptions,
     metrics: SocketMetrics,
+    /// Subscribers and senders at other members of a cluster.
+    relayed: (RelayedConnections, RelayedConnections),
 }
 
 /// Metrics of the sockets.
@@ -125,35 +129,20 @@ impl EventSockets {
         }
     }
 
-    /// Binds both sockets and makes the two files. Replaces what a dead master left behind;
-    /// [`EventSockets::refuse_if_served`] has made sure that no running master loses a socket.
-    pub(crate) fn bind(options: SocketOptions, registry: &Registry) -> Result<Self, SocketError> {
-        let directory = options.directory.as_path();
-        let at = |path: &Path| {
-            let path = path.to_owned();
-            move |source| SocketError { path, source }
-        };
-        std::fs::create_dir_all(directory).map_err(at(directory))?;
-        let listen_mode = match options.compat {
-            Compat::V3006 if !options.for_other_users => 0o600,
-            _ => 0o660,
-        };
-        if options.compat == Compat::V3006 && options.for_other_users {
-            let_others_through(directory);
-        }
-        let publish_path = directory.join(PUB);
-        let publish = bind(&publish_path, listen_mode).map_err(at(&publish_path))?;
-        let pull_path = directory.join(PULL);
-        let pull = bind(&pull_path, 0o600).map_err(at(&pull_path))?;
-        for name in MARKERS {
-            let path = directory.join(name);
-            marker(&path).map_err(at(&path))?;
-        }
+    /// Binds both sockets and makes the two files (see [`BoundSockets`]). `relayed` are the subscribers and
+    /// the senders at other members of a cluster.
+    pub(crate) fn bind(
+        options: SocketOptions,
+        relayed: (RelayedConnections, RelayedConnections),
+        registry: &Registry,
+    ) -> Result<Self, SocketError> {
+        let BoundSockets { publish, pull } = BoundSockets::bind(&options)?;
         Ok(Self {
             publish,
             pull,
             metrics: SocketMetrics::new(registry),
             options,
+            relayed,
         })
     }
 
@@ -202,11 +191,18 @@ impl EventSockets {
             too_many: LogThrottle::new(LOG_INTERVAL),
         };
         let serving = door.clone();
+        let (subscribers, senders) = self.relayed;
         actix_rt::spawn(async move {
-            accept_all(&publish, &serving.stop, |stream| serving.let_in(stream)).await;
+            tokio::select! {
+                () = accept_all(&publish, &serving.stop, |stream| serving.let_in(stream)) => {}
+                () = subscribers.each(|stream| serving.let_in(stream)) => {}
+            }
         });
         actix_rt::spawn(async move {
-            accept_all(&pull, &pull_door.stop, |stream| pull_door.let_in(stream)).await;
+            tokio::select! {
+                () = accept_all(&pull, &pull_door.stop, |stream| pull_door.let_in(stream)) => {}
+                () = senders.each(|stream| pull_door.let_in(stream)) => {}
+            }
         });
         Some(door)
     }
@@ -216,6 +212,41 @@ impl EventSockets {
         for name in MARKERS.into_iter().chain([PUB, PULL]) {
             remove_socket(&directory.join(name));
         }
+    }
+}
+
+/// Both sockets, bound.
+pub(crate) struct BoundSockets {
+    pub(crate) publish: StdUnixListener,
+    pub(crate) pull: StdUnixListener,
+}
+
+impl BoundSockets {
+    /// Binds both sockets and makes the two files. Replaces what a dead master left behind;
+    /// [`EventSockets::refuse_if_served`] has made sure that no running master loses a socket.
+    pub(crate) fn bind(options: &SocketOptions) -> Result<Self, SocketError> {
+        let directory = options.directory.as_path();
+        let at = |path: &Path| {
+            let path = path.to_owned();
+            move |source| SocketError { path, source }
+        };
+        std::fs::create_dir_all(directory).map_err(at(directory))?;
+        let listen_mode = match options.compat {
+            Compat::V3006 if !options.for_other_users => 0o600,
+            _ => 0o660,
+        };
+        if options.compat == Compat::V3006 && options.for_other_users {
+            let_others_through(directory);
+        }
+        let publish_path = directory.join(PUB);
+        let publish = bind(&publish_path, listen_mode).map_err(at(&publish_path))?;
+        let pull_path = directory.join(PULL);
+        let pull = bind(&pull_path, 0o600).map_err(at(&pull_path))?;
+        for name in MARKERS {
+            let path = directory.join(name);
+            marker(&path).map_err(at(&path))?;
+        }
+        Ok(Self { publish, pull })
     }
 }
 
@@ -297,21 +328,12 @@ impl EventSocketHandle {
     /// Accepts all pending connections. Called before an event is published: a client that
     /// connects, and then causes an event, receives that event.
     pub(crate) fn let_in_waiting(self: &Arc<Self>) {
-        // Any error, "would block" above all, is the accepting task's business.
-        while !self.stop.is_cancelled()
-            && let Ok((stream, _)) = self.waiting.accept()
-        {
-            let stream = stream
-                .set_nonblocking(true)
-                .and_then(|()| UnixStream::from_std(stream));
-            match stream {
-                Ok(stream) => self.let_in(stream),
-                Err(error) => tracing::warn!(%error, "an event subscriber cannot be served"),
-            }
+        if !self.stop.is_cancelled() {
+            accept_waiting(&self.waiting, |stream| self.let_in(stream));
         }
     }
 
-    fn let_in(self: &Arc<Self>, stream: UnixStream) {
+    fn let_in(self: &Arc<Self>, stream: impl LocalPeer) {
         if self.bus.subscriber_count() >= self.most {
             self.refused.inc();
             if let Some(times) = self.too_many.record() {
@@ -365,40 +387,21 @@ enum End {
     Stopped,
 }
 
-/// Accepts until `stop`. Out of descriptors, it waits a moment instead of spinning.
-pub(crate) async fn accept_all(
-    listener: &UnixListener,
-    stop: &CancellationToken,
-    mut serve: impl FnMut(UnixStream),
-) {
-    let failures = LogThrottle::new(LOG_INTERVAL);
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => return,
-        };
-        match accepted {
-            Ok((stream, _)) => serve(stream),
-            Err(error) => {
-                if let Some(times) = failures.record() {
-                    tracing::warn!(%error, times, "a connection to a local socket was not accepted");
-                }
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
-        }
-    }
-}
-
 /// Writes events until the subscriber disconnects or stops taking them; when the master stops,
 /// until the queue is empty.
 async fn feed(
-    stream: UnixStream,
+    mut stream: impl LocalPeer,
     subscriber: &Subscriber,
     bus: &Bus,
     timeout: Duration,
     stop: &CancellationToken,
 ) -> End {
-    let (mut reader, mut writer) = stream.into_split();
+    match tokio::time::timeout(timeout, stream.confirm()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(_)) => return End::Closed,
+        Err(_) => return End::TooSlow,
+    }
+    let (mut reader, mut writer) = tokio::io::split(stream);
     let mut scrap = [0_u8; 64];
     loop {
         let (mut frames, missed) = match subscriber.take_now(FRAMES_AT_ONCE) {
@@ -424,10 +427,7 @@ async fn feed(
     }
 }
 
-async fn write_all(
-    writer: &mut tokio::net::unix::OwnedWriteHalf,
-    frames: &[Bytes],
-) -> io::Result<()> {
+async fn write_all(writer: &mut (impl AsyncWrite + Unpin), frames: &[Bytes]) -> io::Result<()> {
     let mut slices: Vec<io::IoSlice<'_>> = frames.iter().map(|f| io::IoSlice::new(f)).collect();
     let mut rest = slices.as_mut_slice();
     while !rest.is_empty() {
@@ -437,5 +437,5 @@ async fn write_all(
         }
         io::IoSlice::advance_slices(&mut rest, written);
     }
-    Ok(())
+    writer.flush().await
 }

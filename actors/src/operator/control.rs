@@ -6,6 +6,7 @@
 mod seen_minions;
 
 use std::io;
+use std::os::unix::net::UnixListener as StdUnixListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +23,11 @@ use saltern_model::control::{
 use saltern_requests::{MasterFleet, Services};
 use saltern_store::StoreError;
 use saltern_supervise::Tree;
+use saltern_wire::member::{LocalPeer, RelayedConnections};
+use saltern_wire::net::accept_all;
 use serde::Serialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -97,7 +100,7 @@ pub(crate) struct Control {
 const MAX_LINE: u64 = 16 << 10;
 
 /// Timeout of one request with its answer.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A maintenance task, or a replay, that takes longer goes on in the background. Shorter than
 /// [`REQUEST_TIMEOUT`], so that the client gets an answer.
@@ -108,48 +111,68 @@ const DUTY_TIME: Duration = Duration::from_secs(9);
 const INVENTORY_TIME: Duration = Duration::from_secs(8);
 
 /// Concurrent requests.
-const MAX_ASKING: usize = 16;
+pub(crate) const MAX_ASKING: usize = 16;
 
 /// Binds the socket; nothing is answered before it is served.
-pub(crate) fn bind(sock_dir: &Path) -> io::Result<UnixListener> {
-    UnixListener::from_std(crate::events::event_sockets::bind(
-        &sock_dir.join(SOCKET),
-        0o600,
-    )?)
+pub(crate) fn bind(sock_dir: &Path) -> io::Result<StdUnixListener> {
+    crate::events::event_sockets::bind(&sock_dir.join(SOCKET), 0o600)
+}
+
+/// The control socket, bound.
+pub(crate) struct ControlSocket {
+    pub(crate) listener: UnixListener,
+    /// Programs at other members of a cluster.
+    pub(crate) relayed: RelayedConnections,
 }
 
 /// Serves the socket until `stop`.
-pub(crate) fn serve(listener: UnixListener, control: Control, stop: CancellationToken) {
+pub(crate) fn serve(socket: ControlSocket, control: Control, stop: CancellationToken) {
     if cfg!(feature = "fault-injection") {
         tracing::info!("fault injection is built in: this is a test build");
     }
-    let control = Arc::new(control);
-    let places = Arc::new(Semaphore::new(MAX_ASKING));
+    let asking = Arc::new(Asking {
+        control,
+        places: Arc::new(Semaphore::new(MAX_ASKING)),
+    });
+    let ControlSocket { listener, relayed } = socket;
     actix_rt::spawn(async move {
-        crate::events::event_sockets::accept_all(&listener, &stop, |stream| {
-            let Ok(place) = places.clone().try_acquire_owned() else {
-                return;
-            };
-            let control = control.clone();
-            actix_rt::spawn(async move {
-                // A client that is too slow gets no answer.
-                let _ = tokio::time::timeout(REQUEST_TIMEOUT, converse(stream, &control)).await;
-                drop(place);
-            });
-        })
-        .await;
+        tokio::select! {
+            () = accept_all(&listener, &stop, |stream| asking.take(stream)) => {}
+            () = relayed.each(|stream| asking.take(stream)) => {}
+        }
     });
 }
 
-async fn converse(mut stream: UnixStream, control: &Control) -> io::Result<()> {
-    let (reader, mut writer) = stream.split();
+/// The programs that ask.
+struct Asking {
+    control: Control,
+    places: Arc<Semaphore>,
+}
+
+impl Asking {
+    fn take(self: &Arc<Self>, stream: impl LocalPeer) {
+        let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
+            return;
+        };
+        let asking = Arc::clone(self);
+        actix_rt::spawn(async move {
+            // A client that is too slow gets no answer.
+            let _ = tokio::time::timeout(REQUEST_TIMEOUT, converse(stream, &asking.control)).await;
+            drop(place);
+        });
+    }
+}
+
+async fn converse(mut stream: impl LocalPeer, control: &Control) -> io::Result<()> {
+    stream.confirm().await?;
     let mut line = String::new();
-    BufReader::new(reader.take(MAX_LINE))
+    BufReader::new((&mut stream).take(MAX_LINE))
         .read_line(&mut line)
         .await?;
-    writer
+    stream
         .write_all(answer(control, &line).await.as_bytes())
-        .await
+        .await?;
+    stream.shutdown().await
 }
 
 async fn answer(control: &Control, line: &str) -> String {

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::Plan;
 use crate::api::InsideMaster;
 use crate::api::job_events::JobEvents;
-use crate::api::net_api::{self, NetApi};
+use crate::api::net_api::{self, NetApi, RelayedCalls};
 use crate::events::bus::Bus;
 use crate::messages::{Accept, Explain, Fire};
 use crate::tree::listeners::tls;
@@ -25,6 +25,7 @@ impl Plan {
         services: &Arc<Services>,
         heard: &Arc<Bus>,
         (router, tracker, bus): (Recipient<Accept>, Recipient<Explain>, Recipient<Fire>),
+        relayed: RelayedCalls,
     ) -> Vec<SocketAddr> {
         let servers = &self.config.net_api.servers;
         if servers.is_empty() {
@@ -65,7 +66,8 @@ impl Plan {
                 return Vec::new();
             }
         };
-        let (bound, addresses) = net_api::bind((&api, &console), servers, (&self.http, tls));
+        let (bound, addresses) =
+            net_api::bind((&api, &console), servers, (&self.http, tls), relayed);
         let seed = net_api::Seed {
             servers: Arc::new(Mutex::new(bound)),
             stop: self.stop.clone(),

@@ -4,22 +4,24 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::sync::Arc;
 
 use saltern_base::metrics::Registry;
-use saltern_config::{MasterConfig, PeerCertificates, TlsConfig};
+use saltern_config::{ApiServer, MasterConfig, PeerCertificates, TlsConfig};
 use saltern_http::HttpMetrics;
-use saltern_wire::member::MemberTls;
+use saltern_wire::member::{BeforeAnswers, Door, MemberTls, RelayedConnections};
 use saltern_wire::net::BoundPort;
 use saltern_wire::port::{
-    Heartbeat, Inherited, KeepAlive, ListenOptions, MemberPort, PeerCertificate, PeerLimits,
-    PubLimits, PubListener, Relay, RelayTarget, ReqLimits, ReqListener, SizeLimits, Socket, Tls,
-    TlsError, TlsOptions, bind,
+    Heartbeat, Inherited, KeepAlive, ListenOptions, LocalSocket, MemberPort, PeerCertificate,
+    PeerLimits, PubLimits, PubListener, Relay, RelaySockets, RelayTarget, ReqLimits, ReqListener,
+    SizeLimits, Socket, Tls, TlsError, TlsOptions, bind,
 };
 use tokio::net::UnixListener;
 
-use crate::events::event_sockets::{EventSockets, SocketOptions, remove_socket};
+use crate::api::net_api::{self, RelayedCalls};
+use crate::events::event_sockets::{BoundSockets, EventSockets, SocketOptions, remove_socket};
 use crate::front::transports::transport_of;
-use crate::operator::control;
+use crate::operator::control::{self, ControlSocket};
 use crate::operator::status_port::StatusPort;
 use crate::tree::StartError;
 
@@ -28,7 +30,11 @@ pub(crate) struct Listeners {
     pub(crate) requests: ReqListener,
     pub(crate) publish: PubListener,
     pub(crate) events: EventSockets,
-    pub(crate) control: UnixListener,
+    pub(crate) control: ControlSocket,
+    /// Connections to the API that other members of a cluster relay.
+    pub(crate) relayed_calls: RelayedCalls,
+    /// Members that ask for a new shared key.
+    pub(crate) rotations: RelayedConnections,
     /// The status port, where one is configured.
     pub(crate) status: Option<StatusPort>,
     /// HTTP metrics.
@@ -92,7 +98,8 @@ fn open_port(
     Ok((listener, address))
 }
 
-/// Binds the ports of a master that stands by, for a relay of their connections.
+/// Binds the ports of a master that stands by, for a relay of their connections. `before_answers` is done
+/// before the answers to requests of this machine.
 ///
 /// # Errors
 /// A port is taken, or a listener refuses its options.
@@ -100,16 +107,80 @@ pub fn open_relay(
     config: &MasterConfig,
     registry: &Registry,
     member: (&MemberTls, RelayTarget),
+    before_answers: Option<Arc<dyn BeforeAnswers>>,
 ) -> Result<Relay, StartError> {
     let ports = Ports::open(config, None, &mut Inherited::default())?;
     // Closed again at once: a port that is taken would stop the takeover.
     if let Some(port) = config.member_port() {
         open_port(config, port, &mut Inherited::default())?;
     }
-    let requests = (ports.requests, request_limits(config).peers);
-    let publish = (ports.publish, publish_limits(config).peers);
-    let options = listen_options(config);
-    Ok(Relay::new((requests, publish), member, options, registry)?)
+    let of_apis = PeerLimits {
+        connections: net_api::CONNECTIONS,
+        per_address: net_api::CONNECTIONS_PER_ADDRESS,
+        ..peer_limits(config)
+    };
+    EventSockets::refuse_if_served(&config.sock_dir)?;
+    let local = local_sockets(config).inspect_err(|_| remove_sockets(&config.sock_dir))?;
+    let sockets = RelaySockets {
+        requests: (ports.requests, request_limits(config).peers),
+        publish: (ports.publish, publish_limits(config).peers),
+        apis: (net_api::bind_ports(&config.net_api.servers), of_apis),
+        local,
+        before_answers,
+    };
+    let relay = Relay::new(sockets, member, listen_options(config), registry);
+    Ok(relay.inspect_err(|_| remove_sockets(&config.sock_dir))?)
+}
+
+/// Binds the sockets for local programs of a master that stands by, where and with the modes that they
+/// have when it is active.
+fn local_sockets(config: &MasterConfig) -> Result<Vec<LocalSocket>, StartError> {
+    let options = socket_options(config);
+    let BoundSockets { publish, pull } = BoundSockets::bind(&options)?;
+    let control = control::bind(&config.sock_dir).map_err(StartError::Control)?;
+    let of_events = |listener, door| LocalSocket {
+        listener,
+        door,
+        connections: options.connections,
+        patience: options.drain_timeout,
+    };
+    Ok(vec![
+        of_events(publish, Door::Events),
+        of_events(pull, Door::FiredEvents),
+        LocalSocket {
+            listener: control,
+            door: Door::Control,
+            connections: control::MAX_ASKING,
+            patience: control::REQUEST_TIMEOUT,
+        },
+    ])
+}
+
+/// Connections that other members relay, of the listeners that are not ports of a master.
+#[derive(Default)]
+struct RelayedToOthers {
+    events: (RelayedConnections, RelayedConnections),
+    control: RelayedConnections,
+    calls: RelayedCalls,
+    rotations: RelayedConnections,
+}
+
+impl RelayedToOthers {
+    fn open(port: &mut MemberPort, servers: &[ApiServer]) -> Self {
+        let servers = servers.iter();
+        let doors = servers.filter_map(|it| Some((it.option, Door::of_api(it.option)?)));
+        Self {
+            events: (
+                port.open_door(Door::Events),
+                port.open_door(Door::FiredEvents),
+            ),
+            control: port.open_door(Door::Control),
+            calls: doors
+                .map(|(option, door)| (option, port.open_door(door)))
+                .collect(),
+            rotations: port.open_door(Door::KeyRotation),
+        }
+    }
 }
 
 impl Listeners {
@@ -135,22 +206,32 @@ impl Listeners {
         let mut requests = ReqListener::new(ports.requests, request_limits(config), registry)?;
         let known = requests.known_networks();
         let publish = PubListener::new(ports.publish, publish_limits(config), known, registry)?;
+        let mut relayed = RelayedToOthers::default();
         if let Some((port, tls)) = member_port {
             let doors = (&requests, &publish);
             let handshake = config.saltern_handshake_timeout;
-            let port = MemberPort::new(port, tls, doors, handshake, registry);
+            let mut port = MemberPort::new(port, tls, doors, handshake, registry);
+            relayed = RelayedToOthers::open(&mut port, &config.net_api.servers);
             requests.serve_members(port);
         }
         let http = HttpMetrics::new(registry);
         let status = Self::open_status(config, (registry, &http))?;
         EventSockets::refuse_if_served(&config.sock_dir)?;
-        let (events, control) = Self::open_sockets(config, registry)
+        let RelayedToOthers {
+            events,
+            control,
+            calls,
+            rotations,
+        } = relayed;
+        let (events, control) = Self::open_sockets(config, (events, control), registry)
             .inspect_err(|_| remove_sockets(&config.sock_dir))?;
         Ok(Self {
             requests,
             publish,
             events,
             control,
+            relayed_calls: calls,
+            rotations,
             status,
             http,
             addresses: ports.addresses,
@@ -172,20 +253,28 @@ impl Listeners {
 
     fn open_sockets(
         config: &MasterConfig,
+        (events, control): ((RelayedConnections, RelayedConnections), RelayedConnections),
         registry: &Registry,
-    ) -> Result<(EventSockets, UnixListener), StartError> {
-        let followed = config.followed();
-        let options = SocketOptions {
-            directory: config.sock_dir.clone(),
-            compat: config.salt_compat,
-            for_other_users: followed.publisher_acl().is_set() || followed.external_auth().is_set(),
-            drain_timeout: config.publish_drain_timeout,
-            max_event: config.saltern_max_message_size,
-            connections: config.saltern_max_connections.min(MAX_LISTENERS),
+    ) -> Result<(EventSockets, ControlSocket), StartError> {
+        let events = EventSockets::bind(socket_options(config), events, registry)?;
+        let bound = control::bind(&config.sock_dir).and_then(UnixListener::from_std);
+        let control = ControlSocket {
+            listener: bound.map_err(StartError::Control)?,
+            relayed: control,
         };
-        let events = EventSockets::bind(options, registry)?;
-        let control = control::bind(&config.sock_dir).map_err(StartError::Control)?;
         Ok((events, control))
+    }
+}
+
+fn socket_options(config: &MasterConfig) -> SocketOptions {
+    let followed = config.followed();
+    SocketOptions {
+        directory: config.sock_dir.clone(),
+        compat: config.salt_compat,
+        for_other_users: followed.publisher_acl().is_set() || followed.external_auth().is_set(),
+        drain_timeout: config.publish_drain_timeout,
+        max_event: config.saltern_max_message_size,
+        connections: config.saltern_max_connections.min(MAX_LISTENERS),
     }
 }
 

@@ -69,10 +69,10 @@ use saltern_config::MasterConfig;
 use saltern_http::HttpMetrics;
 use saltern_requests::{MasterFleet, Services, Stores};
 use saltern_runners::{OldJobs, RunnerContext, Runners};
-use saltern_store::StoreError;
 use saltern_store::jobs::{Engine, JobQueries, wait};
+use saltern_store::{StoreError, dropfile};
 use saltern_supervise::{Budget, ChildSpec, Failure, Placement, Reserved, Supervisor, Tree};
-use saltern_wire::member::MemberTls;
+use saltern_wire::member::{LocalPeer, MemberTls, RelayedConnections};
 use saltern_wire::port::{
     Inherited, KnownNetworks, ListenError, PubHandle, PubListener, ReqListener, SubscriberWatch,
     TlsError,
@@ -81,6 +81,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::jobs::Stored;
+use crate::api::net_api::RelayedCalls;
 use crate::automation::reactor::{OpenError, ReactionQueue, Reactor};
 use crate::events::batch_feed::BatchFeed;
 use crate::events::bus::QueueLimits;
@@ -323,6 +324,7 @@ impl Master {
             reserved,
             (parts, known, stored),
             (listeners.requests, listeners.publish, listeners.events),
+            listeners.relayed_calls,
         );
         let control = Control {
             reactor: reactor.clone(),
@@ -335,6 +337,11 @@ impl Master {
             log_levels,
         };
         control::serve(listeners.control, control, stop.clone());
+        actix_rt::spawn(request_rotations(
+            listeners.rotations,
+            config.clone(),
+            stop.clone(),
+        ));
         let unwatched = CancellationToken::new();
         let status = listeners.status.map(|port| {
             let address = port.address();
@@ -586,6 +593,31 @@ fn connections(
     (connections, watch)
 }
 
+/// Asks for a new shared key as often as other members of a cluster do: a dropfile is there for stock's
+/// `salt-key` on those machines, too.
+async fn request_rotations(
+    asking: RelayedConnections,
+    config: Arc<MasterConfig>,
+    stop: CancellationToken,
+) {
+    let taking = asking.each(|mut member| match dropfile::request(&config) {
+        Ok(()) => {
+            actix_rt::spawn(async move {
+                // A member that is not reached asks again, and there is one key more.
+                let _ = member.confirm().await;
+            });
+        }
+        Err(error) => {
+            let error = saltern_base::chain(&error);
+            tracing::error!(
+                error,
+                "a new shared key, for which a member asks, cannot be asked for"
+            );
+        }
+    });
+    stop.run_until_cancelled(taking).await;
+}
+
 impl Plan {
     /// A permanent child on a thread of this name, which must never block: the watchdog would end
     /// the process.
@@ -606,6 +638,7 @@ impl Plan {
         reserved: ReservedAddresses,
         (parts, known, stored): (MasterParts, RunnerContext, Stored),
         (requests, publish, events): (ReqListener, PubListener, EventSockets),
+        relayed_calls: RelayedCalls,
     ) -> (Arc<Services>, Arc<MasterFleet>, Vec<SocketAddr>) {
         let presence = Presence::new(&self.config, self.clock.clone(), &self.registry);
         let (services, fleet) = self.services(parts.stores, known, stored.requests, &presence);
@@ -659,7 +692,7 @@ impl Plan {
         if let Some(uplinks) = uplinks {
             self.start_uplinks(uplinks, &services, &heard, &router);
         }
-        let api = self.start_net_api(&services, &heard, asked);
+        let api = self.start_net_api(&services, &heard, asked, relayed_calls);
         self.start_scheduler(&core, runs);
         self.start_maintenance(reserved.maintenance, core, (upkeep, remotes), connections);
         self.start_engines(services.clone(), &bus, &heard);

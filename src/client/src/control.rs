@@ -19,7 +19,7 @@ pub enum ControlError {
     #[error("the control socket does not answer; is the master running?")]
     Socket(#[from] io::Error),
     /// The master closed the connection: it answers as many clients as it may, or took too long.
-    #[error("the master is busy with other questions")]
+    #[error("the master is busy with other questions, or stands by while none is active")]
     Busy,
     /// An answer of another release.
     #[error("the master's answer cannot be read")]
@@ -35,6 +35,18 @@ impl ControlError {
     pub fn is_no_master(&self) -> bool {
         use io::ErrorKind::{ConnectionRefused, NotFound};
         matches!(self, Self::Socket(error) if [ConnectionRefused, NotFound].contains(&error.kind()))
+    }
+
+    /// Whether the connection was closed without an answer, as a member of a cluster that stands by does
+    /// while none is active.
+    #[must_use]
+    pub fn is_unanswered(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionReset};
+        match self {
+            Self::Busy => true,
+            Self::Socket(error) => [BrokenPipe, ConnectionReset].contains(&error.kind()),
+            Self::Unreadable(_) | Self::Refused(_) => false,
+        }
     }
 }
 

@@ -63,7 +63,12 @@ impl KeyString {
     /// of the label under the text.
     #[must_use]
     pub fn derived(&self, label: &[u8]) -> Self {
-        let mac = <Hmac<Sha512> as KeyInit>::new_from_slice(self.0.as_bytes())
+        Self::derived_from(self.0.as_bytes(), label)
+    }
+
+    /// The key of a label that a holder of this secret alone can compute.
+    pub(crate) fn derived_from(secret: &[u8], label: &[u8]) -> Self {
+        let mac = <Hmac<Sha512> as KeyInit>::new_from_slice(secret)
             .expect("invariant: HMAC takes keys of any length");
         let mut digest = mac.chain_update(label).finalize().into_bytes();
         let mut text = Zeroizing::new(String::with_capacity(TEXT_LEN));

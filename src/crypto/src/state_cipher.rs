@@ -11,7 +11,7 @@ use openssl::symm::{Cipher, decrypt_aead, encrypt_aead};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use crate::{SecretBytes, fill_random};
+use crate::{KeyString, SecretBytes, fill_random};
 
 /// Bytes of the id of a row.
 pub const ROW_ID_LEN: usize = 32;
@@ -46,6 +46,7 @@ pub struct StateCipher {
     ids: Key,
     messages: Key,
     member: Key,
+    users: Key,
     check: [u8; 32],
 }
 
@@ -62,6 +63,7 @@ impl StateCipher {
             ids: derive(b"saltern state 1 ids\0"),
             messages: derive(b"saltern state 1 messages\0"),
             member: derive(b"saltern member 1 key\0"),
+            users: derive(b"saltern user 1 keys\0"),
             check: *derive(b"saltern state 1 check\0"),
         })
     }
@@ -74,6 +76,12 @@ impl StateCipher {
     /// The private key by which members know each other, the same for the same secret and cluster.
     pub fn member_key(&self) -> &[u8; 32] {
         &self.member
+    }
+
+    /// The key by which a user of this name proves itself to any member, the same for the same secret and
+    /// cluster.
+    pub fn user_key(&self, user: &str) -> KeyString {
+        KeyString::derived_from(&*self.users, user.as_bytes())
     }
 
     /// The id of the row of this name.
@@ -192,10 +200,17 @@ mod tests {
         assert_ne!(same.member_key(), same.check());
         assert_eq!(cipher(1, "saltern").row_id(b"a"), same.row_id(b"a"));
         assert_ne!(same.row_id(b"a"), same.row_id(b"b"));
+        let user_key = |cipher: &StateCipher, user| cipher.user_key(user).as_str().to_owned();
+        assert_eq!(
+            user_key(&cipher(1, "saltern"), "root"),
+            user_key(&same, "root")
+        );
+        assert_ne!(user_key(&same, "root"), user_key(&same, "ann"));
         for other in [cipher(2, "saltern"), cipher(1, "other")] {
             assert_ne!(other.check(), same.check());
             assert_ne!(other.member_key(), same.member_key());
             assert_ne!(other.row_id(b"a"), same.row_id(b"a"));
+            assert_ne!(user_key(&other, "root"), user_key(&same, "root"));
         }
         let short = SecretBytes::new(vec![1; MIN_SECRET_LEN - 1]);
         assert!(StateCipher::new(&short, "saltern").is_none());

@@ -66,6 +66,9 @@ pub struct StoreOptions {
     pub client_acl_verify: bool,
     /// Whether users other than the master's own may use it (`external_auth` is not empty).
     pub external_auth: bool,
+    /// File of the secret, and name, of a cluster whose members take each other's users (`member_port` of
+    /// `saltern_cluster`).
+    pub shared_users: Option<(PathBuf, String)>,
     /// Whether a syndic is beside the master (`syndic_master`).
     pub has_syndic: bool,
     /// The hash that spreads job directories (`hash_type`).
@@ -102,6 +105,7 @@ impl StoreOptions {
             acl_users: Vec::new(),
             client_acl_verify: true,
             external_auth: false,
+            shared_users: None,
             has_syndic: false,
             hash_type: "sha256".to_owned(),
             store_endtime: false,
@@ -159,12 +163,19 @@ impl From<&MasterConfig> for StoreOptions {
             acl_users: names(followed.publisher_acl()),
             client_acl_verify: followed.client_acl_verify().as_bool().unwrap_or(true),
             external_auth: !names(followed.external_auth()).is_empty(),
+            shared_users: shared_users(config),
             has_syndic: config.syndic_master().is_set(),
             hash_type: config.hash_type.name().to_owned(),
             store_endtime: config.job_cache_store_endtime,
             mirror: config.local_cache_mirror.into(),
         }
     }
+}
+
+fn shared_users(config: &MasterConfig) -> Option<(PathBuf, String)> {
+    let cluster = config.saltern_cluster.as_ref()?;
+    cluster.member_port?;
+    Some((cluster.secret_file.clone()?, cluster.name.clone()))
 }
 
 impl From<LocalCacheMirror> for MirrorMode {

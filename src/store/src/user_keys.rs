@@ -6,18 +6,22 @@
 //! `salt/auth/__init__.py`, `authenticate_key`). Beside a syndic they are always kept: it reads the
 //! key when it starts, and with a new one its jobs are refused until somebody starts it again. What
 //! a user may do is decided above this crate.
+//!
+//! Members of a cluster that relay to the active one have the same keys, which follow from its secret:
+//! what a user of one member sends is verified by another.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use saltern_config::MasterConfig;
-use saltern_crypto::{KeyString, SecretString, ct_eq};
+use saltern_crypto::{KeyString, SecretString, StateCipher, ct_eq};
 use saltern_model::Compat;
 use saltern_python::expression::AnyOf;
 
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Version};
 use crate::options::StoreOptions;
+use crate::shared_state::read_cipher;
 
 /// Local accounts; the file that names them all.
 const PASSWD: &str = "/etc/passwd";
@@ -74,17 +78,22 @@ impl UserKeys {
         if !options.acl_users.is_empty() || options.external_auth {
             let_through(&options.cachedir)?;
         }
+        let cipher = options.shared_users.as_ref();
+        let cipher = cipher
+            .map(|(path, cluster)| read_cipher(path, cluster))
+            .transpose()?;
+        let source = (options, cipher.as_ref());
         let mut keys = BTreeMap::new();
         for user in &named {
             if !user.is_empty() && !keys.contains_key(*user) {
-                add(&mut keys, options, user, &accounts)?;
+                add(&mut keys, source, user, &accounts)?;
             }
         }
         if options.client_acl_verify {
             let patterns = AnyOf::new(named.iter().copied());
             for user in accounts.keys() {
                 if !keys.contains_key(user) && patterns.matches(user) {
-                    add(&mut keys, options, user, &accounts)?;
+                    add(&mut keys, source, user, &accounts)?;
                 }
             }
         }
@@ -148,7 +157,7 @@ impl UserKeys {
 
 fn add(
     keys: &mut BTreeMap<String, SecretString>,
-    options: &StoreOptions,
+    (options, cipher): (&StoreOptions, Option<&StateCipher>),
     user: &str,
     accounts: &BTreeMap<String, u32>,
 ) -> Result<()> {
@@ -163,14 +172,21 @@ fn add(
         Err(StoreError::UnsafeName { .. }) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let kept = match options.compat {
-        Compat::V3006 if !options.has_syndic => None,
-        Compat::V3006 | Compat::V3007 | Compat::V3008 => kept_key(&path)?,
+    let shared = cipher.map(|cipher| cipher.user_key(user));
+    let kept = match (options.compat, &shared) {
+        (_, Some(shared)) => {
+            let is_shared =
+                |kept: &SecretString| ct_eq(kept.expose().as_bytes(), shared.as_str().as_bytes());
+            kept_key(&path)?.filter(is_shared)
+        }
+        (Compat::V3006, None) if !options.has_syndic => None,
+        (Compat::V3006 | Compat::V3007 | Compat::V3008, None) => kept_key(&path)?,
     };
     let key = match kept {
         Some(key) => key,
         None => {
-            let key = SecretString::new(KeyString::generate().as_str().to_owned());
+            let key = shared.unwrap_or_else(KeyString::generate);
+            let key = SecretString::new(key.as_str().to_owned());
             let create = Create {
                 owner,
                 ..Create::PRIVATE

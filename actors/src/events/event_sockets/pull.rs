@@ -9,8 +9,8 @@ use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::{IntCounter, IntGauge};
 use saltern_model::{Event, Packed, Tag};
 use saltern_wire::ipc::{FrameError, PullDecoder, split_body};
+use saltern_wire::member::LocalPeer;
 use saltern_wire::msgpack::{Limits, RawValue};
-use tokio::net::UnixStream;
 use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
 
@@ -43,7 +43,7 @@ impl Drop for Counted {
 }
 
 impl PullDoor {
-    pub(super) fn let_in(&self, stream: UnixStream) {
+    pub(super) fn let_in(&self, stream: impl LocalPeer) {
         if usize::try_from(self.senders.get()).unwrap_or(0) >= self.most {
             self.refused.inc();
             if let Some(times) = self.too_many.record() {
@@ -73,11 +73,14 @@ impl PullDoor {
 /// Reads events of a local program. The events of one read go to the bus as one message: a program
 /// that fires many wakes the bus once for many.
 async fn take_in(
-    stream: UnixStream,
+    mut stream: impl LocalPeer,
     publisher: &Addr<EventPublisher>,
     batches: &BatchFeed,
     max_event: usize,
 ) {
+    if stream.confirm().await.is_err() {
+        return;
+    }
     let frames = FramedRead::new(stream, PullDecoder::new(max_event));
     let mut frames = frames.ready_chunks(EVENTS_AT_ONCE);
     while let Some(come) = frames.next().await {

@@ -32,7 +32,8 @@ pub const OURS: &[ConfigOption] = &[
          after a takeover (none), advertise: where this master is reached, for people (its id), \
          lease: seconds after which a silent active master is replaced (15), member_port: the port on \
          which the active master takes the connections that the others relay to it, with advertise as \
-         its address and only with secret_file (none: those that stand by have closed ports)}. The jobs are then \
+         its address and only with secret_file; keys of local users follow from the secret then (none: \
+         those that stand by have closed ports)}. The jobs are then \
          in PostgreSQL, and saltern_job_database is not used. Members differ in their id and share \
          pki_dir."),
     ours("saltern_syndic", &[Some("\"native\"")],

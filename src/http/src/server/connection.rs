@@ -11,7 +11,6 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
@@ -102,7 +101,7 @@ impl Connections {
     /// Serves one connection to its end.
     pub(super) async fn run(
         self: Arc<Self>,
-        stream: TcpStream,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         peer: SocketAddr,
         slot: ConnectionSlot,
     ) {
@@ -122,11 +121,11 @@ impl Connections {
     }
 
     /// Does the TLS handshake; `None` if the server stops.
-    async fn accept(
+    async fn accept<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
-        stream: TcpStream,
+        stream: S,
         certificates: &Arc<Certificates>,
-    ) -> Result<Option<TlsStream<TcpStream>>, Refusal> {
+    ) -> Result<Option<TlsStream<S>>, Refusal> {
         let accepted = async {
             let greeted = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
             let config = certificates.current().await;

@@ -39,13 +39,15 @@ use axum::response::Response;
 use hyper::http::Extensions;
 use hyper::{HeaderMap, StatusCode, Version};
 use saltern_base::log_throttle::LogThrottle;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, Predicate};
 
+use saltern_wire::member::{RelayedConnection, RelayedConnections, RelayedPeer};
 use saltern_wire::port::{ListenOptions, Tls, bind};
 
 use answering::Answering;
@@ -73,6 +75,7 @@ pub struct HttpServer {
     limits: HttpLimits,
     router: Router,
     meters: HttpMeters,
+    relayed: RelayedConnections,
 }
 
 impl HttpServer {
@@ -104,7 +107,14 @@ impl HttpServer {
             limits,
             router: layered(router),
             meters,
+            relayed: RelayedConnections::default(),
         })
+    }
+
+    /// Takes connections that other members of a cluster relay, too.
+    #[must_use]
+    pub fn with_relayed(self, relayed: RelayedConnections) -> Self {
+        Self { relayed, ..self }
     }
 
     /// The bound address, with the actual port for port 0.
@@ -144,8 +154,15 @@ impl HttpServer {
             cut: cut.clone(),
             tasks: tasks.clone(),
         });
-        let accepting = accept(&listener, &connections, &connection_slots);
-        let _: Option<()> = stop.run_until_cancelled(accepting).await;
+        let relayed = self.relayed;
+        let relayed = relayed.each(|one| start_relayed(one, &connections, &connection_slots));
+        let taking = async {
+            tokio::select! {
+                () = accept(&listener, &connections, &connection_slots) => {}
+                () = relayed => {}
+            }
+        };
+        let _: Option<()> = stop.run_until_cancelled(taking).await;
         drop(listener);
         tasks.close();
         if tokio::time::timeout(limits.drain, tasks.wait())
@@ -181,8 +198,19 @@ async fn accept(
     }
 }
 
+fn start_relayed(
+    relayed: RelayedConnection,
+    connections: &Arc<Connections>,
+    connection_slots: &Arc<ConnectionSlots>,
+) {
+    // The member port hands over no others.
+    if let RelayedPeer::Address(peer) = relayed.peer() {
+        start(relayed, peer, connections, connection_slots);
+    }
+}
+
 fn start(
-    stream: TcpStream,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     connections: &Arc<Connections>,
     connection_slots: &Arc<ConnectionSlots>,

@@ -12,7 +12,7 @@ use saltern_sql::{
     export_jobs, forget_member, import_jobs, init_cluster, set_cluster_secret,
 };
 use saltern_store::jobs::Moved;
-use saltern_store::shared_state::{create_secret, read_secret};
+use saltern_store::shared_state::{create_secret, read_cipher};
 use saltern_store::sqlite::{NewSqliteTables, SqliteTables};
 use saltern_store::{SharedKeys, StoreError};
 use serde::Serialize;
@@ -162,15 +162,9 @@ fn init_secret(
 /// # Errors
 /// The file of the secret is missing, readable by others, or too short.
 pub(crate) fn cipher_of(cluster: &ClusterConfig) -> Result<Option<StateCipher>, StoreError> {
-    let Some(path) = &cluster.secret_file else {
-        return Ok(None);
-    };
-    let secret = read_secret(path)?.ok_or_else(|| StoreError::Missing {
-        path: path.clone(),
-        reason: "it is the secret_file of saltern_cluster, which \"saltern cluster init\" makes once and \
-                 which is copied to the other members",
-    })?;
-    Ok(StateCipher::new(&secret, &cluster.name))
+    let path = cluster.secret_file.as_deref();
+    path.map(|path| read_cipher(path, &cluster.name))
+        .transpose()
 }
 
 fn status(cluster: &ClusterConfig, json: bool) -> Result<Exit, ClusterError> {

@@ -139,6 +139,10 @@ fn ask(config: &MasterConfig, jid: &Jid) -> Result<Standing, ControlError> {
         Ok(Some(account)) => Ok(Standing::Open(account)),
         Ok(None) => Ok(Standing::Unknown),
         Err(error) if error.is_no_master() => Ok(Standing::Stopped),
+        // The cluster has none that is active.
+        Err(error) if config.member_port().is_some() && error.is_unanswered() => {
+            Ok(Standing::Stopped)
+        }
         Err(error) => Err(error),
     }
 }

@@ -6,6 +6,7 @@
 mod arguments;
 mod background;
 mod standby;
+mod standby_jobs;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -390,6 +391,20 @@ fn remove_temporary_files(config: &MasterConfig) {
     }
 }
 
+/// The exit code of a master, or of one that stands by, that cannot start.
+fn exit_of_start(error: &StartError) -> Exit {
+    match error {
+        StartError::Port { .. } | StartError::Listener(_) => Exit::Unavailable,
+        StartError::Tls(_) => Exit::NoInput,
+        StartError::Reactor(_) => Exit::Usage,
+        StartError::Socket(error) if error.source.kind() == ErrorKind::AddrInUse => {
+            Exit::Unavailable
+        }
+        StartError::Socket(_) | StartError::Control(_) => Exit::CannotCreate,
+        StartError::Store(error) => exit_of(error),
+    }
+}
+
 /// `signals` are those of a master that stood by: one that came while it took over ends it now.
 async fn serve(parts: MasterParts, reloader: Reloader, signals: Option<Signals>) -> Exit {
     // Before the first port is bound: whoever sees the master serve may signal it.
@@ -402,16 +417,7 @@ async fn serve(parts: MasterParts, reloader: Reloader, signals: Option<Signals>)
         Ok(master) => master,
         Err(error) => {
             complain(&chain(&error));
-            return match error {
-                StartError::Port { .. } | StartError::Listener(_) => Exit::Unavailable,
-                StartError::Tls(_) => Exit::NoInput,
-                StartError::Reactor(_) => Exit::Usage,
-                StartError::Socket(error) if error.source.kind() == ErrorKind::AddrInUse => {
-                    Exit::Unavailable
-                }
-                StartError::Socket(_) | StartError::Control(_) => Exit::CannotCreate,
-                StartError::Store(error) => exit_of(&error),
-            };
+            return exit_of_start(&error);
         }
     };
     write_pidfile(&config.pidfile);

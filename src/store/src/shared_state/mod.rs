@@ -25,7 +25,9 @@ pub use kind::{API_SESSIONS, CONSOLE_SESSIONS, StateKind, StatePlaces};
 pub use log::{SharedState, StateFigures};
 pub use restore::{Restored, restore};
 pub use row::{RowId, SealedRow};
-pub use secret::{create_secret, read_secret};
+#[cfg(test)]
+use secret::read_secret;
+pub use secret::{create_secret, read_cipher};
 
 use crate::error::Result;
 

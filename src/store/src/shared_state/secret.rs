@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use saltern_crypto::{KeyString, MIN_SECRET_LEN, SecretBytes};
+use saltern_crypto::{KeyString, MIN_SECRET_LEN, SecretBytes, StateCipher};
 
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create};
@@ -21,7 +21,7 @@ const OTHERS: u32 = 0o077;
 ///
 /// # Errors
 /// Others may read the file, or it has too few bytes.
-pub fn read_secret(path: &Path) -> Result<Option<SecretBytes>> {
+pub(super) fn read_secret(path: &Path) -> Result<Option<SecretBytes>> {
     let failed = |source| StoreError::io("read", path, source);
     let file = match File::open(path) {
         Ok(file) => file,
@@ -51,6 +51,19 @@ pub fn read_secret(path: &Path) -> Result<Option<SecretBytes>> {
         return Err(refused(path, &reason));
     }
     Ok(Some(SecretBytes::new(secret)))
+}
+
+/// Reads the keys under which the members of a cluster share their state.
+///
+/// # Errors
+/// The file of the secret is missing, readable by others, or too short.
+pub fn read_cipher(path: &Path, cluster: &str) -> Result<StateCipher> {
+    let secret = read_secret(path)?.ok_or_else(|| StoreError::Missing {
+        path: path.to_owned(),
+        reason: "it is the secret_file of saltern_cluster, which \"saltern cluster init\" makes once and \
+                 which is copied to the other members",
+    })?;
+    StateCipher::new(&secret, cluster).ok_or_else(|| refused(path, "is too short"))
 }
 
 /// Makes a secret in a new file that belongs to `owner`; `false` when there is a file already, which

@@ -11,8 +11,10 @@ use crate::common::{KEYS, admit, id, mode, place, text, tree};
 use saltern_base::clock::Clock;
 use saltern_crypto::{KeyString, PublicKey, SecretString, SigAlgo};
 use saltern_model::Compat;
+use saltern_store::shared_state::create_secret;
 use saltern_store::{
-    Dropfile, KeyProof, MasterKeys, Sessions, SharedKeys, StoreError, UserKeys, dropfile,
+    Dropfile, KeyProof, MasterKeys, Sessions, SharedKeys, StoreError, StoreOptions, UserKeys,
+    dropfile,
 };
 
 mod master {
@@ -517,6 +519,50 @@ mod users {
             let is_new = compat == Compat::V3006 && !has_syndic;
             assert_eq!(text(&path) != first, is_new, "{compat} {has_syndic}");
         }
+    }
+
+    /// Members that relay to each other verify each other's users.
+    #[test]
+    fn members_of_a_cluster_have_the_same_keys_at_every_start() {
+        let (secrets, _) = place(Compat::V3008);
+        let secret = secrets.path().join("secret");
+        assert!(create_secret(&secret, None).expect("a secret"));
+        let at = |compat| {
+            let (dir, mut options) = place(compat);
+            options.shared_users = Some((secret.clone(), "saltern".to_owned()));
+            (dir, options)
+        };
+        let ((_one, one), (_other, other)) = (at(Compat::V3006), at(Compat::V3008));
+        // As before it relayed.
+        let alone = StoreOptions {
+            shared_users: None,
+            ..other.clone()
+        };
+        UserKeys::with_options(&alone).expect("keys");
+        let path = |options: &StoreOptions| options.cachedir.join(".root_key");
+        let before = text(path(&other));
+        for _ in 0..2 {
+            let [one, other] = [&one, &other].map(|options| {
+                let keys = UserKeys::with_options(options).expect("keys");
+                let key = keys.key("root").expect("a key").expose().to_owned();
+                assert_eq!(
+                    (text(path(options)), mode(&path(options))),
+                    (key.clone(), 0o600)
+                );
+                key
+            });
+            assert_eq!(one, other);
+            assert_ne!(one, before);
+        }
+        let elsewhere = StoreOptions {
+            shared_users: Some((secret.clone(), "other".to_owned())),
+            ..one.clone()
+        };
+        let shared = text(path(&one));
+        UserKeys::with_options(&elsewhere).expect("keys");
+        assert_ne!(text(path(&one)), shared);
+        fs::remove_file(&secret).expect("removed");
+        assert!(UserKeys::with_options(&other).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ const VERSION: u8 = 1;
 /// Bytes of the longest header, after its length.
 const MAX_LEN: usize = 21;
 
-/// A listener of a master, as its own peers find it.
+/// A listener of a master, as its own peers find it, or something that members ask of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Door {
     /// Publications over ZeroMQ (`publish_port`).
@@ -31,18 +31,51 @@ pub enum Door {
     RequestTcp,
     /// Requests over WebSockets.
     RequestWebSocket,
+    /// Events for local programs (`master_event_pub.ipc`).
+    Events,
+    /// Events of local programs (`master_event_pull.ipc`).
+    FiredEvents,
+    /// The control socket.
+    Control,
+    /// The API of a section (`rest_cherrypy`).
+    CherryPy,
+    /// The same (`rest_tornado`).
+    Tornado,
+    /// The same (`rest_wsgi`).
+    Wsgi,
+    /// Our own API (`saltern_api`).
+    Api,
+    /// No listener: a member asks for a new shared key, because a minion's key was deleted there.
+    KeyRotation,
+    /// No listener: a member asks for the networks of minions.
+    KnownNetworks,
 }
 
 impl Door {
     /// Every door, in the order of their numbers.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 15] = [
         Self::PublishZeroMq,
         Self::PublishTcp,
         Self::PublishWebSocket,
         Self::RequestZeroMq,
         Self::RequestTcp,
         Self::RequestWebSocket,
+        Self::Events,
+        Self::FiredEvents,
+        Self::Control,
+        Self::CherryPy,
+        Self::Tornado,
+        Self::Wsgi,
+        Self::Api,
+        Self::KeyRotation,
+        Self::KnownNetworks,
     ];
+
+    /// The door of the API that an option asks for.
+    pub fn of_api(option: &str) -> Option<Self> {
+        let mut apis = [Self::CherryPy, Self::Tornado, Self::Wsgi, Self::Api].into_iter();
+        apis.find(|door| door.label() == option)
+    }
 
     /// The door of a listener.
     pub(crate) fn new(side: Side, transport: Transport) -> Self {
@@ -65,7 +98,43 @@ impl Door {
             Self::RequestZeroMq => "request",
             Self::RequestTcp => "request_tcp",
             Self::RequestWebSocket => "request_ws",
+            Self::Events => "events",
+            Self::FiredEvents => "fired_events",
+            Self::Control => "control",
+            Self::CherryPy => "rest_cherrypy",
+            Self::Tornado => "rest_tornado",
+            Self::Wsgi => "rest_wsgi",
+            Self::Api => "saltern_api",
+            Self::KeyRotation => "key_rotation",
+            Self::KnownNetworks => "known_networks",
         }
+    }
+
+    /// Whether its peers are users of the machine, and are passed on when the active member has confirmed
+    /// that it serves them.
+    pub(crate) fn is_local(self) -> bool {
+        use Door::{Control, Events, FiredEvents, KeyRotation, KnownNetworks};
+        matches!(
+            self,
+            Events | FiredEvents | Control | KeyRotation | KnownNetworks
+        )
+    }
+
+    /// Whether it is the request port, over any transport.
+    pub(crate) fn is_of_requests(self) -> bool {
+        use Door::{RequestTcp, RequestWebSocket, RequestZeroMq};
+        matches!(self, RequestZeroMq | RequestTcp | RequestWebSocket)
+    }
+
+    /// Whether a peer of this kind may come to it.
+    pub(crate) fn takes(self, peer: RelayedPeer) -> bool {
+        self.is_local() == matches!(peer, RelayedPeer::User(_))
+    }
+
+    /// Whether its peers send something before they are sent anything, at once.
+    pub(crate) fn has_eager_peers(self) -> bool {
+        // A peer of the transport TCP may connect long before it has something to say.
+        !self.is_local() && !matches!(self, Self::PublishTcp | Self::RequestTcp)
     }
 
     fn number(self) -> u8 {
@@ -76,6 +145,15 @@ impl Door {
             Self::RequestZeroMq => 4,
             Self::RequestTcp => 5,
             Self::RequestWebSocket => 6,
+            Self::Events => 7,
+            Self::FiredEvents => 8,
+            Self::Control => 9,
+            Self::CherryPy => 10,
+            Self::Tornado => 11,
+            Self::Wsgi => 12,
+            Self::Api => 13,
+            Self::KeyRotation => 14,
+            Self::KnownNetworks => 15,
         }
     }
 

@@ -7,6 +7,7 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::time::timeout;
@@ -25,6 +26,12 @@ pub(crate) enum RelayEnd {
     Failed(io::Error),
 }
 
+/// Something to be done before a program of this machine gets an answer.
+pub trait BeforeAnswers: Send + Sync {
+    /// Does it, within bounds.
+    fn prepare(&self) -> BoxFuture<'_, ()>;
+}
+
 /// Why one direction ended early.
 enum Broken {
     Read(io::Error),
@@ -35,18 +42,23 @@ enum Broken {
 /// Copies both ways until the active member ends it, or a side fails. Dropping it closes both.
 ///
 /// `patience` is the time in which the peer takes a buffer. The counters are those of bytes from the peer
-/// and to it.
+/// and to it. `before` is done before each buffer for the peer.
 pub(crate) async fn relay(
     peer: impl AsyncRead + AsyncWrite,
     active: impl AsyncRead + AsyncWrite,
-    patience: Duration,
+    (patience, before): (Duration, Option<&dyn BeforeAnswers>),
     (from_peer, to_peer): (&IntCounter, &IntCounter),
 ) -> RelayEnd {
     let (peer_read, peer_write) = split(peer);
     let (active_read, active_write) = split(active);
     // The active member reads when it has room, and ends what takes too long.
-    let up = copy(peer_read, active_write, None, from_peer);
-    let mut down = pin!(copy(active_read, peer_write, Some(patience), to_peer));
+    let up = copy(peer_read, active_write, (None, None), from_peer);
+    let mut down = pin!(copy(
+        active_read,
+        peer_write,
+        (Some(patience), before),
+        to_peer
+    ));
     tokio::select! {
         ended = &mut down => end_of(ended),
         sent = up => match sent {
@@ -73,13 +85,16 @@ fn end_of(down: Result<(), Broken>) -> RelayEnd {
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    patience: Option<Duration>,
+    (patience, before): (Option<Duration>, Option<&dyn BeforeAnswers>),
     count: &IntCounter,
 ) -> Result<(), Broken> {
     let mut buffer = vec![0; BUFFER];
     loop {
         let length = from.read(&mut buffer).await.map_err(Broken::Read)?;
         let bytes = buffer.get(..length).unwrap_or_default();
+        if let Some(before) = before {
+            before.prepare().await;
+        }
         let writing = async {
             match bytes {
                 [] => to.shutdown().await,
@@ -130,7 +145,10 @@ mod tests {
             minion.read_to_end(&mut answer).await.expect("read");
             assert_eq!(answer, b"answers");
         };
-        let (end, ()) = tokio::join!(relay(peer, active, PATIENCE, (&sent, &received)), talk);
+        let (end, ()) = tokio::join!(
+            relay(peer, active, (PATIENCE, None), (&sent, &received)),
+            talk
+        );
         assert!(matches!(end, RelayEnd::Closed), "{end:?}");
         assert_eq!((sent.get(), received.get()), (8, 7));
     }
@@ -149,7 +167,38 @@ mod tests {
             minion
         };
         let counts = (&counter(), &counter());
-        let (end, _minion) = tokio::join!(relay(peer, active, PATIENCE, counts), talk);
+        let (end, _minion) = tokio::join!(relay(peer, active, (PATIENCE, None), counts), talk);
+        assert!(matches!(end, RelayEnd::Closed), "{end:?}");
+    }
+
+    /// Counts how often it was asked for.
+    struct Counted(IntCounter);
+
+    impl BeforeAnswers for Counted {
+        fn prepare(&self) -> BoxFuture<'_, ()> {
+            Box::pin(async { self.0.inc() })
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_wait_for_what_comes_before_them() {
+        let (mut client, peer) = duplex(64);
+        let (active, mut master) = duplex(64);
+        let before = Counted(counter());
+        let talk = async {
+            client.write_all(b"question").await.expect("written");
+            let mut asked = [0; 8];
+            master.read_exact(&mut asked).await.expect("read");
+            assert_eq!(before.0.get(), 0);
+            master.write_all(b"answers").await.expect("written");
+            let mut answer = [0; 7];
+            client.read_exact(&mut answer).await.expect("read");
+            assert_eq!(before.0.get(), 1);
+            drop(master);
+        };
+        let counts = (&counter(), &counter());
+        let relaying = relay(peer, active, (PATIENCE, Some(&before)), counts);
+        let (end, ()) = tokio::join!(relaying, talk);
         assert!(matches!(end, RelayEnd::Closed), "{end:?}");
     }
 
@@ -166,7 +215,7 @@ mod tests {
             }
             taken
         };
-        let relaying = relay(peer, active, PATIENCE, counts);
+        let relaying = relay(peer, active, (PATIENCE, None), counts);
         let (end, taken) = tokio::join!(relaying, sending);
         assert!(matches!(end, RelayEnd::Slow), "{end:?}");
         assert!(taken <= 64 + BUFFER + 64, "{taken}");

@@ -10,14 +10,24 @@ pub mod simulated;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixListener as StdUnixListener;
+use std::time::Duration;
 
-use rustix::net::SendFlags;
-use tokio::net::{TcpListener, TcpSocket};
+use rustix::net::{RecvFlags, SendFlags};
+use saltern_base::log_throttle::LogThrottle;
+use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixStream};
+use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "fault-injection")]
 pub(crate) use either::TcpStream;
 #[cfg(not(feature = "fault-injection"))]
 pub(crate) use tokio::net::TcpStream;
+
+/// Persistent problems of a unix socket are logged at most once per `LOG_INTERVAL`.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Pause after an accept at a unix socket that failed.
+const STARVED_PAUSE: Duration = Duration::from_millis(100);
 
 /// A bound port, which belongs to no runtime yet.
 pub struct BoundPort(Bound);
@@ -140,6 +150,56 @@ pub(crate) fn send_at_once(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize
     };
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     rustix::net::send(stream, bytes, flags).map_err(io::Error::from)
+}
+
+/// Whether the peer has sent its end of stream and nothing else.
+pub(crate) fn is_ended(stream: &TcpStream) -> bool {
+    #[cfg(feature = "fault-injection")]
+    let stream = match stream {
+        TcpStream::System(stream) => stream,
+        TcpStream::Simulated(_) => return false,
+    };
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    matches!(rustix::net::recv(stream, &mut [0; 1], flags), Ok((_, 0)))
+}
+
+/// Accepts connections of a unix socket until `stop`. Out of descriptors, it waits a moment instead of
+/// spinning.
+pub async fn accept_all(
+    listener: &UnixListener,
+    stop: &CancellationToken,
+    mut serve: impl FnMut(UnixStream),
+) {
+    let failures = LogThrottle::new(LOG_INTERVAL);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => return,
+        };
+        match accepted {
+            Ok((stream, _)) => serve(stream),
+            Err(error) => {
+                if let Some(times) = failures.record() {
+                    tracing::warn!(%error, times, "a connection to a local socket was not accepted");
+                }
+                tokio::time::sleep(STARVED_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Accepts the connections of a unix socket that wait now, without waiting for others. Any error, "would
+/// block" above all, is the business of the task that accepts.
+pub fn accept_waiting(listener: &StdUnixListener, mut serve: impl FnMut(UnixStream)) {
+    while let Ok((stream, _)) = listener.accept() {
+        let stream = stream
+            .set_nonblocking(true)
+            .and_then(|()| UnixStream::from_std(stream));
+        match stream {
+            Ok(stream) => serve(stream),
+            Err(error) => tracing::warn!(%error, "a connection to a local socket cannot be served"),
+        }
+    }
 }
 
 #[cfg(feature = "fault-injection")]

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_base::planted_bug::PlantedBug;
 use tokio::sync::Notify;
@@ -469,14 +470,18 @@ fn take(stream: &TcpStream, peer: SocketAddr, gate: &Arc<Gate>, hello: &[u8]) ->
     }
 }
 
+/// Whether this process or machine has no descriptors or memory left.
+pub(super) fn is_starved(error: &std::io::Error) -> bool {
+    let starved = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| starved.contains(&errno))
+}
+
 async fn accept_failed(
     error: &std::io::Error,
     (failures, count): (&LogThrottle, &impl Fn(Refusal)),
 ) {
-    use rustix::io::Errno;
-    let starved = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     match Errno::from_io_error(error) {
-        Some(errno) if starved.contains(&errno) => {
+        _ if is_starved(error) => {
             count(Refusal::Descriptors);
             if let Some(times) = failures.record() {
                 warn!(%error, times, "cannot accept connections; those who are connected are served");

@@ -104,6 +104,9 @@ closed_labels! {
         NoActive = "no_active",
         /// A relayed connection: the active member cannot be reached.
         ActiveAway = "active_away",
+        /// A relayed connection: this machine has no descriptors, memory or local ports left for the one to
+        /// the active member.
+        Exhausted = "exhausted",
         /// The listener stopped.
         Shutdown = "shutdown",
         /// The connection's task panicked.
@@ -238,7 +241,11 @@ pub(super) struct Metrics {
 
 impl Metrics {
     pub(super) fn new(families: &Families, transport: Transport) -> Self {
-        let transport = transport.name();
+        Self::labelled(families, transport.name())
+    }
+
+    /// Those of a listener without a transport, by another name.
+    pub(super) fn labelled(families: &Families, transport: &str) -> Self {
         let one = |family: &IntCounterVec| family.with_label_values(&[transport]);
         let of = |family: &IntCounterVec, label| family.with_label_values(&[transport, label]);
         Self {

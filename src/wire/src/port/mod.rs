@@ -9,7 +9,7 @@
 //! [`ws`](crate::ws)), and the meaning of a payload.
 //!
 //! Reading order: [`limits`], [`listen`], `inherited`, `framing`, `stream`, `tls`, `network`, `accept`, `link`, then the
-//! listeners ([`req`], [`publish`]), then those of a cluster's members: `relay` where one stands by, `member_port`
+//! listeners ([`req`], [`publish`]), then those of a cluster's members: `relay` (`relay_target`, `relay_local`, `dials`) where one stands by, `member_port`
 //! and `relayed` where one is active.
 
 pub mod limits;
@@ -28,8 +28,11 @@ mod tls;
 mod accept;
 mod relayed;
 
+mod dials;
 mod member_port;
 mod relay;
+mod relay_local;
+mod relay_target;
 
 mod link;
 mod network;
@@ -51,6 +54,9 @@ pub use network::{KnownNetworks, network};
 pub use publish::{
     PubHandle, PubListener, PubMessage, PublishCount, SubscriberInfo, SubscriberWatch,
 };
-pub use relay::{Relay, RelayTarget};
+pub use relay::{Relay, RelayAsker, RelaySockets};
+pub use relay_local::LocalSocket;
+pub use relay_target::RelayTarget;
 pub use req::{Incoming, InsideListener, Peer, ReplyHandle, ReqListener, RequestSink, Standing};
+pub(crate) use stream::RelayedStream;
 pub use tls::{PeerCertificate, Tls, TlsError, TlsOptions};

@@ -2,11 +2,13 @@
 //! authenticated.
 
 use std::collections::HashSet;
+use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::Instant;
 
 /// Minimum time that a network stays known after the last proof; at most twice as long.
@@ -103,6 +105,13 @@ impl KnownNetworks {
         }
     }
 
+    /// The known networks, the latest generation first, as many as one has.
+    fn all(&self) -> Vec<IpAddr> {
+        let generations = self.0.generations.read();
+        let all = generations.current.iter().chain(&generations.previous);
+        all.copied().take(KNOWN_NETWORKS).collect()
+    }
+
     /// Notifies `watch` of networks that become known from now on, for as long as it lives.
     pub(super) fn watch(&self, watch: Weak<dyn NetworkWatch>) {
         self.0.watches.lock().push(watch);
@@ -128,6 +137,43 @@ impl KnownNetworks {
         generations.age();
         generations.contains(&network)
     }
+}
+
+/// Writes known networks for another member: their number, then each as the bytes of an IPv6 address.
+pub(super) async fn write_networks(
+    stream: &mut (impl AsyncWrite + Unpin),
+    known: &KnownNetworks,
+) -> io::Result<()> {
+    let networks = known.all();
+    let number = u32::try_from(networks.len()).unwrap_or(0);
+    let mut bytes = Vec::with_capacity(4 + 16 * networks.len());
+    bytes.extend(number.to_be_bytes());
+    for network in networks {
+        bytes.extend(match network {
+            IpAddr::V4(network) => network.to_ipv6_mapped().octets(),
+            IpAddr::V6(network) => network.octets(),
+        });
+    }
+    stream.write_all(&bytes).await?;
+    stream.flush().await
+}
+
+/// Reads what `write_networks` has written.
+pub(super) async fn read_networks(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> io::Result<Vec<IpAddr>> {
+    let number = stream.read_u32().await?;
+    let number = usize::try_from(number).unwrap_or(usize::MAX);
+    if number > KNOWN_NETWORKS {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    let mut networks = Vec::new();
+    for _ in 0..number {
+        let mut network = [0; 16];
+        stream.read_exact(&mut network).await?;
+        networks.push(IpAddr::V6(network.into()).to_canonical());
+    }
+    Ok(networks)
 }
 
 impl Generations {
@@ -195,6 +241,25 @@ mod tests {
         tokio::time::advance(LIFETIME).await;
         assert!(!known.contains(address("2001:db8::1")));
         assert!(known.contains(address("10.0.0.1")));
+    }
+
+    #[tokio::test]
+    async fn networks_are_read_as_they_were_written() {
+        let (known, learned) = (KnownNetworks::default(), KnownNetworks::default());
+        let addresses = ["2001:db8::1", "10.0.0.1"].map(address);
+        for address in addresses {
+            known.remember(address);
+        }
+        let mut bytes = Vec::new();
+        let written = write_networks(&mut bytes, &known).await;
+        written.expect("written");
+        let read = read_networks(&mut bytes.as_slice()).await;
+        learned.restore(read.expect("read"));
+        assert!(addresses.iter().all(|address| learned.contains(*address)));
+        assert!(!learned.contains(address("10.0.0.2")));
+        let cut = bytes.len() - 1;
+        assert!(read_networks(&mut &bytes[..cut]).await.is_err());
+        assert!(read_networks(&mut &[255; 64][..]).await.is_err());
     }
 
     #[test]

@@ -6,120 +6,71 @@
 //! active connections are closed at once; when another one becomes active, those to the former are cut.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use parking_lot::Mutex;
 use prometheus::Registry;
 use saltern_base::log_throttle::LogThrottle;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::lookup_host;
-use tokio::sync::Semaphore;
-use tokio::time::{sleep, timeout};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{UnixStream, lookup_host};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::accept::{Acceptor, Admission, Socket, serve};
-use super::framing::Side;
+use super::accept::{Acceptor, Admission, Socket, is_starved, serve};
+use super::dials::Dials;
+use super::framing::{Side, Transport};
 use super::limits::PeerLimits;
 use super::listen::{ListenError, ListenOptions, watch};
-use super::metrics::{Close, Families};
-use super::network::KnownNetworks;
+use super::metrics::{Close, Families, Metrics};
+use super::network::{KnownNetworks, network, read_networks};
+use super::relay_local::{LocalAdmission, LocalDoor, LocalSocket, Subscriptions};
+use super::relay_target::RelayTarget;
 use super::stream::Arrival;
-use crate::member::{Door, HalfClosing, Header, MemberTls, RelayEnd, RelayedPeer, relay};
-use crate::net::TcpStream;
+use crate::member::{
+    BeforeAnswers, CONFIRMED, Door, HalfClosing, Header, MemberTls, RelayEnd, RelayedPeer, relay,
+};
+use crate::net::{BoundPort, TcpStream, accept_all, accept_waiting, is_ended};
 
-/// Handshakes with the active member at once: fewer than it grants one address.
-const MAX_DIALS: usize = 64;
+/// Time in which the active member takes the connection of a local program.
+const LOCAL_HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Interval at which the active member is asked whether it answers, for `/readyz`.
 const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
+/// Interval at which the networks of minions are learned.
+const LEARN_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Minimum time between two log lines about failures.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Address of the active member's port. Clones share it.
-#[derive(Clone, Default)]
-pub struct RelayTarget(Arc<Mutex<Target>>);
-
-#[derive(Default)]
-struct Target {
-    /// `host:port`, and the epoch under which it is active. Without a port nothing is relayed to it.
-    active: Option<(String, i64)>,
-    /// Where it was reached last; at once where the host is no name.
-    socket: Option<SocketAddr>,
-    is_reached: bool,
-    /// Ends the connections to it.
-    cut: CancellationToken,
+/// The bound sockets of a relay.
+pub struct RelaySockets {
+    /// Those of requests, with the limits of their connections.
+    pub requests: (Vec<Socket>, PeerLimits),
+    /// The same of publications.
+    pub publish: (Vec<Socket>, PeerLimits),
+    /// The same of the API.
+    pub apis: (Vec<(Door, BoundPort)>, PeerLimits),
+    /// Those for programs of this machine.
+    pub local: Vec<LocalSocket>,
+    /// Done before an answer to a request of this machine.
+    pub before_answers: Option<Arc<dyn BeforeAnswers>>,
 }
 
-impl RelayTarget {
-    /// Sets the address and the epoch of the active member, and cuts connections to another one.
-    pub fn set(&self, active: Option<(String, i64)>) {
-        let mut target = self.0.lock();
-        if target.active != active {
-            target.cut.cancel();
-            let address = active.as_ref().map(|(address, _)| address.as_str());
-            if let Some(address) = address.filter(|address| !has_port(address)) {
-                warn!(
-                    "the active member \"{address}\" has no member_port: nothing is relayed to it"
-                );
-            }
-            *target = Target {
-                socket: address.and_then(|address| address.parse().ok()),
-                active,
-                ..Target::default()
-            };
-        }
-    }
-
-    /// Whether the active member has answered on its member port lately.
-    pub fn is_reached(&self) -> bool {
-        self.0.lock().is_reached
-    }
-
-    fn address(&self) -> Option<String> {
-        let target = self.0.lock();
-        let (address, _) = target.active.as_ref()?;
-        has_port(address).then(|| address.clone())
-    }
-
-    /// Where the active member was reached last, and the end of connections to it.
-    fn socket(&self) -> Option<(SocketAddr, CancellationToken)> {
-        let target = self.0.lock();
-        Some((target.socket?, target.cut.clone()))
-    }
-
-    /// Records where an address answered, if it is still the one; whether it answers is news then.
-    fn record(&self, address: &str, reached: Option<SocketAddr>) -> bool {
-        let mut target = self.0.lock();
-        if (target.active.as_ref()).is_none_or(|(current, _)| current != address) {
-            return false;
-        }
-        let is_new = target.is_reached != reached.is_some();
-        target.is_reached = reached.is_some();
-        target.socket = reached.or(target.socket);
-        is_new
-    }
-}
-
-/// Whether an address of a member ends with a port, as those have that others relay to.
-fn has_port(address: &str) -> bool {
-    let Some((host, port)) = address.rsplit_once(':') else {
-        return false;
-    };
-    let is_host = !host.is_empty() && (host.starts_with('[') || !host.contains(':'));
-    is_host && port.parse::<u16>().is_ok()
-}
-
-/// The ports of a member that stands by.
+/// The ports and unix sockets of a member that stands by.
 pub struct Relay {
     requests: Vec<Acceptor>,
     publish: Vec<Acceptor>,
+    apis: Vec<(Door, Acceptor)>,
+    local: Vec<(UnixListener, Arc<LocalDoor>)>,
     shared: Arc<Shared>,
 }
 
@@ -127,122 +78,354 @@ struct Shared {
     client: Arc<ClientConfig>,
     target: RelayTarget,
     options: ListenOptions,
-    dials: Semaphore,
+    dials: Dials,
     failures: LogThrottle,
+    /// Networks of minions, as the active member knows them.
+    known: KnownNetworks,
+    before_answers: Option<Arc<dyn BeforeAnswers>>,
+    /// Addresses at which requests come here.
+    own: Vec<IpAddr>,
+    subscriptions: Arc<Subscriptions>,
+    /// The socket of subscribers once more, while it is served.
+    subscribers: Mutex<Option<(UnixListener, Arc<LocalDoor>)>>,
+    /// Cancelled when no more is relayed.
+    stop: CancellationToken,
+}
+
+/// A connection on its way to the active member.
+struct Passage<'a> {
+    header: Header,
+    /// Of the peer.
+    network: IpAddr,
+    /// The active member.
+    socket: SocketAddr,
+    /// Time in which it takes the connection.
+    handshake: Duration,
+    /// Time in which the peer takes a buffer.
+    patience: Duration,
+    before_answers: Option<&'a dyn BeforeAnswers>,
+    metrics: &'a Metrics,
 }
 
 impl Relay {
-    /// Prepares bound sockets, those of requests and those of publications, with the limits of each.
-    /// Their peers' TLS is not ended here, whatever the sockets say.
+    /// Prepares bound sockets. The TLS of their peers is not ended here, whatever the sockets say.
     ///
     /// # Errors
     /// A socket cannot be used, or the registry has listeners already.
     pub fn new(
-        (requests, publish): ((Vec<Socket>, PeerLimits), (Vec<Socket>, PeerLimits)),
+        sockets: RelaySockets,
         (tls, target): (&MemberTls, RelayTarget),
         options: ListenOptions,
         registry: &Registry,
     ) -> Result<Self, ListenError> {
-        let open = |(sockets, limits): (Vec<Socket>, PeerLimits), listener| {
-            let families = Families::new(registry, listener)?;
-            let known = KnownNetworks::default();
-            let mut acceptors = Acceptor::open(sockets, &families, limits, known)?;
+        let families = |listener| Families::new(registry, listener);
+        let known = KnownNetworks::default();
+        let open = |sockets, families: &Families, limits| {
+            let mut acceptors = Acceptor::open(sockets, families, limits, known.clone())?;
             for acceptor in &mut acceptors {
                 acceptor.greets = false;
             }
             Ok::<_, ListenError>(acceptors)
         };
+        let (requests, publish) = (sockets.requests, sockets.publish);
+        let own = requests.0.iter();
+        let own = own.filter_map(|socket| Some(socket.listener.local_addr().ok()?.ip()));
+        let own = own.collect();
+        let requests = open(requests.0, &families("request")?, requests.1)?;
+        let publish = open(publish.0, &families("publish")?, publish.1)?;
+        let of_apis = families("api")?;
+        let mut apis = Vec::new();
+        for (door, listener) in sockets.apis.0 {
+            let socket = Socket {
+                listener,
+                transport: Transport::Tcp,
+                tls: None,
+            };
+            let acceptors = open(vec![socket], &of_apis, sockets.apis.1)?;
+            apis.extend(acceptors.into_iter().map(|acceptor| (door, acceptor)));
+        }
+        let of_local = families("local")?;
+        let mut subscribers = None;
+        let mut local = Vec::new();
+        for socket in sockets.local {
+            let door = LocalDoor::new(&socket, &of_local);
+            if socket.door == Door::Events {
+                let again = socket.listener.try_clone().map_err(ListenError::Socket)?;
+                subscribers = Some((again, Arc::clone(&door)));
+            }
+            local.push((socket.listener, door));
+        }
         Ok(Self {
-            requests: open(requests, "request")?,
-            publish: open(publish, "publish")?,
+            requests,
+            publish,
+            apis,
+            local,
             shared: Arc::new(Shared {
                 client: tls.client(),
                 target,
                 options,
-                dials: Semaphore::new(MAX_DIALS),
+                dials: Dials::new(),
                 failures: LogThrottle::new(LOG_INTERVAL),
+                known,
+                before_answers: sockets.before_answers,
+                own,
+                subscriptions: Arc::default(),
+                subscribers: Mutex::new(subscribers),
+                stop: CancellationToken::new(),
             }),
         })
+    }
+
+    /// A way to ask something of the active member while it is relayed to.
+    pub fn asker(&self) -> RelayAsker {
+        RelayAsker(Arc::clone(&self.shared))
     }
 
     /// Relays while a task runs; the ports are closed and all connections cut when its outcome is
     /// given.
     pub async fn serve_while<T>(self, task: impl Future<Output = T>) -> T {
-        let stop = CancellationToken::new();
+        let stop = self.shared.stop.clone();
         let task = async {
             let outcome = task.await;
             stop.cancel();
             outcome
         };
-        tokio::join!(self.serve(&stop), task).1
+        tokio::join!(self.serve(), task).1
     }
 
-    async fn serve(self, stop: &CancellationToken) {
+    async fn serve(self) {
         let shared = &self.shared;
-        let start = |side| {
-            move |arrival: Arrival, admission: Admission| {
-                tokio::spawn(Arc::clone(shared).carry(arrival, admission, side));
-            }
-        };
-        let requests = serve(self.requests, Side::Request, stop, start(Side::Request));
-        let publish = serve(self.publish, Side::Publish, stop, start(Side::Publish));
+        let stop = &shared.stop;
+        let of_requests = start(shared, |transport| Door::new(Side::Request, transport));
+        let requests = serve(self.requests, Side::Request, stop, of_requests);
+        let of_publish = start(shared, |transport| Door::new(Side::Publish, transport));
+        let publish = serve(self.publish, Side::Publish, stop, of_publish);
+        let apis = self.apis.into_iter().map(|(door, acceptor)| {
+            let of_api = start(shared, move |_| door);
+            serve(vec![acceptor], Side::Request, stop, of_api)
+        });
+        let local = self.local.into_iter();
+        let local = local.map(|(listener, door)| shared.serve_local(listener, door));
         let probing = stop.run_until_cancelled(shared.probe());
-        tokio::join!(requests, publish, probing);
+        tokio::join!(requests, publish, join_all(apis), join_all(local), probing);
+        // A master that opens its own takes one that is still open for another's.
+        *shared.subscribers.lock() = None;
     }
 }
 
+/// Asks something of the active member for this member itself.
+pub struct RelayAsker(Arc<Shared>);
+
+impl RelayAsker {
+    /// Has the active member make a new shared key; it has taken the request when this returns.
+    ///
+    /// # Errors
+    /// It is not reached, or cannot do it.
+    pub async fn request_rotation(&self) -> io::Result<()> {
+        let Some((socket, _)) = self.0.target.socket() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        let mut active = self.0.ask(Door::KeyRotation, socket).await?;
+        active.shutdown().await
+    }
+}
+
+/// Starts the task of each connection of a port.
+fn start(shared: &Arc<Shared>, door: impl Fn(Transport) -> Door) -> impl Fn(Arrival, Admission) {
+    let shared = Arc::clone(shared);
+    move |arrival, admission| {
+        let door = door(admission.gate.transport);
+        tokio::spawn(Arc::clone(&shared).carry(arrival, admission, door));
+    }
+}
+
+/// Waits for the first bytes of a peer, so that one which says nothing costs no handshake.
+async fn first_bytes(peer: &TcpStream, limit: Duration) -> Result<(), Close> {
+    match timeout(limit, peer.readable()).await {
+        Err(_) => Err(Close::HandshakeTimeout),
+        Ok(Err(_)) => Err(Close::Io),
+        Ok(Ok(())) if is_ended(peer) => Err(Close::PeerClosed),
+        Ok(Ok(())) => Ok(()),
+    }
+}
+
+/// Carries a connection until it ends, or no more is relayed, or another member is active.
+async fn until_cut(
+    relaying: impl Future<Output = Close>,
+    (stop, cut): (&CancellationToken, &CancellationToken),
+) -> Close {
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Close::Shutdown,
+        () = cut.cancelled() => Close::NoActive,
+        reason = relaying => reason,
+    }
+}
+
+/// Whether a connection of ours failed because this machine has no room for another one.
+fn is_exhausted(error: &io::Error) -> bool {
+    // No local port is left for this destination.
+    is_starved(error) || error.kind() == io::ErrorKind::AddrNotAvailable
+}
+
 impl Shared {
-    async fn carry(self: Arc<Self>, arrival: Arrival, mut admission: Admission, side: Side) {
+    async fn carry(self: Arc<Self>, arrival: Arrival, mut admission: Admission, door: Door) {
         let reason = match (arrival, self.target.socket()) {
             (Arrival::Direct(peer), Some((socket, cut))) => {
-                let stop = admission.gate.stop.clone();
-                tokio::select! {
-                    biased;
-                    () = stop.cancelled() => Close::Shutdown,
-                    () = cut.cancelled() => Close::NoActive,
-                    reason = self.relay(peer, &mut admission, (socket, side)) => reason,
-                }
+                let (gate, address) = (Arc::clone(&admission.gate), admission.peer);
+                let passage = Passage {
+                    header: Header {
+                        door,
+                        peer: RelayedPeer::Address(address),
+                    },
+                    network: network(address.ip()),
+                    socket,
+                    handshake: gate.limits.handshake,
+                    patience: gate.limits.progress.grace,
+                    before_answers: self.before_answers_to(address.ip(), door),
+                    metrics: &gate.metrics,
+                };
+                let relaying = async {
+                    if door.has_eager_peers() {
+                        first_bytes(&peer, passage.handshake).await?;
+                    }
+                    let opened = || admission.opened();
+                    Ok(self.relay(peer, &passage, opened).await)
+                };
+                let relaying = async { relaying.await.unwrap_or_else(|reason: Close| reason) };
+                until_cut(relaying, (&gate.stop, &cut)).await
             }
             _ => Close::NoActive,
         };
         admission.ends(reason);
     }
 
+    /// Preparation of the answers to a program of this machine.
+    fn before_answers_to(&self, from: IpAddr, door: Door) -> Option<&dyn BeforeAnswers> {
+        let is_own = from.to_canonical().is_loopback() || self.own.contains(&from);
+        let before = self.before_answers.as_deref();
+        before.filter(|_| is_own && door.is_of_requests())
+    }
+
+    /// Serves a unix socket until the end.
+    async fn serve_local(self: &Arc<Self>, listener: UnixListener, door: Arc<LocalDoor>) {
+        let served = match tokio::net::UnixListener::from_std(listener) {
+            Ok(served) => served,
+            Err(error) => {
+                let door = door.label();
+                return warn!(%error, door, "a local socket cannot be served");
+            }
+        };
+        accept_all(&served, &self.stop, |stream| self.take_local(stream, &door)).await;
+    }
+
+    fn take_local(self: &Arc<Self>, stream: UnixStream, door: &Arc<LocalDoor>) {
+        if let Some(admission) = door.admit(&stream, &self.subscriptions) {
+            tokio::spawn(Arc::clone(self).carry_local(stream, admission));
+        }
+    }
+
+    async fn carry_local(self: Arc<Self>, peer: UnixStream, mut admission: LocalAdmission) {
+        let reason = match self.target.socket() {
+            Some((socket, cut)) => {
+                let door = Arc::clone(&admission.door);
+                let passage = Passage {
+                    header: admission.header,
+                    network: Ipv4Addr::LOCALHOST.into(),
+                    socket,
+                    handshake: LOCAL_HANDSHAKE,
+                    patience: door.patience,
+                    before_answers: None,
+                    metrics: &door.metrics,
+                };
+                let relaying = self.relay(peer, &passage, || admission.opened());
+                until_cut(relaying, (&self.stop, &cut)).await
+            }
+            None => Close::NoActive,
+        };
+        admission.ends(reason);
+    }
+
+    /// Carries a connection to its end; `opened` is called when the active member has it.
     async fn relay(
-        &self,
-        peer: TcpStream,
-        admission: &mut Admission,
-        (socket, side): (SocketAddr, Side),
+        self: &Arc<Self>,
+        peer: impl AsyncRead + AsyncWrite,
+        passage: &Passage<'_>,
+        opened: impl FnOnce(),
     ) -> Close {
-        let gate = Arc::clone(&admission.gate);
-        let header = Header {
-            door: Door::new(side, gate.transport),
-            peer: RelayedPeer::Address(admission.peer),
-        };
-        let dialing = async {
-            // Never closed.
-            let turn = self.dials.acquire().await;
-            let mut active = self.dial(socket).await?;
-            drop(turn);
-            active.write_all(&header.encode()).await?;
-            active.flush().await?;
-            Ok::<_, io::Error>(active)
-        };
-        let active = match timeout(gate.limits.handshake, Box::pin(dialing)).await {
+        let way = (passage.network, passage.socket);
+        let dialing = timeout(
+            passage.handshake,
+            Box::pin(self.reach_door(&passage.header, way)),
+        );
+        let active = match dialing.await {
             Ok(Ok(active)) => active,
-            Ok(Err(error)) => return self.failed(socket, &error),
-            Err(late) => return self.failed(socket, &late.into()),
+            Ok(Err(error)) => return self.failed(passage.socket, &error),
+            Err(late) => return self.failed(passage.socket, &late.into()),
         };
-        admission.opened();
-        let counts = (&gate.metrics.bytes_in, &gate.metrics.bytes_out);
-        match relay(peer, active, gate.limits.progress.grace, counts).await {
+        opened();
+        let counts = (&passage.metrics.bytes_in, &passage.metrics.bytes_out);
+        let how = (passage.patience, passage.before_answers);
+        match relay(peer, active, how, counts).await {
             RelayEnd::Closed => Close::PeerClosed,
             RelayEnd::Slow => Close::SlowReader,
             RelayEnd::Failed(error) => {
-                debug!(peer = %admission.peer, %error, "a relayed connection broke");
+                debug!(peer = ?passage.header.peer, %error, "a relayed connection broke");
                 Close::Io
             }
         }
+    }
+
+    /// Makes the connection to the active member, up to the header, and to its confirmation for a program
+    /// of this machine.
+    async fn reach_door(
+        self: &Arc<Self>,
+        header: &Header,
+        (network, socket): (IpAddr, SocketAddr),
+    ) -> io::Result<HalfClosing> {
+        let is_local = header.door.is_local();
+        if !is_local {
+            self.settle_subscriptions().await;
+        }
+        let turn = self.dials.turn(network).await;
+        let turn = turn.map_err(io::Error::other)?;
+        let mut active = self.dial(socket).await?;
+        drop(turn);
+        active.write_all(&header.encode()).await?;
+        active.flush().await?;
+        if is_local && active.read_u8().await? != CONFIRMED {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        Ok(active)
+    }
+
+    /// Reaches a door for this member itself.
+    async fn ask(self: &Arc<Self>, door: Door, socket: SocketAddr) -> io::Result<HalfClosing> {
+        let header = Header {
+            door,
+            peer: RelayedPeer::User(rustix::process::geteuid().as_raw()),
+        };
+        let way = (Ipv4Addr::LOCALHOST.into(), socket);
+        timeout(LOCAL_HANDSHAKE, Box::pin(self.reach_door(&header, way))).await?
+    }
+
+    /// Learns the networks of minions from the active member.
+    async fn learn_networks(self: &Arc<Self>, socket: SocketAddr) -> io::Result<()> {
+        let learning = async {
+            let mut active = self.ask(Door::KnownNetworks, socket).await?;
+            self.known.restore(read_networks(&mut active).await?);
+            active.shutdown().await
+        };
+        timeout(LOCAL_HANDSHAKE * 2, learning).await?
+    }
+
+    /// Waits until all that subscribed before now are subscribers of the active member, also those whose
+    /// connections have not been accepted yet.
+    async fn settle_subscriptions(self: &Arc<Self>) {
+        if let Some((listener, door)) = &*self.subscribers.lock() {
+            accept_waiting(listener, |stream| self.take_local(stream, door));
+        }
+        self.subscriptions.settled().await;
     }
 
     async fn dial(&self, socket: SocketAddr) -> io::Result<HalfClosing> {
@@ -255,24 +438,48 @@ impl Shared {
     }
 
     fn failed(&self, socket: SocketAddr, error: &io::Error) -> Close {
+        let is_exhausted = is_exhausted(error);
         if let Some(times) = self.failures.record() {
-            warn!(%error, times, "connections cannot be relayed to \"{socket}\"");
+            let why = match is_exhausted {
+                true => ": this machine has no room for them",
+                false => "",
+            };
+            warn!(%error, times, "connections cannot be relayed to \"{socket}\"{why}");
         }
-        Close::ActiveAway
+        match is_exhausted {
+            true => Close::Exhausted,
+            false => Close::ActiveAway,
+        }
     }
 
     /// Asks the active member again and again whether it answers, for ever. Alone here a name is looked
     /// up, so that at most a few look-ups wait for a server of names that is gone.
-    async fn probe(&self) {
+    async fn probe(self: &Arc<Self>) {
+        let mut learned = None;
         loop {
             if let Some(address) = self.target.address() {
                 let reached = timeout(PROBE_INTERVAL * 5, self.reach(&address)).await;
-                let reached = reached.ok().and_then(io::Result::ok);
-                if self.target.record(&address, reached) {
+                let reached = reached.unwrap_or_else(|late| Err(late.into()));
+                if self.target.record(&address, reached.as_ref().ok().copied()) {
                     match reached {
-                        Some(_) => info!("connections are relayed to \"{address}\""),
-                        None => warn!("the active member at \"{address}\" does not answer"),
+                        Ok(_) => info!("connections are relayed to \"{address}\""),
+                        Err(error) if is_exhausted(&error) => {
+                            warn!(%error, "this machine has no room for connections to \"{address}\"");
+                        }
+                        Err(error) => {
+                            warn!(%error, "the active member at \"{address}\" does not answer");
+                        }
                     }
+                }
+            }
+            if let Some((socket, _)) = self.target.socket()
+                && learned.is_none_or(|(from, at): (SocketAddr, Instant)| {
+                    from != socket || at.elapsed() >= LEARN_INTERVAL
+                })
+            {
+                match self.learn_networks(socket).await {
+                    Ok(()) => learned = Some((socket, Instant::now())),
+                    Err(error) => debug!(%error, "the networks of minions are not known here"),
                 }
             }
             sleep(PROBE_INTERVAL).await;
@@ -299,36 +506,21 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
+    use rustix::io::Errno;
+
     use super::*;
 
     #[test]
-    fn only_addresses_with_a_port_are_relayed_to() {
-        for (address, is_one) in [
-            ("192.0.2.1:4508", true),
-            ("[2001:db8::1]:4508", true),
-            ("master.example:4508", true),
-            ("192.0.2.1", false),
-            ("2001:db8::1", false),
-            ("master.example", false),
-            (":4508", false),
-            ("master.example:x", false),
+    fn want_of_room_here_is_no_absence_of_the_active_member() {
+        for (errno, is_ours) in [
+            (Errno::MFILE, true),
+            (Errno::NFILE, true),
+            (Errno::NOBUFS, true),
+            (Errno::ADDRNOTAVAIL, true),
+            (Errno::CONNREFUSED, false),
+            (Errno::TIMEDOUT, false),
         ] {
-            assert_eq!(has_port(address), is_one, "{address}");
+            assert_eq!(is_exhausted(&errno.into()), is_ours, "{errno}");
         }
-    }
-
-    #[test]
-    fn address_of_the_last_answer_is_kept_until_another_member_is_active() {
-        let target = RelayTarget::default();
-        let socket = "192.0.2.1:4508".parse().expect("an address");
-        target.set(Some(("master.example:4508".to_owned(), 1)));
-        assert!(target.socket().is_none());
-        assert!(target.record("master.example:4508", Some(socket)));
-        assert!(target.record("master.example:4508", None));
-        assert!(!target.is_reached());
-        assert_eq!(target.socket().expect("kept").0, socket);
-        target.set(Some(("other.example:4508".to_owned(), 2)));
-        assert!(!target.record("master.example:4508", Some(socket)));
-        assert!(target.socket().is_none());
     }
 }

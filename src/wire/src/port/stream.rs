@@ -22,7 +22,7 @@ use super::metrics::Close;
 use crate::net::TcpStream;
 
 /// A relayed connection, decrypted. Boxed: its state is larger than everything else of a connection.
-pub(super) type RelayedStream = Box<TlsStream<TcpStream>>;
+pub(crate) type RelayedStream = Box<TlsStream<TcpStream>>;
 
 /// A connection as a listener gets it.
 pub(super) enum Arrival {

@@ -1,20 +1,22 @@
 //! Tests of a relay in front of the member port: a relayed peer is one of the active member's own.
 
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use prometheus::Registry;
 use saltern_wire::client::{ReqClient, Route, SubClient};
-use saltern_wire::member::MemberTls;
+use saltern_wire::member::{Door, LocalPeer, MemberTls, RelayedConnections, RelayedPeer};
 use saltern_wire::port::{
-    Incoming, KnownNetworks, ListenOptions, MemberPort, PeerLimits, PubHandle, PubLimits,
-    PubListener, PubMessage, Relay, RelayTarget, ReqLimits, ReqListener, RequestSink, Socket, Tls,
-    Transport,
+    Incoming, KnownNetworks, ListenOptions, LocalSocket, MemberPort, PeerLimits, PubHandle,
+    PubLimits, PubListener, PubMessage, Relay, RelaySockets, RelayTarget, ReqLimits, ReqListener,
+    RequestSink, Socket, Tls, Transport,
 };
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio_util::sync::CancellationToken;
 
 use crate::port::common::{Running, TEST_TIMEOUT, socket, soon};
@@ -43,11 +45,19 @@ pub(crate) struct Members {
     publish: Running,
     handle: PubHandle,
     target: RelayTarget,
+    /// Of the active member.
+    known: KnownNetworks,
     member_port: SocketAddr,
     pub(crate) relay: Running,
     /// Those of the relay, by transport.
     requests: Vec<SocketAddr>,
     publications: Vec<SocketAddr>,
+    api: SocketAddr,
+    /// The directory of the relay's unix socket.
+    place: TempDir,
+    /// Connections that the active member gets at these doors.
+    events: RelayedConnections,
+    calls: RelayedConnections,
 }
 
 fn sockets(tls: Option<&Tls>) -> (Vec<Socket>, Vec<SocketAddr>) {
@@ -83,13 +93,15 @@ impl Members {
         let registry = Registry::new();
         let ((of_requests, own), (of_publish, _)) = (sockets(tls), sockets(tls));
         let mut requests = ReqListener::new(of_requests, limits, &registry).expect("listener");
-        let (limits, known) = (PubLimits::default(), KnownNetworks::default());
-        let publish = PubListener::new(of_publish, limits, known, &registry).expect("listener");
+        let (limits, known) = (PubLimits::default(), requests.known_networks());
+        let publish = PubListener::new(of_publish, limits, known.clone(), &registry);
+        let publish = publish.expect("listener");
         let port = socket();
         let member_port = port.local_addr().expect("address");
         let doors = (&requests, &publish);
         let tls = tls_of(seeds.0);
-        let port = MemberPort::new(port.into(), &tls, doors, TEST_TIMEOUT, &registry);
+        let mut port = MemberPort::new(port.into(), &tls, doors, TEST_TIMEOUT, &registry);
+        let (events, calls) = (port.open_door(Door::Events), port.open_door(Door::Api));
         requests.serve_members(port);
         let handle = publish.handle();
         let active = running(own[0], registry.clone(), |stop| {
@@ -100,9 +112,30 @@ impl Members {
         let registry = Registry::new();
         let ((of_requests, requests), (of_publish, publications)) = (sockets(None), sockets(None));
         let target = RelayTarget::default();
-        let limits = PeerLimits::default();
+        let limits = PeerLimits {
+            connections: 64,
+            handshake: TEST_TIMEOUT,
+            ..PeerLimits::default()
+        };
+        let (place, api_port) = (tempfile::tempdir().expect("a directory"), socket());
+        let api = api_port.local_addr().expect("address");
+        let listener = UnixListener::bind(place.path().join("events")).expect("a socket");
+        listener.set_nonblocking(true).expect("an option");
+        let local = LocalSocket {
+            listener,
+            door: Door::Events,
+            connections: 2,
+            patience: TEST_TIMEOUT,
+        };
+        let sockets = RelaySockets {
+            requests: (of_requests, limits),
+            publish: (of_publish, limits),
+            apis: (vec![(Door::Api, api_port.into())], limits),
+            local: vec![local],
+            before_answers: None,
+        };
         let relay = Relay::new(
-            ((of_requests, limits), (of_publish, limits)),
+            sockets,
             (&tls_of(seeds.1), target.clone()),
             ListenOptions::default(),
             &registry,
@@ -116,11 +149,22 @@ impl Members {
             publish,
             handle,
             target,
+            known,
             member_port,
             relay,
             requests,
             publications,
+            api,
+            place,
+            events,
+            calls,
         }
+    }
+
+    /// A program that subscribes at the relay.
+    async fn subscriber(&self) -> UnixStream {
+        let path = self.place.path().join("events");
+        UnixStream::connect(path).await.expect("connected")
     }
 
     pub(crate) fn is_active(&self, epoch: i64) {
@@ -205,7 +249,9 @@ async fn connections_end_at_once_without_an_active_member_and_when_another_one_i
 async fn member_port_takes_no_member_of_another_secret() {
     let members = Members::start((1, 2), None, ReqLimits::default());
     members.is_active(1);
-    ended(TcpStream::connect(members.requests[0]).await.expect("open")).await;
+    let mut peer = TcpStream::connect(members.requests[0]).await.expect("open");
+    peer.write_all(b"\xff").await.expect("written");
+    ended(peer).await;
     members
         .relay
         .reaches("closed_total", "active_away", 1)
@@ -250,5 +296,128 @@ async fn ended_connection_keeps_no_port_of_the_relay() {
         matches!(fields[..], [remote, "06"] if remote.ends_with(&port))
     });
     assert_eq!(waiting.count(), 0, "{table}");
+    members.stopped().await;
+}
+
+#[tokio::test]
+async fn peer_that_says_nothing_costs_the_active_member_no_handshake() {
+    let members = Members::start((1, 1), None, ReqLimits::default());
+    // Nobody is there, which nobody finds out.
+    let away = socket().local_addr().expect("address");
+    members.target.set(Some((away.to_string(), 1)));
+    drop(TcpStream::connect(members.requests[0]).await.expect("open"));
+    let closed = members.relay.reaches("closed_total", "peer_closed", 1);
+    closed.await;
+    let mut peer = TcpStream::connect(members.requests[0]).await.expect("open");
+    peer.write_all(b"\xff").await.expect("written");
+    ended(peer).await;
+    let closed = members.relay.reaches("closed_total", "active_away", 1);
+    closed.await;
+    members.stopped().await;
+}
+
+#[tokio::test]
+async fn request_waits_for_the_subscriber_that_came_before_it() {
+    let mut members = Members::start((1, 1), None, ReqLimits::default());
+    members.is_active(1);
+    let mut program = members.subscriber().await;
+    let to = route(members.requests[0], Transport::ZeroMq);
+    let asking = tokio::spawn(async move {
+        let mut client = ReqClient::connect(to).await.expect("connected");
+        client.request(Bytes::from_static(b"\x07")).await
+    });
+    members.relay.reaches("accepted_total", "request", 1).await;
+    let mut subscription = soon("a subscriber", members.events.next()).await;
+    let user = RelayedPeer::User(rustix::process::geteuid().as_raw());
+    assert_eq!(subscription.peer(), user);
+    assert!(!asking.is_finished());
+    assert_eq!(members.active.metric("accepted_total", "request"), 0);
+    subscription.confirm().await.expect("confirmed");
+    let answer = soon("an answer", asking).await.expect("no panic");
+    assert_eq!(answer.expect("answered").as_ref(), [9]);
+
+    subscription.write_all(b"event").await.expect("written");
+    subscription.flush().await.expect("sent");
+    let mut event = [0; 5];
+    soon("the event", program.read_exact(&mut event))
+        .await
+        .expect("read");
+    assert_eq!(&event, b"event");
+    let _second = members.subscriber().await;
+    let mut third = members.subscriber().await;
+    let end = soon("an end", third.read(&mut event)).await;
+    assert_eq!(end.unwrap_or_default(), 0);
+    members
+        .relay
+        .reaches("refused_total", "connections", 1)
+        .await;
+    drop(program);
+    let end = soon("the end of the subscriber", subscription.read(&mut event)).await;
+    assert_eq!(end.unwrap_or_default(), 0);
+    members.stopped().await;
+}
+
+#[tokio::test]
+async fn client_of_the_api_comes_with_its_own_address() {
+    let mut members = Members::start((1, 1), None, ReqLimits::default());
+    members.is_active(1);
+    let mut client = TcpStream::connect(members.api).await.expect("open");
+    let address = client.local_addr().expect("an address");
+    client.write_all(b"GET").await.expect("written");
+    let mut call = soon("a call", members.calls.next()).await;
+    assert_eq!(call.peer(), RelayedPeer::Address(address));
+    let mut asked = [0; 3];
+    soon("the call", call.read_exact(&mut asked))
+        .await
+        .expect("read");
+    assert_eq!(&asked, b"GET");
+    call.write_all(b"200").await.expect("written");
+    call.shutdown().await.expect("closed");
+    drop(call);
+    let mut answer = Vec::new();
+    soon("an answer", client.read_to_end(&mut answer))
+        .await
+        .expect("read");
+    assert_eq!(answer, b"200");
+    members.stopped().await;
+}
+
+/// Others find the part of the slots taken that is not for networks of minions.
+#[tokio::test]
+async fn relay_keeps_slots_for_the_networks_that_the_active_member_knows() {
+    let members = Members::start((1, 1), None, ReqLimits::default());
+    members.known.remember([127, 0, 0, 9].into());
+    let to = members.requests[0];
+    let counted = |name| members.relay.metric(name, "request");
+    let mut strangers = Vec::new();
+    // They say nothing, so they stay.
+    members.is_active(1);
+    for _ in 0..56 {
+        strangers.push(TcpStream::connect(to).await.expect("open"));
+    }
+    members.relay.reaches("accepted_total", "request", 56).await;
+    let admitted = async {
+        let mut pace = tokio::time::interval(std::time::Duration::from_millis(20));
+        for tries in 57.. {
+            let socket = TcpSocket::new_v4().expect("a socket");
+            socket.bind(([127, 0, 0, 9], 0).into()).expect("bound");
+            let _minion = socket.connect(to).await.expect("open");
+            while counted("accepted_total") + counted("refused_total") < tries {
+                pace.tick().await;
+            }
+            if counted("accepted_total") > 56 {
+                return;
+            }
+            pace.tick().await;
+        }
+    };
+    soon("a minion to be admitted", admitted).await;
+    let refused = members.relay.metric("refused_total", "reserved");
+    drop(TcpStream::connect(to).await.expect("open"));
+    members
+        .relay
+        .reaches("refused_total", "reserved", refused + 1)
+        .await;
+    assert_eq!(strangers.len(), 56);
     members.stopped().await;
 }

@@ -24,13 +24,14 @@ use saltern_sql::{ClusterError, MemberIdentity, Membership, Standing, register_c
 use saltern_store::files::{self, Create};
 use saltern_store::jobs::Engine;
 use saltern_store::shared_state::{StatePlaces, restore};
-use saltern_store::{MasterKeys, SharedState, StoreError};
-use saltern_wire::member::MemberTls;
-use saltern_wire::port::{Inherited, RelayTarget};
+use saltern_store::{Dropfile, MasterKeys, SharedState, StoreError, dropfile};
+use saltern_wire::member::{BeforeAnswers, MemberTls};
+use saltern_wire::port::{Inherited, Relay, RelayAsker, RelayTarget};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::{Signals, chain, complain, exit_of, write_pidfile};
+use super::standby_jobs::StandbyJobs;
+use super::{Signals, chain, complain, exit_of, exit_of_start, make_directories, write_pidfile};
 use crate::commands::cluster::cipher_of;
 use crate::service_manager::ServiceManager;
 
@@ -49,6 +50,9 @@ const FEED_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest time for which the watchdog is fed during a takeover, beyond a lease.
 const TAKEOVER: Duration = Duration::from_secs(180);
+
+/// Interval at which a dropfile is looked for.
+const DROPFILE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest text of an instance.
 const INSTANCE: usize = 100;
@@ -119,6 +123,12 @@ pub(super) fn stand_by(
         complain(&chain(&error));
         return Err(Exit::Usage);
     }
+    let mut jobs = None;
+    if tls.is_some() {
+        make_directories(config).map_err(failed)?;
+        jobs = StandbyJobs::start(config);
+    }
+    let (jobs, before_answers) = jobs.unzip();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -134,7 +144,11 @@ pub(super) fn stand_by(
         };
         let joined = Membership::join(cluster, me, end_at_once(config.clone()));
         let membership = joined.map_err(failed)?;
-        match wait_for_lease((config, tls.as_ref()), &membership, &mut signals).await {
+        let relaying = Relaying {
+            tls: tls.as_ref(),
+            before_answers,
+        };
+        match wait_for_lease((config, relaying), &membership, &mut signals).await {
             Ok(()) => {
                 let member = ActiveMember {
                     membership,
@@ -151,6 +165,9 @@ pub(super) fn stand_by(
     });
     // A look-up of a member's name that still waits must not keep a master that has the lease.
     runtime.shutdown_background();
+    if let Some(jobs) = jobs {
+        jobs.stop();
+    }
     outcome
 }
 
@@ -281,12 +298,23 @@ impl TakeoverFeeder {
     }
 }
 
+/// The parts of a member that relays.
+struct Relaying<'a> {
+    /// `None` for one that does not.
+    tls: Option<&'a MemberTls>,
+    before_answers: Option<Arc<dyn BeforeAnswers>>,
+}
+
 /// The ports are closed when it has an outcome.
 async fn wait_for_lease(
-    (config, tls): (&MasterConfig, Option<&MemberTls>),
+    (config, relaying): (&MasterConfig, Relaying<'_>),
     membership: &Arc<Membership>,
     signals: &mut Signals,
 ) -> Result<(), Exit> {
+    let Relaying {
+        tls,
+        before_answers,
+    } = relaying;
     let registry = Registry::new();
     register_cluster_metrics(&registry, Some(membership), &SharedState::default());
     let target = RelayTarget::default();
@@ -301,17 +329,17 @@ async fn wait_for_lease(
     };
     let unavailable = |error: StartError| {
         complain(&chain(&error));
-        match error {
-            StartError::Port { .. } => Exit::Unavailable,
-            _ => Exit::NoInput,
-        }
+        exit_of_start(&error)
     };
-    let relay = tls.map(|tls| open_relay(config, &registry, (tls, target.clone())));
-    let relay = relay.transpose().map_err(unavailable)?;
     let port = StandbyPort::open(config, &registry, state).map_err(unavailable)?;
+    // Behind all that may fail: nobody removes its sockets, else.
+    let relay = tls.map(|tls| open_relay(config, &registry, (tls, target.clone()), before_answers));
+    let relay = relay.transpose().map_err(unavailable)?;
+    let asker = relay.as_ref().map(Relay::asker);
     let manager = ServiceManager::find(String::new());
     let waiting = async {
         tokio::select! {
+            () = pass_dropfiles_on(config, asker) => Err(Exit::Failure),
             outcome = standings(config, membership, (&manager, tls.map(|_| &target))) => outcome,
             () = signals.stop_of_standby() => {
                 manager.stopping("leaving the cluster").await;
@@ -322,12 +350,41 @@ async fn wait_for_lease(
         }
     };
     port.serve_while(async {
-        match relay {
-            Some(relay) => relay.serve_while(waiting).await,
-            None => waiting.await,
-        }
+        let Some(relay) = relay else {
+            return waiting.await;
+        };
+        let outcome = relay.serve_while(waiting).await;
+        remove_sockets(&config.sock_dir);
+        outcome
     })
     .await
+}
+
+/// Has the active member make a new shared key when a dropfile asks for one here, as after stock's
+/// `salt-key` has deleted a key. Without an end.
+async fn pass_dropfiles_on(config: &MasterConfig, asker: Option<RelayAsker>) {
+    let Some(asker) = asker else {
+        return std::future::pending().await;
+    };
+    loop {
+        let asked = match dropfile::check(config) {
+            Ok(Dropfile::Rotate) => match asker.request_rotation().await {
+                // Taken only now: when this member takes over first, it is its own.
+                Ok(()) => dropfile::take(config).map(|_| ()),
+                Err(error) => {
+                    tracing::debug!(%error, "the active member does not know of the dropfile yet");
+                    Ok(())
+                }
+            },
+            Ok(Dropfile::None | Dropfile::Ignored(_)) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = asked {
+            let error = chain(&error);
+            tracing::debug!(error, "the dropfile cannot be used");
+        }
+        sleep(DROPFILE_INTERVAL).await;
+    }
 }
 
 /// Reports each standing until there is the lease, to a relay, too, where there is one.
