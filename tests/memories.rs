@@ -37,7 +37,7 @@ const REASONS: &[(&str, &str)] = &[
     ("disk_checks/orphaned_data.rs", "the keys of the last look"),
     (
         "store/src/jobs/last_returns.rs",
-        "read of the job database, as many as there are returns in it at most",
+        "rows of the job database, forgotten with them; only accepted minions are asked for",
     ),
     // What follows connections and clocks.
     ("events/presence.rs", "follows connections"),

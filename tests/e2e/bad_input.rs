@@ -119,7 +119,7 @@ fn a_second_master_on_the_same_files_is_refused() -> TestResult {
             site.write_config()?;
             site.step("and the first one is none the worse");
             site.bring_up(&[("m1", MinionKind::Native)])?;
-            site.salt(&["*", "test.ping"])?
+            site.salt(&["-t", "60", "*", "test.ping"])?
                 .expect_code(0)?
                 .expect_stdout("m1:\n    True")?;
             Ok(())
@@ -171,7 +171,7 @@ fn chmod(path: &Path, mode: &str) -> Result<()> {
 /// The job database of a master that has stopped, whole in its main file.
 fn stopped_with_a_job(site: &mut Site) -> Result<PathBuf> {
     site.bring_up(&[("m1", MinionKind::Native)])?;
-    site.salt(&["*", "test.ping"])?.expect_code(0)?;
+    site.salt(&["-t", "60", "*", "test.ping"])?.expect_code(0)?;
     site.kill_minion("m1");
     site.stop_master()?;
     let path = job_database(&site.path("cache"))?;
@@ -214,7 +214,8 @@ fn a_corrupt_job_database_is_set_aside_and_named() -> TestResult {
                 "what was set aside is not what was there"
             );
             site.bring_up(&[("m2", MinionKind::Native)])?;
-            site.salt(&["m2", "test.ping"])?.expect_code(0)?;
+            site.salt(&["-t", "60", "m2", "test.ping"])?
+                .expect_code(0)?;
             Ok(())
         },
     )

@@ -330,7 +330,8 @@ fn running_master_notices_our_salt_key() -> TestResult {
             let mark = site.events().mark();
             own(site, &["-a", "m1", "-y"])?.expect_text("Key for minion m1 accepted.")?;
             site.wait_started("m1")?;
-            site.salt(&["m1", "test.ping"])?.expect_code(0)?;
+            site.salt(&["-t", "60", "m1", "test.ping"])?
+                .expect_code(0)?;
             site.kill_minion("m1");
             site.announce("m1");
             let mut session = site.session_of("m1")?;

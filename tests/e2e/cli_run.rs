@@ -76,7 +76,7 @@ fn compare(release: Release) -> TestResult {
                 .last()
                 .unwrap_or_default()
                 .to_owned();
-            site.salt(&["*", "test.ping"])?.expect_code(0)?;
+            site.salt(&["-t", "60", "*", "test.ping"])?.expect_code(0)?;
             let mut differences = Vec::new();
             for line in LINES {
                 let words: Vec<&str> = line

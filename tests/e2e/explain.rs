@@ -20,7 +20,9 @@ fn a_job_is_explained_while_it_runs_with_its_returns_and_without_a_master() -> T
             site.step("a minion is away when a job is published");
             site.kill_minion("m2");
             site.wait_until_away("m2")?;
-            let published = site.salt(&["*", "test.sleep", "30", "--async"])?;
+            let go = site.path("go");
+            let held = format!("until [ -e {} ]; do sleep 0.1; done", go.display());
+            let published = site.salt(&["*", "cmd.run", &held, "--async"])?;
             let jid = published
                 .stdout
                 .trim()
@@ -42,6 +44,7 @@ fn a_job_is_explained_while_it_runs_with_its_returns_and_without_a_master() -> T
             })?;
 
             site.step("one has returned");
+            std::fs::write(&go, "")?;
             wait_until("the return to be shown", SOON, || {
                 let run = site.saltern(&["explain", &jid]).ok()?;
                 let words = ["1 of 2", "m2  un", "m1  after", "retcode 0"];

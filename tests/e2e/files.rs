@@ -59,7 +59,7 @@ fn stock_minions_of_every_release_apply_states_and_fetch_files() -> TestResult {
             site.step("a file that a minion pushes");
             let source = site.path("out/m7/hello.txt");
             let source = source.to_str().context("a path that is text")?;
-            site.salt(&["m7", "cp.push", source])?
+            site.salt(&["-t", "60", "m7", "cp.push", source])?
                 .expect_stdout("m7:\n    True")?;
             Ok(())
         },

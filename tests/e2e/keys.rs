@@ -18,14 +18,14 @@ fn a_revoked_key_is_refused_with_the_next_message() -> TestResult {
                 ("rejected", MinionKind::Stock(Release::V3008)),
                 ("deleted", MinionKind::Stock(Release::V3007)),
             ])?;
-            site.salt(&["*", "test.ping"])?.expect_code(0)?;
+            site.salt(&["-t", "60", "*", "test.ping"])?.expect_code(0)?;
             for (id, option) in [("rejected", "-r"), ("deleted", "-d")] {
                 // The minion itself would only ask again and again.
                 site.kill_minion(id);
                 revoke(site, id, option)?;
             }
             site.step("only the one that was kept is left");
-            site.salt(&["*", "test.ping"])?
+            site.salt(&["-t", "60", "*", "test.ping"])?
                 .expect_code(0)?
                 .expect_stdout("kept:\n    True")?;
             Ok(())
@@ -80,7 +80,7 @@ fn auto_accept_lets_everyone_in() -> TestResult {
             site.start_minion("m3007", MinionKind::Stock(Release::V3007))?;
             site.wait_started("m1")?;
             site.wait_started("m3007")?;
-            site.salt(&["*", "test.ping"])?
+            site.salt(&["-t", "60", "*", "test.ping"])?
                 .expect_code(0)?
                 .expect_text("m3007:\n    True")?;
             site.salt_key(&["-L"])?
@@ -133,7 +133,8 @@ fn a_rejected_minion_gets_in_once_it_is_accepted() -> TestResult {
             site.salt_key(&["-y", "--include-rejected", "-a", "m1"])?
                 .expect_code(0)?;
             site.wait_started("m1")?;
-            site.salt(&["m1", "test.ping"])?.expect_code(0)?;
+            site.salt(&["-t", "60", "m1", "test.ping"])?
+                .expect_code(0)?;
             Ok(())
         },
     )

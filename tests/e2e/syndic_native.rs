@@ -1,5 +1,7 @@
 //! Trees of masters whose syndic is our master itself (`saltern_syndic: native`), below masters of
 //! stock and of ours. The same scenarios with stock's `salt-syndic` are in `syndic`.
+//!
+//! Longer than 500 lines because it is a list: one scenario a test.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;

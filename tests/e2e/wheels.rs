@@ -40,7 +40,7 @@ fn a_minion_whose_key_a_wheel_deletes_is_refused_with_its_next_message() -> Test
             let answer = site.client()?.call(&json!({ "wheel": low }))?;
             ensure!(answer["data"]["success"] == true, "{answer}");
             ensure!(session.is_refused("after")?, "an event got through");
-            site.salt(&["*", "test.ping"])?
+            site.salt(&["-t", "60", "*", "test.ping"])?
                 .expect_code(0)?
                 .expect_stdout("kept:\n    True")?;
             Ok(())

@@ -172,6 +172,9 @@ pub enum StoreError {
         /// The place of the database.
         path: PathBuf,
     },
+    /// The last returns of minions are being read, which takes long.
+    #[error("the last returns of all minions are still being read; ask again later")]
+    LastReturnsBusy,
     /// A change of the shared state cannot be sealed.
     #[error("a change of the shared state cannot be sealed")]
     Sealed(#[source] saltern_crypto::SealError),

@@ -310,7 +310,8 @@ fn fill(site: &mut Site) -> Result<()> {
     site.wait_pending("delta")?;
     // It would ask every second, and fill the page of events.
     site.kill_minion("delta");
-    site.saltern_cmd(&["*", "test.ping"])?.expect_code(0)?;
+    site.saltern_cmd(&["-t", "60", "*", "test.ping"])?
+        .expect_code(0)?;
     // Its exit code is that of the state that fails.
     site.saltern_cmd(&["alfa", "state.apply", "web"])?;
     site.saltern_cmd(&["alfa", "state.apply"])?;

@@ -16,7 +16,7 @@ fn session_that_has_ended_leads_from_an_open_page_to_the_log_in_and_back() -> Te
     with_console(
         |config, _| {
             // Long enough for a busy machine to show a page.
-            config.set("token_expire", 30);
+            config.set("token_expire", 60);
         },
         |site, console| {
             let browser = console.logged_in(site, ANN)?;

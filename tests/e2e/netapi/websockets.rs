@@ -310,7 +310,7 @@ fn logout_and_stop_end_websockets_and_say_why() -> TestResult {
 }
 
 /// Long enough to log in and to open a websocket.
-const TOKEN_SECONDS: u32 = 30;
+const TOKEN_SECONDS: u32 = 60;
 
 #[test]
 fn token_that_expires_ends_its_websocket() -> TestResult {

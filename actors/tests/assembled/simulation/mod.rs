@@ -27,7 +27,7 @@ use self::world::World;
 const SEEDS: u64 = 200;
 
 /// Runs in which each planted bug is found at the latest.
-const SEEDS_OF_BUG: u64 = 200;
+const SEEDS_OF_BUG: u64 = 1_000;
 
 /// Lives of a master: kills of one run are at most one fewer.
 const MAX_LIVES: u32 = 4;

@@ -132,6 +132,7 @@ mod tests {
         let wants = search.wants(minion);
         if wants == Some(true) {
             search.take(NewestReturn {
+                id: 1,
                 minion,
                 jid: "20260102030405060708",
                 fun,

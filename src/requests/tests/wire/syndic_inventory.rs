@@ -1,4 +1,6 @@
 //! Inventories of syndics: who may announce which minions, and what targets then mean.
+//!
+//! Longer than 500 lines because it is a list: one rule of inventories a test.
 
 use std::time::Duration;
 

@@ -175,6 +175,12 @@ impl ClusterReader {
         Ok((jobs.unsigned_abs(), returns.unsigned_abs()))
     }
 
+    pub(super) fn return_span(&self) -> Result<(i64, i64)> {
+        let sql = "SELECT (SELECT coalesce(min(id), 0) FROM returns), \
+                   (SELECT coalesce(max(id), 0) FROM returns)";
+        self.pair("read", sql)
+    }
+
     pub(super) fn last_ids(&self) -> Result<(i64, i64)> {
         let sql = "SELECT (SELECT coalesce(max(id), 0) FROM jobs), \
                    (SELECT coalesce(max(id), 0) FROM returns)";

@@ -120,6 +120,10 @@ impl JobQueries for ClusterReader {
         Self::open_batches(self)
     }
 
+    fn return_span(&self) -> Result<(i64, i64)> {
+        Self::return_span(self)
+    }
+
     fn last_ids(&self) -> Result<(i64, i64)> {
         Self::last_ids(self)
     }

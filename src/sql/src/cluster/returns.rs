@@ -107,18 +107,24 @@ impl ClusterReader {
             })?;
             for row in &rows {
                 let one = || -> std::result::Result<_, SqlError> {
-                    Ok((original(row.try_get(3)?), row.try_get(4)?, row.try_get(5)?))
+                    Ok((
+                        row.try_get(0)?,
+                        original(row.try_get(3)?),
+                        row.try_get(4)?,
+                        row.try_get(5)?,
+                    ))
                 };
                 let names = || -> std::result::Result<(&str, &str), SqlError> {
                     Ok((row.try_get(1)?, row.try_get(2)?))
                 };
-                let (Ok((fun, received, retcode)), Ok((minion, jid))) = (one(), names()) else {
+                let (Ok((id, fun, received, retcode)), Ok((minion, jid))) = (one(), names()) else {
                     continue;
                 };
                 match search.wants(minion) {
                     None => return Ok(()),
                     Some(false) => {}
                     Some(true) => search.take(NewestReturn {
+                        id,
                         minion,
                         jid,
                         fun: &fun,

@@ -5,12 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use saltern_model::MinionId;
 
 use super::{JobQueries, NewestReturn};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 
 /// The last return of a minion, without its load. What many minions returned is held once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +67,9 @@ pub const MAX_LAST_RETURNS: i64 = 200_000;
 /// Returns of one read: bounds the time for which the reader is held.
 const SLICE: i64 = 20_000;
 
+/// Maximum wait for another look-up to end.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+
 /// The last returns that are known so far.
 #[derive(Default)]
 pub struct LastReturns(Mutex<Known>);
@@ -74,7 +78,8 @@ pub struct LastReturns(Mutex<Known>);
 struct Known {
     /// The number of the last return that was looked at.
     through: i64,
-    by_minion: HashMap<MinionId, LastReturn>,
+    /// Each with its number.
+    by_minion: HashMap<MinionId, (i64, LastReturn)>,
 }
 
 impl LastReturns {
@@ -82,22 +87,24 @@ impl LastReturns {
     /// older than the newest [`MAX_LAST_RETURNS`] when it was first asked for has none here.
     ///
     /// # Errors
-    /// The job database cannot be read.
+    /// The job database cannot be read, or another look-up goes on.
     pub fn of<'a>(
         &self,
         reader: &dyn JobQueries,
         minions: impl IntoIterator<Item = &'a MinionId>,
     ) -> Result<Vec<Option<LastReturn>>> {
-        let mut known = self.0.lock();
+        let known = self.0.try_lock_for(MAX_WAIT);
+        let mut known = known.ok_or(StoreError::LastReturnsBusy)?;
         known.catch_up(reader)?;
         let minions = minions.into_iter();
-        Ok(minions.map(|id| known.by_minion.get(id).cloned()).collect())
+        let last = minions.map(|id| known.by_minion.get(id).map(|(_, last)| last.clone()));
+        Ok(last.collect())
     }
 }
 
 impl Known {
     fn catch_up(&mut self, reader: &dyn JobQueries) -> Result<()> {
-        let (_, last) = reader.last_ids()?;
+        let (first, last) = reader.return_span()?;
         let is_too_large = self.by_minion.len() > MAX_LAST_RETURNS.unsigned_abs() as usize;
         if last < self.through || is_too_large {
             // Another database, or more minions than are kept.
@@ -113,6 +120,8 @@ impl Known {
         }
         // Only now, when all is read: what fails half-way is read again.
         self.by_minion.extend(newest.found);
+        // Jobs that are kept no longer.
+        self.by_minion.retain(|_, (id, _)| *id >= first);
         self.through = last;
         Ok(())
     }
@@ -121,7 +130,7 @@ impl Known {
 /// The newest return of every minion.
 #[derive(Default)]
 struct Newest {
-    found: HashMap<MinionId, LastReturn>,
+    found: HashMap<MinionId, (i64, LastReturn)>,
     last: Option<LastReturn>,
 }
 
@@ -137,6 +146,6 @@ impl ReturnSearch for Newest {
         };
         let last = LastReturn::sharing(&one, self.last.as_ref());
         self.last = Some(last.clone());
-        self.found.insert(minion, last);
+        self.found.insert(minion, (one.id, last));
     }
 }

@@ -117,6 +117,9 @@ pub trait JobQueries: Send + Sync {
     /// The batches that are not over, oldest first.
     fn open_batches(&self) -> Result<Vec<StoredBatch>>;
 
+    /// The lowest and the highest number of a return, 0 when there are none.
+    fn return_span(&self) -> Result<(i64, i64)>;
+
     /// The highest numbers of a job and of a return, 0 when there are none.
     fn last_ids(&self) -> Result<(i64, i64)>;
 

@@ -127,6 +127,8 @@ pub struct ReturnHead {
 /// that a search does not keep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewestReturn<'a> {
+    /// The number of the return.
+    pub id: i64,
     /// The minion.
     pub minion: &'a str,
     /// The job.

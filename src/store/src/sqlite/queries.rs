@@ -119,6 +119,10 @@ impl JobQueries for JobReader {
         Self::open_batches(self)
     }
 
+    fn return_span(&self) -> Result<(i64, i64)> {
+        Self::return_span(self)
+    }
+
     fn last_ids(&self) -> Result<(i64, i64)> {
         Self::last_ids(self)
     }

@@ -195,6 +195,17 @@ impl JobReader {
         })
     }
 
+    pub(super) fn return_span(&self) -> Result<(i64, i64)> {
+        self.read("read", |connection| {
+            connection.query_row(
+                "SELECT (SELECT coalesce(min(id), 0) FROM returns),
+                        (SELECT coalesce(max(id), 0) FROM returns)",
+                [],
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
+        })
+    }
+
     pub(super) fn last_ids(&self) -> Result<(i64, i64)> {
         self.read("read", |connection| {
             connection.query_row(

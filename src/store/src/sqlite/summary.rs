@@ -31,7 +31,7 @@ impl JobReader {
                 };
                 if is_wanted {
                     let id: i64 = row.get(1)?;
-                    whole.query_row([id], |row| give(search, minion, row))?;
+                    whole.query_row([id], |row| give(search, (id, minion), row))?;
                 }
             }
             Ok(())
@@ -80,10 +80,15 @@ impl JobReader {
 }
 
 /// Gives a search a return, unless its texts are none.
-fn give(search: &mut dyn ReturnSearch, minion: &str, row: &Row<'_>) -> rusqlite::Result<()> {
+fn give(
+    search: &mut dyn ReturnSearch,
+    (id, minion): (i64, &str),
+    row: &Row<'_>,
+) -> rusqlite::Result<()> {
     let text = |column| row.get_ref(column).ok()?.as_str().ok();
     if let (Some(jid), Some(fun)) = (text(0), text(1)) {
         search.take(NewestReturn {
+            id,
             minion,
             jid,
             fun,

@@ -644,13 +644,14 @@ impl JobQueries for Memory {
     ) -> Result<()> {
         let rows = self.rows();
         let span = above + 1..through.max(above) + 1;
-        for one in rows.returns.range(span).rev().map(|(_, one)| one) {
+        for (id, one) in rows.returns.range(span).rev() {
             let minion = one.minion.as_str();
             let Some(is_wanted) = search.wants(minion) else {
                 break;
             };
             if is_wanted {
                 search.take(NewestReturn {
+                    id: *id,
                     minion,
                     jid: one.jid.as_str(),
                     fun: &one.fun,
@@ -689,6 +690,15 @@ impl JobQueries for Memory {
         let rows = self.rows();
         let open = rows.batches.values().filter(|batch| batch.is_open);
         Ok(open.map(|batch| rows.completed(batch)).collect())
+    }
+
+    fn return_span(&self) -> Result<(i64, i64)> {
+        let rows = self.rows();
+        let number = |id: Option<&i64>| id.copied().unwrap_or(0);
+        Ok((
+            number(rows.returns.keys().next()),
+            number(rows.returns.keys().last()),
+        ))
     }
 
     fn last_ids(&self) -> Result<(i64, i64)> {

@@ -446,6 +446,15 @@ pub(crate) fn last_returns_are_kept_and_follow_new_returns(site: &dyn Site) {
     let expected = [first, second.clone(), second];
     assert_eq!(jids(&last, &engine), expected);
     assert_eq!(jids(&LastReturns::default(), &engine), expected);
+    append(&engine, vec![state(1, JobState::Complete)]);
+    let all_that_ended = Retention {
+        most_jobs: Some(0),
+        ..Retention::default()
+    };
+    let removed = wait(engine.housekeeping.remove_slice(all_that_ended, 2));
+    assert!(removed.expect("removed").is_some());
+    let [_, second, third] = expected;
+    assert_eq!(jids(&last, &engine), [None, second, third]);
 }
 
 pub(crate) fn pages_go_from_the_newest_job_to_the_oldest(site: &dyn Site) {

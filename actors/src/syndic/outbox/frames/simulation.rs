@@ -8,6 +8,9 @@
 //!
 //! Not here: rows, batches and the cursor's file, which are a list (`outbox::simulation` has them over a
 //! real job database).
+//!
+//! Longer than 500 lines because the two sides, what can go wrong between them and what is checked mean
+//! nothing without each other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
