@@ -158,7 +158,7 @@ fn minions_of_a_member_that_stands_by_are_served_and_stay_when_it_takes_over() -
             deleted_key_asks_the_active_one_for_a_new_shared_key(pair)?;
 
             pair.a.step("the one that relays takes over");
-            // Over WebSockets its returns fail after a takeover (docs/cluster.md, Limits).
+            // Over WebSockets no stock minion comes back to a master that was lost (`transports`).
             pair.a.kill_minion("ws3007");
             let ended = pair.a.stop_master()?;
             ensure!(ended.success(), "{ended}");
