@@ -64,9 +64,16 @@ pub(super) struct ActiveMember {
     cipher: Option<Arc<StateCipher>>,
     /// For the member port, if it has one.
     pub(super) tls: Option<MemberTls>,
+    /// Until it serves.
+    feeder: Option<TakeoverFeeder>,
 }
 
 impl ActiveMember {
+    /// Ends the time in which the watchdog is fed for a takeover.
+    pub(super) fn has_taken_over(&mut self) {
+        self.feeder = None;
+    }
+
     /// Becomes the owner of the jobs, and makes the files of this machine those that the members share.
     ///
     /// # Errors
@@ -136,7 +143,7 @@ pub(super) fn stand_by(
         complain(&format!("no runtime: {error}"));
         Exit::Failure
     })?;
-    let outcome = runtime.block_on(async {
+    let mut outcome = runtime.block_on(async {
         // Before it is seen as a member: whoever sees it may signal it.
         let Ok(mut signals) = Signals::register() else {
             complain("signals cannot be handled on this system");
@@ -154,6 +161,7 @@ pub(super) fn stand_by(
                     membership,
                     cipher,
                     tls,
+                    feeder: None,
                 };
                 Ok(Some((member, signals)))
             }
@@ -163,6 +171,10 @@ pub(super) fn stand_by(
             }
         }
     });
+    // Before all that may wait while it has the lease.
+    if let Ok(Some((member, _))) = &mut outcome {
+        member.feeder = TakeoverFeeder::start(cluster);
+    }
     // A look-up of a member's name that still waits must not keep a master that has the lease.
     runtime.shutdown_background();
     if let Some(jobs) = jobs {
@@ -263,14 +275,14 @@ pub(super) fn leave(membership: Arc<Membership>) {
 
 /// Feeds the watchdog of the service manager while a master takes over, until it is dropped: the main
 /// thread waits for the database then.
-pub(super) struct TakeoverFeeder {
+struct TakeoverFeeder {
     /// Its end ends the thread.
     _end: oneshot::Sender<()>,
 }
 
 impl TakeoverFeeder {
     /// Begins for a master of a cluster, for no longer than opening its jobs may take.
-    pub(super) fn start(cluster: &ClusterConfig) -> Option<Self> {
+    fn start(cluster: &ClusterConfig) -> Option<Self> {
         let limit = cluster.lease + TAKEOVER;
         let (end, ended) = oneshot::channel::<()>();
         let feed = async move {
