@@ -63,6 +63,7 @@ use parking_lot::Mutex;
 use saltern_automation::reactor::{LimitError, Reactions};
 use saltern_automation::schedule::{History, Schedule};
 use saltern_base::clock::Clock;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::Registry;
 use saltern_bridge::Bridge;
 use saltern_config::MasterConfig;
@@ -113,6 +114,9 @@ use crate::upkeep::maintenance_tasks::MaintenanceTasks;
 
 /// How long the stop of a master waits for a disk to take what reactor and schedule did.
 const HISTORIES_TIME: Duration = Duration::from_secs(5);
+
+/// Minimum time between two log lines about failures.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Parts of a master, opened and checked by the binary.
 pub struct MasterParts {
@@ -600,6 +604,7 @@ async fn request_rotations(
     config: Arc<MasterConfig>,
     stop: CancellationToken,
 ) {
+    let failures = LogThrottle::new(LOG_INTERVAL);
     let taking = asking.each(|mut member| match dropfile::request(&config) {
         Ok(()) => {
             actix_rt::spawn(async move {
@@ -608,11 +613,15 @@ async fn request_rotations(
             });
         }
         Err(error) => {
-            let error = saltern_base::chain(&error);
-            tracing::error!(
-                error,
-                "a new shared key, for which a member asks, cannot be asked for"
-            );
+            // The member asks again and again.
+            if let Some(times) = failures.record() {
+                let error = saltern_base::chain(&error);
+                tracing::error!(
+                    error,
+                    times,
+                    "a new shared key, for which a member asks, cannot be asked for"
+                );
+            }
         }
     });
     stop.run_until_cancelled(taking).await;

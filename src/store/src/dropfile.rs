@@ -38,6 +38,12 @@ pub fn take(config: &MasterConfig) -> Result<Dropfile> {
     take_with(&StoreOptions::from(config))
 }
 
+/// Which file it is, if there is one: another one asks for another shared key.
+pub fn version(config: &MasterConfig) -> Result<Option<Version>> {
+    let stat = Version::of(&path(&StoreOptions::from(config)), true)?;
+    Ok(stat.map(|stat| stat.version))
+}
+
 /// Asks for a new shared key, as stock's `salt-key` does after it has deleted or rejected a key.
 pub fn request(config: &MasterConfig) -> Result<()> {
     request_with(&StoreOptions::from(config))

@@ -53,9 +53,9 @@ pub struct Mirror {
     dirs: Vec<(Jid, JobDir)>,
 }
 
-/// Up to where the database has been mirrored.
+/// Up to where the database has been mirrored, or is to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct MirrorCursor {
+pub struct MirrorCursor {
     jobs: i64,
     returns: i64,
 }
@@ -163,6 +163,17 @@ impl Mirror {
         files::write_atomic(&self.cursor_path, text.as_bytes(), Create::PRIVATE)?;
         self.unsaved = 0;
         Ok(())
+    }
+
+    /// The end of what is stored by now.
+    pub fn end(&self) -> Result<MirrorCursor> {
+        let (jobs, returns) = self.reader.last_ids()?;
+        Ok(MirrorCursor { jobs, returns })
+    }
+
+    /// Whether everything up to there is in the files.
+    pub fn has_reached(&self, end: MirrorCursor) -> bool {
+        self.place.jobs >= end.jobs && self.place.returns >= end.returns
     }
 
     /// How far the files are behind.

@@ -114,16 +114,16 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(claim) => claim,
         Err(exit) => return exit,
     };
-    let (member, signals) = match standby::stand_by(&config, &inherited) {
+    let (mut member, signals) = match standby::stand_by(&config, &inherited) {
         Ok(joined) => joined.unzip(),
         Err(exit) => return exit,
     };
     let path = arguments.config.config.clone();
     let diagnose: Diagnose = Arc::new(move || doctor::of_this_master(&path));
-    let feeder = config.saltern_cluster.as_ref();
-    let feeder = feeder.and_then(standby::TakeoverFeeder::start);
     let opened = open(&config, inherited, (levels, diagnose), member.as_ref());
-    drop(feeder);
+    if let Some(member) = &mut member {
+        member.has_taken_over();
+    }
     let state = opened.as_ref().ok().map(|parts| parts.stores.state.clone());
     let exit = match opened {
         Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader, signals)),

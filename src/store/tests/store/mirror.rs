@@ -102,6 +102,25 @@ fn jobs_and_returns_become_stocks_files() {
 }
 
 #[test]
+fn end_of_what_is_stored_is_reached_whatever_is_stored_later() {
+    let mut site = Site::new(Compat::V3008, |_| {});
+    let mut mirror = site.mirror();
+    assert!(mirror.has_reached(mirror.end().expect("an end")));
+    site.commit(&[
+        Write::Job(job(1, &["m1"])),
+        Write::Return(ret(1, "m1", Value::from(true))),
+    ]);
+    let end = mirror.end().expect("an end");
+    site.commit(&[Write::Job(job(2, &["m1"]))]);
+    assert!(!mirror.has_reached(end));
+    mirror.step(1).expect("a step");
+    assert!(mirror.has_reached(end));
+    assert!(site.job_dir(1).join("m1").exists());
+    assert!(!site.job_dir(2).exists());
+    assert!(!mirror.has_reached(mirror.end().expect("an end")));
+}
+
+#[test]
 fn directories_follow_hash_type() {
     // As Python's hashlib says of "20261121070622000001".
     for hash in ["md5", "sha1", "sha224", "sha256", "sha384", "sha512"] {

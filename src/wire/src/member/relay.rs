@@ -10,10 +10,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use prometheus::IntCounter;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// Bytes of the buffer of each direction: thousands of connections stand idle.
 const BUFFER: usize = 8 << 10;
+
+/// Time that the answers of one connection wait for what comes before them, in all: a program that has no
+/// answer in time sends its request once more.
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Outcome of a relayed connection.
 #[derive(Debug)]
@@ -28,7 +32,7 @@ pub(crate) enum RelayEnd {
 
 /// Something to be done before a program of this machine gets an answer.
 pub trait BeforeAnswers: Send + Sync {
-    /// Does it, within bounds.
+    /// Does it. It is dropped when it takes too long.
     fn prepare(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -42,7 +46,8 @@ enum Broken {
 /// Copies both ways until the active member ends it, or a side fails. Dropping it closes both.
 ///
 /// `patience` is the time in which the peer takes a buffer. The counters are those of bytes from the peer
-/// and to it. `before` is done before each buffer for the peer.
+/// and to it. `before` is done before each buffer for the peer, while the connection has not waited for
+/// `MAX_WAIT`.
 pub(crate) async fn relay(
     peer: impl AsyncRead + AsyncWrite,
     active: impl AsyncRead + AsyncWrite,
@@ -89,11 +94,15 @@ async fn copy(
     count: &IntCounter,
 ) -> Result<(), Broken> {
     let mut buffer = vec![0; BUFFER];
+    let mut left = MAX_WAIT;
     loop {
         let length = from.read(&mut buffer).await.map_err(Broken::Read)?;
         let bytes = buffer.get(..length).unwrap_or_default();
-        if let Some(before) = before {
-            before.prepare().await;
+        if let Some(before) = before.filter(|_| !left.is_zero()) {
+            let began = Instant::now();
+            // Whether done or not.
+            let _ = timeout(left, before.prepare()).await;
+            left = left.saturating_sub(began.elapsed());
         }
         let writing = async {
             match bytes {
@@ -200,6 +209,39 @@ mod tests {
         let relaying = relay(peer, active, (PATIENCE, Some(&before)), counts);
         let (end, ()) = tokio::join!(relaying, talk);
         assert!(matches!(end, RelayEnd::Closed), "{end:?}");
+    }
+
+    /// Is never done.
+    struct Hanging(IntCounter);
+
+    impl BeforeAnswers for Hanging {
+        fn prepare(&self) -> BoxFuture<'_, ()> {
+            self.0.inc();
+            Box::pin(std::future::pending())
+        }
+    }
+
+    /// Under a paused clock, so that nothing but the wait takes time.
+    #[tokio::test(start_paused = true)]
+    async fn answers_of_a_connection_wait_for_a_bounded_time_in_all() {
+        let (mut client, peer) = duplex(64);
+        let (active, mut master) = duplex(64);
+        let before = Hanging(counter());
+        let began = Instant::now();
+        let talk = async {
+            for _ in 0..3 {
+                master.write_all(b"answers").await.expect("written");
+                let mut answer = [0; 7];
+                client.read_exact(&mut answer).await.expect("read");
+            }
+            drop(master);
+        };
+        let counts = (&counter(), &counter());
+        let relaying = relay(peer, active, (PATIENCE, Some(&before)), counts);
+        tokio::join!(relaying, talk);
+        assert_eq!(before.0.get(), 1);
+        // The timer's tick.
+        assert!(began.elapsed() <= MAX_WAIT + Duration::from_millis(1));
     }
 
     /// A minion that reads nothing holds one buffer of the relay and no more, and not for long.

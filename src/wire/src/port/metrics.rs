@@ -104,6 +104,9 @@ closed_labels! {
         NoActive = "no_active",
         /// A relayed connection: the active member cannot be reached.
         ActiveAway = "active_away",
+        /// A relayed connection of a program of this machine: the active member is reached and does not serve
+        /// it, for want of room or as it is of an earlier release.
+        ActiveRefused = "active_refused",
         /// A relayed connection: this machine has no descriptors, memory or local ports left for the one to
         /// the active member.
         Exhausted = "exhausted",

@@ -262,6 +262,33 @@ async fn until_cut(
     }
 }
 
+/// The active member has closed a connection that it has not confirmed.
+#[derive(Debug, thiserror::Error)]
+#[error("the active member does not serve it")]
+struct NotServed;
+
+/// Waits until the active member has confirmed that it serves a connection.
+async fn confirmed(active: &mut (impl AsyncRead + Unpin)) -> io::Result<()> {
+    match active.read_u8().await {
+        Ok(CONFIRMED) => Ok(()),
+        Ok(_) => Err(io::ErrorKind::InvalidData.into()),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(io::Error::other(NotServed))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a failure is the answer of a healthy active member.
+fn is_refusal(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<NotServed>())
+}
+
+/// Whether peers of an address are programs of this machine, which has these addresses.
+fn is_of_this_machine(from: IpAddr, own: &[IpAddr]) -> bool {
+    from.to_canonical().is_loopback() || own.contains(&from)
+}
+
 /// Whether a connection of ours failed because this machine has no room for another one.
 fn is_exhausted(error: &io::Error) -> bool {
     // No local port is left for this destination.
@@ -302,9 +329,8 @@ impl Shared {
 
     /// Preparation of the answers to a program of this machine.
     fn before_answers_to(&self, from: IpAddr, door: Door) -> Option<&dyn BeforeAnswers> {
-        let is_own = from.to_canonical().is_loopback() || self.own.contains(&from);
         let before = self.before_answers.as_deref();
-        before.filter(|_| is_own && door.is_of_requests())
+        before.filter(|_| door.is_of_requests() && is_of_this_machine(from, &self.own))
     }
 
     /// Serves a unix socket until the end.
@@ -383,8 +409,9 @@ impl Shared {
         header: &Header,
         (network, socket): (IpAddr, SocketAddr),
     ) -> io::Result<HalfClosing> {
-        let is_local = header.door.is_local();
-        if !is_local {
+        if let RelayedPeer::Address(peer) = header.peer
+            && is_of_this_machine(peer.ip(), &self.own)
+        {
             self.settle_subscriptions().await;
         }
         let turn = self.dials.turn(network).await;
@@ -393,8 +420,8 @@ impl Shared {
         drop(turn);
         active.write_all(&header.encode()).await?;
         active.flush().await?;
-        if is_local && active.read_u8().await? != CONFIRMED {
-            return Err(io::ErrorKind::InvalidData.into());
+        if header.door.is_local() {
+            confirmed(&mut active).await?;
         }
         Ok(active)
     }
@@ -438,6 +465,10 @@ impl Shared {
     }
 
     fn failed(&self, socket: SocketAddr, error: &io::Error) -> Close {
+        if is_refusal(error) {
+            debug!(%error, "a connection is not relayed to \"{socket}\"");
+            return Close::ActiveRefused;
+        }
         let is_exhausted = is_exhausted(error);
         if let Some(times) = self.failures.record() {
             let why = match is_exhausted {
@@ -477,9 +508,13 @@ impl Shared {
                     from != socket || at.elapsed() >= LEARN_INTERVAL
                 })
             {
-                match self.learn_networks(socket).await {
-                    Ok(()) => learned = Some((socket, Instant::now())),
-                    Err(error) => debug!(%error, "the networks of minions are not known here"),
+                let asked = self.learn_networks(socket).await;
+                if let Err(error) = &asked {
+                    debug!(%error, "the networks of minions are not known here");
+                }
+                // One of an earlier release does not know the question, and is not asked at each probe.
+                if asked.is_ok() || asked.is_err_and(|error| is_refusal(&error)) {
+                    learned = Some((socket, Instant::now()));
                 }
             }
             sleep(PROBE_INTERVAL).await;
@@ -509,6 +544,36 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
+
+    #[test]
+    fn programs_of_this_machine_are_known_by_their_address() {
+        let own = ["192.0.2.1", "2001:db8::1"].map(|own| own.parse().expect("an address"));
+        for (from, is_own) in [
+            ("127.0.0.1", true),
+            ("127.8.0.1", true),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("192.0.2.1", true),
+            ("2001:db8::1", true),
+            ("192.0.2.2", false),
+            ("2001:db8::2", false),
+        ] {
+            let address = from.parse().expect("an address");
+            assert_eq!(is_of_this_machine(address, &own), is_own, "{from}");
+        }
+    }
+
+    #[tokio::test]
+    async fn end_before_the_confirmation_is_a_refusal() {
+        let refused = async |bytes: &[u8]| match confirmed(&mut &bytes[..]).await {
+            Ok(()) => None,
+            Err(error) => Some(is_refusal(&error)),
+        };
+        assert_eq!(refused(&[CONFIRMED, 7]).await, None);
+        assert_eq!(refused(&[]).await, Some(true));
+        assert_eq!(refused(&[CONFIRMED + 1]).await, Some(false));
+        assert!(!is_refusal(&Errno::CONNREFUSED.into()));
+    }
 
     #[test]
     fn want_of_room_here_is_no_absence_of_the_active_member() {

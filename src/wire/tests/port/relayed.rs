@@ -358,6 +358,22 @@ async fn request_waits_for_the_subscriber_that_came_before_it() {
 }
 
 #[tokio::test]
+async fn program_that_the_active_member_does_not_serve_is_no_absence_of_it() {
+    let mut members = Members::start((1, 1), None, ReqLimits::default());
+    members.is_active(1);
+    let mut program = members.subscriber().await;
+    // Not confirmed.
+    drop(soon("a subscriber", members.events.next()).await);
+    let mut event = [0];
+    let end = soon("an end", program.read(&mut event)).await;
+    assert_eq!(end.unwrap_or_default(), 0);
+    let closed = members.relay.reaches("closed_total", "active_refused", 1);
+    closed.await;
+    assert_eq!(members.relay.metric("closed_total", "active_away"), 0);
+    members.stopped().await;
+}
+
+#[tokio::test]
 async fn client_of_the_api_comes_with_its_own_address() {
     let mut members = Members::start((1, 1), None, ReqLimits::default());
     members.is_active(1);

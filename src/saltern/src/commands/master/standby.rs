@@ -7,6 +7,7 @@
 //!
 //! A master that takes over makes its files those of the cluster (`secret_file`) before it opens a port.
 
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -21,7 +22,7 @@ use saltern_config::{ClusterConfig, MasterConfig};
 use saltern_crypto::StateCipher;
 use saltern_requests::Stores;
 use saltern_sql::{ClusterError, MemberIdentity, Membership, Standing, register_cluster_metrics};
-use saltern_store::files::{self, Create};
+use saltern_store::files::{self, Create, Version};
 use saltern_store::jobs::Engine;
 use saltern_store::shared_state::{StatePlaces, restore};
 use saltern_store::{Dropfile, MasterKeys, SharedState, StoreError, dropfile};
@@ -64,9 +65,16 @@ pub(super) struct ActiveMember {
     cipher: Option<Arc<StateCipher>>,
     /// For the member port, if it has one.
     pub(super) tls: Option<MemberTls>,
+    /// Until it serves.
+    feeder: Option<TakeoverFeeder>,
 }
 
 impl ActiveMember {
+    /// Ends the time in which the watchdog is fed for a takeover.
+    pub(super) fn has_taken_over(&mut self) {
+        self.feeder = None;
+    }
+
     /// Becomes the owner of the jobs, and makes the files of this machine those that the members share.
     ///
     /// # Errors
@@ -136,7 +144,7 @@ pub(super) fn stand_by(
         complain(&format!("no runtime: {error}"));
         Exit::Failure
     })?;
-    let outcome = runtime.block_on(async {
+    let mut outcome = runtime.block_on(async {
         // Before it is seen as a member: whoever sees it may signal it.
         let Ok(mut signals) = Signals::register() else {
             complain("signals cannot be handled on this system");
@@ -154,6 +162,7 @@ pub(super) fn stand_by(
                     membership,
                     cipher,
                     tls,
+                    feeder: None,
                 };
                 Ok(Some((member, signals)))
             }
@@ -163,6 +172,10 @@ pub(super) fn stand_by(
             }
         }
     });
+    // Before all that may wait while it has the lease.
+    if let Ok(Some((member, _))) = &mut outcome {
+        member.feeder = TakeoverFeeder::start(cluster);
+    }
     // A look-up of a member's name that still waits must not keep a master that has the lease.
     runtime.shutdown_background();
     if let Some(jobs) = jobs {
@@ -263,14 +276,14 @@ pub(super) fn leave(membership: Arc<Membership>) {
 
 /// Feeds the watchdog of the service manager while a master takes over, until it is dropped: the main
 /// thread waits for the database then.
-pub(super) struct TakeoverFeeder {
+struct TakeoverFeeder {
     /// Its end ends the thread.
     _end: oneshot::Sender<()>,
 }
 
 impl TakeoverFeeder {
     /// Begins for a master of a cluster, for no longer than opening its jobs may take.
-    pub(super) fn start(cluster: &ClusterConfig) -> Option<Self> {
+    fn start(cluster: &ClusterConfig) -> Option<Self> {
         let limit = cluster.lease + TAKEOVER;
         let (end, ended) = oneshot::channel::<()>();
         let feed = async move {
@@ -366,24 +379,58 @@ async fn pass_dropfiles_on(config: &MasterConfig, asker: Option<RelayAsker>) {
     let Some(asker) = asker else {
         return std::future::pending().await;
     };
+    let mut passed_on = PassedOn::default();
+    let take = || dropfile::take(config).map(|_| ());
     loop {
-        let asked = match dropfile::check(config) {
-            Ok(Dropfile::Rotate) => match asker.request_rotation().await {
-                // Taken only now: when this member takes over first, it is its own.
-                Ok(()) => dropfile::take(config).map(|_| ()),
-                Err(error) => {
-                    tracing::debug!(%error, "the active member does not know of the dropfile yet");
-                    Ok(())
-                }
-            },
-            Ok(Dropfile::None | Dropfile::Ignored(_)) => Ok(()),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = asked {
+        if let Err(error) = passed_on
+            .look(config, || asker.request_rotation(), take)
+            .await
+        {
             let error = chain(&error);
             tracing::debug!(error, "the dropfile cannot be used");
         }
         sleep(DROPFILE_INTERVAL).await;
+    }
+}
+
+/// The dropfile that the active member knows of, so that one which cannot be removed is passed on once.
+#[derive(Default)]
+struct PassedOn(Option<Version>);
+
+impl PassedOn {
+    /// Passes the dropfile on by `ask`, if there is one, and removes it by `take`.
+    async fn look<A: Future<Output = io::Result<()>>>(
+        &mut self,
+        config: &MasterConfig,
+        ask: impl FnOnce() -> A,
+        take: impl FnOnce() -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let Some(version) = dropfile::version(config)? else {
+            return Ok(());
+        };
+        if dropfile::check(config)? != Dropfile::Rotate {
+            return Ok(());
+        }
+        let is_new = self.0 != Some(version);
+        if is_new && let Err(error) = ask().await {
+            tracing::debug!(%error, "the active member does not know of the dropfile yet");
+            return Ok(());
+        }
+        self.0 = Some(version);
+        if dropfile::version(config)? != self.0 {
+            // Another one, which has its own turn.
+            return Ok(());
+        }
+        // Taken only now: when this member takes over first, it is its own.
+        let taken = take();
+        if is_new && let Err(error) = &taken {
+            let error = chain(error);
+            tracing::warn!(
+                error,
+                "the dropfile has been passed on and cannot be removed"
+            );
+        }
+        taken
     }
 }
 
@@ -440,5 +487,52 @@ impl Signals {
                 ),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::ready;
+
+    use saltern_config::load_master;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn dropfile_that_cannot_be_removed_is_passed_on_once() {
+        let place = tempfile::tempdir().expect("a directory");
+        let text = format!("root_dir: {}\n", place.path().display());
+        std::fs::write(place.path().join("master"), text).expect("written");
+        let config = load_master(place.path()).expect("a configuration").config;
+        std::fs::create_dir_all(&config.cachedir).expect("made");
+        let (mut passed_on, asked) = (PassedOn::default(), Cell::new(0));
+        let ask = || {
+            asked.set(asked.get() + 1);
+            ready(Ok(()))
+        };
+        let away = || ready(Err(io::ErrorKind::NotConnected.into()));
+        let stays = || {
+            let denied = io::ErrorKind::PermissionDenied;
+            Err(StoreError::io("remove", "dropfile", denied))
+        };
+        let none = passed_on.look(&config, ask, stays).await;
+        none.expect("there is none");
+        assert_eq!(asked.get(), 0);
+
+        dropfile::request(&config).expect("a dropfile");
+        let waits = passed_on.look(&config, away, stays).await;
+        waits.expect("it waits for an active member");
+        for _ in 0..3 {
+            assert!(passed_on.look(&config, ask, stays).await.is_err());
+            assert_eq!(asked.get(), 1);
+        }
+
+        dropfile::request(&config).expect("another one");
+        let take = || dropfile::take(&config).map(|_| ());
+        let taken = passed_on.look(&config, ask, take).await;
+        taken.expect("removed");
+        assert_eq!(asked.get(), 2);
+        assert_eq!(dropfile::check(&config).expect("looked"), Dropfile::None);
     }
 }
