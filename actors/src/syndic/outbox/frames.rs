@@ -53,8 +53,19 @@ pub(super) struct FrameSession {
 }
 
 impl FrameSession {
-    /// Whether frames go to a master above by this agreement.
-    pub(super) fn is_usable(&self, upper: &str, agreed: &Arc<FrameAgreement>) -> bool {
+    /// The agreement by which frames go to a connected master above. Where there is none, no master is kept:
+    /// `_syndic_return` may go to any.
+    pub(super) fn usable(
+        &mut self,
+        upper: &str,
+        agreed: Option<Arc<FrameAgreement>>,
+    ) -> Option<Arc<FrameAgreement>> {
+        let usable = agreed.filter(|agreed| self.is_usable(upper, agreed));
+        self.goes_on &= usable.is_some();
+        usable
+    }
+
+    fn is_usable(&self, upper: &str, agreed: &Arc<FrameAgreement>) -> bool {
         let declined = self.declined.get(upper);
         let is_declined = declined.is_some_and(|declined| Arc::ptr_eq(declined, agreed));
         agreed.bytes >= MIN_REQUEST_BYTES && !is_declined
@@ -385,6 +396,22 @@ mod tests {
         assert_eq!(session.kept(), Some("top"));
         session.went(false);
         assert_eq!(session.kept(), None);
+    }
+
+    #[test]
+    fn master_above_without_frame_agreement_is_kept_no_more() {
+        let mut session = FrameSession::default();
+        let agreed = agreement("e1", MIN_REQUEST_BYTES);
+        session.take_over("top", &agreed, 10);
+        session.went(true);
+        assert!(session.usable("top", Some(agreed)).is_some());
+        assert_eq!(session.kept(), Some("top"));
+        assert!(session.usable("top", None).is_none());
+        assert_eq!(session.kept(), None, "it came back without frames");
+        session.went(true);
+        let small = agreement("e2", MIN_REQUEST_BYTES - 1);
+        assert!(session.usable("top", Some(small)).is_none());
+        assert_eq!(session.kept(), None, "it takes smaller requests");
     }
 
     #[test]
