@@ -177,6 +177,9 @@ impl Seed {
         }
         if let Some((upper, channel, agreed)) = agreed {
             session.agree(upper.name(), (channel, &agreed), self.new_session());
+            if session.take_begun() {
+                queue.forget_loads();
+            }
             return self.send_frames(queue, session).await;
         }
         match self.next(queue) {

@@ -46,6 +46,8 @@ pub(super) struct FrameSession {
     epoch: String,
     session: u64,
     next: u64,
+    /// A session has begun since [`FrameSession::take_begun`].
+    has_begun: bool,
     /// By the name of the master above: an agreement that it keeps no more.
     declined: BTreeMap<String, Arc<FrameAgreement>>,
     /// The master above does not take this one for a syndic.
@@ -149,6 +151,13 @@ impl FrameSession {
     fn begin(&mut self, epoch: &str, session: u64) {
         epoch.clone_into(&mut self.epoch);
         (self.session, self.next) = (session.max(self.session.saturating_add(1)), 1);
+        self.has_begun = true;
+    }
+
+    /// Whether a session has begun since the last call. Behind the name of the master above may then stand
+    /// a process with another database.
+    pub(super) fn take_begun(&mut self) -> bool {
+        std::mem::take(&mut self.has_begun)
     }
 
     /// The channel of a lane.
@@ -384,6 +393,23 @@ mod tests {
         assert_eq!((&*session.epoch, session.session), ("e1", 40));
         session.take_over("other", &agreement("e3", MIN_REQUEST_BYTES), 40);
         assert_eq!((&*session.epoch, session.session), ("e3", 41));
+    }
+
+    #[test]
+    fn frame_session_begins_with_each_process_above() {
+        let mut session = FrameSession::default();
+        let first = agreement("e1", MIN_REQUEST_BYTES);
+        session.take_over("top", &first, 10);
+        assert!(session.take_begun() && !session.take_begun());
+        session.take_over("top", &first, 20);
+        session.learn(&FrameAnswer::Stored(1), 20);
+        assert!(!session.take_begun(), "it is the same process");
+        session.learn(&FrameAnswer::BeginAnew("e2".to_owned(), 0), 20);
+        assert!(session.take_begun());
+        session.take_over("top", &agreement("e3", MIN_REQUEST_BYTES), 30);
+        assert!(session.take_begun());
+        session.take_over("other", &first, 40);
+        assert!(session.take_begun());
     }
 
     #[test]
