@@ -108,9 +108,11 @@ docs: ## Build the handbook into target/docs; fails for a link, an anchor or a f
 deny: ## Check licences, sources and banned crates of all dependencies
 	PATH="$$PATH:$$(tests/install-tools.sh)" $(CARGO) deny --all-features check bans licenses sources
 
-# `cargo vet regenerate exemptions` takes all crates as they are; look at what is new before.
+# `cargo vet regenerate exemptions` takes all crates as they are; look at what is new before. It reads the
+# manifests of all crates, those of other platforms too, which no build has fetched.
 .PHONY: vet
-vet: ## Check that each crate and version in Cargo.lock stands in supply-chain, without network
+vet: ## Check that each crate and version in Cargo.lock stands in supply-chain; no audits of others are fetched
+	$(CARGO) fetch --locked --quiet
 	PATH="$$PATH:$$(tests/install-tools.sh)" $(CARGO) vet --locked --frozen
 
 .PHONY: simulate

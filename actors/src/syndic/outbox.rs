@@ -166,10 +166,10 @@ impl Seed {
     async fn attempt(&self, queue: &mut OutboxQueue, session: &mut FrameSession) -> Attempt {
         let connected = self.channel(session.kept());
         let agreed = connected.as_ref().and_then(|(upper, channel)| {
-            let agreed = channel.session()?.frames.clone()?;
             let is_on = self.services.config.syndic.frames;
-            let is_usable = is_on && session.is_usable(upper.name(), &agreed);
-            is_usable.then_some((*upper, channel, agreed))
+            let agreed = channel.session().and_then(|known| known.frames.clone());
+            let agreed = session.usable(upper.name(), agreed.filter(|_| is_on))?;
+            Some((*upper, channel, agreed))
         });
         let bytes = agreed.as_ref().map(|(_, _, agreed)| agreed.bytes);
         if connected.is_some() && queue.framed() != bytes {
@@ -177,6 +177,9 @@ impl Seed {
         }
         if let Some((upper, channel, agreed)) = agreed {
             session.agree(upper.name(), (channel, &agreed), self.new_session());
+            if session.take_begun() {
+                queue.forget_loads();
+            }
             return self.send_frames(queue, session).await;
         }
         match self.next(queue) {

@@ -297,9 +297,9 @@ fn fips(reader: &mut Reader<'_>, config: &MasterConfig) {
         reader.error("publish_signing_algorithm", message);
     }
     if config.master_use_pubkey_signature && config.master_sign_pubkey {
-        let message = "salt-key of 3006 and 3007 makes this signature with SHA-1, which minions that use \
-                       SHA-224 refuse: let ours make it";
-        reader.find(Severity::Warning, "master_use_pubkey_signature", message);
+        let message = "the ready signature must have SHA-224, which salt-key of 3006 and 3007 does not make; \
+                       the start verifies it where the public half of the signing key is in pki_dir";
+        reader.find(Severity::Info, "master_use_pubkey_signature", message);
     }
     if config.hash_type == HashType::Md5 {
         let message = "fips_mode does not allow \"md5\"";

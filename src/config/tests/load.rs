@@ -64,6 +64,17 @@ fn ordinary_file_is_loaded() {
     assert_eq!(severities, [(Severity::Warning, "auto_accept")]);
 }
 
+/// The start verifies a ready signature by itself: one that is good needs no warning for ever.
+#[test]
+fn ready_signature_under_fips_mode_is_a_hint() {
+    let text = "fips_mode: True\nmaster_sign_pubkey: True\nmaster_use_pubkey_signature: True\n";
+    let findings = loaded(text).findings;
+    let option = "master_use_pubkey_signature";
+    let of_it = findings.iter().filter(|found| found.option == option);
+    let severities: Vec<_> = of_it.map(|found| found.severity).collect();
+    assert_eq!(severities, [Severity::Info]);
+}
+
 #[test]
 fn configuration_errors_have_their_lines() {
     let text = "publish_port: 99999\nret_port: abc\nsign_pub_messages: maybe\n\

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use saltern_base::escaped_for_terminal;
 use saltern_model::{Event, MinionId, Tag};
-use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
+use saltern_wire::msgpack::{Dialect, Limits, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
 use crate::syndic_inventories::{Announced, Duplicate, InventoryPart, PartResult};
@@ -166,11 +166,35 @@ fn read_one(packed: &RawValue) -> Option<Announced> {
     let grains = match grains.is_nil() {
         true => None,
         false if grains.as_map()?.is_empty() => Some(Bytes::new()),
-        false => Some(grains.to_bin_dialect()),
+        false => Some(readable(grains)),
     };
     Some(Announced {
         id: MinionId::parse(id.as_str()?).ok()?,
         away,
         grains,
     })
+}
+
+/// The packed grains as targets read them: empty, which counts as not known, where these could not.
+fn readable(grains: &RawValue) -> Bytes {
+    let packed = grains.to_bin_dialect();
+    let read = RawValue::parse(packed, &Limits::WIRE);
+    read.map(RawValue::into_bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grains_that_targets_cannot_read_count_as_not_known() {
+        let nested = |depth: usize| {
+            let nested = (0..depth).fold(Value::Nil, |inner, _| Value::map([("in", inner)]));
+            let fields = Value::Array(vec!["a".into(), Value::Nil, nested]);
+            let announced = read_one(&RawValue::pack(&fields, Dialect::Bin)).unwrap();
+            announced.grains.unwrap()
+        };
+        assert!(!nested(5).is_empty());
+        assert_eq!(nested(600), Bytes::new());
+    }
 }

@@ -259,15 +259,24 @@ impl SyndicInventories {
     /// Whether all of these have a full and current inventory here, in which all minions below them stand.
     pub(crate) fn are_complete(&self, syndics: &[MinionId]) -> bool {
         let state = self.state.read();
-        let mut lists = syndics.iter().map(|syndic| state.lists.get(syndic));
-        let now = self.clock.unix();
-        let is_whole = |list: &List| list.is_complete && !list.is_partial && list.is_current(now);
-        lists.all(|list| list.is_some_and(is_whole))
+        state.are_complete(syndics, self.clock.unix())
     }
 
-    /// Whether the grains of all minions that stand in an inventory are known.
-    pub(crate) fn have_all_grains(&self) -> bool {
-        self.state.read().without_grains == 0
+    /// Number that grows when a minion joins or leaves an inventory, or its grains change.
+    pub(crate) fn generation(&self) -> u64 {
+        self.state.read().generation
+    }
+
+    /// Whether whoever has looked for minions since the inventories had this generation has seen all of these
+    /// syndics, `with_grains` by all of their grains.
+    pub(crate) fn were_whole_since(
+        &self,
+        generation: u64,
+        syndics: &[MinionId],
+        with_grains: bool,
+    ) -> bool {
+        let state = self.state.read();
+        state.were_whole_since(generation, syndics, with_grains, self.clock.unix())
     }
 
     /// Whether a syndic announces minions that do not stand in its inventory.
@@ -376,6 +385,25 @@ impl State {
             ids: None,
             duplicates: BTreeMap::new(),
         }
+    }
+
+    fn are_complete(&self, syndics: &[MinionId], now: i64) -> bool {
+        let mut lists = syndics.iter().map(|syndic| self.lists.get(syndic));
+        let is_whole = |list: &List| list.is_complete && !list.is_partial && list.is_current(now);
+        lists.all(|list| list.is_some_and(is_whole))
+    }
+
+    /// A list that has become complete since then, in the same generation, had all of its minions before.
+    fn were_whole_since(
+        &self,
+        generation: u64,
+        syndics: &[MinionId],
+        with_grains: bool,
+        now: i64,
+    ) -> bool {
+        self.generation == generation
+            && !(with_grains && self.without_grains > 0)
+            && self.are_complete(syndics, now)
     }
 
     fn find(&self, minion: &MinionId, now: i64) -> Option<BelowSyndic> {

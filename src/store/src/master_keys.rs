@@ -343,13 +343,15 @@ fn signing(options: &StoreOptions, public: Option<&PublicKey>) -> Result<Signing
                      \"salt-key --gen-signature\" makes it",
         })?;
         let made = clean_key(&text);
-        if options.fips_mode && has_sha1(&made, public, options)? {
+        if options.fips_mode && lacks_sha224(&made, public, options)? {
             return Err(StoreError::Option {
                 option: "master_pubkey_signature",
-                reason:
-                    "the signature in this file has SHA-1, which fips_mode does not allow: remove \
-                         the file, and make it anew with \"salt-key --gen-signature\""
-                        .to_owned(),
+                reason: format!(
+                    "the signature in this file is none with SHA-224 by \"{}.pub\" over the master's key, \
+                     and fips_mode does not allow SHA-1: remove the file, and make it anew with \
+                     \"salt-key --gen-signature\"",
+                    options.master_sign_key_name
+                ),
             });
         }
         return Ok(Signing::Made(made));
@@ -370,20 +372,24 @@ fn signing(options: &StoreOptions, public: Option<&PublicKey>) -> Result<Signing
     })
 }
 
-/// Whether a ready signature of the public key was certainly made with SHA-1. Where the public half of
+/// Whether a ready signature of the public key is certainly not one with SHA-224. Where the public half of
 /// the signing key is not beside it, nobody can tell.
-fn has_sha1(signature: &str, public: Option<&PublicKey>, options: &StoreOptions) -> Result<bool> {
+fn lacks_sha224(
+    signature: &str,
+    public: Option<&PublicKey>,
+    options: &StoreOptions,
+) -> Result<bool> {
     let path = signing_key(options)?.with_extension("pub");
     let (Some(public), Some(text)) = (public, files::read_text(&path, KEY_BYTES)?) else {
         return Ok(false);
     };
     let signer = PublicKey::from_pem(&text).map_err(|source| key_error(&path, source))?;
     let bytes = base64::engine::general_purpose::STANDARD.decode(signature);
-    let has_sha1 = |bytes: Vec<u8>| {
+    let has_sha224 = |bytes: Vec<u8>| {
         let signed = public.pem().as_bytes();
-        signer.verify(SigAlgo::Pkcs1v15Sha1, signed, &bytes)
+        signer.verify(SigAlgo::Pkcs1v15Sha224, signed, &bytes)
     };
-    Ok(bytes.is_ok_and(has_sha1))
+    Ok(!bytes.is_ok_and(has_sha224))
 }
 
 fn signing_key(options: &StoreOptions) -> Result<PathBuf> {

@@ -46,6 +46,8 @@ pub(super) struct FrameSession {
     epoch: String,
     session: u64,
     next: u64,
+    /// A session has begun since [`FrameSession::take_begun`].
+    has_begun: bool,
     /// By the name of the master above: an agreement that it keeps no more.
     declined: BTreeMap<String, Arc<FrameAgreement>>,
     /// The master above does not take this one for a syndic.
@@ -53,8 +55,19 @@ pub(super) struct FrameSession {
 }
 
 impl FrameSession {
-    /// Whether frames go to a master above by this agreement.
-    pub(super) fn is_usable(&self, upper: &str, agreed: &Arc<FrameAgreement>) -> bool {
+    /// The agreement by which frames go to a connected master above. Where there is none, no master is kept:
+    /// `_syndic_return` may go to any.
+    pub(super) fn usable(
+        &mut self,
+        upper: &str,
+        agreed: Option<Arc<FrameAgreement>>,
+    ) -> Option<Arc<FrameAgreement>> {
+        let usable = agreed.filter(|agreed| self.is_usable(upper, agreed));
+        self.goes_on &= usable.is_some();
+        usable
+    }
+
+    fn is_usable(&self, upper: &str, agreed: &Arc<FrameAgreement>) -> bool {
         let declined = self.declined.get(upper);
         let is_declined = declined.is_some_and(|declined| Arc::ptr_eq(declined, agreed));
         agreed.bytes >= MIN_REQUEST_BYTES && !is_declined
@@ -138,6 +151,13 @@ impl FrameSession {
     fn begin(&mut self, epoch: &str, session: u64) {
         epoch.clone_into(&mut self.epoch);
         (self.session, self.next) = (session.max(self.session.saturating_add(1)), 1);
+        self.has_begun = true;
+    }
+
+    /// Whether a session has begun since the last call. Behind the name of the master above may then stand
+    /// a process with another database.
+    pub(super) fn take_begun(&mut self) -> bool {
+        std::mem::take(&mut self.has_begun)
     }
 
     /// The channel of a lane.
@@ -376,6 +396,23 @@ mod tests {
     }
 
     #[test]
+    fn frame_session_begins_with_each_process_above() {
+        let mut session = FrameSession::default();
+        let first = agreement("e1", MIN_REQUEST_BYTES);
+        session.take_over("top", &first, 10);
+        assert!(session.take_begun() && !session.take_begun());
+        session.take_over("top", &first, 20);
+        session.learn(&FrameAnswer::Stored(1), 20);
+        assert!(!session.take_begun(), "it is the same process");
+        session.learn(&FrameAnswer::BeginAnew("e2".to_owned(), 0), 20);
+        assert!(session.take_begun());
+        session.take_over("top", &agreement("e3", MIN_REQUEST_BYTES), 30);
+        assert!(session.take_begun());
+        session.take_over("other", &first, 40);
+        assert!(session.take_begun());
+    }
+
+    #[test]
     fn master_above_is_kept_while_its_frames_go_up() {
         let mut session = FrameSession::default();
         assert_eq!(session.kept(), None);
@@ -385,6 +422,22 @@ mod tests {
         assert_eq!(session.kept(), Some("top"));
         session.went(false);
         assert_eq!(session.kept(), None);
+    }
+
+    #[test]
+    fn master_above_without_frame_agreement_is_kept_no_more() {
+        let mut session = FrameSession::default();
+        let agreed = agreement("e1", MIN_REQUEST_BYTES);
+        session.take_over("top", &agreed, 10);
+        session.went(true);
+        assert!(session.usable("top", Some(agreed)).is_some());
+        assert_eq!(session.kept(), Some("top"));
+        assert!(session.usable("top", None).is_none());
+        assert_eq!(session.kept(), None, "it came back without frames");
+        session.went(true);
+        let small = agreement("e2", MIN_REQUEST_BYTES - 1);
+        assert!(session.usable("top", Some(small)).is_none());
+        assert_eq!(session.kept(), None, "it takes smaller requests");
     }
 
     #[test]

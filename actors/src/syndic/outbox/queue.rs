@@ -210,6 +210,7 @@ impl OutboxQueue {
     /// or with `None` in one request each. What was on its way is read again.
     pub(crate) fn frame(&mut self, max_bytes: Option<usize>) {
         self.rewind();
+        self.forget_loads();
         self.framed = max_bytes;
         self.rows = self.max_rows();
     }
@@ -451,6 +452,11 @@ impl OutboxQueue {
         }
     }
 
+    /// The loads of all jobs go up once more: another database may stand behind the name of the master above.
+    pub(crate) fn forget_loads(&mut self) {
+        self.loaded.clear();
+    }
+
     /// The next batch may be larger.
     fn grow(&mut self) {
         (self.rows, self.refusals) = ((self.rows * 2).min(self.max_rows()), 0);
@@ -465,7 +471,7 @@ impl OutboxQueue {
         }
         let jids: Vec<Jid> = batch.jids().cloned().collect();
         // A master of ours has stored the jobs that it published; with a frame that is lost, it misses
-        // nothing.
+        // nothing. Where another process answers for it, they are forgotten.
         if matches!(self.settings.recipients, Recipients::Upper(_)) {
             self.remember(&jids);
         }

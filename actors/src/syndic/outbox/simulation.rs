@@ -400,6 +400,18 @@ fn returns_that_are_too_old_too_many_or_refused_are_dropped_and_named() {
     assert!(refused >= 10, "each was refused several times: {refused}");
 }
 
+/// Sends the next batch; whether the load of its first job goes with it.
+fn sends_load(queue: &mut OutboxQueue) -> bool {
+    let Next::Batch(batch) = queue.next(2).unwrap() else {
+        panic!("there is a return")
+    };
+    let (_, frames) = queue.sent(batch);
+    let load = frames[0].load("relay");
+    let job = &load.as_array().unwrap()[0];
+    let load = job.get("load").and_then(Value::as_map);
+    !load.unwrap().is_empty()
+}
+
 /// The master that published a job has it in its database before it is published here.
 #[test]
 fn load_of_a_job_goes_up_until_it_is_stored_or_once_to_the_master_that_published_it() {
@@ -420,16 +432,12 @@ fn load_of_a_job_goes_up_until_it_is_stored_or_once_to_the_master_that_published
         let has_load = [0, 1].map(|number| {
             let record = Write::Return(returned(&jid, number, 1));
             world.database.commit(&[record]).unwrap();
-            let queue = world.outboxes.get_mut(name).unwrap();
-            let Next::Batch(batch) = queue.next(2).unwrap() else {
-                panic!("there is a return")
-            };
-            let (_, frames) = queue.sent(batch);
-            let load = frames[0].load("relay");
-            let job = &load.as_array().unwrap()[0];
-            let load = job.get("load").and_then(Value::as_map);
-            !load.unwrap().is_empty()
+            sends_load(world.outboxes.get_mut(name).unwrap())
         });
         assert_eq!(has_load, expected, "{name}");
+        let queue = world.outboxes.get_mut(name).unwrap();
+        queue.rewind();
+        queue.forget_loads();
+        assert!(sends_load(queue), "{name}: to another process");
     }
 }

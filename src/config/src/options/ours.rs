@@ -55,7 +55,9 @@ pub const OURS: &[ConfigOption] = &[
     ours("saltern_syndic_frames", &[Some("true")],
         "Whether masters of this program in a tree agree on frames: a native syndic sends returns up \
          in numbered frames, several of them at the same time, and a master with order_masters \
-         answers each when it is committed. Has to be on at both ends; stock never sees it."),
+         answers each when it is committed. A master with order_masters also names itself and those \
+         above it to its syndics: one that finds its own master_id in that path, or eight masters, \
+         publishes nothing from there. Has to be on at both ends; stock never sees it."),
     ours("saltern_keep_jobs_count", &[Some("0")],
         "Maximum number of stored jobs: beyond it the oldest are removed, whatever their age, but \
          no open one; 0 for no such bound."),

@@ -64,6 +64,8 @@ fn resolve(target: &Target, options: &MatchOptions<'_>, services: &Services) -> 
     let Ok(accepted) = services.keys.pki.accepted() else {
         return Below::default();
     };
+    // Parts may come while the minions are looked for.
+    let generation = inventories.generation();
     let Some(found) = among(inventories, &accepted, target, options) else {
         return Below::default();
     };
@@ -71,10 +73,9 @@ fn resolve(target: &Target, options: &MatchOptions<'_>, services: &Services) -> 
     // What is below a syndic that is away may meanwhile be below another.
     let is_away = |syndic| matches!(services.minions.presence.state(syndic), Standing::Away(_));
     let known = services.minions.syndics.ids();
-    let is_exact = (is_decided_by_ids(target) || inventories.have_all_grains())
-        && !found.may_mean_more
+    let is_exact = !found.may_mean_more
         && found.problems.is_empty()
-        && inventories.are_complete(&known)
+        && inventories.were_whole_since(generation, &known, !is_decided_by_ids(target))
         && !syndics.iter().any(is_away);
     Below {
         is_exact,

@@ -234,6 +234,42 @@ fn bytes_of_ids_and_reasons_count_until_their_minion_is_gone() {
 }
 
 #[test]
+fn inventories_were_not_whole_where_a_part_came_while_minions_were_looked_for() {
+    let (mut state, relay) = (state(), id("relay"));
+    let whole = |state: &State, since: u64| {
+        [false, true]
+            .map(|with_grains| state.were_whole_since(since, &[id("relay")], with_grains, NOW))
+    };
+    take(&mut state, &relay, part(7, 0, &["a"]));
+    let since = state.generation;
+    assert_eq!(whole(&state, since), [false; 2], "the list is under way");
+    take(&mut state, &relay, last(part(7, 1, &["b"])));
+    assert_eq!(whole(&state, since), [false; 2], "\"b\" was not seen");
+
+    let since = state.generation;
+    state.expect_anew(&relay);
+    take(&mut state, &relay, part(8, 0, &["a", "b"]));
+    assert_eq!(whole(&state, since), [false; 2]);
+    take(&mut state, &relay, last(part(8, 1, &[])));
+    assert_eq!(whole(&state, since), [true; 2], "both were seen");
+
+    let mut lacking = part(8, 2, &["b"]);
+    for minion in &mut lacking.minions {
+        minion.grains = Some(Bytes::new());
+    }
+    take(&mut state, &relay, lacking);
+    let since = state.generation;
+    assert_eq!(whole(&state, since), [true, false]);
+    take(&mut state, &relay, part(8, 3, &["b"]));
+    assert_eq!(
+        whole(&state, since),
+        [false; 2],
+        "it was not seen by its grains"
+    );
+    assert_eq!(whole(&state, state.generation), [true; 2]);
+}
+
+#[test]
 fn minions_without_grains_are_counted_until_these_are_known_or_they_are_gone() {
     let (mut state, relay) = (state(), id("relay"));
     let with = |name: &str, grains: Option<Bytes>| Announced {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::common::{KEYS, admit, id, mode, place, text, tree};
 use saltern_base::clock::Clock;
-use saltern_crypto::{KeyString, PublicKey, SecretString, SigAlgo};
+use saltern_crypto::{KeyString, PrivateKey, PublicKey, SecretString, SigAlgo};
 use saltern_model::Compat;
 use saltern_store::shared_state::create_secret;
 use saltern_store::{
@@ -178,7 +178,7 @@ mod master {
     }
 
     #[test]
-    fn precomputed_signature_with_sha1_is_refused_under_fips_mode() {
+    fn precomputed_signature_without_sha224_is_refused_under_fips_mode() {
         use base64::Engine as _;
         let (_dir, mut options) = place(Compat::V3006);
         options.master_sign_pubkey = true;
@@ -193,10 +193,13 @@ mod master {
         let signer_path = options.pki_dir.join("master_sign.pub");
         fs::write(&signer_path, signer.public().pem()).expect("written");
         let path = options.pki_dir.join("master_pubkey_signature");
-        let mut is_taken = |fips_mode, algo| {
+        let signed_by = |key: &PrivateKey, algo| {
             let signed = master.public().pem().as_bytes();
-            let signature = signer.sign(algo, signed).expect("signed");
-            let text = base64::engine::general_purpose::STANDARD.encode(signature);
+            let signature = key.sign(algo, signed).expect("signed");
+            base64::engine::general_purpose::STANDARD.encode(signature)
+        };
+        let made = |algo| signed_by(signer, algo);
+        let mut is_taken = |fips_mode, text: String| {
             fs::write(&path, format!("{text}\n")).expect("written");
             options.fips_mode = fips_mode;
             match MasterKeys::with_options(&options) {
@@ -207,11 +210,17 @@ mod master {
                 }
             }
         };
-        assert!(is_taken(true, SigAlgo::Pkcs1v15Sha224));
-        assert!(!is_taken(true, SigAlgo::Pkcs1v15Sha1));
-        assert!(is_taken(false, SigAlgo::Pkcs1v15Sha1));
+        assert!(is_taken(true, made(SigAlgo::Pkcs1v15Sha224)));
+        assert!(!is_taken(true, made(SigAlgo::Pkcs1v15Sha1)));
+        let of_another = signed_by(master, SigAlgo::Pkcs1v15Sha224);
+        assert!(!is_taken(true, of_another), "by another key");
+        assert!(!is_taken(true, "c2ln".to_owned()), "no signature");
+        assert!(is_taken(false, made(SigAlgo::Pkcs1v15Sha1)));
         fs::remove_file(&signer_path).expect("removed");
-        assert!(is_taken(true, SigAlgo::Pkcs1v15Sha1), "nobody can tell");
+        assert!(
+            is_taken(true, made(SigAlgo::Pkcs1v15Sha1)),
+            "nobody can tell"
+        );
     }
 }
 

@@ -321,8 +321,7 @@ impl<'a> Simulation<'a> {
         let syndic = &mut self.syndic;
         if syndic.master.is_none() {
             let terms = syndic.agreed[master].clone();
-            let terms = terms.filter(|it| syndic.session.is_usable(MASTERS[master], it));
-            let Some(terms) = terms else {
+            let Some(terms) = syndic.session.usable(MASTERS[master], terms) else {
                 return self.send_without_frames(master);
             };
             syndic
