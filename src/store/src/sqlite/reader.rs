@@ -196,36 +196,28 @@ impl JobReader {
     }
 
     pub(super) fn return_span(&self) -> Result<(i64, i64)> {
-        self.read("read", |connection| {
-            connection.query_row(
-                "SELECT (SELECT coalesce(min(id), 0) FROM returns),
-                        (SELECT coalesce(max(id), 0) FROM returns)",
-                [],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-        })
+        let sql = "SELECT (SELECT coalesce(min(id), 0) FROM returns),
+                          (SELECT coalesce(max(id), 0) FROM returns)";
+        self.pair("read", sql)
     }
 
     pub(super) fn last_ids(&self) -> Result<(i64, i64)> {
-        self.read("read", |connection| {
-            connection.query_row(
-                "SELECT (SELECT coalesce(max(id), 0) FROM jobs),
-                        (SELECT coalesce(max(id), 0) FROM returns)",
-                [],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-        })
+        let sql = "SELECT (SELECT coalesce(max(id), 0) FROM jobs),
+                          (SELECT coalesce(max(id), 0) FROM returns)";
+        self.pair("read", sql)
     }
 
     pub(super) fn counts(&self) -> Result<(u64, u64)> {
-        let (jobs, returns): (i64, i64) = self.read("count", |connection| {
-            connection.query_row(
-                "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM returns)",
-                [],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )
-        })?;
+        let sql = "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM returns)";
+        let (jobs, returns) = self.pair("count", sql)?;
         Ok((jobs.unsigned_abs(), returns.unsigned_abs()))
+    }
+
+    /// The two numbers of a statement's only row.
+    fn pair(&self, action: &'static str, sql: &str) -> Result<(i64, i64)> {
+        self.read(action, |connection| {
+            connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+        })
     }
 
     /// The path of the database.

@@ -485,6 +485,11 @@ impl Housekeeping for Memory {
     }
 }
 
+/// The number of a row, 0 where there is none.
+fn number(id: Option<&i64>) -> i64 {
+    id.copied().unwrap_or(0)
+}
+
 impl JobQueries for Memory {
     fn another(&self) -> Result<Arc<dyn JobQueries>> {
         Ok(Arc::new(self.clone()))
@@ -694,7 +699,6 @@ impl JobQueries for Memory {
 
     fn return_span(&self) -> Result<(i64, i64)> {
         let rows = self.rows();
-        let number = |id: Option<&i64>| id.copied().unwrap_or(0);
         Ok((
             number(rows.returns.keys().next()),
             number(rows.returns.keys().last()),
@@ -703,10 +707,9 @@ impl JobQueries for Memory {
 
     fn last_ids(&self) -> Result<(i64, i64)> {
         let rows = self.rows();
-        let last = |id: Option<&i64>| id.copied().unwrap_or(0);
         Ok((
-            last(rows.jobs.keys().last()),
-            last(rows.returns.keys().last()),
+            number(rows.jobs.keys().last()),
+            number(rows.returns.keys().last()),
         ))
     }
 
