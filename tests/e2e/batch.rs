@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{Failure, MinionKind, SOON};
-use saltern_tests::{Release, Run, Server, Site, TestResult, run, wait_until};
+use saltern_tests::{Release, Run, Server, Site, TestResult, run, until_exists, wait_until};
 use serde_json::Value;
 
 const OURS: Server = Server::Saltern(Release::V3008);
@@ -37,10 +37,10 @@ impl Counter {
 
     /// A shell command that counts; all but two of its runs wait until `go` exists.
     fn command(&self, go: &Path) -> String {
-        let (begun, ran, go) = (self.begun.display(), self.ran.display(), go.display());
+        let (begun, ran, wait) = (self.begun.display(), self.ran.display(), until_exists(go));
         format!(
             "echo begun >> {begun}; mkdir {begun}-1 2>/dev/null || mkdir {begun}-2 2>/dev/null || \
-             until [ -e {go} ]; do sleep 0.1; done; echo ran >> {ran}"
+             {wait}; echo ran >> {ran}"
         )
     }
 
@@ -181,9 +181,9 @@ fn paused_batch_stays_paused_over_a_kill_and_goes_on_when_resumed() -> TestResul
             site.bring_up(&fleet)?;
             let (ran, go) = (Counter::new(site), site.path("go"));
             let command = format!(
-                "echo begun >> {}; until [ -e {} ]; do sleep 0.1; done; echo ran >> {}",
+                "echo begun >> {}; {}; echo ran >> {}",
                 ran.begun.display(),
-                go.display(),
+                until_exists(&go),
                 ran.ran.display()
             );
             let run = saltern_cmd(site, &["-b", "1", "--async", "*", "cmd.run", &command])?;
@@ -441,7 +441,7 @@ fn our_own_command_line_follows_a_batch_to_its_end() -> TestResult {
                 .expect_text("3 of 3 minions have returned")?;
             // They wait until the state of the batch is printed.
             let go = site.path("go");
-            let command = format!("until [ -e '{}' ]; do sleep 0.1; done", go.display());
+            let command = until_exists(&go);
             let run = saltern_cmd(site, &["-b", "1", "--async", "n*", "cmd.run", &command])?;
             let (jid, events, mark) = (jid_of(&run)?, site.events(), site.events().mark());
             let watched = std::thread::scope(|scope| {

@@ -19,7 +19,7 @@ use saltern_tests::process::{Daemon, Run, run};
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::terminal::Terminal;
-use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use saltern_tests::{Release, Server, Site, TestResult, until_exists, wait_until};
 
 /// Minions of the list target.
 const MANY: usize = 10_000;
@@ -286,10 +286,7 @@ fn follower_that_lost_events_shows_all_returns() -> TestResult {
             site.bring_up(&[("m1", MinionKind::Native), ("m2", MinionKind::Native)])?;
             // It runs until all that is to be lost was sent.
             let go = site.path("go");
-            let command = format!(
-                "until [ -e {} ]; do sleep 0.1; done; echo True",
-                go.display()
-            );
+            let command = format!("{}; echo True", until_exists(&go));
             let published = site.salt(&["m1", "cmd.run", &command, "--async"])?;
             let jid = published
                 .stdout

@@ -9,7 +9,7 @@ use saltern_tests::events::Event;
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::terminal::Terminal;
-use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use saltern_tests::{Release, Server, Site, TestResult, until_exists, wait_until};
 
 use crate::durability::connections;
 
@@ -245,10 +245,7 @@ fn start(site: &Site, words: &[&str]) -> Result<Terminal> {
         symlink(saltern_program(), &program)?;
     }
     let conf = site.path("conf").display().to_string();
-    let held = format!(
-        "until [ -e {} ]; do sleep 0.1; done",
-        site.path(GO).display()
-    );
+    let held = until_exists(&site.path(GO));
     let rest = rest.iter().map(|word| match *word {
         HELD => held.as_str(),
         word => word,

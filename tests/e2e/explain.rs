@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::small_disk::SmallDisk;
-use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use saltern_tests::{Release, Server, Site, TestResult, until_exists, wait_until};
 
 const NATIVE: MinionKind = MinionKind::Native;
 
@@ -21,7 +21,7 @@ fn a_job_is_explained_while_it_runs_with_its_returns_and_without_a_master() -> T
             site.kill_minion("m2");
             site.wait_until_away("m2")?;
             let go = site.path("go");
-            let held = format!("until [ -e {} ]; do sleep 0.1; done", go.display());
+            let held = until_exists(&go);
             let published = site.salt(&["*", "cmd.run", &held, "--async"])?;
             let jid = published
                 .stdout

@@ -6,7 +6,7 @@ use saltern_tests::process::{Run, run};
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::terminal::Terminal;
-use saltern_tests::{Release, Server, Site, TestResult};
+use saltern_tests::{Release, Server, Site, TestResult, until_exists};
 use serde_json::json;
 
 const CTRL_C: &str = "\x03";
@@ -20,11 +20,7 @@ fn in_terminal(site: &Site, words: &[&str]) -> Result<Terminal> {
 
 /// A call that lasts until the file `go` of the site is there.
 fn held(site: &Site) -> [String; 2] {
-    let go = site.path("go");
-    let command = format!(
-        "until [ -e {} ]; do sleep 0.1; done; echo True",
-        go.display()
-    );
+    let command = format!("{}; echo True", until_exists(&site.path("go")));
     ["cmd.run".to_owned(), command]
 }
 

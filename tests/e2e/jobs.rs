@@ -6,7 +6,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use saltern_tests::events::Event;
 use saltern_tests::process::{Run, run};
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Release, Server, Site, TestResult};
+use saltern_tests::{Release, Server, Site, TestResult, until_exists};
 use serde_json::json;
 
 const M3006: &str = "m3006";
@@ -191,10 +191,7 @@ fn a_job_in_the_middle_of_which_the_master_is_killed_goes_on() -> TestResult {
             let mark = site.events().mark();
             // However long the restart takes, the job is open then.
             let go = site.path("go");
-            let command = format!(
-                "until [ -e {} ]; do sleep 0.2; done; echo done",
-                go.display()
-            );
+            let command = format!("{}; echo done", until_exists(&go));
             salt(site, &["--async", "*", "cmd.run", &command])?.expect_code(0)?;
             let jid = jid_of(site, mark, "cmd.run")?;
             site.step("kill -9 while all minions run the job");

@@ -178,7 +178,7 @@ fn exhausted_descriptors_leave_connected_peers_served() -> TestResult {
             ensure!(!minutes.is_empty(), "the log file has no such line");
             ensure!(
                 minutes.values().all(|times| *times <= 2),
-                "a lasting shortage was logged so often a minute: {minutes:?}"
+                "a lasting shortage was logged more than twice a minute: {minutes:?}"
             );
 
             site.step("there are descriptors again");

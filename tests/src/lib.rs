@@ -46,6 +46,6 @@ pub mod terminal;
 pub use config::Config;
 pub use events::{Event, Listener};
 pub use fleet::{Accounts, Fleet};
-pub use process::{Daemon, Run, run, wait_until};
+pub use process::{Daemon, Run, run, until_exists, wait_until};
 pub use release::{Release, Server};
 pub use site::{Site, TestResult};

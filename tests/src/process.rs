@@ -26,6 +26,13 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// Longest pause between two looks.
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
+/// A shell command that lasts until this file is there; ten minutes at most, as it may outlive a test that
+/// has failed.
+pub fn until_exists(file: &Path) -> String {
+    let file = file.display();
+    format!("timeout 600 sh -c 'until [ -e {file} ]; do sleep 0.1; done'")
+}
+
 /// Waits until `ready` gives a value, looking at short intervals. A look that takes long, such as a
 /// command, is followed by a pause five times as long, so that waiting takes no processor from what
 /// is waited for.

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use saltern_tests::browser::Browser;
-use saltern_tests::{Config, Release, Site, TestResult};
+use saltern_tests::{Config, Release, Site, TestResult, until_exists};
 use serde_json::json;
 
 use super::{ANN, Console, three_minions, with_console};
@@ -198,9 +198,9 @@ fn rows_of_a_job_stay_open_while_returns_come_in() -> TestResult {
             let (lock, go) = (site.path("lock"), site.path("go"));
             // The first one waits, the others return at once.
             let wait = format!(
-                "mkdir {} 2>/dev/null || exit 0; until [ -e {} ]; do sleep 0.1; done",
+                "mkdir {} 2>/dev/null || exit 0; {}",
                 lock.display(),
-                go.display()
+                until_exists(&go)
             );
             let browser = console.logged_in(site, ANN)?;
             let sent = site.saltern_cmd(&["--async", "*", "cmd.run", &wait])?;

@@ -7,7 +7,7 @@
 
 use anyhow::{Context, Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Site, TestResult, wait_until};
+use saltern_tests::{Site, TestResult, until_exists, wait_until};
 use serde_json::{Value, json};
 
 use super::{Dialect, User, with_ours};
@@ -68,7 +68,7 @@ fn stream_resumed_after_kill_has_each_job_event_once() -> TestResult {
 fn dies_at(site: &mut Site, user: &mut User, point: &str) -> Result<Option<String>> {
     // The job runs until the master is to die with its return.
     let go = site.path(format!("go-{point}"));
-    let command = format!("until [ -e {} ]; do sleep 0.1; done", go.display());
+    let command = until_exists(&go);
     let chunk = json!({"client": "local_async", "tgt": "m1", "fun": "cmd.run", "arg": [command]});
     let answer = user.low(chunk)?;
     let jid = answer["jid"].as_str().map(str::to_owned);
