@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use saltern_base::percent_encoded;
 
@@ -205,6 +206,9 @@ pub(super) fn open_reader(path: &Path, limits: &DatabaseLimits) -> Result<Connec
         let connection = Connection::open_with_flags(name, flags)?;
         connection.busy_timeout(Duration::from_secs(5))?;
         connection.pragma_update(None, "cache_size", cache_size(limits.cache_bytes / 8))?;
+        // Otherwise a statement is compiled anew for each value that an index of a part of a table
+        // might be for.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         Ok((connection, found))
     };

@@ -230,6 +230,7 @@ impl JobReader {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::StatementStatus;
     use saltern_model::{Jid, JobRecord, MinionId, Packed, ReturnRecord};
     use saltern_python::expression::Pattern;
 
@@ -455,6 +456,26 @@ mod tests {
             assert_eq!(plan.iter().find(sorts), None, "{sql}: {plan:#?}");
             let has_index = plan.iter().any(|step| step.contains(index));
             assert!(has_index, "{sql}: {plan:#?}");
+        }
+    }
+
+    #[test]
+    fn values_of_parameters_compile_no_statement_anew() {
+        let (_dir, database) = database();
+        let reader = JobReader::open(database.path(), DatabaseLimits::default()).unwrap();
+        for sql in [OF_STATE, HAS_FAILED, COUNTS] {
+            let compiled = reader.read("explain", |connection| {
+                let mut statement = connection.prepare(sql)?;
+                for value in 0..5 {
+                    for number in 1..=statement.parameter_count() {
+                        statement.raw_bind_parameter(number, value)?;
+                    }
+                    let mut rows = statement.raw_query();
+                    while rows.next()?.is_some() {}
+                }
+                Ok(statement.get_status(StatementStatus::RePrepare))
+            });
+            assert_eq!(compiled.unwrap(), 0, "{sql}");
         }
     }
 }
