@@ -38,8 +38,13 @@ from results import raise_descriptor_limit
 
 # When a job is judged without a cluster at the latest: `timeout` and `gather_job_timeout`, seconds.
 TIMEOUT, GATHER = 5, 10
+# States in which a master does not expect an answer of a minion any more.
+GIVEN_UP_STATES = ("unreachable", "unknown")
 # Seconds for which a member stands still.
 FREEZE = 15
+# Seconds in which minions may reconnect after a takeover, before a master gives them up
+# (actors/src/jobs/job_tracker/machine.rs).
+RECONNECTING = 10
 # Targets of jobs; each of all native minions is followed by some of a tenth of them.
 TENTHS = 10
 # Seconds that may pass until all is well after a fault: far longer than any of it should take.
@@ -369,9 +374,37 @@ def verdicts(primary):
     return jobs
 
 
-def is_settled(primary, history):
-    given = verdicts(primary)
-    return all(given.get(line["jid"]) for line in chaos_history.read(history.path) if line["what"] == "published")
+def unjudged(jobs, lines):
+    """The published jobs that are stored and have no verdict."""
+    jids = [line["jid"] for line in lines if line["what"] == "published"]
+    return [jid for jid in jids if jid in jobs and not jobs[jid]]
+
+
+def is_given_up(member, jid):
+    """Whether a master says that each minion of an open job that has not returned is given up."""
+    command = [SALTERN, "explain", jid, "--json", "-c", member.dir / "conf"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    with contextlib.suppress(ValueError):
+        job = json.loads(ran.stdout)
+        return job["is_master_running"] and all(one["state"] in GIVEN_UP_STATES for one in job["missing"])
+    return False
+
+
+def is_settled(cluster, history):
+    jids = unjudged(verdicts(cluster.primary), chaos_history.read(history.path))
+    active = cluster.active()
+    return all(is_given_up(active, jid) for jid in jids)
+
+
+def judge_by_master(cluster, lines, jobs):
+    """Gives jobs the verdict that the active master has, where the event of one was lost with a master that was
+    killed: an event of the bus comes at most once. When it was given is not known, so it is not judged; how many they are."""
+    active, count = cluster.active(), 0
+    began = {line["jid"]: line["at"] for line in lines if line["what"] == "published"}
+    for jid in unjudged(jobs, lines):
+        if is_given_up(active, jid):
+            jobs[jid], count = began[jid], count + 1
+    return count
 
 
 def run_faults(cluster, options, rng, history):
@@ -398,10 +431,16 @@ def say_late(lines, store, lease):
     """Prints which verdicts came later than a lease and two seconds behind the deadline."""
     faults = [line["at"] for line in lines if line["what"] == "fault"]
     judged = with_verdict(lines, store)
-    late = [store["jobs"][line["jid"]] - chaos_history.latest_verdict(line, faults, lease) for line in judged]
-    late = sorted(seconds for seconds in late if seconds > 0)
-    at_most = f", by {late[-1]:.1f} s at most" if late else ""
+    late = [(store["jobs"][line["jid"]] - chaos_history.latest_verdict(line, faults, lease), line) for line in judged]
+    late = sorted(((seconds, line) for seconds, line in late if seconds > 0), key=lambda one: one[0])
+    at_most = f", by {late[-1][0]:.1f} s at most" if late else ""
     print(f"verdicts later than the lease plus {chaos_history.TAKEOVER} s: {len(late)} of {len(judged)}{at_most}")
+    beyond = sum(seconds > RECONNECTING for seconds, _ in late)
+    print(f"    of these later than the {RECONNECTING} s in which minions may reconnect: {beyond}")
+    for seconds, line in late[-20:]:
+        verdict = store["jobs"][line["jid"]]
+        near = [fault["kind"] for fault in lines if fault["what"] == "fault" and line["at"] - 20 < fault["at"] < verdict]
+        print(f"    {line['jid']}: {seconds:.1f} s, {verdict - line['at']:.1f} s after its publication; faults: {near}")
 
 
 def say_sign_ins(counts):
@@ -461,10 +500,8 @@ def start_stock(cluster, options):
 def settle(cluster, history):
     """A job that has no verdict by then is an anomaly, not the end of the run."""
     end = time.monotonic() + LIMIT
-    while time.monotonic() < end and not is_settled(cluster.primary, history):
+    while time.monotonic() < end and not is_settled(cluster, history):
         time.sleep(5)
-        # A member may give up on a machine that has much else to do.
-        cluster.active()
 
 
 def judge(cluster, histories, stock, options):
@@ -473,6 +510,8 @@ def judge(cluster, histories, stock, options):
     lines = [line for path in histories for line in chaos_history.read(path)]
     lines += [line for minion in stock for line in minion.history(shift, end)]
     store = stored(cluster.primary)
+    lost = judge_by_master(cluster, lines, store["jobs"])
+    print(f"verdicts that the master has and whose events were lost with another one: {lost}")
     anomalies = report(lines, store, None if options.lenient else options.lease)
     say_late(lines, store, options.lease)
     say_sign_ins(sign_ins(cluster.primary))
