@@ -443,13 +443,16 @@ def say_late(lines, store, lease):
         print(f"    {line['jid']}: {seconds:.1f} s, {verdict - line['at']:.1f} s after its publication; faults: {near}")
 
 
-def say_sign_ins(counts):
-    """Prints how often minions authenticated, by kind: a native one once, those of stock also by themselves."""
+def say_sign_ins(counts, stock, lines):
+    """Prints how often minions authenticated, by kind: a native one once, those of stock also by themselves. A
+    minion of stock that has become deaf shows by its last job."""
     native = [count for minion, count in counts.items() if minion.startswith("swarm-")]
     print(f"authentications by events that were kept: native {sum(native)} of {len(native)} minions")
-    for minion, count in sorted(counts.items()):
-        if not minion.startswith("swarm-"):
-            print(f"    {minion}: {count}")
+    end = max((line["at"] for line in lines), default=0)
+    for minion in stock:
+        ran = [line["at"] for line in lines if line["what"] == "executed" and line["minion"] == minion.name]
+        last = f"the last {end - max(ran):.0f} s before the end" if ran else "none"
+        print(f"    {minion.name}: authenticated {counts[minion.name]} times, ran {len(ran)} jobs, {last}")
 
 
 def report(lines, store, lease=None):
@@ -514,7 +517,7 @@ def judge(cluster, histories, stock, options):
     print(f"verdicts that the master has and whose events were lost with another one: {lost}")
     anomalies = report(lines, store, None if options.lenient else options.lease)
     say_late(lines, store, options.lease)
-    say_sign_ins(sign_ins(cluster.primary))
+    say_sign_ins(sign_ins(cluster.primary), stock, lines)
     return anomalies
 
 
