@@ -94,7 +94,7 @@ fn of_secret(
     }))
 }
 
-/// What is to be said of the other members.
+/// Problems of the other members.
 fn of_members(check: &ClusterCheck, (name, own): (&str, &MemberSummary)) -> Vec<String> {
     let mut found = Vec::new();
     if check
