@@ -34,7 +34,7 @@ import chaos_stock
 from databases import PASSWORD, Postgres
 from member import Place, Standby, make_cluster
 from run import LAB, SALTERN, STOCK, STOCK_VERSION, Master, free_port, wait_for
-from results import raise_descriptor_limit
+from results import ROOT, raise_descriptor_limit
 
 # When a job is judged without a cluster at the latest: `timeout` and `gather_job_timeout`, seconds.
 TIMEOUT, GATHER = 5, 10
@@ -558,7 +558,7 @@ def main():
                 swarm.wait()
             cluster.stop()
             if anomalies or options.keep:
-                kept = options.keep or pathlib.Path(f"target/chaos-{options.seed}")
+                kept = options.keep or ROOT / f"target/chaos-{options.seed}"
                 left_out = shutil.ignore_patterns("p0", "p1", "pki", "run", "secret", "cache")
                 shutil.copytree(top, kept, dirs_exist_ok=True, ignore=left_out)
                 print(f"histories and logs are in {kept}", flush=True)
