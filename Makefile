@@ -169,10 +169,11 @@ saltgui: stock ## Compare what SaltGUI asks with stock's answers; open the pages
 
 # The seed decides the order of the faults, not what the machine does meanwhile.
 .PHONY: chaos
-chaos: stock lab ## Kill, freeze and cut off members of a cluster and fail its database over; KILLS, FREEZES, CUTS, FAILOVERS, MINIONS, SEED
+chaos: stock lab ## Kill, freeze and cut off members of a cluster and fail its database over; KILLS, FREEZES, CUTS, FAILOVERS, MINIONS, STOCK, SEED, LENIENT=1
 	tests/bench/chaos.py $(if $(KILLS),--kills $(KILLS)) $(if $(FREEZES),--freezes $(FREEZES)) \
 		$(if $(CUTS),--cuts $(CUTS)) $(if $(FAILOVERS),--failovers $(FAILOVERS)) \
-		$(if $(MINIONS),--minions $(MINIONS)) $(if $(SEED),--seed $(SEED))
+		$(if $(MINIONS),--minions $(MINIONS)) $(if $(STOCK),--stock $(STOCK)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(LENIENT),--lenient)
 
 # Over one machine's cores: it shows that nothing is lost or doubled, not how fast a tree is.
 .PHONY: tree-chaos

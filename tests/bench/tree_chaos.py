@@ -159,7 +159,8 @@ def run(tree, options, rng, top):
         client.join(LIMIT + options.jobs)
         jids = published(history)
         settle(tree, jids)
-        anomalies = report(histories, stored(tree.top, jids), None)
+        lines = [line for path in histories for line in chaos_history.read(path)]
+        anomalies = report(lines, stored(tree.top, jids))
         verdicts = [state for state, _ in stored(tree.top, jids)["verdicts"].values()]
         print("verdicts:", {state: verdicts.count(state) for state in sorted(set(verdicts))}, flush=True)
         return anomalies

@@ -301,6 +301,26 @@ fn standby_takes_over_every_acknowledged_return_of_a_killed_master() -> TestResu
     )
 }
 
+/// Each member writes in turn what it has.
+fn members_are_compared(pair: &mut Pair<'_>) -> Result<()> {
+    pair.a.step("members are compared");
+    let verify = ["cluster", "verify"];
+    let run = pair.a.saltern(&verify)?;
+    run.expect_code(1)?.expect_text("\"b\" has no summary")?;
+    let run = pair.b.saltern(&verify)?;
+    run.expect_code(0)?.expect_text("2 members agree")?;
+    pair.b.config().set("gather_job_timeout", 77);
+    pair.b.write_config()?;
+    let run = pair.b.saltern(&verify)?;
+    run.expect_code(1)?
+        .expect_text("\"a\" differs: option gather_job_timeout")?;
+    pair.b
+        .saltern(&["cluster", "contract"])?
+        .expect_code(0)?
+        .expect_text("those of this release")?;
+    Ok(())
+}
+
 #[test]
 fn orderly_stop_hands_over_before_the_lease_ends_and_an_outage_passes() -> TestResult {
     pair(
@@ -312,6 +332,10 @@ fn orderly_stop_hands_over_before_the_lease_ends_and_an_outage_passes() -> TestR
             pair.a
                 .bring_up(&[("m1", MinionKind::Native), ("stock", stock)])?;
             wait_for_ping(pair.a, "m1")?;
+            members_are_compared(pair)?;
+            // As "cluster init" of the next release does, before it replaces a member.
+            let newer = "UPDATE saltern.meta SET value = '99' WHERE name = 'layout' RETURNING 1";
+            pair.database.query(&[newer]);
             let ended = pair.a.stop_master()?;
             ensure!(ended.success(), "{ended}");
             // The lease would have lasted for longer than this waits.

@@ -7,7 +7,8 @@ the master expects, sorted, or with the returns of all minions; or the text of w
 With `runner`, which is what `RunnerClient.cmd_sync` takes, it answers what the function returned;
 with `own_runner`, what stock's own function returns, which runs here, as in `salt-run`; with `wheel`,
 which is what `WheelClient.master_call` takes, all that the master answered; with `event`, which has
-`tag` and `data`, whether the event was handed to the bus.
+`tag` and `data`, whether the event was handed to the bus. With `user` a call of minions is that of this user, by
+the key that the master made for it.
 """
 
 import json
@@ -41,6 +42,10 @@ def answer(client, call):
             return wheels.master_call(**prove(client, call["wheel"]))
     if "event" in call:
         return client.event.fire_event(call["event"]["data"], call["event"]["tag"])
+    if "user" in call:
+        client.salt_user = call.pop("user")
+        with open(os.path.join(client.opts["cachedir"], f".{client.salt_user}_key")) as key:
+            client.key = key.read()
     publish = call.pop("publish", False)
     try:
         if publish:

@@ -26,11 +26,11 @@ mod writer;
 
 pub use care::{Cutoff, SqlCare, Step, purge_steps};
 pub use cluster::{
-    ActiveMaster, ClusterError, ClusterFigures, ClusterOptions, ClusterState, LeaseAction,
-    LeaseHolder, LeaseRequest, LeaseState, LeaseTable, Member, MemberIdentity, Membership,
-    SharedTable, Standing, Tables, cluster_place, cluster_secret, cluster_state, export_jobs,
-    forget_member, import_jobs, init_cluster, open_cluster, register_cluster_metrics,
-    set_cluster_secret,
+    ActiveMaster, ClusterCheck, ClusterError, ClusterFigures, ClusterOptions, ClusterState, Layout,
+    LeaseAction, LeaseHolder, LeaseRequest, LeaseState, LeaseTable, Member, MemberIdentity,
+    MemberReport, Membership, SharedTable, Standing, Tables, check_cluster, cluster_place,
+    cluster_secret, cluster_state, contract_cluster, export_jobs, forget_member, import_jobs,
+    init_cluster, open_cluster, register_cluster_metrics, set_cluster_secret,
 };
 pub use document::Marks;
 pub use error::SqlError;

@@ -1,5 +1,7 @@
 //! `saltern cluster`: the tables of a cluster of masters in PostgreSQL, and its members.
 
+mod verify;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +11,7 @@ use saltern_config::{ClusterConfig, MasterConfig};
 use saltern_crypto::StateCipher;
 use saltern_sql::{
     ClusterError, ClusterState, Member, Tables, cluster_place, cluster_secret, cluster_state,
-    export_jobs, forget_member, import_jobs, init_cluster, set_cluster_secret,
+    contract_cluster, export_jobs, forget_member, import_jobs, init_cluster, set_cluster_secret,
 };
 use saltern_store::jobs::Moved;
 use saltern_store::shared_state::{create_secret, read_cipher};
@@ -59,6 +61,18 @@ enum Action {
         #[command(flatten)]
         config: ConfigArgument,
     },
+    /// Compare this member with the others by the summaries that they wrote when it ran there; exit code 1 when
+    /// they differ, or one has none of the last hour.
+    Verify {
+        #[command(flatten)]
+        config: ConfigArgument,
+    },
+    /// End an upgrade: masters of the release before cannot be members any more. Each member that lives is of the
+    /// present release.
+    Contract {
+        #[command(flatten)]
+        config: ConfigArgument,
+    },
     /// Remove a member that is gone for good.
     Leave {
         /// The id of the master.
@@ -73,6 +87,8 @@ impl Action {
         match self {
             Self::Init { config }
             | Self::Status { config, .. }
+            | Self::Verify { config }
+            | Self::Contract { config }
             | Self::Import { config, .. }
             | Self::Export { config, .. }
             | Self::Leave { config, .. } => config,
@@ -80,7 +96,7 @@ impl Action {
     }
 }
 
-/// 0 when it is done, or a master is active; 1 when none is, or no such member is there; 64 without
+/// 0 when it is done, or a master is active; 1 when none is, members differ, or no such member is there; 64 without
 /// `saltern_cluster` or tables, or where masters have to be stopped first; 69 without a connection, or when
 /// a job database cannot be read or made; 77 without the rights of the master's user.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
@@ -102,6 +118,8 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     let done = match &arguments.action {
         Action::Init { .. } => init(&loaded.config, cluster),
         Action::Status { json, .. } => status(cluster, *json),
+        Action::Verify { .. } => verify::verify(&loaded.config, cluster),
+        Action::Contract { .. } => contract(cluster),
         Action::Leave { name, .. } => leave(cluster, name),
         Action::Import { from, .. } => import(&loaded.config, cluster, from.as_ref()),
         Action::Export { to, .. } => export(&loaded.config, cluster, to.as_ref()),
@@ -178,6 +196,12 @@ fn status(cluster: &ClusterConfig, json: bool) -> Result<Exit, ClusterError> {
         Some(_) => Exit::Ok,
         None => Exit::Failure,
     })
+}
+
+fn contract(cluster: &ClusterConfig) -> Result<Exit, ClusterError> {
+    contract_cluster(cluster)?;
+    say("the tables are those of this release: masters of the release before are refused\n");
+    Ok(Exit::Ok)
 }
 
 fn leave(cluster: &ClusterConfig, name: &str) -> Result<Exit, ClusterError> {
@@ -277,6 +301,16 @@ fn as_text(name: &str, place: &str, state: &ClusterState) -> String {
     let mut text = format!(
         "cluster: {name} in {place}\nlease: {lease}\njob database: epoch {epoch}, {head} batches\n"
     );
+    if let Some(layout) = state.layout {
+        text += &format!("tables: layout {}", layout.version);
+        text += &match layout.is_expanded() {
+            true => format!(
+                ", which masters that know layout {} use, too, until \"saltern cluster contract\"\n",
+                layout.floor
+            ),
+            false => "\n".to_owned(),
+        };
+    }
     for member in &state.members {
         let Member {
             name,
@@ -302,6 +336,8 @@ struct Report<'a> {
     database: &'a str,
     epoch: i64,
     head: i64,
+    layout: Option<i64>,
+    layout_floor: Option<i64>,
     lease: Option<LeaseReport<'a>>,
     members: Vec<MemberReport<'a>>,
 }
@@ -316,6 +352,7 @@ struct LeaseReport<'a> {
 #[derive(Serialize)]
 struct MemberReport<'a> {
     address: &'a str,
+    layout: i64,
     milliseconds_since_seen: i64,
     name: &'a str,
     role: &'a str,
@@ -326,6 +363,7 @@ impl<'a> Report<'a> {
     fn of(cluster: &'a str, database: &'a str, state: &'a ClusterState) -> Self {
         let members = state.members.iter().map(|member| MemberReport {
             address: &member.address,
+            layout: member.layout,
             milliseconds_since_seen: member.age,
             name: &member.name,
             role: role(state, member),
@@ -337,6 +375,8 @@ impl<'a> Report<'a> {
             database,
             epoch: state.epoch,
             head: state.head,
+            layout: state.layout.map(|layout| layout.version),
+            layout_floor: state.layout.map(|layout| layout.floor),
             lease: state.lease.as_ref().map(|lease| LeaseReport {
                 epoch: lease.epoch,
                 owner: &lease.owner,

@@ -38,8 +38,7 @@ pub enum ClusterError {
     /// An older release made the tables.
     #[error(
         "the tables of the cluster in {place} have layout {found}, and this release needs {known}: run \
-         \"saltern cluster init\" of this release once; masters of the release before go on until they \
-         are restarted"
+         \"saltern cluster init\" of this release once; masters of the release before take part meanwhile"
     )]
     Older {
         /// The database.
@@ -78,7 +77,8 @@ pub enum ClusterError {
     },
     /// A newer release made the tables.
     #[error(
-        "the tables of the cluster in {place} have layout {found}, and this release knows {known}"
+        "the tables of the cluster in {place} have layout {found}, and this release knows {known}: all members \
+         were upgraded, and \"saltern cluster contract\" was run; upgrade this one, too"
     )]
     Newer {
         /// The database.
@@ -87,6 +87,17 @@ pub enum ClusterError {
         found: i64,
         /// The layout of this release.
         known: i64,
+    },
+    /// A member's release does not know the present layout.
+    #[error(
+        "the master \"{name}\" is a live member of release {version}, which does not know the present tables: \
+         upgrade it first; one that was killed counts as gone after two leases"
+    )]
+    NotUpgraded {
+        /// The member.
+        name: String,
+        /// Its release.
+        version: String,
     },
     /// The lease was not renewed in time.
     #[error(

@@ -9,10 +9,16 @@ use super::session::Session;
 use crate::error::SqlError;
 
 /// The layout's number.
-pub(super) const VERSION: i64 = 2;
+pub(super) const VERSION: i64 = 3;
+
+/// The entry of `meta` with the lowest layout that a release has to know. A layout only adds to the one before,
+/// so a release of that one goes on until the floor is raised.
+const FLOOR: &str = "layout_floor";
 
 /// The entry of `meta` that shows which secret the members have.
 pub(super) const SECRET_CHECK: &str = "secret_check";
+
+const PRESENT: &str = "SELECT tablename::text FROM pg_tables WHERE schemaname = current_schema()";
 
 /// Key of the advisory lock under which tables are made: "saltclus" in ASCII.
 const LOCK: i64 = 0x7361_6c74_636c_7573;
@@ -50,6 +56,12 @@ CREATE TABLE IF NOT EXISTS member (
     seen timestamptz NOT NULL,
     until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
+ALTER TABLE member ADD COLUMN IF NOT EXISTS layout bigint NOT NULL DEFAULT 0;
+CREATE TABLE IF NOT EXISTS member_report (
+    name text PRIMARY KEY,
+    reported timestamptz NOT NULL,
+    report text NOT NULL
+);
 CREATE TABLE IF NOT EXISTS jobs (
     id bigint PRIMARY KEY,
     jid text COLLATE "C" NOT NULL UNIQUE,
@@ -142,6 +154,27 @@ INSERT INTO meta (name, value) VALUES ('identity', replace(gen_random_uuid()::te
     ON CONFLICT DO NOTHING;
 "#;
 
+/// The layout of the tables that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Its number.
+    pub version: i64,
+    /// The lowest layout that a release has to know to work with them.
+    pub floor: i64,
+}
+
+impl Layout {
+    /// Whether this release works with them: it knows all that it needs of newer ones, too.
+    pub(super) const fn is_usable(self) -> bool {
+        self.version >= VERSION && self.floor <= VERSION
+    }
+
+    /// Whether a release that does not know the present layout works with them, too.
+    pub const fn is_expanded(self) -> bool {
+        self.floor < self.version
+    }
+}
+
 /// Why there are no tables to work with.
 pub(super) enum LayoutError {
     /// The database refused, or is away.
@@ -161,17 +194,19 @@ impl From<SqlError> for LayoutError {
 /// Makes the tables that are missing, also those that an older layout lacks: a layout only adds, so that
 /// an active master of the release before goes on. The schema's name is one of [`saltern_config::is_schema_name`].
 pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), LayoutError> {
-    if let Some(found) = version(session).await?
-        && found >= VERSION
+    if let Some(found) = found(session).await?
+        && found.version >= VERSION
     {
-        return match found {
-            VERSION => Ok(()),
-            newer => Err(LayoutError::Newer(newer)),
+        return match found.is_usable() {
+            true => Ok(()),
+            false => Err(LayoutError::Newer(found.version)),
         };
     }
     let script = format!(
         "BEGIN; SELECT pg_advisory_xact_lock({LOCK}); CREATE SCHEMA IF NOT EXISTS {schema}; {TABLES} \
          INSERT INTO writer (writer) VALUES ({WRITER}) ON CONFLICT DO NOTHING; \
+         INSERT INTO meta (name, value) SELECT '{FLOOR}', \
+         coalesce((SELECT value FROM meta WHERE name = 'layout'), '{VERSION}') ON CONFLICT DO NOTHING; \
          INSERT INTO meta AS m (name, value) VALUES ('layout', '{VERSION}') ON CONFLICT (name) DO UPDATE \
          SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}; COMMIT"
     );
@@ -180,19 +215,53 @@ pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), Layo
         session.run("ROLLBACK").await?;
     }
     made?;
-    match version(session).await? {
-        Some(found) if found > VERSION => Err(LayoutError::Newer(found)),
+    match found(session).await? {
+        Some(found) if !found.is_usable() => Err(LayoutError::Newer(found.version)),
         _ => Ok(()),
     }
 }
 
-/// The number of the layout that is there.
-pub(super) async fn version(session: &mut Session) -> Result<Option<i64>, SqlError> {
-    let sql = "SELECT value FROM meta WHERE name = 'layout'";
-    let rows = match session.texts(sql).await {
+/// The layout that is there. Tables without a floor are of a release that knew none.
+pub(super) async fn found(session: &mut Session) -> Result<Option<Layout>, SqlError> {
+    let sql = format!(
+        "SELECT l.value, coalesce(f.value, l.value) FROM meta AS l \
+         LEFT JOIN meta AS f ON f.name = '{FLOOR}' WHERE l.name = 'layout'"
+    );
+    let rows = match session.texts(&sql).await {
         Err(error) if error.has_code(&SqlState::UNDEFINED_TABLE) => return Ok(None),
         rows => rows?,
     };
-    let value = rows.into_iter().flatten().next();
-    Ok(value.and_then(|value| value.parse().ok()))
+    let mut values = rows.into_iter().flatten().map(|value| value.parse().ok());
+    let (version, floor) = (values.next().flatten(), values.next().flatten());
+    Ok(version.map(|version| Layout {
+        version,
+        floor: floor.unwrap_or(version),
+    }))
+}
+
+/// Ends the time in which a release of the layout before works with the tables, too.
+pub(super) async fn contract(session: &mut Session) -> Result<(), SqlError> {
+    let sql = format!(
+        "INSERT INTO meta AS m (name, value) VALUES ('{FLOOR}', '{VERSION}') ON CONFLICT (name) \
+         DO UPDATE SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}"
+    );
+    session.run(&sql).await
+}
+
+/// The tables of this layout that are missing, as after somebody removed one.
+pub(super) async fn missing(session: &mut Session) -> Result<Vec<&'static str>, SqlError> {
+    let rows = session.rows(PRESENT, &[]).await?;
+    let mut present = Vec::new();
+    for row in &rows {
+        present.push(row.try_get::<_, String>(0)?);
+    }
+    let is_missing = |name: &&str| !present.iter().any(|one| one == name);
+    Ok(names().filter(is_missing).collect())
+}
+
+/// The names of all tables.
+fn names() -> impl Iterator<Item = &'static str> {
+    let statements = TABLES.lines();
+    let made = statements.filter_map(|line| line.strip_prefix("CREATE TABLE IF NOT EXISTS "));
+    made.filter_map(|line| line.split_whitespace().next())
 }

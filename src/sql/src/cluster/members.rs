@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
+use saltern_base::clock::Clock;
 use saltern_base::hex;
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
 
-use super::layout::{SECRET_CHECK, VERSION, WRITER, version};
+use super::layout::{self, Layout, SECRET_CHECK, VERSION, WRITER};
 use super::lease_table::{FAR, LeaseTable, micros};
 use super::session::Session;
 use crate::error::SqlError;
@@ -21,12 +22,12 @@ pub(super) const JOBS: &str = "jobs";
 const ROW_FAR: Duration = FAR.saturating_mul(2);
 
 /// A live member has the name only if it is this instance.
-const ENTER: &str = "INSERT INTO member (name, instance, address, version, master_key, role, seen, until) \
+const ENTER: &str = "INSERT INTO member (name, instance, address, version, master_key, role, seen, until, layout) \
      VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), \
-     clock_timestamp() + $7 * interval '1 microsecond') \
+     clock_timestamp() + $7 * interval '1 microsecond', $9) \
      ON CONFLICT (name) DO UPDATE SET instance = EXCLUDED.instance, address = EXCLUDED.address, \
      version = EXCLUDED.version, master_key = EXCLUDED.master_key, role = EXCLUDED.role, \
-     seen = EXCLUDED.seen, until = EXCLUDED.until \
+     seen = EXCLUDED.seen, until = EXCLUDED.until, layout = EXCLUDED.layout \
      WHERE member.instance = EXCLUDED.instance OR member.until <= clock_timestamp() \
      OR member.until > clock_timestamp() + $8 * interval '1 microsecond'";
 
@@ -37,7 +38,7 @@ const FORGET: &str = "DELETE FROM member WHERE name = $1 AND instance = $2 AND N
 
 const MEMBERS: &str = "SELECT name, instance, address, version, master_key, role, \
      (extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, until > clock_timestamp() \
-     AND until <= clock_timestamp() + $1 * interval '1 microsecond' FROM member ORDER BY name";
+     AND until <= clock_timestamp() + $1 * interval '1 microsecond', layout FROM member ORDER BY name";
 
 const LEASE: &str = "SELECT owner, epoch, \
      (extract(epoch FROM until - clock_timestamp()) * 1000)::bigint FROM lease WHERE name = $1";
@@ -77,6 +78,8 @@ pub struct ClusterState {
     pub epoch: i64,
     /// Batches that were committed.
     pub head: i64,
+    /// The layout of the tables.
+    pub layout: Option<Layout>,
     /// All members that have a row, by name.
     pub members: Vec<Member>,
 }
@@ -101,7 +104,7 @@ impl LeaseState {
 }
 
 /// A member at one moment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Member {
     /// Its name.
     pub name: String,
@@ -119,6 +122,8 @@ pub struct Member {
     pub age: i64,
     /// Whether it has refreshed its row in time.
     pub is_alive: bool,
+    /// The layout of the tables that its release knows; 0 for one of a release that did not say so.
+    pub layout: i64,
 }
 
 impl Member {
@@ -159,12 +164,12 @@ impl From<SqlError> for TablesError {
     }
 }
 
-/// Whether the tables are there, in the layout that this release knows.
+/// Whether the tables are there, in a layout that this release works with.
 pub(super) fn check_tables(table: &LeaseTable) -> Result<(), TablesError> {
-    match table.ask(async |session: &mut Session| version(session).await)? {
-        Some(VERSION) => Ok(()),
-        Some(newer) if newer > VERSION => Err(TablesError::Newer(newer)),
-        Some(older) => Err(TablesError::Older(older)),
+    match table.ask(async |session: &mut Session| layout::found(session).await)? {
+        Some(found) if found.is_usable() => Ok(()),
+        Some(found) if found.version > VERSION => Err(TablesError::Newer(found.version)),
+        Some(found) => Err(TablesError::Older(found.version)),
         None => Err(TablesError::Missing),
     }
 }
@@ -198,7 +203,7 @@ pub(super) fn enter(
 ) -> Result<bool, SqlError> {
     let (key, micros, far) = (member.fingerprint(), micros(time), micros(ROW_FAR));
     table.ask(async |session: &mut Session| {
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 8] = [
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 9] = [
             &member.name,
             &member.instance,
             &member.address,
@@ -207,8 +212,61 @@ pub(super) fn enter(
             &role,
             &micros,
             &far,
+            &VERSION,
         ];
         Ok(session.execute(ENTER, &values).await? == 1)
+    })
+}
+
+/// Milliseconds that this machine's clock is ahead of the database's.
+pub(super) fn clock_ahead(table: &LeaseTable) -> Result<i64, SqlError> {
+    let sql = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+    table.ask(async |session: &mut Session| {
+        let now = || Clock::system().unix_micros() / 1000;
+        let before = now();
+        let rows = session.rows(sql, &[]).await?;
+        let middle = before + (now() - before) / 2;
+        let theirs: Option<i64> = rows.first().map(|row| row.try_get(0)).transpose()?;
+        Ok(theirs.map_or(0, |theirs| middle - theirs))
+    })
+}
+
+/// A member's account of what it has, for comparison with that of the others.
+#[derive(Clone, Debug)]
+pub struct MemberReport {
+    /// Its name.
+    pub name: String,
+    /// Seconds since it was written.
+    pub age: i64,
+    /// The account.
+    pub report: String,
+}
+
+/// Writes the account of a member, in place of its last one.
+pub(super) fn report(table: &LeaseTable, name: &str, report: &str) -> Result<(), SqlError> {
+    let sql = "INSERT INTO member_report (name, reported, report) \
+               VALUES ($1, clock_timestamp(), $2) ON CONFLICT (name) \
+               DO UPDATE SET reported = EXCLUDED.reported, report = EXCLUDED.report";
+    table.ask(async |session: &mut Session| {
+        session.execute(sql, &[&name, &report]).await?;
+        Ok(())
+    })
+}
+
+/// The accounts of all members that have written one, by name.
+pub(super) fn reports(table: &LeaseTable) -> Result<Vec<MemberReport>, SqlError> {
+    let sql = "SELECT name, extract(epoch FROM clock_timestamp() - reported)::bigint, report \
+               FROM member_report ORDER BY name";
+    table.ask(async |session: &mut Session| {
+        let rows = session.rows(sql, &[]).await?;
+        let report_of = |row: &Row| {
+            Ok(MemberReport {
+                name: row.try_get(0)?,
+                age: row.try_get(1)?,
+                report: row.try_get(2)?,
+            })
+        };
+        rows.iter().map(report_of).collect()
     })
 }
 
@@ -250,6 +308,7 @@ pub(super) async fn state_of(session: &mut Session) -> Result<ClusterState, SqlE
         lease: lease.first().map(lease_of).transpose()?,
         epoch: number(0)?,
         head: number(1)?,
+        layout: layout::found(session).await?,
         members: members.collect::<Result<_, _>>()?,
     })
 }
@@ -272,5 +331,6 @@ fn member_of(row: &Row) -> Result<Member, SqlError> {
         role: row.try_get(5)?,
         age: row.try_get(6)?,
         is_alive: row.try_get(7)?,
+        layout: row.try_get(8)?,
     })
 }

@@ -29,7 +29,7 @@ use super::error::ClusterError;
 use super::layout::{self, LayoutError, VERSION};
 use super::lease::{LeaseAction, LeaseHolder};
 use super::lease_table::{Fence, LeaseTable};
-use super::members::{self, ClusterState, JOBS, MemberIdentity, TablesError};
+use super::members::{self, ClusterState, JOBS, MemberIdentity, MemberReport, TablesError};
 use super::reader::ClusterReader;
 use super::state_table::SealedTable;
 use crate::error::SqlError;
@@ -262,6 +262,75 @@ pub fn cluster_state(config: &ClusterConfig) -> Result<ClusterState, ClusterErro
     members::check_tables(&table).map_err(|error| of_tables(&target, error))?;
     let state = members::look(&table);
     Ok(state.map_err(|error| target.error("read", error))?)
+}
+
+/// Ends the time in which members of the release before take part, after an upgrade of all.
+///
+/// # Errors
+/// A member of a release before lives, or the database is away or refuses.
+pub fn contract_cluster(config: &ClusterConfig) -> Result<(), ClusterError> {
+    let target = target_of(config)?;
+    let table = table_of(&target, config.lease)?;
+    members::check_tables(&table).map_err(|error| of_tables(&target, error))?;
+    let state = members::look(&table).map_err(|error| target.error("read", error))?;
+    if let Some(newer) = state.layout.filter(|found| found.version > VERSION) {
+        // Only the release that has added to them knows what its members need.
+        return Err(of_tables(&target, TablesError::Newer(newer.version)));
+    }
+    let older = state.members.iter();
+    let mut older = older.filter(|member| member.is_alive && member.layout < VERSION);
+    if let Some(member) = older.next() {
+        return Err(ClusterError::NotUpgraded {
+            name: member.name.clone(),
+            version: member.version.clone(),
+        });
+    }
+    let contracted = table.ask(async |session| layout::contract(session).await);
+    Ok(contracted.map_err(|error| target.error("write", error))?)
+}
+
+/// Facts of the database about a cluster, for a comparison of its members.
+pub struct ClusterCheck {
+    /// The cluster's state.
+    pub state: ClusterState,
+    /// Tables that are missing.
+    pub missing: Vec<&'static str>,
+    /// The accounts of the members, by name.
+    pub reports: Vec<MemberReport>,
+    /// Milliseconds that this machine's clock is ahead of the database's; half the time of the question is
+    /// uncertain.
+    pub clock_ahead: i64,
+}
+
+/// Writes a member's account of what it has, and reads those of all.
+///
+/// # Errors
+/// The database is away or refuses, or there is no cluster.
+pub fn check_cluster(
+    config: &ClusterConfig,
+    name: &str,
+    report: &str,
+) -> Result<ClusterCheck, ClusterError> {
+    let target = target_of(config)?;
+    let table = table_of(&target, config.lease)?;
+    members::check_tables(&table).map_err(|error| of_tables(&target, error))?;
+    let failed = |error| ClusterError::Store(target.error("read", error));
+    let missing = table.ask(async |session| layout::missing(session).await);
+    let missing = missing.map_err(failed)?;
+    if !missing.contains(&"member_report") {
+        let written = members::report(&table, name, report);
+        written.map_err(|error| target.error("write", error))?;
+    }
+    let reports = match missing.contains(&"member_report") {
+        true => Vec::new(),
+        false => members::reports(&table).map_err(failed)?,
+    };
+    Ok(ClusterCheck {
+        state: members::look(&table).map_err(failed)?,
+        missing,
+        reports,
+        clock_ahead: members::clock_ahead(&table).map_err(failed)?,
+    })
 }
 
 /// Removes the row of a member that does not live any more; whether there was one.

@@ -48,13 +48,15 @@ mod writer;
 
 pub use engine::{ClusterOptions, open_cluster};
 pub use error::ClusterError;
+pub use layout::Layout;
 pub use lease::{LeaseAction, LeaseHolder, LeaseRequest};
 pub use lease_table::LeaseTable;
-pub use members::{ClusterState, LeaseState, Member, MemberIdentity};
+pub use members::{ClusterState, LeaseState, Member, MemberIdentity, MemberReport};
 pub(crate) use membership::open_cluster_reader;
 pub use membership::{
-    ActiveMaster, ClusterFigures, Membership, SharedTable, Standing, Tables, cluster_place,
-    cluster_secret, cluster_state, forget_member, init_cluster, set_cluster_secret,
+    ActiveMaster, ClusterCheck, ClusterFigures, Membership, SharedTable, Standing, Tables,
+    check_cluster, cluster_place, cluster_secret, cluster_state, contract_cluster, forget_member,
+    init_cluster, set_cluster_secret,
 };
 pub use metrics::register_cluster_metrics;
 pub use moving::{export_jobs, import_jobs};

@@ -43,12 +43,15 @@ fn owner_that_was_followed_changes_nothing_any_more() {
     let stored = first.queries.jobs_after(0, 10).expect("a read");
     let ids: Vec<i64> = stored.iter().map(|job| job.id).collect();
     assert_eq!(ids, [1, 2, 3], "who owns nothing may read");
-    newer_layout_is_refused(&database, &cluster);
+    newer_layout_is_refused_once_it_is_contracted(&database, &cluster);
     names_of_schemas_are_checked(&database);
 }
 
-fn newer_layout_is_refused(database: &Database, cluster: &Cluster) {
+fn newer_layout_is_refused_once_it_is_contracted(database: &Database, cluster: &Cluster) {
     let sql = "UPDATE followed.meta SET value = '99' WHERE name = 'layout'";
+    database.server.query(&[sql]);
+    drop(cluster.try_open().expect("it only adds to what is known"));
+    let sql = "UPDATE followed.meta SET value = '99' WHERE name = 'layout_floor'";
     database.server.query(&[sql]);
     let refused = cluster.try_open().map(|_| ());
     assert!(

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use saltern_config::{ClusterConfig, load_master};
 use saltern_sql::{
-    ClusterError, MemberIdentity, Membership, Standing, Tables, cluster_state, init_cluster,
+    ClusterError, Layout, MemberIdentity, Membership, Standing, Tables, check_cluster,
+    cluster_state, contract_cluster, init_cluster,
 };
 use saltern_stock::databases::PASSWORD;
 use saltern_store::{StoreError, Write};
@@ -158,4 +159,95 @@ fn member_whose_lease_is_taken_from_it_reports_the_loss() {
     assert!(matches!(late, Err(StoreError::NotOwner { .. })), "{late:?}");
     let loss = losses.recv().expect("a loss");
     assert!(matches!(loss, ClusterError::TakenOver), "{loss}");
+}
+
+/// The layout of the tables.
+fn layout(config: &ClusterConfig) -> Layout {
+    let state = cluster_state(config).expect("a state");
+    state.layout.expect("a layout")
+}
+
+/// The next layout comes by `cluster init` of its release, and is contracted by it in the end.
+#[test]
+fn member_of_the_release_before_takes_part_until_the_tables_are_contracted() {
+    let database = Database::start();
+    let config = config(&database);
+    init_cluster(&config).expect("made");
+    let (first, _losses) = join(&config, me("a", "1", "key"));
+    standing(&first, is_active).expect("a member");
+    append(&first.open_engine().expect("the owner"), vec![]).expect("stored");
+    let (second, _losses) = join(&config, me("b", "2", "key"));
+    standing(&second, is_behind("a")).expect("a member");
+    let known = layout(&config);
+    assert!(!known.is_expanded(), "{known:?}");
+    database.server.query(&[
+        "CREATE TABLE saltern.newer (name text)",
+        "UPDATE saltern.meta SET value = (value::bigint + 1)::text WHERE name = 'layout' RETURNING 1",
+    ]);
+    assert!(layout(&config).is_expanded());
+    first.leave();
+    standing(&second, is_active).expect("a member");
+    let engine = second.open_engine().expect("the owner");
+    append(&engine, vec![Write::Job(job(1, &["m1"]))]).expect("stored");
+    let (again, _losses) = join(&config, me("a", "1", "key"));
+    standing(&again, is_behind("b")).expect("restarted during the upgrade");
+    contract_cluster(&config).expect_err("that is done by the next release");
+    assert!(layout(&config).is_expanded());
+    again.leave();
+
+    let sql = "UPDATE saltern.meta SET value = (value::bigint + 1)::text WHERE name = 'layout_floor' RETURNING 1";
+    database.server.query(&[sql]);
+    let (late, _losses) = join(&config, me("c", "3", "key"));
+    let refusal = standing(&late, |_| false).expect_err("too old");
+    assert!(
+        matches!(&refusal, ClusterError::Newer { found, .. } if *found == known.version + 1),
+        "{refusal}"
+    );
+    second.leave();
+}
+
+#[test]
+fn tables_of_the_release_before_are_contracted_when_its_members_are_gone() {
+    let database = Database::start();
+    let config = config(&database);
+    init_cluster(&config).expect("made");
+    // As a release made them that knows no floor, and has a member.
+    database.server.query(&[
+        "ALTER TABLE saltern.member DROP COLUMN layout",
+        "DROP TABLE saltern.member_report",
+        "DELETE FROM saltern.meta WHERE name = 'layout_floor' RETURNING 1",
+        "UPDATE saltern.meta SET value = '2' WHERE name = 'layout' RETURNING 1",
+        "INSERT INTO saltern.member VALUES ('old', '1', 'old', '0.1', 'key', 'standby', now(), \
+         now() + interval '10 minutes') RETURNING 1",
+    ]);
+    let (early, _losses) = join(&config, me("a", "1", "key"));
+    let refusal = standing(&early, |_| false).expect_err("older tables");
+    assert!(
+        matches!(refusal, ClusterError::Older { found: 2, .. }),
+        "{refusal}"
+    );
+    assert_eq!(init_cluster(&config).expect("upgraded"), Tables::Upgraded);
+    assert_eq!(layout(&config).floor, 2);
+    let refused = contract_cluster(&config).expect_err("a member is older");
+    assert!(
+        matches!(&refused, ClusterError::NotUpgraded { name, .. } if name == "old"),
+        "{refused}"
+    );
+    let sql = "UPDATE saltern.member SET until = now() WHERE name = 'old' RETURNING 1";
+    database.server.query(&[sql]);
+    contract_cluster(&config).expect("it is gone");
+    assert!(!layout(&config).is_expanded());
+
+    let check = check_cluster(&config, "a", "one").expect("a check");
+    assert_eq!(check.missing, [""; 0]);
+    check_cluster(&config, "b", "two").expect("a check");
+    let check = check_cluster(&config, "a", "three").expect("a check");
+    let reports = check.reports.iter();
+    let reports: Vec<_> = reports
+        .map(|one| (one.name.as_str(), one.report.as_str()))
+        .collect();
+    assert_eq!(reports, [("a", "three"), ("b", "two")]);
+    database.server.query(&["DROP TABLE saltern.events"]);
+    let check = check_cluster(&config, "a", "one").expect("a check");
+    assert_eq!(check.missing, ["events"]);
 }

@@ -78,6 +78,8 @@ pub struct LastReturns(Mutex<Known>);
 struct Known {
     /// The number of the last return that was looked at.
     through: i64,
+    /// That return. A database that has another one under its number has another history.
+    mark: Option<Mark>,
     /// Each with its number.
     by_minion: HashMap<MinionId, (i64, LastReturn)>,
 }
@@ -102,11 +104,48 @@ impl LastReturns {
     }
 }
 
+/// A return under a number.
+#[derive(PartialEq, Eq)]
+struct Mark {
+    minion: String,
+    jid: String,
+    received: i64,
+}
+
+/// Reads one return.
+#[derive(Default)]
+struct Marked(Option<Mark>);
+
+impl ReturnSearch for Marked {
+    fn wants(&mut self, _minion: &str) -> Option<bool> {
+        self.0.is_none().then_some(true)
+    }
+
+    fn take(&mut self, one: NewestReturn<'_>) {
+        self.0 = Some(Mark {
+            minion: one.minion.to_owned(),
+            jid: one.jid.to_owned(),
+            received: one.received,
+        });
+    }
+}
+
+/// The return of a number, if it is there.
+fn mark_of(reader: &dyn JobQueries, number: i64) -> Result<Option<Mark>> {
+    let mut found = Marked::default();
+    if number > 0 {
+        reader.newest_returns((number - 1, number), &mut found)?;
+    }
+    Ok(found.0)
+}
+
 impl Known {
     fn catch_up(&mut self, reader: &dyn JobQueries) -> Result<()> {
         let (first, last) = reader.return_span()?;
         let is_too_large = self.by_minion.len() > MAX_LAST_RETURNS.unsigned_abs() as usize;
-        if last < self.through || is_too_large {
+        // PostgreSQL loses what no standby had when another machine takes its place, and the numbers are
+        // given again. A return that was removed by its age says nothing, and costs one whole read.
+        if last < self.through || is_too_large || mark_of(reader, self.through)? != self.mark {
             // Another database, or more minions than are kept.
             *self = Self::default();
         }
@@ -122,6 +161,7 @@ impl Known {
         self.by_minion.extend(newest.found);
         // Jobs that are kept no longer.
         self.by_minion.retain(|_, (id, _)| *id >= first);
+        self.mark = mark_of(reader, last)?;
         self.through = last;
         Ok(())
     }

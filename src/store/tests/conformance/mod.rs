@@ -91,7 +91,7 @@ pub(crate) const GUARANTEES: &[(&str, Guarantee)] = guarantees!(named);
 
 pub(crate) use {conformance, guarantees};
 
-fn append(engine: &Engine, writes: Vec<Write>) -> Vec<Written> {
+pub(crate) fn append(engine: &Engine, writes: Vec<Write>) -> Vec<Written> {
     commit(engine, Batch::of(writes)).written
 }
 
@@ -99,7 +99,7 @@ fn commit(engine: &Engine, batch: Batch) -> Committed {
     wait(engine.log.append(Arc::new(batch))).expect("committed")
 }
 
-fn returned(number: u32, minion: &str) -> Write {
+pub(crate) fn returned(number: u32, minion: &str) -> Write {
     Write::Return(ret(number, minion, Value::from(true)))
 }
 

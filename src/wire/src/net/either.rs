@@ -1,6 +1,7 @@
 //! A stream of the system or of a simulated network, with what this crate uses of tokio's.
 
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -16,6 +17,14 @@ pub(crate) enum TcpStream {
 }
 
 impl TcpStream {
+    /// The address that the peer has come to; none in a simulated network.
+    pub(crate) fn own_address(&self) -> Option<IpAddr> {
+        match self {
+            Self::System(stream) => Some(stream.local_addr().ok()?.ip()),
+            Self::Simulated(_) => None,
+        }
+    }
+
     pub(crate) fn poll_read_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::System(stream) => stream.poll_read_ready(cx),

@@ -83,8 +83,6 @@ struct Shared {
     /// Networks of minions, as the active member knows them.
     known: KnownNetworks,
     before_answers: Option<Arc<dyn BeforeAnswers>>,
-    /// Addresses at which requests come here.
-    own: Vec<IpAddr>,
     subscriptions: Arc<Subscriptions>,
     /// The socket of subscribers once more, while it is served.
     subscribers: Mutex<Option<(UnixListener, Arc<LocalDoor>)>>,
@@ -97,6 +95,8 @@ struct Passage<'a> {
     header: Header,
     /// Of the peer.
     network: IpAddr,
+    /// The peer is a program of this machine, over TCP.
+    is_of_this_machine: bool,
     /// The active member.
     socket: SocketAddr,
     /// Time in which it takes the connection.
@@ -128,9 +128,6 @@ impl Relay {
             Ok::<_, ListenError>(acceptors)
         };
         let (requests, publish) = (sockets.requests, sockets.publish);
-        let own = requests.0.iter();
-        let own = own.filter_map(|socket| Some(socket.listener.local_addr().ok()?.ip()));
-        let own = own.collect();
         let requests = open(requests.0, &families("request")?, requests.1)?;
         let publish = open(publish.0, &families("publish")?, publish.1)?;
         let of_apis = families("api")?;
@@ -168,7 +165,6 @@ impl Relay {
                 failures: LogThrottle::new(LOG_INTERVAL),
                 known,
                 before_answers: sockets.before_answers,
-                own,
                 subscriptions: Arc::default(),
                 subscribers: Mutex::new(subscribers),
                 stop: CancellationToken::new(),
@@ -284,9 +280,11 @@ fn is_refusal(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|error| error.is::<NotServed>())
 }
 
-/// Whether peers of an address are programs of this machine, which has these addresses.
-fn is_of_this_machine(from: IpAddr, own: &[IpAddr]) -> bool {
-    from.to_canonical().is_loopback() || own.contains(&from)
+/// Whether a peer is a program of this machine: a connection to an address of a machine that is made on it comes
+/// from that address, whatever the listener is bound to.
+fn is_of_this_machine(from: IpAddr, to: Option<IpAddr>) -> bool {
+    let from = from.to_canonical();
+    from.is_loopback() || to.is_some_and(|to| to.to_canonical() == from)
 }
 
 /// Whether a connection of ours failed because this machine has no room for another one.
@@ -300,16 +298,18 @@ impl Shared {
         let reason = match (arrival, self.target.socket()) {
             (Arrival::Direct(peer), Some((socket, cut))) => {
                 let (gate, address) = (Arc::clone(&admission.gate), admission.peer);
+                let is_own = is_of_this_machine(address.ip(), peer.own_address());
                 let passage = Passage {
                     header: Header {
                         door,
                         peer: RelayedPeer::Address(address),
                     },
                     network: network(address.ip()),
+                    is_of_this_machine: is_own,
                     socket,
                     handshake: gate.limits.handshake,
                     patience: gate.limits.progress.grace,
-                    before_answers: self.before_answers_to(address.ip(), door),
+                    before_answers: self.before_answers_to(is_own, door),
                     metrics: &gate.metrics,
                 };
                 let relaying = async {
@@ -328,9 +328,13 @@ impl Shared {
     }
 
     /// Preparation of the answers to a program of this machine.
-    fn before_answers_to(&self, from: IpAddr, door: Door) -> Option<&dyn BeforeAnswers> {
+    fn before_answers_to(
+        &self,
+        is_of_this_machine: bool,
+        door: Door,
+    ) -> Option<&dyn BeforeAnswers> {
         let before = self.before_answers.as_deref();
-        before.filter(|_| door.is_of_requests() && is_of_this_machine(from, &self.own))
+        before.filter(|_| door.is_of_requests() && is_of_this_machine)
     }
 
     /// Serves a unix socket until the end.
@@ -358,6 +362,7 @@ impl Shared {
                 let passage = Passage {
                     header: admission.header,
                     network: Ipv4Addr::LOCALHOST.into(),
+                    is_of_this_machine: false,
                     socket,
                     handshake: LOCAL_HANDSHAKE,
                     patience: door.patience,
@@ -380,10 +385,13 @@ impl Shared {
         opened: impl FnOnce(),
     ) -> Close {
         let way = (passage.network, passage.socket);
-        let dialing = timeout(
-            passage.handshake,
-            Box::pin(self.reach_door(&passage.header, way)),
-        );
+        let dialing = async {
+            if passage.is_of_this_machine {
+                self.settle_subscriptions().await;
+            }
+            self.reach_door(&passage.header, way).await
+        };
+        let dialing = timeout(passage.handshake, Box::pin(dialing));
         let active = match dialing.await {
             Ok(Ok(active)) => active,
             Ok(Err(error)) => return self.failed(passage.socket, &error),
@@ -409,11 +417,6 @@ impl Shared {
         header: &Header,
         (network, socket): (IpAddr, SocketAddr),
     ) -> io::Result<HalfClosing> {
-        if let RelayedPeer::Address(peer) = header.peer
-            && is_of_this_machine(peer.ip(), &self.own)
-        {
-            self.settle_subscriptions().await;
-        }
         let turn = self.dials.turn(network).await;
         let turn = turn.map_err(io::Error::other)?;
         let mut active = self.dial(socket).await?;
@@ -547,20 +550,22 @@ mod tests {
 
     #[test]
     fn programs_of_this_machine_are_known_by_their_address() {
-        let own = ["192.0.2.1", "2001:db8::1"].map(|own| own.parse().expect("an address"));
-        for (from, is_own) in [
-            ("127.0.0.1", true),
-            ("127.8.0.1", true),
-            ("::1", true),
-            ("::ffff:127.0.0.1", true),
-            ("192.0.2.1", true),
-            ("2001:db8::1", true),
-            ("192.0.2.2", false),
-            ("2001:db8::2", false),
+        let address = |text: &str| text.parse().expect("an address");
+        for (from, to, is_own) in [
+            ("127.0.0.1", "192.0.2.1", true),
+            ("127.8.0.1", "192.0.2.1", true),
+            ("::1", "::1", true),
+            ("::ffff:127.0.0.1", "::", true),
+            ("192.0.2.1", "192.0.2.1", true),
+            ("::ffff:192.0.2.1", "192.0.2.1", true),
+            ("2001:db8::1", "2001:db8::1", true),
+            ("192.0.2.2", "192.0.2.1", false),
+            ("2001:db8::2", "2001:db8::1", false),
         ] {
-            let address = from.parse().expect("an address");
-            assert_eq!(is_of_this_machine(address, &own), is_own, "{from}");
+            let to = Some(address(to));
+            assert_eq!(is_of_this_machine(address(from), to), is_own, "{from}");
         }
+        assert!(!is_of_this_machine(address("192.0.2.1"), None));
     }
 
     #[tokio::test]
