@@ -15,7 +15,7 @@ use saltern_channel::{
     between, resolve,
 };
 use saltern_model::{Compat, stamp};
-use saltern_wire::client::{ClientError, Route, SubClient};
+use saltern_wire::client::{ClientError, SubClient};
 use saltern_wire::msgpack::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -75,13 +75,10 @@ impl Minion {
         let (pki, keys, grains) = prepared
             .await
             .expect("invariant: reading keys and grains does not panic")?;
-        let route = Route {
-            to: resolve(&config.master, config.master_port, &config)
-                .await
-                .ok_or_else(|| MinionError::Address(config.master.clone()))?,
-            from: config.source_address,
-            transport: config.transport,
-        };
+        let address = resolve(&config.master, config.master_port, &config)
+            .await
+            .ok_or_else(|| MinionError::Address(config.master.clone()))?;
+        let route = config.route(&config.master, address)?;
         let store: Arc<dyn MasterKeyStore> = Arc::new(pki);
         let identity = Identity {
             id: config.id.clone(),

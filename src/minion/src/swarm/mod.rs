@@ -219,6 +219,7 @@ impl Swarm {
                 to: config.master,
                 from: own_address(config.master, number),
                 transport: config.transport,
+                tls: None,
             };
             members.push(Arc::new(Channel::new(identity, route, Arc::clone(&stats))));
         }
