@@ -32,7 +32,7 @@ use saltern_store::StoreError;
 use saltern_supervise::Child;
 use saltern_wire::msgpack::Value;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::metrics::SyndicMetrics;
 use super::uplink::{self, MAX_GATHER, SyndicIdentity, retry_timer};
@@ -151,7 +151,8 @@ impl Seed {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
-                Attempt::Idle | Attempt::NotConnected => {
+                Attempt::NotConnected => self.wait_for_connection().await,
+                Attempt::Idle => {
                     // Whichever comes first; both lead to the next attempt.
                     let _ = timeout(POLL, self.wake.notified()).await;
                     // Frames gather what comes while their lanes are busy.
@@ -159,6 +160,17 @@ impl Seed {
                         tokio::time::sleep(gathering.wait(Instant::now())).await;
                     }
                 }
+            }
+        }
+    }
+
+    /// Waits for a connection, or until it is time to look for what is dropped by policy. Commits are no
+    /// reason: all that waits up to a batch would be read anew for each of them.
+    async fn wait_for_connection(&self) {
+        let until = Instant::now() + POLL;
+        while self.uppers.iter().all(|upper| upper.channel().is_none()) {
+            if timeout_at(until, self.wake.notified()).await.is_err() {
+                return;
             }
         }
     }
