@@ -20,7 +20,7 @@ pub enum PeerCertificates {
     Required,
 }
 
-/// Who reads `ssl`.
+/// Reader of `ssl`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsRole {
     /// A listener.

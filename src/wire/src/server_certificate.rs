@@ -113,7 +113,7 @@ impl Verifier {
     }
 }
 
-/// What a server shows.
+/// Certificate of a server, with what it sends beside it.
 struct Shown<'a> {
     end_entity: &'a CertificateDer<'a>,
     intermediates: &'a [CertificateDer<'a>],
