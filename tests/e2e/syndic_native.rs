@@ -161,6 +161,7 @@ fn master_above_with_another_key_is_refused_until_trust_is_renewed() -> TestResu
     two_levels(Server::Saltern(Release::V3008), |top, low| {
         low.announce("the publish connection broke");
         low.announce("a publication cannot be opened, and signing in failed");
+        top.announce("the token of an authentication does not decrypt");
         top.stop_master()?;
         // Of 3008 `master.pem` is a link to the key.
         for entry in std::fs::read_dir(top.path("pki"))? {

@@ -58,7 +58,7 @@ fn up_by(top: Server, transport: &'static str, tls: Tls) -> TestResult {
     })
 }
 
-/// What goes down, and what comes up.
+/// Sends a job down, and waits for its return.
 fn is_above(top: &mut Site, transport: &str) -> Result<()> {
     top.step("a job goes down, and its return comes up");
     let run = top.salt(&["*", "test.echo", "hello"])?;
