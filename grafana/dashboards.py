@@ -445,6 +445,7 @@ STORAGE["Returners"] = [
           about="Changes of session keys, the shared key and tokens for the other masters of a cluster. Dropped ones cost an authentication or a log-in after a takeover."),
     graph("Syndic: masters above", "none",
           ("sum by (master) (saltern_syndic_connected{I}) or vector(0)", "connected: {{master}}"),
+          (rate("saltern_syndic_connection_failures_total", "master, reason", zero=True), "failures (1/s): {{master}} {{reason}}"),
           ("sum by (outbox) (saltern_syndic_lag_rows{I}) or vector(0)", "rows behind: {{outbox}}"),
           ("sum by (outbox) (saltern_syndic_lag_seconds{I}) or vector(0)", "oldest return (s): {{outbox}}"),
           about="Connections to the masters above, and what waits for them."),

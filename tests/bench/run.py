@@ -154,14 +154,15 @@ class Master:
         """Seconds of processor time so far, children that have ended included."""
         return cpu_seconds(self.processes())
 
-    def pss(self):
-        """Proportional memory of all processes, in bytes."""
+    def pss(self, of="Pss"):
+        """Proportional memory of all processes, in bytes; with "Pss_Anon" without the pages of files, of which a
+        process pays more when another one of the same program ends."""
         total = 0
         for process in self.processes():
             with contextlib.suppress(OSError):
                 rollup = pathlib.Path(f"/proc/{process}/smaps_rollup").read_text()
                 for line in rollup.splitlines():
-                    if line.startswith("Pss:"):
+                    if line.startswith(f"{of}:"):
                         total += int(line.split()[1]) * 1024
         return total
 

@@ -7,7 +7,7 @@ while the one above is away; then that is started, and the clock runs until noth
 A proxy between the two makes the time that a request takes there and back.
 
 `--outage SECONDS --rate N` cuts the syndic off for so long while so many returns a second come in all the time, and says
-how much faster they go up afterwards, by frames and without, how much memory both masters took, and whether each
+how much faster they go up afterwards, by frames and without, how much memory both masters took (without pages of files), and whether each
 minion's returns are stored above in the order in which they are stored below.
 
 `--ping ROUNDS` measures a `test.ping` of all minions through one syndic instead: beside stock's masters
@@ -201,12 +201,22 @@ def outage(place, options, frames):
         wait_for("the syndic to connect", lambda: metric(below, "saltern_syndic_connected") == 1)
         with swarm(below, "outage", options.minions, *load):
             wait_for("returns to go up", lambda: sent() > 0)
-            memory = {"before": below.pss()}
+            memory = {}
+
+            def watch(seconds, *names):
+                """Notes the most memory of this time under each name."""
+                end = time.monotonic() + seconds
+                while time.monotonic() < end:
+                    time.sleep(min(1, seconds))
+                    for name in names:
+                        memory[name] = max(memory.get(name, 0), below.pss("Pss_Anon"))
+
+            # The same load beforehand: else its own share would count as that of the outage.
+            watch(min(options.outage / 2, 60), "connected")
             above.kill()
             began, came = time.monotonic(), metric(below, "saltern_returns_total")
-            while time.monotonic() < began + options.outage:
-                time.sleep(min(1, options.outage))
-                memory["cut_off"] = max(memory.get("cut_off", 0), below.pss())
+            watch(options.outage / 2, "cut_off", "first_half")
+            watch(options.outage / 2, "cut_off")
             rate = (metric(below, "saltern_returns_total") - came) / (time.monotonic() - began)
             above.start()
             before = sent()
@@ -214,8 +224,8 @@ def outage(place, options, frames):
             began, before, waiting = time.monotonic(), sent(), lag()
             while lag() > rate / 2:
                 time.sleep(0.2)
-                memory["catching_up"] = max(memory.get("catching_up", 0), below.pss())
-                memory["above"] = max(memory.get("above", 0), above.pss())
+                memory["catching_up"] = max(memory.get("catching_up", 0), below.pss("Pss_Anon"))
+                memory["above"] = max(memory.get("above", 0), above.pss("Pss_Anon"))
             speed = (sent() - before) / (time.monotonic() - began)
         wait_for("the rest to go up", lambda: lag() == 0, limit=300)
         low, top = orders(below), orders(above)

@@ -8,6 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 
 use anyhow::{Context, Result, ensure};
 use saltern_tests::site::{Failure, MinionKind, SOON};
+use saltern_tests::syndics::wait_for_syndic;
 use saltern_tests::{Config, Event, Release, Server, Site, TestResult, wait_until};
 
 pub(crate) const SYNDIC: &str = "relay";
@@ -284,9 +285,23 @@ fn the_master_in_the_middle_of_three_is_killed_3007() -> TestResult {
     killed_in_the_middle(Release::V3007)
 }
 
+/// Syndic of a master of ours.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum SyndicKind {
+    /// Stock's program beside it.
+    Stock,
+    /// The master itself.
+    Native,
+}
+
 /// One master below two, whose syndic forwards returns to both (`sync`), or only to the one that
 /// published the job (`cluster`).
-fn two_above(release: Release, others: Server, mode: &'static str) -> TestResult {
+pub(crate) fn two_above(
+    release: Release,
+    others: Server,
+    mode: &'static str,
+    syndic: SyndicKind,
+) -> TestResult {
     let named = |config: &mut Config| {
         above(config);
         // The name under which the syndic knows it, so that it returns to who has asked.
@@ -308,27 +323,29 @@ fn two_above(release: Release, others: Server, mode: &'static str) -> TestResult
                 below(config);
                 config.set("syndic_mode", mode);
             };
-            let low = Site::run(Server::Saltern(release), configure, |low| {
+            let low = Site::prepared(Server::Saltern(release), configure, |low| {
                 as_written(low);
+                let masters = [&*first, &*second];
+                let marks = masters.map(|site| (site, site.events().mark()));
+                if syndic == SyndicKind::Native {
+                    low.announce("the syndic is not connected");
+                    low.configure_native_syndic(SYNDIC, &masters)?;
+                }
+                low.start_master()?;
                 low.start_minion(STOCK, MinionKind::Stock(release))?;
                 low.start_minion(NATIVE, MinionKind::Native)?;
                 for leaf in [STOCK, NATIVE] {
                     low.wait_started(leaf)?;
                 }
-                let _syndic = low.start_syndic(SYNDIC, release, &[first, second])?;
-                for (asking, other) in [(&*first, &*second), (&*second, &*first)] {
-                    asking.step("one of the two publishes, and the returns reach it");
-                    let (mark, other_mark) = (asking.events().mark(), other.events().mark());
-                    let run = asking.salt(&["*", "test.ping"])?;
-                    run.expect_code(0)?;
-                    for leaf in [STOCK, NATIVE] {
-                        run.expect_text(&format!("{leaf}:\n    True"))?;
+                let _stock = match syndic {
+                    SyndicKind::Stock => Some(low.start_syndic(SYNDIC, release, &masters)?),
+                    SyndicKind::Native => {
+                        wait_for_syndic(SYNDIC, &marks)?;
+                        None
                     }
-                    let jid = new_jid(asking, mark)?;
-                    let returned = format!("salt/job/{jid}/ret/");
-                    let to_other = other.events().since(other_mark);
-                    let is_its = |event: &Event| event.tag.starts_with(&returned);
-                    ensure!(!to_other.iter().any(is_its), "{to_other:?}");
+                };
+                for (asking, other) in [(&*first, &*second), (&*second, &*first)] {
+                    asks_alone(asking, other)?;
                 }
                 Ok(())
             });
@@ -338,12 +355,30 @@ fn two_above(release: Release, others: Server, mode: &'static str) -> TestResult
     })
 }
 
+fn asks_alone(asking: &Site, other: &Site) -> Result<()> {
+    asking.step("one of the two publishes, and the returns reach it");
+    let (mark, other_mark) = (asking.events().mark(), other.events().mark());
+    let run = asking.salt(&["*", "test.ping"])?;
+    run.expect_code(0)?;
+    for leaf in [STOCK, NATIVE] {
+        run.expect_text(&format!("{leaf}:\n    True"))?;
+    }
+    let jid = new_jid(asking, mark)?;
+    let returned = format!("salt/job/{jid}/ret/");
+    let to_other = other.events().since(other_mark);
+    let is_its = |event: &Event| event.tag.starts_with(&returned);
+    ensure!(!to_other.iter().any(is_its), "{to_other:?}");
+    Ok(())
+}
+
 #[test]
 fn two_masters_of_ours_above_3006() -> TestResult {
-    two_above(Release::V3006, Server::Saltern(Release::V3006), "sync")
+    let ours = Server::Saltern(Release::V3006);
+    two_above(Release::V3006, ours, "sync", SyndicKind::Stock)
 }
 
 #[test]
 fn one_of_ours_and_one_of_stock_above_3007() -> TestResult {
-    two_above(Release::V3007, Server::Stock(Release::V3007), "cluster")
+    let stock = Server::Stock(Release::V3007);
+    two_above(Release::V3007, stock, "cluster", SyndicKind::Stock)
 }

@@ -14,7 +14,8 @@ use saltern_tests::syndics::wait_for_syndic;
 use saltern_tests::{Fleet, Release, Server, Site, TestResult, wait_until};
 
 use crate::syndic::{
-    NATIVE, STOCK, SYNDIC, above, as_written, below, long_job, new_jid, seen_from_above,
+    NATIVE, STOCK, SYNDIC, SyndicKind, above, as_written, below, long_job, new_jid,
+    seen_from_above, two_above,
 };
 
 /// Two leaves below a master of ours that is the syndic of the one above.
@@ -146,6 +147,52 @@ fn native_syndic_below_ours_3007() -> TestResult {
     with_native_syndic(Server::Saltern(Release::V3007))
 }
 
+/// The native syndic of a master of ours and of one of stock: each publishes, and has its returns alone.
+#[test]
+fn native_syndic_below_one_of_ours_and_one_of_stock_3007() -> TestResult {
+    let stock = Server::Stock(Release::V3007);
+    two_above(Release::V3007, stock, "sync", SyndicKind::Native)
+}
+
+/// A master above whose key has changed is refused, counted and named, until somebody removes the key that was
+/// trusted.
+#[test]
+fn master_above_with_another_key_is_refused_until_trust_is_renewed() -> TestResult {
+    two_levels(Server::Saltern(Release::V3008), |top, low| {
+        low.announce("the publish connection broke");
+        low.announce("a publication cannot be opened, and signing in failed");
+        top.announce("the token of an authentication does not decrypt");
+        top.stop_master()?;
+        // Of 3008 `master.pem` is a link to the key.
+        for entry in std::fs::read_dir(top.path("pki"))? {
+            let path = entry?.path();
+            let kind = path.extension().and_then(|kind| kind.to_str());
+            if matches!(kind, Some("pem" | "pub")) {
+                std::fs::remove_file(&path)?;
+            }
+        }
+        top.start_master()?;
+        let failures = "saltern_syndic_connection_failures_total";
+        wait_until("the refusal", SOON, || {
+            // Under the new key nothing but a publication shows it: the sessions of the old one go on.
+            top.salt(&["--async", NATIVE, "test.ping"]).ok()?;
+            let run = low.saltern(&["syndics"]).ok()?;
+            let refused = low.metric(failures, "reason=\"sign_in\"").ok()?;
+            (refused > 0.0 && run.stdout.contains("key has changed")).then_some(())
+        })?;
+        let connected = low.metric("saltern_syndic_connected", "")?;
+        ensure!(connected == 0.0, "it is connected");
+
+        top.step("the new key is trusted");
+        let mark = top.events().mark();
+        std::fs::remove_file(low.path("syndic/pki/syndic_master.pub"))?;
+        wait_for_syndic(SYNDIC, &[(top, mark)])?;
+        let run = top.salt(&[NATIVE, "test.ping"])?;
+        run.expect_text(&format!("{NATIVE}:\n    True"))?;
+        Ok(())
+    })
+}
+
 /// The master above is gone when the minions return; the one below is killed with the returns in
 /// its database, before any of them could go up.
 #[test]
@@ -194,8 +241,7 @@ fn killed_syndic_forwards_each_committed_return_once() -> TestResult {
     })
 }
 
-/// Waits until the master above has the inventory of both leaves, with the grains of the one that
-/// sends any.
+/// Waits until the master above has the inventory of both leaves, with their grains.
 fn wait_for_inventory(top: &mut Site) -> Result<()> {
     let both = format!("up:\n    - {NATIVE}\n    - {STOCK}");
     wait_until("both leaves in the inventory above", SOON, || {
@@ -203,8 +249,8 @@ fn wait_for_inventory(top: &mut Site) -> Result<()> {
         run.stdout.contains(&both).then_some(())
     })?;
     wait_until("their grains in the inventory above", SOON, || {
-        let run = top.salt(&["-G", &format!("id:{STOCK}"), "test.ping"]);
-        run.ok()?.stdout.contains(STOCK).then_some(())
+        let lacking = "saltern_syndic_inventory_minions_without_grains";
+        (top.metric(lacking, "").ok()? == 0.0).then_some(())
     })
 }
 
@@ -214,7 +260,6 @@ fn wait_for_inventory(top: &mut Site) -> Result<()> {
 fn inventory_makes_targets_above_exact() -> TestResult {
     let options = |config: &mut Config| {
         config
-            .set("saltern_syndic_inventory", "True")
             // Stock asks nobody below a syndic whether a job still runs.
             .set("timeout", 30)
             .set("gather_job_timeout", 30);
@@ -222,9 +267,11 @@ fn inventory_makes_targets_above_exact() -> TestResult {
     two_levels_with(Server::Saltern(Release::V3008), options, |top, low| {
         top.step("kinds of targets");
         wait_for_inventory(top)?;
-        let run = top.salt(&["-G", &format!("id:{STOCK}"), "test.ping"])?;
-        run.expect_code(0)?;
-        run.expect_stdout(&format!("{STOCK}:\n    True"))?;
+        for leaf in [STOCK, NATIVE] {
+            let run = top.salt(&["-G", &format!("id:{leaf}"), "test.ping"])?;
+            run.expect_code(0)?;
+            run.expect_stdout(&format!("{leaf}:\n    True"))?;
+        }
         // The native minion reads no compound targets.
         let run = top.salt(&["-C", &format!("E@leaf-.* and not {NATIVE}"), "test.ping"])?;
         run.expect_stdout(&format!("{STOCK}:\n    True"))?;
@@ -301,18 +348,8 @@ fn inventory_makes_targets_above_exact() -> TestResult {
         top.events()
             .find_since(mark, &tag, SOON, |event| (event.tag == tag).then_some(()))?;
 
-        top.step("nor for grains, when those of all minions are known; a native one sends none");
-        for (site, minion) in [(&mut *top, "own"), (&mut *low, NATIVE)] {
-            site.kill_minion(minion);
-            site.salt_key(&["-y", "-d", minion])?.expect_code(0)?;
-        }
-        wait_until("the other minion with its grains above", SOON, || {
-            let count = |what: &str| {
-                let name = format!("saltern_syndic_inventory_minions{what}");
-                top.metric(&name, "").ok()
-            };
-            (count("")? == 1.0 && count("_without_grains")? == 0.0).then_some(())
-        })?;
+        top.step("nor for grains, when those of all minions are known");
+        wait_for_inventory(top)?;
         let run = top.saltern(&["cmd", "-G", &format!("id:{STOCK}"), "test.ping"])?;
         run.expect_code(0)?;
         run.expect_text(STOCK)?;
@@ -420,50 +457,36 @@ fn killed_masters_lose_and_double_no_return_of_a_frame() -> TestResult {
 #[test]
 fn killed_masters_of_three_levels_lose_and_double_no_return() -> TestResult {
     let ours = Server::Saltern(Release::V3008);
-    let option = |config: &mut Config| {
-        config.set("saltern_syndic_inventory", "True");
-    };
-    let with_syndics = |config: &mut Config| {
-        above(config);
-        option(config);
-    };
     let level = |level: &mut Site| {
         as_written(level);
         level.announce("the syndic is not connected");
         level.announce("the publish connection broke");
     };
     let by_tcp = |config: &mut Config| {
-        with_syndics(config);
+        above(config);
         config.set("transport", "tcp");
     };
     Site::run(ours, by_tcp, |top| {
         as_written(top);
-        let middle = Site::prepared(ours, with_syndics, |middle| {
+        let middle = Site::prepared(ours, above, |middle| {
             level(middle);
             middle.configure_native_syndic("relay-middle", &[top])?;
             add_to_identity(middle, "transport: tcp")?;
             let mark = top.events().mark();
             middle.start_master()?;
             wait_for_syndic("relay-middle", &[(top, mark)])?;
-            let low = Site::prepared(
-                ours,
-                |config| {
-                    below(config);
-                    option(config);
-                },
-                |low| {
-                    level(low);
-                    low.configure_native_syndic("relay-low", &[middle])?;
-                    let mark = middle.events().mark();
-                    low.start_master()?;
-                    wait_for_syndic("relay-low", &[(middle, mark)])?;
-                    let fleets = [
-                        middle.start_fleet("middle", MINIONS, &[])?,
-                        low.start_fleet("low", MINIONS, &[])?,
-                    ];
-                    kill_all_three([top, middle, low], fleets)
-                },
-            );
+            let low = Site::prepared(ours, below, |low| {
+                level(low);
+                low.configure_native_syndic("relay-low", &[middle])?;
+                let mark = middle.events().mark();
+                low.start_master()?;
+                wait_for_syndic("relay-low", &[(middle, mark)])?;
+                let fleets = [
+                    middle.start_fleet("middle", MINIONS, &["--grains"])?,
+                    low.start_fleet("low", MINIONS, &["--grains"])?,
+                ];
+                kill_all_three([top, middle, low], fleets)
+            });
             low.map_err(Failure::into_error)
         });
         middle.map_err(Failure::into_error)
@@ -485,6 +508,18 @@ fn kill_all_three([top, middle, low]: [&mut Site; 3], fleets: [Fleet; 2]) -> Res
         let of = |name: &str| run.stdout.matches(&format!("- {name}-")).count();
         (of("middle") == MINIONS && of("low") == MINIONS).then_some(())
     })?;
+
+    top.step("a target by grains means minions of both levels");
+    wait_until("their grains in the inventory above", SOON, || {
+        let lacking = "saltern_syndic_inventory_minions_without_grains";
+        (top.metric(lacking, "").ok()? == 0.0).then_some(())
+    })?;
+    let run = top.saltern(&["cmd", "-G", "id:*-7", "test.ping"])?;
+    run.expect_code(0)?;
+    for name in ["middle-7", "low-7"] {
+        run.expect_text(name)?;
+    }
+    ensure!(!run.stdout.contains("low-6"), "{run}");
 
     top.step(
         "the master above is killed when the minions have a job, the others when these returned",

@@ -2,7 +2,8 @@
 //! a full list in numbered parts, then what has changed. No actor and no socket.
 //!
 //! A part is sent until it is answered. A master above that missed one, or that was started anew, asks
-//! for a full list. So does one that refuses it, after a pause. While nothing changes, an empty part now and then finds that out.
+//! for a full list. Where it has kept the grains of the list before, as after a lost connection, only those
+//! that have changed go up again. So does one that refuses it, after a pause. While nothing changes, an empty part now and then finds that out.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
@@ -67,6 +68,8 @@ pub(crate) struct InventorySender<B: MinionsBelow> {
     /// The last part of the full list has not been made.
     is_first_list: bool,
     in_flight: Option<InventoryPart>,
+    /// The minions in it.
+    unanswered: Vec<MinionId>,
     last_answer: Option<Instant>,
     /// When the master above has refused it.
     refused: Option<Instant>,
@@ -138,6 +141,7 @@ impl<B: MinionsBelow> InventorySender<B> {
             is_listed: false,
             is_first_list: false,
             in_flight: None,
+            unanswered: Vec::new(),
             last_answer: None,
             refused: None,
         }
@@ -160,15 +164,25 @@ impl<B: MinionsBelow> InventorySender<B> {
         }
     }
 
-    /// Begins with a full list.
+    /// Begins with a full list, of a master that has nothing of the one before.
     fn begin(&mut self, epoch: &str, list: u64) {
+        self.announced.clear();
+        self.begin_again(epoch, list);
+    }
+
+    /// Begins with a full list, of a master that has kept the grains it was sent. Whether it has those of a
+    /// part without an answer is not known.
+    fn begin_again(&mut self, epoch: &str, list: u64) {
         epoch.clone_into(&mut self.epoch);
         (self.list, self.part) = (list, 0);
-        self.announced.clear();
+        for id in &self.unanswered {
+            self.announced.remove(id);
+        }
         self.pending.clear();
         self.gone.clear();
         (self.is_listed, self.is_first_list) = (false, true);
         self.in_flight = None;
+        self.unanswered.clear();
         self.refused = None;
     }
 
@@ -218,6 +232,7 @@ impl<B: MinionsBelow> InventorySender<B> {
         match answer.get("result").and_then(Value::as_str) {
             Some("taken") => {
                 self.in_flight = None;
+                self.unanswered.clear();
                 self.part += 1;
                 self.last_answer = Some(now);
                 Answered::Taken
@@ -225,7 +240,12 @@ impl<B: MinionsBelow> InventorySender<B> {
             Some("begin_anew") => {
                 let epoch = answer.get("epoch").and_then(Value::as_str);
                 let epoch = epoch.unwrap_or_default().to_owned();
-                self.begin(&epoch, list);
+                // A master of an earlier build does not say it.
+                let has_grains = answer.get("with_grains") == Some(&Value::Bool(false));
+                match has_grains && epoch == self.epoch {
+                    true => self.begin_again(&epoch, list),
+                    false => self.begin(&epoch, list),
+                }
                 Answered::Anew
             }
             _ => {
@@ -301,6 +321,7 @@ impl<B: MinionsBelow> InventorySender<B> {
             bytes += packed.len();
             let away = entry.away.as_deref().map_or(Value::Nil, Value::from);
             minions.push(Value::Array(vec![id.as_str().into(), away, grains]));
+            self.unanswered.push(id.clone());
             self.announced.insert(id, entry);
         }
         let gone = self.gone.drain(..self.gone.len().min(MAX_MINIONS));

@@ -6,6 +6,7 @@ use saltern_base::metrics::{IntCounterVec, IntGaugeVec, Registry, counter_vec, g
 #[derive(Clone)]
 pub(crate) struct SyndicMetrics {
     pub(crate) connected: IntGaugeVec,
+    pub(crate) failures: IntCounterVec,
     pub(crate) publications: IntCounterVec,
     pub(crate) returns: IntCounterVec,
     pub(crate) frames: IntCounterVec,
@@ -23,6 +24,13 @@ impl SyndicMetrics {
                 "saltern_syndic_connected",
                 "Whether this master is connected to a master above it (1) or not (0).",
                 &["master"],
+            ),
+            failures: counter_vec(
+                registry,
+                "saltern_syndic_connection_failures_total",
+                "Connections to a master above that ended or could not be made, by the reason: address, \
+                 keys, tls, sign_in (no answer, or no trust), subscription, start_event, or stock_syndic.",
+                &["master", "reason"],
             ),
             publications: counter_vec(
                 registry,

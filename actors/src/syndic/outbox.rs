@@ -32,11 +32,11 @@ use saltern_store::StoreError;
 use saltern_supervise::Child;
 use saltern_wire::msgpack::Value;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::metrics::SyndicMetrics;
 use super::uplink::{self, MAX_GATHER, SyndicIdentity, retry_timer};
-use super::upper::{Upper, UpperChannel};
+use super::upper::{Upper, UpperChannel, is_too_large, request_size};
 use crate::messages::{Fire, RowsCommitted};
 use frames::{FrameAnswer, FrameSession, FrameWindow, SentFrame};
 use gathering::Gathering;
@@ -151,7 +151,8 @@ impl Seed {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
-                Attempt::Idle | Attempt::NotConnected => {
+                Attempt::NotConnected => self.wait_for_connection().await,
+                Attempt::Idle => {
                     // Whichever comes first; both lead to the next attempt.
                     let _ = timeout(POLL, self.wake.notified()).await;
                     // Frames gather what comes while their lanes are busy.
@@ -159,6 +160,17 @@ impl Seed {
                         tokio::time::sleep(gathering.wait(Instant::now())).await;
                     }
                 }
+            }
+        }
+    }
+
+    /// Waits for a connection, or until it is time to look for what is dropped by policy. Commits are no
+    /// reason: all that waits up to a batch would be read anew for each of them.
+    async fn wait_for_connection(&self) {
+        let until = Instant::now() + POLL;
+        while self.uppers.iter().all(|upper| upper.channel().is_none()) {
+            if timeout_at(until, self.wake.notified()).await.is_err() {
+                return;
             }
         }
     }
@@ -288,7 +300,7 @@ impl Seed {
         let fields = session.fields(&sent, self.stream, config.id.as_str());
         let (channel, limit) = (session.channel(sent.frame.lane), retry_timer(config));
         let max_bytes = session.max_bytes();
-        let is_large = !sent.frame.is_below(max_bytes) && frames::size(&fields) > max_bytes;
+        let is_large = !sent.frame.is_below(max_bytes) && request_size(&fields) > max_bytes;
         async move {
             let answer = match channel {
                 _ if is_large => Ok(FrameAnswer::TooLarge),
@@ -359,13 +371,8 @@ impl Seed {
         sent: &SentFrame,
         reason: &'static str,
     ) -> Attempt {
-        match queue.frame_refused(sent.batch, reason) {
-            Ok(Some(dropped)) => self.report(&dropped).await,
-            // A smaller batch needs no pause.
-            Ok(None) if reason == "size" => Attempt::Moved,
-            Ok(None) => Attempt::Failed,
-            Err(error) => self.failed(&error),
-        }
+        let outcome = queue.frame_refused(sent.batch, reason);
+        self.outcome_of_refusal(outcome, reason).await
     }
 
     /// A frame is stored above, with so many of its returns.
@@ -416,6 +423,9 @@ impl Seed {
         let (returns, config) = (batch.returns, self.identity.config());
         let load = batch.load(config.id.as_str());
         let fields = [("cmd", Value::from("_syndic_return")), ("load", load)];
+        if is_too_large(&channel, &fields) {
+            return self.not_taken(queue, batch, "size").await;
+        }
         match channel.send(&fields, retry_timer(config)).await {
             Ok(Value::Nil) => {
                 self.acknowledged(returns);
@@ -426,13 +436,34 @@ impl Seed {
             }
             Ok(_) => {
                 tracing::debug!(upper = upper.name(), returns, "returns were refused");
-                match queue.refused(batch) {
-                    Ok(Some(dropped)) => self.report(&dropped).await,
-                    Ok(None) => Attempt::Failed,
-                    Err(error) => self.failed(&error),
-                }
+                self.not_taken(queue, batch, "refused").await
             }
             Err(error) => self.lost(&error),
+        }
+    }
+
+    /// A batch does not go up as it is, for this reason.
+    async fn not_taken(
+        &self,
+        queue: &mut OutboxQueue,
+        batch: Batch,
+        reason: &'static str,
+    ) -> Attempt {
+        let outcome = queue.refused(batch, reason);
+        self.outcome_of_refusal(outcome, reason).await
+    }
+
+    async fn outcome_of_refusal(
+        &self,
+        outcome: Result<Option<Dropped>, StoreError>,
+        reason: &str,
+    ) -> Attempt {
+        match outcome {
+            Ok(Some(dropped)) => self.report(&dropped).await,
+            // A smaller batch needs no pause.
+            Ok(None) if reason == "size" => Attempt::Moved,
+            Ok(None) => Attempt::Failed,
+            Err(error) => self.failed(&error),
         }
     }
 

@@ -34,9 +34,9 @@ use saltern_requests::{PathRefusal, Services};
 use saltern_store::StoreError;
 use saltern_store::jobs::JobQueries;
 use saltern_supervise::Child;
-use saltern_wire::client::{ClientError as WireError, Route, SubClient};
+use saltern_wire::client::{ClientError as WireError, SubClient};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode};
-use saltern_wire::port::{InsideListener, Standing};
+use saltern_wire::port::{InsideListener, Standing, TlsError};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
@@ -45,12 +45,15 @@ use super::inventory::{Answered, InventorySender};
 use super::metrics::SyndicMetrics;
 use super::minions_below::ServicesBelow;
 use super::routes::{self, Origin};
-use super::upper::{Upper, UpperChannel};
+use super::upper::{Upper, UpperChannel, is_too_large};
 use super::upward_events::UpwardEvents;
 use crate::messages::Accept;
 
 /// Pause while salt-syndic runs beside this master, before it is looked for again.
 const STAND_BY: Duration = Duration::from_secs(5);
+
+/// Interval between two looks at whether the session could be renewed when it had to be.
+const TRUST_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Publications of one master above that are being published here at the same time.
 const MAX_UNDER_WAY: usize = 64;
@@ -154,6 +157,12 @@ enum UplinkError {
     /// The master above is not trusted, or does not accept this syndic.
     #[error("the syndic cannot sign in")]
     SignIn(#[from] SignInError),
+    /// The files of `ssl`.
+    #[error("TLS towards the master above cannot be set up")]
+    Tls(#[from] TlsError),
+    /// A session that had to be renewed was not.
+    #[error("the master above is not trusted any more, or does not trust this syndic")]
+    Refused,
     /// A bug: nothing takes a session away.
     #[error("there is no session any more")]
     NoSession,
@@ -166,6 +175,21 @@ enum UplinkError {
     /// Stock's syndic.
     #[error("salt-syndic runs beside this master (process {0}); the native syndic stands by")]
     StockSyndic(u32),
+}
+
+impl UplinkError {
+    /// The reason in metrics.
+    fn label(&self) -> &'static str {
+        match self {
+            Self::Address(_) => "address",
+            Self::Keys(_) => "keys",
+            Self::Tls(_) => "tls",
+            Self::SignIn(_) | Self::Refused => "sign_in",
+            Self::Subscription(_) | Self::NoSession => "subscription",
+            Self::Start(_) => "start_event",
+            Self::StockSyndic(_) => "stock_syndic",
+        }
+    }
 }
 
 /// Actor of one master above.
@@ -231,6 +255,8 @@ impl Seed {
         let text = chain(error);
         let upper = self.upper.name();
         self.metrics.connected.with_label_values(&[upper]).set(0);
+        let failures = &self.metrics.failures;
+        failures.with_label_values(&[upper, error.label()]).inc();
         let is_new = self.upper.standing().problem.as_ref() != Some(&text);
         if let Some(times) = self.problems.record() {
             tracing::warn!(upper, problem = text, times, "the syndic is not connected");
@@ -247,7 +273,10 @@ impl Seed {
             Ok((channel, mut publications)) => loop {
                 let error = self.receive(&channel, &mut publications).await;
                 channel.disconnect().await;
-                self.cut(&UplinkError::Subscription(error));
+                if matches!(error, UplinkError::Refused) {
+                    return error;
+                }
+                self.cut(&error);
                 let Some(session) = channel.session() else {
                     return UplinkError::NoSession;
                 };
@@ -275,11 +304,7 @@ impl Seed {
             Err(error) => return Err(UplinkError::Address(Some(error))),
         };
         let settings = &self.identity.config;
-        let route = Route {
-            to: address,
-            from: settings.source_address,
-            transport: settings.transport,
-        };
+        let route = settings.route(&master.host, address)?;
         let identity = Identity {
             id: settings.id.clone(),
             config: settings.clone(),
@@ -304,9 +329,10 @@ impl Seed {
         self.events.ready.notify_one();
     }
 
-    /// Follows publications until the connection breaks.
-    async fn receive(&self, channel: &UpperChannel, publications: &mut SubClient) -> WireError {
+    /// Follows publications until the connection breaks, or trust does.
+    async fn receive(&self, channel: &UpperChannel, publications: &mut SubClient) -> UplinkError {
         let mut under_way = FuturesUnordered::new();
+        let mut looks = tokio::time::interval(TRUST_INTERVAL);
         let error = loop {
             tokio::select! {
                 frames = publications.next(), if under_way.len() < MAX_UNDER_WAY => match frames {
@@ -319,9 +345,12 @@ impl Seed {
                             under_way.push(self.publish(load, channel.route().to));
                         }
                     }
-                    Err(error) => break error,
+                    Err(error) => break error.into(),
                 },
                 Some(()) = under_way.next(), if !under_way.is_empty() => {}
+                _ = looks.tick() => if channel.is_refused() {
+                    break UplinkError::Refused;
+                },
             }
         };
         // What was begun is finished: its load may be at the gate already.
@@ -426,6 +455,9 @@ impl Seed {
             ("events", listed),
         ];
         let result = loop {
+            if is_too_large(&channel, &fields) {
+                break "refused";
+            }
             match channel.send(&fields, retry_timer(config)).await {
                 Ok(Value::Nil) => break "forwarded",
                 // The master above could not handle them; it could not the next time either.

@@ -6,10 +6,30 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use saltern_channel::{Channel, Unobserved};
 use saltern_config::UpperMaster;
+use saltern_wire::msgpack::{Dialect, Value, encode};
+use saltern_wire::port::Transport;
 use tokio::sync::Notify;
 
 /// Channel to a master above.
 pub(crate) type UpperChannel = Arc<Channel<Unobserved>>;
+
+/// Allowance for the names of fields, the signature and the encryption of a request, in bytes.
+const MAX_ENVELOPE: usize = 4 << 10;
+
+/// Largest message that stock's listeners of websockets take (`max_msg_size` of aiohttp); they close the
+/// connection of a larger one.
+const MAX_WEBSOCKET: usize = 4 << 20;
+
+/// About how many bytes a request has with these fields.
+pub(crate) fn request_size(fields: &[(&'static str, Value)]) -> usize {
+    let bytes = fields.iter().map(|(_, value)| encode(value, Dialect::Bin));
+    MAX_ENVELOPE + bytes.map(|bytes| bytes.len()).sum::<usize>()
+}
+
+/// Whether a request is larger than any master takes by the transport of this channel.
+pub(crate) fn is_too_large(channel: &UpperChannel, fields: &[(&'static str, Value)]) -> bool {
+    channel.route().transport == Transport::WebSocket && request_size(fields) > MAX_WEBSOCKET
+}
 
 /// A master above.
 pub(crate) struct Upper {

@@ -4,6 +4,7 @@
 //! Its owner's counters are notified by [`ChannelObserver`].
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -81,6 +82,8 @@ struct SessionCell {
     current: RwLock<Option<Arc<Session>>>,
     /// Held while one of the channels signs in.
     signing_in: Mutex<()>,
+    /// The last sign-in failed for want of trust.
+    is_refused: AtomicBool,
 }
 
 impl<O: ChannelObserver> Channel<O> {
@@ -101,7 +104,7 @@ impl<O: ChannelObserver> Channel<O> {
         Self {
             identity: Arc::clone(&self.identity),
             stats: Arc::clone(&self.stats),
-            route: self.route,
+            route: self.route.clone(),
             link: Mutex::new(None),
             session: Arc::clone(&self.session),
         }
@@ -133,13 +136,19 @@ impl<O: ChannelObserver> Channel<O> {
     }
 
     /// The master's request port, and the address that this minion connects from.
-    pub const fn route(&self) -> Route {
-        self.route
+    pub const fn route(&self) -> &Route {
+        &self.route
     }
 
     /// The session, if there is one.
     pub fn session(&self) -> Option<Arc<Session>> {
         self.session.current.read().clone()
+    }
+
+    /// Whether the last sign-in failed because one side does not trust the other. What is left of an earlier
+    /// session is of no use then.
+    pub fn is_refused(&self) -> bool {
+        self.session.is_refused.load(Relaxed)
     }
 
     /// Signs in, waiting while the key is pending; does nothing when the session is another one
@@ -164,7 +173,10 @@ impl<O: ChannelObserver> Channel<O> {
         let mut wait = config.acceptance_wait_time;
         let mut has_changed_key = false;
         loop {
-            match self.sign_in_once(link).await? {
+            let answer = self.sign_in_once(link).await;
+            let is_refused = answer.as_ref().is_err_and(SignInError::is_refusal);
+            self.session.is_refused.store(is_refused, Relaxed);
+            match answer? {
                 // The next key is trusted now: under it, once more.
                 SignInAnswer::Accepted(session) if session.has_next_key && !has_changed_key => {
                     info!(minion = self.id(), "the master handed over its next key");
@@ -304,7 +316,7 @@ impl<O: ChannelObserver> Channel<O> {
     async fn connect(&self) -> Result<ReqClient, ClientError> {
         let mut pauses = Backoff::new(FIRST_PAUSE, MAX_PAUSE, true);
         loop {
-            match ReqClient::connect(self.route).await {
+            match ReqClient::connect(self.route.clone()).await {
                 Err(error @ (ClientError::Io { .. } | ClientError::Closed(_))) => {
                     debug!("the request port is not to be reached: {error}");
                     tokio::time::sleep(pauses.pause()).await;

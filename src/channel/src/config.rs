@@ -5,15 +5,16 @@
 //! small minion, and a stock configuration says much that it cannot do.
 
 use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use saltern_config::host_id;
 use saltern_config::yaml::{self, Limits, Node, NodeValue};
+use saltern_config::{PeerCertificates, SslProblem, TlsRole, host_id, read_ssl};
 use saltern_crypto::{EncAlgo, SigAlgo};
 use saltern_model::MinionId;
-use saltern_wire::port::Transport;
+use saltern_wire::client::{ClientTls, ClientTlsOptions, Route};
+use saltern_wire::port::{TlsError, Transport};
 
 /// How the minion is set up. Field names are the option names.
 #[derive(Debug, Clone)]
@@ -74,8 +75,10 @@ pub struct MinionConfig {
     pub minion_sign_messages: bool,
     /// Subscribes to this minion's own topic instead of everything.
     pub zmq_filtering: bool,
-    /// The transport: ZeroMQ or TCP.
+    /// The transport.
     pub transport: Transport,
+    /// TLS towards the master, which ZeroMQ has not.
+    pub ssl: Option<ClientTlsOptions>,
     /// Also sends the old `minion_start` event.
     pub enable_legacy_startup_events: bool,
     /// It is that of a syndic; no option.
@@ -122,6 +125,19 @@ pub enum ConfigError {
     /// The file is not YAML.
     #[error("the configuration is not valid YAML: {0}")]
     Yaml(String),
+    /// A setting in `ssl` cannot be honoured.
+    #[error("{place}: in \"ssl\", {message}")]
+    Ssl {
+        /// Its position.
+        place: String,
+        /// The reason.
+        message: String,
+    },
+    /// `ssl` is asked for, and the transport has none.
+    #[error(
+        "\"ssl\" is set, and the transport \"zeromq\" has no TLS; the traffic would not be as asked"
+    )]
+    SslOverZeroMq,
     /// A value is of the wrong kind.
     #[error("{place}: \"{option}\" must be {expected}")]
     Value {
@@ -177,6 +193,7 @@ impl MinionConfig {
             minion_sign_messages: false,
             zmq_filtering: false,
             transport: Transport::ZeroMq,
+            ssl: None,
             enable_legacy_startup_events: true,
             is_syndic: false,
             encryption_algorithm: EncAlgo::OaepSha1,
@@ -220,6 +237,22 @@ impl MinionConfig {
             documents.push(read(&part)?);
         }
         Ok(from_documents(&documents, root, &["master", "master_port"])?.config)
+    }
+
+    /// The way to the master of this name, at its address. Reads the files of `ssl`, so that a connection
+    /// made later has the certificates of that time.
+    ///
+    /// # Errors
+    /// TLS cannot be set up.
+    pub fn route(&self, host: &str, to: SocketAddr) -> Result<Route, TlsError> {
+        let tls = self.ssl.as_ref();
+        let tls = tls.map(|options| ClientTls::new(options, host, to.ip()));
+        Ok(Route {
+            to,
+            from: self.source_address,
+            transport: self.transport,
+            tls: tls.transpose()?,
+        })
     }
 }
 
@@ -290,6 +323,9 @@ fn from_documents(
                 message: message.to_owned(),
             });
         }
+    }
+    if config.ssl.is_some() && config.transport == Transport::ZeroMq {
+        return Err(ConfigError::SslOverZeroMq);
     }
     Ok(LoadedMinion { config, findings })
 }
@@ -364,16 +400,11 @@ fn apply(
             config.transport = match node.as_str() {
                 Some("zeromq") => Transport::ZeroMq,
                 Some("tcp") => Transport::Tcp,
-                _ => {
-                    let wanted = "\"zeromq\" or \"tcp\": this minion speaks no other transport";
-                    return Err(value.wrong(wanted));
-                }
+                Some("ws") => Transport::WebSocket,
+                _ => return Err(value.wrong("\"zeromq\", \"tcp\" or \"ws\"")),
             };
         }
-        "ssl" if node.is_truthy() => {
-            return Err(value.wrong("false: this minion speaks no TLS"));
-        }
-        "ssl" => {}
+        "ssl" => config.ssl = tls_options(node)?,
         // Where it logs to is the caller's business, and it is not a daemon.
         "log_level" | "log_file" | "log_level_logfile" | "user" | "sock_dir" | "pidfile" => {
             return Ok(Some("is not used by this minion"));
@@ -386,6 +417,29 @@ fn apply(
         _ => return Ok(Some("is not an option of this minion")),
     }
     Ok(None)
+}
+
+/// `ssl` as a client reads it. The certificate of the master is verified unless `cert_reqs` says that it
+/// is not, as by stock 3008.
+fn tls_options(node: &Node) -> Result<Option<ClientTlsOptions>, ConfigError> {
+    let read = read_ssl("ssl", node, TlsRole::Client).map_err(|problems| {
+        let first = problems.into_iter().next();
+        let (place, message) = first
+            .map_or_else(Default::default, |SslProblem { mark, message }| {
+                (mark.to_string(), message)
+            });
+        ConfigError::Ssl { place, message }
+    })?;
+    Ok(read.map(|ssl| ClientTlsOptions {
+        certificate: ssl.certificate.map(|certificate| {
+            let key = ssl.key.unwrap_or_else(|| certificate.clone());
+            (certificate, key)
+        }),
+        authorities: ssl.authorities,
+        is_verified: ssl.peers != Some(PeerCertificates::NotAsked),
+        only_tls12: ssl.only_tls12,
+        ciphers: ssl.ciphers,
+    }))
 }
 
 /// Reads one value as the kind that its option wants.
@@ -497,6 +551,24 @@ mod tests {
     }
 
     #[test]
+    fn master_is_verified_unless_cert_reqs_says_not() {
+        let of = |ssl: &str| {
+            let loaded = load(&format!("id: m1\ntransport: ws\nssl: {ssl}"));
+            loaded.expect("it is valid").config.ssl
+        };
+        assert_eq!(of("false"), None);
+        let plain = of("true").expect("TLS");
+        assert!(plain.is_verified && plain.authorities.is_empty() && plain.certificate.is_none());
+        let named =
+            of("{certfile: /c, ca_certs: /a, verify_locations: [/b], cert_reqs: CERT_OPTIONAL}");
+        let named = named.expect("TLS");
+        assert!(named.is_verified);
+        assert_eq!(named.authorities, [Path::new("/a"), Path::new("/b")]);
+        assert_eq!(named.certificate, Some(("/c".into(), "/c".into())));
+        assert!(!of("{cert_reqs: CERT_NONE}").expect("TLS").is_verified);
+    }
+
+    #[test]
     fn wrong_values_are_refused_with_their_place() {
         let cases = [
             (
@@ -505,8 +577,16 @@ mod tests {
             ),
             ("id: a/b", "must be a minion id"),
             ("id: m1\nmaster: [a, b]", "must be one master"),
-            ("id: m1\ntransport: ws", "must be \"zeromq\" or \"tcp\""),
-            ("id: m1\nssl: true", "speaks no TLS"),
+            ("id: m1\ntransport: udp", "must be \"zeromq\", \"tcp\" or"),
+            ("id: m1\nssl: true", "the transport \"zeromq\" has no TLS"),
+            (
+                "id: m1\ntransport: ws\nssl: {verify_flags: [x]}",
+                "minion:3:7: in \"ssl\", verify_flags cannot be honoured",
+            ),
+            (
+                "id: m1\ntransport: tcp\nssl: 1",
+                "1 is neither true or false",
+            ),
             ("id: m1\nsigning_algorithm: MD5", "\"PKCS1v15-SHA1\" or"),
             ("- 1", "must be a map of options"),
         ];

@@ -68,6 +68,21 @@ pub enum SignInError {
     Keys(#[from] KeyError),
 }
 
+impl SignInError {
+    /// Whether one side does not trust the other, so that trying again is in vain.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Rejected
+                | Self::Algorithm(_)
+                | Self::MasterKeyChanged { .. }
+                | Self::Finger(_)
+                | Self::KeySignature(_)
+                | Self::Proof(_)
+        )
+    }
+}
+
 /// One request to sign in.
 pub struct SignInRequest {
     /// The packed request.

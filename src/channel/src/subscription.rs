@@ -49,7 +49,7 @@ impl<O: ChannelObserver> Channel<O> {
     pub async fn subscribe(&self, session: &Session) -> Result<SubClient, ClientError> {
         let topics = topics(self.config(), self.id());
         let topics: Vec<&[u8]> = topics.iter().map(String::as_bytes).collect();
-        let mut route = self.route();
+        let mut route = self.route().clone();
         let configured = self.config().publish_port;
         route.to.set_port(match configured {
             UNSET_PUBLISH_PORT => session.publish_port,
@@ -59,14 +59,16 @@ impl<O: ChannelObserver> Channel<O> {
         SubClient::connect(route, &topics, &registration).await
     }
 
-    /// Opens a publication; when it is encrypted with a key that is not known, signs in anew and
-    /// opens the same one with the new key. `None` when it is not to be followed, which is logged.
+    /// Opens a publication; when it is encrypted with a key that is not known, or a syndic's is signed with
+    /// another one, signs in anew and opens the same one with the new key. `None` when it is not to be followed, which is logged.
     pub async fn open(&self, payload: Bytes) -> Option<MapView> {
         let signed = self.config().sign_pub_messages;
         let session = self.session()?;
         match open_publication(&session, payload.clone(), signed) {
             Ok(load) => return self.next_only(&session, load),
             Err(PublicationError::OtherKey) => {}
+            // The master above may have another key by now, which the sign-in trusts or refuses.
+            Err(PublicationError::BadSignature) if self.config().is_syndic => {}
             Err(error) => {
                 warn!("a publication is not run: {error}");
                 return None;

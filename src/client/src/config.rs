@@ -18,7 +18,7 @@ pub struct ClientConfig {
     /// The address the master listens on (`interface`); an unspecified one means this machine.
     pub interface: IpAddr,
     /// A request port of the master, and its transport: the first of `ret_port` and
-    /// `saltern_also_listen` with ZeroMQ, or TCP without TLS.
+    /// `saltern_also_listen` with ZeroMQ, or another one without TLS.
     pub request_port: Option<(Transport, u16)>,
     /// The user the master runs as (`user`); names the key that root uses.
     pub user: String,
@@ -81,6 +81,7 @@ fn request_port(config: &MasterConfig) -> Option<(Transport, u16)> {
     pairs.find_map(|(name, port)| match name {
         TransportName::ZeroMq => Some((Transport::ZeroMq, port)),
         TransportName::Tcp if config.ssl.is_none() => Some((Transport::Tcp, port)),
+        TransportName::Ws if config.ssl.is_none() => Some((Transport::WebSocket, port)),
         TransportName::Tcp | TransportName::Ws => None,
     })
 }

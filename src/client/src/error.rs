@@ -36,7 +36,7 @@ pub enum ClientError {
     BadEvent(String),
     /// No port has a transport of this client.
     #[error(
-        "the master listens with TLS or websockets only, which this command line does not speak; \
+        "the master listens with TLS only, which this command line does not speak; \
          use stock's, or let it also listen by zeromq (saltern_also_listen)"
     )]
     NoTransport,

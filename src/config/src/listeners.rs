@@ -1,16 +1,15 @@
 //! Listeners: transports, ports and TLS (`transport`, `saltern_also_listen`, `ssl`).
 //!
-//! `ssl` is read as stock's `_update_ssl_config` and `ssl_context` (`salt/config/__init__.py`,
-//! `salt/transport/base.py`) do. A setting that cannot be honoured is an error with its line, so
-//! that no port is less safe than configured. The TLS code finds out whether the files can be used.
+//! The form of `ssl` is read by the module of that name; here stands what a listener needs of it.
 
 use std::path::PathBuf;
 
 use saltern_model::Compat;
 
 use crate::reader::{Reader, shown};
+use crate::ssl::{PeerCertificates, SslOption, SslProblem, TlsRole, is_off, read_ssl};
 use crate::values::{Choice, TransportName};
-use crate::yaml::{Key, Mapping, Mark, Node, NodeValue};
+use crate::yaml::{Key, Mark, Node, NodeValue};
 use crate::{Finding, Severity};
 
 /// A pair of ports beside `ret_port` and `publish_port`, with a transport of its own.
@@ -22,17 +21,6 @@ pub struct AlsoListen {
     pub ret_port: u16,
     /// For publications.
     pub publish_port: u16,
-}
-
-/// `cert_reqs`: what peers have to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PeerCertificates {
-    /// Nothing is asked for.
-    NotAsked,
-    /// A certificate signed by one of `ca_certs`, or none.
-    Optional,
-    /// A certificate signed by one of `ca_certs`.
-    Required,
 }
 
 /// `ssl`: TLS on the ports of TCP and websockets.
@@ -156,10 +144,6 @@ pub(crate) fn check(reader: &mut Reader<'_>, first: AlsoListen, others: &[AlsoLi
     }
 }
 
-fn is_off(ssl: &Node) -> bool {
-    matches!(ssl.value, NodeValue::Null | NodeValue::Bool(false))
-}
-
 /// Reads `ssl`. `None` also if it is invalid, which is then a finding.
 pub(crate) fn tls(reader: &mut Reader<'_>, compat: Compat) -> Option<TlsConfig> {
     // Without `cert_reqs` 3006 and 3007 ask for no certificate, 3008 requires one.
@@ -176,161 +160,42 @@ pub(crate) fn tls_of(
     name: &'static str,
     default: PeerCertificates,
 ) -> Option<TlsConfig> {
-    let ssl = reader.applies(name).filter(|ssl| !is_off(ssl))?;
-    let empty = Mapping::default();
-    let map = match &ssl.value {
-        NodeValue::Bool(true) => &empty,
-        NodeValue::Map(map) => map,
-        _ => {
-            let message = format!(
-                "{} is neither true or false nor a mapping",
-                shown(name, ssl)
-            );
-            reader.error(name, message);
-            return None;
+    match read_ssl(name, reader.applies(name)?, TlsRole::Server) {
+        Ok(written) => config_of(reader, name, written?, default),
+        Err(problems) => {
+            for SslProblem { mark, message } in problems {
+                error_at(reader, &mark, name, message);
+            }
+            None
         }
-    };
-    let before = reader.findings.len();
-    let config = Tls { reader, name, map }.read(default);
-    (reader.findings.len() == before).then_some(config?)
+    }
 }
 
-/// The entries of an option like `ssl` while they are read.
-struct Tls<'r, 'a> {
-    reader: &'r mut Reader<'a>,
+/// The settings of a listener, which needs a certificate.
+fn config_of(
+    reader: &mut Reader<'_>,
     name: &'static str,
-    map: &'r Mapping,
-}
-
-impl Tls<'_, '_> {
-    fn read(mut self, default: PeerCertificates) -> Option<TlsConfig> {
-        for (key, entry) in self.map.iter() {
-            let message = match key {
-                Key::Str(name) => match name.as_str() {
-                    "certfile" | "keyfile" | "ca_certs" | "cert_reqs" | "ssl_version"
-                    | "ciphers" | "verify_locations" => continue,
-                    "verify_flags" => "verify_flags cannot be honoured here".to_owned(),
-                    _ => format!("\"{name}\" is no option of {}", self.name),
-                },
-                key => format!("\"{key}\" is no option of {}", self.name),
-            };
-            self.error(&entry.key_mark, message);
-        }
-        let certificate = self.path("certfile");
-        if self.map.get("certfile").is_none() {
-            let message = "certfile is missing: without a certificate no client can connect";
-            self.reader.error(self.name, message);
-        }
-        let certificate = certificate?;
-        let mut authorities: Vec<PathBuf> = self.path("ca_certs").into_iter().collect();
-        authorities.extend(self.verify_locations());
-        let peers = self.peers(default)?;
-        if peers != PeerCertificates::NotAsked && authorities.is_empty() {
-            let message = "peers must show certificates, but ca_certs names no authority for \
-                           them (cert_reqs: CERT_NONE asks for none)";
-            self.reader.error(self.name, message);
-        }
-        Some(TlsConfig {
-            key: self.path("keyfile").unwrap_or_else(|| certificate.clone()),
-            certificate,
-            authorities,
-            peers,
-            only_tls12: self.only_tls12()?,
-            ciphers: self.text("ciphers").map(|names| {
-                let names = names.split([':', ',', ' ']);
-                names
-                    .filter(|name| !name.is_empty())
-                    .map(str::to_owned)
-                    .collect()
-            }),
-        })
+    written: SslOption,
+    default: PeerCertificates,
+) -> Option<TlsConfig> {
+    let peers = written.peers.unwrap_or(default);
+    let Some(certificate) = written.certificate else {
+        let message = "certfile is missing: without a certificate no client can connect";
+        reader.error(name, message);
+        return None;
+    };
+    if peers != PeerCertificates::NotAsked && written.authorities.is_empty() {
+        let message = "peers must show certificates, but ca_certs names no authority for \
+                       them (cert_reqs: CERT_NONE asks for none)";
+        reader.error(name, message);
+        return None;
     }
-
-    fn error(&mut self, mark: &Mark, message: String) {
-        error_at(self.reader, mark, self.name, message);
-    }
-
-    fn text(&mut self, name: &str) -> Option<String> {
-        let node = self.map.get(name).filter(|node| !node.is_null())?;
-        let text = node.as_str().filter(|text| !text.is_empty());
-        if text.is_none() {
-            self.error(&node.mark, format!("{name} is {}, not text", node.kind()));
-        }
-        text.map(str::to_owned)
-    }
-
-    fn path(&mut self, name: &str) -> Option<PathBuf> {
-        self.text(name).map(PathBuf::from)
-    }
-
-    fn verify_locations(&mut self) -> Vec<PathBuf> {
-        let Some(node) = self.map.get("verify_locations") else {
-            return Vec::new();
-        };
-        let mut paths = Vec::new();
-        let items = node.as_seq().unwrap_or_default();
-        let mut is_understood = node.as_seq().is_some();
-        for item in items {
-            match (item.as_str(), item.as_map()) {
-                (Some(path), _) => paths.push(PathBuf::from(path)),
-                (None, Some(map)) if map.len() == 1 => match map.get("cafile") {
-                    Some(path) if let Some(path) = path.as_str() => paths.push(path.into()),
-                    _ => is_understood = false,
-                },
-                _ => is_understood = false,
-            }
-        }
-        if !is_understood {
-            let message = "verify_locations can only be a list of files (cafile) here";
-            self.error(&node.mark, message.to_owned());
-        }
-        paths
-    }
-
-    fn peers(&mut self, default: PeerCertificates) -> Option<PeerCertificates> {
-        let Some(text) = self.text("cert_reqs") else {
-            return Some(default);
-        };
-        match text.as_str() {
-            "CERT_NONE" => Some(PeerCertificates::NotAsked),
-            "CERT_OPTIONAL" => Some(PeerCertificates::Optional),
-            "CERT_REQUIRED" => Some(PeerCertificates::Required),
-            _ => self.not_one_of(
-                "cert_reqs",
-                &text,
-                "CERT_NONE, CERT_OPTIONAL, CERT_REQUIRED",
-            ),
-        }
-    }
-
-    fn only_tls12(&mut self) -> Option<bool> {
-        let Some(text) = self.text("ssl_version") else {
-            return Some(false);
-        };
-        match text.as_str() {
-            // All of these mean "whatever both can do".
-            "PROTOCOL_TLS" | "PROTOCOL_TLS_SERVER" | "PROTOCOL_SSLv23" => Some(false),
-            "PROTOCOL_TLSv1_2" => Some(true),
-            "PROTOCOL_TLSv1" | "PROTOCOL_TLSv1_1" | "PROTOCOL_SSLv2" | "PROTOCOL_SSLv3" => {
-                let message = format!("{text} is too old to be safe; use TLS 1.2 or 1.3");
-                let mark = self.mark("ssl_version");
-                self.error(&mark, message);
-                None
-            }
-            _ => self.not_one_of("ssl_version", &text, "PROTOCOL_TLS, PROTOCOL_TLSv1_2"),
-        }
-    }
-
-    fn not_one_of<T>(&mut self, name: &str, text: &str, known: &str) -> Option<T> {
-        let mark = self.mark(name);
-        self.error(&mark, format!("{name} \"{text}\" is not one of {known}"));
-        None
-    }
-
-    fn mark(&self, name: &str) -> Mark {
-        match self.map.get_entry(name) {
-            Some(entry) => entry.value.mark.clone(),
-            None => self.reader.mark(self.name),
-        }
-    }
+    Some(TlsConfig {
+        key: written.key.unwrap_or_else(|| certificate.clone()),
+        certificate,
+        authorities: written.authorities,
+        peers,
+        only_tls12: written.only_tls12,
+        ciphers: written.ciphers,
+    })
 }

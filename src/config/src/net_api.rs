@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use crate::finding::Severity;
 use crate::identity;
-use crate::listeners::{PeerCertificates, TlsConfig};
+use crate::listeners::TlsConfig;
 use crate::reader::Reader;
+use crate::ssl::PeerCertificates;
 use crate::yaml::{Mapping, Node, NodeValue};
 
 /// Name of our own option.

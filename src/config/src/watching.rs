@@ -3,8 +3,9 @@
 
 use std::net::SocketAddr;
 
-use crate::listeners::{PeerCertificates, TlsConfig, tls_of};
+use crate::listeners::{TlsConfig, tls_of};
 use crate::reader::Reader;
+use crate::ssl::PeerCertificates;
 use crate::yaml::{Node, NodeValue};
 
 /// Further names under which metrics are exposed beside our own (`metrics_compat`).

@@ -52,6 +52,9 @@ pub(crate) struct Arguments {
     /// Write down what each minion did, a JSON object a line; the minions remember as many jobs as stock's.
     #[arg(long, value_name = "FILE")]
     history: Option<std::path::PathBuf>,
+    /// Send the grains of this machine, each minion with its own id, so that the master can target by them.
+    #[arg(long)]
+    grains: bool,
     /// Initial delay before a minion subscribes again.
     #[arg(long, value_name = "MILLISECONDS", default_value_t = 1000)]
     reconnect: u64,
@@ -94,6 +97,7 @@ pub(crate) fn run(arguments: Arguments) -> Exit {
     if arguments.history.is_some() {
         config.jid_queue = STOCK_JID_QUEUE;
     }
+    config.grains = arguments.grains;
     config.prefix = arguments.prefix;
     config.keys = arguments.keys;
     config.pki_dir = arguments.pki_dir;

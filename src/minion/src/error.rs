@@ -6,6 +6,9 @@ pub enum MinionError {
     /// The configuration cannot be used.
     #[error(transparent)]
     Config(#[from] saltern_channel::ConfigError),
+    /// TLS towards the master cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] saltern_wire::port::TlsError),
     /// A key file cannot be read, written or used.
     #[error(transparent)]
     Keys(#[from] saltern_channel::KeyError),

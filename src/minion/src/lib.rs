@@ -3,7 +3,7 @@
 //!
 //! How it authenticates and what it verifies stands in `saltern-channel`. Suggested reading order:
 //! `minion` (its life), `functions` (what it can be asked), [`swarm`] (many at once, for load). It
-//! has no states, no pillar, no modules from the master and no schedule:
+//! has no states, no use for its pillar, no modules from the master and no schedule:
 //! where those are wanted, stock's minion is.
 
 mod acknowledged;
@@ -14,6 +14,8 @@ mod history;
 mod jobs;
 mod matching;
 mod minion;
+mod pillar;
+mod private_reply;
 mod publication;
 mod python;
 mod stats;

@@ -1,15 +1,27 @@
 //! Whether a publication is for this minion. The master sends everything to everybody, so that
-//! the minion decides. Glob, list and pcre are here, and a compound target of one wildcard, as the
-//! master sends it for users who are limited to some minions; every other type is not matched, because
-//! grains and pillar of this minion are too few to give a true answer.
+//! the minion decides. Glob, list, pcre and grains are here, and a compound target of one wildcard, as the
+//! master sends it for users who are limited to some minions; every other type is not matched. Grains
+//! are matched as by `subdict_match` in `salt/utils/data.py`, except into maps inside of lists.
 
 use saltern_python::expression::Pattern;
 use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
-/// Whether `tgt`, read as `tgt_type`, matches `id`. As in stock, a load without a type is a glob
-/// and an unknown type matches no minion.
-pub(crate) fn matches(tgt_type: Option<&str>, tgt: &Value, id: &str) -> bool {
+use crate::functions::grains::traverse;
+use crate::python;
+
+/// Whether `tgt`, read as `tgt_type`, matches the minion `id` with these grains, whose paths have this
+/// delimiter. As in stock, a load without a type is a glob and an unknown type matches no minion.
+pub(crate) fn matches(
+    (tgt_type, delimiter): (Option<&str>, &str),
+    tgt: &Value,
+    id: &str,
+    grains: &Value,
+) -> bool {
+    let has_grain = |is_like: fn(&str, &str) -> bool| {
+        let expression = tgt.as_str().unwrap_or_default();
+        grain(grains, expression, delimiter, is_like)
+    };
     match tgt_type {
         None | Some("glob") => tgt
             .as_str()
@@ -24,8 +36,38 @@ pub(crate) fn matches(tgt_type: Option<&str>, tgt: &Value, id: &str) -> bool {
             .as_str()
             .is_some_and(|word| is_wildcard(word) && Glob::new(word).matches(id)),
         Some("pcre") => tgt.as_str().is_some_and(|pattern| pcre(pattern, id)),
+        Some("grain") => has_grain(|pattern, text| Glob::new(pattern).matches(text)),
+        Some("grain_pcre") => has_grain(pcre),
         Some(_) => false,
     }
+}
+
+/// Whether a grain has a value like this: of `a:b:c`, `b:c` at `a`, or `c` at `a:b`.
+fn grain(
+    grains: &Value,
+    expression: &str,
+    delimiter: &str,
+    is_like: fn(&str, &str) -> bool,
+) -> bool {
+    if delimiter.is_empty() {
+        return false;
+    }
+    let cuts = expression.match_indices(delimiter);
+    let parts = cuts.filter_map(|(at, _)| {
+        let (path, pattern) = expression.split_at_checked(at)?;
+        let pattern = pattern.strip_prefix(delimiter)?;
+        Some((traverse(grains, path, delimiter)?, pattern))
+    });
+    let text_is_like = |value: &Value, pattern: &str| {
+        let text = python::text(value).to_lowercase();
+        is_like(&pattern.to_lowercase(), &text)
+    };
+    let mut found = parts.map(|(value, pattern)| match value {
+        Value::Map(_) => pattern == "*",
+        Value::Array(items) => items.iter().any(|item| text_is_like(item, pattern)),
+        value => text_is_like(value, pattern),
+    });
+    found.any(|matched| matched)
 }
 
 /// Whether a compound target is one word that can only be a wildcard.
@@ -47,6 +89,12 @@ mod tests {
     fn targets_match_by_type() {
         let list = Value::from(vec![Value::from("m1"), Value::from("m2")]);
         let text = |text: &str| Value::from(text);
+        let grains = Value::map([
+            ("os", Value::from("Debian")),
+            ("roles", Value::from(vec![Value::from("web"), "db".into()])),
+            ("at", Value::map([("rack", Value::from(7_i64))])),
+            ("url", Value::from("http://x")),
+        ]);
         let cases = [
             (None, text("m*"), true),
             (Some("glob"), text("x*"), false),
@@ -57,7 +105,18 @@ mod tests {
             (Some("pcre"), text("m(?=1)"), true),
             (Some("pcre"), text("1"), false),
             (Some("pcre"), text("(("), false),
-            (Some("grain"), text("os:*"), false),
+            (Some("grain"), text("os:*"), true),
+            (Some("grain"), text("os:deb*"), true),
+            (Some("grain"), text("os"), false),
+            (Some("grain"), text("absent:*"), false),
+            (Some("grain"), text("roles:web"), true),
+            (Some("grain"), text("roles:w"), false),
+            (Some("grain"), text("at:rack:7"), true),
+            (Some("grain"), text("at:*"), true),
+            (Some("grain"), text("url:http://x"), true),
+            (Some("grain_pcre"), text("os:d.b"), true),
+            (Some("grain_pcre"), text("os:x"), false),
+            (Some("pillar"), text("os:*"), false),
             (Some("compound"), text("m1"), false),
             (Some("compound"), text("m*"), true),
             (Some("compound"), text("x*"), false),
@@ -65,7 +124,8 @@ mod tests {
             (Some("compound"), text("G@os:*"), false),
         ];
         for (kind, tgt, matched) in cases {
-            assert_eq!(matches(kind, &tgt, "m1"), matched, "{kind:?} {tgt:?}");
+            let is_for = matches((kind, ":"), &tgt, "m1", &grains);
+            assert_eq!(is_for, matched, "{kind:?} {tgt:?}");
         }
     }
 }

@@ -15,7 +15,7 @@ use saltern_channel::{
     between, resolve,
 };
 use saltern_model::{Compat, stamp};
-use saltern_wire::client::{ClientError, Route, SubClient};
+use saltern_wire::client::{ClientError, SubClient};
 use saltern_wire::msgpack::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
 use crate::error::MinionError;
-use crate::events::{announce, fire};
+use crate::events::{Introduction, fire, introduce};
 use crate::functions::{self, Context, FunctionReturn};
 use crate::history::What;
 use crate::jobs::{JobTable, RunningJob};
@@ -75,13 +75,10 @@ impl Minion {
         let (pki, keys, grains) = prepared
             .await
             .expect("invariant: reading keys and grains does not panic")?;
-        let route = Route {
-            to: resolve(&config.master, config.master_port, &config)
-                .await
-                .ok_or_else(|| MinionError::Address(config.master.clone()))?,
-            from: config.source_address,
-            transport: config.transport,
-        };
+        let address = resolve(&config.master, config.master_port, &config)
+            .await
+            .ok_or_else(|| MinionError::Address(config.master.clone()))?;
+        let route = config.route(&config.master, address)?;
         let store: Arc<dyn MasterKeyStore> = Arc::new(pki);
         let identity = Identity {
             id: config.id.clone(),
@@ -102,7 +99,10 @@ impl Minion {
             tasks: JoinSet::new(),
             seen: VecDeque::new(),
             answer_at_once: false,
-            announce: true,
+            introduction: Introduction {
+                grains: true,
+                start_events: true,
+            },
             slow: None,
         };
         let session = life.sign_in_at_last().await?;
@@ -122,8 +122,8 @@ pub(crate) struct Life {
     /// Quick functions are answered before the next publication is read, without a task: a
     /// swarm's minions do so, of which there are thousands.
     pub(crate) answer_at_once: bool,
-    /// Whether start events are sent.
-    pub(crate) announce: bool,
+    /// Messages at the start that are not sent yet.
+    pub(crate) introduction: Introduction,
     /// Only in swarms.
     pub(crate) slow: Option<Slow>,
 }
@@ -158,9 +158,11 @@ impl Life {
                 Ok(mut publications) => {
                     info!("subscribed to the master's publications");
                     pauses.reset();
-                    if self.announce {
-                        self.announce = false;
-                        self.tasks.spawn(announce(Arc::clone(&self.channel)));
+                    let introduction = std::mem::take(&mut self.introduction);
+                    if introduction != Introduction::default() {
+                        let grains = Arc::clone(&self.context.grains);
+                        let channel = Arc::clone(&self.channel);
+                        self.tasks.spawn(introduce(channel, grains, introduction));
                     }
                     let subscribed = Subscribed::new(self.channel.stats());
                     let error = self.receive(&mut publications).await;
@@ -199,7 +201,7 @@ impl Life {
             return;
         };
         let id = self.channel.id();
-        let Some(publication) = Publication::read(&load, id) else {
+        let Some(publication) = Publication::read(&load, id, &self.context.grains) else {
             return;
         };
         if self.seen.contains(&publication.jid) {

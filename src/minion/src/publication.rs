@@ -39,10 +39,11 @@ impl fmt::Display for Functions {
 }
 
 impl Publication {
-    /// Reads a load; `None` when it is incomplete or not for `id`.
-    pub(crate) fn read(load: &MapView, id: &str) -> Option<Self> {
+    /// Reads a load; `None` when it is incomplete or not for the minion `id` with these grains.
+    pub(crate) fn read(load: &MapView, id: &str, grains: &Value) -> Option<Self> {
         let tgt = load.get("tgt")?.decode();
-        if !matches(load.str("tgt_type"), &tgt, id) {
+        let delimiter = load.str("delimiter").unwrap_or(":");
+        if !matches((load.str("tgt_type"), delimiter), &tgt, id, grains) {
             return None;
         }
         let jid = load.str("jid")?.to_owned();
@@ -180,15 +181,16 @@ mod tests {
             ("jid", Value::from("20261121070622637714")),
             ("serial", Value::from(7_i64)),
         ];
-        let read = Publication::read(&load(whole.clone()), "m1").expect("it is for m1");
+        let read =
+            Publication::read(&load(whole.clone()), "m1", &Value::Nil).expect("it is for m1");
         assert_eq!(read.jid, "20261121070622637714");
         assert_eq!(read.load.get("serial"), None);
-        assert!(Publication::read(&load(whole.clone()), "x").is_none());
+        assert!(Publication::read(&load(whole.clone()), "x", &Value::Nil).is_none());
         for absent in 0..4 {
             let mut part = whole.clone();
             part.remove(absent);
             assert!(
-                Publication::read(&load(part), "m1").is_none(),
+                Publication::read(&load(part), "m1", &Value::Nil).is_none(),
                 "without field {absent}"
             );
         }

@@ -1,8 +1,8 @@
 //! `saltern_syndic_inventory`: a syndic of ours announces the minions below it. Stock has no such
 //! command; a syndic sends it only to a master whose signed answer to `_auth` asks for it.
 //!
-//! Each part is answered: whether it was taken, or that the syndic has to begin with a full list, or
-//! that its inventory is not kept. A syndic announces the minions that it may return for
+//! Each part is answered: whether it was taken, or that the syndic has to begin with a full list (with
+//! all grains, or with those that have changed), or that its inventory is not kept. A syndic announces the minions that it may return for
 //! (`syndics`), others are left out and counted. Those that are below another syndic are announced by
 //! an event, once for each minion and pair of syndics.
 
@@ -33,7 +33,7 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
     let (result, duplicates) = take(sealed, services);
     let (word, reason) = match result {
         PartResult::Taken => ("taken", ""),
-        PartResult::BeginAnew => ("begin_anew", ""),
+        PartResult::BeginAnew | PartResult::BeginWithGrains => ("begin_anew", ""),
         PartResult::Refused(reason) => {
             // What is kept would be outdated from now on.
             services.minions.inventories.forget(&sealed.minion);
@@ -50,6 +50,7 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
         ("result", Value::from(word)),
         ("reason", reason.into()),
         ("epoch", epoch.unwrap_or_default().into()),
+        ("with_grains", Value::Bool(result != PartResult::BeginAnew)),
     ]);
     let outcome = Outcome::reply(sealed.answer.seal(&encode(&answer, Dialect::Raw)));
     let events = announcements(&sealed.minion, duplicates, services);

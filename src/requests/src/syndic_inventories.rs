@@ -3,7 +3,8 @@
 //!
 //! An inventory comes in numbered parts. The first full list is believed once its last part is there;
 //! from then on parts are changes. A part that is not the next one, or that bears the epoch of an
-//! earlier process, has the syndic begin anew. In memory only, and bounded: an inventory that is too
+//! earlier process, has the syndic begin anew; a syndic that has only lost its connection sends no grains a
+//! second time. In memory only, and bounded: an inventory that is too
 //! large is dropped as a whole, and targets are then as exact as with stock's syndics.
 //!
 //! A syndic that does not know all minions below it says so (`is_partial`): its inventory counts as one that is
@@ -106,8 +107,11 @@ pub(crate) struct Announced {
 pub(crate) enum PartResult {
     /// It is kept, or was before.
     Taken,
-    /// Parts are missing: the syndic has to begin with a full list.
+    /// Parts are missing: the syndic has to begin with a full list. What it has announced of grains is
+    /// still kept.
     BeginAnew,
+    /// The same, and the list has to bear the grains of all minions.
+    BeginWithGrains,
     /// The inventory is not kept, for this reason.
     Refused(&'static str),
 }
@@ -345,7 +349,7 @@ impl SyndicInventories {
         mut part: InventoryPart,
     ) -> (PartResult, Vec<Duplicate>) {
         if part.epoch != self.epoch {
-            return (PartResult::BeginAnew, Vec::new());
+            return (PartResult::BeginWithGrains, Vec::new());
         }
         let mut state = self.state.write();
         let (list, mut duplicates) = (part.list, std::mem::take(&mut part.duplicates));
@@ -440,6 +444,12 @@ impl State {
             }
             next if is_same && next == list.next => {}
             _ => return PartResult::BeginAnew,
+        }
+        // Its grains are as before, says the syndic, and they are not here.
+        let is_lacking = |it: &Announced| it.grains.is_none() && !self.below.contains_key(&it.id);
+        if part.minions.iter().any(is_lacking) {
+            (list.next, list.is_complete) = (0, false);
+            return PartResult::BeginWithGrains;
         }
         list.next = part.part + 1;
         list.last_part = Some(now);

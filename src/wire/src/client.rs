@@ -1,5 +1,5 @@
-//! Client ends for trusted peers: our own minion, command line and swarm, over ZeroMQ or Salt's
-//! TCP transport.
+//! Client ends for trusted peers: our own minion, syndic, command line and swarm, over ZeroMQ, and over
+//! Salt's TCP and websocket transports, plain or in TLS.
 //!
 //! Timeouts belong to the caller: drop the future. The ends do not reconnect in the middle of an
 //! exchange, because only the caller knows whether the request is idempotent.
@@ -9,8 +9,13 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 
-use crate::port::Transport;
-use crate::{tcp, zmtp};
+use crate::port::{Close, Transport};
+use crate::{tcp, ws, zmtp};
+
+pub(crate) mod connection;
+mod tls;
+
+pub use tls::{ClientTls, ClientTlsOptions};
 
 /// Why an exchange failed. The client is unusable afterwards.
 #[derive(Debug, thiserror::Error)]
@@ -59,13 +64,27 @@ pub enum ClientError {
     /// An earlier request was abandoned, so its late reply could be taken for that of this one.
     #[error("an earlier request to {0} was given up; connect anew")]
     Abandoned(SocketAddr),
-    /// There is no client for the transport.
-    #[error("there is no client for the transport \"{0}\", only for \"zeromq\" and \"tcp\"")]
-    Transport(&'static str),
+    /// The same, over websockets.
+    #[error("cannot read what {address} sends: {}", reason.label())]
+    WebSocket {
+        /// The other end.
+        address: SocketAddr,
+        /// The reason.
+        reason: Close,
+    },
+    /// The peers do not agree on TLS, or one does not take the certificate of the other.
+    #[error("no TLS with {address}")]
+    Tls {
+        /// The other end.
+        address: SocketAddr,
+        /// The reason.
+        #[source]
+        source: io::Error,
+    },
 }
 
 /// Addresses and transport of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Route {
     /// The listener.
     pub to: SocketAddr,
@@ -73,6 +92,8 @@ pub struct Route {
     pub from: Option<IpAddr>,
     /// The transport of the listener.
     pub transport: Transport,
+    /// TLS of the listener. There is none over ZeroMQ.
+    pub tls: Option<ClientTls>,
 }
 
 impl From<SocketAddr> for Route {
@@ -81,6 +102,7 @@ impl From<SocketAddr> for Route {
             to,
             from: None,
             transport: Transport::ZeroMq,
+            tls: None,
         }
     }
 }
@@ -91,6 +113,8 @@ pub enum ReqClient {
     ZeroMq(zmtp::ReqClient),
     /// Over TCP.
     Tcp(tcp::ReqClient),
+    /// Over websockets.
+    WebSocket(ws::ReqClient),
 }
 
 impl ReqClient {
@@ -98,13 +122,13 @@ impl ReqClient {
     ///
     /// # Errors
     ///
-    /// No connection, the peer does not answer requests, or the transport has no client here.
+    /// No connection, or the peer does not answer requests.
     pub async fn connect(route: impl Into<Route>) -> Result<Self, ClientError> {
         let route = route.into();
         match route.transport {
             Transport::ZeroMq => Ok(Self::ZeroMq(zmtp::ReqClient::connect(route, None).await?)),
             Transport::Tcp => Ok(Self::Tcp(tcp::ReqClient::connect(route).await?)),
-            other @ Transport::WebSocket => Err(ClientError::Transport(other.name())),
+            Transport::WebSocket => Ok(Self::WebSocket(ws::ReqClient::connect(route).await?)),
         }
     }
 
@@ -113,6 +137,7 @@ impl ReqClient {
         match self {
             Self::ZeroMq(client) => client.address(),
             Self::Tcp(client) => client.address(),
+            Self::WebSocket(client) => client.address(),
         }
     }
 
@@ -128,6 +153,7 @@ impl ReqClient {
         match self {
             Self::ZeroMq(client) => client.request(payload).await,
             Self::Tcp(client) => client.request(payload).await,
+            Self::WebSocket(client) => client.request(payload).await,
         }
     }
 }
@@ -138,15 +164,17 @@ pub enum SubClient {
     ZeroMq(zmtp::SubClient),
     /// Over TCP.
     Tcp(tcp::SubClient),
+    /// Over websockets.
+    WebSocket(ws::SubClient),
 }
 
 impl SubClient {
     /// Connects; over ZeroMQ it subscribes to each of `topics`, over TCP it sends the packed
-    /// `registration`.
+    /// `registration`. Over websockets there is neither.
     ///
     /// # Errors
     ///
-    /// No connection, the peer does not publish, or the transport has no client here.
+    /// No connection, or the peer does not publish.
     pub async fn connect(
         route: impl Into<Route>,
         topics: &[&[u8]],
@@ -158,7 +186,7 @@ impl SubClient {
             Transport::Tcp => Ok(Self::Tcp(
                 tcp::SubClient::connect(route, registration).await?,
             )),
-            other @ Transport::WebSocket => Err(ClientError::Transport(other.name())),
+            Transport::WebSocket => Ok(Self::WebSocket(ws::SubClient::connect(route).await?)),
         }
     }
 
@@ -171,6 +199,7 @@ impl SubClient {
         match self {
             Self::ZeroMq(client) => client.next().await,
             Self::Tcp(client) => Ok(vec![client.next().await?]),
+            Self::WebSocket(client) => Ok(vec![client.next().await?]),
         }
     }
 }

@@ -11,12 +11,12 @@ use tokio_rustls::rustls::client::danger::{
 use tokio_rustls::rustls::client::{
     VerifierBuilderError, WantsClientCert, WebPkiServerVerifier, verify_server_name,
 };
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{
     self, CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, RootCertStore,
-    SignatureScheme,
+    SignatureScheme, SupportedProtocolVersion,
 };
 
 /// Certificates that pass although `webpki` refuses them.
@@ -27,6 +27,8 @@ pub enum Leniency {
     /// One of these, if its dates and its name fit: `openssl req -x509` marks it as an authority,
     /// and `webpki` takes no authority for a server.
     Trusted(Vec<CertificateDer<'static>>),
+    /// The same, and one for this address in place of the name.
+    TrustedOrAddress(Vec<CertificateDer<'static>>, ServerName<'static>),
     /// One of another name.
     AnyName,
 }
@@ -41,6 +43,19 @@ pub fn client_config(
     leniency: Leniency,
 ) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, VerifierBuilderError> {
     let provider = Arc::new(ring::default_provider());
+    client_config_with(provider, rustls::ALL_VERSIONS, authorities, leniency)
+}
+
+/// The same with these suites and versions of TLS, of which the provider must have suites.
+///
+/// # Errors
+/// There is no usable authority.
+pub(crate) fn client_config_with(
+    provider: Arc<CryptoProvider>,
+    versions: &[&'static SupportedProtocolVersion],
+    authorities: Option<RootCertStore>,
+    leniency: Leniency,
+) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, VerifierBuilderError> {
     let webpki = authorities.map(|authorities| {
         let authorities = Arc::new(authorities);
         WebPkiServerVerifier::builder_with_provider(authorities, provider.clone()).build()
@@ -53,8 +68,8 @@ pub fn client_config(
             .supported_schemes(),
     };
     Ok(ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(rustls::ALL_VERSIONS)
-        .expect("ring has suites of all versions")
+        .with_protocol_versions(versions)
+        .expect("invariant: the provider has suites of these versions")
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(verifier)))
 }
@@ -65,6 +80,55 @@ struct Verifier {
     webpki: Option<Arc<WebPkiServerVerifier>>,
     leniency: Leniency,
     schemes: Vec<SignatureScheme>,
+}
+
+impl Verifier {
+    /// Verifies the certificate for one name.
+    fn verify_as(
+        &self,
+        webpki: &WebPkiServerVerifier,
+        server_name: &ServerName<'_>,
+        shown: &Shown<'_>,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = webpki.verify_server_cert(
+            shown.end_entity,
+            shown.intermediates,
+            server_name,
+            shown.ocsp_response,
+            shown.now,
+        );
+        match (verified, &self.leniency) {
+            // That it is an authority's is among the errors without a name of their own. Its dates
+            // were checked before; its name is checked here.
+            (
+                Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))),
+                Leniency::Trusted(trusted) | Leniency::TrustedOrAddress(trusted, _),
+            ) if trusted.iter().any(|trusted| trusted == shown.end_entity) => {
+                let parsed = ParsedCertificate::try_from(shown.end_entity)?;
+                verify_server_name(&parsed, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            (verified, _) => verified,
+        }
+    }
+}
+
+/// Certificate of a server, with what it sends beside it.
+struct Shown<'a> {
+    end_entity: &'a CertificateDer<'a>,
+    intermediates: &'a [CertificateDer<'a>],
+    ocsp_response: &'a [u8],
+    now: UnixTime,
+}
+
+/// Whether a certificate is refused for its name, which is checked last.
+fn is_name_refused(verified: &Result<ServerCertVerified, rustls::Error>) -> bool {
+    matches!(
+        verified,
+        Err(rustls::Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ))
+    )
 }
 
 impl ServerCertVerifier for Verifier {
@@ -79,27 +143,20 @@ impl ServerCertVerifier for Verifier {
         let Some(webpki) = &self.webpki else {
             return Ok(ServerCertVerified::assertion());
         };
-        let verified =
-            webpki.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        match (verified, &self.leniency) {
-            // That it is an authority's is among the errors without a name of their own. Its dates
-            // were checked before; its name is checked here.
-            (
-                Err(rustls::Error::InvalidCertificate(CertificateError::Other(_))),
-                Leniency::Trusted(trusted),
-            ) if trusted.iter().any(|trusted| trusted == end_entity) => {
-                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
-                Ok(ServerCertVerified::assertion())
+        let shown = Shown {
+            end_entity,
+            intermediates,
+            ocsp_response,
+            now,
+        };
+        let verified = self.verify_as(webpki, server_name, &shown);
+        match &self.leniency {
+            Leniency::TrustedOrAddress(_, address) if is_name_refused(&verified) => {
+                // The error of the name says more than that of the address.
+                self.verify_as(webpki, address, &shown).or(verified)
             }
-            // The name is checked last.
-            (
-                Err(rustls::Error::InvalidCertificate(
-                    CertificateError::NotValidForName
-                    | CertificateError::NotValidForNameContext { .. },
-                )),
-                Leniency::AnyName,
-            ) => Ok(ServerCertVerified::assertion()),
-            (verified, _) => verified,
+            Leniency::AnyName if is_name_refused(&verified) => Ok(ServerCertVerified::assertion()),
+            _ => verified,
         }
     }
 

@@ -220,3 +220,51 @@ fn grains_that_are_not_known_go_up_once_as_an_empty_map() {
     fleet.borrow_mut().get_mut(&id("a")).unwrap().1 = "x".to_owned();
     assert_eq!(next(), Some(Value::map([("os", "x")])));
 }
+
+/// The minions of a part, and whether each has grains in it.
+fn with_grains(part: &InventoryPart) -> Vec<(String, bool)> {
+    let entries = part.minions.iter().map(|entry| match entry {
+        Value::Array(fields) => {
+            let id = fields[0].as_str().unwrap().to_owned();
+            (id, fields[2] != Value::Nil)
+        }
+        other => panic!("no entry: {other:?}"),
+    });
+    entries.collect()
+}
+
+#[test]
+fn list_after_a_lost_connection_has_no_grains_that_the_master_has_kept() {
+    let (fleet, now) = (fleet(&["a", "b"]), Instant::now());
+    let mut sender = agreed(&fleet);
+    sender.next(now).unwrap();
+    sender.answered(&taken(), 2, now);
+    // "c" is in a part whose answer is lost.
+    fleet.borrow_mut().insert(id("c"), (None, "x".to_owned()));
+    assert_eq!(names(&sender.next(now).unwrap()), ["c"]);
+    fleet.borrow_mut().get_mut(&id("b")).unwrap().1 = "y".to_owned();
+    sender.agree("one", Some(2), 3);
+    let anew = |has_grains: bool| {
+        Value::map([
+            ("result", Value::from("begin_anew")),
+            ("epoch", "one".into()),
+            ("with_grains", Value::Bool(!has_grains)),
+        ])
+    };
+    assert_eq!(sender.answered(&anew(true), 4, now), Answered::Anew);
+    let list = sender.next(now).unwrap();
+    assert_eq!((list.list, list.part, list.is_last), (4, 0, true));
+    let of = |id: &str, has_grains: bool| (id.to_owned(), has_grains);
+    assert_eq!(
+        with_grains(&list),
+        [of("a", false), of("b", true), of("c", true)]
+    );
+
+    // It lacks some all the same.
+    assert_eq!(sender.answered(&anew(false), 5, now), Answered::Anew);
+    let list = sender.next(now).unwrap();
+    assert_eq!(
+        with_grains(&list),
+        [of("a", true), of("b", true), of("c", true)]
+    );
+}

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use saltern_channel::{FrameAgreement, MAX_EPOCH};
 use saltern_model::Jid;
-use saltern_wire::msgpack::{Dialect, Value, encode};
+use saltern_wire::msgpack::Value;
 
 use super::super::upper::UpperChannel;
 use super::queue::{Frame, LANES};
@@ -21,9 +21,6 @@ use super::queue::{Frame, LANES};
 /// Distance between the lowest number that is not stored and any other that is sent. The master above
 /// takes none that is farther from the highest one.
 const WINDOW: u64 = 64;
-
-/// Allowance for the names of fields, the signature and the encryption of a request, in bytes.
-const MAX_ENVELOPE: usize = 4 << 10;
 
 /// Least size of the largest request of a master to which frames go, in bytes.
 const MIN_REQUEST_BYTES: usize = 1 << 20;
@@ -195,12 +192,6 @@ impl FrameSession {
             ("load", sent.frame.load(id)),
         ]
     }
-}
-
-/// About how many bytes a request has with these fields.
-pub(super) fn size(fields: &[(&'static str, Value)]) -> usize {
-    let bytes = fields.iter().map(|(_, value)| encode(value, Dialect::Bin));
-    MAX_ENVELOPE + bytes.map(|bytes| bytes.len()).sum::<usize>()
 }
 
 /// A frame with its number.

@@ -559,24 +559,29 @@ impl OutboxQueue {
         self.on_their_way.len() < most
     }
 
-    /// A master above answered that it could not handle these. Fewer are tried the next time; a
-    /// single one is dropped when it has been refused several times.
+    /// A master above answered that it could not handle these, or they are too large for any. Fewer are
+    /// tried the next time; a single one is dropped when it has been refused several times, or is too
+    /// large.
     ///
     /// # Errors
     /// The cursor cannot be written.
-    pub(crate) fn refused(&mut self, batch: Batch) -> Result<Option<Dropped>, StoreError> {
+    pub(crate) fn refused(
+        &mut self,
+        batch: Batch,
+        reason: &'static str,
+    ) -> Result<Option<Dropped>, StoreError> {
         self.refusals += 1;
         if batch.returns > 1 {
             self.rows = (batch.rows.len() / 2).max(1);
             self.refusals = 0;
             return Ok(None);
         }
-        if self.refusals < MAX_REFUSALS {
+        if self.refusals < MAX_REFUSALS && reason != "size" {
             return Ok(None);
         }
         self.refusals = 0;
         let dropped = Dropped {
-            reason: "refused",
+            reason,
             returns: batch.returns,
             jids: batch.jids().cloned().collect(),
         };

@@ -203,7 +203,7 @@ impl World {
             0 | 2 => drop(batch),
             1 if batch.returns > 1 => {
                 assert_eq!(
-                    queue.refused(batch).unwrap(),
+                    queue.refused(batch, "refused").unwrap(),
                     None,
                     "several are never dropped"
                 );
@@ -382,7 +382,7 @@ fn returns_that_are_too_old_too_many_or_refused_are_dropped_and_named() {
             Next::Dropped(it) => dropped.push((it.reason, it.returns)),
             Next::Batch(batch) => {
                 refused += 1;
-                if let Some(it) = queue.refused(batch).unwrap() {
+                if let Some(it) = queue.refused(batch, "refused").unwrap() {
                     dropped.push((it.reason, it.returns));
                 }
             }

@@ -159,6 +159,7 @@ async fn ask(load: &[(&str, Value)]) -> Result<Value, Box<dyn Error>> {
         to: SocketAddr::from((Ipv4Addr::LOCALHOST, 4506)),
         from: Some(address(MINIONS)),
         transport: Transport::ZeroMq,
+        tls: None,
     };
     let exchange = async {
         let mut client = ReqClient::connect(route, None).await?;

@@ -80,6 +80,7 @@ impl Minion {
             to: SocketAddr::from((Ipv4Addr::LOCALHOST, 4506)),
             from: Some(address(number)),
             transport: Transport::ZeroMq,
+            tls: None,
         };
         Self {
             id,

@@ -47,11 +47,11 @@ pub const OURS: &[ConfigOption] = &[
     ours("saltern_syndic_keep_returns", &[Some("1000000")],
         "Maximum number of rows of the job database that one master above may be behind: beyond \
          it its oldest returns are dropped, counted and named by an event."),
-    ours("saltern_syndic_inventory", &[Some("false")],
+    ours("saltern_syndic_inventory", &[Some("true")],
         "Whether masters of this program in a tree agree on inventories: a native syndic sends the \
          ids, standing and grains of the minions below it up, and a master with order_masters \
          takes them, so that targets, batches and manage.status there are exact. Has to be on at \
-         both ends; stock never sees it. Experimental."),
+         both ends; stock never sees it."),
     ours("saltern_syndic_frames", &[Some("true")],
         "Whether masters of this program in a tree agree on frames: a native syndic sends returns up \
          in numbered frames, several of them at the same time, and a master with order_masters \

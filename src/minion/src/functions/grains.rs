@@ -115,7 +115,7 @@ pub(crate) const LS: Function = Function {
 };
 
 /// Follows a path through maps and lists.
-fn traverse<'a>(value: &'a Value, path: &str, delimiter: &str) -> Option<&'a Value> {
+pub(crate) fn traverse<'a>(value: &'a Value, path: &str, delimiter: &str) -> Option<&'a Value> {
     if delimiter.is_empty() {
         return value.get(path);
     }
@@ -183,6 +183,16 @@ pub fn collect(config: &MinionConfig) -> Value {
         grains.push((Value::from(name.as_str()), from_yaml(node)));
     }
     Value::Map(grains)
+}
+
+/// The grains of one of many minions on a machine that has these.
+pub(crate) fn of_member(machine: &Value, id: &str) -> Value {
+    let entries = machine.as_map().into_iter().flatten();
+    let grains = entries.map(|(name, value)| match name.as_str() {
+        Some("id") => (name.clone(), Value::from(id)),
+        _ => (name.clone(), value.clone()),
+    });
+    Value::Map(grains.collect())
 }
 
 /// Name, family, release and code name of the distribution, from `os-release`.

@@ -328,7 +328,7 @@ pub(super) async fn ask(
 ) -> Result<(ReqClient, Bytes), RequestError> {
     let mut connection = match connection {
         Some(connection) => connection,
-        None => ReqClient::connect(member.route())
+        None => ReqClient::connect(member.route().clone())
             .await
             .map_err(transport)?,
     };

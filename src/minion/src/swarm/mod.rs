@@ -8,7 +8,6 @@
 mod fetch;
 mod load;
 mod pillars;
-mod private_reply;
 mod steady;
 
 use std::collections::VecDeque;
@@ -28,7 +27,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::functions::Context;
+use crate::events::Introduction;
+use crate::functions::{Context, grains};
 use crate::jobs::JobTable;
 use crate::minion::Life;
 use crate::stats::{Channel, Stats};
@@ -68,6 +68,8 @@ pub struct SwarmConfig {
     pub parallel: usize,
     /// Whether each fires its start event.
     pub start_events: bool,
+    /// Whether each sends its grains: those of this machine, with its own id.
+    pub grains: bool,
     /// Subscribe to own topics (`zmq_filtering`).
     pub zmq_filtering: bool,
     /// How many jobs that do more than answer (`test.sleep`, `cmd.run`) run at once in all.
@@ -116,6 +118,7 @@ impl SwarmConfig {
             transport: Transport::ZeroMq,
             parallel: 64,
             start_events: false,
+            grains: false,
             zmq_filtering: false,
             jobs: 64,
             auth_timeout: Duration::from_secs(60),
@@ -219,6 +222,7 @@ impl Swarm {
                 to: config.master,
                 from: own_address(config.master, number),
                 transport: config.transport,
+                tls: None,
             };
             members.push(Arc::new(Channel::new(identity, route, Arc::clone(&stats))));
         }
@@ -267,20 +271,28 @@ impl Swarm {
     /// Subscribes every minion and answers jobs until `stop` is cancelled. Quick functions are
     /// answered at once; others run in tasks, at most `jobs` at a time in the whole swarm.
     pub async fn run(&self, stop: CancellationToken) {
-        let grains = Arc::new(Value::map([(
+        let shared = Arc::new(Value::map([(
             "saltern",
             Value::from(env!("CARGO_PKG_VERSION")),
         )]));
+        let machine = match self.members.first().filter(|_| self.config.grains) {
+            Some(first) => grains::collect(first.config()),
+            None => Value::Nil,
+        };
         let turns = Arc::new(Semaphore::new(self.config.jobs.max(1)));
         let mut lives = JoinSet::new();
         for (number, member) in self.members.iter().enumerate() {
             let Some(session) = member.session() else {
                 continue;
             };
+            let own = match self.config.grains {
+                true => Arc::new(grains::of_member(&machine, member.id())),
+                false => Arc::clone(&shared),
+            };
             let mut life = Life {
                 channel: Arc::clone(member),
                 context: Arc::new(Context {
-                    grains: Arc::clone(&grains),
+                    grains: own,
                     jobs: Arc::new(JobTable::default()),
                     master_key: Arc::clone(&member.identity().store),
                 }),
@@ -288,7 +300,10 @@ impl Swarm {
                 tasks: JoinSet::new(),
                 seen: VecDeque::new(),
                 answer_at_once: true,
-                announce: self.config.start_events,
+                introduction: Introduction {
+                    grains: self.config.grains,
+                    start_events: self.config.start_events,
+                },
                 slow: (number < self.config.slow.minions).then_some(self.config.slow),
             };
             lives.spawn(async move {

@@ -8,16 +8,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use saltern_wire::msgpack::Value;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::Swarm;
-use super::load::{LoadReport, Tickets, ask};
-use super::private_reply::{PrivateReply, sealed_parts};
+use super::load::{LoadReport, Tickets};
 
+use crate::pillar;
 use crate::stats::{Channel, Latencies};
-use saltern_channel::RequestError;
-use saltern_channel::SignInError;
-use saltern_channel::envelope::{nonce, seal};
 
 /// A storm of requests for pillars.
 #[derive(Clone, Copy)]
@@ -112,7 +109,9 @@ impl Swarm {
                         return;
                     };
                     let begin = Instant::now();
-                    let work = self.pillar(asking, storm.checks(ticket));
+                    let (member, limit) = (asking.member, self.config.request_timeout);
+                    let is_opened = storm.checks(ticket);
+                    let work = pillar::request(member, &asking.grains, limit, is_opened);
                     let pillar = match timeout_at(tickets.end(), work).await {
                         Ok(Ok(pillar)) => pillar,
                         Ok(Err(error)) => {
@@ -163,57 +162,6 @@ impl Swarm {
         }
         parts
     }
-
-    /// One pillar; `None` when only the outside of its reply was looked at.
-    async fn pillar(
-        &self,
-        asking: &Asking<'_>,
-        is_opened: bool,
-    ) -> Result<Option<Value>, RequestError> {
-        let member = asking.member;
-        let session = match member.session() {
-            Some(session) => session,
-            None => member.sign_in(None).await?,
-        };
-        let nonce = nonce();
-        let fields = fields(member.id(), &asking.grains);
-        let request = seal(&session.own, &fields, &nonce, &member.sealing());
-        let limit = self.config.request_timeout;
-        let reply = timeout(limit, ask(member, None, request))
-            .await
-            .map_err(|_| RequestError::Timeout(limit))??
-            .1;
-        let unopened = |error| RequestError::Reply(format!("{error}"));
-        if !is_opened {
-            return sealed_parts(&reply).map(|_| None).map_err(unopened);
-        }
-        let who = member.identity();
-        let master = who.store.load().map_err(SignInError::from)?;
-        let master = master.ok_or_else(|| SignInError::NoAnswer(String::new()))?;
-        let expected = PrivateReply {
-            keys: &who.keys,
-            master: &master,
-            enc_algo: who.config.encryption_algorithm,
-            sig_algo: who.config.signing_algorithm,
-        };
-        expected.open(&reply, &nonce).map(Some).map_err(unopened)
-    }
-}
-
-/// The load of a stock minion without an environment (`AsyncRemotePillar` in
-/// `salt/pillar/__init__.py`).
-fn fields(id: &str, grains: &Value) -> Vec<(&'static str, Value)> {
-    let nothing = || Value::Map(Vec::new());
-    vec![
-        ("id", id.into()),
-        ("grains", grains.clone()),
-        ("saltenv", Value::Nil),
-        ("pillarenv", Value::Nil),
-        ("pillar_override", nothing()),
-        ("extra_minion_data", nothing()),
-        ("ver", "2".into()),
-        ("cmd", "_pillar".into()),
-    ]
 }
 
 #[cfg(test)]

@@ -289,8 +289,12 @@ fn minions_without_grains_are_counted_until_these_are_known_or_they_are_gone() {
         state.without_grains
     };
     let lacking = || Some(Bytes::new());
-    let all = vec![with("a", lacking()), with("b", None), announced("c", "x")];
-    assert_eq!(announce(all, Vec::new()), 2, "one never had any");
+    let all = vec![
+        with("a", lacking()),
+        with("b", lacking()),
+        announced("c", "x"),
+    ];
+    assert_eq!(announce(all, Vec::new()), 2);
     assert_eq!(announce(vec![with("a", None)], Vec::new()), 2);
     assert_eq!(announce(vec![with("a", known.clone())], Vec::new()), 1);
     assert_eq!(announce(vec![with("a", None)], Vec::new()), 1);
@@ -298,5 +302,40 @@ fn minions_without_grains_are_counted_until_these_are_known_or_they_are_gone() {
     assert_eq!(announce(vec![with("a", known)], vec![id("b")]), 0);
     assert_eq!(announce(vec![with("c", lacking())], Vec::new()), 1);
     state.forget(&relay);
+    assert_eq!(state.without_grains, 0);
+}
+
+#[test]
+fn list_without_the_grains_of_a_minion_that_is_not_kept_begins_with_all_of_them() {
+    let (mut state, relay) = (state(), id("relay"));
+    take(&mut state, &relay, last(part(7, 0, &["a", "b"])));
+    let as_before = |mut part: InventoryPart| {
+        for minion in &mut part.minions {
+            minion.grains = None;
+        }
+        part
+    };
+    state.expect_anew(&relay);
+    let result = take(&mut state, &relay, part(7, 1, &[]));
+    assert_eq!(result, PartResult::BeginAnew);
+    let again = last(as_before(part(8, 0, &["a", "b"])));
+    assert_eq!(take(&mut state, &relay, again), PartResult::Taken);
+    assert_eq!(state.without_grains, 0, "they are as before");
+    assert!(state.are_complete(std::slice::from_ref(&relay), NOW));
+
+    state.remove(&id("b"), &relay);
+    let lacking = as_before(part(8, 1, &["b"]));
+    assert_eq!(
+        take(&mut state, &relay, lacking),
+        PartResult::BeginWithGrains
+    );
+    assert!(!state.are_complete(std::slice::from_ref(&relay), NOW));
+    assert_eq!(names(&state), ["a"]);
+    assert_eq!(
+        take(&mut state, &relay, part(8, 2, &[])),
+        PartResult::BeginAnew
+    );
+    let all = last(part(9, 0, &["a", "b"]));
+    assert_eq!(take(&mut state, &relay, all), PartResult::Taken);
     assert_eq!(state.without_grains, 0);
 }

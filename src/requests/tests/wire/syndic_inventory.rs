@@ -134,7 +134,11 @@ fn exactly(ids: &[&str]) -> Topics {
 fn epoch_stands_in_the_signed_answer_where_inventories_are_taken() {
     for (options, is_there) in [
         (OPTIONS, true),
-        ("order_masters: True\n", false),
+        ("order_masters: True\n", true),
+        (
+            "order_masters: True\nsaltern_syndic_inventory: False\n",
+            false,
+        ),
         ("saltern_syndic_inventory: True\n", false),
     ] {
         let site = Site::new(options);
@@ -197,7 +201,7 @@ fn only_syndics_announce_and_only_minions_that_they_may_return_for() {
         .find(&MinionId::parse("a").unwrap());
     assert_eq!(found.unwrap().syndic.as_str(), "one");
     assert_eq!(below(&site), ["a", "b"]);
-    let off = Site::new("order_masters: True\n");
+    let off = Site::new("order_masters: True\nsaltern_syndic_inventory: False\n");
     let relay = Relay::started(&off, "relay");
     assert_eq!(relay.ask(relay.part(&[("a", "x")])), "refused");
 }
@@ -401,7 +405,8 @@ fn job_whose_target_has_grains_ends_with_its_last_return_where_all_are_known() {
 fn reason_of_an_absence_stays_on_its_line() {
     let site = Site::new(OPTIONS);
     let relay = Relay::started(&site, "relay");
-    let away = Value::Array(vec!["a".into(), "x\n\u{1b}[2J".into(), Value::Nil]);
+    let unknown = Value::Map(Vec::new());
+    let away = Value::Array(vec!["a".into(), "x\n\u{1b}[2J".into(), unknown]);
     let part = relay.part(&[]).set("minions", Value::Array(vec![away]));
     assert_eq!(relay.ask(part), "taken");
     let inventories = &site.services.minions.inventories;

@@ -67,7 +67,7 @@ impl Relay {
 }
 
 fn entry(id: &str) -> Value {
-    Value::Array(vec![id.into(), Value::Nil, Value::Nil])
+    Value::Array(vec![id.into(), Value::Nil, Value::Map(Vec::new())])
 }
 
 fn result(site: &Site, relay: &Relay, load: Load) -> String {

@@ -23,7 +23,7 @@ pub mod metrics;
 pub(crate) mod framing;
 
 mod stream;
-mod tls;
+pub(crate) mod tls;
 
 mod accept;
 mod relayed;

@@ -1,4 +1,5 @@
-//! TLS of a listener: certificate, key and client authentication, checked once at the start.
+//! TLS of a listener: certificate, key and client authentication, checked once at the start. Clients read
+//! their files by the same functions.
 //!
 //! TLS 1.2 and 1.3 by `rustls`; older versions and their ciphers are not supported. The options
 //! are parsed by the configuration.
@@ -7,14 +8,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{
     NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier,
 };
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{self, RootCertStore, ServerConfig, SupportedCipherSuite};
+use tokio_rustls::rustls::{
+    self, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
+};
 
 /// Client certificates (`cert_reqs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +90,9 @@ pub enum TlsError {
     /// Client certificates are requested, but no authority can verify them.
     #[error("peers cannot be asked for certificates")]
     Verifier(#[source] VerifierBuilderError),
+    /// No authority can vouch for a server.
+    #[error("no authority is known that could vouch for the other end; name one in \"ca_certs\"")]
+    NoAuthority(#[source] VerifierBuilderError),
     /// A cipher that is not supported.
     #[error(
         "the cipher \"{0}\" is not to be had; name those of TLS 1.2 as OpenSSL does, one by one"
@@ -154,27 +160,9 @@ impl Tls {
     ///
     /// A file cannot be read or holds something else, or the parts do not match.
     pub fn new(options: &TlsOptions) -> Result<Self, TlsError> {
-        let mut provider = ring::default_provider();
-        if let Some(names) = &options.ciphers {
-            let named = |name: &String| {
-                let known = TLS12_SUITES.iter().find(|(known, _)| known == name);
-                known
-                    .map(|(_, suite)| *suite)
-                    .ok_or_else(|| TlsError::Cipher(name.clone()))
-            };
-            let chosen: Vec<_> = names.iter().map(named).collect::<Result<_, _>>()?;
-            provider
-                .cipher_suites
-                .retain(|suite| matches!(suite, SupportedCipherSuite::Tls13(_)));
-            provider.cipher_suites.extend(chosen);
-        }
-        let provider = Arc::new(provider);
-        let versions: &[_] = match options.only_tls12 {
-            true => &[&TLS12],
-            false => &[&TLS12, &TLS13],
-        };
+        let provider = provider(options.ciphers.as_deref())?;
         let builder = ServerConfig::builder_with_provider(provider.clone())
-            .with_protocol_versions(versions)
+            .with_protocol_versions(versions(options.only_tls12))
             .map_err(TlsError::Config)?;
         let builder = match options.peers {
             PeerCertificate::NotAsked => builder.with_no_client_auth(),
@@ -203,6 +191,35 @@ impl Tls {
     }
 }
 
+/// The suites of TLS 1.3, with those of TLS 1.2 that have these names; with all when absent.
+pub(crate) fn provider(names: Option<&[String]>) -> Result<Arc<CryptoProvider>, TlsError> {
+    let mut provider = ring::default_provider();
+    if let Some(names) = names {
+        let named = |name: &String| {
+            let known = TLS12_SUITES.iter().find(|(known, _)| known == name);
+            known
+                .map(|(_, suite)| *suite)
+                .ok_or_else(|| TlsError::Cipher(name.clone()))
+        };
+        let chosen: Vec<_> = names.iter().map(named).collect::<Result<_, _>>()?;
+        provider
+            .cipher_suites
+            .retain(|suite| matches!(suite, SupportedCipherSuite::Tls13(_)));
+        provider.cipher_suites.extend(chosen);
+    }
+    Ok(Arc::new(provider))
+}
+
+/// The versions of TLS that are spoken.
+pub(crate) fn versions(only_tls12: bool) -> &'static [&'static SupportedProtocolVersion] {
+    const ONLY_TLS12: &[&SupportedProtocolVersion] = &[&TLS12];
+    const ALL: &[&SupportedProtocolVersion] = &[&TLS12, &TLS13];
+    match only_tls12 {
+        true => ONLY_TLS12,
+        false => ALL,
+    }
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     std::fs::read(path).map_err(|source| TlsError::Read {
         path: path.to_owned(),
@@ -210,7 +227,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     })
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let broken = |source| TlsError::Pem {
         path: path.to_owned(),
         wanted: "certificate",
@@ -224,8 +241,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     }
 }
 
-/// Reads the key, from a file that no other user can read: it is the master's identity.
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+/// Reads the key, from a file that no other user can read: it is the identity of its owner.
+pub(crate) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     use std::os::unix::fs::PermissionsExt;
     let metadata = std::fs::metadata(path).map_err(|source| TlsError::Read {
         path: path.to_owned(),

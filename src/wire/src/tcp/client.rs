@@ -1,84 +1,47 @@
 //! Client ends of Salt's TCP transport.
 
-use std::io;
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::codec::Decoder;
 
 use super::codec::Codec;
 use super::framing::{parts, put_head};
+use crate::client::connection::Connection;
 use crate::client::{ClientError, Route};
 use crate::msgpack::{Dialect, Encoder, RawValue};
-use crate::net::{TcpStream, connect};
 use crate::port::SizeLimits;
-
-/// Bytes reserved ahead of those that arrive.
-const READ_AHEAD: usize = 256 << 10;
 
 /// One connection to a listener, on the client side.
 struct End {
-    stream: TcpStream,
-    address: SocketAddr,
+    connection: Connection,
     codec: Codec,
-    buffer: BytesMut,
 }
 
 impl End {
-    async fn connect(route: Route) -> Result<Self, ClientError> {
-        let address = route.to;
-        let stream = connect(route.to, route.from)
-            .await
-            .map_err(|source| ClientError::Io { address, source })?;
+    async fn connect(route: &Route) -> Result<Self, ClientError> {
         Ok(Self {
-            stream,
-            address,
+            connection: Connection::connect(route).await?,
             codec: Codec::new(SizeLimits::KNOWN_PEER.message),
-            buffer: BytesMut::new(),
         })
-    }
-
-    fn broken(&self, source: io::Error) -> ClientError {
-        match source.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-                ClientError::Closed(self.address)
-            }
-            _ => ClientError::Io {
-                address: self.address,
-                source,
-            },
-        }
     }
 
     async fn write(&mut self, head: &[u8], body: &[u8]) -> Result<(), ClientError> {
         let mut frame = BytesMut::with_capacity(16 + head.len() + body.len());
         put_head(head, &mut frame);
         frame.extend_from_slice(body);
-        let written = self.stream.write_all(&frame).await;
-        written.map_err(|source| self.broken(source))
+        self.connection.write(&frame).await
     }
 
     /// Head and body of the next frame; cancel safe.
     async fn next(&mut self) -> Result<(RawValue, RawValue), ClientError> {
-        let address = self.address;
+        let address = self.connection.address();
         loop {
-            let frame = self.codec.decode(&mut self.buffer);
+            let frame = self.codec.decode(&mut self.connection.buffer);
             if let Some(frame) = frame.map_err(|source| ClientError::Tcp { address, source })? {
                 return parts(frame).ok_or(ClientError::SocketType(address));
             }
-            if self.buffer.is_empty() {
-                self.buffer = BytesMut::new();
-                let readable = self.stream.readable().await;
-                readable.map_err(|source| self.broken(source))?;
-            }
-            let missing = self.codec.missing();
-            self.buffer.reserve(missing.clamp(4096, READ_AHEAD));
-            match self.stream.read_buf(&mut self.buffer).await {
-                Ok(0) => return Err(ClientError::Closed(address)),
-                Ok(_) => {}
-                Err(source) => return Err(self.broken(source)),
-            }
+            self.connection.fill(self.codec.missing()).await?;
         }
     }
 }
@@ -101,7 +64,7 @@ impl ReqClient {
     pub async fn connect(route: impl Into<Route>) -> Result<Self, ClientError> {
         let route = route.into();
         Ok(Self {
-            end: End::connect(route).await?,
+            end: End::connect(&route).await?,
             route,
             requests: 0,
             waiting: false,
@@ -110,7 +73,7 @@ impl ReqClient {
 
     /// The address connected to.
     pub fn address(&self) -> SocketAddr {
-        self.end.address
+        self.end.connection.address()
     }
 
     /// Sends one packed request, and waits for the packed reply. If the listener closed the
@@ -124,10 +87,10 @@ impl ReqClient {
     /// The connection broke, the peer is no request listener, or an earlier request was given up.
     pub async fn request(&mut self, payload: Bytes) -> Result<Bytes, ClientError> {
         if self.waiting {
-            return Err(ClientError::Abandoned(self.end.address));
+            return Err(ClientError::Abandoned(self.end.connection.address()));
         }
-        if self.closed_meanwhile() {
-            self.end = End::connect(self.route).await?;
+        if self.end.connection.closed_meanwhile() {
+            self.end = End::connect(&self.route).await?;
         }
         self.waiting = true;
         self.requests += 1;
@@ -143,15 +106,6 @@ impl ReqClient {
                 self.waiting = false;
                 return Ok(body.into_bytes());
             }
-        }
-    }
-
-    /// Whether the peer closed the connection between two requests.
-    fn closed_meanwhile(&mut self) -> bool {
-        match self.end.stream.try_read_buf(&mut self.end.buffer) {
-            Ok(0) => true,
-            Ok(_) => false,
-            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
         }
     }
 }
@@ -171,7 +125,7 @@ impl SubClient {
         route: impl Into<Route>,
         registration: &[u8],
     ) -> Result<Self, ClientError> {
-        let mut end = End::connect(route.into()).await?;
+        let mut end = End::connect(&route.into()).await?;
         if !registration.is_empty() {
             end.write(b"\x80", registration).await?;
         }
@@ -185,10 +139,14 @@ impl SubClient {
     /// The connection broke.
     pub async fn next(&mut self) -> Result<Bytes, ClientError> {
         let (_, body) = self.end.next().await?;
-        // Stock 3006 sends the payload itself, all others its bytes.
-        Ok(match body.as_shared_bytes() {
-            Some(payload) => payload,
-            None => body.into_bytes(),
-        })
+        Ok(payload_of(body))
+    }
+}
+
+/// The payload of a publication: stock 3006 sends it as it is, all others its bytes.
+pub(crate) fn payload_of(body: RawValue) -> Bytes {
+    match body.as_shared_bytes() {
+        Some(payload) => payload,
+        None => body.into_bytes(),
     }
 }

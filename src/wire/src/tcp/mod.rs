@@ -12,4 +12,5 @@ pub mod codec;
 
 pub(crate) mod framing;
 
+pub(crate) use client::payload_of;
 pub use client::{ReqClient, SubClient};

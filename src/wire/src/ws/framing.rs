@@ -1,22 +1,17 @@
 //! Framing of websockets for the listeners.
 
-use std::io::Cursor;
-
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tungstenite::handshake::machine::TryParse;
 use tungstenite::handshake::server::{Request, create_response, write_response};
-use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
 
+use super::frames::{FrameReader, Received, put_frame, put_header};
 use crate::port::framing::{Framing, Greeted, Introduction, PeerMessage, Side};
 use crate::port::{Close, SizeLimits};
 use crate::tcp::framing::put_bin_header;
 
 /// Longest head of the HTTP request; aiohttp sends some 300 bytes.
 const HTTP_HEAD: usize = 4 << 10;
-
-/// Longest payload of a control frame (RFC 6455, 5.5).
-const CONTROL: u64 = 125;
 
 const REFUSAL: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
@@ -30,26 +25,11 @@ pub(crate) fn publication_head(payload: usize) -> Bytes {
     put_header(
         OpCode::Data(Data::Binary),
         packed.len() + payload,
+        None,
         &mut head,
     );
     head.put_slice(&packed);
     head.freeze()
-}
-
-/// Appends the header of a whole message. A server masks nothing.
-fn put_header(opcode: OpCode, length: usize, out: &mut BytesMut) {
-    out.put_u8(0x80 | u8::from(opcode));
-    match (u8::try_from(length), u16::try_from(length)) {
-        (Ok(short), _) if u64::from(short) <= CONTROL => out.put_u8(short),
-        (_, Ok(middle)) => {
-            out.put_u8(126);
-            out.put_u16(middle);
-        }
-        _ => {
-            out.put_u8(127);
-            out.put_u64(u64::try_from(length).unwrap_or(u64::MAX));
-        }
-    }
 }
 
 /// Only browsers send `Origin`. A page of any site could otherwise reach the port through the
@@ -60,87 +40,14 @@ const FROM_A_PAGE: &[u8] =
 /// Framing of one websocket.
 pub(crate) struct WebSocket {
     side: Side,
-    sizes: SizeLimits,
-    /// The frames of an incomplete message, and its kind.
-    message: Option<Message>,
-}
-
-struct Message {
-    kind: Data,
-    frames: Vec<Bytes>,
-    length: usize,
+    frames: FrameReader,
 }
 
 impl WebSocket {
     pub(crate) fn new(side: Side, sizes: SizeLimits) -> Self {
         Self {
             side,
-            sizes,
-            message: None,
-        }
-    }
-
-    /// The header of the frame at the front, its own size and that of its payload, once it is
-    /// complete; refused if it announces too much.
-    fn header(&self, buffer: &[u8]) -> Result<Option<(FrameHeader, usize, usize)>, Close> {
-        let mut cursor = Cursor::new(buffer);
-        let Ok(parsed) = FrameHeader::parse(&mut cursor) else {
-            return Err(Close::Malformed);
-        };
-        let Some((header, length)) = parsed else {
-            return Ok(None);
-        };
-        if header.mask.is_none() || header.rsv1 || header.rsv2 || header.rsv3 {
-            return Err(Close::Malformed);
-        }
-        let held = match (header.opcode, &self.message) {
-            (OpCode::Control(_), _) if length > CONTROL || !header.is_final => {
-                return Err(Close::CommandSize);
-            }
-            (OpCode::Control(_), _) => 0,
-            (OpCode::Data(Data::Continue), Some(message)) => {
-                if message.frames.len() >= self.sizes.frames {
-                    return Err(Close::Frames);
-                }
-                message.length
-            }
-            (OpCode::Data(Data::Text | Data::Binary), None) => 0,
-            (OpCode::Data(_), _) => return Err(Close::Malformed),
-        };
-        let length = usize::try_from(length).unwrap_or(usize::MAX);
-        if length > self.sizes.frame {
-            return Err(Close::FrameSize);
-        }
-        if held.saturating_add(length) > self.sizes.message {
-            return Err(Close::MessageSize);
-        }
-        let size = usize::try_from(cursor.position()).unwrap_or(usize::MAX);
-        Ok(Some((header, size, length)))
-    }
-
-    fn data(&mut self, kind: Data, is_final: bool, payload: Bytes) -> PeerMessage {
-        let mut message = self.message.take().unwrap_or(Message {
-            kind,
-            frames: Vec::new(),
-            length: 0,
-        });
-        if !is_final {
-            message.length += payload.len();
-            message.frames.push(payload);
-            self.message = Some(message);
-            return PeerMessage::Part;
-        }
-        let payload = match message.frames.is_empty() {
-            true => payload,
-            false => {
-                message.frames.push(payload);
-                message.frames.concat().into()
-            }
-        };
-        match (message.kind, self.side) {
-            (Data::Binary, Side::Request) => PeerMessage::Request(Vec::new(), payload),
-            (Data::Text, _) if payload.as_ref() == b"close" => PeerMessage::Close(goodbye(&[])),
-            _ => PeerMessage::Ignored,
+            frames: FrameReader::new(true, sizes),
         }
     }
 }
@@ -152,8 +59,7 @@ fn goodbye(status: &[u8]) -> Bytes {
 
 fn control(kind: Control, payload: &[u8]) -> Bytes {
     let mut frame = BytesMut::with_capacity(2 + payload.len());
-    put_header(OpCode::Control(kind), payload.len(), &mut frame);
-    frame.put_slice(payload);
+    put_frame(OpCode::Control(kind), payload, None, &mut frame);
     frame.freeze()
 }
 
@@ -187,32 +93,23 @@ impl Framing for WebSocket {
     }
 
     fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<PeerMessage>, Close> {
-        let Some((header, size, length)) = self.header(buffer)? else {
-            return Ok(None);
-        };
-        if buffer.len() < size + length {
-            return Ok(None);
-        }
-        buffer.advance(size);
-        let mut payload = buffer.split_to(length);
-        let mask = header.mask.unwrap_or_default();
-        for (byte, key) in payload.iter_mut().zip(mask.iter().cycle()) {
-            *byte ^= key;
-        }
-        let payload = payload.freeze();
-        Ok(Some(match header.opcode {
-            OpCode::Data(kind) => self.data(kind, header.is_final, payload),
-            OpCode::Control(Control::Ping) => PeerMessage::Ping(control(Control::Pong, &payload)),
-            OpCode::Control(Control::Close) => PeerMessage::Close(goodbye(&payload)),
-            OpCode::Control(_) => PeerMessage::Ignored,
+        let received = self.frames.next(buffer)?;
+        Ok(received.map(|received| match (received, self.side) {
+            (Received::Part, _) => PeerMessage::Part,
+            (Received::Message(Data::Binary, payload), Side::Request) => {
+                PeerMessage::Request(Vec::new(), payload)
+            }
+            (Received::Message(Data::Text, payload), _) if payload.as_ref() == b"close" => {
+                PeerMessage::Close(goodbye(&[]))
+            }
+            (Received::Message(..) | Received::Pong, _) => PeerMessage::Ignored,
+            (Received::Ping(payload), _) => PeerMessage::Ping(control(Control::Pong, &payload)),
+            (Received::Close(status), _) => PeerMessage::Close(goodbye(&status)),
         }))
     }
 
     fn missing(&self, buffer: &[u8]) -> usize {
-        match self.header(buffer) {
-            Ok(Some((_, size, length))) => (size + length).saturating_sub(buffer.len()).max(1),
-            _ => 1,
-        }
+        self.frames.missing(buffer)
     }
 
     fn at_message(&self, buffer: &[u8]) -> bool {
@@ -220,11 +117,11 @@ impl Framing for WebSocket {
     }
 
     fn in_message(&self) -> bool {
-        self.message.is_some()
+        self.frames.in_message()
     }
 
     fn set_sizes(&mut self, sizes: SizeLimits) {
-        self.sizes = sizes;
+        self.frames.set_sizes(sizes);
     }
 
     /// aiohttp answers from the minion's one loop, which jobs block: silence would prove nothing.
@@ -233,6 +130,6 @@ impl Framing for WebSocket {
     }
 
     fn put_reply_head(&self, _: &[Bytes], payload: usize, out: &mut BytesMut) {
-        put_header(OpCode::Data(Data::Binary), payload, out);
+        put_header(OpCode::Data(Data::Binary), payload, None, out);
     }
 }

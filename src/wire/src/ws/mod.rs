@@ -4,6 +4,10 @@
 //!
 //! The handshake and the headers of frames are read by `tungstenite`; its streams are not used,
 //! because they reserve what a peer announces. Not here: the contents of a message, extensions
-//! (compression), which no Salt client requests, and a client end.
+//! (compression), which no Salt client requests.
 
+mod client;
+mod frames;
 pub(crate) mod framing;
+
+pub use client::{ReqClient, SubClient};

@@ -1,29 +1,22 @@
 //! Client ends of ZeroMQ: a [`ReqClient`] is one socket and no task; a [`SubClient`] is read by
 //! its owner. See [`client`](crate::client).
 
-use std::io;
 use std::net::SocketAddr;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::codec::Decoder;
 
 use super::codec::{Codec, HEADER_MAX, Item, put_command, put_frame_header};
 use super::command::{Command, Ready, SocketType};
 use super::greeting::Greeting;
+use crate::client::connection::{Connection, READ_AHEAD};
 use crate::client::{ClientError, Route};
-use crate::net::{TcpStream, connect};
 use crate::port::SizeLimits;
-
-/// Bytes reserved ahead of those that arrive.
-const READ_AHEAD: usize = 256 << 10;
 
 /// One connection to a listener, on the client side.
 struct End {
-    stream: TcpStream,
-    address: SocketAddr,
+    connection: Connection,
     codec: Codec,
-    buffer: BytesMut,
     /// PONGs to be written; kept here so that a dropped future loses none of their bytes.
     pongs: BytesMut,
     /// The peer's greeting, once received.
@@ -35,20 +28,14 @@ impl End {
     /// Connects, sends our greeting and READY in one piece and waits for the peer's: libzmq takes
     /// no message before it has sent its own READY.
     async fn connect(
-        route: Route,
+        route: &Route,
         greeting: Greeting,
         ready: Ready,
         peers: &[SocketType],
     ) -> Result<Self, ClientError> {
-        let address = route.to;
-        let stream = connect(route.to, route.from)
-            .await
-            .map_err(|source| ClientError::Io { address, source })?;
         let mut end = Self {
-            stream,
-            address,
+            connection: Connection::connect(route).await?,
             codec: Codec::new(SizeLimits::KNOWN_PEER),
-            buffer: BytesMut::new(),
             pongs: BytesMut::new(),
             greeting: None,
             ready: false,
@@ -56,7 +43,7 @@ impl End {
         let mut hello = BytesMut::with_capacity(384);
         greeting.encode(&mut hello);
         put_command(&Command::Ready(ready), &mut hello);
-        end.write(&hello).await?;
+        end.connection.write(&hello).await?;
         while !end.ready {
             let item = end.next().await?;
             end.advance(item, peers)?;
@@ -64,47 +51,17 @@ impl End {
         Ok(end)
     }
 
-    fn broken(&self, source: io::Error) -> ClientError {
-        match source.kind() {
-            io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
-                ClientError::Closed(self.address)
-            }
-            _ => ClientError::Io {
-                address: self.address,
-                source,
-            },
-        }
-    }
-
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), ClientError> {
-        let written = self.stream.write_all(bytes).await;
-        written.map_err(|source| self.broken(source))
-    }
-
     /// The next item; cancel safe.
     async fn next(&mut self) -> Result<Item, ClientError> {
+        let address = self.connection.address();
         loop {
-            while !self.pongs.is_empty() {
-                let written = self.stream.write_buf(&mut self.pongs).await;
-                written.map_err(|source| self.broken(source))?;
-            }
-            let item = self.codec.decode(&mut self.buffer);
-            let address = self.address;
+            self.connection.write_pending(&mut self.pongs).await?;
+            let item = self.codec.decode(&mut self.connection.buffer);
             if let Some(item) = item.map_err(|source| ClientError::Codec { address, source })? {
                 return Ok(item);
             }
-            if self.buffer.is_empty() {
-                self.buffer = BytesMut::new();
-                let readable = self.stream.readable().await;
-                readable.map_err(|source| self.broken(source))?;
-            }
-            let missing = self.codec.missing(&self.buffer);
-            self.buffer.reserve(missing.clamp(4096, READ_AHEAD));
-            match self.stream.read_buf(&mut self.buffer).await {
-                Ok(0) => return Err(ClientError::Closed(address)),
-                Ok(_) => {}
-                Err(source) => return Err(self.broken(source)),
-            }
+            let missing = self.codec.missing(&self.connection.buffer);
+            self.connection.fill(missing).await?;
         }
     }
 
@@ -119,7 +76,7 @@ impl End {
     }
 
     fn advance(&mut self, item: Item, peers: &[SocketType]) -> Result<(), ClientError> {
-        let address = self.address;
+        let address = self.connection.address();
         match item {
             Item::Greeting(greeting) => self.greeting = Some(greeting),
             Item::Command(Command::Ready(ready)) => {
@@ -168,7 +125,7 @@ impl ReqClient {
     ) -> Result<Self, ClientError> {
         let route = route.into();
         let identity = Bytes::copy_from_slice(identity.unwrap_or_default());
-        let end = Self::open(route, &identity).await?;
+        let end = Self::open(&route, &identity).await?;
         Ok(Self {
             end,
             route,
@@ -177,7 +134,7 @@ impl ReqClient {
         })
     }
 
-    async fn open(route: Route, identity: &Bytes) -> Result<End, ClientError> {
+    async fn open(route: &Route, identity: &Bytes) -> Result<End, ClientError> {
         let ready = Ready {
             socket_type: Some(SocketType::Req),
             identity: identity.clone(),
@@ -187,7 +144,7 @@ impl ReqClient {
 
     /// The address connected to.
     pub fn address(&self) -> SocketAddr {
-        self.end.address
+        self.end.connection.address()
     }
 
     /// Sends a request, and waits for the reply.
@@ -200,10 +157,11 @@ impl ReqClient {
     /// The connection broke, the peer is no request listener, or an earlier request was given up.
     pub async fn request(&mut self, payload: Bytes) -> Result<Bytes, ClientError> {
         if self.waiting {
-            return Err(ClientError::Abandoned(self.end.address));
+            return Err(ClientError::Abandoned(self.end.connection.address()));
         }
-        if self.closed_meanwhile() {
-            self.end = Self::open(self.route, &self.identity).await?;
+        // Also reads the PINGs that libzmq sends to 3.0 peers too.
+        if self.end.connection.closed_meanwhile() {
+            self.end = Self::open(&self.route, &self.identity).await?;
         }
         self.waiting = true;
         let mut head = BytesMut::with_capacity(2 + HEADER_MAX);
@@ -212,10 +170,10 @@ impl ReqClient {
         if payload.len() <= READ_AHEAD {
             head.reserve(payload.len());
             head.put_slice(&payload);
-            self.end.write(&head).await?;
+            self.end.connection.write(&head).await?;
         } else {
-            self.end.write(&head).await?;
-            self.end.write(&payload).await?;
+            self.end.connection.write(&head).await?;
+            self.end.connection.write(&payload).await?;
         }
         let reply = self.reply().await?;
         self.waiting = false;
@@ -233,19 +191,7 @@ impl ReqClient {
                 delimited = frame.is_empty();
             }
             if !more {
-                return reply.ok_or(ClientError::SocketType(self.end.address));
-            }
-        }
-    }
-
-    /// Whether the peer closed the connection between two requests. Also reads the PINGs that
-    /// libzmq sends to 3.0 peers too.
-    fn closed_meanwhile(&mut self) -> bool {
-        loop {
-            match self.end.stream.try_read_buf(&mut self.end.buffer) {
-                Ok(0) => return true,
-                Ok(_) => {}
-                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+                return reply.ok_or(ClientError::SocketType(self.end.connection.address()));
             }
         }
     }
@@ -270,7 +216,7 @@ impl SubClient {
             socket_type: Some(SocketType::Sub),
             identity: Bytes::new(),
         };
-        let mut end = End::connect(route.into(), Greeting::V31, ready, &Self::PEERS).await?;
+        let mut end = End::connect(&route.into(), Greeting::V31, ready, &Self::PEERS).await?;
         let commands = end.greeting.is_some_and(|greeting| greeting.minor >= 1);
         let mut bytes = BytesMut::with_capacity(128);
         for topic in topics {
@@ -285,7 +231,7 @@ impl SubClient {
                 bytes.put_slice(topic);
             }
         }
-        end.write(&bytes).await?;
+        end.connection.write(&bytes).await?;
         Ok(Self {
             end,
             frames: Vec::new(),

@@ -185,6 +185,7 @@ fn route(to: SocketAddr, transport: Transport) -> Route {
         // Not that of the relay.
         from: Some([127, 0, 0, 9].into()),
         transport,
+        tls: None,
     }
 }
 

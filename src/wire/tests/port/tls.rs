@@ -1,11 +1,13 @@
 //! Tests of TLS below TCP and websockets: traffic, refused peers, and invalid options.
 
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use saltern_stock::tls::Identity;
+use saltern_wire::client::{ClientError, ClientTls, ClientTlsOptions, ReqClient, Route, SubClient};
 use saltern_wire::port::{
     PeerCertificate, PubLimits, PubMessage, ReqLimits, Tls, TlsError, TlsOptions, Transport,
 };
@@ -182,6 +184,140 @@ async fn peer_without_a_required_certificate_is_refused() {
     let mut stream = site.connect(&running, true).await.expect("TLS");
     exchanged(&mut stream, &frame(b"\xa2hi")).await;
     drop(stream);
+    running.stopped().await;
+}
+
+/// The way of a client end to this listener. With `host` as the name of the master.
+fn route(to: SocketAddr, transport: Transport, tls: &ClientTlsOptions, host: &str) -> Route {
+    let tls = ClientTls::new(tls, host, to.ip()).map_err(|error| error.to_string());
+    Route {
+        transport,
+        tls: Some(tls.expect("TLS")),
+        ..Route::from(to)
+    }
+}
+
+/// A client end that trusts the certificate of the site, and shows the same one.
+fn client_options(site: &Site) -> ClientTlsOptions {
+    ClientTlsOptions {
+        certificate: Some((site.path("cert.pem"), site.path("key.pem"))),
+        authorities: vec![site.path("cert.pem")],
+        is_verified: true,
+        only_tls12: false,
+        ciphers: None,
+    }
+}
+
+#[tokio::test]
+async fn client_ends_speak_tls_over_tcp_and_websockets() {
+    let site = Site::new();
+    let tls = site.tls(PeerCertificate::Required);
+    for transport in [Transport::Tcp, Transport::WebSocket] {
+        let sink = Arc::new(Echo::default());
+        let limits = ReqLimits::default();
+        let running = request_listener_of(transport, Some(tls.clone()), limits, sink);
+        let route = route(running.addr, transport, &client_options(&site), "127.0.0.1");
+        let mut client = ReqClient::connect(route).await.expect("connect");
+        for size in [1_u32, 4 << 20] {
+            let head = [&b"\xc6"[..], &size.to_be_bytes()].concat();
+            let body = Bytes::from([head, vec![7; size as usize]].concat());
+            let asked = client.request(body.clone());
+            assert_eq!(soon("a reply", asked).await.expect("reply"), body);
+        }
+        drop(client);
+        running.stopped().await;
+    }
+    let (running, addresses, handle) = publish_listener_of_all(PubLimits::default(), Some(&tls));
+    let message = PubMessage::new(Bytes::from(vec![7; 1 << 20]));
+    for (transport, to) in [
+        (Transport::Tcp, addresses[1]),
+        (Transport::WebSocket, addresses[2]),
+    ] {
+        let route = route(to, transport, &client_options(&site), "127.0.0.1");
+        let mut client = SubClient::connect(route, &[], b"").await.expect("connect");
+        running.reaches("connections", "open", 1).await;
+        // The second is read ahead with the end of the first.
+        for _ in 0..2 {
+            assert_eq!(handle.publish_to_hearers(&message, None).queued, 1);
+        }
+        for _ in 0..2 {
+            let publication = soon("a publication", client.next()).await.expect("it");
+            assert_eq!(publication, [Bytes::from(vec![7; 1 << 20])]);
+        }
+        drop(client);
+        running.reaches("connections", "open", 0).await;
+    }
+    running.stopped().await;
+}
+
+/// Whether a client end with these options exchanges anything with a master of that name.
+async fn is_served(running: &Running, tls: &ClientTlsOptions, host: &str) -> bool {
+    let route = route(running.addr, Transport::WebSocket, tls, host);
+    let exchange = async {
+        let mut client = ReqClient::connect(route).await?;
+        client.request(Bytes::from_static(b"hi")).await
+    };
+    match soon("an end", exchange).await {
+        Ok(reply) => reply == b"hi".as_slice(),
+        Err(ClientError::Tls { .. } | ClientError::Closed(_)) => false,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn client_end_verifies_the_master_as_its_options_say() {
+    let (site, elsewhere) = (Site::new(), Site::new());
+    let serving = |peers| {
+        let (tls, sink) = (site.tls(peers), Arc::new(Echo::default()));
+        let limits = ReqLimits::default();
+        request_listener_of(Transport::WebSocket, Some(tls), limits, sink)
+    };
+    let running = serving(PeerCertificate::NotAsked);
+    let trusting = client_options(&site);
+    assert!(is_served(&running, &trusting, "127.0.0.1").await);
+    // The certificate is for the address that the name has, as those of stock's sites are.
+    assert!(is_served(&running, &trusting, "top.example").await);
+    let distrusting = client_options(&elsewhere);
+    assert!(!is_served(&running, &distrusting, "127.0.0.1").await);
+    let unverified = ClientTlsOptions {
+        is_verified: false,
+        ..distrusting.clone()
+    };
+    assert!(is_served(&running, &unverified, "127.0.0.1").await);
+    running.stopped().await;
+
+    let running = serving(PeerCertificate::Required);
+    let silent = ClientTlsOptions {
+        certificate: None,
+        ..trusting.clone()
+    };
+    assert!(!is_served(&running, &silent, "127.0.0.1").await);
+    let unknown = ClientTlsOptions {
+        authorities: trusting.authorities.clone(),
+        ..distrusting
+    };
+    assert!(!is_served(&running, &unknown, "127.0.0.1").await);
+    assert!(is_served(&running, &trusting, "127.0.0.1").await);
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn certificate_for_another_address_is_refused() {
+    let site = Site::new();
+    let (tls, sink) = (
+        site.tls(PeerCertificate::NotAsked),
+        Arc::new(Echo::default()),
+    );
+    let running = request_listener_of(Transport::Tcp, Some(tls), ReqLimits::default(), sink);
+    let elsewhere = IpAddr::from([127, 0, 0, 9]);
+    let tls = ClientTls::new(&client_options(&site), "top.example", elsewhere);
+    let route = Route {
+        transport: Transport::Tcp,
+        tls: tls.ok(),
+        ..Route::from(running.addr)
+    };
+    let connected = soon("an end", ReqClient::connect(route)).await;
+    assert!(matches!(connected.err(), Some(ClientError::Tls { .. })));
     running.stopped().await;
 }
 

@@ -4,9 +4,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use saltern_wire::client::{ClientError, ReqClient, Route, SubClient};
 use saltern_wire::port::{Close, PeerLimits, PubLimits, PubMessage, ReqLimits, Transport};
 
-use crate::port::common::{Echo, Raw, publish_listener_of_all, request_listener_of};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use crate::port::common::{Echo, Raw, publish_listener_of_all, request_listener_of, soon};
 use crate::port::hostile::Step::{Dribble, End, Flood, Send};
 use crate::port::hostile::{Row, all_hold, attack, publish_limits, request_limits, row, verdict};
 
@@ -103,6 +107,71 @@ async fn connected_subscriber_gets_every_publication() {
     }
     drop(raw);
     running.stopped().await;
+}
+
+fn route(to: SocketAddr) -> Route {
+    Route {
+        transport: Transport::WebSocket,
+        ..Route::from(to)
+    }
+}
+
+#[tokio::test]
+async fn client_end_gets_replies_of_any_size() {
+    let running = echo(ReqLimits::default());
+    let connected = ReqClient::connect(route(running.addr)).await;
+    let mut client = connected.expect("connect");
+    for size in [1, 125, 126, 65_535, 65_536, 3 << 20] {
+        let sent = Bytes::from(vec![7; size]);
+        let asked = client.request(sent.clone());
+        assert_eq!(soon("a reply", asked).await.expect("reply"), sent);
+    }
+    drop(client);
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn client_end_subscribes() {
+    let (running, addresses, handle) = publish_listener_of_all(PubLimits::default(), None);
+    let connected = SubClient::connect(route(addresses[2]), &[], b"").await;
+    let mut client = connected.expect("connect");
+    running.reaches("connections", "open", 1).await;
+    let message = PubMessage::new(Bytes::from_static(b"hi"));
+    assert_eq!(handle.publish_to_hearers(&message, None).queued, 1);
+    let publication = soon("a publication", client.next()).await;
+    assert_eq!(publication.expect("it"), [Bytes::from_static(b"hi")]);
+    drop(client);
+    running.stopped().await;
+}
+
+/// A listener that answers an upgrade with these bytes.
+async fn answering(answer: &'static [u8]) -> Result<(), ClientError> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let to = listener.local_addr().expect("address");
+    let serving = async {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut head = [0; 64];
+        stream.read_exact(&mut head).await.expect("a request");
+        stream.write_all(answer).await.expect("written");
+        stream
+    };
+    let connecting = ReqClient::connect(route(to));
+    let (_stream, connected) = soon("an end", async { tokio::join!(serving, connecting) }).await;
+    connected.map(drop)
+}
+
+#[tokio::test]
+async fn client_end_takes_no_other_answer_for_an_upgrade() {
+    let forbidden = answering(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n").await;
+    let Err(ClientError::Refused { reason, .. }) = forbidden else {
+        panic!("refused");
+    };
+    assert_eq!(reason, "HTTP status 403");
+    let other = b"HTTP/1.1 101 Switching Protocols\r\nSec-WebSocket-Accept: AAAA\r\n\r\n";
+    let other = answering(other).await;
+    assert!(matches!(other, Err(ClientError::SocketType(_))));
+    let none = answering(b"\x82\xa4head\x80\xa4body\xc0").await;
+    assert!(matches!(none, Err(ClientError::Refused { .. })));
 }
 
 fn after_upgrade(then: &[u8]) -> crate::port::hostile::Step {

@@ -1,0 +1,282 @@
+//! One tree, first with stock's `salt-syndic` and then with our own syndic, below a master of ours or of
+//! stock and above stock minions of three releases: what a user at the top sees. The rows that fail with
+//! stock's syndic are named, and have to fail in the same test.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, ensure};
+use saltern_tests::config::Config;
+use saltern_tests::process::{Daemon, until_exists};
+use saltern_tests::site::{Failure, MinionKind, SOON};
+use saltern_tests::syndics::wait_for_syndic;
+use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+
+use crate::syndic::{SYNDIC, above, as_written, below, new_jid};
+
+const LEAVES: [(&str, Release); 3] = [
+    ("leaf-3006", Release::V3006),
+    ("leaf-3007", Release::V3007),
+    ("leaf-3008", Release::V3008),
+];
+
+/// Two masters, and what is the syndic between them.
+struct Tree<'a> {
+    top: &'a mut Site,
+    low: &'a mut Site,
+    /// Stock's syndic; absent when the master below is its own.
+    stock: Option<Daemon>,
+}
+
+/// Something that a user does at the top.
+struct Row {
+    name: &'static str,
+    run: fn(&mut Tree<'_>) -> Result<()>,
+    fails_with_stock: bool,
+}
+
+const fn works(name: &'static str, run: fn(&mut Tree<'_>) -> Result<()>) -> Row {
+    Row {
+        name,
+        run,
+        fails_with_stock: false,
+    }
+}
+
+const fn fails_with_stock(name: &'static str, run: fn(&mut Tree<'_>) -> Result<()>) -> Row {
+    Row {
+        name,
+        run,
+        fails_with_stock: true,
+    }
+}
+
+const ROWS: [Row; 8] = [
+    works("a job for everybody, and what the runners know of it", job),
+    works("one minion by its name", one_by_name),
+    works("a list with a minion that nobody has", missing),
+    works("a state", state),
+    works("a batch", batch),
+    works("a job that outlives the timeout of the command line", long),
+    fails_with_stock("a target with a delimiter of its own", delimiter),
+    fails_with_stock("returns that come while the syndic is dead", dead),
+];
+
+fn job(tree: &mut Tree<'_>) -> Result<()> {
+    let mark = tree.top.events().mark();
+    let run = tree.top.salt(&["-t", "60", "*", "test.ping"])?;
+    run.expect_code(0)?;
+    for (leaf, _) in LEAVES {
+        run.expect_text(&format!("{leaf}:\n    True"))?;
+    }
+    ensure!(!run.stdout.contains(SYNDIC), "{run}");
+    let jid = new_jid(tree.top, mark)?;
+    ensure!(returned(tree.top, &jid)? == all(), "the job cache");
+    let run = tree.top.salt_run(&["jobs.list_job", &jid])?;
+    for (leaf, _) in LEAVES {
+        run.expect_text(leaf)?;
+    }
+    let run = tree.top.salt_run(&["jobs.list_jobs"])?;
+    run.expect_text(&jid)?;
+    Ok(())
+}
+
+fn one_by_name(tree: &mut Tree<'_>) -> Result<()> {
+    for (leaf, _) in LEAVES {
+        let run = tree.top.salt(&["-t", "60", leaf, "test.echo", "hello"])?;
+        run.expect_code(0)?;
+        run.expect_stdout(&format!("{leaf}:\n    hello"))?;
+    }
+    Ok(())
+}
+
+fn missing(tree: &mut Tree<'_>) -> Result<()> {
+    let run = tree.top.salt(&["-L", "leaf-3006,nobody", "test.ping"])?;
+    run.expect_text("leaf-3006:\n    True")?;
+    ensure!(!run.stdout.contains("nobody:\n    True"), "{run}");
+    Ok(())
+}
+
+fn state(tree: &mut Tree<'_>) -> Result<()> {
+    let run = tree.top.salt(&["-t", "60", "*", "state.apply", "one"])?;
+    run.expect_code(0)?;
+    ensure!(run.stdout.matches("Succeeded: 1").count() == 3, "{run}");
+    Ok(())
+}
+
+fn batch(tree: &mut Tree<'_>) -> Result<()> {
+    let run = tree
+        .top
+        .salt(&["-t", "60", "-b", "1", "leaf-*", "test.ping"])?;
+    run.expect_code(0)?;
+    for (leaf, _) in LEAVES {
+        run.expect_text(&format!("{leaf}:\n    True"))?;
+    }
+    Ok(())
+}
+
+fn long(tree: &mut Tree<'_>) -> Result<()> {
+    let run = tree
+        .top
+        .salt(&["-t", "3", "*", "cmd.run", "sleep 14; echo done"])?;
+    run.expect_code(0)?;
+    for (leaf, _) in LEAVES {
+        run.expect_text(&format!("{leaf}:\n    done"))?;
+    }
+    Ok(())
+}
+
+/// Stock's syndic passes a target on, and not its delimiter.
+fn delimiter(tree: &mut Tree<'_>) -> Result<()> {
+    let run = tree
+        .top
+        .salt(&["--delimiter", "|", "-G", "id|leaf-3007", "test.ping"])?;
+    run.expect_text("leaf-3007:\n    True")?;
+    Ok(())
+}
+
+/// Stock's syndic sends up what passes its master while it lives, and nothing else.
+fn dead(tree: &mut Tree<'_>) -> Result<()> {
+    let go = tree.top.path(match tree.stock {
+        Some(_) => "go-stock",
+        None => "go-native",
+    });
+    let (mark, below) = (tree.top.events().mark(), tree.low.events().mark());
+    let work = format!("{}; echo done", until_exists(&go));
+    tree.top.salt(&["--async", "*", "cmd.run", &work])?;
+    let jid = new_jid(tree.top, mark)?;
+    let new = format!("salt/job/{jid}/new");
+    tree.low
+        .events()
+        .find_since(below, &new, SOON, |event| (event.tag == new).then_some(()))?;
+    if let Some(syndic) = &mut tree.stock {
+        syndic.kill();
+    }
+    std::fs::write(&go, "")?;
+    for (leaf, _) in LEAVES {
+        let tag = format!("salt/job/{jid}/ret/{leaf}");
+        tree.low
+            .events()
+            .find_since(below, &tag, SOON, |event| (event.tag == tag).then_some(()))?;
+    }
+    match tree.stock {
+        Some(_) => {
+            let release = tree.low.server().release();
+            tree.stock = Some(tree.low.start_syndic(SYNDIC, release, &[tree.top])?);
+            // What comes later goes up: nothing is on its way any more.
+            wait_for_all(tree.top)?;
+            ensure!(returned(tree.top, &jid)? == all(), "returns are lost");
+        }
+        None => {
+            tree.low.announce("the publish connection broke");
+            tree.low.kill_master();
+            tree.low.start_master()?;
+            wait_until("all returns above", SOON, || {
+                (returned(tree.top, &jid).ok()? == all()).then_some(())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn all() -> BTreeSet<String> {
+    LEAVES.map(|(leaf, _)| leaf.to_owned()).into()
+}
+
+/// The minions whose returns the master has.
+fn returned(site: &Site, jid: &str) -> Result<BTreeSet<String>> {
+    let run = site.salt_run(&["--out", "json", "jobs.lookup_jid", jid])?;
+    let found: serde_json::Value = serde_json::from_str(&run.stdout)?;
+    let found = found.as_object().context("a map of returns")?;
+    Ok(found.keys().cloned().collect())
+}
+
+/// Waits until all leaves answer to this master.
+fn wait_for_all(site: &Site) -> Result<()> {
+    wait_until("all leaves to answer", SOON, || {
+        let run = site.salt(&["*", "test.ping"]).ok()?;
+        let answers = |leaf: &str| run.stdout.contains(&format!("{leaf}:\n    True"));
+        LEAVES.iter().all(|(leaf, _)| answers(leaf)).then_some(())
+    })
+}
+
+fn configure(config: &mut Config) {
+    below(config);
+    config.set("timeout", 3).set("gather_job_timeout", 8);
+}
+
+fn both_kinds(top: Server) -> TestResult {
+    let low = Server::Saltern(top.release());
+    Site::run(top, above, |top| {
+        as_written(top);
+        let below = Site::prepared(low, configure, |low| {
+            as_written(low);
+            low.announce("the syndic is not connected");
+            let files = low.path("salt").display().to_string();
+            low.config()
+                .set("file_roots", format!("{{base: [{files}]}}"));
+            std::fs::create_dir(low.path("salt"))?;
+            std::fs::write(
+                low.path("salt/one.sls"),
+                "here:\n  test.succeed_without_changes\n",
+            )?;
+            low.write_config()?;
+            low.start_master()?;
+            let leaves = LEAVES.map(|(leaf, release)| (leaf, MinionKind::Stock(release)));
+            low.bring_up(&leaves)?;
+            let release = low.server().release();
+            let stock = Some(low.start_syndic(SYNDIC, release, &[top])?);
+            let mut tree = Tree { top, low, stock };
+            for row in &ROWS {
+                tree.top.step(&format!("with stock's syndic: {}", row.name));
+                let outcome = (row.run)(&mut tree);
+                ensure!(
+                    outcome.is_err() || !row.fails_with_stock,
+                    "it works with stock's syndic: {}",
+                    row.name
+                );
+                if let (Err(error), false) = (outcome, row.fails_with_stock) {
+                    // Of a busy machine: what stock's syndic does is not ours to hold to a time.
+                    tree.top
+                        .step(&format!("stock's syndic was too late: {error:#}"));
+                }
+            }
+            take_over(&mut tree)?;
+            for row in &ROWS {
+                tree.top.step(&format!("with our syndic: {}", row.name));
+                (row.run)(&mut tree).with_context(|| row.name)?;
+            }
+            Ok(())
+        });
+        below.map_err(Failure::into_error)
+    })
+}
+
+/// The master below becomes its own syndic, with the same id and key.
+fn take_over(tree: &mut Tree<'_>) -> Result<()> {
+    tree.top
+        .step("our syndic stands by while stock's runs, and takes over when it has stopped");
+    tree.low.stop_master()?;
+    tree.low.config().set("saltern_syndic", "native");
+    tree.low.write_config()?;
+    tree.low.start_master()?;
+    wait_until("our syndic to stand by", SOON, || {
+        let run = tree.low.saltern(&["syndics"]).ok()?;
+        run.stdout.contains("stands by").then_some(())
+    })?;
+    let mark = tree.top.events().mark();
+    if let Some(stock) = tree.stock.take() {
+        stock.stop(SOON)?;
+    }
+    wait_for_syndic(SYNDIC, &[(tree.top, mark)])?;
+    wait_for_all(tree.low)
+}
+
+#[test]
+fn syndics_of_both_kinds_below_ours_3007() -> TestResult {
+    both_kinds(Server::Saltern(Release::V3007))
+}
+
+#[test]
+fn syndics_of_both_kinds_below_stock_3007() -> TestResult {
+    both_kinds(Server::Stock(Release::V3007))
+}
