@@ -127,9 +127,10 @@ fuzz: ## Fuzz each target of docs/fuzzing.md for SECONDS (60) with a new seed; F
 
 # In no tier: each mutant is a build of its crate and a run of its tests.
 .PHONY: mutants
-mutants: ## Mutate policy, gate and envelope; fails for a mutant that no test finds and tests/mutants.list has not (PACKAGE, FILE, TESTS, SHARD, MINUTES)
+mutants: ## Mutate policy, gate and envelope; fails for a mutant that no test finds and tests/mutants.list has not (PACKAGE, FILE, TESTS, SHARD, MINUTES; ONE_BY_ONE=1)
 	tests/mutants.py $(if $(PACKAGE),--package $(PACKAGE)) $(if $(FILE),--file '$(FILE)') \
-		$(if $(TESTS),--tests $(TESTS)) $(if $(SHARD),--shard $(SHARD)) $(if $(MINUTES),--minutes $(MINUTES))
+		$(if $(TESTS),--tests '$(TESTS)') $(if $(SHARD),--shard $(SHARD)) $(if $(MINUTES),--minutes $(MINUTES)) \
+		$(if $(TESTS)$(SHARD)$(ONE_BY_ONE),,--at-once)
 
 .PHONY: unit
 unit: ## Run the tests of the crates, and the one that guards the layout

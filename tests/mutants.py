@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Mutates the code that decides who may do what, and lets the tests of its own crate find it.
 
-    tests/mutants.py [--package NAME]... [--file GLOB]... [--shard K/N] [--tests NAME] [--minutes N]
+    tests/mutants.py [--package NAME]... [--file GLOB]... [--minutes N]
+                     [--at-once | [--shard K/N] [--tests 'NAME…']]
 
 By default all that docs/mutants.md names, which takes hours. Each mutant that no test finds has to stand
 in tests/mutants.list with the reason why none can; the run fails on any other one, and on an entry that a
 test does find. A mutant with which the tests hang is found.
+
+With --at-once one build has all mutants that can be placed so (mutants_at_once.py): minutes for hours.
 
 The sources are copied into target/mutants/tree and mutated there, one at a time, so that the working tree
 and its own build are left alone. With --minutes the run ends then, and says how many are left. With that or
@@ -23,6 +26,8 @@ import signal
 import subprocess
 import sys
 import time
+
+import mutants_at_once
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LIST = ROOT / "tests/mutants.list"
@@ -67,7 +72,8 @@ def main():
     tried, listed = [], 0
     for package in packages:
         left = end and end - time.monotonic()
-        outcomes, count = mutate(package, arguments, tools, left)
+        run = at_once if arguments.at_once else mutate
+        outcomes, count = run(package, arguments, tools, left)
         tried += outcomes
         listed += count
     if not listed:
@@ -92,7 +98,11 @@ def parsed():
     # Quicker; what these do not find, others of the crate may.
     parser.add_argument("--tests")
     parser.add_argument("--minutes", type=float)
-    return parser.parse_args()
+    parser.add_argument("--at-once", action="store_true")
+    given = parser.parse_args()
+    if given.at_once and (given.shard or given.tests):
+        parser.error("--at-once chooses the tests itself, and has no shards")
+    return given
 
 
 def install():
@@ -125,8 +135,35 @@ def copy_sources():
             path.unlink()
 
 
-def mutate(package, arguments, environment, left):
-    """The outcomes of the mutants that were tried in the seconds that are left, and how many there are."""
+def at_once(package, arguments, environment, left):
+    """The same as `mutate`, with one build for all mutants that can be placed in it."""
+    end = left and time.monotonic() + left
+    listed = list_mutants(package, arguments, environment)
+    for number, mutant in enumerate(listed, 1):
+        mutant["id"] = number
+    if not listed:
+        return [], 0
+    try:
+        found = mutants_at_once.outcomes(package, listed, TARGET / "tree", environment, copy_sources, end)
+    except mutants_at_once.Failed as error:
+        sys.exit(f"mutants: {error}")
+    outcomes = [
+        (mutant["file"], plain(mutant), found[mutant["id"]])
+        for mutant in listed
+        if mutant["id"] in found
+    ]
+    others = [mutant["name"] for mutant in listed if mutant["id"] not in found]
+    if others and (end is None or time.monotonic() < end):
+        left = end and end - time.monotonic()
+        outcomes += mutate(package, arguments, environment, left, others)[0]
+    return outcomes, len(listed)
+
+
+def mutate(package, arguments, environment, left, names=()):
+    """The outcomes of the mutants that were tried in the seconds that are left, and how many there are.
+
+    With `names`, of these alone.
+    """
     output = TARGET / package
     shutil.rmtree(output, ignore_errors=True)
     output.mkdir(parents=True)
@@ -135,10 +172,11 @@ def mutate(package, arguments, environment, left):
         return [], count
     command = ["nice", "-n", "19", "cargo", "mutants", "--in-place", *chosen(package, arguments)]
     command += ["--no-shuffle", "--output", str(output), "--minimum-test-timeout", "180"]
+    command += [f"--re=^{re.escape(name)}$" for name in names]
     # Neither examples nor those in the documentation.
     command += ["--cargo-arg=--tests"]
     if arguments.tests:
-        command += ["--", arguments.tests]
+        command += ["--", "--", *arguments.tests.split()]
     run = subprocess.Popen(command, cwd=TARGET / "tree", env=environment)
     try:
         code = run.wait(left)

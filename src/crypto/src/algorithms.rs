@@ -118,6 +118,13 @@ mod tests {
         assert!(!EncAlgo::OaepSha1.is_fips() && !SigAlgo::Pkcs1v15Sha1.is_fips());
     }
 
+    /// By the name of the provider, where the function asks for its property.
+    #[test]
+    fn fips_provider_is_active_where_openssl_has_one() {
+        let by_name = openssl::md::Md::fetch(None, "SHA2-224", Some("provider=fips"));
+        assert_eq!(super::has_fips_provider(), by_name.is_ok());
+    }
+
     #[test]
     fn algorithm_names_round_trip_and_others_are_unknown() {
         for algo in [EncAlgo::OaepSha1, EncAlgo::OaepSha224] {

@@ -98,7 +98,7 @@ pub fn text_finger(text: &[u8], hash_type: HashType) -> Result<String, HashError
         name: hash_type.name(),
         cause,
     })?;
-    let mut finger = String::with_capacity(digest.len() * 3);
+    let mut finger = String::new();
     for (index, byte) in digest.iter().enumerate() {
         let separator = if index == 0 { "" } else { ":" };
         push_hex(&mut finger, separator, *byte);
@@ -106,7 +106,7 @@ pub fn text_finger(text: &[u8], hash_type: HashType) -> Result<String, HashError
     Ok(finger)
 }
 
-/// Lower-case hexadecimal digits of `bytes`.
+/// Lower-case hexadecimal digits of `bytes`, in one allocation.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -138,4 +138,32 @@ fn pem_body(pem: &[u8]) -> Option<Vec<u8>> {
             .copied()
             .collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HashType, hex, pem_finger, text_finger};
+
+    #[test]
+    fn text_without_both_armour_lines_is_hashed_whole() {
+        let finger = |text: &str| pem_finger(text.as_bytes(), HashType::Sha256).unwrap();
+        let whole = |text: &str| text_finger(text.as_bytes(), HashType::Sha256).unwrap();
+        assert_eq!(finger("-----BEGIN A\nbody\n-----END A\n"), whole("body\n"));
+        for text in [
+            "",
+            "body",
+            "-----BEGIN A",
+            "-----BEGIN A\nbody\n",
+            "body\n-----END A\n",
+            "-----END A\nbody\n-----BEGIN A\n",
+        ] {
+            assert_eq!(finger(text), whole(text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn hexadecimal_digits_are_one_allocation() {
+        let digits = hex(&[0x00, 0x0f, 0xa0, 0xff, 0x5c]);
+        assert_eq!((digits.as_str(), digits.capacity()), ("000fa0ff5c", 10));
+    }
 }

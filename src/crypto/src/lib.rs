@@ -43,13 +43,7 @@ pub fn ct_eq(left: &[u8], right: &[u8]) -> bool {
 /// The SHA-1 of `bytes` as 40 hex digits: names a minion on a filtering publish channel
 /// (`salt/transport/zeromq.py`), where nothing depends on its strength.
 pub fn sha1_hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    openssl::sha::sha1(bytes)
-        .iter()
-        .fold(String::with_capacity(40), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("invariant: writing to a String cannot fail");
-            text
-        })
+    fingerprint::hex(&openssl::sha::sha1(bytes))
 }
 
 #[cfg(test)]

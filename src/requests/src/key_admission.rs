@@ -393,3 +393,6 @@ impl Network {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

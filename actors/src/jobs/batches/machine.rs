@@ -228,6 +228,7 @@ impl Machine {
     /// Fills free slots; the minions to send their part now.
     pub(crate) fn advance(&mut self, now: Moment) -> Vec<MinionId> {
         let mut send = Vec::new();
+        self.drop_void_deadlines();
         while self.resting.front().is_some_and(|until| *until <= now) {
             self.resting.pop_front();
         }
@@ -277,6 +278,15 @@ impl Machine {
             late.push(minion);
         }
         late
+    }
+
+    /// A void deadline that is over would wake the batch again and again.
+    fn drop_void_deadlines(&mut self) {
+        while let Some((at, minion)) = self.deadlines.front()
+            && !self.is_due(*at, minion)
+        {
+            self.deadlines.pop_front();
+        }
     }
 
     /// Whether a deadline still stands.

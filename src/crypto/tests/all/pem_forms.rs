@@ -74,6 +74,12 @@ fn missing_and_wrong_passphrase_are_different_errors() {
 }
 
 #[test]
+fn empty_passphrase_is_none_when_a_key_is_written() {
+    let pem = private("master").to_pem(Some("")).unwrap();
+    assert_eq!(pem.expose(), form("master", "pkcs1"));
+}
+
+#[test]
 fn old_ciphers_around_a_key_are_read() {
     let rsa = Rsa::private_key_from_pem(form("master", "pkcs1").as_bytes()).unwrap();
     for cipher in [
@@ -166,7 +172,9 @@ fn key_that_is_not_rsa_is_refused() {
     let pem = elliptic.private_key_to_pem_pkcs8().unwrap();
     assert_eq!(kind(PrivateKey::from_pem(pem, None)), "not rsa");
 
-    assert_eq!(kind(PrivateKey::from_pem("", None)), "no pem");
+    for text in ["", "no key", "a text that is longer than the armour"] {
+        assert_eq!(kind(PrivateKey::from_pem(text, None)), "no pem", "{text}");
+    }
     assert_eq!(
         kind(PrivateKey::from_pem(form("master", "public"), None)),
         "unreadable"

@@ -105,6 +105,25 @@ fn x931_is_what_its_definition_says() {
     }
 }
 
+/// The number of these operations bounds what a request costs (`cve_2017_14696_…` of the gate).
+#[test]
+fn each_private_operation_is_counted_once() {
+    let key = private("master");
+    assert_eq!(key.operations(), 0);
+    let sealed = public("master")
+        .encrypt(EncAlgo::OaepSha1, b"salt")
+        .unwrap();
+    key.decrypt(EncAlgo::OaepSha1, &sealed).unwrap();
+    assert_eq!(key.operations(), 1);
+    key.sign(SigAlgo::Pkcs1v15Sha1, b"salt").unwrap();
+    assert_eq!(key.operations(), 2);
+    key.x931_sign(b"salt").unwrap();
+    assert_eq!(key.operations(), 3);
+    // Refused before it costs anything.
+    assert!(key.x931_sign(b"").is_err());
+    assert_eq!(key.operations(), 3);
+}
+
 #[test]
 fn message_too_long_for_the_key_is_refused() {
     let key = public("master");

@@ -181,6 +181,42 @@ fn protocol_version_is_parsed_as_by_python() {
 }
 
 #[test]
+fn every_protocol_version_is_served_without_a_least_one() {
+    let site = Site::new("minimum_auth_version: 0\n");
+    let ping = Load::new().set("cmd", "ping");
+    for version in [-1, 0, 1, 4] {
+        let reply = site.ask_in_vain("ping", clear(ping.clone(), version));
+        assert_eq!(reply, ping.clone().packed(), "{version}");
+    }
+}
+
+/// A value that is no text is quoted where both its bytes and what Python prints of it are at most 200.
+#[test]
+fn value_as_id_is_quoted_up_to_a_bound() {
+    let site = Site::new("");
+    let list = |halves: usize, tens: usize, sevens: usize| {
+        let numbers = std::iter::repeat_n(Value::from(0.5), halves)
+            .chain(std::iter::repeat_n(Value::from(10_i64), tens))
+            .chain(std::iter::repeat_n(Value::from(7_i64), sevens));
+        Value::Array(numbers.collect())
+    };
+    // A half takes nine bytes, any other number one, and the head of such a list three.
+    let table = [
+        ("200 bytes", list(21, 0, 8), "[0.5, 0.5"),
+        ("201 bytes", list(22, 0, 0), "of 201 bytes"),
+        ("200 characters", list(0, 2, 64), "[10, 10, 7"),
+        ("201 characters", list(0, 0, 67), "of 70 bytes"),
+    ];
+    for (what, id, expected) in table {
+        let load = Load::new().set("cmd", "ping").set("id", id);
+        let reply = decode(&site.ask_in_vain(what, clear(load, 3)));
+        let expected = format!("bad load: id {expected}");
+        let text = reply.as_str().unwrap();
+        assert!(text.starts_with(&expected), "{what}: {text}");
+    }
+}
+
+#[test]
 fn open_clear_commands_change_nothing() {
     let site = Site::new("");
     let ping = Load::new()
@@ -419,12 +455,21 @@ fn valid_sealed_requests_are_served() {
         site.ask_in_vain("bad token", m1.sealed(bad_token, 2)),
         bad_load()
     );
-    let reply = site.ask(m1.sealed(event().without("nonce"), 3)).reply;
-    let plain = m1
-        .crypticle(3)
-        .loads(crate::wire::site::decode(&reply).as_bytes().unwrap());
-    assert_eq!(plain.unwrap(), &b"\xc0"[..], "no nonce in, none out");
-    assert_eq!(site.around.heard.lock().len(), 9);
+    let nothing: [(&str, Value); 2] = [("empty", "".into()), ("nil", Value::Nil)];
+    let without = nothing.map(|(what, nonce)| (what, event().set("nonce", nonce)));
+    for (what, load) in [("none", event().without("nonce"))]
+        .into_iter()
+        .chain(without)
+    {
+        let reply = site.ask(m1.sealed(load, 3)).reply;
+        let plain = m1.crypticle(3).loads(decode(&reply).as_bytes().unwrap());
+        assert_eq!(
+            plain.unwrap(),
+            &b"\xc0"[..],
+            "{what}: no nonce in, none out"
+        );
+    }
+    assert_eq!(site.around.heard.lock().len(), 11);
 }
 
 #[test]

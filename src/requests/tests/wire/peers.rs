@@ -388,6 +388,127 @@ fn minion_publish_answers_with_returns() {
 }
 
 #[test]
+fn wait_of_minion_is_what_it_asks_for_else_that_of_the_site() {
+    let waits = |options: &str, change: fn(Load) -> Load| {
+        let site = Site::new(&format!("{options}{RULES}"));
+        site.accept("web1", "minion");
+        let (answer, outcome) = asked(&site, "asker", "minion_publish", |load| {
+            change(wish(load, "test.ping", &[], "web1"))
+        });
+        match outcome.effects.is_empty() {
+            true => Err(answer),
+            false => Ok(call(outcome).wait.as_secs_f64()),
+        }
+    };
+    let nine = "timeout: 9\n";
+    assert_eq!(waits(nine, |load| load), Ok(9.0));
+    assert_eq!(waits("timeout: 90\n", |load| load), Ok(55.0));
+    assert_eq!(
+        waits(nine, |load| load.set("tmo", 7).set("timeout", 3)),
+        Ok(3.0)
+    );
+    assert_eq!(waits(nine, |load| load.set("tmo", " 7 ")), Ok(7.0));
+    assert_eq!(waits(nine, |load| load.set("timeout", 2.5)), Ok(2.5));
+    assert_eq!(waits(nine, |load| load.set("timeout", -1)), Ok(0.0));
+    assert_eq!(
+        waits(nine, |load| load.set("timeout", "2.5")),
+        Err(nothing())
+    );
+    assert_eq!(
+        waits(nine, |load| load.set("timeout", texts(&[]))),
+        Err("".into())
+    );
+}
+
+#[test]
+fn minion_publish_answers_in_the_form_that_is_asked_for() {
+    let site = site();
+    let minion = Minion::signed_in(&site, "asker");
+    let answer = |form: &str| {
+        let (_, outcome) = asked_by(&site, &minion, "minion_publish", |load| {
+            wish(load, "test.ping", &[], "web1").set("form", form)
+        });
+        let PeerCallWork::Job { start, returned } = call(outcome).work else {
+            panic!("it waits for a job");
+        };
+        let jid = start.job.jid.clone();
+        let record = ReturnRecord {
+            jid: jid.clone(),
+            minion: MinionId::parse("web1").unwrap(),
+            received: 0,
+            fun: "test.ping".to_owned(),
+            retcode: 0,
+            success: true,
+            load: Packed::new(encode(&Value::map([("return", true)]), Dialect::Bin)),
+        };
+        let writes = [Write::Job(start.job.clone()), Write::Return(record)];
+        site.database.lock().commit(&writes).unwrap();
+        (
+            minion.open(&returned.run().reply, 3),
+            Value::from(jid.as_str()),
+        )
+    };
+    let (clean, _) = answer("clean");
+    assert_eq!(clean, Value::map([("web1", true)]));
+    let (full, jid) = answer("full");
+    let whole = Value::map([("ret", Value::from(true))]);
+    assert_eq!(full, Value::map([("web1", whole), ("__jid__", jid)]));
+}
+
+#[test]
+fn peer_job_on_the_blacklist_is_not_started() {
+    let site = Site::new(&format!(
+        "publisher_acl_blacklist: {{modules: ['test.ping']}}\n{RULES}"
+    ));
+    site.accept("web1", "minion");
+    for (fun, is_started) in [("test.ping", false), ("test.echo", true)] {
+        let (answer, outcome) = published(&site, "asker", fun, &["a"], "web1");
+        assert_eq!(started(&outcome).is_some(), is_started, "{fun}");
+        assert_eq!(answer == "".into(), !is_started, "{fun}");
+    }
+}
+
+/// Answers to waiting clients' probes go to them alone; a minion's are kept as returns of its job.
+#[test]
+fn peers_job_is_no_probe_and_may_be_a_signal() {
+    let site = Site::new("peer: {asker: ['saltutil.*']}\n");
+    site.accept("web1", "minion");
+    for (fun, has_relation) in [("saltutil.find_job", false), ("saltutil.kill_job", true)] {
+        let (_, outcome) = asked(&site, "asker", "minion_pub", |load| {
+            let load = wish(load, fun, &["20261121210000123456"], "web1");
+            load.set("tgt", texts(&["web1"])).set("tgt_type", "list")
+        });
+        let start = started(&outcome).expect("a job");
+        assert_eq!(start.about.is_some(), has_relation, "{fun}");
+    }
+}
+
+#[test]
+fn condition_on_arguments_holds_for_each_of_several_functions() {
+    let site = site();
+    for (arg, is_started) in [(["safe", "safe"], true), (["safe", "other"], false)] {
+        let (_, outcome) = published(&site, "limited", "test.echo,test.echo", &arg, "db1");
+        assert_eq!(started(&outcome).is_some(), is_started, "{arg:?}");
+    }
+}
+
+#[test]
+fn arguments_of_no_parse_are_taken_as_they_are() {
+    let site = site();
+    let (_, outcome) = asked(&site, "asker", "minion_pub", |load| {
+        wish(load, "test.echo", &["a=5", "b=5"], "web1").set("no_parse", texts(&["a"]))
+    });
+    let load = decode(started(&outcome).expect("a job").job.load.bytes());
+    let named = load
+        .get("arg")
+        .and_then(Value::as_array)
+        .and_then(<[_]>::first);
+    let named = named.expect("the named arguments");
+    assert_eq!(named.get("a"), Some(&"5".into()));
+    assert_eq!(named.get("b"), Some(&Value::Int(5)));
+}
+
+#[test]
 fn minion_runner_needs_peer_run_rule() {
     let site = site();
     let wanted = |minion: &Minion, fun: &str| {
