@@ -87,6 +87,7 @@ fn an_async_batch_of_stock_goes_on_over_a_kill() -> TestResult {
             let (ran, go) = (Counter::new(site), site.path("go"));
             site.step("stock's command line hands the batch over and ends");
             let command = ran.command(&go);
+            let mark = site.events().mark();
             let run = site.salt(&["-b", "2", "--async", "*", "cmd.run", &command])?;
             let jid = jid_of(&run)?;
             // Two have returned then, and two wait. Not while one returns: a stock minion whose request is
@@ -94,12 +95,20 @@ fn an_async_batch_of_stock_goes_on_over_a_kill() -> TestResult {
             wait_until("the next ones to run it", SOON, || {
                 (ran.begun() == 4).then_some(())
             })?;
+            for (id, _) in FLEET {
+                site.events()
+                    .find_since(mark, &format!("{id} to be pinged"), SOON, |event| {
+                        let is_of = event.tag.ends_with(&format!("/ret/{id}"));
+                        (is_of && event.data["fun"] == "test.ping").then_some(())
+                    })?;
+            }
 
             site.step("the master is killed in the middle, and started again");
             site.announce("the publish connection broke");
             site.kill_master();
             ensure!(ran.count() == 2, "it was killed too late");
             site.start_master()?;
+            site.wait_until_ready_again()?;
             std::fs::write(&go, "").context("cannot let them go on")?;
             let complete = site
                 .events()

@@ -35,6 +35,7 @@ fn a_restart_keeps_keys_and_sessions() -> TestResult {
             wait_until("both minions to subscribe again", SOON, || {
                 (subscribers() >= 2).then_some(())
             })?;
+            site.wait_until_ready_again()?;
             let mark = site.events().mark();
             let run = site.salt(&["*", "test.ping"])?;
             run.expect_code(0)?

@@ -203,6 +203,7 @@ fn a_job_in_the_middle_of_which_the_master_is_killed_goes_on() -> TestResult {
                 .events()
                 .tag(&format!("saltern/job/{jid}/state"), SOON)?;
             ensure!(state.data["counts"]["expected"] == 3, "{state:?}");
+            site.wait_until_ready_again()?;
             std::fs::write(&go, "").context("cannot let them go on")?;
             let end = finished(site, 0, &jid)?;
             ensure!(end.data["state"] == "complete", "{end:?}");

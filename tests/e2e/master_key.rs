@@ -196,6 +196,7 @@ fn start_minions(site: &mut Site, release: Release) -> Result<()> {
 /// before count as present.
 fn start(site: &mut Site) -> Result<()> {
     site.start_master_only()?;
+    site.wait_until_ready_again()?;
     wait_until("all minions to have subscribed", SOON, || {
         let subscribers = site.metric("saltern_subscribers", "").ok()?;
         (subscribers == MINIONS.len() as f64).then_some(())

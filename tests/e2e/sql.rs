@@ -106,6 +106,7 @@ fn jobs_reach_postgresql_without_python_over_outages_and_stock_reads_them() -> T
         echo(site, "two")?;
         site.kill_master();
         site.start_master()?;
+        site.wait_until_ready_again()?;
         echo(site, "three")?;
         database.resume();
         // Until then the job is not where stock's command looks for it.
@@ -170,6 +171,7 @@ fn old_jobs_are_read_from_postgresql_and_our_own_are_answered_without_it() -> Te
         // From these, the jobs would be read back.
         fs::remove_dir_all(site.path("cache/jobs"))?;
         site.start_master()?;
+        site.wait_until_ready_again()?;
         let new = echo(site, "new")?;
         let found = ask(site, &["jobs.lookup_jid", &old])?;
         ensure!(found == json!({"m1": "old"}), "{found}");

@@ -1,5 +1,7 @@
 //! The minions of a site: configured, started, accepted, ended.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -117,6 +119,41 @@ impl Site {
             let run = self.saltern(&away).ok()?;
             run.stdout.lines().any(|line| line == id).then_some(())
         })
+    }
+
+    /// Waits until the stock minions that notice the loss of their master have got over the last end of it.
+    ///
+    /// Since 3007 a minion that loses its publish connection signs in anew (`__master_disconnected` in
+    /// `salt/minion.py`). A return that falls into that time is lost, and now and then each one after it until
+    /// the minion is restarted, whichever master is there.
+    ///
+    /// # Errors
+    /// When one of them does not say in time that it is ready.
+    pub fn wait_until_ready_again(&self) -> Result<()> {
+        for (id, times) in &self.ready_before {
+            wait_until(&format!("{id} to be ready again"), SOON, || {
+                (self.times_ready(id) > *times).then_some(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// How often each stock minion that runs, and would notice the loss of its master, has said that it is ready.
+    /// Those of 3006 do not notice it.
+    pub(crate) fn all_times_ready(&self) -> BTreeMap<String, usize> {
+        let minions = self.minions.iter().filter(|(_, minion)| {
+            let is_of_3006 = minion.kind == MinionKind::Stock(Release::V3006);
+            minion.kind != MinionKind::Native && !is_of_3006 && minion.daemon.is_some()
+        });
+        minions
+            .map(|(id, _)| (id.clone(), self.times_ready(id)))
+            .collect()
+    }
+
+    /// How often a stock minion has said in its log that it is ready.
+    fn times_ready(&self, id: &str) -> usize {
+        let log = fs::read_to_string(self.path(format!("minions/{id}/log"))).unwrap_or_default();
+        log.matches("Minion is ready to receive requests!").count()
     }
 
     /// The process of a minion that runs.
@@ -285,7 +322,7 @@ impl Site {
                 .set("user", user())
                 .set("sock_dir", format!("{root}/run"))
                 .set("pidfile", format!("{root}/minion.pid"))
-                .set("log_file", self.path(format!("log/{id}")).display())
+                .set("log_file", format!("{root}/log"))
                 .set("log_level", "warning")
                 .set("log_level_logfile", "info")
                 .set("loop_interval", 1)

@@ -61,6 +61,8 @@ pub struct Site {
     readiness: Option<Readiness>,
     listener: Option<Listener>,
     pub(crate) minions: BTreeMap<String, Minion>,
+    /// How often stock minions had said that they are ready when the master ended last.
+    pub(crate) ready_before: BTreeMap<String, usize>,
     /// How many ready-made keys its minions have.
     pub(crate) keys_given: usize,
     config: Config,
@@ -138,6 +140,7 @@ impl Site {
             readiness: None,
             listener: None,
             minions: BTreeMap::new(),
+            ready_before: BTreeMap::new(),
             keys_given: 0,
             config,
             expected: Expected::default(),
@@ -329,6 +332,7 @@ impl Site {
     /// When it takes too long.
     pub fn stop_master(&mut self) -> Result<ExitStatus> {
         self.listener = None;
+        self.ready_before = self.all_times_ready();
         self.master
             .take()
             .context("no master is running")?
@@ -340,6 +344,7 @@ impl Site {
     pub fn kill_master(&mut self) {
         self.announce("a return was not taken");
         self.listener = None;
+        self.ready_before = self.all_times_ready();
         self.master = None;
     }
 
