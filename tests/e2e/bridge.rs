@@ -269,6 +269,10 @@ fn killed_helper_fails_one_pillar_only() -> TestResult {
             "x: {{{{ salt['custom.hang']('{}') }}}}\n",
             pid_file.display()
         );
+        // A helper takes its time to start on a busy machine, and the minion gives up after a minute.
+        site.prepare_minion("m1", MinionKind::Stock(release), |config| {
+            config.set("request_channel_timeout", 170);
+        })?;
         site.bring_up(&[("m1", MinionKind::Stock(release))])?;
         fs::write(site.path("pillar/by_template.sls"), hang)?;
         site.announce("a pillar SLS does not render");

@@ -342,6 +342,7 @@ fn orderly_stop_hands_over_before_the_lease_ends_and_an_outage_passes() -> TestR
             pair.wait_for("b", "active")?;
             pair.wait_until_b_serves()?;
             wait_for_ping(pair.b, "m1")?;
+            pair.a.wait_until_ready_again()?;
             wait_for_ping(pair.b, "stock")?;
             pair.a.kill_minion("stock");
 

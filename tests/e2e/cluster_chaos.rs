@@ -12,7 +12,7 @@ use saltern_tests::site::SOON;
 use saltern_tests::wait_until;
 
 /// Longest time of the run, which waits for each step by itself.
-const LIMIT: Duration = Duration::from_secs(14 * 60);
+const LIMIT: Duration = Duration::from_secs(18 * 60);
 
 #[test]
 fn history_is_sound_after_a_kill_a_freeze_a_cut_and_a_failover() -> Result<()> {

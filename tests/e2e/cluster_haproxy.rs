@@ -124,6 +124,7 @@ fn minions_behind_haproxy_stay_connected_and_follow_the_active_master() -> TestR
         ensure!(ended.success(), "{ended}");
         pair.wait_until_b_serves()?;
         wait_for_ping(pair.b, "m1")?;
+        pair.a.wait_until_ready_again()?;
         wait_for_ping(pair.b, "stock")?;
         wait_until("the balancer to know the new one", SOON, || {
             let status = balancer

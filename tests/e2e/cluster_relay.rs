@@ -168,10 +168,6 @@ fn below(top: &mut Site) -> TestResult {
                             .set("master_port", ports.ws[0])
                             .set("publish_port", ports.ws[1]);
                     }
-                    if id == "hot" {
-                        let root = config.get("root_dir").unwrap_or_default().to_owned();
-                        config.set("log_file", format!("{root}/log"));
-                    }
                     if id == "failover" {
                         config
                             .set("master_type", "failover")
@@ -227,6 +223,7 @@ fn below(top: &mut Site) -> TestResult {
             ensure!(ended.success(), "{ended}");
             pair.wait_for("b", "active")?;
             pair.wait_until_b_serves()?;
+            pair.a.wait_until_ready()?;
             let stayed = minions.iter().filter(|(id, _, _)| *id != "ws3007");
             for (id, _, _) in stayed.clone() {
                 wait_for_ping(pair.b, id)?;

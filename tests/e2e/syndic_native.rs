@@ -323,6 +323,7 @@ fn inventory_makes_targets_above_exact() -> TestResult {
         top.config().set("syndic_wait", 3600);
         top.write_config()?;
         low.start_master()?;
+        low.wait_until_ready_again()?;
         top.start_master()?;
         wait_until("all minions in the inventory above", SOON, || {
             let run = top.saltern(&["run", "manage.up"]).ok()?;
@@ -418,6 +419,7 @@ fn killed_masters_lose_and_double_no_return_of_a_frame() -> TestResult {
         }
         low.kill_master();
         low.start_master()?;
+        low.wait_until_ready_again()?;
         top.start_master()?;
 
         top.step("both are killed once more, while frames may be under way");
@@ -429,6 +431,7 @@ fn killed_masters_lose_and_double_no_return_of_a_frame() -> TestResult {
         top.kill_master();
         top.start_master()?;
         low.start_master()?;
+        low.wait_until_ready_again()?;
         for jid in &jids {
             wait_for_both(top, jid)?;
         }
@@ -443,6 +446,14 @@ fn killed_masters_lose_and_double_no_return_of_a_frame() -> TestResult {
         top.kill_master();
         top.start_master()?;
         wait_for_connection(low, Some(before))?;
+        // A kill may have left it deaf, which is stock's fault.
+        low.kill_minion(STOCK);
+        let mark = low.events().mark();
+        low.start_prepared_minion(STOCK)?;
+        let started = format!("salt/minion/{STOCK}/start");
+        low.events().find_since(mark, &started, SOON, |event| {
+            (event.tag == started).then_some(())
+        })?;
         let mark = top.events().mark();
         top.salt(&["--async", "*", "test.ping"])?;
         let jid = new_jid(top, mark)?;

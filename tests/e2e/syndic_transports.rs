@@ -61,9 +61,11 @@ fn up_by(top: Server, transport: &'static str, tls: Tls) -> TestResult {
 /// Sends a job down, and waits for its return.
 fn is_above(top: &mut Site, transport: &str) -> Result<()> {
     top.step("a job goes down, and its return comes up");
-    let run = top.salt(&["*", "test.echo", "hello"])?;
-    run.expect_code(0)?;
-    run.expect_stdout(&format!("{NATIVE}:\n    hello"))?;
+    let hello = format!("{NATIVE}:\n    hello\n");
+    wait_until("the answer of the minion alone", SOON, || {
+        let run = top.salt(&["*", "test.echo", "hello"]).ok()?;
+        (run.code == Some(0) && run.stdout == hello).then_some(())
+    })?;
     if !top.server().is_ours() {
         return Ok(());
     }

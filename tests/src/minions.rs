@@ -121,7 +121,8 @@ impl Site {
         })
     }
 
-    /// Waits until the stock minions that notice the loss of their master have got over the last end of it.
+    /// Waits until the stock minions that notice the loss of their master have noticed the last end of it, and
+    /// got over it.
     ///
     /// Since 3007 a minion that loses its publish connection signs in anew (`__master_disconnected` in
     /// `salt/minion.py`). A return that falls into that time is lost, and now and then each one after it until
@@ -130,30 +131,48 @@ impl Site {
     /// # Errors
     /// When one of them does not say in time that it is ready.
     pub fn wait_until_ready_again(&self) -> Result<()> {
-        for (id, times) in &self.ready_before {
+        for (id, before) in &self.losses_before {
             wait_until(&format!("{id} to be ready again"), SOON, || {
-                (self.times_ready(id) > *times).then_some(())
+                let (losses, is_ready) = self.losses(id).ok()?;
+                (losses > *before && is_ready).then_some(())
             })?;
         }
         Ok(())
     }
 
-    /// How often each stock minion that runs, and would notice the loss of its master, has said that it is ready.
-    /// Those of 3006 do not notice it.
-    pub(crate) fn all_times_ready(&self) -> BTreeMap<String, usize> {
+    /// The same where they may have kept their connection.
+    ///
+    /// # Errors
+    /// When one of them does not say in time that it is ready.
+    pub fn wait_until_ready(&self) -> Result<()> {
+        for id in self.losses_before.keys() {
+            wait_until(&format!("{id} to be ready"), SOON, || {
+                self.losses(id).ok()?.1.then_some(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// How often each stock minion that runs, and would notice it, has lost its master. Those of 3006 do not.
+    pub(crate) fn all_losses(&self) -> BTreeMap<String, usize> {
         let minions = self.minions.iter().filter(|(_, minion)| {
             let is_of_3006 = minion.kind == MinionKind::Stock(Release::V3006);
             minion.kind != MinionKind::Native && !is_of_3006 && minion.daemon.is_some()
         });
         minions
-            .map(|(id, _)| (id.clone(), self.times_ready(id)))
+            .filter_map(|(id, _)| Some((id.clone(), self.losses(id).ok()?.0)))
             .collect()
     }
 
-    /// How often a stock minion has said in its log that it is ready.
-    fn times_ready(&self, id: &str) -> usize {
-        let log = fs::read_to_string(self.path(format!("minions/{id}/log"))).unwrap_or_default();
-        log.matches("Minion is ready to receive requests!").count()
+    /// How often a stock minion has lost its master, by its log, and whether it is ready since.
+    fn losses(&self, id: &str) -> Result<(usize, bool)> {
+        let path = self.path(format!("minions/{id}/log"));
+        let log = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let count = |what: fn(&&str) -> bool| log.lines().filter(what).count();
+        let losses =
+            count(|line| line.contains("Connection to master ") && line.ends_with(" lost"));
+        let ready = count(|line| line.ends_with("Minion is ready to receive requests!"));
+        Ok((losses, ready > losses))
     }
 
     /// The process of a minion that runs.

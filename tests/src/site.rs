@@ -61,8 +61,8 @@ pub struct Site {
     readiness: Option<Readiness>,
     listener: Option<Listener>,
     pub(crate) minions: BTreeMap<String, Minion>,
-    /// How often stock minions had said that they are ready when the master ended last.
-    pub(crate) ready_before: BTreeMap<String, usize>,
+    /// How often stock minions had lost their master when it ended last.
+    pub(crate) losses_before: BTreeMap<String, usize>,
     /// How many ready-made keys its minions have.
     pub(crate) keys_given: usize,
     config: Config,
@@ -140,7 +140,7 @@ impl Site {
             readiness: None,
             listener: None,
             minions: BTreeMap::new(),
-            ready_before: BTreeMap::new(),
+            losses_before: BTreeMap::new(),
             keys_given: 0,
             config,
             expected: Expected::default(),
@@ -332,7 +332,7 @@ impl Site {
     /// When it takes too long.
     pub fn stop_master(&mut self) -> Result<ExitStatus> {
         self.listener = None;
-        self.ready_before = self.all_times_ready();
+        self.losses_before = self.all_losses();
         self.master
             .take()
             .context("no master is running")?
@@ -344,7 +344,7 @@ impl Site {
     pub fn kill_master(&mut self) {
         self.announce("a return was not taken");
         self.listener = None;
-        self.ready_before = self.all_times_ready();
+        self.losses_before = self.all_losses();
         self.master = None;
     }
 

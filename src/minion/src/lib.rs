@@ -7,6 +7,7 @@
 //! where those are wanted, stock's minion is.
 
 mod acknowledged;
+mod compound;
 mod error;
 mod events;
 mod functions;

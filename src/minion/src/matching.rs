@@ -1,12 +1,12 @@
 //! Whether a publication is for this minion. The master sends everything to everybody, so that
-//! the minion decides. Glob, list, pcre and grains are here, and a compound target of one wildcard, as the
-//! master sends it for users who are limited to some minions; every other type is not matched. Grains
-//! are matched as by `subdict_match` in `salt/utils/data.py`, except into maps inside of lists.
+//! the minion decides. Glob, list, pcre and grains are here, and compound targets of these; every other type
+//! is not matched. Grains are matched as by `subdict_match` in `salt/utils/data.py`, except into maps inside of lists.
 
 use saltern_python::expression::Pattern;
 use saltern_python::fnmatch::Glob;
 use saltern_wire::msgpack::Value;
 
+use crate::compound;
 use crate::functions::grains::traverse;
 use crate::python;
 
@@ -32,9 +32,11 @@ pub(crate) fn matches(
                 .as_str()
                 .is_some_and(|ids| ids.split(',').any(|item| item == id)),
         },
-        Some("compound") => tgt
-            .as_str()
-            .is_some_and(|word| is_wildcard(word) && Glob::new(word).matches(id)),
+        Some("compound") => {
+            let term = |word: &str| matches_term(word, id, grains);
+            let found = tgt.as_str().map(|target| compound::matches(target, &term));
+            found.flatten() == Some(true)
+        }
         Some("pcre") => tgt.as_str().is_some_and(|pattern| pcre(pattern, id)),
         Some("grain") => has_grain(|pattern, text| Glob::new(pattern).matches(text)),
         Some("grain_pcre") => has_grain(pcre),
@@ -70,10 +72,24 @@ fn grain(
     found.any(|matched| matched)
 }
 
-/// Whether a compound target is one word that can only be a wildcard.
-fn is_wildcard(word: &str) -> bool {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '*' | '?');
-    word.contains(['*', '?']) && word.chars().all(is_plain)
+/// Whether a term of a compound target matches; none when it is of a type that this minion cannot judge.
+fn matches_term(word: &str, id: &str, grains: &Value) -> Option<bool> {
+    let is_engine =
+        |head: &&str| head.len() <= 2 && head.starts_with(|c: char| c.is_ascii_uppercase());
+    let Some((engine, target)) = word.split_once('@').filter(|(head, _)| is_engine(head)) else {
+        return Some(Glob::new(word).matches(id));
+    };
+    let (engine, delimiter) = engine.split_at_checked(1)?;
+    let tgt_type = match engine {
+        "E" => "pcre",
+        "G" => "grain",
+        "L" => "list",
+        "P" => "grain_pcre",
+        _ => return None,
+    };
+    let delimiter = Some(delimiter).filter(|text| !text.is_empty());
+    let how = (Some(tgt_type), delimiter.unwrap_or(":"));
+    Some(matches(how, &Value::from(target), id, grains))
 }
 
 /// A pattern that is none, or that takes too long, matches nobody.
@@ -117,11 +133,19 @@ mod tests {
             (Some("grain_pcre"), text("os:d.b"), true),
             (Some("grain_pcre"), text("os:x"), false),
             (Some("pillar"), text("os:*"), false),
-            (Some("compound"), text("m1"), false),
+            (Some("compound"), text("m1"), true),
             (Some("compound"), text("m*"), true),
             (Some("compound"), text("x*"), false),
             (Some("compound"), text("not m*"), false),
-            (Some("compound"), text("G@os:*"), false),
+            (Some("compound"), text("G@os:deb* and m1"), true),
+            (Some("compound"), text("G|@at|rack|7"), true),
+            (
+                Some("compound"),
+                text("P@os:x or E@m[01] and L@m0,m1"),
+                true,
+            ),
+            (Some("compound"), text("m1 and not I@os:*"), false),
+            (Some("compound"), text("m1 and ("), false),
         ];
         for (kind, tgt, matched) in cases {
             let is_for = matches((kind, ":"), &tgt, "m1", &grains);
