@@ -32,6 +32,8 @@ TAKEOVER = 2
 
 # What masters ask minions about jobs; the answers are acknowledged and not kept.
 PROBES = ("saltutil.running", "saltutil.find_job")
+# States in which a master does not expect an answer of a minion any more.
+GIVEN_UP_STATES = ("unreachable", "unknown")
 
 
 def read(path):
@@ -70,14 +72,41 @@ def check(history, store, lease=None):
     return anomalies
 
 
+def unseen(history, minions=()):
+    """What a run has not seen, without which its history says little: (kind, about whom or what). Each of these
+    minions has to run a job."""
+    last = max((line["at"] for line in history if line["what"] in ("fault", "done")), default=0)
+    jids = {line["jid"] for line in history if line["what"] == "published" and line["at"] > last}
+    if not jids:
+        yield "nothing published", "after the last fault"
+    executed = [line for line in history if line["what"] == "executed"]
+    if not any(line["jid"] in jids for line in executed):
+        yield "nothing executed", "of the jobs after the last fault"
+    if not any(line["jid"] in jids for line in acknowledged(history)):
+        yield "nothing acknowledged", "of the jobs after the last fault"
+    for minion in minions:
+        if not any(line["minion"] == minion for line in executed):
+            yield "no job executed", minion
+
+
+def acknowledged(history):
+    """The acknowledgements of returns that are stored: without those of probes."""
+    return [line for line in history if line["what"] == "acknowledged" and line["fun"] not in PROBES]
+
+
+def is_given_up(job):
+    """Whether each minion of an open job (`saltern explain --json`) that has not returned is given up, and there
+    are some: a job without them is not judged by that."""
+    missing = job["missing"]
+    return bool(job["is_master_running"] and missing) and all(one["state"] in GIVEN_UP_STATES for one in missing)
+
+
 def of_returns(history, store):
     """What is wrong with acknowledged and stored returns."""
     stored = collections.defaultdict(list)
     for jid, minion, digest in store["returns"]:
         stored[jid, minion].append(digest)
-    for line in history:
-        if line["what"] != "acknowledged" or line["fun"] in PROBES:
-            continue
+    for line in acknowledged(history):
         found = stored.get((line["jid"], line["minion"]))
         if not found:
             yield "acknowledged and lost", line["jid"], line["minion"]
@@ -215,6 +244,31 @@ class Checker(unittest.TestCase):
     def test_job_without_verdict_is_found(self):
         self.store["jobs"]["1"] = None
         self.expect("without a verdict")
+
+    def test_run_without_work_after_the_last_fault_is_found(self):
+        kinds = lambda *minions: [kind for kind, _ in unseen(self.history, minions)]
+        nothing = ["nothing published", "nothing executed", "nothing acknowledged"]
+        self.assertEqual(kinds(), nothing)
+        self.history.append({"at": 10, "what": "published", "jid": "2", "deadline": 25})
+        self.assertEqual(kinds(), nothing[1:])
+        line = {"at": 11, "minion": "m1", "jid": "2"}
+        self.history.append({**line, "what": "executed"})
+        self.history.append({**line, "what": "acknowledged", "fun": "saltutil.find_job", "digest": "d"})
+        self.assertEqual(kinds("m1"), nothing[2:])
+        self.history.append({**line, "what": "acknowledged", "fun": "test.echo", "digest": "d"})
+        self.assertEqual(kinds("m1"), [])
+        self.assertEqual(kinds("m1", "stock"), ["no job executed"])
+        self.assertEqual([kind for kind, _ in unseen([])], nothing)
+
+    def test_job_is_given_up_only_with_minions_that_are(self):
+        for states, is_running, is_it in (
+            ([], True, False),
+            (["unreachable", "unknown"], True, True),
+            (["unreachable"], False, False),
+            (["unreachable", "running"], True, False),
+        ):
+            missing = [{"state": state} for state in states]
+            self.assertIs(is_given_up({"is_master_running": is_running, "missing": missing}), is_it)
 
     def test_verdict_is_the_last_answer_or_the_end(self):
         for ended, answers, expected in (

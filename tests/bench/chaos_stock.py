@@ -7,7 +7,7 @@ to one at a time (`failover`, in random order), one is subscribed to all of them
 
 A stock minion logs that it starts a job behind its queue of job ids, so a copy of a job has no such line. It logs
 that it sends a return, and a warning once nobody has answered all its attempts: a return without that warning,
-which is older than the attempts take, was acknowledged. Its own logs say nothing of authentications: these
+which is older than the attempts take, was acknowledged, if the minion has logged anything after that time. Its own logs say nothing of authentications: these
 are counted by the events `salt/auth`.
 
 `tests/bench/chaos_stock.py` checks the reader of these logs.
@@ -27,6 +27,7 @@ RELEASES = ("3006.28", "3007.15", "3008.3")
 KINDS = ("balancer", "failover", "hot")
 # Seconds of an attempt to return, and attempts.
 ATTEMPT, ATTEMPTS = 10, 6
+STAMP = re.compile(r"^(?P<at>\d+\.\d+)\|")
 LINE = re.compile(
     r"^(?P<at>\d+\.\d+)\|(?:(?:User \S+ )?Executing command (?P<fun>\S+) with jid (?P<asked>\d{20})"
     r"|Starting a new job (?P<started>\d{20}) with PID"
@@ -81,9 +82,12 @@ class StockMinion:
 
 
 def history(minion, lines, shift, end):
-    """The objects of a log. A return whose attempts may still be under way at the end is left out."""
-    functions, found, sent = {}, [], {}
+    """The objects of a log. A return whose attempts may still be under way at the end is left out, as is one after
+    whose attempts nothing was logged: the minion may not have lived to warn."""
+    functions, found, sent, last = {}, [], {}, 0
     for line in lines:
+        stamp = STAMP.match(line)
+        last = max(last, float(stamp["at"]) + shift) if stamp else last
         match = LINE.match(line)
         if not match:
             continue
@@ -99,7 +103,8 @@ def history(minion, lines, shift, end):
         else:
             sent.pop(match["failed"], None)
     for jid, at in sent.items():
-        if at < end - 2 * ATTEMPT * ATTEMPTS and jid in functions:
+        is_over = at < end - 2 * ATTEMPT * ATTEMPTS and at < last - ATTEMPT * ATTEMPTS
+        if is_over and jid in functions:
             found.append({"at": at, "what": "acknowledged", "minion": minion, "jid": jid, "fun": functions[jid]})
     return found
 
@@ -140,6 +145,13 @@ class Reader(unittest.TestCase):
         self.assertEqual(of("acknowledged"), [once])
         self.assertEqual(found[0], {"at": 1001.0, "what": "received", "minion": "m", "jid": once})
         self.assertEqual(found[-1]["fun"], "test.echo")
+
+    def test_return_after_which_nothing_was_logged_is_left_out(self):
+        of = lambda lines: [line["what"] for line in history("m", lines, 0, 2000)]
+        lines = [*self.lines()][:4]
+        self.assertEqual(of(lines), ["received", "executed"])
+        self.assertEqual(of([*lines, "9.0|Anything"]), ["received", "executed"])
+        self.assertEqual(of([*lines, "90.0|Anything"]), ["received", "executed", "acknowledged"])
 
 
 if __name__ == "__main__":

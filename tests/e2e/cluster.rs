@@ -314,6 +314,19 @@ fn members_are_compared(pair: &mut Pair<'_>) -> Result<()> {
     let run = pair.b.saltern(&verify)?;
     run.expect_code(1)?
         .expect_text("\"a\" differs: option gather_job_timeout")?;
+    let option = pair.b.config().get("saltern_cluster").map(str::to_owned);
+    let option = option.context("the option is set")?;
+    let secret = pair.b.path("other-secret");
+    fs::write(&secret, [7; 64])?;
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+    let other = option.replacen('}', &format!(", secret_file: {}}}", secret.display()), 1);
+    pair.b.config().set("saltern_cluster", other);
+    pair.b.write_config()?;
+    let run = pair.b.saltern(&verify)?;
+    run.expect_code(1)?.expect_text("nothing was compared")?;
+    ensure!(!run.stdout.contains("differs"), "{run:?}");
+    pair.b.config().set("saltern_cluster", option);
+    pair.b.write_config()?;
     pair.b
         .saltern(&["cluster", "contract"])?
         .expect_code(0)?

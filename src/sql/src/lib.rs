@@ -30,7 +30,7 @@ pub use cluster::{
     LeaseAction, LeaseHolder, LeaseRequest, LeaseState, LeaseTable, Member, MemberIdentity,
     MemberReport, Membership, SharedTable, Standing, Tables, check_cluster, cluster_place,
     cluster_secret, cluster_state, contract_cluster, export_jobs, forget_member, import_jobs,
-    init_cluster, open_cluster, register_cluster_metrics, set_cluster_secret,
+    init_cluster, missing_tables, open_cluster, register_cluster_metrics, set_cluster_secret,
 };
 pub use document::Marks;
 pub use error::SqlError;

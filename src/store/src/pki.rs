@@ -63,14 +63,19 @@ impl PkiTree {
         Self::with_options(&StoreOptions::from(config), clock)
     }
 
+    /// The tree of a configuration as it is there: nothing is made, nor is a mode changed.
+    pub fn existing(config: &MasterConfig, clock: Clock) -> Self {
+        Self::of_options(&StoreOptions::from(config), clock)
+    }
+
     /// The same with this crate's options.
     ///
     /// As stock does at start (`salt/utils/verify.py`, `verify_env`), `pki_dir` is brought to mode
     /// 0700 unless it has 0700 or 0750; the directories in it are made with 0755.
     pub fn with_options(options: &StoreOptions, clock: Clock) -> Result<Self> {
-        let root = options.pki_dir.clone();
-        files::ensure_dir(&root, 0o700)?;
-        restrict(&root)?;
+        let root = &options.pki_dir;
+        files::ensure_dir(root, 0o700)?;
+        restrict(root)?;
         for name in KeyState::ALL
             .map(KeyState::directory)
             .iter()
@@ -78,13 +83,17 @@ impl PkiTree {
         {
             files::ensure_dir(&root.join(name), 0o755)?;
         }
-        Ok(Self {
-            root,
+        Ok(Self::of_options(options, clock))
+    }
+
+    fn of_options(options: &StoreOptions, clock: Clock) -> Self {
+        Self {
+            root: options.pki_dir.clone(),
             compat: options.compat,
             clock,
             keys: DashMap::new(),
             ids: RwLock::new(None),
-        })
+        }
     }
 
     /// The state that decides an authentication, `None` for an unknown key.

@@ -62,7 +62,7 @@ enum Action {
         config: ConfigArgument,
     },
     /// Compare this member with the others by the summaries that they wrote when it ran there; exit code 1 when
-    /// they differ, or one has none of the last hour.
+    /// they differ, one has none of the last hour, or there is no other member.
     Verify {
         #[command(flatten)]
         config: ConfigArgument,
@@ -96,9 +96,9 @@ impl Action {
     }
 }
 
-/// 0 when it is done, or a master is active; 1 when none is, members differ, or no such member is there; 64 without
-/// `saltern_cluster` or tables, or where masters have to be stopped first; 69 without a connection, or when
-/// a job database cannot be read or made; 77 without the rights of the master's user.
+/// 0 when it is done, or a master is active; 1 when none is, members differ or there is one alone, or no such member is there; 64 without
+/// `saltern_cluster` or tables, or where masters have to be stopped first; 69 without a connection, while tables
+/// are in use, or when a job database cannot be read or made; 77 without the rights of the master's user.
 pub(crate) fn run(arguments: &Arguments) -> Exit {
     let loaded = match load_for_tool(arguments.action.config()) {
         Ok(loaded) => loaded,
@@ -132,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
             ClusterError::Store(StoreError::Option { .. } | StoreError::Missing { .. }) => {
                 Exit::Usage
             }
-            ClusterError::Store(_) => Exit::Unavailable,
+            ClusterError::Store(_) | ClusterError::TablesInUse { .. } => Exit::Unavailable,
             _ => Exit::Usage,
         }
     })
@@ -304,8 +304,12 @@ fn as_text(name: &str, place: &str, state: &ClusterState) -> String {
     if let Some(layout) = state.layout {
         text += &format!("tables: layout {}", layout.version);
         text += &match layout.is_expanded() {
-            true => format!(
+            true if layout.admits_release_before() => format!(
                 ", which masters that know layout {} use, too, until \"saltern cluster contract\"\n",
+                layout.floor
+            ),
+            true => format!(
+                "; masters that know layout {} go on until they are restarted, and do not take over any more\n",
                 layout.floor
             ),
             false => "\n".to_owned(),

@@ -2,6 +2,9 @@
 
 use saltern_store::StoreError;
 
+use super::layout::FIRST_WITH_FLOOR;
+use crate::error::SqlError;
+
 /// A refusal, or a loss.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
@@ -38,7 +41,8 @@ pub enum ClusterError {
     /// An older release made the tables.
     #[error(
         "the tables of the cluster in {place} have layout {found}, and this release needs {known}: run \
-         \"saltern cluster init\" of this release once; masters of the release before take part meanwhile"
+         \"saltern cluster init\" of this release once; {}",
+        meanwhile(*.found)
     )]
     Older {
         /// The database.
@@ -87,6 +91,32 @@ pub enum ClusterError {
         found: i64,
         /// The layout of this release.
         known: i64,
+    },
+    /// A newer release has added to the tables, and not ended the upgrade.
+    #[error(
+        "the tables of the cluster in {place} have layout {found}, and this release knows {known}: \
+         \"saltern cluster contract\" is for the release that knows layout {found}, which \"saltern cluster init\" \
+         was run with"
+    )]
+    Expanded {
+        /// The database.
+        place: String,
+        /// The layout of the tables.
+        found: i64,
+        /// The layout of this release.
+        known: i64,
+    },
+    /// Tables of the cluster are used by others, which a change of them waits for.
+    #[error(
+        "the tables of the cluster in {place} are in use, so nothing was changed: run \"saltern cluster init\" \
+         again when the database has less to do"
+    )]
+    TablesInUse {
+        /// The database.
+        place: String,
+        /// The answer of the database.
+        #[source]
+        source: SqlError,
     },
     /// A member's release does not know the present layout.
     #[error(
@@ -148,4 +178,14 @@ pub enum ClusterError {
     /// The database or its options.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Part of the masters of the release before, whose layout this is, during an upgrade.
+fn meanwhile(found: i64) -> &'static str {
+    match found < FIRST_WITH_FLOOR {
+        true => {
+            "masters of the release before go on until they are restarted, and do not take over any more"
+        }
+        false => "masters of the release before take part meanwhile",
+    }
 }

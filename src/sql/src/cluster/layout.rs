@@ -11,6 +11,9 @@ use crate::error::SqlError;
 /// The layout's number.
 pub(super) const VERSION: i64 = 3;
 
+/// The first layout whose release looks at the floor: one of before takes no newer layout.
+pub(super) const FIRST_WITH_FLOOR: i64 = 3;
+
 /// The entry of `meta` with the lowest layout that a release has to know. A layout only adds to the one before,
 /// so a release of that one goes on until the floor is raised.
 const FLOOR: &str = "layout_floor";
@@ -56,12 +59,6 @@ CREATE TABLE IF NOT EXISTS member (
     seen timestamptz NOT NULL,
     until timestamptz NOT NULL
 ) WITH (fillfactor = 50);
-ALTER TABLE member ADD COLUMN IF NOT EXISTS layout bigint NOT NULL DEFAULT 0;
-CREATE TABLE IF NOT EXISTS member_report (
-    name text PRIMARY KEY,
-    reported timestamptz NOT NULL,
-    report text NOT NULL
-);
 CREATE TABLE IF NOT EXISTS jobs (
     id bigint PRIMARY KEY,
     jid text COLLATE "C" NOT NULL UNIQUE,
@@ -154,6 +151,16 @@ INSERT INTO meta (name, value) VALUES ('identity', replace(gen_random_uuid()::te
     ON CONFLICT DO NOTHING;
 "#;
 
+/// Additions of this layout to the one before. The column comes last: it locks out the members, which read the table all the time.
+const ADDED: &str = "
+CREATE TABLE IF NOT EXISTS member_report (
+    name text PRIMARY KEY,
+    reported timestamptz NOT NULL,
+    report text NOT NULL
+);
+ALTER TABLE member ADD COLUMN IF NOT EXISTS layout bigint NOT NULL DEFAULT 0;
+";
+
 /// The layout of the tables that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -172,6 +179,11 @@ impl Layout {
     /// Whether a release that does not know the present layout works with them, too.
     pub const fn is_expanded(self) -> bool {
         self.floor < self.version
+    }
+
+    /// Whether masters of the release whose layout is the floor take over, and may be restarted.
+    pub const fn admits_release_before(self) -> bool {
+        self.floor >= FIRST_WITH_FLOOR
     }
 }
 
@@ -194,7 +206,8 @@ impl From<SqlError> for LayoutError {
 /// Makes the tables that are missing, also those that an older layout lacks: a layout only adds, so that
 /// an active master of the release before goes on. The schema's name is one of [`saltern_config::is_schema_name`].
 pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), LayoutError> {
-    if let Some(found) = found(session).await?
+    let before = found(session).await?;
+    if let Some(found) = before
         && found.version >= VERSION
     {
         return match found.is_usable() {
@@ -202,13 +215,18 @@ pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), Layo
             false => Err(LayoutError::Newer(found.version)),
         };
     }
+    // Also an index that is there locks its table while it is not made.
+    let tables = match before.is_some_and(|found| found.version == VERSION - 1) {
+        true => "",
+        false => TABLES,
+    };
     let script = format!(
-        "BEGIN; SELECT pg_advisory_xact_lock({LOCK}); CREATE SCHEMA IF NOT EXISTS {schema}; {TABLES} \
+        "BEGIN; SELECT pg_advisory_xact_lock({LOCK}); CREATE SCHEMA IF NOT EXISTS {schema}; {tables} \
          INSERT INTO writer (writer) VALUES ({WRITER}) ON CONFLICT DO NOTHING; \
          INSERT INTO meta (name, value) SELECT '{FLOOR}', \
          coalesce((SELECT value FROM meta WHERE name = 'layout'), '{VERSION}') ON CONFLICT DO NOTHING; \
          INSERT INTO meta AS m (name, value) VALUES ('layout', '{VERSION}') ON CONFLICT (name) DO UPDATE \
-         SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}; COMMIT"
+         SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}; {ADDED} COMMIT"
     );
     let made = session.run(&script).await;
     if made.as_ref().is_err_and(SqlError::keeps_connection) {
@@ -239,13 +257,16 @@ pub(super) async fn found(session: &mut Session) -> Result<Option<Layout>, SqlEr
     }))
 }
 
-/// Ends the time in which a release of the layout before works with the tables, too.
-pub(super) async fn contract(session: &mut Session) -> Result<(), SqlError> {
+/// Ends the time in which a release of the layout before works with the tables, too, unless a member of one lives,
+/// whose row ends within `far` microseconds; whether it did.
+pub(super) async fn contract(session: &mut Session, far: f64) -> Result<bool, SqlError> {
     let sql = format!(
-        "INSERT INTO meta AS m (name, value) VALUES ('{FLOOR}', '{VERSION}') ON CONFLICT (name) \
-         DO UPDATE SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}"
+        "INSERT INTO meta AS m (name, value) SELECT '{FLOOR}', '{VERSION}' WHERE NOT EXISTS \
+         (SELECT 1 FROM member WHERE until > clock_timestamp() \
+         AND until <= clock_timestamp() + $1 * interval '1 microsecond' AND layout < {VERSION}) \
+         ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value WHERE m.value::bigint <= {VERSION} RETURNING 1"
     );
-    session.run(&sql).await
+    Ok(!session.confirmed_rows(&sql, &[&far]).await?.is_empty())
 }
 
 /// The tables of this layout that are missing, as after somebody removed one.
@@ -260,8 +281,8 @@ pub(super) async fn missing(session: &mut Session) -> Result<Vec<&'static str>, 
 }
 
 /// The names of all tables.
-fn names() -> impl Iterator<Item = &'static str> {
-    let statements = TABLES.lines();
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    let statements = TABLES.lines().chain(ADDED.lines());
     let made = statements.filter_map(|line| line.strip_prefix("CREATE TABLE IF NOT EXISTS "));
     made.filter_map(|line| line.split_whitespace().next())
 }

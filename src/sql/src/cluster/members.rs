@@ -33,8 +33,9 @@ const ENTER: &str = "INSERT INTO member (name, instance, address, version, maste
 
 const LEAVE: &str = "DELETE FROM member WHERE name = $1 AND instance = $2";
 
-const FORGET: &str = "DELETE FROM member WHERE name = $1 AND instance = $2 AND NOT \
-     (until > clock_timestamp() AND until <= clock_timestamp() + $3 * interval '1 microsecond')";
+const FORGET: &str = "WITH gone AS (DELETE FROM member WHERE name = $1 AND instance = $2 AND NOT \
+     (until > clock_timestamp() AND until <= clock_timestamp() + $3 * interval '1 microsecond') RETURNING name), \
+     report AS (DELETE FROM member_report WHERE name IN (SELECT name FROM gone)) SELECT name FROM gone";
 
 const MEMBERS: &str = "SELECT name, instance, address, version, master_key, role, \
      (extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, until > clock_timestamp() \
@@ -270,6 +271,12 @@ pub(super) fn reports(table: &LeaseTable) -> Result<Vec<MemberReport>, SqlError>
     })
 }
 
+/// Ends the time in which members of the release before take part, unless one lives; whether it did.
+pub(super) fn contract(table: &LeaseTable) -> Result<bool, SqlError> {
+    let far = micros(ROW_FAR);
+    table.ask(async |session: &mut Session| layout::contract(session, far).await)
+}
+
 /// Removes the row of a member.
 pub(super) fn leave(table: &LeaseTable, member: &MemberIdentity) -> Result<(), SqlError> {
     table.ask(async |session: &mut Session| {
@@ -280,12 +287,12 @@ pub(super) fn leave(table: &LeaseTable, member: &MemberIdentity) -> Result<(), S
     })
 }
 
-/// Removes the row of a member, unless it has been refreshed meanwhile; whether it was there.
+/// Removes the row of a member and its account, unless it has been refreshed meanwhile; whether it was there.
 pub(super) fn forget(table: &LeaseTable, member: &Member) -> Result<bool, SqlError> {
     table.ask(async |session: &mut Session| {
         let values: [&(dyn tokio_postgres::types::ToSql + Sync); 3] =
             [&member.name, &member.instance, &micros(ROW_FAR)];
-        Ok(session.execute(FORGET, &values).await? == 1)
+        Ok(!session.rows(FORGET, &values).await?.is_empty())
     })
 }
 

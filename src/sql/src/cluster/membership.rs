@@ -23,6 +23,7 @@ use saltern_store::StoreError;
 use saltern_store::jobs::{Engine, JobQueries};
 use saltern_store::shared_state::StateTable;
 use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
 
 use super::engine::{ClusterOptions, Target, open_engine};
 use super::error::ClusterError;
@@ -206,6 +207,12 @@ pub fn init_cluster(config: &ClusterConfig) -> Result<Tables, ClusterError> {
     let failed = |error| ClusterError::Store(target.error("make tables in", error));
     match made.map_err(failed)? {
         Ok(()) => Ok(outcome),
+        Err(LayoutError::Sql(error)) if error.has_code(&SqlState::LOCK_NOT_AVAILABLE) => {
+            Err(ClusterError::TablesInUse {
+                place: target.place.display().to_string(),
+                source: error,
+            })
+        }
         Err(LayoutError::Sql(error)) => Err(failed(error)),
         Err(LayoutError::Newer(found)) => Err(of_tables(&target, TablesError::Newer(found))),
         Err(LayoutError::NotOwner) => Err(target.not_owner().into()),
@@ -272,29 +279,50 @@ pub fn contract_cluster(config: &ClusterConfig) -> Result<(), ClusterError> {
     let target = target_of(config)?;
     let table = table_of(&target, config.lease)?;
     members::check_tables(&table).map_err(|error| of_tables(&target, error))?;
-    let state = members::look(&table).map_err(|error| target.error("read", error))?;
-    if let Some(newer) = state.layout.filter(|found| found.version > VERSION) {
-        // Only the release that has added to them knows what its members need.
-        return Err(of_tables(&target, TablesError::Newer(newer.version)));
+    loop {
+        let state = members::look(&table).map_err(|error| target.error("read", error))?;
+        if let Some(newer) = state.layout.filter(|found| found.version > VERSION) {
+            // Only the release that has added to them knows what its members need.
+            return Err(ClusterError::Expanded {
+                place: target.place.display().to_string(),
+                found: newer.version,
+                known: VERSION,
+            });
+        }
+        let mut members = state.members.iter();
+        if let Some(older) = members.find(|member| member.is_alive && member.layout < VERSION) {
+            return Err(ClusterError::NotUpgraded {
+                name: older.name.clone(),
+                version: older.version.clone(),
+            });
+        }
+        if members::contract(&table).map_err(|error| target.error("write", error))? {
+            return Ok(());
+        }
+        // A member has come since it was looked for.
     }
-    let older = state.members.iter();
-    let mut older = older.filter(|member| member.is_alive && member.layout < VERSION);
-    if let Some(member) = older.next() {
-        return Err(ClusterError::NotUpgraded {
-            name: member.name.clone(),
-            version: member.version.clone(),
-        });
+}
+
+/// The tables that are missing, as after somebody removed one.
+///
+/// # Errors
+/// The database is away or refuses, or there is no cluster that this release works with.
+pub fn missing_tables(config: &ClusterConfig) -> Result<Vec<&'static str>, ClusterError> {
+    let target = target_of(config)?;
+    let table = table_of(&target, config.lease)?;
+    let missing = table.ask(async |session| layout::missing(session).await);
+    let missing = missing.map_err(|error| target.error("read", error))?;
+    let has_layout = !missing.contains(&"meta");
+    if has_layout || missing.len() == layout::names().count() {
+        members::check_tables(&table).map_err(|error| of_tables(&target, error))?;
     }
-    let contracted = table.ask(async |session| layout::contract(session).await);
-    Ok(contracted.map_err(|error| target.error("write", error))?)
+    Ok(missing)
 }
 
 /// Facts of the database about a cluster, for a comparison of its members.
 pub struct ClusterCheck {
     /// The cluster's state.
     pub state: ClusterState,
-    /// Tables that are missing.
-    pub missing: Vec<&'static str>,
     /// The accounts of the members, by name.
     pub reports: Vec<MemberReport>,
     /// Milliseconds that this machine's clock is ahead of the database's; half the time of the question is
@@ -315,20 +343,11 @@ pub fn check_cluster(
     let table = table_of(&target, config.lease)?;
     members::check_tables(&table).map_err(|error| of_tables(&target, error))?;
     let failed = |error| ClusterError::Store(target.error("read", error));
-    let missing = table.ask(async |session| layout::missing(session).await);
-    let missing = missing.map_err(failed)?;
-    if !missing.contains(&"member_report") {
-        let written = members::report(&table, name, report);
-        written.map_err(|error| target.error("write", error))?;
-    }
-    let reports = match missing.contains(&"member_report") {
-        true => Vec::new(),
-        false => members::reports(&table).map_err(failed)?,
-    };
+    let written = members::report(&table, name, report);
+    written.map_err(|error| target.error("write", error))?;
     Ok(ClusterCheck {
         state: members::look(&table).map_err(failed)?,
-        missing,
-        reports,
+        reports: members::reports(&table).map_err(failed)?,
         clock_ahead: members::clock_ahead(&table).map_err(failed)?,
     })
 }
@@ -544,6 +563,8 @@ impl Membership {
         let mut has_tables = false;
         loop {
             if let Err(error) = self.round(&mut has_tables) {
+                // Whatever held it up may have lasted until the others were upgraded.
+                has_tables = false;
                 match error {
                     RoundError::Sql(error) => self.failed(&error.to_string()),
                     RoundError::Store(error) => self.failed(&chain(&error)),
@@ -587,7 +608,7 @@ impl Membership {
 
     /// One round of questions.
     fn round(&self, has_tables: &mut bool) -> Result<(), RoundError> {
-        if !*has_tables {
+        if !*has_tables || self.was_gone() {
             members::check_tables(&self.table).map_err(|error| match error {
                 TablesError::Sql(error) => RoundError::Sql(error),
                 error => RoundError::Refused(of_tables(&self.target, error)),
@@ -606,6 +627,12 @@ impl Membership {
             true => self.look(),
             false => Ok(()),
         }
+    }
+
+    /// Whether its row ended without being refreshed, as while this process stood still.
+    fn was_gone(&self) -> bool {
+        let entered = self.state.lock().entered;
+        entered.is_some_and(|at| at.elapsed() >= self.length * 2)
     }
 
     /// Renews the lease, if it is had and a renewal is due.

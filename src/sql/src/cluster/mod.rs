@@ -56,7 +56,7 @@ pub(crate) use membership::open_cluster_reader;
 pub use membership::{
     ActiveMaster, ClusterCheck, ClusterFigures, Membership, SharedTable, Standing, Tables,
     check_cluster, cluster_place, cluster_secret, cluster_state, contract_cluster, forget_member,
-    init_cluster, set_cluster_secret,
+    init_cluster, missing_tables, set_cluster_secret,
 };
 pub use metrics::register_cluster_metrics;
 pub use moving::{export_jobs, import_jobs};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use saltern_config::{ClusterConfig, load_master};
 use saltern_sql::{
     ClusterError, Layout, MemberIdentity, Membership, Standing, Tables, check_cluster,
-    cluster_state, contract_cluster, init_cluster,
+    cluster_state, contract_cluster, forget_member, init_cluster, missing_tables,
 };
 use saltern_stock::databases::PASSWORD;
 use saltern_store::{StoreError, Write};
@@ -191,9 +191,12 @@ fn member_of_the_release_before_takes_part_until_the_tables_are_contracted() {
     append(&engine, vec![Write::Job(job(1, &["m1"]))]).expect("stored");
     let (again, _losses) = join(&config, me("a", "1", "key"));
     standing(&again, is_behind("b")).expect("restarted during the upgrade");
-    contract_cluster(&config).expect_err("that is done by the next release");
+    let refused = contract_cluster(&config).expect_err("that is done by the next release");
+    assert!(
+        matches!(&refused, ClusterError::Expanded { found, .. } if *found == known.version + 1),
+        "{refused}"
+    );
     assert!(layout(&config).is_expanded());
-    again.leave();
 
     let sql = "UPDATE saltern.meta SET value = (value::bigint + 1)::text WHERE name = 'layout_floor' RETURNING 1";
     database.server.query(&[sql]);
@@ -203,6 +206,13 @@ fn member_of_the_release_before_takes_part_until_the_tables_are_contracted() {
         matches!(&refusal, ClusterError::Newer { found, .. } if *found == known.version + 1),
         "{refusal}"
     );
+    // One that was cut off looks at the tables again.
+    database.server.query(&[
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+         AND datname = current_database() AND backend_type = 'client backend'",
+    ]);
+    let refusal = standing(&again, |_| false).expect_err("too old");
+    assert!(matches!(refusal, ClusterError::Newer { .. }), "{refusal}");
     second.leave();
 }
 
@@ -226,8 +236,10 @@ fn tables_of_the_release_before_are_contracted_when_its_members_are_gone() {
         matches!(refusal, ClusterError::Older { found: 2, .. }),
         "{refusal}"
     );
+    assert!(refusal.to_string().contains("do not take over any more"));
     assert_eq!(init_cluster(&config).expect("upgraded"), Tables::Upgraded);
     assert_eq!(layout(&config).floor, 2);
+    assert!(!layout(&config).admits_release_before());
     let refused = contract_cluster(&config).expect_err("a member is older");
     assert!(
         matches!(&refused, ClusterError::NotUpgraded { name, .. } if name == "old"),
@@ -238,8 +250,7 @@ fn tables_of_the_release_before_are_contracted_when_its_members_are_gone() {
     contract_cluster(&config).expect("it is gone");
     assert!(!layout(&config).is_expanded());
 
-    let check = check_cluster(&config, "a", "one").expect("a check");
-    assert_eq!(check.missing, [""; 0]);
+    check_cluster(&config, "a", "one").expect("a check");
     check_cluster(&config, "b", "two").expect("a check");
     let check = check_cluster(&config, "a", "three").expect("a check");
     let reports = check.reports.iter();
@@ -247,7 +258,33 @@ fn tables_of_the_release_before_are_contracted_when_its_members_are_gone() {
         .map(|one| (one.name.as_str(), one.report.as_str()))
         .collect();
     assert_eq!(reports, [("a", "three"), ("b", "two")]);
-    database.server.query(&["DROP TABLE saltern.events"]);
-    let check = check_cluster(&config, "a", "one").expect("a check");
-    assert_eq!(check.missing, ["events"]);
+
+    // The account of a member goes with it.
+    check_cluster(&config, "old", "one").expect("a check");
+    assert!(forget_member(&config, "old").expect("removed"));
+    let check = check_cluster(&config, "a", "three").expect("a check");
+    assert_eq!(check.reports.len(), 2, "{:?}", check.reports);
+    contract_cluster(&config).expect("a second time");
+}
+
+#[test]
+fn missing_tables_are_named() {
+    let database = Database::start();
+    let config = config(&database);
+    let refused = missing_tables(&config).expect_err("none is there");
+    assert!(
+        matches!(refused, ClusterError::NotInitialised { .. }),
+        "{refused}"
+    );
+    init_cluster(&config).expect("made");
+    assert_eq!(missing_tables(&config).expect("all"), [""; 0]);
+    for (more, missing) in [
+        ("lease", &["lease"][..]),
+        ("meta", &["meta", "lease"]),
+        ("member", &["meta", "lease", "member"]),
+    ] {
+        let sql = format!("DROP TABLE saltern.{more}");
+        database.server.query(&[&sql]);
+        assert_eq!(missing_tables(&config).expect("read"), missing);
+    }
 }

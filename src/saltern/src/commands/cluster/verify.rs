@@ -1,15 +1,15 @@
 //! `saltern cluster verify`: whether the members of a cluster agree. Each writes a summary of what it has
 //! into the database when the command runs on it, and compares it with those of the others.
 
-use std::collections::BTreeSet;
-
 use saltern_base::clock::Clock;
 use saltern_base::exit::Exit;
 use saltern_base::hex;
 use saltern_config::{ClusterConfig, MasterConfig};
 use saltern_content::member_summary::{MemberSummary, differences, member_summary};
 use saltern_crypto::StateCipher;
-use saltern_sql::{ClusterCheck, ClusterError, MemberReport, check_cluster, cluster_secret};
+use saltern_sql::{
+    ClusterCheck, ClusterError, Layout, MemberReport, check_cluster, cluster_secret, missing_tables,
+};
 use saltern_store::PkiTree;
 
 use super::cipher_of;
@@ -34,15 +34,23 @@ pub(super) fn verify(config: &MasterConfig, cluster: &ClusterConfig) -> Result<E
         complain(&chain(&error));
         return Ok(Exit::NoPermission);
     }
+    // Without all tables nothing is compared, and with another secret each digest is another one.
+    if let Some(problem) = of_tables(&missing_tables(cluster)?) {
+        say(&problem);
+        return Ok(Exit::Failure);
+    }
     let cipher = cipher_of(cluster)?;
+    if let Some(problem) = of_secret(cluster, cipher.as_ref())? {
+        say(problem);
+        return Ok(Exit::Failure);
+    }
     let secret = cipher.as_ref();
     let secret = secret.map_or(&[][..], |cipher| &cipher.member_key()[..]);
-    let pki = PkiTree::open(config, Clock::system())?;
-    let own = member_summary(config, &pki, (env!("CARGO_PKG_VERSION"), secret))?;
+    let pki = PkiTree::existing(config, Clock::system());
+    let own = member_summary((config, cluster), &pki, (env!("CARGO_PKG_VERSION"), secret))?;
     let text = serde_json::to_string(&own).unwrap_or_default();
     let check = check_cluster(cluster, &config.id, &text)?;
-    let mut problems = of_tables(&check);
-    problems.extend(of_secret(cluster, cipher.as_ref())?);
+    let mut problems = Vec::from_iter(of_clock(check.clock_ahead));
     problems.extend(of_members(&check, (&config.id, &own)));
     for problem in &problems {
         say(&format!("{problem}\n"));
@@ -59,55 +67,54 @@ pub(super) fn verify(config: &MasterConfig, cluster: &ClusterConfig) -> Result<E
     })
 }
 
-fn of_tables(check: &ClusterCheck) -> Vec<String> {
-    let mut found = Vec::new();
-    if !check.missing.is_empty() {
-        let missing = check.missing.join(", ");
-        found.push(format!(
-            "tables are missing: {missing}; restore them from a backup"
-        ));
-    }
-    if check.clock_ahead.abs() > MAX_CLOCK {
-        let (seconds, side) = (
-            check.clock_ahead.abs() / 1000,
-            match check.clock_ahead > 0 {
-                true => "ahead of",
-                false => "behind",
-            },
-        );
-        found.push(format!(
-            "the clock of this machine is {seconds} s {side} that of the database: synchronise both"
-        ));
-    }
-    found
+fn of_tables(missing: &[&str]) -> Option<String> {
+    let names = missing.join(", ");
+    (!missing.is_empty())
+        .then(|| format!("tables are missing: {names}; restore them from a backup\n"))
+}
+
+fn of_clock(ahead: i64) -> Option<String> {
+    let side = match ahead > 0 {
+        true => "ahead of",
+        false => "behind",
+    };
+    (ahead.abs() > MAX_CLOCK).then(|| {
+        format!(
+            "the clock of this machine is {} s {side} that of the database: synchronise both",
+            ahead.abs() / 1000
+        )
+    })
 }
 
 fn of_secret(
     cluster: &ClusterConfig,
     cipher: Option<&StateCipher>,
-) -> Result<Option<String>, ClusterError> {
+) -> Result<Option<&'static str>, ClusterError> {
     let own = cipher.map(|cipher| hex(cipher.check()));
-    Ok((cluster_secret(cluster)? != own).then(|| {
-        "the secret of this machine (secret_file) is not that of the cluster: copy it from another \
-         member"
-            .to_owned()
-    }))
+    Ok((cluster_secret(cluster)? != own).then_some(
+        "the secret of this machine (secret_file) is not that of the cluster, so nothing was compared: copy \
+         it from another member\n",
+    ))
+}
+
+/// Whether the upgrade can be ended.
+fn is_upgraded(check: &ClusterCheck) -> bool {
+    let members = &check.state.members;
+    let knows = |layout: Layout| members.iter().all(|one| one.layout >= layout.version);
+    let layout = check.state.layout.filter(|layout| layout.is_expanded());
+    !members.is_empty() && layout.is_some_and(knows)
 }
 
 /// Problems of the other members.
 fn of_members(check: &ClusterCheck, (name, own): (&str, &MemberSummary)) -> Vec<String> {
     let mut found = Vec::new();
-    if check
-        .state
-        .layout
-        .is_some_and(|layout| layout.is_expanded())
-    {
-        let layouts: BTreeSet<i64> = check.state.members.iter().map(|one| one.layout).collect();
-        if layouts.len() == 1 {
-            found.push(
-                "all members know the present tables: run \"saltern cluster contract\"".to_owned(),
-            );
-        }
+    if is_upgraded(check) {
+        found.push(
+            "all members know the present tables: run \"saltern cluster contract\"".to_owned(),
+        );
+    }
+    if !check.state.members.iter().any(|one| one.name != name) {
+        found.push("there is no other member, so nothing was compared".to_owned());
     }
     for member in check.state.members.iter().filter(|one| one.name != name) {
         let report = check.reports.iter().find(|one| one.name == member.name);
@@ -151,7 +158,7 @@ fn of_report(report: &MemberReport, own: &MemberSummary) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use saltern_sql::{ClusterState, Layout};
+    use saltern_sql::ClusterState;
 
     use super::*;
 
@@ -175,7 +182,6 @@ mod tests {
                 }),
                 ..ClusterState::default()
             },
-            missing: Vec::new(),
             reports: reports
                 .iter()
                 .map(|(name, age, report)| MemberReport {
@@ -206,25 +212,43 @@ mod tests {
         }
         let agreed = check(&[("b", 1, &same)]);
         assert_eq!(of_members(&agreed, ("a", &own())), [""; 0]);
+        let mut alone = agreed;
+        alone.state.members.truncate(1);
+        let said = of_members(&alone, ("a", &own())).concat();
+        assert!(said.contains("no other member"), "{said}");
     }
 
     #[test]
-    fn tables_clock_and_an_upgrade_that_was_not_ended_are_named() {
-        let same = serde_json::to_string(&own()).expect("JSON");
-        let mut found = check(&[("b", 1, &same)]);
-        assert_eq!(of_tables(&found), [""; 0]);
-        found.missing = vec!["events"];
-        found.clock_ahead = -5_000;
-        let said = of_tables(&found).concat();
-        assert!(
-            said.contains("events") && said.contains("5 s behind"),
-            "{said}"
-        );
-        found.state.layout = Some(Layout {
-            version: 3,
-            floor: 2,
-        });
-        let said = of_members(&found, ("a", &own())).concat();
-        assert!(said.contains("contract"), "{said}");
+    fn missing_tables_and_clock_are_named() {
+        assert_eq!(of_tables(&[]), None);
+        let said = of_tables(&["events", "lease"]).expect("missing");
+        assert!(said.contains("events, lease"), "{said}");
+        assert_eq!(of_clock(MAX_CLOCK), None);
+        let said = of_clock(-5_000).expect("a difference");
+        assert!(said.contains("5 s behind"), "{said}");
+    }
+
+    #[test]
+    fn contract_is_advised_once_all_members_know_the_expanded_layout() {
+        for (version, floor, layouts, is_advised) in [
+            (3, 2, &[3, 3][..], true),
+            (3, 3, &[3, 3], false),
+            (3, 2, &[], false),
+            // Right after "init" by the new release.
+            (3, 2, &[0, 0], false),
+            (3, 2, &[0, 3], false),
+            // By the release before.
+            (4, 3, &[3, 3], false),
+            (4, 3, &[4, 4], true),
+        ] {
+            let mut found = check(&[]);
+            found.state.layout = Some(Layout { version, floor });
+            found.state.members.truncate(layouts.len());
+            for (member, layout) in found.state.members.iter_mut().zip(layouts) {
+                member.layout = *layout;
+            }
+            let said = of_members(&found, ("a", &own())).concat();
+            assert_eq!(said.contains("contract"), is_advised, "{layouts:?}: {said}");
+        }
     }
 }
