@@ -104,11 +104,13 @@ impl Connection {
         }
     }
 
-    /// Whether the peer closed the connection between two requests. Reads what it sent meanwhile.
+    /// Whether the connection is of no use after a pause between two requests: the peer closed it, or sent
+    /// more than [`READ_AHEAD`] that it was not asked for. Reads what it sent meanwhile.
     pub(crate) fn closed_meanwhile(&mut self) -> bool {
         loop {
             match self.stream.try_read_buf(&mut self.buffer) {
                 Ok(0) => return true,
+                Ok(_) if self.buffer.len() > READ_AHEAD => return true,
                 Ok(_) => {}
                 Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
             }
