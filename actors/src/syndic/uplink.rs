@@ -24,7 +24,7 @@ use saltern_base::chain;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_channel::{
     Backoff, Channel, Identity, KeyError, MinionConfig, MinionKeys, PkiDir, RequestError,
-    SignInError, Unobserved, asctime, between,
+    SignInError, asctime, between,
 };
 use saltern_client::control::ControlError;
 use saltern_client::{ClientConfig, ClientError, EventListener, LocalClient, MasterLink};
@@ -45,7 +45,7 @@ use super::inventory::{Answered, InventorySender};
 use super::metrics::SyndicMetrics;
 use super::minions_below::ServicesBelow;
 use super::routes::{self, Origin};
-use super::upper::{Upper, UpperChannel, is_too_large};
+use super::upper::{Upper, UpperChannel, UpperObserver, is_too_large};
 use super::upward_events::UpwardEvents;
 use crate::messages::Accept;
 
@@ -183,7 +183,7 @@ impl UplinkError {
         match self {
             Self::Address(_) => "address",
             Self::Keys(_) => "keys",
-            Self::Tls(_) => "tls",
+            Self::Tls(_) | Self::Subscription(WireError::Tls { .. }) => "tls",
             Self::SignIn(_) | Self::Refused => "sign_in",
             Self::Subscription(_) | Self::NoSession => "subscription",
             Self::Start(_) => "start_event",
@@ -304,7 +304,7 @@ impl Seed {
             Err(error) => return Err(UplinkError::Address(Some(error))),
         };
         let settings = &self.identity.config;
-        let route = settings.route(&master.host, address)?;
+        let route = settings.route(&master.host, address).await?;
         let identity = Identity {
             id: settings.id.clone(),
             config: settings.clone(),
@@ -312,7 +312,11 @@ impl Seed {
             store: Arc::new(pki),
             clock: self.services.clock.clone(),
         };
-        let channel = Arc::new(Channel::new(identity, route, Arc::new(Unobserved)));
+        let failures = &self.metrics.failures;
+        let observer = UpperObserver {
+            tls_failures: failures.with_label_values(&[self.upper.name(), "tls"]),
+        };
+        let channel = Arc::new(Channel::new(identity, route, Arc::new(observer)));
         let session = channel.sign_in(None).await?;
         let publications = channel.subscribe(&session).await?;
         announce(&channel, self.now()).await?;

@@ -2,16 +2,34 @@
 //! Outlives the actors.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use saltern_channel::{Channel, Unobserved};
+use saltern_base::metrics::IntCounter;
+use saltern_channel::{Channel, ChannelObserver};
 use saltern_config::UpperMaster;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use saltern_wire::port::Transport;
 use tokio::sync::Notify;
 
 /// Channel to a master above.
-pub(crate) type UpperChannel = Arc<Channel<Unobserved>>;
+pub(crate) type UpperChannel = Arc<Channel<UpperObserver>>;
+
+/// Counters of the channels to one master above.
+pub(crate) struct UpperObserver {
+    /// Connections without TLS.
+    pub(crate) tls_failures: IntCounter,
+}
+
+impl ChannelObserver for UpperObserver {
+    fn signed_in(&self, _took: Duration, _is_accepted: bool) {}
+    fn session_lost(&self) {}
+    fn failed(&self) {}
+
+    fn tls_failed(&self) {
+        self.tls_failures.inc();
+    }
+}
 
 /// Allowance for the names of fields, the signature and the encryption of a request, in bytes.
 const MAX_ENVELOPE: usize = 4 << 10;

@@ -52,6 +52,8 @@ pub trait ChannelObserver: Send + Sync + 'static {
     fn session_lost(&self);
     /// A sign-in had no answer.
     fn failed(&self);
+    /// A connection to the request port has no TLS.
+    fn tls_failed(&self) {}
     /// A minion has a new session.
     fn authenticated(&self, _minion: &str) {}
     /// A publication is not newer than all before it, and therefore not run.
@@ -321,7 +323,12 @@ impl<O: ChannelObserver> Channel<O> {
                     debug!("the request port is not to be reached: {error}");
                     tokio::time::sleep(pauses.pause()).await;
                 }
-                connected_or_refused => return connected_or_refused,
+                connected_or_refused => {
+                    if matches!(connected_or_refused, Err(ClientError::Tls { .. })) {
+                        self.stats.tls_failed();
+                    }
+                    return connected_or_refused;
+                }
             }
         }
     }

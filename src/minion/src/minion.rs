@@ -78,7 +78,7 @@ impl Minion {
         let address = resolve(&config.master, config.master_port, &config)
             .await
             .ok_or_else(|| MinionError::Address(config.master.clone()))?;
-        let route = config.route(&config.master, address)?;
+        let route = config.route(&config.master, address).await?;
         let store: Arc<dyn MasterKeyStore> = Arc::new(pki);
         let identity = Identity {
             id: config.id.clone(),

@@ -14,6 +14,7 @@ use tokio_rustls::rustls;
 
 use super::{ClientError, Route};
 use crate::net::{TcpStream, connect};
+use crate::port::TlsError;
 
 /// Bytes reserved ahead of those that arrive.
 pub(crate) const READ_AHEAD: usize = 256 << 10;
@@ -121,7 +122,7 @@ impl Connection {
 fn broken(address: SocketAddr, source: io::Error) -> ClientError {
     if source
         .get_ref()
-        .is_some_and(|inner| inner.is::<rustls::Error>())
+        .is_some_and(|inner| inner.is::<rustls::Error>() || inner.is::<TlsError>())
     {
         return ClientError::Tls { address, source };
     }
