@@ -1,6 +1,7 @@
 //! The publish side of a channel: where a master is, the subscription to its publications, and the
 //! publications themselves, opened and verified.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use saltern_base::hex;
 use saltern_wire::client::{ClientError, SubClient};
 use saltern_wire::msgpack::{MapView, Value};
 use sha1::{Digest, Sha1};
+use tokio::time::timeout;
 use tracing::{error, warn};
 
 use crate::backoff::Backoff;
@@ -45,7 +47,7 @@ impl<O: ChannelObserver> Channel<O> {
     /// Subscribes to the master's publications, on the port of the configuration or of the session.
     ///
     /// # Errors
-    /// The publish port is not reached.
+    /// The publish port is not reached, or the connection does not stand after the time that a request may take.
     pub async fn subscribe(&self, session: &Session) -> Result<SubClient, ClientError> {
         let topics = topics(self.config(), self.id());
         let topics: Vec<&[u8]> = topics.iter().map(String::as_bytes).collect();
@@ -56,7 +58,14 @@ impl<O: ChannelObserver> Channel<O> {
             port => port,
         });
         let registration = registration(session, &self.sealing());
-        SubClient::connect(route, &topics, &registration).await
+        let address = route.to;
+        let connecting = SubClient::connect(route, &topics, &registration);
+        let limit = self.config().request_channel_timeout;
+        // A peer that accepts connections and says nothing would hold up whoever waits here.
+        timeout(limit, connecting).await.unwrap_or_else(|_| {
+            let source = io::ErrorKind::TimedOut.into();
+            Err(ClientError::Io { address, source })
+        })
     }
 
     /// Opens a publication; when it is encrypted with a key that is not known, or a syndic's is signed with
