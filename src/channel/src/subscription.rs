@@ -73,17 +73,22 @@ impl<O: ChannelObserver> Channel<O> {
     pub async fn open(&self, payload: Bytes) -> Option<MapView> {
         let signed = self.config().sign_pub_messages;
         let session = self.session()?;
-        match open_publication(&session, payload.clone(), signed) {
+        let is_key_doubted = match open_publication(&session, payload.clone(), signed) {
             Ok(load) => return self.next_only(&session, load),
-            Err(PublicationError::OtherKey) => {}
+            Err(PublicationError::OtherKey) => false,
             // The master above may have another key by now, which the sign-in trusts or refuses.
-            Err(PublicationError::BadSignature) if self.config().is_syndic => {}
+            Err(PublicationError::BadSignature)
+                if self.config().is_syndic && self.may_have_changed_key() =>
+            {
+                true
+            }
             Err(error) => {
                 warn!("a publication is not run: {error}");
                 return None;
             }
-        }
+        };
         self.stats().session_lost();
+        let key = session.master.pem().to_owned();
         // Boxed, because it is large and rare, and every minion of a swarm would hold its space.
         let session = match Box::pin(self.sign_in(Some(&session))).await {
             Ok(session) => session,
@@ -92,6 +97,9 @@ impl<O: ChannelObserver> Channel<O> {
                 return None;
             }
         };
+        if is_key_doubted {
+            self.looked_for_key(session.master.pem() == key);
+        }
         match open_publication(&session, payload, signed) {
             Ok(load) => self.next_only(&session, load),
             Err(error) => {
