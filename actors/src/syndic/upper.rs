@@ -44,9 +44,13 @@ pub(crate) fn request_size(fields: &[(&'static str, Value)]) -> usize {
     MAX_ENVELOPE + bytes.map(|bytes| bytes.len()).sum::<usize>()
 }
 
-/// Whether a request is larger than any master takes by the transport of this channel.
+/// Whether a request is larger than the master takes by the transport of this channel. One of ours takes
+/// what it takes by any.
 pub(crate) fn is_too_large(channel: &UpperChannel, fields: &[(&'static str, Value)]) -> bool {
-    channel.route().transport == Transport::WebSocket && request_size(fields) > MAX_WEBSOCKET
+    let is_of_ours = || channel.session().is_some_and(|known| known.is_of_ours());
+    channel.route().transport == Transport::WebSocket
+        && request_size(fields) > MAX_WEBSOCKET
+        && !is_of_ours()
 }
 
 /// A master above.
