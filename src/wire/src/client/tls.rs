@@ -55,7 +55,7 @@ struct Inner {
     read: Mutex<Option<ReadFiles>>,
 }
 
-/// What was made of the files.
+/// Settings as the files gave them.
 struct ReadFiles {
     stamps: Vec<Option<FileStamp>>,
     at: Instant,
