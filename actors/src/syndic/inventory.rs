@@ -192,7 +192,12 @@ impl<B: MinionsBelow> InventorySender<B> {
             let (_, cursor) = self.below.changes(None);
             // Before the ids: those of an inventory that is full from now on are among them.
             self.is_partial = self.below.is_partial();
-            self.pending = self.below.ids()?.into();
+            let ids = self.below.ids()?;
+            // The list that begins does not name the others, so that the master above has them no longer:
+            // one that comes again is announced, also when it is as before.
+            let there: HashSet<&MinionId> = ids.iter().collect();
+            self.announced.retain(|id, _| there.contains(id));
+            self.pending = ids.into();
             self.cursor = Some(cursor);
             self.is_listed = true;
         }

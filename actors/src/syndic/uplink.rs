@@ -24,7 +24,7 @@ use saltern_base::chain;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_channel::{
     Backoff, Channel, Identity, KeyError, MinionConfig, MinionKeys, PkiDir, RequestError,
-    SignInError, Unobserved, asctime, between,
+    SignInError, asctime, between,
 };
 use saltern_client::control::ControlError;
 use saltern_client::{ClientConfig, ClientError, EventListener, LocalClient, MasterLink};
@@ -45,7 +45,7 @@ use super::inventory::{Answered, InventorySender};
 use super::metrics::SyndicMetrics;
 use super::minions_below::ServicesBelow;
 use super::routes::{self, Origin};
-use super::upper::{Upper, UpperChannel, is_too_large};
+use super::upper::{Upper, UpperChannel, UpperObserver, is_too_large};
 use super::upward_events::UpwardEvents;
 use crate::messages::Accept;
 
@@ -57,6 +57,9 @@ const TRUST_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Publications of one master above that are being published here at the same time.
 const MAX_UNDER_WAY: usize = 64;
+
+/// Dropped events are logged at most once per `LOG_INTERVAL`.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Interval between two looks at what has changed in the inventory.
 const INVENTORY_INTERVAL: Duration = Duration::from_secs(1);
@@ -183,7 +186,7 @@ impl UplinkError {
         match self {
             Self::Address(_) => "address",
             Self::Keys(_) => "keys",
-            Self::Tls(_) => "tls",
+            Self::Tls(_) | Self::Subscription(WireError::Tls { .. }) => "tls",
             Self::SignIn(_) | Self::Refused => "sign_in",
             Self::Subscription(_) | Self::NoSession => "subscription",
             Self::Start(_) => "start_event",
@@ -304,7 +307,7 @@ impl Seed {
             Err(error) => return Err(UplinkError::Address(Some(error))),
         };
         let settings = &self.identity.config;
-        let route = settings.route(&master.host, address)?;
+        let route = settings.route(&master.host, address).await?;
         let identity = Identity {
             id: settings.id.clone(),
             config: settings.clone(),
@@ -312,7 +315,11 @@ impl Seed {
             store: Arc::new(pki),
             clock: self.services.clock.clone(),
         };
-        let channel = Arc::new(Channel::new(identity, route, Arc::new(Unobserved)));
+        let failures = &self.metrics.failures;
+        let observer = UpperObserver {
+            tls_failures: failures.with_label_values(&[self.upper.name(), "tls"]),
+        };
+        let channel = Arc::new(Channel::new(identity, route, Arc::new(observer)));
         let session = channel.sign_in(None).await?;
         let publications = channel.subscribe(&session).await?;
         announce(&channel, self.now()).await?;
@@ -426,6 +433,7 @@ impl Seed {
 
     async fn send_events_for_ever(&self) {
         let gather = self.services.config.syndic.gather.min(MAX_GATHER);
+        let drops = LogThrottle::new(LOG_INTERVAL);
         loop {
             self.events.ready.notified().await;
             tokio::time::sleep(gather).await;
@@ -434,42 +442,83 @@ impl Seed {
                 if events.is_empty() {
                     break;
                 }
-                self.send_events(channel, events).await;
+                self.send_events(channel, events, &drops).await;
             }
         }
     }
 
-    /// Sends events until a master above has taken them.
-    async fn send_events(&self, mut channel: UpperChannel, events: Vec<(String, Bytes)>) {
-        let count = events.len() as u64;
-        let listed = events.into_iter().map(|(tag, data)| {
-            let data = decode(&data, &Limits::WIRE).unwrap_or(Value::Nil);
-            Value::map([("data", data), ("tag", Value::from(tag))])
+    /// Sends events until a master above has taken them, in their order: together, or in parts where they
+    /// are too large together. One that is too large alone is dropped and named.
+    async fn send_events(
+        &self,
+        mut channel: UpperChannel,
+        events: Vec<(String, Bytes)>,
+        drops: &LogThrottle,
+    ) {
+        let mut parts = vec![events];
+        while let Some(mut events) = parts.pop() {
+            let fields = self.fields_of(&events);
+            let is_large = is_too_large(&channel, &fields);
+            let result = match events.as_slice() {
+                [(tag, _)] if is_large => {
+                    if let Some(times) = drops.record() {
+                        let upper = self.upper.name();
+                        tracing::warn!(upper, tag, times, "an event is too large to go up");
+                    }
+                    "refused"
+                }
+                _ if is_large => {
+                    let second = events.split_off(events.len() / 2);
+                    parts.extend([second, events]);
+                    continue;
+                }
+                _ => match self.try_send(&channel, &fields).await {
+                    Some(result) => result,
+                    None => {
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                        channel = self.wait_for_channel().await;
+                        parts.push(events);
+                        continue;
+                    }
+                },
+            };
+            let counter = &self.metrics.events;
+            let counter = counter.with_label_values(&[self.upper.name(), result]);
+            counter.inc_by(events.len() as u64);
+        }
+    }
+
+    /// The request that brings these events.
+    fn fields_of(&self, events: &[(String, Bytes)]) -> [(&'static str, Value); 4] {
+        let listed = events.iter().map(|(tag, data)| {
+            let data = decode(data, &Limits::WIRE).unwrap_or(Value::Nil);
+            Value::map([("data", data), ("tag", Value::from(tag.as_str()))])
         });
-        let listed = Value::Array(listed.collect());
-        let config = self.identity.config();
-        let fields = [
-            ("id", Value::from(config.id.as_str())),
+        let id = self.identity.config().id.as_str();
+        [
+            ("id", Value::from(id)),
             ("cmd", Value::from("_minion_event")),
-            ("pretag", Value::from(format!("syndic/{}", config.id))),
-            ("events", listed),
-        ];
-        let result = loop {
-            if is_too_large(&channel, &fields) {
-                break "refused";
+            ("pretag", Value::from(format!("syndic/{id}"))),
+            ("events", Value::Array(listed.collect())),
+        ]
+    }
+
+    /// Sends one request with events; what became of them, `None` without an answer.
+    async fn try_send(
+        &self,
+        channel: &UpperChannel,
+        fields: &[(&'static str, Value)],
+    ) -> Option<&'static str> {
+        let limit = retry_timer(self.identity.config());
+        match channel.send(fields, limit).await {
+            Ok(Value::Nil) => Some("forwarded"),
+            // The master above could not handle them; it could not the next time either.
+            Ok(_) => Some("refused"),
+            Err(error) => {
+                tracing::debug!(%error, "events did not go up");
+                None
             }
-            match channel.send(&fields, retry_timer(config)).await {
-                Ok(Value::Nil) => break "forwarded",
-                // The master above could not handle them; it could not the next time either.
-                Ok(_) => break "refused",
-                Err(error) => tracing::debug!(%error, "events did not go up"),
-            }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            channel = self.wait_for_channel().await;
-        };
-        let counter = &self.metrics.events;
-        let counter = counter.with_label_values(&[self.upper.name(), result]);
-        counter.inc_by(count);
+        }
     }
 
     /// Sends the inventory up, where the master above takes one.

@@ -2,16 +2,34 @@
 //! Outlives the actors.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use saltern_channel::{Channel, Unobserved};
+use saltern_base::metrics::IntCounter;
+use saltern_channel::{Channel, ChannelObserver};
 use saltern_config::UpperMaster;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use saltern_wire::port::Transport;
 use tokio::sync::Notify;
 
 /// Channel to a master above.
-pub(crate) type UpperChannel = Arc<Channel<Unobserved>>;
+pub(crate) type UpperChannel = Arc<Channel<UpperObserver>>;
+
+/// Counters of the channels to one master above.
+pub(crate) struct UpperObserver {
+    /// Connections without TLS.
+    pub(crate) tls_failures: IntCounter,
+}
+
+impl ChannelObserver for UpperObserver {
+    fn signed_in(&self, _took: Duration, _is_accepted: bool) {}
+    fn session_lost(&self) {}
+    fn failed(&self) {}
+
+    fn tls_failed(&self) {
+        self.tls_failures.inc();
+    }
+}
 
 /// Allowance for the names of fields, the signature and the encryption of a request, in bytes.
 const MAX_ENVELOPE: usize = 4 << 10;
@@ -26,9 +44,13 @@ pub(crate) fn request_size(fields: &[(&'static str, Value)]) -> usize {
     MAX_ENVELOPE + bytes.map(|bytes| bytes.len()).sum::<usize>()
 }
 
-/// Whether a request is larger than any master takes by the transport of this channel.
+/// Whether a request is larger than the master takes by the transport of this channel. One of ours takes
+/// what it takes by any.
 pub(crate) fn is_too_large(channel: &UpperChannel, fields: &[(&'static str, Value)]) -> bool {
-    channel.route().transport == Transport::WebSocket && request_size(fields) > MAX_WEBSOCKET
+    let is_of_ours = || channel.session().is_some_and(|known| known.is_of_ours());
+    channel.route().transport == Transport::WebSocket
+        && request_size(fields) > MAX_WEBSOCKET
+        && !is_of_ours()
 }
 
 /// A master above.

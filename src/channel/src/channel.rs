@@ -30,6 +30,9 @@ use crate::sign_in::{SignInAnswer, SignInError, SignInRequest};
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
+/// Interval in which publications with a wrong signature cause one sign-in, when that gives the same key.
+const SAME_KEY_INTERVAL: Duration = Duration::from_secs(2);
+
 /// The identity of this minion.
 pub struct Identity {
     /// Its id.
@@ -52,6 +55,8 @@ pub trait ChannelObserver: Send + Sync + 'static {
     fn session_lost(&self);
     /// A sign-in had no answer.
     fn failed(&self);
+    /// A connection to the request port has no TLS.
+    fn tls_failed(&self) {}
     /// A minion has a new session.
     fn authenticated(&self, _minion: &str) {}
     /// A publication is not newer than all before it, and therefore not run.
@@ -84,6 +89,8 @@ struct SessionCell {
     signing_in: Mutex<()>,
     /// The last sign-in failed for want of trust.
     is_refused: AtomicBool,
+    /// When a sign-in for a wrong signature gave the key that was known.
+    same_key: parking_lot::Mutex<Option<Instant>>,
 }
 
 impl<O: ChannelObserver> Channel<O> {
@@ -143,6 +150,18 @@ impl<O: ChannelObserver> Channel<O> {
     /// The session, if there is one.
     pub fn session(&self) -> Option<Arc<Session>> {
         self.session.current.read().clone()
+    }
+
+    /// Whether a sign-in may show that the master has another key; not for a while after one that gave the
+    /// same: else whoever has the key of publications, which all minions have, causes one with each.
+    pub(crate) fn may_have_changed_key(&self) -> bool {
+        let same_key = self.session.same_key.lock();
+        same_key.is_none_or(|at| at.elapsed() >= SAME_KEY_INTERVAL)
+    }
+
+    /// Takes over that a sign-in for a wrong signature gave the key that was known, or another one.
+    pub(crate) fn looked_for_key(&self, is_same: bool) {
+        *self.session.same_key.lock() = is_same.then(Instant::now);
     }
 
     /// Whether the last sign-in failed because one side does not trust the other. What is left of an earlier
@@ -321,7 +340,12 @@ impl<O: ChannelObserver> Channel<O> {
                     debug!("the request port is not to be reached: {error}");
                     tokio::time::sleep(pauses.pause()).await;
                 }
-                connected_or_refused => return connected_or_refused,
+                connected_or_refused => {
+                    if matches!(connected_or_refused, Err(ClientError::Tls { .. })) {
+                        self.stats.tls_failed();
+                    }
+                    return connected_or_refused;
+                }
             }
         }
     }
@@ -335,4 +359,34 @@ impl<O: ChannelObserver> Channel<O> {
 /// The error of a connection.
 pub fn transport(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> RequestError {
     RequestError::Transport(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::path::Path;
+
+    use super::*;
+    use crate::keys::MemoryStore;
+
+    #[tokio::test(start_paused = true)]
+    async fn wrong_signatures_cause_one_sign_in_for_an_interval_while_the_key_is_the_same() {
+        let id = MinionId::parse("m1").expect("a minion id");
+        let identity = Identity {
+            config: Arc::new(MinionConfig::new(id.clone(), Path::new("/"))),
+            id,
+            keys: Arc::new(MinionKeys::generate(2048).expect("a key pair")),
+            store: Arc::new(MemoryStore::default()),
+            clock: Clock::system(),
+        };
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 9));
+        let channel = Channel::new(identity, nowhere.into(), Arc::new(Unobserved));
+        assert!(channel.may_have_changed_key());
+        channel.looked_for_key(false);
+        assert!(channel.may_have_changed_key());
+        channel.looked_for_key(true);
+        assert!(!channel.may_have_changed_key() && !channel.another().may_have_changed_key());
+        tokio::time::advance(SAME_KEY_INTERVAL).await;
+        assert!(channel.may_have_changed_key());
+    }
 }

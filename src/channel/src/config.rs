@@ -239,19 +239,22 @@ impl MinionConfig {
         Ok(from_documents(&documents, root, &["master", "master_port"])?.config)
     }
 
-    /// The way to the master of this name, at its address. Reads the files of `ssl`, so that a connection
-    /// made later has the certificates of that time.
+    /// The way to the master of this name, at its address. Checks the files of `ssl`, which each connection
+    /// reads again where they have changed.
     ///
     /// # Errors
     /// TLS cannot be set up.
-    pub fn route(&self, host: &str, to: SocketAddr) -> Result<Route, TlsError> {
+    pub async fn route(&self, host: &str, to: SocketAddr) -> Result<Route, TlsError> {
         let tls = self.ssl.as_ref();
         let tls = tls.map(|options| ClientTls::new(options, host, to.ip()));
+        if let Some(tls) = &tls {
+            tls.check().await?;
+        }
         Ok(Route {
             to,
             from: self.source_address,
             transport: self.transport,
-            tls: tls.transpose()?,
+            tls,
         })
     }
 }
@@ -582,6 +585,14 @@ mod tests {
             (
                 "id: m1\ntransport: ws\nssl: {verify_flags: [x]}",
                 "minion:3:7: in \"ssl\", verify_flags cannot be honoured",
+            ),
+            (
+                "id: m1\ntransport: ws\nssl: {ciphers: \":\"}",
+                "in \"ssl\", ciphers names no cipher",
+            ),
+            (
+                "id: m1\ntransport: ws\nssl: {keyfile: /k}",
+                "in \"ssl\", keyfile is of no use without certfile",
             ),
             (
                 "id: m1\ntransport: tcp\nssl: 1",

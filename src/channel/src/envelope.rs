@@ -49,6 +49,11 @@ pub struct FrameAgreement {
 }
 
 impl Session {
+    /// Whether the master is one of ours, by what it has agreed on.
+    pub fn is_of_ours(&self) -> bool {
+        self.inventory_epoch.is_some() || self.frames.is_some() || !self.path.is_empty()
+    }
+
     /// Whether a publication is newer than all before it; a master may leave the serial out.
     /// A message that is not newer is a replay.
     pub fn is_next(&self, load: &MapView) -> bool {

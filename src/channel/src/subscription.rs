@@ -1,6 +1,7 @@
 //! The publish side of a channel: where a master is, the subscription to its publications, and the
 //! publications themselves, opened and verified.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use saltern_base::hex;
 use saltern_wire::client::{ClientError, SubClient};
 use saltern_wire::msgpack::{MapView, Value};
 use sha1::{Digest, Sha1};
+use tokio::time::timeout;
 use tracing::{error, warn};
 
 use crate::backoff::Backoff;
@@ -45,7 +47,7 @@ impl<O: ChannelObserver> Channel<O> {
     /// Subscribes to the master's publications, on the port of the configuration or of the session.
     ///
     /// # Errors
-    /// The publish port is not reached.
+    /// The publish port is not reached, or the connection does not stand after the time that a request may take.
     pub async fn subscribe(&self, session: &Session) -> Result<SubClient, ClientError> {
         let topics = topics(self.config(), self.id());
         let topics: Vec<&[u8]> = topics.iter().map(String::as_bytes).collect();
@@ -56,7 +58,14 @@ impl<O: ChannelObserver> Channel<O> {
             port => port,
         });
         let registration = registration(session, &self.sealing());
-        SubClient::connect(route, &topics, &registration).await
+        let address = route.to;
+        let connecting = SubClient::connect(route, &topics, &registration);
+        let limit = self.config().request_channel_timeout;
+        // A peer that accepts connections and says nothing would hold up whoever waits here.
+        timeout(limit, connecting).await.unwrap_or_else(|_| {
+            let source = io::ErrorKind::TimedOut.into();
+            Err(ClientError::Io { address, source })
+        })
     }
 
     /// Opens a publication; when it is encrypted with a key that is not known, or a syndic's is signed with
@@ -64,17 +73,22 @@ impl<O: ChannelObserver> Channel<O> {
     pub async fn open(&self, payload: Bytes) -> Option<MapView> {
         let signed = self.config().sign_pub_messages;
         let session = self.session()?;
-        match open_publication(&session, payload.clone(), signed) {
+        let is_key_doubted = match open_publication(&session, payload.clone(), signed) {
             Ok(load) => return self.next_only(&session, load),
-            Err(PublicationError::OtherKey) => {}
+            Err(PublicationError::OtherKey) => false,
             // The master above may have another key by now, which the sign-in trusts or refuses.
-            Err(PublicationError::BadSignature) if self.config().is_syndic => {}
+            Err(PublicationError::BadSignature)
+                if self.config().is_syndic && self.may_have_changed_key() =>
+            {
+                true
+            }
             Err(error) => {
                 warn!("a publication is not run: {error}");
                 return None;
             }
-        }
+        };
         self.stats().session_lost();
+        let key = session.master.pem().to_owned();
         // Boxed, because it is large and rare, and every minion of a swarm would hold its space.
         let session = match Box::pin(self.sign_in(Some(&session))).await {
             Ok(session) => session,
@@ -83,6 +97,9 @@ impl<O: ChannelObserver> Channel<O> {
                 return None;
             }
         };
+        if is_key_doubted {
+            self.looked_for_key(session.master.pem() == key);
+        }
         match open_publication(&session, payload, signed) {
             Ok(load) => self.next_only(&session, load),
             Err(error) => {

@@ -121,19 +121,35 @@ impl Ssl<'_> {
         let mut authorities: Vec<PathBuf> = self.path("ca_certs").into_iter().collect();
         authorities.extend(self.verify_locations());
         SslOption {
-            certificate: self.path("certfile"),
+            certificate: self.certificate(),
             key: self.path("keyfile"),
             authorities,
             peers: self.peers(),
             only_tls12: self.only_tls12(),
-            ciphers: self.text("ciphers").map(|(names, _)| {
-                let names = names.split([':', ',', ' ']);
-                names
-                    .filter(|name| !name.is_empty())
-                    .map(str::to_owned)
-                    .collect()
-            }),
+            ciphers: self.ciphers(),
         }
+    }
+
+    /// The certificate, without which a client shows nothing: then its key is of no use.
+    fn certificate(&mut self) -> Option<PathBuf> {
+        let certificate = self.path("certfile");
+        let key = self.map.get("keyfile").filter(|node| !node.is_null());
+        if let (TlsRole::Client, None, Some(key)) = (self.role, &certificate, key) {
+            let message = "keyfile is of no use without certfile";
+            self.problem(&key.mark, message.to_owned());
+        }
+        certificate
+    }
+
+    fn ciphers(&mut self) -> Option<Vec<String>> {
+        let (names, mark) = self.text("ciphers")?;
+        let names = names.split([':', ',', ' ']);
+        let names = names.filter(|name| !name.is_empty());
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        if names.is_empty() {
+            self.problem(&mark, "ciphers names no cipher".to_owned());
+        }
+        Some(names)
     }
 
     fn problem(&mut self, mark: &Mark, message: String) {

@@ -1,9 +1,11 @@
-//! Messages of a minion to its master by its own accord: its grains, then that it has started. A failure of
-//! one is ignored.
+//! Messages of a minion to its master by its own accord: its grains, then that it has started. Grains that are
+//! not taken go again with the next connection; other failures are ignored.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
-use saltern_channel::asctime;
+use saltern_channel::{asctime, between};
 use saltern_wire::msgpack::Value;
 use tracing::info;
 
@@ -19,21 +21,36 @@ pub(crate) struct Introduction {
     pub(crate) start_events: bool,
 }
 
-/// Introduces a minion that has subscribed.
+/// Introduces a minion that has subscribed. Grains that are not taken, not even after some tries, set
+/// `lacks_grains`.
 pub(crate) async fn introduce(
     channel: Arc<Channel>,
     grains: Arc<Value>,
     introduction: Introduction,
+    lacks_grains: Arc<AtomicBool>,
 ) {
     if introduction.grains {
-        let limit = channel.config().request_channel_timeout;
-        if let Err(error) = pillar::request(&channel, &grains, limit, true).await {
-            info!("the master did not take the grains: {error}");
-        }
+        let is_taken = send_grains(&channel, &grains).await;
+        lacks_grains.store(!is_taken, Relaxed);
     }
     if introduction.start_events {
         announce(channel).await;
     }
+}
+
+/// Sends the grains, as often as a return; whether the master took them.
+async fn send_grains(channel: &Channel, grains: &Value) -> bool {
+    let config = channel.config();
+    let limit = config.request_channel_timeout;
+    for attempt in 1..=config.return_retry_tries {
+        match pillar::request(channel, grains, limit, true).await {
+            Ok(_) => return true,
+            Err(error) => info!(attempt, "the master did not take the grains: {error}"),
+        }
+        let longest = config.return_retry_timer_max.max(config.return_retry_timer);
+        tokio::time::sleep(between(config.return_retry_timer, longest)).await;
+    }
+    false
 }
 
 /// Fires the event that the minion has started, as stock does after subscribing.

@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -78,7 +80,7 @@ impl Minion {
         let address = resolve(&config.master, config.master_port, &config)
             .await
             .ok_or_else(|| MinionError::Address(config.master.clone()))?;
-        let route = config.route(&config.master, address)?;
+        let route = config.route(&config.master, address).await?;
         let store: Arc<dyn MasterKeyStore> = Arc::new(pki);
         let identity = Identity {
             id: config.id.clone(),
@@ -103,6 +105,8 @@ impl Minion {
                 grains: true,
                 start_events: true,
             },
+            renews_grains: true,
+            lacks_grains: Arc::default(),
             slow: None,
         };
         let session = life.sign_in_at_last().await?;
@@ -124,6 +128,10 @@ pub(crate) struct Life {
     pub(crate) answer_at_once: bool,
     /// Messages at the start that are not sent yet.
     pub(crate) introduction: Introduction,
+    /// The grains go to the master again when it has given another session: it may have lost them.
+    pub(crate) renews_grains: bool,
+    /// The master has not taken the grains.
+    pub(crate) lacks_grains: Arc<AtomicBool>,
     /// Only in swarms.
     pub(crate) slow: Option<Slow>,
 }
@@ -153,17 +161,14 @@ impl Life {
             config.recon_max,
             config.recon_randomize,
         );
+        let mut before: Option<Arc<Session>> = None;
         loop {
             match self.channel.subscribe(&session).await {
                 Ok(mut publications) => {
                     info!("subscribed to the master's publications");
                     pauses.reset();
-                    let introduction = std::mem::take(&mut self.introduction);
-                    if introduction != Introduction::default() {
-                        let grains = Arc::clone(&self.context.grains);
-                        let channel = Arc::clone(&self.channel);
-                        self.tasks.spawn(introduce(channel, grains, introduction));
-                    }
+                    let before = before.replace(Arc::clone(&session));
+                    self.introduce(before.is_some_and(|it| !Arc::ptr_eq(&it, &session)));
                     let subscribed = Subscribed::new(self.channel.stats());
                     let error = self.receive(&mut publications).await;
                     drop(subscribed);
@@ -174,6 +179,20 @@ impl Life {
             }
             tokio::time::sleep(pauses.pause()).await;
             session = self.channel.session().unwrap_or(session);
+        }
+    }
+
+    /// Sends what the master has not got of this minion, by a task.
+    fn introduce(&mut self, is_new_session: bool) {
+        let mut introduction = std::mem::take(&mut self.introduction);
+        introduction.grains |= self.lacks_grains.swap(false, Relaxed);
+        introduction.grains |= self.renews_grains && is_new_session;
+        if introduction != Introduction::default() {
+            let grains = Arc::clone(&self.context.grains);
+            let channel = Arc::clone(&self.channel);
+            let lacks_grains = Arc::clone(&self.lacks_grains);
+            let introducing = introduce(channel, grains, introduction, lacks_grains);
+            self.tasks.spawn(introducing);
         }
     }
 

@@ -7,8 +7,8 @@
 //! key this master has accepted only that minion itself speaks. In the name of another one only the
 //! first syndic that did speaks, unless a site turns `saltern_strict_minion_events` off. Where
 //! inventories are taken, that ends when the inventory of this syndic has the minion no more, or the
-//! syndic has been away for `CLAIM_SECONDS`: then the next one does that returns for it or announces it
-//! in its own inventory. A list of the minions of a job ends no claim.
+//! syndic has been away for `CLAIM_SECONDS` and it or the next one has an inventory: then the next one does
+//! that returns for it or announces it in its own inventory. A list of the minions of a job ends no claim.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -233,8 +233,8 @@ impl<'a> SyndicIdentity<'a> {
         true
     }
 
-    /// Whether a syndic has a minion no more, or has been away for long; never where no inventories
-    /// are taken, since nothing there shows that a minion has moved.
+    /// Whether a syndic has a minion no more, or has been away for long and has an inventory, or this one has;
+    /// never where no inventories are taken.
     fn is_outdated(&self, minion: &MinionId, syndic: &MinionId) -> bool {
         let Minions {
             presence,
@@ -251,6 +251,10 @@ impl<'a> SyndicIdentity<'a> {
         };
         if inventories.are_complete(std::slice::from_ref(syndic)) && !stands_there() {
             return true;
+        }
+        // Between two syndics of stock, nothing shows that a minion has moved.
+        if !inventories.has(syndic) && !inventories.has(self.syndic) {
+            return false;
         }
         let Standing::Away(absence) = presence.state(syndic) else {
             return false;

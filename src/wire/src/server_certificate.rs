@@ -43,10 +43,11 @@ pub fn client_config(
     leniency: Leniency,
 ) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, VerifierBuilderError> {
     let provider = Arc::new(ring::default_provider());
-    client_config_with(provider, rustls::ALL_VERSIONS, authorities, leniency)
+    let config = client_config_with(provider, rustls::ALL_VERSIONS, authorities, leniency)?;
+    Ok(config.expect("invariant: the provider has suites of all versions"))
 }
 
-/// The same with these suites and versions of TLS, of which the provider must have suites.
+/// The same with these suites and versions of TLS; an error inside where the provider has no suite of them.
 ///
 /// # Errors
 /// There is no usable authority.
@@ -55,7 +56,8 @@ pub(crate) fn client_config_with(
     versions: &[&'static SupportedProtocolVersion],
     authorities: Option<RootCertStore>,
     leniency: Leniency,
-) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>, VerifierBuilderError> {
+) -> Result<Result<ConfigBuilder<ClientConfig, WantsClientCert>, rustls::Error>, VerifierBuilderError>
+{
     let webpki = authorities.map(|authorities| {
         let authorities = Arc::new(authorities);
         WebPkiServerVerifier::builder_with_provider(authorities, provider.clone()).build()
@@ -67,11 +69,11 @@ pub(crate) fn client_config_with(
             .signature_verification_algorithms
             .supported_schemes(),
     };
-    Ok(ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(versions)
-        .expect("invariant: the provider has suites of these versions")
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(verifier)))
+    let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(versions);
+    Ok(builder.map(|builder| {
+        let builder = builder.dangerous();
+        builder.with_custom_certificate_verifier(Arc::new(verifier))
+    }))
 }
 
 #[derive(Debug)]

@@ -268,3 +268,25 @@ fn list_after_a_lost_connection_has_no_grains_that_the_master_has_kept() {
         [of("a", true), of("b", true), of("c", true)]
     );
 }
+
+#[test]
+fn minion_that_a_list_after_a_lost_connection_left_out_is_announced_when_it_comes_again() {
+    let (fleet, now) = (fleet(&["a", "b"]), Instant::now());
+    let mut sender = agreed(&fleet);
+    sender.next(now).unwrap();
+    sender.answered(&taken(), 2, now);
+    let before = fleet.borrow_mut().remove(&id("b")).unwrap();
+    let anew = Value::map([
+        ("result", Value::from("begin_anew")),
+        ("epoch", "one".into()),
+        ("with_grains", Value::Bool(false)),
+    ]);
+    assert_eq!(sender.answered(&anew, 3, now), Answered::Anew);
+    let list = sender.next(now).unwrap();
+    assert_eq!((names(&list), list.is_last), (vec!["a".to_owned()], true));
+    fleet.borrow_mut().insert(id("b"), before);
+    sender.answered(&taken(), 4, now);
+    let change = sender.next(now).unwrap();
+    assert_eq!(with_grains(&change), [("b".to_owned(), true)]);
+    assert!(change.gone.is_empty());
+}

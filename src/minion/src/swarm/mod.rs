@@ -304,6 +304,8 @@ impl Swarm {
                     grains: self.config.grains,
                     start_events: self.config.start_events,
                 },
+                renews_grains: false,
+                lacks_grains: Arc::default(),
                 slow: (number < self.config.slow.minions).then_some(self.config.slow),
             };
             lives.spawn(async move {

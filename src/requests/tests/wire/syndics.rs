@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use saltern_crypto::SigAlgo;
 use saltern_model::MinionId;
 use saltern_requests::{Effect, JobRelation, NO_ANSWER, Outcome, ReceivedReturn, SyndicMinions};
 use saltern_wire::msgpack::Value;
@@ -291,13 +292,36 @@ fn only_first_syndic_speaks_for_minion_below() {
     assert_eq!((minions, refused), (ids(&["a", "c"]), 0));
 }
 
+/// An inventory with one minion.
+fn inventory(site: &Site, syndic: &Minion, minion: &str) -> Load {
+    let reply = site.ask(clear(syndic.auth(), 3)).reply;
+    let keys = syndic.verified(&reply, SigAlgo::Pkcs1v15Sha1);
+    let epoch = keys.get("saltern_syndic_inventory").unwrap();
+    let minion = Value::Array(vec![minion.into(), Value::Nil, Value::Map(Vec::new())]);
+    syndic
+        .load("saltern_syndic_inventory")
+        .set("epoch", epoch.clone())
+        .set("list", 1_i64)
+        .set("part", 0_i64)
+        .set("last", true)
+        .set("partial", false)
+        .set("minions", Value::Array(vec![minion]))
+        .set("gone", list(&[]))
+}
+
 /// Whether another syndic may speak for a minion of one that is away for long: in a list, and with a
 /// return.
 #[test]
 fn claim_of_syndic_that_is_away_ends_by_a_return_and_never_by_a_list() {
-    let ends = |options: &str| {
+    let ends = |options: &str, announcing: Option<&str>| {
         let site = Site::new(options);
         let (relay, other) = (syndic(&site, "relay"), syndic(&site, "other"));
+        for by in [&relay, &other] {
+            if announcing == Some(by.id.as_str()) {
+                let minion = if by.id == "relay" { "a" } else { "b" };
+                site.ask(by.sealed(inventory(&site, by, minion), 3));
+            }
+        }
         let returning = |by: &Minion| {
             let returns = aggregate(&[("a", one(0))], Value::Nil);
             !stored(&ask(&site, by, request(by, vec![returns]))).is_empty()
@@ -318,9 +342,14 @@ fn claim_of_syndic_that_is_away_ends_by_a_return_and_never_by_a_list() {
         let by_job = !stored(&outcome)[0].job.minions.is_empty();
         (by_event, by_job, returning(&other))
     };
-    assert_eq!(ends(ABOVE), (false, false, true));
+    for announcing in ["relay", "other"] {
+        let ends = ends(ABOVE, Some(announcing));
+        assert_eq!(ends, (false, false, true), "{announcing}");
+    }
+    let never = (false, false, false);
+    assert_eq!(ends(ABOVE, None), never, "both are stock's");
     let without = format!("{ABOVE}saltern_syndic_inventory: False\n");
-    assert_eq!(ends(&without), (false, false, false), "without inventories");
+    assert_eq!(ends(&without, None), never, "without inventories");
 }
 
 #[test]

@@ -14,6 +14,7 @@ use tokio_rustls::rustls;
 
 use super::{ClientError, Route};
 use crate::net::{TcpStream, connect};
+use crate::port::TlsError;
 
 /// Bytes reserved ahead of those that arrive.
 pub(crate) const READ_AHEAD: usize = 256 << 10;
@@ -104,11 +105,13 @@ impl Connection {
         }
     }
 
-    /// Whether the peer closed the connection between two requests. Reads what it sent meanwhile.
+    /// Whether the connection is of no use after a pause between two requests: the peer closed it, or sent
+    /// more than [`READ_AHEAD`] that it was not asked for. Reads what it sent meanwhile.
     pub(crate) fn closed_meanwhile(&mut self) -> bool {
         loop {
             match self.stream.try_read_buf(&mut self.buffer) {
                 Ok(0) => return true,
+                Ok(_) if self.buffer.len() > READ_AHEAD => return true,
                 Ok(_) => {}
                 Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
             }
@@ -119,7 +122,7 @@ impl Connection {
 fn broken(address: SocketAddr, source: io::Error) -> ClientError {
     if source
         .get_ref()
-        .is_some_and(|inner| inner.is::<rustls::Error>())
+        .is_some_and(|inner| inner.is::<rustls::Error>() || inner.is::<TlsError>())
     {
         return ClientError::Tls { address, source };
     }

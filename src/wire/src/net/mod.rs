@@ -18,6 +18,8 @@ use saltern_base::log_throttle::LogThrottle;
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::port::listen::{ListenOptions, watch};
+
 #[cfg(feature = "fault-injection")]
 pub(crate) use either::TcpStream;
 #[cfg(not(feature = "fault-injection"))]
@@ -118,7 +120,8 @@ impl ServedPort {
     }
 }
 
-/// Connects to `to`, from an address of ours where one is given.
+/// Connects to `to`, from an address of ours where one is given. The kernel ends the connection when the
+/// other host is gone without a word, as it does on our ports.
 pub(crate) async fn connect(to: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
     #[cfg(feature = "fault-injection")]
     if let Some(network) = simulated::Network::current() {
@@ -136,7 +139,7 @@ pub(crate) async fn connect(to: SocketAddr, from: Option<IpAddr>) -> io::Result<
             socket.connect(to).await?
         }
     };
-    stream.set_nodelay(true)?;
+    watch(&stream, &ListenOptions::default())?;
     Ok(of_system(stream))
 }
 
@@ -210,4 +213,28 @@ fn of_system(stream: tokio::net::TcpStream) -> TcpStream {
 #[cfg(not(feature = "fault-injection"))]
 fn of_system(stream: tokio::net::TcpStream) -> TcpStream {
     stream
+}
+
+#[cfg(all(test, feature = "fault-injection"))]
+mod tests {
+    use socket2::SockRef;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn kernel_probes_the_other_end_of_a_connection_of_ours() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let to = listener.local_addr().expect("address");
+        for from in [None, Some(to.ip())] {
+            let stream = connect(to, from).await.expect("connect");
+            let TcpStream::System(stream) = stream else {
+                panic!("a simulated network");
+            };
+            let socket = SockRef::from(&stream);
+            assert!(socket.keepalive().expect("keepalive"));
+            let idle = socket.tcp_keepalive_time().expect("idle");
+            assert_eq!(idle, Duration::from_secs(60));
+            assert!(socket.tcp_nodelay().expect("nodelay"));
+        }
+    }
 }

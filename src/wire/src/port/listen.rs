@@ -93,7 +93,7 @@ pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener
 }
 
 /// Has the kernel end a connection of ours to a host that is gone, as it does with those of peers.
-pub(super) fn watch(stream: &tokio::net::TcpStream, options: &ListenOptions) -> io::Result<()> {
+pub(crate) fn watch(stream: &tokio::net::TcpStream, options: &ListenOptions) -> io::Result<()> {
     set_options(&SockRef::from(stream), options)
 }
 

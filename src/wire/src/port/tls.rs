@@ -98,7 +98,15 @@ pub enum TlsError {
         "the cipher \"{0}\" is not to be had; name those of TLS 1.2 as OpenSSL does, one by one"
     )]
     Cipher(String),
-    /// Certificate, key or versions do not match.
+    /// The ciphers are of other versions.
+    #[error("no cipher is left for the versions of TLS that are asked for")]
+    NoCipher(#[source] rustls::Error),
+    /// The master's name, where no certificate of a known authority can be for the address.
+    #[error(
+        "no certificate can be for the name \"{0}\"; correct it, or name the authority in \"ca_certs\""
+    )]
+    Name(String),
+    /// Certificate and key do not match.
     #[error("the certificate cannot be used with the key")]
     Config(#[source] rustls::Error),
 }
@@ -163,7 +171,7 @@ impl Tls {
         let provider = provider(options.ciphers.as_deref())?;
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(versions(options.only_tls12))
-            .map_err(TlsError::Config)?;
+            .map_err(TlsError::NoCipher)?;
         let builder = match options.peers {
             PeerCertificate::NotAsked => builder.with_no_client_auth(),
             asked => {

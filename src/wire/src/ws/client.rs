@@ -62,10 +62,7 @@ impl End {
             let received = self.frames.next(&mut self.connection.buffer);
             match received.map_err(|reason| ClientError::WebSocket { address, reason })? {
                 Some(Received::Message(Data::Binary, payload)) => return Ok(payload),
-                Some(Received::Ping(payload)) => {
-                    let pong = OpCode::Control(Control::Pong);
-                    put_frame(pong, &payload, Some(mask()), &mut self.pongs);
-                }
+                Some(Received::Ping(payload)) => self.answer(&payload),
                 Some(Received::Close(_)) => return Err(ClientError::Closed(address)),
                 Some(Received::Message(..) | Received::Part | Received::Pong) => {}
                 None => {
@@ -74,6 +71,30 @@ impl End {
                 }
             }
         }
+    }
+}
+
+impl End {
+    /// Whether a request may go out and the next message be taken for its reply. Nothing but pings and pongs
+    /// may have come since the reply before: a message that nobody asked for would be taken for it.
+    fn is_clear(&mut self) -> bool {
+        if self.connection.closed_meanwhile() {
+            return false;
+        }
+        loop {
+            match self.frames.next(&mut self.connection.buffer) {
+                Ok(Some(Received::Ping(payload))) => self.answer(&payload),
+                Ok(Some(Received::Pong)) => {}
+                Ok(None) => return self.connection.buffer.is_empty(),
+                Ok(Some(_)) | Err(_) => return false,
+            }
+        }
+    }
+
+    /// Puts a pong among what is to be written.
+    fn answer(&mut self, ping: &[u8]) {
+        let pong = OpCode::Control(Control::Pong);
+        put_frame(pong, ping, Some(mask()), &mut self.pongs);
     }
 }
 
@@ -138,7 +159,7 @@ impl ReqClient {
     }
 
     /// Sends one packed request, and waits for the packed reply. If the listener closed the
-    /// connection since the last one, it reconnects.
+    /// connection since the last one, or sent what nobody asked for, it reconnects.
     ///
     /// When the future is dropped before the reply, the client is unusable: its next request is
     /// refused.
@@ -150,7 +171,7 @@ impl ReqClient {
         if self.waiting {
             return Err(ClientError::Abandoned(self.address()));
         }
-        if self.end.connection.closed_meanwhile() {
+        if !self.end.is_clear() {
             self.end = End::connect(&self.route).await?;
         }
         self.waiting = true;

@@ -189,10 +189,9 @@ async fn peer_without_a_required_certificate_is_refused() {
 
 /// The way of a client end to this listener. With `host` as the name of the master.
 fn route(to: SocketAddr, transport: Transport, tls: &ClientTlsOptions, host: &str) -> Route {
-    let tls = ClientTls::new(tls, host, to.ip()).map_err(|error| error.to_string());
     Route {
         transport,
-        tls: Some(tls.expect("TLS")),
+        tls: Some(ClientTls::new(tls, host, to.ip())),
         ..Route::from(to)
     }
 }
@@ -313,12 +312,51 @@ async fn certificate_for_another_address_is_refused() {
     let tls = ClientTls::new(&client_options(&site), "top.example", elsewhere);
     let route = Route {
         transport: Transport::Tcp,
-        tls: tls.ok(),
+        tls: Some(tls),
         ..Route::from(running.addr)
     };
     let connected = soon("an end", ReqClient::connect(route)).await;
     assert!(matches!(connected.err(), Some(ClientError::Tls { .. })));
     running.stopped().await;
+}
+
+#[tokio::test]
+async fn client_end_reads_its_files_when_they_have_changed() {
+    let (site, renewed) = (Site::new(), Site::new());
+    let tls = site.tls(PeerCertificate::Required);
+    let sink = Arc::new(Echo::default());
+    let running = request_listener_of(Transport::Tcp, Some(tls), ReqLimits::default(), sink);
+    let options = ClientTlsOptions {
+        certificate: Some((renewed.path("cert.pem"), renewed.path("key.pem"))),
+        ..client_options(&site)
+    };
+    let route = route(running.addr, Transport::Tcp, &options, "127.0.0.1");
+    let exchange = async |route: Route| {
+        let mut client = ReqClient::connect(route).await?;
+        client.request(Bytes::from_static(b"\xa2hi")).await
+    };
+    let refused = soon("an end", exchange(route.clone())).await;
+    assert!(refused.is_err(), "another certificate");
+    for name in ["cert.pem", "key.pem"] {
+        let text = std::fs::read(site.path(name)).expect("read");
+        std::fs::write(renewed.path(name), text).expect("written");
+    }
+    let reply = soon("a reply", exchange(route)).await.expect("a reply");
+    assert_eq!(reply, b"\xa2hi".as_slice());
+    running.stopped().await;
+}
+
+#[tokio::test]
+async fn client_options_that_leave_no_cipher_are_refused() {
+    let site = Site::new();
+    let options = ClientTlsOptions {
+        only_tls12: true,
+        ciphers: Some(Vec::new()),
+        ..client_options(&site)
+    };
+    let address = IpAddr::from([127, 0, 0, 1]);
+    let checked = ClientTls::new(&options, "127.0.0.1", address).check().await;
+    assert!(matches!(checked, Err(TlsError::NoCipher(_))));
 }
 
 #[test]

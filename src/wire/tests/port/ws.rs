@@ -9,6 +9,7 @@ use saltern_wire::port::{Close, PeerLimits, PubLimits, PubMessage, ReqLimits, Tr
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tungstenite::handshake::derive_accept_key;
 
 use crate::port::common::{Echo, Raw, publish_listener_of_all, request_listener_of, soon};
 use crate::port::hostile::Step::{Dribble, End, Flood, Send};
@@ -142,6 +143,51 @@ async fn client_end_subscribes() {
     assert_eq!(publication.expect("it"), [Bytes::from_static(b"hi")]);
     drop(client);
     running.stopped().await;
+}
+
+/// Accepts a connection, upgrades it, takes one message and sends these bytes.
+async fn serve_once(listener: &TcpListener, then: &[u8]) -> tokio::net::TcpStream {
+    let (mut stream, _) = listener.accept().await.expect("a connection");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.expect("a request"));
+    }
+    let head = String::from_utf8(head).expect("text");
+    let key = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
+    let accept = derive_accept_key(key.expect("a key").as_bytes());
+    let answer = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    );
+    stream.write_all(answer.as_bytes()).await.expect("written");
+    let mut message = [0; 2 + 4 + 2];
+    stream.read_exact(&mut message).await.expect("a message");
+    stream.write_all(then).await.expect("written");
+    stream
+}
+
+#[tokio::test]
+async fn client_end_takes_no_message_from_before_a_request_for_its_reply() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let to = listener.local_addr().expect("address");
+    let serving = async {
+        // A ping between two requests is no reason for another connection.
+        let first = serve_once(&listener, b"\x82\x01a\x89\x00\x82\x01b").await;
+        (first, serve_once(&listener, b"\x82\x01c").await)
+    };
+    let asking = async {
+        let mut client = ReqClient::connect(route(to)).await.expect("connect");
+        let mut replies = Vec::new();
+        for _ in 0..2 {
+            let reply = client.request(Bytes::from_static(b"hi")).await;
+            replies.push(reply.expect("a reply"));
+        }
+        replies
+    };
+    let (_streams, replies) = soon("replies", async { tokio::join!(serving, asking) }).await;
+    assert_eq!(replies, ["a", "c"]);
 }
 
 /// A listener that answers an upgrade with these bytes.
