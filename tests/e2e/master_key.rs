@@ -3,8 +3,14 @@
 //! killed meanwhile.
 
 use std::fs;
+use std::io::ErrorKind;
 
 use anyhow::{Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use openssl::hash::MessageDigest;
+use openssl::pkey::PKey;
+use openssl::sign::Signer;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 use serde_json::Value;
@@ -131,6 +137,64 @@ fn master_key_goes_back_under_a_stock_minion() -> TestResult {
     })
 }
 
+/// Once the time that the old key has signed is over, a running master accepts that key no longer: a stock
+/// minion, which has not got the new one, refuses the master, until the time is extended.
+#[test]
+fn old_master_key_is_refused_after_its_time_until_that_is_extended() -> TestResult {
+    with_minions(Release::V3008, |site| {
+        // It was encrypted with the old key.
+        site.announce("the token of an authentication does not decrypt");
+        rotate(site, &["begin"], 0)?;
+        site.stop_master()?;
+        start(site)?;
+        end_stock_minion(site)?;
+
+        site.step("its time is over");
+        end_time_of_old_key(site)?;
+        site.start_prepared_minion(STOCK)?;
+        let log = site.path(format!("log/{STOCK}.out"));
+        wait_until("the minion to refuse the new key", SOON, || {
+            let log = fs::read_to_string(&log).ok()?;
+            log.contains("did not authenticate").then_some(())
+        })?;
+        end_stock_minion(site)?;
+
+        site.step("its time is extended");
+        rotate(site, &["extend"], 0)?;
+        site.start_prepared_minion(STOCK)?;
+        wait_subscribed(site)?;
+        works(site, "after the extension")
+    })
+}
+
+/// Ends it so that it can be started anew. While a killed process of it is in the process table, the next one
+/// would end itself in favour of those that these files name.
+fn end_stock_minion(site: &mut Site) -> Result<()> {
+    site.kill_minion(STOCK);
+    for file in ["minion.pid", "process_responsibility_minion.pid"] {
+        match fs::remove_file(site.minion_path(STOCK, file)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Has the old key sign a time in the past, where the command takes whole days from now.
+fn end_time_of_old_key(site: &Site) -> Result<()> {
+    let until = 1_000_000_000;
+    let old = PKey::private_key_from_pem(&fs::read(site.path("pki/master_previous.pem"))?)?;
+    let new = fs::read_to_string(site.path("pki/master.pub"))?;
+    let statement = format!(
+        "saltern master key rotation\nuntil {until}\n{}\n",
+        new.trim()
+    );
+    let mut signer = Signer::new(MessageDigest::sha224(), &old)?;
+    let signature = signer.sign_oneshot_to_vec(statement.as_bytes())?;
+    let line = format!("{until} {}\n", STANDARD.encode(signature));
+    Ok(fs::write(site.path("pki/master_previous.sig"), line)?)
+}
+
 /// A minion that trusts the signing key (`verify_master_pubkey_sign`) takes a new key that nobody
 /// handed over.
 #[test]
@@ -197,6 +261,10 @@ fn start_minions(site: &mut Site, release: Release) -> Result<()> {
 fn start(site: &mut Site) -> Result<()> {
     site.start_master_only()?;
     site.wait_until_ready_again()?;
+    wait_subscribed(site)
+}
+
+fn wait_subscribed(site: &Site) -> Result<()> {
     wait_until("all minions to have subscribed", SOON, || {
         let subscribers = site.metric("saltern_subscribers", "").ok()?;
         (subscribers == MINIONS.len() as f64).then_some(())

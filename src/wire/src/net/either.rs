@@ -1,7 +1,7 @@
 //! A stream of the system or of a simulated network, with what this crate uses of tokio's.
 
 use std::io::{self, IoSlice};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -18,10 +18,10 @@ pub(crate) enum TcpStream {
 
 impl TcpStream {
     /// The address that the peer has come to; none in a simulated network.
-    pub(crate) fn own_address(&self) -> Option<IpAddr> {
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Self::System(stream) => Some(stream.local_addr().ok()?.ip()),
-            Self::Simulated(_) => None,
+            Self::System(stream) => stream.local_addr(),
+            Self::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 

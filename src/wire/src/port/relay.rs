@@ -298,7 +298,8 @@ impl Shared {
         let reason = match (arrival, self.target.socket()) {
             (Arrival::Direct(peer), Some((socket, cut))) => {
                 let (gate, address) = (Arc::clone(&admission.gate), admission.peer);
-                let is_own = is_of_this_machine(address.ip(), peer.own_address());
+                let own = peer.local_addr().ok().map(|own| own.ip());
+                let is_own = is_of_this_machine(address.ip(), own);
                 let passage = Passage {
                     header: Header {
                         door,
