@@ -29,10 +29,12 @@ pub(crate) fn below(config: &mut Config) {
     config.set("auto_accept", "True");
 }
 
-/// Our masters' findings on the options of this file.
+/// Our masters' findings on the options of this file, and what they log where a leaf is new.
 pub(crate) fn as_written(site: &mut Site) {
     site.announce("auto_accept: every new minion is accepted");
     site.announce("order_masters: every minion may return");
+    // A job may be faster than the part of the inventory that names a leaf which was accepted a moment ago.
+    site.announce("a syndic returns for a minion that its inventory does not have");
 }
 
 /// Two leaves below a master, a syndic beside that, and a master above.
