@@ -223,7 +223,6 @@ fn below(top: &mut Site) -> TestResult {
             ensure!(ended.success(), "{ended}");
             pair.wait_for("b", "active")?;
             pair.wait_until_b_serves()?;
-            pair.a.wait_until_ready()?;
             let stayed = minions.iter().filter(|(id, _, _)| *id != "ws3007");
             for (id, _, _) in stayed.clone() {
                 wait_for_ping(pair.b, id)?;

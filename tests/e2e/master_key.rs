@@ -3,7 +3,6 @@
 //! killed meanwhile.
 
 use std::fs;
-use std::io::ErrorKind;
 
 use anyhow::{Result, ensure};
 use base64::Engine as _;
@@ -147,7 +146,7 @@ fn old_master_key_is_refused_after_its_time_until_that_is_extended() -> TestResu
         rotate(site, &["begin"], 0)?;
         site.stop_master()?;
         start(site)?;
-        end_stock_minion(site)?;
+        site.end_stock_minion(STOCK)?;
 
         site.step("its time is over");
         end_time_of_old_key(site)?;
@@ -157,7 +156,7 @@ fn old_master_key_is_refused_after_its_time_until_that_is_extended() -> TestResu
             let log = fs::read_to_string(&log).ok()?;
             log.contains("did not authenticate").then_some(())
         })?;
-        end_stock_minion(site)?;
+        site.end_stock_minion(STOCK)?;
 
         site.step("its time is extended");
         rotate(site, &["extend"], 0)?;
@@ -165,19 +164,6 @@ fn old_master_key_is_refused_after_its_time_until_that_is_extended() -> TestResu
         wait_subscribed(site)?;
         works(site, "after the extension")
     })
-}
-
-/// Ends it so that it can be started anew. While a killed process of it is in the process table, the next one
-/// would end itself in favour of those that these files name.
-fn end_stock_minion(site: &mut Site) -> Result<()> {
-    site.kill_minion(STOCK);
-    for file in ["minion.pid", "process_responsibility_minion.pid"] {
-        match fs::remove_file(site.minion_path(STOCK, file)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// Has the old key sign a time in the past, where the command takes whole days from now.

@@ -447,13 +447,7 @@ fn killed_masters_lose_and_double_no_return_of_a_frame() -> TestResult {
         top.start_master()?;
         wait_for_connection(low, Some(before))?;
         // A kill may have left it deaf, which is stock's fault.
-        low.kill_minion(STOCK);
-        let mark = low.events().mark();
-        low.start_prepared_minion(STOCK)?;
-        let started = format!("salt/minion/{STOCK}/start");
-        low.events().find_since(mark, &started, SOON, |event| {
-            (event.tag == started).then_some(())
-        })?;
+        low.restart_stock_minion(STOCK)?;
         let mark = top.events().mark();
         top.salt(&["--async", "*", "test.ping"])?;
         let jid = new_jid(top, mark)?;

@@ -164,7 +164,6 @@ fn it_comes_back_after_a_restart(site: &mut Site, transport: &str) -> Result<()>
     site.kill_master();
     site.start_master()?;
     is_connected(site, transport)?;
-    site.wait_until_ready()?;
     ping_prints_true(site)
 }
 

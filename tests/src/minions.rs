@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -101,6 +102,36 @@ impl Site {
         }
     }
 
+    /// Ends a stock minion so that it can be started anew. While a killed process is in the process table, the
+    /// next one of 3008 would end itself in favour of those that these files name.
+    ///
+    /// # Errors
+    /// When one of the files cannot be removed.
+    pub fn end_stock_minion(&mut self, id: &str) -> Result<()> {
+        self.kill_minion(id);
+        for file in ["minion.pid", "process_responsibility_minion.pid"] {
+            match fs::remove_file(self.minion_path(id, file)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a stock minion and starts it anew; waits until it is in.
+    ///
+    /// # Errors
+    /// When it does not get in.
+    pub fn restart_stock_minion(&mut self, id: &str) -> Result<()> {
+        self.end_stock_minion(id)?;
+        let mark = self.events().mark();
+        self.start_prepared_minion(id)?;
+        let started = format!("salt/minion/{id}/start");
+        self.events().find_since(mark, &started, SOON, |event| {
+            (event.tag == started).then_some(())
+        })
+    }
+
     /// Waits until our master knows that this minion is not connected.
     ///
     /// # Errors
@@ -140,19 +171,6 @@ impl Site {
         Ok(())
     }
 
-    /// The same where they may have kept their connection.
-    ///
-    /// # Errors
-    /// When one of them does not say in time that it is ready.
-    pub fn wait_until_ready(&self) -> Result<()> {
-        for id in self.losses_before.keys() {
-            wait_until(&format!("{id} to be ready"), SOON, || {
-                self.losses(id).ok()?.1.then_some(())
-            })?;
-        }
-        Ok(())
-    }
-
     /// How often each stock minion that runs, and would notice it, has lost its master. Those of 3006 do not.
     pub(crate) fn all_losses(&self) -> BTreeMap<String, usize> {
         let minions = self.minions.iter().filter(|(_, minion)| {
@@ -168,11 +186,15 @@ impl Site {
     fn losses(&self, id: &str) -> Result<(usize, bool)> {
         let path = self.path(format!("minions/{id}/log"));
         let log = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let count = |what: fn(&&str) -> bool| log.lines().filter(what).count();
-        let losses =
-            count(|line| line.contains("Connection to master ") && line.ends_with(" lost"));
-        let ready = count(|line| line.ends_with("Minion is ready to receive requests!"));
-        Ok((losses, ready > losses))
+        let mut state = (0, false);
+        for line in log.lines() {
+            if line.contains("Connection to master ") && line.ends_with(" lost") {
+                state = (state.0 + 1, false);
+            } else if line.ends_with("Minion is ready to receive requests!") {
+                state.1 = true;
+            }
+        }
+        Ok(state)
     }
 
     /// The process of a minion that runs.
