@@ -14,11 +14,13 @@ Needs only Python's standard library. It does not judge: targets are in the issu
 import argparse
 import contextlib
 import datetime
+import fcntl
 import getpass
 import json
 import os
 import pathlib
 import platform
+import random
 import signal
 import socket
 import subprocess
@@ -178,10 +180,27 @@ def cpu_seconds(processes):
     return total / TICKS
 
 
+# The locks of the ports that this process took; they go with it.
+PORTS_TAKEN = []
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody listens on, below those that the kernel gives to outgoing connections. It stays this
+    process's own: by the range and the locks of `tests/src/port.rs`, which says why."""
+    locks = pathlib.Path(tempfile.gettempdir(), f"saltern-test-ports-{os.getuid()}")
+    locks.mkdir(exist_ok=True)
+    for port in random.sample(range(12_000, 32_000), 1000):
+        lock = open(locks / str(port), "ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+        except OSError:
+            lock.close()
+            continue
+        PORTS_TAKEN.append(lock)
+        return port
+    sys.exit("no free port between 12000 and 31999")
 
 
 def wait_for(what, ready, limit=120):
