@@ -310,23 +310,31 @@ fn peer_target_matches_pillars_exactly_and_expands_nodegroups() {
     );
 }
 
-#[test]
-fn pub_ret_answers_publisher_only() {
-    let site = site();
-    let jid = Jid::parse("20261121210000123456").unwrap();
-    let load = |entries: Value| Packed::new(encode(&entries, Dialect::Bin));
-    let returned = ReturnRecord {
+fn packed(entries: &Value) -> Packed {
+    Packed::new(encode(entries, Dialect::Bin))
+}
+
+/// The return of a `test.ping` from web1.
+fn pinged(jid: &Jid, load: &Value) -> ReturnRecord {
+    ReturnRecord {
         jid: jid.clone(),
         minion: MinionId::parse("web1").unwrap(),
         received: 0,
         fun: "test.ping".to_owned(),
         retcode: 0,
         success: true,
-        load: load(Value::map([
-            ("return", Value::from(true)),
-            ("out", "nested".into()),
-        ])),
-    };
+        load: packed(load),
+    }
+}
+
+#[test]
+fn pub_ret_answers_publisher_only() {
+    let site = site();
+    let jid = Jid::parse("20261121210000123456").unwrap();
+    let returned = pinged(
+        &jid,
+        &Value::map([("return", Value::from(true)), ("out", "nested".into())]),
+    );
     let job = JobRecord {
         jid: jid.clone(),
         created: 0,
@@ -334,7 +342,7 @@ fn pub_ret_answers_publisher_only() {
         fun: "test.ping".to_owned(),
         tgt: "web1".to_owned(),
         tgt_type: "glob".to_owned(),
-        load: load(nothing()),
+        load: packed(&nothing()),
         minions: vec![returned.minion.clone()],
         nocache: false,
     };
@@ -432,15 +440,7 @@ fn minion_publish_answers_in_the_form_that_is_asked_for() {
             panic!("it waits for a job");
         };
         let jid = start.job.jid.clone();
-        let record = ReturnRecord {
-            jid: jid.clone(),
-            minion: MinionId::parse("web1").unwrap(),
-            received: 0,
-            fun: "test.ping".to_owned(),
-            retcode: 0,
-            success: true,
-            load: Packed::new(encode(&Value::map([("return", true)]), Dialect::Bin)),
-        };
+        let record = pinged(&jid, &Value::map([("return", true)]));
         let writes = [Write::Job(start.job.clone()), Write::Return(record)];
         site.database.lock().commit(&writes).unwrap();
         (
