@@ -10,8 +10,8 @@ A proxy between the two makes the time that a request takes there and back.
 how much faster they go up afterwards, by frames and without, how much memory both masters took (without pages of files), and whether each
 minion's returns are stored above in the order in which they are stored below.
 
-`--ping ROUNDS` measures a `test.ping` of all minions through one syndic instead: beside stock's masters
-with `salt-syndic`, and beside our master without a syndic. A time is that of the whole command, of ours
+`--ping ROUNDS` measures a `test.ping` of all minions through one syndic instead: in turn with our master
+without a syndic, and beside stock's masters with `salt-syndic`. A time is that of the whole command, of ours
 at our masters (`salt`) and of stock's at both; processor time is that of both masters and the syndic. Stock is 3007.15 here.
 
 `make bench-check` runs it for a moment. Needs only Python's standard library. It does not judge.
@@ -276,52 +276,80 @@ def flat(place):
         yield master, master
 
 
-def ping(masters, programs, options):
-    """Times of `test.ping` of all minions at the first master, and processor time of all."""
-    command = programs.command("salt", masters[0], "--out", "txt", "*", "test.ping")
+class Pinged:
+    """`test.ping` of all minions at the first of the masters, by one `salt`: times, and processor time of all."""
 
-    def answers():
-        run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    def __init__(self, name, salt, masters, programs, minions):
+        self.name, self.salt, self.masters, self.minions = name, salt, set(masters), minions
+        self.command = programs.command("salt", masters[0], "--out", "txt", "*", "test.ping")
+        self.times, self.cpu, self.missing = [], 0.0, 0
+
+    def answers(self):
+        run = subprocess.run(self.command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         return run.stdout.count(": True")
 
-    wait_for("all answers", lambda: answers() == options.minions, limit=300)
-    cpu = lambda: sum(master.cpu() for master in set(masters))
-    before, times, missing = cpu(), [], 0
-    for _ in range(options.ping):
-        began = time.monotonic()
-        missing += options.minions - answers()
-        times.append(time.monotonic() - began)
-    times.sort()
-    return {
-        "p50_ms": round(1000 * times[len(times) // 2]),
-        "p99_ms": round(1000 * times[min(len(times) - 1, len(times) * 99 // 100)]),
-        "cpu_ms_of_masters": round(1000 * (cpu() - before) / len(times)),
-        "missing": missing,
-    }
+    def cpu_of_masters(self):
+        return sum(master.cpu() for master in self.masters)
+
+    def once(self):
+        before, began = self.cpu_of_masters(), time.monotonic()
+        self.missing += self.minions - self.answers()
+        self.times.append(time.monotonic() - began)
+        self.cpu += self.cpu_of_masters() - before
+
+    def p50(self):
+        return sorted(self.times)[len(self.times) // 2]
+
+    def report(self):
+        times, rounds = sorted(self.times), len(self.times)
+        return {
+            "masters": self.name,
+            "salt": self.salt,
+            "p50_ms": round(1000 * self.p50()),
+            "p99_ms": round(1000 * times[min(rounds - 1, rounds * 99 // 100)]),
+            "cpu_ms_of_masters": round(1000 * self.cpu / rounds),
+            "missing": self.missing,
+        }
 
 
 def measure_pings(place, options):
-    """A ping through stock's tree, through ours, and by our master alone."""
+    """A ping through our tree and by our master alone, in turn, so that what else the machine does slows both;
+    and then one through stock's tree, of which a round takes longer than all of ours."""
     (links := place.top / "links").mkdir()
     ours, stock = Programs("saltern", links), Programs("stock", links, STOCK_TREE_VERSION)
-    trees = {"tree": lambda: tree("saltern", place), "flat": lambda: flat(place)}
-    if options.only != "saltern":
-        trees["stock's tree"] = lambda: tree("stock", place)
-    found = {}
-    for name, masters in trees.items():
-        clients = {"ours": ours, "stock": stock}
-        if name == "stock's tree":
-            del clients["ours"]
-        elif options.only == "saltern":
-            del clients["stock"]
-        with masters() as served, swarm(served[1], "ping", options.minions):
-            for client, programs in clients.items():
-                found[name, client] = ping(served, programs, options)
-                print(json.dumps({"masters": name, "salt": client, **found[name, client]}), flush=True)
-    through, alone = found["tree", "ours"], found["flat", "ours"]
-    print(f"through our syndic {through['p50_ms'] / alone['p50_ms']:.2f} times as long as without one")
-    if below_stock := found.get(("stock's tree", "stock")):
-        print(f"and {below_stock['p50_ms'] / through['p50_ms']:.1f} times quicker than stock's tree")
+    with_stock = options.only != "saltern"
+    clients = {"ours": ours, "stock": stock} if with_stock else {"ours": ours}
+    with contextlib.ExitStack() as stack:
+        served = {
+            "tree": stack.enter_context(tree("saltern", place)),
+            "flat": stack.enter_context(flat(place)),
+        }
+        for masters in served.values():
+            stack.enter_context(swarm(masters[1], "ping", options.minions))
+        by_ours = {
+            client: [Pinged(name, client, masters, programs, options.minions) for name, masters in served.items()]
+            for client, programs in clients.items()
+        }
+        for pinged in by_ours.values():
+            measure_in_turn(pinged, options.ping)
+    through, alone = by_ours["ours"]
+    print(f"through our syndic {through.p50() / alone.p50():.2f} times as long as without one")
+    if with_stock:
+        with tree("stock", place) as masters, swarm(masters[1], "ping", options.minions):
+            below_stock = Pinged("stock's tree", "stock", masters, stock, options.minions)
+            measure_in_turn([below_stock], options.ping)
+        print(f"and {below_stock.p50() / through.p50():.1f} times quicker than stock's tree")
+
+
+def measure_in_turn(pinged, rounds):
+    """Rounds of each in turn, once all minions have answered all of them."""
+    for each in pinged:
+        wait_for("all answers", lambda: each.answers() == each.minions, limit=300)
+    for _ in range(rounds):
+        for each in pinged:
+            each.once()
+    for each in pinged:
+        print(json.dumps(each.report()), flush=True)
 
 
 def main():

@@ -153,8 +153,9 @@ impl Seed {
                 }
                 Attempt::NotConnected => self.wait_for_connection().await,
                 Attempt::Idle => {
+                    let save_in = queue.save_in(self.now()).unwrap_or(POLL);
                     // Whichever comes first; both lead to the next attempt.
-                    let _ = timeout(POLL, self.wake.notified()).await;
+                    let _ = timeout(save_in.min(POLL), self.wake.notified()).await;
                     // Frames gather what comes while their lanes are busy.
                     if queue.framed().is_none() {
                         tokio::time::sleep(gathering.wait(Instant::now())).await;
@@ -195,7 +196,7 @@ impl Seed {
             return self.send_frames(queue, session).await;
         }
         match self.next(queue) {
-            Ok(Next::Idle) => match queue.save_if_due() {
+            Ok(Next::Idle) => match queue.save_if_due(self.now()) {
                 Ok(()) => Attempt::Idle,
                 Err(error) => self.failed(&error),
             },
@@ -210,16 +211,21 @@ impl Seed {
 
     /// The next thing to do; measures what waits.
     fn next(&self, queue: &mut OutboxQueue) -> Result<Next, StoreError> {
-        let now = self.services.clock.unix_micros();
+        let now = self.now();
         let next = queue.next(now);
         self.measure(queue, now);
         next
     }
 
+    /// Microseconds since 1970.
+    fn now(&self) -> i64 {
+        self.services.clock.unix_micros()
+    }
+
     /// A number above that of any session before, unless the clock was set back; then the master above
     /// names the one to be above.
     fn new_session(&self) -> u64 {
-        u64::try_from(self.services.clock.unix_micros()).unwrap_or(0)
+        u64::try_from(self.now()).unwrap_or(0)
     }
 
     /// Sends frames until there is nothing more to send or one of them fails; then waits for the
@@ -253,14 +259,14 @@ impl Seed {
         session.go_back(&window);
         session.went(failed.is_none());
         if let Some(channel) = session.take_unknown()
-            && let Err(error) = uplink::announce(&channel, self.services.clock.unix_micros()).await
+            && let Err(error) = uplink::announce(&channel, self.now()).await
         {
             return self.lost(&error);
         }
         match failed {
             Some(failed) => failed,
             None if has_moved => Attempt::Moved,
-            None => match queue.save_if_due() {
+            None => match queue.save_if_due(self.now()) {
                 Ok(()) => Attempt::Idle,
                 Err(error) => self.failed(&error),
             },
@@ -395,7 +401,7 @@ impl Seed {
         if !window.stored(sent) {
             return None;
         }
-        let passed = queue.stored(sent.batch);
+        let passed = queue.stored(sent.batch, self.now());
         passed.err().map(|error| self.failed(&error))
     }
 

@@ -51,6 +51,11 @@ pub(super) const MAX_NAMED: usize = 10;
 /// Rows that were passed without being sent before the cursor is saved.
 const UNSAVED_ROWS: usize = 5000;
 
+/// The longest that the cursor of frames that are stored above is not saved. A save is two writes to the
+/// disk, beside those of the job database. What is stored and not saved goes up again after a crash, and
+/// a master that takes frames stores it once.
+const SAVE_INTERVAL: Duration = Duration::from_millis(250);
+
 /// Owner of the returns of an outbox.
 #[derive(Clone, Debug)]
 pub(crate) enum Recipients {
@@ -85,6 +90,8 @@ pub(crate) struct OutboxQueue {
     rows: usize,
     refusals: u32,
     unsaved: usize,
+    /// When the cursor of what is stored above has to be saved, in microseconds since 1970.
+    save_at: Option<i64>,
     /// When the oldest return that waits was received, in microseconds since 1970.
     oldest: Option<i64>,
     /// Largest request that the master above takes, where returns go up in frames.
@@ -199,6 +206,7 @@ impl OutboxQueue {
             rows: MAX_ROWS,
             refusals: 0,
             unsaved: 0,
+            save_at: None,
             oldest: None,
             framed: None,
             on_their_way: VecDeque::new(),
@@ -486,27 +494,24 @@ impl OutboxQueue {
         (number, batch.frames)
     }
 
-    /// A master above has stored all frames of a batch. The cursor passes it when all before it are
-    /// stored, too.
+    /// A master above has stored all frames of a batch, at `now`. The cursor passes it when all before it
+    /// are stored, too, and is saved within [`SAVE_INTERVAL`].
     ///
     /// # Errors
     /// The cursor cannot be written; then they are sent once more after a restart.
-    pub(crate) fn stored(&mut self, number: u64) -> Result<(), StoreError> {
+    pub(crate) fn stored(&mut self, number: u64, now: i64) -> Result<(), StoreError> {
         let mut sent = self.on_their_way.iter_mut();
         if let Some(batch) = sent.find(|batch| batch.number == number) {
             batch.is_stored = true;
         }
-        let mut has_passed = false;
         while let Some(batch) = self.on_their_way.pop_front_if(|batch| batch.is_stored) {
             self.follower.pass_to(batch.end);
             self.remember(&batch.jids);
             self.grow();
-            has_passed = true;
+            let interval = i64::try_from(SAVE_INTERVAL.as_micros()).unwrap_or(i64::MAX);
+            self.save_at.get_or_insert(now.saturating_add(interval));
         }
-        match has_passed {
-            true => self.save(),
-            false => Ok(()),
-        }
+        self.save_if_due(now)
     }
 
     /// Reads again what is on its way.
@@ -597,19 +602,34 @@ impl OutboxQueue {
 
     fn save(&mut self) -> Result<(), StoreError> {
         self.follower.save()?;
-        self.unsaved = 0;
+        (self.unsaved, self.save_at) = (0, None);
         Ok(())
     }
 
-    /// Saves the cursor, when rows of others were passed since.
+    /// Saves the cursor, when many rows of others were passed since, or it is time for what is stored above.
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn save_if_due(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn save_if_due(&mut self, now: i64) -> Result<(), StoreError> {
+        let is_due = self.save_in(now).is_some_and(|wait| wait.is_zero());
         match self.unsaved {
-            0..UNSAVED_ROWS => Ok(()),
+            0..UNSAVED_ROWS if !is_due => Ok(()),
             _ => self.save(),
         }
+    }
+
+    /// How long the cursor need not be saved, if it has to be at all.
+    pub(crate) fn save_in(&self, now: i64) -> Option<Duration> {
+        let wait = self.save_at?.saturating_sub(now);
+        let wait = Duration::from_micros(u64::try_from(wait).unwrap_or(0));
+        // More is left when the clock was set back.
+        Some(wait).map(|wait| {
+            if wait > SAVE_INTERVAL {
+                Duration::ZERO
+            } else {
+                wait
+            }
+        })
     }
 
     /// Rows behind the cursor.

@@ -79,6 +79,8 @@ struct World {
     /// Returns that each outbox has to bring up, in the order of its commits.
     expected: BTreeMap<String, Vec<(String, String)>>,
     jobs: Vec<(Jid, String)>,
+    /// Microseconds; goes on with each step of frames.
+    clock: i64,
 }
 
 impl World {
@@ -96,6 +98,7 @@ impl World {
             above: BTreeMap::new(),
             expected: BTreeMap::new(),
             jobs: Vec::new(),
+            clock: 0,
         };
         for name in MASTERS.into_iter().chain(["any"]) {
             world.open(name).unwrap();
@@ -252,6 +255,7 @@ impl World {
     /// One step of an outbox whose returns go up in frames; whatever may happen to a frame happens.
     /// `false`: there is nothing to send.
     fn step_of_frames(&mut self, name: &str, random: Option<&mut Random>) -> bool {
+        self.clock += 50_000;
         let queue = self.outboxes.get_mut(name).unwrap();
         let framed = self.framed.as_mut().unwrap().get_mut(name).unwrap();
         while queue.has_room_for_batch() {
@@ -299,7 +303,7 @@ impl World {
             3 => self.open(name).unwrap(),
             _ => {
                 if framed.window.stored(&sent) {
-                    queue.stored(sent.batch).unwrap();
+                    queue.stored(sent.batch, self.clock).unwrap();
                 }
             }
         }
@@ -398,6 +402,50 @@ fn returns_that_are_too_old_too_many_or_refused_are_dropped_and_named() {
     let total: u64 = dropped.iter().map(|(_, returns)| returns).sum();
     assert_eq!(total, 4);
     assert!(refused >= 10, "each was refused several times: {refused}");
+}
+
+#[test]
+fn cursor_of_stored_frames_is_saved_within_its_interval_and_not_for_each() {
+    let mut world = World::with_frames();
+    let mut random = Random(1);
+    while world.jobs.iter().all(|(_, from)| from != "one:4506") {
+        world.publish(&mut random);
+    }
+    let jid = world.jobs.iter().find(|(_, from)| from == "one:4506");
+    let jid = jid.unwrap().0.clone();
+    let file = format!(
+        "syndic_{}_place",
+        super::super::uplink::file_name("one:4506")
+    );
+    let file = world.options.private_dir().join(file);
+    let saved = || fs::read_to_string(&file).unwrap();
+    let World {
+        database, outboxes, ..
+    } = &mut world;
+    let queue = outboxes.get_mut("one:4506").unwrap();
+    let mut store = |queue: &mut OutboxQueue, number: usize, now: i64| {
+        let record = returned(&jid, number, 1);
+        database.commit(&[Write::Return(record)]).unwrap();
+        let Next::Batch(batch) = queue.next(now).unwrap() else {
+            panic!("there is a return")
+        };
+        let (number, _) = queue.sent(batch);
+        queue.stored(number, now).unwrap();
+    };
+
+    let before = saved();
+    store(queue, 0, 0);
+    store(queue, 1, 100_000);
+    assert_eq!(queue.save_in(100_000), Some(Duration::from_millis(150)));
+    queue.save_if_due(249_999).unwrap();
+    assert_eq!(saved(), before, "not for each of them");
+    queue.save_if_due(250_000).unwrap();
+    assert_ne!(saved(), before, "when it is time");
+    assert_eq!(queue.save_in(250_000), None);
+
+    store(queue, 2, 300_000);
+    let set_back = 300_000 - 3_600_000_000;
+    assert_eq!(queue.save_in(set_back), Some(Duration::ZERO));
 }
 
 /// Sends the next batch; whether the load of its first job goes with it.
