@@ -43,6 +43,15 @@ pub struct FollowerCursor {
 }
 
 impl FollowerCursor {
+    /// The same, or the end of the database where that is before it: in one that was restored from a
+    /// backup, rows that come next have numbers that the cursor has passed.
+    fn at_most(self, end: Self) -> Self {
+        Self {
+            jobs: self.jobs.min(end.jobs),
+            returns: self.returns.min(end.returns),
+        }
+    }
+
     fn take(&mut self, followed: &Followed) {
         match followed {
             Followed::Job(job) => self.jobs = job.id,
@@ -81,13 +90,9 @@ impl JobFollower {
         let owner = format!("{HEADING} {} {name:?}", reader.identity()?);
         let saved = files::read_replaceable(&path, 1 << 12)?;
         let saved = saved.and_then(|text| parse(text.strip_prefix(&owner)?));
-        let place = match saved {
-            Some(place) => place,
-            None => {
-                let (jobs, returns) = reader.last_ids()?;
-                FollowerCursor { jobs, returns }
-            }
-        };
+        let (jobs, returns) = reader.last_ids()?;
+        let end = FollowerCursor { jobs, returns };
+        let place = saved.map_or(end, |saved| saved.at_most(end));
         let follower = Self {
             place,
             ahead: place,

@@ -60,6 +60,17 @@ pub struct MirrorCursor {
     returns: i64,
 }
 
+impl MirrorCursor {
+    /// The same, or the end of the database where that is before it: in one that was restored from a
+    /// backup, rows that come next have numbers that the cursor has passed.
+    fn at_most(self, end: Self) -> Self {
+        Self {
+            jobs: self.jobs.min(end.jobs),
+            returns: self.returns.min(end.returns),
+        }
+    }
+}
+
 /// How far the files are behind the database, in rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MirrorLag {
@@ -83,6 +94,8 @@ impl Mirror {
         let place = files::read_replaceable(&cursor_path, 1 << 10)?
             .and_then(|text| parse(&text, &identity))
             .unwrap_or_default();
+        let (jobs, returns) = reader.last_ids()?;
+        let place = place.at_most(MirrorCursor { jobs, returns });
         Ok(Self {
             files: JobFiles::with_options(options)?,
             mode: options.mirror,

@@ -105,3 +105,45 @@ fn follower_bounds_bytes_and_reads_jobs_before_returns() {
     database.commit(&writes).expect("committed");
     assert_eq!(labels(&follower.next(50).expect("read")), ["job 2"]);
 }
+
+#[test]
+fn follower_of_a_restored_database_misses_nothing_that_comes_then() {
+    let (_dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let open = || {
+        let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
+        database.expect("a database")
+    };
+    let commit = |database: &mut JobDatabase, number: u32, minion: &str| {
+        let done = Value::from(true);
+        let writes = [
+            Write::Job(job(number, &[minion])),
+            Write::Return(ret(number, minion, done)),
+        ];
+        database.commit(&writes).expect("committed");
+    };
+    let mut database = open();
+    commit(&mut database, 1, "a");
+    drop(database);
+    let backup = options.private_dir().join("backup");
+    fs::copy(&options.job_database, &backup).expect("copied");
+
+    let mut database = open();
+    let mut first = follower(&database, &options, "it");
+    for number in 2..5 {
+        commit(&mut database, number, "lost");
+    }
+    for row in &first.next(10).expect("read") {
+        first.pass(row);
+    }
+    first.save().expect("saved");
+    drop((first, database));
+    fs::copy(&backup, &options.job_database).expect("restored");
+
+    let mut database = open();
+    let again = follower(&database, &options, "it");
+    assert!(again.next(10).expect("read").is_empty());
+    commit(&mut database, 7, "new");
+    let rows = labels(&again.next(10).expect("read"));
+    assert_eq!(rows, ["job 2", "return 2 of new"]);
+}

@@ -225,6 +225,30 @@ fn cursor_of_another_database_is_ignored() {
 }
 
 #[test]
+fn cursor_behind_the_end_of_a_restored_database_is_at_its_end() {
+    let mut site = Site::new(Compat::V3008, |_| {});
+    site.commit(&[
+        Write::Job(job(1, &["m1"])),
+        Write::Return(ret(1, "m1", Value::Nil)),
+    ]);
+    let mut mirror = site.mirror();
+    run(&mut mirror);
+    mirror.save().expect("saved");
+    drop(mirror);
+    let path = site.options.private_dir().join("mirror_cursor");
+    let cursor = text(&path);
+    let ahead = cursor.trim_end().strip_suffix("1 1").expect("two numbers");
+    fs::write(&path, format!("{ahead}70 90\n")).expect("of rows that are no more");
+    let mut mirror = site.mirror();
+    site.commit(&[
+        Write::Job(job(2, &["m1"])),
+        Write::Return(ret(2, "m1", Value::Nil)),
+    ]);
+    run(&mut mirror);
+    assert!(site.job_dir(2).join("m1/return.p").exists());
+}
+
+#[test]
 fn returns_of_a_job_without_cache_have_no_files() {
     let mut site = Site::new(Compat::V3008, |_| {});
     let mut record = job(1, &["m1"]);
