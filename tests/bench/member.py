@@ -29,6 +29,12 @@ from run import SALTERN, STOCK_VERSION, Master, machine, put_load, wait_for
 LEASE = 15
 SHORT_LEASE = 6
 
+# Returns a second while publications are measured: what a cluster is to reach, and what stock's master can do.
+RATE, STOCK_RATE = 5_000, 100
+
+# Of a phase.
+MEASURED = ("per_second", "p50_ms", "p99_ms", "returns_per_second", "delivery_p50_ms", "delivery_p99_ms")
+
 
 class Place:
     """What `Master` wants of a site: a directory, and the options of every master here."""
@@ -87,14 +93,15 @@ def make_cluster(server, master):
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
-def measure(master, options):
+def measure(master, options, rate=RATE):
     """Figures of a master under load, with processor time for each thing done."""
-    arguments = ["--minions", options.minions, "--seconds", options.seconds, "--phases", "auth,returns,jobs"]
+    arguments = ["--minions", options.minions, "--seconds", options.seconds, "--phases", "auth,returns,jobs,publish"]
+    arguments += ["--returns-per-second", rate]
     with master:
         phases = put_load(master, arguments)
     found = {}
     for phase, measured in phases.items():
-        for name in ("per_second", "p50_ms", "p99_ms"):
+        for name in MEASURED:
             if name in measured:
                 found[f"{phase}_{name}"] = measured[name]
         if measured.get("done"):
@@ -151,7 +158,7 @@ def main():
         place = Place(pathlib.Path(top))
         parts = options.parts.split(",")
         if "stock" in parts and not options.only:
-            keep("stock", measure(Master("stock", place), options))
+            keep("stock", measure(Master("stock", place), options, STOCK_RATE))
         if "sqlite" in parts:
             keep("sqlite", measure(Master("saltern", place), options))
         with started(Postgres(place.top / "primary")) as primary:

@@ -11,6 +11,7 @@ mod open_jobs;
 mod own_thread;
 mod pillar;
 mod progress;
+mod publish;
 mod server;
 mod storm;
 mod targets;
@@ -46,6 +47,8 @@ enum Phase {
     Auth,
     Returns,
     Jobs,
+    /// Publications to one minion each, while returns come in at `--returns-per-second`.
+    Publish,
     /// Returns while 1, 10 and 100 jobs are open.
     OpenJobs,
     Pillar,
@@ -86,6 +89,9 @@ pub(crate) struct Arguments {
     /// Returns that are under way at a time, at most one a minion.
     #[arg(long, default_value_t = 512, value_name = "NUMBER")]
     in_flight: usize,
+    /// Returns a second while publications are measured.
+    #[arg(long, value_name = "NUMBER", default_value_t = 5000)]
+    returns_per_second: u32,
     /// Say what was measured as JSON, one line a message.
     #[arg(long)]
     json: bool,
@@ -206,6 +212,7 @@ impl Bench<'_> {
             Phase::Auth => self.auth(swarm).await,
             Phase::Returns => self.returns(swarm).await,
             Phase::Jobs => return self.jobs(swarm).await,
+            Phase::Publish => return publish::run(self, swarm).await,
             Phase::OpenJobs => return self.open_jobs(swarm).await,
             Phase::Pillar => return self.pillars(swarm).await,
             Phase::Files => {
