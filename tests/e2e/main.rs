@@ -17,6 +17,7 @@ mod cli_master;
 mod cli_run;
 mod cli_salt;
 mod cluster;
+mod cluster_backup;
 mod cluster_chaos;
 mod cluster_failover;
 mod cluster_haproxy;

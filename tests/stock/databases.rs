@@ -107,11 +107,9 @@ impl Server {
     /// When it does not start, or is not a synchronous standby in time.
     pub fn start_standby(primary: &Self, directory: &Path) -> Self {
         let mut standby = Self::stopped(Kind::Postgres, directory, false);
-        let mut copy = standby.program("pg_basebackup");
+        let mut copy = primary.client("pg_basebackup");
         copy.arg("--pgdata").arg(directory.join("data"));
-        copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"])
-            .args(["--host", &primary.host(), "--username=salt"])
-            .env("PGPASSWORD", PASSWORD);
+        copy.args(["--write-recovery-conf", "--checkpoint=fast", "--no-sync"]);
         standby.run(copy, Stdio::null());
         standby.resume();
         primary.wait_for_standbys("ALTER SYSTEM SET synchronous_standby_names = '*'");
@@ -137,6 +135,37 @@ impl Server {
     pub fn promote(&self) {
         let promoted = self.query(&["SELECT pg_promote(true, 600)"]);
         assert_eq!(promoted, [[Some("True".to_owned())]], "{}", self.log());
+    }
+
+    /// Writes a dump of a schema of [`NAME`] by PostgreSQL's own program, while everything goes on.
+    ///
+    /// # Panics
+    /// When it cannot.
+    pub fn dump(&self, schema: &str, file: &Path) {
+        let mut dump = self.client("pg_dump");
+        dump.args(["--format=custom", "--schema", schema, "--file"]);
+        dump.arg(file).arg(NAME);
+        self.run(dump, Stdio::null());
+    }
+
+    /// Puts back what a dump has, into [`NAME`].
+    ///
+    /// # Panics
+    /// When it cannot, or something of it is there already.
+    pub fn restore(&self, file: &Path) {
+        let mut restore = self.client("pg_restore");
+        restore.args(["--exit-on-error", "--single-transaction", "--dbname", NAME]);
+        restore.arg(file);
+        self.run(restore, Stdio::null());
+    }
+
+    /// A program that connects to the server.
+    fn client(&self, name: &str) -> Command {
+        let mut client = self.program(name);
+        client
+            .args(["--host", &self.host(), "--username=salt"])
+            .env("PGPASSWORD", PASSWORD);
+        client
     }
 
     /// A server without data, which does not run, in a directory.
