@@ -20,6 +20,7 @@ mod cluster;
 mod cluster_chaos;
 mod cluster_failover;
 mod cluster_haproxy;
+mod cluster_keys;
 mod cluster_moves;
 mod cluster_relay;
 mod console;
