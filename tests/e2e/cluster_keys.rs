@@ -103,13 +103,17 @@ fn key_that_is_accepted_or_deleted_on_any_member_is_so_on_all() -> TestResult {
                 (now != before).then_some(())
             })?;
             pair.b.step("its minion asks anew");
+            pair.a.kill_minion("m1");
+            pair.a.start_prepared_minion("m1")?;
             wait_for_file(
                 "the standby to have the key",
                 &pki_b.join("minions_pre/m1"),
                 true,
             )?;
             ensure!(!pki_a.join("minions/m1").exists(), "it is not accepted");
-            pair.b.saltern(&["key", "accept", "m1"])?.expect_code(0)?;
+            pair.b
+                .saltern(&["key", "accept", "-y", "m1"])?
+                .expect_code(0)?;
             wait_for_ping(pair.a, "m1")?;
             ensure!(value(pair.a, "saltern_cluster_keys_applied_total")? > 2.5);
 
