@@ -34,6 +34,12 @@ const REASONS: &[(&str, &str)] = &[
     ),
     ("store/src/pki.rs", "the keys, as they are on disk"),
     ("pki/accepted.rs", "the keys, as they are on disk"),
+    (
+        "minion_keys/memory.rs",
+        "rows of keys of a cluster, also of deleted ones",
+    ),
+    ("minion_keys/scan.rs", "the keys, as they are on disk"),
+    ("minion_keys/round.rs", "changes of keys that are under way"),
     ("disk_checks/orphaned_data.rs", "the keys of the last look"),
     (
         "store/src/jobs/last_returns.rs",

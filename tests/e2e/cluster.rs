@@ -72,6 +72,7 @@ pub(crate) fn pair(
                 site.announce("the database of the cluster does not answer");
                 site.announce("shared state is not written");
                 site.announce("some of the shared state");
+                site.announce("keys of minions are not shared");
             }
             for text in [
                 "the publish connection broke",

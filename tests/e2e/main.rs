@@ -21,6 +21,7 @@ mod cluster_backup;
 mod cluster_chaos;
 mod cluster_failover;
 mod cluster_haproxy;
+mod cluster_keys;
 mod cluster_moves;
 mod cluster_relay;
 mod console;

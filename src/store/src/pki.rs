@@ -10,6 +10,7 @@
 
 mod accepted;
 mod key_cache;
+mod mirrored;
 
 use std::fs;
 use std::io;
@@ -342,14 +343,27 @@ impl PkiTree {
     ///
     /// Any peer can cause a denied key, so it is written without waiting for the disk.
     fn write(&self, id: &MinionId, state: KeyState, pem: &str) -> Result<()> {
+        let create = match state {
+            KeyState::Denied => Create::PRIVATE.derived(),
+            _ => Create::PRIVATE,
+        };
+        self.write_as(id, (state, pem), create)
+    }
+
+    fn write_derived(&self, id: &MinionId, state: KeyState, pem: &str) -> Result<()> {
+        self.write_as(id, (state, pem), Create::PRIVATE.derived())
+    }
+
+    fn write_as(
+        &self,
+        id: &MinionId,
+        (state, pem): (KeyState, &str),
+        create: Create,
+    ) -> Result<()> {
         let path = self.path(id, state)?;
         let (mode, content) = match self.compat {
             Compat::V3006 | Compat::V3007 => (0o644, pem),
             Compat::V3008 => (0o600, pem.trim()),
-        };
-        let create = match state {
-            KeyState::Denied => Create::PRIVATE.derived(),
-            _ => Create::PRIVATE,
         };
         let written = files::write_atomic(&path, content.as_bytes(), create.mode(mode).above());
         if state == KeyState::Accepted {

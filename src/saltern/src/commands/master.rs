@@ -25,6 +25,7 @@ use saltern_config::{Finding, LogLevel, MasterConfig, Severity};
 use saltern_requests::{OpenError, Stores};
 use saltern_sql::register_cluster_metrics;
 use saltern_store::jobs::Engine;
+use saltern_store::shared_state::minion_keys::MinionKeySync;
 use saltern_store::sqlite::{is_lost, note_incident};
 use saltern_store::{SharedState, StoreError, open_engine};
 use saltern_wire::port::Inherited;
@@ -141,6 +142,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         standby::finish(&state);
     }
     if let Some(member) = member {
+        member.keys.stop();
         standby::leave(member.membership);
     }
     exit
@@ -251,7 +253,8 @@ fn open(
     };
     let registry = Registry::new();
     let membership = member.map(|member| &member.membership);
-    register_cluster_metrics(&registry, membership, &state);
+    let keys = member.map_or_else(MinionKeySync::default, |member| member.keys.clone());
+    register_cluster_metrics(&registry, membership, (&state, &keys));
     Ok(MasterParts {
         config: config.clone(),
         clock,

@@ -9,7 +9,7 @@ use super::session::Session;
 use crate::error::SqlError;
 
 /// The layout's number.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
 
 /// The first layout whose release looks at the floor: one of before takes no newer layout.
 pub(super) const FIRST_WITH_FLOOR: i64 = 3;
@@ -151,14 +151,33 @@ INSERT INTO meta (name, value) VALUES ('identity', replace(gen_random_uuid()::te
     ON CONFLICT DO NOTHING;
 "#;
 
-/// Additions of this layout to the one before. The column comes last: it locks out the members, which read the table all the time.
-const ADDED: &str = "
+/// Additions of layout 3. The column comes last: it locks out the members, which read the table all the time.
+const ADDED_BEFORE: &str = "
 CREATE TABLE IF NOT EXISTS member_report (
     name text PRIMARY KEY,
     reported timestamptz NOT NULL,
     report text NOT NULL
 );
 ALTER TABLE member ADD COLUMN IF NOT EXISTS layout bigint NOT NULL DEFAULT 0;
+";
+
+/// Additions of this layout to the one before.
+const ADDED: &str = "
+CREATE TABLE IF NOT EXISTS minion_key (
+    id bytea PRIMARY KEY CHECK (length(id) = 32),
+    version bigint NOT NULL,
+    replaced bigint NOT NULL,
+    revision bigint NOT NULL,
+    is_tombstone bool NOT NULL,
+    changed timestamptz NOT NULL,
+    sealed bytea NOT NULL
+);
+CREATE INDEX IF NOT EXISTS minion_key_revision ON minion_key (revision, id);
+CREATE TABLE IF NOT EXISTS minion_key_head (
+    head bool PRIMARY KEY DEFAULT true CHECK (head),
+    revision bigint NOT NULL
+) WITH (fillfactor = 50);
+INSERT INTO minion_key_head (revision) VALUES (0) ON CONFLICT DO NOTHING;
 ";
 
 /// The layout of the tables that are there.
@@ -216,9 +235,9 @@ pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), Layo
         };
     }
     // Also an index that is there locks its table while it is not made.
-    let tables = match before.is_some_and(|found| found.version == VERSION - 1) {
-        true => "",
-        false => TABLES,
+    let (tables, added_before) = match before.is_some_and(|found| found.version == VERSION - 1) {
+        true => ("", ""),
+        false => (TABLES, ADDED_BEFORE),
     };
     let script = format!(
         "BEGIN; SELECT pg_advisory_xact_lock({LOCK}); CREATE SCHEMA IF NOT EXISTS {schema}; {tables} \
@@ -226,7 +245,7 @@ pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), Layo
          INSERT INTO meta (name, value) SELECT '{FLOOR}', \
          coalesce((SELECT value FROM meta WHERE name = 'layout'), '{VERSION}') ON CONFLICT DO NOTHING; \
          INSERT INTO meta AS m (name, value) VALUES ('layout', '{VERSION}') ON CONFLICT (name) DO UPDATE \
-         SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}; {ADDED} COMMIT"
+         SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}; {ADDED} {added_before} COMMIT"
     );
     let made = session.run(&script).await;
     if made.as_ref().is_err_and(SqlError::keeps_connection) {
@@ -282,7 +301,8 @@ pub(super) async fn missing(session: &mut Session) -> Result<Vec<&'static str>, 
 
 /// The names of all tables.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    let statements = TABLES.lines().chain(ADDED.lines());
+    let statements = TABLES.lines().chain(ADDED_BEFORE.lines());
+    let statements = statements.chain(ADDED.lines());
     let made = statements.filter_map(|line| line.strip_prefix("CREATE TABLE IF NOT EXISTS "));
     made.filter_map(|line| line.split_whitespace().next())
 }

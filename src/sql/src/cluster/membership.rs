@@ -22,11 +22,13 @@ use saltern_config::ClusterConfig;
 use saltern_store::StoreError;
 use saltern_store::jobs::{Engine, JobQueries};
 use saltern_store::shared_state::StateTable;
+use saltern_store::shared_state::minion_keys::KeyTable;
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 
 use super::engine::{ClusterOptions, Target, open_engine};
 use super::error::ClusterError;
+use super::key_table::SealedKeys;
 use super::layout::{self, LayoutError, VERSION};
 use super::lease::{LeaseAction, LeaseHolder};
 use super::lease_table::{Fence, LeaseTable};
@@ -517,6 +519,21 @@ impl Membership {
             table: Arc::new(table),
             patience: MAX_STATE_PATIENCE.min(self.length / 3),
         })
+    }
+
+    /// The keys of minions of the cluster, as every member reads and writes them.
+    ///
+    /// # Errors
+    /// No thread.
+    pub fn key_table(&self) -> Result<Arc<dyn KeyTable>, StoreError> {
+        let limit = (self.length / 3).max(Duration::from_secs(1));
+        Ok(Arc::new(SealedKeys::new(self.target.clone(), limit)?))
+    }
+
+    /// Whether it has been a member: key, secret and name were accepted, and the tables are there.
+    pub fn is_admitted(&self) -> bool {
+        let state = self.state.lock();
+        state.entered.is_some() || state.was_active
     }
 
     /// The lease that this member has.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use saltern_base::metrics::{Registry, counter, gauge_on_scrape};
 use saltern_store::SharedState;
+use saltern_store::shared_state::minion_keys::{KeyCounters, MinionKeySync};
 
 use super::membership::Membership;
 
@@ -14,9 +15,10 @@ use super::membership::Membership;
 pub fn register_cluster_metrics(
     registry: &Registry,
     membership: Option<&Arc<Membership>>,
-    state: &SharedState,
+    (state, keys): (&SharedState, &MinionKeySync),
 ) {
     register_state_metrics(registry, state);
+    register_key_metrics(registry, keys);
     let figures = {
         let membership = membership.cloned();
         move || membership.as_ref().map(|membership| membership.figures())
@@ -101,4 +103,62 @@ fn register_state_metrics(registry: &Registry, state: &SharedState) {
              their minions authenticate, and their users log in.",
         ),
     );
+}
+
+fn register_key_metrics(registry: &Registry, keys: &MinionKeySync) {
+    let now = keys.clone();
+    gauge_on_scrape(
+        registry,
+        "saltern_cluster_keys_pending",
+        "Minions whose keys were changed on this machine, and which the other masters of the cluster do not have yet.",
+        &[],
+        move |gauges| {
+            let pending = i64::try_from(now.figures().pending).unwrap_or(i64::MAX);
+            gauges.with_label_values::<&str>(&[]).set(pending);
+        },
+    );
+    let now = keys.clone();
+    gauge_on_scrape(
+        registry,
+        "saltern_cluster_keys_demoted",
+        "Minions that were accepted on this machine only when it joined its cluster, and are pending since.",
+        &[],
+        move |gauges| {
+            let demoted = i64::try_from(now.figures().demoted).unwrap_or(i64::MAX);
+            gauges.with_label_values::<&str>(&[]).set(demoted);
+        },
+    );
+    let now = keys.clone();
+    gauge_on_scrape(
+        registry,
+        "saltern_cluster_keys_age_seconds",
+        "Time since the keys of minions on this machine were compared with those of the cluster; 0 without one.",
+        &[],
+        move |gauges| {
+            let age = i64::try_from(now.figures().age).unwrap_or(i64::MAX);
+            gauges.with_label_values::<&str>(&[]).set(age);
+        },
+    );
+    keys.count_in(KeyCounters {
+        published: counter(
+            registry,
+            "saltern_cluster_keys_published_total",
+            "Changes of keys of minions on this machine that the other masters of the cluster have or get.",
+        ),
+        applied: counter(
+            registry,
+            "saltern_cluster_keys_applied_total",
+            "Changes of keys of minions of other masters of the cluster that were made here, too.",
+        ),
+        conflicts: counter(
+            registry,
+            "saltern_cluster_keys_conflicts_total",
+            "Keys of minions that were changed on two masters of the cluster at once.",
+        ),
+        refused: counter(
+            registry,
+            "saltern_cluster_keys_refused_total",
+            "Rows of keys of minions that are not used: not authentic, or older than what was there.",
+        ),
+    });
 }

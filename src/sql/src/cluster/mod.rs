@@ -12,8 +12,8 @@
 //! without a warning; a warning is what it gives when a synchronous standby has not confirmed.
 //!
 //! **One active master.** [`membership`] stands by until the lease of the jobs is free, takes it, renews it
-//! and opens the engine under it; who loses it ends. There are not yet several writers in
-//! one schema.
+//! and opens the engine under it; who loses it ends. There are not yet several writers of jobs in
+//! one schema. Keys of minions ([`key_table`]) every member writes.
 //!
 //! Suggested reading order: [`layout`], [`session`], [`decide`], [`changes`], [`writer`], [`engine`], then
 //! the reads, one file a subject, as in the engine on SQLite.
@@ -28,6 +28,7 @@ mod events;
 mod glob;
 mod import;
 mod jobs;
+mod key_table;
 mod layout;
 mod lease;
 mod lease_table;

@@ -17,6 +17,7 @@ mod conformance;
 mod differences;
 mod faults;
 mod guarantees;
+mod keys;
 mod leases;
 mod members;
 mod moves;

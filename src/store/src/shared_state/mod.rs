@@ -9,10 +9,13 @@
 //! Not here: where the table is, and that only the owner writes it ([`StateTable`] is implemented beside
 //! the cluster's engine of the job database).
 //!
-//! Suggested reading order: `kind`, `row`, `pending`, `log`, `restore`.
+//! The keys of minions are shared by [`minion_keys`], in rows of the same form that every member writes.
+//!
+//! Suggested reading order: `kind`, `row`, `pending`, `log`, `restore`, then [`minion_keys`].
 
 mod kind;
 mod log;
+pub mod minion_keys;
 mod pending;
 mod restore;
 mod row;

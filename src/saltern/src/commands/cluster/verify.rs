@@ -7,10 +7,12 @@ use saltern_base::hex;
 use saltern_config::{ClusterConfig, MasterConfig};
 use saltern_content::member_summary::{MemberSummary, differences, member_summary};
 use saltern_crypto::StateCipher;
+use saltern_model::MinionId;
 use saltern_sql::{
     ClusterCheck, ClusterError, Layout, MemberReport, check_cluster, cluster_secret, missing_tables,
 };
 use saltern_store::PkiTree;
+use saltern_store::shared_state::minion_keys::keys_no_longer_accepted;
 
 use super::cipher_of;
 use crate::commands::{chain, complain, say};
@@ -51,6 +53,7 @@ pub(super) fn verify(config: &MasterConfig, cluster: &ClusterConfig) -> Result<E
     let text = serde_json::to_string(&own).unwrap_or_default();
     let check = check_cluster(cluster, &config.id, &text)?;
     let mut problems = Vec::from_iter(of_clock(check.clock_ahead));
+    problems.extend(of_keys(&keys_no_longer_accepted(config)?));
     problems.extend(of_members(&check, (&config.id, &own)));
     for problem in &problems {
         say(&format!("{problem}\n"));
@@ -84,6 +87,29 @@ fn of_clock(ahead: i64) -> Option<String> {
             ahead.abs() / 1000
         )
     })
+}
+
+/// Keys that only this member had accepted when it joined.
+fn of_keys(minions: &[MinionId]) -> Vec<String> {
+    let named = minions.iter().take(MAX_NAMED);
+    let mut found: Vec<String> = named
+        .map(|id| {
+            format!(
+                "the key of \"{id}\" was accepted on this machine only and is pending since it joined: accept or \
+                 delete it (salt-key)"
+            )
+        })
+        .collect();
+    if let Some(more) = minions
+        .len()
+        .checked_sub(MAX_NAMED)
+        .filter(|more| *more > 0)
+    {
+        found.push(format!(
+            "{more} more keys were accepted on this machine only"
+        ));
+    }
+    found
 }
 
 fn of_secret(

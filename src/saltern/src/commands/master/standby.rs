@@ -24,6 +24,7 @@ use saltern_requests::Stores;
 use saltern_sql::{ClusterError, MemberIdentity, Membership, Standing, register_cluster_metrics};
 use saltern_store::files::{self, Create, Version};
 use saltern_store::jobs::Engine;
+use saltern_store::shared_state::minion_keys::{KeySyncParts, MinionKeySync};
 use saltern_store::shared_state::{StatePlaces, restore};
 use saltern_store::{Dropfile, MasterKeys, SharedState, StoreError, dropfile};
 use saltern_wire::member::{BeforeAnswers, MemberTls};
@@ -63,6 +64,8 @@ pub(super) struct ActiveMember {
     pub(super) membership: Arc<Membership>,
     /// Opens and seals what the members share, if they do.
     cipher: Option<Arc<StateCipher>>,
+    /// Shares the keys of minions, if the members share anything.
+    pub(super) keys: MinionKeySync,
     /// For the member port, if it has one.
     pub(super) tls: Option<MemberTls>,
     /// Until it serves.
@@ -92,6 +95,7 @@ impl ActiveMember {
         let state = SharedState::start(shared.table.clone(), cipher.clone(), limits)?;
         let places = StatePlaces::from(config);
         let restored = restore(&*shared.table, cipher, (&places, &state))?;
+        self.keys.take_over()?;
         tracing::info!(
             rows = restored.rows,
             written = restored.written,
@@ -152,21 +156,32 @@ pub(super) fn stand_by(
         };
         let joined = Membership::join(cluster, me, end_at_once(config.clone()));
         let membership = joined.map_err(failed)?;
+        let keys = share_keys(config, &membership, cipher.as_ref());
+        let keys = match keys {
+            Ok(keys) => keys,
+            Err(error) => {
+                leave(membership);
+                return Err(failed(error));
+            }
+        };
         let relaying = Relaying {
             tls: tls.as_ref(),
             before_answers,
+            keys: &keys,
         };
         match wait_for_lease((config, relaying), &membership, &mut signals).await {
             Ok(()) => {
                 let member = ActiveMember {
                     membership,
                     cipher,
+                    keys,
                     tls,
                     feeder: None,
                 };
                 Ok(Some((member, signals)))
             }
             Err(exit) => {
+                keys.stop();
                 leave(membership);
                 Err(exit)
             }
@@ -182,6 +197,24 @@ pub(super) fn stand_by(
         jobs.stop();
     }
     outcome
+}
+
+/// Shares the keys of minions from here on, if the members have a secret.
+fn share_keys(
+    config: &Arc<MasterConfig>,
+    membership: &Arc<Membership>,
+    cipher: Option<&Arc<StateCipher>>,
+) -> Result<MinionKeySync, StoreError> {
+    let Some(cipher) = cipher else {
+        return Ok(MinionKeySync::default());
+    };
+    let member = membership.clone();
+    let parts = KeySyncParts {
+        table: membership.key_table()?,
+        cipher: cipher.clone(),
+        is_admitted: Box::new(move || member.is_admitted()),
+    };
+    MinionKeySync::start(config, parts)
 }
 
 /// The TLS of members that relay connections.
@@ -316,6 +349,7 @@ struct Relaying<'a> {
     /// `None` for one that does not.
     tls: Option<&'a MemberTls>,
     before_answers: Option<Arc<dyn BeforeAnswers>>,
+    keys: &'a MinionKeySync,
 }
 
 /// The ports are closed when it has an outcome.
@@ -327,9 +361,11 @@ async fn wait_for_lease(
     let Relaying {
         tls,
         before_answers,
+        keys,
     } = relaying;
     let registry = Registry::new();
-    register_cluster_metrics(&registry, Some(membership), &SharedState::default());
+    let shared = (&SharedState::default(), keys);
+    register_cluster_metrics(&registry, Some(membership), shared);
     let target = RelayTarget::default();
     let (member, of_relay, relays) = (membership.clone(), target.clone(), tls.is_some());
     let state = move || {

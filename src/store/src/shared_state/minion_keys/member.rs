@@ -1,0 +1,268 @@
+//! The keys of a running member: a thread of its own that does a round after the other.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use saltern_base::chain;
+use saltern_base::clock::Clock;
+use saltern_base::log_throttle::LogThrottle;
+use saltern_base::metrics::IntCounter;
+use saltern_config::MasterConfig;
+use saltern_crypto::StateCipher;
+
+use super::KeyTable;
+use super::round::{Counts, Rounds, Standing};
+use crate::error::{Result, StoreError};
+use crate::{PkiTree, dropfile};
+
+/// Time between two rounds; longer where a round takes long.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Time between two rounds for each time that one takes.
+const REST: u32 = 4;
+
+/// Longest time between two rounds.
+const MAX_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Time after which a file that is gone is looked for once more.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// Longest wait for the last round.
+const END: Duration = Duration::from_secs(5);
+
+/// Minimum time between two log lines about failures.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Keys of minions that are shared with the other masters of a cluster; without a cluster, or without a secret of
+/// its members, nothing happens.
+#[derive(Clone, Default)]
+pub struct MinionKeySync(Option<Arc<Member>>);
+
+/// Parts of a member that shares its keys.
+pub struct KeySyncParts {
+    /// The keys of all.
+    pub table: Arc<dyn KeyTable>,
+    /// Opens and seals them.
+    pub cipher: Arc<StateCipher>,
+    /// Says when the member has been admitted to its cluster.
+    pub is_admitted: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+/// Numbers about it, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyFigures {
+    /// Minions whose keys here wait for the table.
+    pub pending: usize,
+    /// Minions whose key was accepted on this machine only, and waits for somebody to accept it.
+    pub demoted: usize,
+    /// Seconds since this member and the table had the same keys.
+    pub age: u64,
+}
+
+/// Counters of changes, by what became of them.
+pub struct KeyCounters {
+    /// Changes of this machine that the table has.
+    pub published: IntCounter,
+    /// Changes of other members that are on this machine.
+    pub applied: IntCounter,
+    /// Changes of two members to the same key.
+    pub conflicts: IntCounter,
+    /// Rows that are not used.
+    pub refused: IntCounter,
+}
+
+struct Member {
+    rounds: Mutex<Rounds>,
+    state: Mutex<State>,
+    /// Notified when it ends.
+    ending: Condvar,
+    config: Arc<MasterConfig>,
+    clock: Clock,
+    is_admitted: Box<dyn Fn() -> bool + Send + Sync>,
+    failures: LogThrottle,
+    /// Disconnected by the end of the thread.
+    ended: Mutex<Receiver<()>>,
+}
+
+struct State {
+    is_active: bool,
+    is_ending: bool,
+    pending: usize,
+    demoted: usize,
+    /// When a round was completed, or there was none yet, in microseconds since 1970.
+    completed: i64,
+    counted: Counts,
+    counters: Option<KeyCounters>,
+}
+
+impl MinionKeySync {
+    /// Begins to share the keys below `pki_dir`, once the member is admitted.
+    ///
+    /// # Errors
+    /// The directory or the memory of this member cannot be read, or no thread.
+    pub fn start(config: &Arc<MasterConfig>, parts: KeySyncParts) -> Result<Self> {
+        let clock = Clock::system();
+        let tree = Arc::new(PkiTree::open(config, clock.clone())?);
+        let place = (tree, config.cachedir.as_path());
+        let rounds = Rounds::new(parts.table, parts.cipher, place, (clock.clone(), SETTLE))?;
+        let (running, ended) = sync_channel(0);
+        let sync = Arc::new(Member {
+            rounds: Mutex::new(rounds),
+            state: Mutex::new(State {
+                is_active: false,
+                is_ending: false,
+                pending: 0,
+                demoted: 0,
+                completed: clock.unix_micros(),
+                counted: Counts::default(),
+                counters: None,
+            }),
+            ending: Condvar::new(),
+            config: config.clone(),
+            clock: clock.clone(),
+            is_admitted: parts.is_admitted,
+            failures: LogThrottle::new(LOG_INTERVAL),
+            ended: Mutex::new(ended),
+        });
+        let (runner, path) = (sync.clone(), &config.pki_dir);
+        let started = thread::Builder::new()
+            .name("minion-keys".to_owned())
+            .spawn(move || {
+                let _running: SyncSender<()> = running;
+                runner.run();
+            });
+        started.map_err(|error| StoreError::io("start a thread for", path, error))?;
+        Ok(Self(Some(sync)))
+    }
+
+    /// Makes the keys here those of the cluster, before the new active member opens its ports.
+    ///
+    /// # Errors
+    /// The table does not answer, or the keys cannot be written.
+    pub fn take_over(&self) -> Result<()> {
+        let Some(sync) = &self.0 else { return Ok(()) };
+        sync.state.lock().is_active = true;
+        sync.round(Standing {
+            is_active: true,
+            takes_over: true,
+        })
+    }
+
+    /// Its numbers now.
+    pub fn figures(&self) -> KeyFigures {
+        let Some(sync) = &self.0 else {
+            return KeyFigures::default();
+        };
+        let state = sync.state.lock();
+        KeyFigures {
+            pending: state.pending,
+            demoted: state.demoted,
+            age: sync.since(state.completed).as_secs(),
+        }
+    }
+
+    /// Counts in these from here on, and what was before.
+    pub fn count_in(&self, counters: KeyCounters) {
+        if let Some(sync) = &self.0 {
+            let mut state = sync.state.lock();
+            counters.add(&state.counted, &Counts::default());
+            state.counters = Some(counters);
+        }
+    }
+
+    /// Ends it after a last round, within a bound.
+    pub fn stop(&self) {
+        let Some(sync) = &self.0 else { return };
+        sync.state.lock().is_ending = true;
+        sync.ending.notify_all();
+        if sync.ended.lock().recv_timeout(END) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("changes of keys of this machine may not be in the database yet");
+        }
+    }
+}
+
+impl KeyCounters {
+    fn add(&self, now: &Counts, before: &Counts) {
+        let add = |counter: &IntCounter, now: u64, before: u64| counter.inc_by(now - before);
+        add(&self.published, now.published, before.published);
+        add(&self.applied, now.applied, before.applied);
+        add(&self.conflicts, now.conflicts, before.conflicts);
+        add(&self.refused, now.refused, before.refused);
+    }
+}
+
+impl Member {
+    fn run(&self) {
+        let mut interval = INTERVAL;
+        loop {
+            let is_active = {
+                let mut state = self.state.lock();
+                if !state.is_ending {
+                    self.ending.wait_for(&mut state, interval);
+                }
+                state.is_active
+            };
+            let is_ending = self.state.lock().is_ending;
+            let began = self.clock.unix_micros();
+            if (self.is_admitted)() {
+                let standing = Standing {
+                    is_active,
+                    takes_over: false,
+                };
+                if let Err(error) = self.round(standing)
+                    && let Some(times) = self.failures.record()
+                {
+                    let (error, path) = (chain(&error), self.config.pki_dir.display());
+                    tracing::warn!(error, times, %path, "keys of minions are not shared with the cluster");
+                }
+            }
+            if is_ending {
+                return;
+            }
+            interval = (self.since(began) * REST).clamp(INTERVAL, MAX_INTERVAL);
+        }
+    }
+
+    /// Time since a moment; none after the clock was set back.
+    fn since(&self, moment: i64) -> Duration {
+        let micros = self.clock.unix_micros().saturating_sub(moment);
+        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    }
+
+    fn round(&self, standing: Standing) -> Result<()> {
+        let mut rounds = self.rounds.lock();
+        let done = rounds.round(standing);
+        if rounds.take_revoked() && self.state.lock().is_active {
+            self.request_shared_key();
+        }
+        let counts = rounds.counts();
+        let mut state = self.state.lock();
+        state.pending = rounds.pending();
+        state.demoted = rounds.demoted();
+        if let Some(counters) = &state.counters {
+            counters.add(&counts, &state.counted);
+        }
+        state.counted = counts;
+        if done.is_ok() {
+            state.completed = self.clock.unix_micros();
+        }
+        done
+    }
+
+    /// The minion whose key is gone has the shared key still.
+    fn request_shared_key(&self) {
+        if !self.config.rotate_aes_key {
+            return;
+        }
+        if let Err(error) = dropfile::request(&self.config) {
+            let error = chain(&error);
+            tracing::warn!(
+                error,
+                "a key was deleted on another member, and no new shared key can be asked for"
+            );
+        }
+    }
+}
