@@ -63,7 +63,10 @@ fn report(numbers: Range<u32>) -> Stored {
 fn names(value: &Value) -> BTreeSet<&str> {
     match value {
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
-        Value::Map(entries) => entries.iter().filter_map(|(name, _)| name.as_str()).collect(),
+        Value::Map(entries) => entries
+            .iter()
+            .filter_map(|(name, _)| name.as_str())
+            .collect(),
         _ => BTreeSet::new(),
     }
 }
@@ -185,7 +188,14 @@ fn open_job_of_20_000_minions_is_judged_after_two_restarts() {
         assert!(are(data.get("returned").unwrap(), &back));
         let counts = data.get("counts").unwrap();
         let count = |name: &str| counts.get(name).and_then(Value::as_i64);
-        let named = ["expected", "awaited", "returned", "failed", "unknown", "unreachable"];
+        let named = [
+            "expected",
+            "awaited",
+            "returned",
+            "failed",
+            "unknown",
+            "unreachable",
+        ];
         assert_eq!(
             named.map(count),
             [21_000, 0, 17_600, 19, 3_400, 0].map(Some)
