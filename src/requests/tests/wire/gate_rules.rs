@@ -420,7 +420,7 @@ fn rules_in_a_token_hold_with_keep_acl_in_token_only() {
         let token = site.services.users.tokens.create(claims).unwrap();
         let token = token.to_value();
         for (fun, is_carried) in [("test.ping", true), ("grains.items", false)] {
-            let outcome = site.ask(clear(publish(with_token(&token), fun, "db"), 3));
+            let outcome = site.ask(clear(publish(with_token(token), fun, "db"), 3));
             let expected = carried_hold == is_carried;
             assert_eq!(started(&outcome).is_some(), expected, "{options}{fun}");
         }
