@@ -40,6 +40,10 @@ deb: build docs ## Build the Debian package into target/deb
 deb-test: ## Boot a clean Debian: install, switch from stock and back, upgrade, purge (root; SALTERN=binary)
 	packaging/deb/test.sh $${SALTERN:-target/release/saltern}
 
+.PHONY: reproduce
+reproduce: ## Build binary, handbook and packages twice, in two places, and compare the bytes (about 20 minutes of processor)
+	packaging/deb/reproduce.sh
+
 .PHONY: image
 image: build ## Write a Containerfile into target/image; build it where podman or docker is there
 	packaging/image.sh $${SALTERN:-target/release/saltern}

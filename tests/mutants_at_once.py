@@ -113,13 +113,20 @@ def place(package, listed, tree, environment, restore, tool):
             return sorted(json.loads(placed.stdout)), unviable
         new = guilty(check.stdout, tree) - unviable
         if not new:
-            raise Failed(f"{package} does not build with its mutants\n{check.stderr}")
+            raise Failed(f"{package} does not build with its mutants\n{errors_of(check)}")
         unviable |= new
 
 
 def cargo(command, tree, environment):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.run(command, cwd=tree, env=environment, text=True, **pipes)
+
+
+def errors_of(run):
+    """The errors of a build with --message-format=json: those of the compiler are on its standard output."""
+    messages = [json.loads(line).get("message") for line in run.stdout.splitlines()]
+    of_compiler = [one["rendered"] for one in messages if one and one.get("level") == "error"]
+    return "".join(of_compiler) + run.stderr
 
 
 def guilty(messages, tree):
@@ -164,7 +171,7 @@ def built_tests(package, tree, environment):
     command = ["cargo", "test", "--quiet", "--package", package, "--tests", "--no-run"]
     build = cargo([*command, "--message-format=json"], tree, environment)
     if build.returncode:
-        raise Failed(f"the tests of {package} do not build with its mutants\n{build.stderr}")
+        raise Failed(f"the tests of {package} do not build with its mutants\n{errors_of(build)}")
     tests = []
     for artifact in map(json.loads, build.stdout.splitlines()):
         if artifact.get("executable") and artifact["profile"]["test"]:

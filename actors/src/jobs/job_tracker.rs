@@ -232,6 +232,8 @@ impl JobTracker {
             };
             self.step(JobEvent::Resumed(resumed(open, unpublished)), context);
         }
+        // Most of them have no effects.
+        self.count_open();
     }
 
     /// Passes an event to the machine and carries out its effects.

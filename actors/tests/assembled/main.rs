@@ -10,6 +10,8 @@ mod batches;
 mod cves;
 mod faults;
 mod jobs;
+#[cfg(feature = "fault-injection")]
+mod killed;
 mod master_key;
 mod net_api;
 mod remotes;

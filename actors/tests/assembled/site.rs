@@ -29,8 +29,10 @@ pub const NOT_HANDLED: &[u8] = b"\xda\x00\x26Some exception handling minion payl
 
 /// A directory for a master, which may be started in it several times.
 pub struct Site {
-    dir: tempfile::TempDir,
+    dir: PathBuf,
     pub options: &'static str,
+    /// Removes the directory at the end, unless that is another process's.
+    _temporary: Option<tempfile::TempDir>,
 }
 
 /// A started master.
@@ -44,11 +46,25 @@ pub struct Running {
 impl Site {
     pub fn new(options: &'static str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        Self { dir, options }
+        Self {
+            dir: dir.path().to_owned(),
+            options,
+            _temporary: Some(dir),
+        }
+    }
+
+    /// The site of another process, which made it.
+    #[cfg(feature = "fault-injection")]
+    pub fn at(dir: PathBuf, options: &'static str) -> Self {
+        Self {
+            dir,
+            options,
+            _temporary: None,
+        }
     }
 
     pub fn path(&self) -> &Path {
-        self.dir.path()
+        &self.dir
     }
 
     pub fn config(&self) -> MasterConfig {
@@ -123,6 +139,27 @@ impl Site {
             id: minion,
             private: Arc::new(private),
         }
+    }
+
+    /// Writes the key of a minion to where [`Site::minion_of_file`] reads it.
+    #[cfg(feature = "fault-injection")]
+    pub fn write_key(&self, identity: &Identity) {
+        let pem = identity.private.to_pem(None).unwrap();
+        std::fs::write(self.key_file(identity.id.as_str()), pem.expose()).unwrap();
+    }
+
+    #[cfg(feature = "fault-injection")]
+    pub fn minion_of_file(&self, id: &str) -> Identity {
+        let pem = std::fs::read(self.key_file(id)).unwrap();
+        Identity {
+            id: MinionId::parse(id).unwrap(),
+            private: Arc::new(PrivateKey::from_pem(pem, None).unwrap()),
+        }
+    }
+
+    #[cfg(feature = "fault-injection")]
+    fn key_file(&self, id: &str) -> PathBuf {
+        self.path().join(format!("{id}.pem"))
     }
 
     pub fn reader(&self) -> Arc<dyn JobQueries> {

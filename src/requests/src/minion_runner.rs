@@ -122,3 +122,21 @@ fn arguments(mut positional: Vec<Value>) -> Arguments {
         positional,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_marked_map_is_the_named_arguments() {
+        let marked =
+            |name: &str| Value::map([("__kwarg__", Value::from(true)), (name, 2_i64.into())]);
+        let found = arguments(vec![Value::from(1_i64), marked("a")]);
+        assert_eq!(found.positional, [Value::from(1_i64)]);
+        assert_eq!(found.named, [("a".to_owned(), Value::from(2_i64))]);
+        // Only the last.
+        let found = arguments(vec![marked("a"), Value::from(1_i64)]);
+        assert_eq!(found.positional, [marked("a"), Value::from(1_i64)]);
+        assert!(found.named.is_empty());
+    }
+}

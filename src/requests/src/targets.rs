@@ -205,3 +205,18 @@ fn if_certain(resolved: Resolved) -> Vec<MinionId> {
     }
     resolved.minions
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn list_of_wildcards_and_no_target_are_read_as_the_release_reads_them() {
+        let glob = |text: &str| Some(Target::Expression(TargetType::Glob, text.to_owned()));
+        let names = Value::Array(vec!["a".into(), "b*".into()]);
+        for (compat, of_names) in [(Compat::V3006, None), (Compat::V3008, glob("a,b*"))] {
+            assert_eq!(of_load(&Value::Nil, None, compat), glob(""), "{compat:?}");
+            assert_eq!(of_load(&names, None, compat), of_names, "{compat:?}");
+        }
+    }
+}

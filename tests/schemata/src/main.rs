@@ -5,7 +5,8 @@
 //!
 //! Reads mutants as `cargo mutants --list --json` prints them, with a number each (`id`), rewrites the files
 //! in TREE, and prints the numbers that it placed. Lines from `/*B7*/` to `/*M7*/` belong to mutant 7 alone.
-//! What it does not place is left to cargo-mutants: constants, fields of structs, guards and chains with `let`.
+//! What it does not place is left to cargo-mutants: constants, fields of structs, guards and chains with `let`,
+//! values of functions that return `impl Trait`.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -56,6 +57,19 @@ fn has_let(expr: &syn::Expr) -> bool {
     }
 }
 
+/// Whether a function promises no type but what it can do: all its ends have to be of one type.
+fn returns_impl(sig: &syn::Signature) -> bool {
+    struct Found(bool);
+    impl<'ast> Visit<'ast> for Found {
+        fn visit_type_impl_trait(&mut self, _: &'ast syn::TypeImplTrait) {
+            self.0 = true;
+        }
+    }
+    let mut found = Found(false);
+    found.visit_return_type(&sig.output);
+    found.0
+}
+
 fn is_test(attrs: &[syn::Attribute]) -> bool {
     attrs.iter().any(|attr| {
         let path = attr.path();
@@ -97,7 +111,8 @@ impl Finder<'_> {
     fn function(&mut self, sig: &syn::Signature, block: &syn::Block) -> bool {
         let was = self.is_const;
         self.is_const = sig.constness.is_some();
-        if let (Some(first), false) = (block.stmts.first(), self.is_const) {
+        let is_left = self.is_const || returns_impl(sig);
+        if let (Some(first), false) = (block.stmts.first(), is_left) {
             let choices = self.of(at(first.span()), "FnValue");
             if !choices.is_empty() {
                 let ids = choices.iter().map(|(id, _)| format!("{id}_u32"));

@@ -4,6 +4,7 @@
 //! Longer than 500 lines because it is a list: one test for each guarantee of the shell.
 
 mod alone;
+mod large;
 mod syndics;
 
 use std::collections::VecDeque;
@@ -33,9 +34,26 @@ use crate::shared::window::Windows;
 const NOW: i64 = 1_000_000_000;
 
 /// Dependencies in which every minion is reachable and the clock of the day stands still.
-#[derive(Default)]
 struct Still {
     minted: AtomicU32,
+    rules: Rules,
+}
+
+impl Default for Still {
+    fn default() -> Self {
+        Self {
+            minted: AtomicU32::default(),
+            rules: Rules {
+                timeout: Duration::from_secs(5),
+                gather: GATHER,
+                interval: Duration::from_secs(60),
+                patience: Duration::from_secs(300),
+                leaves_wait: Duration::ZERO,
+                probe_rate: 2,
+                most: (100, 100),
+            },
+        }
+    }
 }
 
 impl TrackerDeps for Still {
@@ -64,15 +82,7 @@ impl TrackerDeps for Still {
     }
 
     fn rules(&self) -> Rules {
-        Rules {
-            timeout: Duration::from_secs(5),
-            gather: GATHER,
-            interval: Duration::from_secs(60),
-            patience: Duration::from_secs(300),
-            leaves_wait: Duration::ZERO,
-            probe_rate: 2,
-            most: (100, 100),
-        }
+        self.rules.clone()
     }
 
     fn probe(&self, _: &Jid, minions: Vec<MinionId>) -> Publication {
@@ -124,6 +134,10 @@ struct Rig {
 
 /// A tracker over a database that holds these changes.
 fn rig(writes: &[Write]) -> Rig {
+    rig_of(writes, Still::default())
+}
+
+fn rig_of(writes: &[Write], deps: Still) -> Rig {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("jobs");
     let mut database = JobDatabase::open(&path, DatabaseLimits::default()).unwrap();
@@ -141,7 +155,7 @@ fn rig(writes: &[Write]) -> Rig {
         reader: database.reader().unwrap(),
         batches: batches.clone(),
         ends: Arc::new(JobCompletions::new(closed())),
-        deps: Arc::new(Still::default()),
+        deps: Arc::new(deps),
         report_quota: QuotaLimits {
             reports: REPORTS,
             bytes: 0,

@@ -56,6 +56,53 @@ fn eauth_user_has_own_and_group_rules_or_those_of_everybody() {
 }
 
 #[test]
+fn only_a_configured_backend_is_enabled() {
+    let auth = enabled("auto", users());
+    assert!(auth.is_enabled("auto") && !auth.is_enabled("pam"));
+    // What a client sent is cut short in the log.
+    let unknown = auth.knows(&"x".repeat(65), "ana", "");
+    let Err(EauthError::NotEnabled(name)) = unknown else {
+        panic!("it is not enabled");
+    };
+    assert_eq!(name, "x".repeat(64));
+}
+
+#[test]
+fn credential_of_the_largest_size_is_checked_and_a_larger_one_is_not() {
+    let auth = enabled("auto", users());
+    let (largest, larger) = (MAX_CREDENTIAL_BYTES, MAX_CREDENTIAL_BYTES + 1);
+    for (user, password, is_known) in [
+        (largest, largest, true),
+        (larger, largest, false),
+        (largest, larger, false),
+    ] {
+        let known = auth.knows("auto", &"u".repeat(user), &"p".repeat(password));
+        assert_eq!(known.unwrap().is_some(), is_known, "{user} {password}");
+    }
+}
+
+/// A directory where a file is read fails for root, too.
+#[test]
+fn unreadable_file_of_passwords_is_a_local_fault() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().to_str().unwrap();
+    let auth = enabled("file", Value::map([("^filename", path)]));
+    assert!(
+        auth.knows("file", "ana", "x")
+            .err()
+            .unwrap()
+            .is_local_fault()
+    );
+    assert!(
+        !auth
+            .knows("pam", "ana", "x")
+            .err()
+            .unwrap()
+            .is_local_fault()
+    );
+}
+
+#[test]
 fn permissive_acl_ignores_the_wildcard_user() {
     let external_auth = Value::map([("auto", users())]);
     let permissive = EauthOptions {

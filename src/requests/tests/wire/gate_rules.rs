@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use saltern_model::MinionId;
 use saltern_requests::{Effect, Outcome, StartJob};
+use saltern_store::Claims;
 use saltern_wire::msgpack::Value;
 
 use crate::wire::client::{Load, clear};
@@ -402,6 +403,45 @@ fn token_carries_rules_with_keep_acl_in_token() {
     let outcome = |fun: &str| site.ask(clear(publish(with_token(&token), fun, "db"), 3));
     assert!(started(&outcome("grains.items")).is_some());
     assert_eq!(error_of(&outcome("test.ping")), "AuthorizationError");
+}
+
+/// The rules were others when the token was made.
+#[test]
+fn rules_in_a_token_hold_with_keep_acl_in_token_only() {
+    for (options, carried_hold) in [("keep_acl_in_token: True\n", true), ("", false)] {
+        let site = site(options);
+        let claims = Claims {
+            name: "bob".to_owned(),
+            eauth: "sharedsecret".to_owned(),
+            groups: Vec::new(),
+            auth_list: Some(list(&["test.ping"])),
+            lasts: Duration::from_secs(60),
+        };
+        let token = site.services.users.tokens.create(claims).unwrap();
+        let token = token.to_value();
+        for (fun, is_carried) in [("test.ping", true), ("grains.items", false)] {
+            let outcome = site.ask(clear(publish(with_token(token), fun, "db"), 3));
+            let expected = carried_hold == is_carried;
+            assert_eq!(started(&outcome).is_some(), expected, "{options}{fun}");
+        }
+    }
+}
+
+/// Good credentials are not called bad because this machine cannot read the file of passwords.
+#[test]
+fn login_that_cannot_be_checked_is_asked_to_come_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let site = site(&format!(
+        "  file:\n    ^filename: {}\n    ana: ['.*', '@runner']\n",
+        directory.path().display()
+    ));
+    let login = || login("ana").set("eauth", "file");
+    let runner = login().set("cmd", "runner").set("fun", "jobs.list_jobs");
+    for load in [publish(login(), "test.ping", "db"), runner] {
+        let outcome = site.ask(clear(load, 3));
+        assert_eq!(error_of(&outcome), "SaltClientError");
+        assert!(started(&outcome).is_none());
+    }
 }
 
 /// Masters below apply the user's rules to their own minions. Only so can a user with a limited

@@ -141,6 +141,18 @@ fn limited_peer_above_syndics_targets_by_name_and_contained_wildcard() {
     }
 }
 
+/// Minions cannot resolve a range.
+#[test]
+fn peer_job_for_a_range_is_sent_by_names() {
+    let site = site();
+    let (_, outcome) = asked(&site, "asker", "minion_pub", |load| {
+        wish(load, "test.ping", &[], "web1..2").set("tgt_type", "range")
+    });
+    let load = sent(started(&outcome).expect("a job"));
+    assert_eq!(load.get("tgt_type"), Some(&"list".into()));
+    assert_eq!(load.get("tgt"), Some(&texts(&["web1", "web2"])));
+}
+
 #[test]
 fn publisher_is_minion_of_the_channel() {
     let site = site();

@@ -40,6 +40,17 @@ fn text<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
 }
 
 #[test]
+fn runner_call_by_sudo_runs_as_masters_own_user() {
+    let site = Site::new("");
+    let load = load(&site, "jobs.list_jobs", &[]).set("user", "sudo_bob");
+    let (_, fired, _) = run(&site, load);
+    let [new] = fired.as_slice() else {
+        panic!("one event comes before the end")
+    };
+    assert_eq!(text(&data(new), "user"), Some("root"));
+}
+
+#[test]
 fn runner_call_fires_start_and_end_and_is_stored() {
     let site = Site::new("");
     let (answer, fired, ran) = run(&site, load(&site, "jobs.list_jobs", &[]));
