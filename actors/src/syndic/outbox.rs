@@ -253,7 +253,7 @@ impl Seed {
         session.go_back(&window);
         session.went(failed.is_none());
         if let Some(channel) = session.take_unknown()
-            && let Err(error) = uplink::announce(&channel, self.services.clock.unix_micros()).await
+            && let Err(error) = uplink::announce(&channel, &self.services).await
         {
             return self.lost(&error);
         }
