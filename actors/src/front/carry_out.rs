@@ -12,6 +12,7 @@ use crate::front::logins::{Login, Logins};
 use crate::functions::runner::RunQueue;
 use crate::messages::{
     BeginBatch, BeginJob, Fire, Persist, TakeAnswer, TakePeerCall, TakeReturn, TakeSyndicMinions,
+    TakeVerdicts,
 };
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
@@ -24,6 +25,7 @@ pub(crate) struct Sinks {
     pub(crate) take_return: Recipient<TakeReturn>,
     pub(crate) take_leaves: Recipient<TakeSyndicMinions>,
     pub(crate) take_answer: Recipient<TakeAnswer>,
+    pub(crate) take_verdicts: Recipient<TakeVerdicts>,
     /// Rows of the audit trail that have no job.
     pub(crate) audit: Recipient<Persist>,
     pub(crate) peer_calls: Recipient<TakePeerCall>,
@@ -128,6 +130,9 @@ impl Sinks {
                 Effect::TakeAnswer(answer) => {
                     outbox.push(context, &self.take_answer, TakeAnswer(answer));
                 }
+                Effect::TakeVerdicts(verdicts) => {
+                    outbox.push(context, &self.take_verdicts, TakeVerdicts(verdicts));
+                }
             }
         }
         if !events.is_empty() {
@@ -188,6 +193,6 @@ fn carries_answer(effect: &Effect) -> bool {
         | Effect::ExpectSyndicMinions(_)
         | Effect::Run(_)
         | Effect::RunPeerCall(_) => true,
-        Effect::Fire(_) | Effect::TakeAnswer(_) => false,
+        Effect::Fire(_) | Effect::TakeAnswer(_) | Effect::TakeVerdicts(_) => false,
     }
 }

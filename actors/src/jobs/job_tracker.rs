@@ -58,7 +58,7 @@ use crate::jobs::job_completions::JobCompletions;
 use crate::messages::{
     AwaitedMinions, BeginJob, Beginning, CloseOlderThan, Departed, Explain, ExplainTo, Fire,
     FollowUp, Greet, JobBegun, JobDeparture, MinionReturned, Persist, Publish, Stored, TakeAnswer,
-    TakeReturn, TakeSyndicMinions,
+    TakeReturn, TakeSyndicMinions, TakeVerdicts,
 };
 use crate::shared::answer::PendingReply;
 use crate::shared::send::{Outbox, SendsThroughOutbox};
@@ -798,6 +798,16 @@ impl Handler<TakeAnswer> for JobTracker {
 
     fn handle(&mut self, TakeAnswer(answer): TakeAnswer, context: &mut Self::Context) {
         self.take_answer(answer, context);
+    }
+}
+
+impl Handler<TakeVerdicts> for JobTracker {
+    type Result = ();
+
+    fn handle(&mut self, TakeVerdicts(verdicts): TakeVerdicts, context: &mut Self::Context) {
+        for verdict in verdicts {
+            self.step(JobEvent::SaidBelow(verdict), context);
+        }
     }
 }
 

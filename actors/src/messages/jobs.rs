@@ -7,6 +7,7 @@ use actix::Message;
 use saltern_model::{AuditRecord, Event, Jid, MinionId, Packed};
 use saltern_requests::{
     BatchPlan, ProbeAnswer, Publication, ReceivedReturn, SignalTargets, StartJob, SyndicMinions,
+    SyndicVerdict,
 };
 use saltern_store::jobs::{Retention, Write};
 use saltern_store::{CachedJob, Imported, StoreError};
@@ -53,6 +54,11 @@ pub struct TakeSyndicMinions {
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct TakeAnswer(pub ProbeAnswer);
+
+/// A syndic says why minions below it have not returned. From MWorker.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct TakeVerdicts(pub Vec<SyndicVerdict>);
 
 /// A load that was to be reported has gone to subscribers, or never will. From Publisher; sent
 /// without regard to the mailbox's bound, once for each load that the tracker or the store sent.

@@ -14,6 +14,7 @@ pub(crate) struct SyndicMetrics {
     pub(crate) lag: IntGaugeVec,
     pub(crate) lag_seconds: IntGaugeVec,
     pub(crate) events: IntCounterVec,
+    pub(crate) verdicts: IntCounterVec,
 }
 
 impl SyndicMetrics {
@@ -76,6 +77,13 @@ impl SyndicMetrics {
                 "saltern_syndic_events_total",
                 "Events for a master above, by what became of them: forwarded, dropped because \
                  too many waited, or refused.",
+                &["master", "result"],
+            ),
+            verdicts: counter_vec(
+                registry,
+                "saltern_syndic_verdicts_total",
+                "Verdicts on silent minions for a master above of ours, by what became of them: sent, refused, \
+                 or dropped because too many waited.",
                 &["master", "result"],
             ),
         }

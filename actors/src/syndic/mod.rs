@@ -18,6 +18,7 @@
 //! | `view` | standing of connections and outboxes, for `saltern syndics` |
 //! | `upward` | rows of the database as the load of `_syndic_return` |
 //! | `upward_events` | which events go up, and their bounded queue |
+//! | `upward_verdicts` | why minions are silent, for the master whose job it is |
 //!
 //! Not here: what a syndic below this master may say (`saltern_requests::syndics`).
 
@@ -31,4 +32,5 @@ pub(crate) mod uplink;
 pub(crate) mod upper;
 pub(crate) mod upward;
 pub(crate) mod upward_events;
+pub(crate) mod upward_verdicts;
 pub(crate) mod view;

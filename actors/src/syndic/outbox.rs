@@ -259,7 +259,7 @@ impl Seed {
         session.go_back(&window);
         session.went(failed.is_none());
         if let Some(channel) = session.take_unknown()
-            && let Err(error) = uplink::announce(&channel, self.now()).await
+            && let Err(error) = uplink::announce(&channel, &self.services).await
         {
             return self.lost(&error);
         }

@@ -44,9 +44,10 @@ use super::downward::{NotForUs, ReadAs, job_of};
 use super::inventory::{Answered, InventorySender};
 use super::metrics::SyndicMetrics;
 use super::minions_below::ServicesBelow;
-use super::routes::{self, Origin};
+use super::routes::{self, JobOrigins, Origin};
 use super::upper::{Upper, UpperChannel, UpperObserver, is_too_large};
 use super::upward_events::UpwardEvents;
+use super::upward_verdicts::{UpwardVerdicts, Verdict, Waiting, requests};
 use crate::messages::Accept;
 
 /// Pause while salt-syndic runs beside this master, before it is looked for again.
@@ -64,6 +65,9 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Interval between two looks at what has changed in the inventory.
 const INVENTORY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Pause before verdicts are sent, so that they go together, and after a request without an answer.
+const VERDICT_INTERVAL: Duration = Duration::from_secs(1);
+
 /// The longest that events wait for others to go with them.
 pub(crate) const MAX_GATHER: Duration = Duration::from_millis(20);
 
@@ -73,6 +77,7 @@ pub(crate) struct Seed {
     pub(crate) upper: Arc<Upper>,
     pub(crate) identity: Arc<SyndicIdentity>,
     pub(crate) events: Arc<UpwardEvents>,
+    pub(crate) verdicts: Arc<UpwardVerdicts>,
     pub(crate) services: Arc<Services>,
     /// Reader of this uplink's own.
     pub(crate) reader: Arc<dyn JobQueries>,
@@ -222,6 +227,8 @@ impl Actor for SyndicUplink {
         if self.seed.services.config.syndic.inventory {
             let seed = self.seed.clone();
             context.spawn(async move { seed.send_inventory_for_ever().await }.into_actor(self));
+            let seed = self.seed.clone();
+            context.spawn(async move { seed.send_verdicts_for_ever().await }.into_actor(self));
         }
     }
 }
@@ -322,7 +329,7 @@ impl Seed {
         let channel = Arc::new(Channel::new(identity, route, Arc::new(observer)));
         let session = channel.sign_in(None).await?;
         let publications = channel.subscribe(&session).await?;
-        announce(&channel, self.now()).await?;
+        announce(&channel, &self.services).await?;
         self.connect(&channel);
         Ok((channel, publications))
     }
@@ -334,6 +341,10 @@ impl Seed {
         self.metrics.connected.with_label_values(&[upper]).set(1);
         self.upper.connect(channel.clone(), self.now());
         self.events.ready.notify_one();
+        let session = channel.session();
+        let takes_verdicts = session.is_some_and(|session| session.takes_verdicts);
+        let sends_verdicts = self.services.config.syndic.inventory;
+        self.verdicts.agree(takes_verdicts && sends_verdicts);
     }
 
     /// Follows publications until the connection breaks, or trust does.
@@ -389,6 +400,12 @@ impl Seed {
                     error = chain(&error),
                     "a publication of a master above is not published here"
                 );
+                // One that came a second time may run here all the same.
+                let is_loop = matches!(error, NotPublished::NotForUs(NotForUs::Loop));
+                if let (Ok(jid), false) = (Jid::parse(&jid), is_loop) {
+                    let waiting = Waiting::NotPublished(jid, chain(&error));
+                    self.verdicts.push(waiting);
+                }
                 error.label()
             }
         };
@@ -571,6 +588,62 @@ impl Seed {
         }
     }
 
+    /// Sends verdicts on silent minions of jobs of the master above, where it takes them.
+    async fn send_verdicts_for_ever(&self) {
+        let mut origins = JobOrigins::default();
+        loop {
+            self.verdicts.ready.notified().await;
+            loop {
+                tokio::time::sleep(VERDICT_INTERVAL).await;
+                let Some(channel) = self.upper.channel() else {
+                    break;
+                };
+                let waiting = self.verdicts.next();
+                if waiting.is_empty() {
+                    break;
+                }
+                let verdicts = self.own_verdicts(&waiting, &mut origins);
+                if self.send_verdicts(&channel, &verdicts).await {
+                    self.verdicts.done(waiting.len());
+                }
+            }
+        }
+    }
+
+    /// The verdicts of jobs that the master above has published.
+    fn own_verdicts(&self, waiting: &[Waiting], origins: &mut JobOrigins) -> Vec<Verdict> {
+        let own = Origin::Upper(self.upper.name().to_owned());
+        let is_own = |one: &&Waiting| {
+            if matches!(one, Waiting::NotPublished(..)) {
+                return true;
+            }
+            let origin = origins.of(one.jid(), &*self.reader);
+            origin.is_ok_and(|origin| origin == own)
+        };
+        let own = waiting.iter().filter(is_own);
+        own.flat_map(Waiting::verdicts).collect()
+    }
+
+    /// Whether all were answered. Those of a request without an answer go up once more.
+    async fn send_verdicts(&self, channel: &UpperChannel, verdicts: &[Verdict]) -> bool {
+        let upper = self.upper.name();
+        let limit = retry_timer(self.identity.config());
+        for (count, fields) in requests(verdicts) {
+            let answer = match channel.send(&fields, limit).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    tracing::debug!(upper, %error, "verdicts did not go up");
+                    return false;
+                }
+            };
+            let is_taken = answer.get("result").and_then(Value::as_str) == Some("taken");
+            let result = if is_taken { "sent" } else { "refused" };
+            let counter = &self.metrics.verdicts;
+            counter.with_label_values(&[upper, result]).inc_by(count);
+        }
+        true
+    }
+
     async fn wait_for_channel(&self) -> UpperChannel {
         loop {
             if let Some(channel) = self.upper.channel() {
@@ -582,9 +655,14 @@ impl Seed {
 }
 
 /// The start events of stock's syndic. Until the second has been taken no return goes up: a
-/// master of ours takes returns only of those that it knows to be syndics.
-pub(crate) async fn announce(channel: &UpperChannel, now: i64) -> Result<(), RequestError> {
+/// master of ours takes returns only of those that it knows to be syndics. One that takes inventories learns that
+/// it gets one: without that it forgets what it has of this syndic.
+pub(crate) async fn announce(
+    channel: &UpperChannel,
+    services: &Services,
+) -> Result<(), RequestError> {
     let id = channel.id();
+    let now = services.clock.unix_micros();
     let text = format!("Syndic {id} started at {}", asctime(now));
     if channel.config().enable_legacy_startup_events {
         channel
@@ -592,8 +670,13 @@ pub(crate) async fn announce(channel: &UpperChannel, now: i64) -> Result<(), Req
             .await?;
     }
     let tag = format!("salt/syndic/{id}/start");
-    channel.fire(&tag, Value::from(text)).await?;
-    Ok(())
+    let takes_inventory = || {
+        let session = channel.session();
+        session.is_some_and(|session| session.inventory_epoch.is_some())
+    };
+    let announces = services.config.syndic.inventory && takes_inventory();
+    let inventory = announces.then_some(("saltern_syndic_inventory", Value::Bool(true)));
+    channel.fire_with(&tag, Value::from(text), inventory).await
 }
 
 /// Limit of a request to a master above (`return_retry_timer`).

@@ -48,6 +48,7 @@ impl Plan {
             take_return: core.tracker.clone().recipient(),
             take_leaves: core.tracker.clone().recipient(),
             take_answer: core.tracker.clone().recipient(),
+            take_verdicts: core.tracker.clone().recipient(),
             audit: core.store.clone().recipient(),
             bus: core.bus.clone().recipient(),
             peer_calls: peer_calls.recipient(),

@@ -22,6 +22,7 @@ use crate::syndic::outbox::{
 use crate::syndic::uplink::{self, SyndicIdentity, SyndicUplink, file_name};
 use crate::syndic::upper::Upper;
 use crate::syndic::upward_events::UpwardEvents;
+use crate::syndic::upward_verdicts::UpwardVerdicts;
 
 /// The outbox of returns that no master above asked for, as a label.
 const ANY: &str = "any";
@@ -162,10 +163,17 @@ impl Plan {
             let limits = bus_limits(&self.config);
             let events = Arc::new(UpwardEvents::new(self.config.syndic.mode, limits, dropped));
             heard.tap(events.clone());
+            let labels = [upper.name(), "dropped"];
+            let dropped = metrics.verdicts.with_label_values(&labels);
+            let verdicts = Arc::new(UpwardVerdicts::new(dropped));
+            if self.config.syndic.inventory {
+                heard.tap(verdicts.clone());
+            }
             let seed = uplink::Seed {
                 upper,
                 identity: uplinks.identity.clone(),
                 events,
+                verdicts,
                 services: services.clone(),
                 reader,
                 router: router.clone(),

@@ -14,7 +14,7 @@ use saltern_config::{PeerCertificates, SslProblem, TlsRole, host_id, read_ssl};
 use saltern_crypto::{EncAlgo, SigAlgo};
 use saltern_model::MinionId;
 use saltern_wire::client::{ClientTls, ClientTlsOptions, Route};
-use saltern_wire::port::{TlsError, Transport};
+use saltern_wire::port::{KeepAlive, TlsError, Transport};
 
 /// How the minion is set up. Field names are the option names.
 #[derive(Debug, Clone)]
@@ -79,6 +79,9 @@ pub struct MinionConfig {
     pub transport: Transport,
     /// TLS towards the master, which ZeroMQ has not.
     pub ssl: Option<ClientTlsOptions>,
+    /// TCP keepalive of connections to the master (`tcp_keepalive…`). What is not written is sooner than
+    /// stock's.
+    pub keepalive: KeepAlive,
     /// Also sends the old `minion_start` event.
     pub enable_legacy_startup_events: bool,
     /// It is that of a syndic; no option.
@@ -194,6 +197,7 @@ impl MinionConfig {
             zmq_filtering: false,
             transport: Transport::ZeroMq,
             ssl: None,
+            keepalive: KeepAlive::default(),
             enable_legacy_startup_events: true,
             is_syndic: false,
             encryption_algorithm: EncAlgo::OaepSha1,
@@ -255,6 +259,7 @@ impl MinionConfig {
             from: self.source_address,
             transport: self.transport,
             tls,
+            keepalive: self.keepalive,
         })
     }
 }
@@ -408,6 +413,10 @@ fn apply(
             };
         }
         "ssl" => config.ssl = tls_options(node)?,
+        "tcp_keepalive" => config.keepalive.enabled = value.truth()?,
+        "tcp_keepalive_idle" => config.keepalive.idle = value.of_kernel(32_767)?.map(seconds),
+        "tcp_keepalive_intvl" => config.keepalive.interval = value.of_kernel(32_767)?.map(seconds),
+        "tcp_keepalive_cnt" => config.keepalive.count = value.of_kernel(127)?,
         // Where it logs to is the caller's business, and it is not a daemon.
         "log_level" | "log_file" | "log_level_logfile" | "user" | "sock_dir" | "pidfile" => {
             return Ok(Some("is not used by this minion"));
@@ -420,6 +429,10 @@ fn apply(
         _ => return Ok(Some("is not an option of this minion")),
     }
     Ok(None)
+}
+
+fn seconds(number: u32) -> Duration {
+    Duration::from_secs(number.into())
 }
 
 /// `ssl` as a client reads it. The certificate of the master is verified unless `cert_reqs` says that it
@@ -500,6 +513,20 @@ impl Reader<'_> {
         number.ok_or_else(|| self.wrong("a number from 0"))
     }
 
+    /// A number that the kernel takes, or -1 for the one that it has.
+    fn of_kernel(&self, most: u32) -> Result<Option<u32>, ConfigError> {
+        let number = self.node.as_i64();
+        if number == Some(-1) {
+            return Ok(None);
+        }
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|number| (1..=most).contains(number));
+        match number {
+            Some(number) => Ok(Some(number)),
+            None => Err(self.wrong(&format!("-1, or a number from 1 to {most}"))),
+        }
+    }
+
     fn port(&self) -> Result<u16, ConfigError> {
         let number = self
             .node
@@ -554,6 +581,26 @@ mod tests {
     }
 
     #[test]
+    fn keepalive_is_as_written_and_else_sooner_than_stocks() {
+        let of = |text: &str| {
+            let loaded = load(&format!("id: m1\n{text}")).expect("it is valid");
+            assert!(loaded.findings.is_empty(), "{text}");
+            loaded.config.keepalive
+        };
+        assert_eq!(of(""), KeepAlive::default());
+        assert!(!of("tcp_keepalive: False").enabled);
+        let written = of("tcp_keepalive_idle: 300\ntcp_keepalive_intvl: -1\ntcp_keepalive_cnt: 5");
+        let expected = KeepAlive {
+            enabled: true,
+            idle: Some(seconds(300)),
+            interval: None,
+            count: Some(5),
+        };
+        assert_eq!(written, expected);
+        assert_eq!(of("tcp_keepalive_cnt: -1").count, None);
+    }
+
+    #[test]
     fn master_is_verified_unless_cert_reqs_says_not() {
         let of = |ssl: &str| {
             let loaded = load(&format!("id: m1\ntransport: ws\nssl: {ssl}"));
@@ -597,6 +644,14 @@ mod tests {
             (
                 "id: m1\ntransport: tcp\nssl: 1",
                 "1 is neither true or false",
+            ),
+            (
+                "id: m1\ntcp_keepalive_idle: 0",
+                "must be -1, or a number from 1 to 32767",
+            ),
+            (
+                "id: m1\ntcp_keepalive_cnt: 128",
+                "must be -1, or a number from 1 to 127",
             ),
             ("id: m1\nsigning_algorithm: MD5", "\"PKCS1v15-SHA1\" or"),
             ("- 1", "must be a map of options"),

@@ -33,6 +33,8 @@ pub struct Session {
     /// That the master takes returns of a syndic in frames (`saltern_syndic_frames`), likewise.
     /// Each sign-in makes one of its own.
     pub frames: Option<Arc<FrameAgreement>>,
+    /// That the master takes verdicts of a syndic on silent minions (`saltern_syndic_verdicts`), likewise.
+    pub takes_verdicts: bool,
     /// The master and those above it, as it names them (`saltern_syndic_path`), likewise.
     pub path: Vec<String>,
     /// Whether the answer handed over another key of the master, which is the trusted one by now.
@@ -266,6 +268,7 @@ mod tests {
         let aes = KeyString::generate();
         let session = Session {
             inventory_epoch: None,
+            takes_verdicts: false,
             frames: None,
             path: Vec::new(),
             has_next_key: false,

@@ -226,6 +226,7 @@ impl SignInRequest {
                 .get("saltern_syndic_frames")
                 .and_then(frames)
                 .map(Arc::new),
+            takes_verdicts: inner.get("saltern_syndic_verdicts") == Some(&Value::Bool(true)),
             path: path(inner.get("saltern_syndic_path")),
             has_next_key: next_key.is_some(),
         })))

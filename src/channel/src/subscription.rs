@@ -123,13 +123,27 @@ impl<O: ChannelObserver> Channel<O> {
     /// # Errors
     /// The master did not take it.
     pub async fn fire(&self, tag: &str, data: Value) -> Result<(), RequestError> {
-        let fields = [
+        self.fire_with(tag, data, []).await
+    }
+
+    /// The same, with more fields beside the data.
+    ///
+    /// # Errors
+    /// The master did not take it.
+    pub async fn fire_with(
+        &self,
+        tag: &str,
+        data: Value,
+        more: impl IntoIterator<Item = (&'static str, Value)>,
+    ) -> Result<(), RequestError> {
+        let mut fields = vec![
             ("id", Value::from(self.id())),
             ("cmd", Value::from("_minion_event")),
             ("pretag", Value::Nil),
             ("data", data),
             ("tag", Value::from(tag)),
         ];
+        fields.extend(more);
         self.send(&fields, EVENT_TIMEOUT).await.map(drop)
     }
 }

@@ -114,6 +114,11 @@ impl Tag {
         Self::trusted(format!("saltern/job/{jid}/verdict"))
     }
 
+    /// `saltern/job/<jid>/below`: a syndic says why minions below it have not returned.
+    pub fn job_below(jid: &crate::Jid) -> Self {
+        Self::trusted(format!("saltern/job/{jid}/below"))
+    }
+
     /// `saltern/job/<jid>/finished`: the job ended; the minions that returned and those that did
     /// not.
     pub fn job_finished(jid: &crate::Jid) -> Self {

@@ -142,6 +142,9 @@ struct Keys<'a> {
     /// That this master takes returns in frames (`saltern_syndic_frames`), likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     saltern_syndic_frames: Option<FrameAgreement<'a>>,
+    /// That this master takes verdicts of syndics (`saltern_syndic_verdicts`), likewise.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    saltern_syndic_verdicts: bool,
     /// This master and those above it (`syndic_path`), likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     saltern_syndic_path: Option<Vec<String>>,
@@ -750,6 +753,7 @@ fn packed_keys(
         nonce: asker.nonce(),
         saltern_syndic_inventory: services.minions.inventories.agreement(),
         saltern_syndic_frames: services.minions.frames.agreement(),
+        saltern_syndic_verdicts: services.minions.inventories.is_on(),
         saltern_syndic_path: services.paths.agreement(),
         saltern_next_key: asker.master.next_key(),
     };

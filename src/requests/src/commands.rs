@@ -20,7 +20,7 @@ use crate::{
     Outcome, Services, auth, files, get_token, master_opts, master_tops, mine, minion_event,
     minion_runner, mk_token, peer_publish, pillar, ping, pub_ret, publish, register_resources,
     return_, revoke_auth, runner, saltern_batch, saltern_query, saltern_syndic_frame,
-    saltern_syndic_inventory, syndic_return, verify_minion, wheel,
+    saltern_syndic_inventory, saltern_syndic_verdicts, syndic_return, verify_minion, wheel,
 };
 
 /// Handling of a sealed request whose bytes arrive a second time.
@@ -145,6 +145,9 @@ pub(crate) static MINION_COMMANDS: &[MinionCommand] = {
         }),
         row("saltern_syndic_inventory", Refused, |request, services| {
             saltern_syndic_inventory::handle(&request, services)
+        }),
+        row("saltern_syndic_verdicts", Refused, |request, services| {
+            saltern_syndic_verdicts::handle(&request, services)
         }),
         row("verify_minion", Refused, |request, _| {
             verify_minion::handle(&request)

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use saltern_model::MinionId;
 use saltern_model::control::{Account, Missing};
 use saltern_model::query::{JobReport, ReturnedMinion};
-use saltern_store::jobs::{JobNotes, JobState, ReturnHead, StoredJob};
+use saltern_store::jobs::{JobNotes, JobState, LostReason, ReturnHead, StoredJob};
 
 /// Evidence about a job.
 pub struct Evidence {
@@ -79,13 +79,26 @@ impl Evidence {
         if let Standing::Open(account) = &self.standing {
             return account.missing.clone();
         }
-        let notes = self.job.notes.as_deref().unwrap_or_default();
-        let mut lost: HashMap<MinionId, Missing> = match notes {
-            [] => HashMap::new(),
-            notes => given_up(notes)
-                .map(|one| (one.minion.clone(), one))
-                .collect(),
+        let notes = match self.job.notes.as_deref().unwrap_or_default() {
+            [] => JobNotes::default(),
+            notes => JobNotes::unpack(notes),
         };
+        let lost = notes.lost.into_iter().map(given_up);
+        let mut lost: HashMap<MinionId, Missing> =
+            lost.map(|one| (one.minion.clone(), one)).collect();
+        for (minion, said) in notes.below {
+            match lost.get_mut(&minion) {
+                Some(one) => one.why = said.beside(&one.why),
+                None => {
+                    let why = said.text.to_string();
+                    let one = Missing {
+                        why,
+                        ..unheard(&minion)
+                    };
+                    lost.insert(minion, one);
+                }
+            }
+        }
         let returned: HashSet<_> = self.returns.iter().map(|one| &one.minion).collect();
         let minions = self.job.record.minions.iter();
         minions
@@ -95,14 +108,13 @@ impl Evidence {
     }
 }
 
-/// The minions of a job that were given up and why, from its notes.
-fn given_up(notes: &[u8]) -> impl Iterator<Item = Missing> {
-    let lost = JobNotes::unpack(notes).lost.into_iter();
-    lost.map(|(minion, reason)| Missing {
+/// A minion that was given up, from the notes of its job.
+fn given_up((minion, reason): (MinionId, LostReason)) -> Missing {
+    Missing {
         minion,
         state: reason.state().to_owned(),
         why: reason.text().to_owned(),
-    })
+    }
 }
 
 fn unheard(minion: &MinionId) -> Missing {

@@ -70,6 +70,7 @@ mod saltern_batch;
 mod saltern_query;
 mod saltern_syndic_frame;
 mod saltern_syndic_inventory;
+mod saltern_syndic_verdicts;
 mod services;
 mod signed_load;
 mod site_functions;
@@ -105,7 +106,7 @@ pub use origin::Origin;
 pub use outcome::{
     Effect, EventSink, Finished, JobRelation, Later, LogIn, LoginEnd, Outcome, PeerCall,
     PeerCallWork, PeerRun, PeerRunWork, ProbeAnswer, Publication, Ran, ReceivedReturn, Run,
-    RunWork, SignalTargets, StartJob, SyndicMinions, Topics,
+    RunWork, SignalTargets, StartJob, SyndicMinions, SyndicVerdict, Topics,
 };
 pub use proved::LOGINS_FULL;
 pub use refusal_log::RefusalLog;
@@ -116,6 +117,7 @@ pub use rules::{ExpireOverride, SiteRules};
 pub use saltern_content::git::{Cancel, Fetch, Fetched};
 pub use saltern_model::Standing;
 pub use saltern_query::audit_line;
+pub use saltern_syndic_verdicts::MAX_VERDICT_TEXT;
 pub use services::{
     Content, Context, Jobs, Keys, PresenceView, RequestMetrics, Services, Unwatched, Users,
 };
@@ -123,5 +125,5 @@ pub use site_options::SiteOptions;
 pub use stores::{OpenError, Stores};
 pub use syndic_frames::{FrameHeader, FrameRefusal, RefusalClass, SyndicFrames};
 pub use syndic_path::{PathRefusal, SyndicPaths};
-pub use syndics::{absence_below, inventories_are_whole};
+pub use syndics::{absence_below, inventories_are_whole, is_below};
 pub use typed_arguments::{typed_argument, typed_arguments, yaml_value};

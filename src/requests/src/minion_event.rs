@@ -16,6 +16,9 @@ use crate::{Effect, Outcome, Services, event_data, reply};
 /// The most events of one request that are fired.
 const MAX_EVENTS: usize = 10_000;
 
+/// Field of a start event by which a syndic says that it announces the minions below it.
+const INVENTORY: &str = "saltern_syndic_inventory";
+
 /// Fires the events; answers nil. A syndic's announcements of its minions are stored before.
 pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
     let nil = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
@@ -52,7 +55,10 @@ fn single(sealed: &mut Sealed, services: &Services) -> Option<Event> {
     if services.site.order_masters {
         let starts_as = |what: &str| tag.as_str() == format!("salt/{what}/{}/start", sealed.minion);
         if starts_as("syndic") {
-            syndics::register(&sealed.minion, services);
+            // Of a syndic of ours; nobody else is to see it.
+            let announces = sealed.load.remove(INVENTORY);
+            let announces = announces.and_then(|it| it.as_bool()) == Some(true);
+            syndics::register(&sealed.minion, announces, services);
         } else if starts_as("minion") {
             syndics::is_minion(&sealed.minion, services);
         }
@@ -84,6 +90,9 @@ fn listed(sealed: &Sealed, announced: &mut Announced, services: &Services) -> Ve
             minion = %sealed.minion,
             "a syndic's announcement of its minions is ignored: it sent no start event"
         );
+    }
+    if is_syndic {
+        syndics::heard(&sealed.minion, services);
     }
     let voice = is_syndic.then(|| SyndicIdentity::of(&sealed.minion, services));
     items

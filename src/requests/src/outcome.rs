@@ -1,6 +1,7 @@
 //! Outcome of a handled request: the reply, and effects for the actors to carry out.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -184,6 +185,8 @@ pub enum Effect {
     StoreReturn(Box<ReceivedReturn>),
     /// Store that jobs expect minions below a syndic too.
     ExpectSyndicMinions(Vec<SyndicMinions>),
+    /// Keep what a syndic says of minions that have not returned.
+    TakeVerdicts(Vec<SyndicVerdict>),
     /// Record the jobs that a minion runs.
     TakeAnswer(ProbeAnswer),
     /// Run a function of the master, beside the workers. When the queue is full, the answer is
@@ -356,6 +359,21 @@ pub struct SyndicMinions {
     pub syndic: MinionId,
     /// The minions, sorted.
     pub minions: Vec<MinionId>,
+}
+
+/// Verdict of a syndic on minions below it that have not returned a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyndicVerdict {
+    /// The job.
+    pub jid: Jid,
+    /// The syndic.
+    pub syndic: MinionId,
+    /// The minions; `None`: all of the job that are below the syndic.
+    pub minions: Option<Vec<MinionId>>,
+    /// The verdict for people, with the name of the syndic; `None`: an earlier one does not hold any more.
+    pub text: Option<Arc<str>>,
+    /// Number of syndics that it came through.
+    pub depth: u8,
 }
 
 /// Return as a handler read it: what is to be stored, and what follows once it is.

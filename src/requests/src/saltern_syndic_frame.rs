@@ -59,6 +59,7 @@ fn take(sealed: &Sealed, services: &Services) -> Result<(u64, Taken), FrameRefus
         return Err(FrameRefusal::Refused(RefusalClass::Content, reason));
     }
     frames.take(syndic, header)?;
+    syndics::heard(syndic, services);
     let taken = syndic_return::take_all(&sealed.load, syndic, services);
     // The key may have gone since the request came, and the numbers with it.
     if !matches!(services.keys.pki.accepted_key(syndic), Ok(Some(_))) {

@@ -304,6 +304,8 @@ pub struct RequestMetrics {
     pub authentications: IntCounterVec,
     /// Returns through syndics for minions that their inventories do not have.
     pub unannounced: IntCounter,
+    /// Inventories of syndics that announce none any more.
+    pub inventories_forgotten: IntCounter,
     /// Grains that were too large to be stored whole.
     pub grains_cut: IntCounter,
 }
@@ -333,6 +335,11 @@ impl RequestMetrics {
                 "saltern_syndic_unannounced_returns_total",
                 "Returns through a syndic for minions that its full inventory does not have; they \
                  are taken.",
+            ),
+            inventories_forgotten: counter(
+                registry,
+                "saltern_syndic_inventories_forgotten_total",
+                "Inventories that were forgotten because their syndic announces its minions no more.",
             ),
             grains_cut: counter(
                 registry,

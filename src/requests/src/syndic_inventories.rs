@@ -7,6 +7,11 @@
 //! second time. In memory only, and bounded: an inventory that is too
 //! large is dropped as a whole, and targets are then as exact as with stock's syndics.
 //!
+//! A syndic may have none any more: `salt-syndic` under the same id, or the option turned off below. Signing in
+//! shows nothing, because the minion of that machine signs in under the same id. So its inventory goes with a
+//! start event of a syndic that does not announce one (`saltern_syndic_inventory` in it), and with any other
+//! request of a syndic that has sent no part for `FORGOTTEN_SECONDS`, as when the start event was lost.
+//!
 //! A syndic that does not know all minions below it says so (`is_partial`): its inventory counts as one that is
 //! not full.
 //!
@@ -60,6 +65,9 @@ const MAX_DUPLICATES: usize = 10_000;
 /// Seconds for which an inventory counts as current after each part; one comes every 15 seconds at
 /// least.
 const CURRENT_SECONDS: i64 = 60;
+
+/// Seconds without a part after which other requests of a syndic show that it has no inventory any more.
+const FORGOTTEN_SECONDS: i64 = 300;
 
 /// One part of an inventory.
 #[derive(Clone, Debug, Default)]
@@ -167,6 +175,8 @@ struct List {
     is_partial: bool,
     /// When the last part came, in seconds since 1970; `None` since the syndic started anew.
     last_part: Option<i64>,
+    /// When the last part or start event came, likewise.
+    heard: i64,
     /// The last list that named minions that do not stand in this inventory.
     list_with_others: Option<u64>,
     minions: usize,
@@ -196,6 +206,11 @@ impl List {
         let since = |at: i64| now.saturating_sub(at);
         self.last_part
             .is_some_and(|at| (-CURRENT_SECONDS..=CURRENT_SECONDS).contains(&since(at)))
+    }
+
+    /// Whether nothing of it came for long.
+    fn is_silent(&self, now: i64) -> bool {
+        now.saturating_sub(self.heard) >= FORGOTTEN_SECONDS
     }
 }
 
@@ -367,12 +382,21 @@ impl SyndicInventories {
     /// Takes the inventory of a syndic for outdated until the syndic has sent a full list: it was
     /// started anew, or its connection was.
     pub(crate) fn expect_anew(&self, syndic: &MinionId) {
-        self.state.write().expect_anew(syndic);
+        self.state.write().expect_anew(syndic, self.clock.unix());
     }
 
-    /// Forgets the inventory of a syndic.
-    pub fn forget(&self, syndic: &MinionId) {
-        self.state.write().forget(syndic);
+    /// Forgets the inventory of a syndic; whether there was one.
+    pub fn forget(&self, syndic: &MinionId) -> bool {
+        self.state.write().forget(syndic)
+    }
+
+    /// Forgets the inventory of a syndic that has sent another request, if no part of it came for long;
+    /// whether there was such a one.
+    pub(crate) fn forget_silent(&self, syndic: &MinionId) -> bool {
+        let now = self.clock.unix();
+        // Nearly always there is none, and others go on reading.
+        let is_silent = self.state.read().is_silent(syndic, now);
+        is_silent && self.state.write().forget_silent(syndic, now)
     }
 }
 
@@ -421,8 +445,9 @@ impl State {
         })
     }
 
-    fn expect_anew(&mut self, syndic: &MinionId) {
+    fn expect_anew(&mut self, syndic: &MinionId, now: i64) {
         if let Some(list) = self.lists.get_mut(syndic) {
+            list.heard = now;
             list.is_complete = false;
             list.last_part = None;
             // No part is the next one: the syndic is answered that it has to begin anew.
@@ -432,6 +457,7 @@ impl State {
 
     fn take(&mut self, syndic: &MinionId, part: InventoryPart, now: i64) -> PartResult {
         let list = self.lists.entry(syndic.clone()).or_default();
+        list.heard = now;
         let is_same = list.number == part.list && list.next > 0;
         if is_same && part.part + 1 == list.next {
             list.last_part = Some(now);
@@ -613,16 +639,26 @@ impl State {
         duplicates
     }
 
-    fn forget(&mut self, syndic: &MinionId) {
+    fn is_silent(&self, syndic: &MinionId, now: i64) -> bool {
+        let list = self.lists.get(syndic);
+        list.is_some_and(|list| list.is_silent(now))
+    }
+
+    fn forget_silent(&mut self, syndic: &MinionId, now: i64) -> bool {
+        self.is_silent(syndic, now) && self.forget(syndic)
+    }
+
+    fn forget(&mut self, syndic: &MinionId) -> bool {
         self.forget_duplicates(|second, _| second == syndic);
         if self.lists.remove(syndic).is_none() {
-            return;
+            return false;
         }
         let of_it = self.below.iter().filter(|(_, kept)| kept.syndic == *syndic);
         let of_it: Vec<MinionId> = of_it.map(|(id, _)| id.clone()).collect();
         for id in &of_it {
             self.remove(id, syndic);
         }
+        true
     }
 
     fn note(&mut self, id: &MinionId) {

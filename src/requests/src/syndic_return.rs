@@ -39,6 +39,7 @@ pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
         complain!(services, minion = %sealed.minion, reason, "returns of a syndic dropped");
         return Outcome::reply(nil);
     }
+    syndics::heard(&sealed.minion, services);
     let taken = take_all(&sealed.load, &sealed.minion, services);
     Outcome {
         reply: nil,

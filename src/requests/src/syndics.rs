@@ -29,15 +29,37 @@ pub(crate) const MAX_LEAVES: usize = 100_000;
 /// Seconds for which a syndic has to be away before another one may speak for its minions.
 const CLAIM_SECONDS: i64 = 600;
 
-/// Records a syndic that starts; in the files of stock's command line too.
-pub(crate) fn register(syndic: &MinionId, services: &Services) {
-    services.minions.inventories.expect_anew(syndic);
+/// Records a syndic that starts; in the files of stock's command line too. One that does not announce an
+/// inventory has none any more.
+pub(crate) fn register(syndic: &MinionId, announces_inventory: bool, services: &Services) {
+    let inventories = &services.minions.inventories;
+    match announces_inventory {
+        true => inventories.expect_anew(syndic),
+        false => {
+            let was_there = inventories.forget(syndic);
+            note_forgotten(was_there, syndic, services);
+        }
+    }
     match services.minions.syndics.register(syndic) {
         Ok(true) => tracing::info!(%syndic, "a syndic is known from now on"),
         Ok(false) => {}
         Err(error) => {
             tracing::error!(%syndic, %error, "stock's tools take a syndic for a minion");
         }
+    }
+}
+
+/// Records that a syndic has sent returns or events: if no part of its inventory came for long, it has none
+/// any more.
+pub(crate) fn heard(syndic: &MinionId, services: &Services) {
+    let was_there = services.minions.inventories.forget_silent(syndic);
+    note_forgotten(was_there, syndic, services);
+}
+
+fn note_forgotten(was_there: bool, syndic: &MinionId, services: &Services) {
+    if was_there {
+        services.metrics.inventories_forgotten.inc();
+        tracing::info!(%syndic, "a syndic announces its minions no more: its inventory is forgotten");
     }
 }
 
@@ -90,6 +112,23 @@ pub(crate) fn standing_of(
         _ if !below.is_current => Standing::Stale(Doubt::Silent),
         _ => Standing::Connected,
     }
+}
+
+/// Whether a minion is below this syndic: it stands in its inventory or, where it stands in none, is claimed by
+/// it.
+pub fn is_below(minion: &MinionId, syndic: &MinionId, services: &Services) -> bool {
+    let Minions {
+        inventories,
+        syndics,
+        ..
+    } = &services.minions;
+    let accepted = services.keys.pki.accepted();
+    // One whose key is accepted here is no syndic's.
+    accepted.is_ok_and(|accepted| !accepted.contains(minion.as_str()))
+        && match inventories.find(minion) {
+            Some(below) => below.syndic == *syndic,
+            None => syndics.claimant(minion).as_ref() == Some(syndic),
+        }
 }
 
 /// Why a minion below a syndic certainly receives nothing, in words; `None` when it may, or stands in

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 
-use crate::port::{Close, Transport};
+use crate::port::{Close, KeepAlive, Transport};
 use crate::{tcp, ws, zmtp};
 
 pub(crate) mod connection;
@@ -94,6 +94,8 @@ pub struct Route {
     pub transport: Transport,
     /// TLS of the listener. There is none over ZeroMQ.
     pub tls: Option<ClientTls>,
+    /// How the kernel finds out that the other host is gone without a word.
+    pub keepalive: KeepAlive,
 }
 
 impl From<SocketAddr> for Route {
@@ -103,6 +105,7 @@ impl From<SocketAddr> for Route {
             from: None,
             transport: Transport::ZeroMq,
             tls: None,
+            keepalive: KeepAlive::default(),
         }
     }
 }

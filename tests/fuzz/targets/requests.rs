@@ -98,6 +98,7 @@ const MINION_LOADS: &[&str] = &[
     r#"{"cmd":"_register_resources","resources":{"t":["r1","r2"]},"resource_grains":{"t:r1":{"os":"x"}}}"#,
     r#"{"cmd":"saltern_syndic_frame","epoch":"x","stream":0,"session":1,"number":1,"load":[{"jid":"20260102030405060708","fun":"f","return":{"a":{"return":1}}}]}"#,
     r#"{"cmd":"saltern_syndic_inventory","epoch":"x","list":1,"part":0,"last":true,"partial":false,"minions":[["a",null,{"os":"x"}]],"gone":["b"]}"#,
+    r#"{"cmd":"saltern_syndic_verdicts","verdicts":[["20260102030405060708",0,"unknown: x",["a","b"]],["20260102030405060708",1,null,null]]}"#,
     r#"{"cmd":"verify_minion","id_":"m1","token":"x"}"#,
 ];
 

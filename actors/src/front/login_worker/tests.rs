@@ -53,6 +53,7 @@ impl Place {
             take_return: recorder().0,
             take_leaves: recorder().0,
             take_answer: recorder().0,
+            take_verdicts: recorder().0,
             audit: recorder().0,
             peer_calls: recorder().0,
             bus,

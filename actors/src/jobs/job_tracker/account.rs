@@ -23,7 +23,10 @@ fn missing(job: &Job, now: Moment) -> Vec<Missing> {
     let of = |(minion, entry): (&MinionId, &Entry)| Missing {
         minion: minion.clone(),
         state: entry.state().name(has_left).to_owned(),
-        why: why(entry, has_left, now),
+        why: match &entry.below {
+            Some(said) => said.beside(&why(entry, has_left, now)),
+            None => why(entry, has_left, now),
+        },
     };
     job.missing().map(of).collect()
 }

@@ -22,6 +22,8 @@ pub(crate) trait TrackerDeps: Send + Sync {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
     /// Whether it can be asked what it runs: a resource of a minion (3008) cannot.
     fn is_asked(&self, minion: &MinionId) -> bool;
+    /// Whether a minion is below this syndic.
+    fn is_below(&self, minion: &MinionId, syndic: &MinionId) -> bool;
     /// The syndics below this master.
     fn syndics(&self) -> Vec<MinionId>;
     /// A new jid.
@@ -62,6 +64,10 @@ impl JobEnvironment for LiveEnvironment<'_> {
         let syndics = self.deps.syndics().into_iter();
         let unreachable = syndics.map(|id| self.deps.absence(&id).map(|why| (id, why)));
         unreachable.collect::<Option<_>>().unwrap_or_default()
+    }
+
+    fn is_below(&self, minion: &MinionId, syndic: &MinionId) -> bool {
+        self.deps.is_below(minion, syndic)
     }
 
     fn mint(&self) -> Jid {
@@ -116,6 +122,10 @@ impl TrackerDeps for Services {
                 .is_empty()
         };
         self.site.order_masters && !is_resource()
+    }
+
+    fn is_below(&self, minion: &MinionId, syndic: &MinionId) -> bool {
+        saltern_requests::is_below(minion, syndic, self)
     }
 
     fn syndics(&self) -> Vec<MinionId> {

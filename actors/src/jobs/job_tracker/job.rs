@@ -9,6 +9,7 @@ use indexmap::IndexMap;
 use saltern_model::{Jid, MinionId, Packed};
 use saltern_store::jobs::JobState;
 pub(super) use saltern_store::jobs::LostReason as Reason;
+use saltern_store::jobs::SyndicSays;
 
 use super::moment::Moment;
 
@@ -105,6 +106,8 @@ pub(super) struct Entry {
     pub(super) asked_since: Option<Moment>,
     /// It sent a signal to its process of this job.
     pub(super) was_signalled: bool,
+    /// Verdict of a syndic on it, for people.
+    pub(super) below: Option<Box<SyndicSays>>,
 }
 
 impl Entry {
@@ -266,6 +269,7 @@ impl Job {
                     is_listed: false,
                     asked_since: None,
                     was_signalled: false,
+                    below: None,
                 });
             }
         }

@@ -27,15 +27,15 @@
 //! Longer than 500 lines because all that changes a job stands in one place, where the invariants can be
 //! checked by reading.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use indexmap::{IndexMap, IndexSet};
 use saltern_base::planted_bug::PlantedBug;
 use saltern_model::{Jid, MinionId, Packed};
-use saltern_requests::SignalTargets;
-use saltern_store::jobs::{JobNotes, JobState};
+use saltern_requests::{SignalTargets, SyndicVerdict};
+use saltern_store::jobs::{JobNotes, JobState, SyndicSays};
 
 use super::account::account_of;
 use super::job::{Job, MinionState, Reason};
@@ -68,6 +68,9 @@ const HELD: Duration = Duration::from_millis(500);
 /// report theirs within seconds, unless they were away.
 const OPENED_AGAIN: Duration = Duration::from_secs(600);
 
+/// Different verdicts of syndics that are kept.
+pub(super) const MAX_TEXTS: usize = 10_000;
+
 /// Jobs with signals to other jobs that are remembered at most.
 const MAX_SIGNALS: usize = 1_000;
 
@@ -96,6 +99,8 @@ pub(crate) trait JobEnvironment {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
     /// Whether it can be asked what it runs: a resource of a minion (3008) cannot.
     fn is_asked(&self, minion: &MinionId) -> bool;
+    /// Whether a minion is below this syndic.
+    fn is_below(&self, minion: &MinionId, syndic: &MinionId) -> bool;
     /// A new jid.
     fn mint(&self) -> Jid;
     /// The syndics with why they receive nothing at this moment; empty when one of them may, and
@@ -122,6 +127,8 @@ pub(super) enum JobEvent {
     Returned(MinionReturned),
     /// A minion has answered a probe.
     Answered(Answered),
+    /// A syndic says why minions below it have not returned.
+    SaidBelow(SyndicVerdict),
     /// A client asks about a job that [`Machine::can_answer`].
     Asked(Asked),
     /// Jobs made before this time (microseconds since 1970) are waited for no longer.
@@ -209,6 +216,8 @@ pub(super) enum Counted {
     Capped,
     /// This many minions below syndics are not awaited.
     LeavesRefused(usize),
+    /// A verdict of a syndic was kept, or not, as the word says.
+    SaidBelow(&'static str),
 }
 
 /// State machine of all jobs.
@@ -224,6 +233,8 @@ pub(super) struct Machine {
     pub(super) learned: Learned,
     /// Jobs that send signals, and the processes that they signal.
     signals: IndexMap<Jid, SignalTargets>,
+    /// Verdicts of syndics, each once.
+    texts: HashSet<Arc<str>>,
     /// Jobs whose state is to be written; always a subset of the remembered ones.
     pub(super) unkept: IndexSet<Jid>,
     keep_is_set: bool,
@@ -247,6 +258,7 @@ impl Machine {
             asks: 0,
             learned: Learned::default(),
             signals: IndexMap::new(),
+            texts: HashSet::new(),
             unkept: IndexSet::new(),
             keep_is_set: false,
             chance: Chance(seed),
@@ -280,6 +292,7 @@ impl Machine {
             }
             JobEvent::Returned(returned) => self.returned(&returned, &mut turn),
             JobEvent::Answered(answered) => self.answered(&answered, &mut turn),
+            JobEvent::SaidBelow(said) => self.said_below(said, &mut turn),
             JobEvent::Asked(asked) => self.asked(asked, &mut turn),
             JobEvent::EndOlderThan(time) => self.end_older_than(time, &mut turn),
             JobEvent::Refused(jids) => {
@@ -633,6 +646,7 @@ impl Machine {
         };
         if let Some(entry) = job.entry_mut(minion) {
             entry.said = None;
+            entry.below = None;
         }
         job.heard = turn.now;
         let changes = if before.is_lost() || !job.is_open() {
@@ -647,6 +661,79 @@ impl Machine {
         self.unlist(jid, minion);
         self.conclude(jid, changes, turn);
         self.progress_soon(jid, turn.now);
+    }
+
+    /// Keeps the verdict of a syndic on minions that have not returned, for people: no state changes by it, and
+    /// nothing ends. The verdict of the master that is nearest to a minion stays.
+    fn said_below(&mut self, verdict: SyndicVerdict, turn: &mut Turn<'_>) {
+        let SyndicVerdict {
+            jid,
+            syndic,
+            minions,
+            text,
+            depth,
+        } = verdict;
+        let count = |word| TrackerEffect::Count(Counted::SaidBelow(word));
+        let Some(job) = self.jobs.get(&jid) else {
+            turn.effects.push(count("no_job"));
+            return;
+        };
+        let minions = minions.unwrap_or_else(|| {
+            let missing = job.missing().map(|(minion, _)| minion);
+            let below = missing.filter(|minion| turn.world.is_below(minion, &syndic));
+            below.cloned().collect()
+        });
+        let text = match text {
+            Some(text) => match self.interned(text) {
+                Some(text) => Some(text),
+                None => return turn.effects.push(count("no_room")),
+            },
+            None => None,
+        };
+        turn.effects.push(count("kept"));
+        let Some(job) = self.jobs.get_mut(&jid) else {
+            return;
+        };
+        let mut changed = Vec::new();
+        for minion in minions {
+            let entry = job.entry_mut(&minion);
+            let Some(entry) = entry.filter(|entry| !entry.state().has_returned()) else {
+                continue;
+            };
+            let before = entry.below.as_deref();
+            let after = text.clone().map(|text| SyndicSays { depth, text });
+            if before == after.as_ref() || before.is_some_and(|before| before.depth > depth) {
+                continue;
+            }
+            entry.below = after.map(Box::new);
+            changed.push(minion);
+        }
+        if changed.is_empty() {
+            return;
+        }
+        self.keep(&jid, turn);
+        turn.effects.push(TrackerEffect::Report(JobNews::Below {
+            jid,
+            syndic,
+            depth,
+            text,
+            minions: changed,
+        }));
+    }
+
+    /// The same text, kept once; `None` when too many are in use.
+    fn interned(&mut self, text: Arc<str>) -> Option<Arc<str>> {
+        if let Some(known) = self.texts.get(&text) {
+            return Some(known.clone());
+        }
+        if self.texts.len() >= MAX_TEXTS {
+            self.texts.retain(|text| Arc::strong_count(text) > 1);
+        }
+        if self.texts.len() >= MAX_TEXTS {
+            return None;
+        }
+        self.texts.insert(text.clone());
+        Some(text)
     }
 
     /// The open jobs of a minion whose processes `killer` signalled there.

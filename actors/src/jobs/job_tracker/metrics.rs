@@ -31,6 +31,7 @@ pub(crate) struct TrackerMetrics {
     pub(super) polls: IntCounter,
     answers: IntCounter,
     leaves_refused: IntCounter,
+    said_below: IntCounterVec,
     pub(super) strays: IntCounter,
     pub(super) over_quota: IntCounter,
 }
@@ -96,6 +97,13 @@ impl TrackerMetrics {
                 "saltern_syndic_minions_refused_total",
                 "Minions below syndics that are not waited for: there is no room, or it is too late.",
             ),
+            said_below: counter_vec(
+                registry,
+                "saltern_syndic_verdicts_received_total",
+                "Verdicts of syndics on minions that have not returned, by what became of them: kept, no_job \
+                 (it is not remembered), or no_room.",
+                &["result"],
+            ),
             strays: counter(
                 "saltern_probe_answers_expired_total",
                 "Answers through syndics to questions that are forgotten, and were passed over.",
@@ -132,6 +140,9 @@ impl TrackerMetrics {
             TrackerEffect::Count(Counted::Capped) => self.capped.inc(),
             TrackerEffect::Count(Counted::LeavesRefused(count)) => {
                 self.leaves_refused.inc_by(*count as u64);
+            }
+            TrackerEffect::Count(Counted::SaidBelow(word)) => {
+                self.said_below.with_label_values(&[word]).inc();
             }
             TrackerEffect::Report(_) | TrackerEffect::Keep { .. } | TrackerEffect::SendAgain(_) => {
             }

@@ -5,6 +5,7 @@
 //! | `progress` | returns come in, four times a second at most | counts |
 //! | `state` | a client connects to the bus, to it alone | counts of a job that is open |
 //! | `verdict` | minions are given up, are back, or come late | those minions, before and after |
+//! | `below` | a syndic says why minions below it have not returned, or that this does not hold any more | its words |
 //! | `finished` | the job ends, or turns out to be complete after all | the state of each minion |
 //!
 //! A job without minions that no syndic could receive names the syndics as unreachable; its counts
@@ -13,6 +14,7 @@
 //! Every one of them has `jid` and `_stamp`. Minions are named in lists and as keys, never in tags.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use saltern_model::{Event, Jid, MinionId, Packed, Tag};
@@ -28,7 +30,18 @@ use super::moment::Moment;
 pub(super) enum JobNews {
     Progress(Overview),
     State(Overview),
-    Verdict { jid: Jid, changes: Vec<Change> },
+    Verdict {
+        jid: Jid,
+        changes: Vec<Change>,
+    },
+    Below {
+        jid: Jid,
+        syndic: MinionId,
+        /// Number of syndics that it came through.
+        depth: u8,
+        text: Option<Arc<str>>,
+        minions: Vec<MinionId>,
+    },
     Finished(Ending),
 }
 
@@ -201,6 +214,18 @@ struct VerdictData<'a> {
     _stamp: &'a str,
 }
 
+/// Data of `below`.
+#[derive(Serialize)]
+struct BelowData<'a> {
+    jid: &'a Jid,
+    syndic: &'a MinionId,
+    depth: u8,
+    /// Null when an earlier verdict does not hold any more.
+    says: Option<&'a str>,
+    minions: &'a [MinionId],
+    _stamp: &'a str,
+}
+
 /// A minion's change of state, in words.
 #[derive(Serialize)]
 struct ChangeData<'a> {
@@ -220,6 +245,23 @@ impl JobNews {
             Self::Progress(overview) => (Tag::job_progress(&overview.jid), overview.packed(stamp)),
             Self::State(overview) => (Tag::job_state(&overview.jid), overview.packed(stamp)),
             Self::Verdict { jid, changes } => (Tag::job_verdict(jid), verdict(jid, changes, stamp)),
+            Self::Below {
+                jid,
+                syndic,
+                depth,
+                text,
+                minions,
+            } => {
+                let data = BelowData {
+                    jid,
+                    syndic,
+                    depth: *depth,
+                    says: text.as_deref(),
+                    minions,
+                    _stamp: stamp,
+                };
+                (Tag::job_below(jid), pack(&data, Dialect::Bin))
+            }
             Self::Finished(ending) => (Tag::job_finished(&ending.jid), ending.packed(stamp)),
         };
         let data = Packed::new(data);
@@ -276,7 +318,10 @@ impl Ending {
     fn group(&self, is_meant: fn(&MinionState) -> bool) -> Vec<(&MinionId, &str)> {
         let missing = self.missing.iter().filter(|(_, state)| is_meant(state));
         let reasons = missing.map(|(minion, state)| {
-            let reason = state.reason().map_or("", Reason::text);
+            let reason = match state {
+                MinionState::Running => "it runs the job",
+                state => state.reason().map_or("", Reason::text),
+            };
             (minion, reason)
         });
         reasons.collect()

@@ -17,6 +17,9 @@ pub(super) fn notes_of(job: &Job) -> JobNotes {
         if entry.was_signalled {
             notes.signalled.push(minion.clone());
         }
+        if let Some(said) = &entry.below {
+            notes.below.push((minion.clone(), (**said).clone()));
+        }
     }
     notes
 }
@@ -29,6 +32,14 @@ pub(super) fn restore(notes: JobNotes, job: &mut Job) {
     for minion in notes.signalled {
         if let Some(entry) = job.entry_mut(&minion) {
             entry.was_signalled = true;
+        }
+    }
+    for (minion, said) in notes.below {
+        if let Some(entry) = job
+            .entry_mut(&minion)
+            .filter(|it| !it.state().has_returned())
+        {
+            entry.below = Some(Box::new(said));
         }
     }
 }

@@ -130,6 +130,10 @@ impl JobEnvironment for Site {
         true
     }
 
+    fn is_below(&self, _: &MinionId, _: &MinionId) -> bool {
+        true
+    }
+
     fn unreachable_syndics(&self) -> Vec<(MinionId, Arc<str>)> {
         Vec::new()
     }
@@ -687,7 +691,7 @@ impl<'a> Simulation<'a> {
                 let listed = ending.returned.len();
                 assert!(listed == returned || !self.reports_all && listed < returned);
             }
-            JobNews::Progress(_) | JobNews::State(_) => {}
+            JobNews::Progress(_) | JobNews::State(_) | JobNews::Below { .. } => {}
         }
     }
 

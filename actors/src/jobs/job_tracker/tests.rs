@@ -4,6 +4,7 @@
 //! Longer than 500 lines because it is a list: one test for each guarantee of the shell.
 
 mod alone;
+mod below;
 mod large;
 mod syndics;
 
@@ -63,6 +64,10 @@ impl TrackerDeps for Still {
 
     fn is_asked(&self, minion: &MinionId) -> bool {
         minion.as_str() != "resource"
+    }
+
+    fn is_below(&self, minion: &MinionId, _: &MinionId) -> bool {
+        minion.as_str().starts_with("below")
     }
 
     fn syndics(&self) -> Vec<MinionId> {

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use saltern_model::query::ReturnsPage;
 use saltern_wire::client::Route;
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_wire, encode, from_slice, pack};
-use saltern_wire::port::Transport;
 use saltern_wire::zmtp::ReqClient;
 use tokio::time::{sleep, timeout};
 
@@ -156,10 +155,8 @@ async fn ask(load: &[(&str, Value)]) -> Result<Value, Box<dyn Error>> {
     ]);
     let request: Bytes = encode(&envelope, Dialect::Raw).into();
     let route = Route {
-        to: SocketAddr::from((Ipv4Addr::LOCALHOST, 4506)),
         from: Some(address(MINIONS)),
-        transport: Transport::ZeroMq,
-        tls: None,
+        ..Route::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 4506)))
     };
     let exchange = async {
         let mut client = ReqClient::connect(route, None).await?;

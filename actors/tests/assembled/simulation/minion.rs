@@ -14,7 +14,6 @@ use saltern_channel::{Channel, Identity, MemoryStore, MinionConfig, MinionKeys, 
 use saltern_model::MinionId;
 use saltern_wire::client::{Route, SubClient};
 use saltern_wire::msgpack::{MapView, Value};
-use saltern_wire::port::Transport;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
@@ -77,10 +76,8 @@ impl Minion {
             clock: clock.clone(),
         };
         let route = Route {
-            to: SocketAddr::from((Ipv4Addr::LOCALHOST, 4506)),
             from: Some(address(number)),
-            transport: Transport::ZeroMq,
-            tls: None,
+            ..Route::from(SocketAddr::from((Ipv4Addr::LOCALHOST, 4506)))
         };
         Self {
             id,

@@ -219,10 +219,9 @@ impl Swarm {
                 clock: Clock::system(),
             };
             let route = Route {
-                to: config.master,
                 from: own_address(config.master, number),
                 transport: config.transport,
-                tls: None,
+                ..Route::from(config.master)
             };
             members.push(Arc::new(Channel::new(identity, route, Arc::clone(&stats))));
         }

@@ -205,7 +205,7 @@ fn inventory_is_current_for_a_minute_after_each_part() {
 fn start_of_syndic_ends_its_list_until_next_full_one() {
     let (mut state, relay) = (state(), id("relay"));
     take(&mut state, &relay, last(part(7, 0, &["a"])));
-    state.expect_anew(&relay);
+    state.expect_anew(&relay, NOW);
     let is_complete = |state: &State| state.lists.get(&id("relay")).unwrap().is_complete;
     assert!(!is_complete(&state) && !state.find(&id("a"), NOW).unwrap().is_current);
     assert_eq!(names(&state), ["a"], "it is still expected");
@@ -216,6 +216,31 @@ fn start_of_syndic_ends_its_list_until_next_full_one() {
     take(&mut state, &relay, last(part(8, 0, &["b"])));
     assert!(is_complete(&state) && state.find(&id("b"), NOW).unwrap().is_current);
     assert_eq!(names(&state), ["b"]);
+}
+
+#[test]
+fn inventory_without_parts_for_long_goes_with_another_request_of_its_syndic() {
+    let (mut state, relay) = (state(), id("relay"));
+    let silent = NOW + FORGOTTEN_SECONDS;
+    assert!(!state.forget_silent(&relay, silent), "there is none");
+    take(&mut state, &relay, last(part(7, 0, &["a"])));
+    assert!(!state.forget_silent(&relay, silent - 1));
+    assert!(!state.forget_silent(&id("other"), silent));
+    assert_eq!(names(&state), ["a"]);
+    state.take(&relay, part(7, 1, &[]), silent);
+    assert!(!state.forget_silent(&relay, silent), "a part came");
+    let started = silent + FORGOTTEN_SECONDS;
+    state.expect_anew(&relay, started);
+    assert!(!state.forget_silent(&relay, started), "it has started anew");
+    assert!(
+        !state.forget_silent(&relay, NOW - 1),
+        "the clock is set back"
+    );
+    let forgotten = started + FORGOTTEN_SECONDS;
+    assert!(state.forget_silent(&relay, forgotten));
+    assert!(names(&state).is_empty() && !state.forget_silent(&relay, forgotten));
+    let next = state.take(&relay, part(7, 2, &["a"]), forgotten);
+    assert_eq!(next, PartResult::BeginAnew);
 }
 
 #[test]
@@ -247,7 +272,7 @@ fn inventories_were_not_whole_where_a_part_came_while_minions_were_looked_for() 
     assert_eq!(whole(&state, since), [false; 2], "\"b\" was not seen");
 
     let since = state.generation;
-    state.expect_anew(&relay);
+    state.expect_anew(&relay, NOW);
     take(&mut state, &relay, part(8, 0, &["a", "b"]));
     assert_eq!(whole(&state, since), [false; 2]);
     take(&mut state, &relay, last(part(8, 1, &[])));
@@ -315,7 +340,7 @@ fn list_without_the_grains_of_a_minion_that_is_not_kept_begins_with_all_of_them(
         }
         part
     };
-    state.expect_anew(&relay);
+    state.expect_anew(&relay, NOW);
     let result = take(&mut state, &relay, part(7, 1, &[]));
     assert_eq!(result, PartResult::BeginAnew);
     let again = last(as_before(part(8, 0, &["a", "b"])));

@@ -423,6 +423,7 @@ fn attacks_by_accepted_minion_are_refused() {
         "pub_ret",
         "saltern_syndic_frame",
         "saltern_syndic_inventory",
+        "saltern_syndic_verdicts",
     ] {
         row(
             &format!("{cmd} without a rule"),

@@ -33,6 +33,7 @@ mod sent_as;
 mod site;
 mod syndic_frames;
 mod syndic_inventory;
+mod syndic_verdicts;
 mod syndics;
 mod syndics_hostile;
 mod taken_jids;

@@ -289,7 +289,8 @@ pub(crate) fn events(outcome: &Outcome) -> Vec<Event> {
             | Effect::RunPeerCall(_)
             | Effect::StartBatch(_)
             | Effect::ExpectSyndicMinions(_)
-            | Effect::TakeAnswer(_) => {}
+            | Effect::TakeAnswer(_)
+            | Effect::TakeVerdicts(_) => {}
         }
     }
     events

@@ -12,18 +12,18 @@ use saltern_wire::msgpack::Value;
 use crate::wire::client::{Load, Minion, clear, published_by_root};
 use crate::wire::site::{Site, data, decode, events, list, started};
 
-const OPTIONS: &str = "order_masters: True\nsaltern_syndic_inventory: True\n";
+pub(super) const OPTIONS: &str = "order_masters: True\nsaltern_syndic_inventory: True\n";
 
 /// A syndic, and the epoch that its inventory has to bear.
-struct Relay<'a> {
+pub(super) struct Relay<'a> {
     site: &'a Site,
     id: String,
-    minion: Minion,
+    pub(super) minion: Minion,
     epoch: Option<String>,
 }
 
 impl<'a> Relay<'a> {
-    fn signed_in(site: &'a Site, id: &str) -> Self {
+    pub(super) fn signed_in(site: &'a Site, id: &str) -> Self {
         let minion = Minion::signed_in(site, id);
         let reply = site.ask(clear(minion.auth(), 3)).reply;
         let keys = minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);
@@ -36,17 +36,22 @@ impl<'a> Relay<'a> {
         }
     }
 
-    fn started(site: &'a Site, id: &str) -> Self {
+    pub(super) fn started(site: &'a Site, id: &str) -> Self {
         let relay = Self::signed_in(site, id);
         relay.start();
         relay
     }
 
     fn start(&self) {
+        let load = self.start_event().set("saltern_syndic_inventory", true);
+        self.site.ask(self.minion.sealed(load, 3));
+    }
+
+    /// The start event of stock's syndic.
+    fn start_event(&self) -> Load {
         let load = self.minion.load("_minion_event").set("data", "started");
         let tag = format!("salt/syndic/{}/start", self.id);
-        let load = load.set("tag", tag.as_str());
-        self.site.ask(self.minion.sealed(load, 3));
+        load.set("tag", tag.as_str())
     }
 
     fn part(&self, minions: &[(&str, &str)]) -> Load {
@@ -89,7 +94,7 @@ impl<'a> Relay<'a> {
         closed.push((self.id(), at));
     }
 
-    fn announce(&self, minions: &[(&str, &str)]) {
+    pub(super) fn announce(&self, minions: &[(&str, &str)]) {
         assert_eq!(self.ask(self.part(minions)), "taken");
     }
 }
@@ -246,6 +251,81 @@ fn inventory_goes_with_the_syndic_that_becomes_a_minion() {
     let load = load.set("tag", "salt/minion/relay/start");
     site.ask(relay.minion.sealed(load, 3));
     assert!(below(&site).is_empty());
+}
+
+/// Inventories that were forgotten because their syndics announce none any more.
+fn forgotten(site: &Site) -> u64 {
+    site.services.metrics.inventories_forgotten.get()
+}
+
+#[test]
+fn inventory_goes_with_the_start_of_a_syndic_that_announces_none() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    relay.announce(&[("a", "x")]);
+    // As the minion of that machine does.
+    site.ask(clear(relay.minion.auth(), 3));
+    relay.start();
+    assert_eq!((below(&site), forgotten(&site)), (vec!["a".to_owned()], 0));
+
+    for _ in 0..2 {
+        let load = relay.start_event();
+        site.ask(relay.minion.sealed(load, 3));
+        assert!(below(&site).is_empty());
+        assert_eq!(forgotten(&site), 1, "once");
+    }
+    let (minions, topics) = expected(&site, "a", "list").unwrap();
+    assert!(minions.is_empty() && matches!(topics, Topics::Minions(_)));
+    let heartbeat = relay.part(&[]).set("part", 1_i64).set("last", false);
+    assert_eq!(
+        relay.ask(heartbeat),
+        "begin_anew",
+        "one of an earlier build"
+    );
+    relay.announce(&[("a", "x")]);
+    assert_eq!(below(&site), ["a"]);
+}
+
+#[test]
+fn start_event_is_fired_without_what_is_for_this_master_alone() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::signed_in(&site, "relay");
+    let fired = |load: Load| {
+        let outcome = site.ask(relay.minion.sealed(load, 3));
+        let fired = events(&outcome);
+        assert_eq!(fired.len(), 1, "one event");
+        fired.first().map(data).unwrap()
+    };
+    let plain = fired(relay.start_event());
+    let marked = relay.start_event().set("saltern_syndic_inventory", true);
+    assert_eq!(fired(marked).get("saltern_syndic_inventory"), None);
+    assert_eq!(plain.get("data"), Some(&Value::from("started")));
+}
+
+#[test]
+fn inventory_goes_with_returns_and_events_of_a_syndic_that_sends_no_part_for_long() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    let minion = &relay.minion;
+    let events = || {
+        let load = minion.load("_minion_event").set("pretag", "syndic/relay");
+        load.set("events", list(&[]))
+    };
+    let returns = || minion.load("_syndic_return").set("load", list(&[]));
+    let requests: [&dyn Fn() -> Load; 2] = [&events, &returns];
+    for load in requests {
+        relay.announce(&[("a", "x")]);
+        let before = forgotten(&site);
+        site.clock.advance(Duration::from_secs(299));
+        site.ask(minion.sealed(load(), 3));
+        assert_eq!(below(&site), ["a"], "it may be late with a part");
+        site.clock.advance(Duration::from_secs(1));
+        site.ask(clear(minion.auth(), 3));
+        assert_eq!(below(&site), ["a"], "whoever signs in may be the minion");
+        site.ask(minion.sealed(load(), 3));
+        assert!(below(&site).is_empty());
+        assert_eq!(forgotten(&site), before + 1);
+    }
 }
 
 #[test]

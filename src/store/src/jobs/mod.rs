@@ -38,7 +38,7 @@ pub use housekeeping::{
 };
 pub use last_returns::{LastReturn, LastReturns, MAX_LAST_RETURNS, ReturnSearch};
 pub use log::{Batch, JobLog, Pending, wait};
-pub use notes::{JobNotes, LostReason};
+pub use notes::{JobNotes, LostReason, SyndicSays};
 pub use pages::{
     FoundJobs, JobSearch, JobsPage, PresenceEvents, ReturnsOf, ReturnsPage, StateFilter,
 };

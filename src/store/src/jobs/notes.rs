@@ -1,7 +1,7 @@
 //! Notes on a job beside its row: which minions were given up and why. The job tracker writes them.
 //!
-//! A msgpack map, readable by any program: the reason's word with the minions it applies to, and
-//! under `signalled` those that signalled their process of the job. A minion that is not named is
+//! A msgpack map, readable by any program: the reason's word with the minions it applies to, under
+//! `signalled` those that signalled their process of the job, and verdicts of syndics under `below`. A minion that is not named is
 //! expected. Unknown words are skipped, so that an older release can read the notes of a newer
 //! one.
 
@@ -60,6 +60,22 @@ impl LostReason {
     }
 }
 
+/// Verdict of a syndic on a minion below it, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyndicSays {
+    /// Number of syndics that it came through.
+    pub depth: u8,
+    /// The verdict, with the names of these syndics.
+    pub text: Arc<str>,
+}
+
+impl SyndicSays {
+    /// This verdict beside what this master knows itself.
+    pub fn beside(&self, why: &str) -> String {
+        format!("{why}; {}", self.text)
+    }
+}
+
 /// Notes on one job, packed and unpacked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobNotes {
@@ -67,11 +83,15 @@ pub struct JobNotes {
     pub lost: Vec<(MinionId, LostReason)>,
     /// Minions that sent their process of the job a signal.
     pub signalled: Vec<MinionId>,
+    /// Minions with the verdict of a syndic on them.
+    pub below: Vec<(MinionId, SyndicSays)>,
 }
 
 const SIGNALLED: &str = "signalled";
 /// Followed by the reason in words.
 const NOT_CONNECTED: &str = "not_connected: ";
+/// Followed by the number of syndics, a space and the verdict.
+const BELOW: &str = "below ";
 
 impl JobNotes {
     /// The packed notes.
@@ -79,7 +99,9 @@ impl JobNotes {
         let mut groups: IndexMap<String, Vec<Value>> = IndexMap::new();
         let lost = self.lost.iter().map(|(id, reason)| (word(reason), id));
         let signalled = self.signalled.iter().map(|id| (SIGNALLED.to_owned(), id));
-        for (word, minion) in lost.chain(signalled) {
+        let below = self.below.iter();
+        let below = below.map(|(id, said)| (format!("{BELOW}{} {}", said.depth, said.text), id));
+        for (word, minion) in lost.chain(signalled).chain(below) {
             groups.entry(word).or_default().push(minion.as_str().into());
         }
         let groups = groups.into_iter();
@@ -107,6 +129,8 @@ impl JobNotes {
                 .filter_map(|minion| MinionId::parse(minion.as_str()?).ok());
             if word == SIGNALLED {
                 notes.signalled.extend(minions);
+            } else if let Some(said) = said(word) {
+                notes.below.extend(minions.map(|id| (id, said.clone())));
             } else if let Some(reason) = reason(word) {
                 notes.lost.extend(minions.map(|id| (id, reason.clone())));
             }
@@ -125,6 +149,14 @@ fn word(reason: &LostReason) -> String {
         LostReason::NotRunning => "not_running".to_owned(),
         LostReason::Killed => "killed".to_owned(),
     }
+}
+
+fn said(word: &str) -> Option<SyndicSays> {
+    let (depth, text) = word.strip_prefix(BELOW)?.split_once(' ')?;
+    Some(SyndicSays {
+        depth: depth.parse().ok()?,
+        text: Arc::from(text),
+    })
 }
 
 fn reason(word: &str) -> Option<LostReason> {
@@ -146,6 +178,10 @@ mod tests {
     #[test]
     fn notes_round_trip_and_unknown_words_are_skipped() {
         let id = |name: &str| MinionId::parse(name).unwrap();
+        let says = |depth, text: &str| SyndicSays {
+            depth,
+            text: Arc::from(text),
+        };
         let notes = JobNotes {
             lost: vec![
                 (id("a"), LostReason::NotConnected("no connection".into())),
@@ -157,6 +193,7 @@ mod tests {
                 (id("h"), LostReason::PerhapsNotSent),
             ],
             signalled: vec![id("f"), id("g")],
+            below: vec![(id("a"), says(1, "gone")), (id("h"), says(2, "gone"))],
         };
         assert_eq!(JobNotes::unpack(&notes.pack()), notes);
         let newer = Value::map([("abducted", Value::Array(vec!["a".into()]))]);

@@ -39,7 +39,7 @@ impl Connection {
     /// Connects, and completes the handshake of TLS where the route has it.
     pub(crate) async fn connect(route: &Route) -> Result<Self, ClientError> {
         let address = route.to;
-        let plain = connect(route.to, route.from).await;
+        let plain = connect(route.to, route.from, route.keepalive).await;
         let plain = plain.map_err(|source| broken(address, source))?;
         let stream = match &route.tls {
             None => Stream::Plain(plain),

@@ -18,7 +18,8 @@ use saltern_base::log_throttle::LogThrottle;
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 
-use crate::port::listen::{ListenOptions, watch};
+use crate::port::KeepAlive;
+use crate::port::listen::watch;
 
 #[cfg(feature = "fault-injection")]
 pub(crate) use either::TcpStream;
@@ -122,7 +123,11 @@ impl ServedPort {
 
 /// Connects to `to`, from an address of ours where one is given. The kernel ends the connection when the
 /// other host is gone without a word, as it does on our ports.
-pub(crate) async fn connect(to: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+pub(crate) async fn connect(
+    to: SocketAddr,
+    from: Option<IpAddr>,
+    keepalive: KeepAlive,
+) -> io::Result<TcpStream> {
     #[cfg(feature = "fault-injection")]
     if let Some(network) = simulated::Network::current() {
         let stream = network.connect(from.unwrap_or(to.ip()), to).await;
@@ -139,7 +144,7 @@ pub(crate) async fn connect(to: SocketAddr, from: Option<IpAddr>) -> io::Result<
             socket.connect(to).await?
         }
     };
-    watch(&stream, &ListenOptions::default())?;
+    watch(&stream, &keepalive.options())?;
     Ok(of_system(stream))
 }
 
@@ -225,15 +230,34 @@ mod tests {
     async fn kernel_probes_the_other_end_of_a_connection_of_ours() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let to = listener.local_addr().expect("address");
-        for from in [None, Some(to.ip())] {
-            let stream = connect(to, from).await.expect("connect");
+        let seconds = Duration::from_secs;
+        let written = KeepAlive {
+            enabled: true,
+            idle: Some(seconds(300)),
+            interval: Some(seconds(20)),
+            count: None,
+        };
+        let off = KeepAlive {
+            enabled: false,
+            ..written
+        };
+        for (from, keepalive, idle, user_timeout) in [
+            (None, KeepAlive::default(), Some(60), 105),
+            (Some(to.ip()), KeepAlive::default(), Some(60), 105),
+            (None, written, Some(300), 300 + 9 * 20),
+            (None, off, None, 105),
+        ] {
+            let stream = connect(to, from, keepalive).await.expect("connect");
             let TcpStream::System(stream) = stream else {
                 panic!("a simulated network");
             };
             let socket = SockRef::from(&stream);
-            assert!(socket.keepalive().expect("keepalive"));
-            let idle = socket.tcp_keepalive_time().expect("idle");
-            assert_eq!(idle, Duration::from_secs(60));
+            assert_eq!(socket.keepalive().expect("keepalive"), idle.is_some());
+            if let Some(idle) = idle {
+                assert_eq!(socket.tcp_keepalive_time().expect("idle"), seconds(idle));
+            }
+            let given = socket.tcp_user_timeout().expect("user timeout");
+            assert_eq!(given, Some(seconds(user_timeout)));
             assert!(socket.tcp_nodelay().expect("nodelay"));
         }
     }

@@ -34,6 +34,25 @@ impl Default for KeepAlive {
     }
 }
 
+impl KeepAlive {
+    /// The same for a connection of ours. Data that is not acknowledged may take as long as a silent peer, and
+    /// keepalive is not cut short by less.
+    pub(crate) fn options(self) -> ListenOptions {
+        /// Defaults of the kernel.
+        const SYSTEM: (Duration, Duration, u32) =
+            (Duration::from_secs(7200), Duration::from_secs(75), 9);
+        let least = ListenOptions::default();
+        let probes = self.interval.unwrap_or(SYSTEM.1) * self.count.unwrap_or(SYSTEM.2);
+        let silence = self.idle.unwrap_or(SYSTEM.0) + probes;
+        let silence = Some(silence).filter(|_| self.enabled);
+        ListenOptions {
+            keepalive: self,
+            user_timeout: least.user_timeout.max(silence),
+            ..least
+        }
+    }
+}
+
 /// Options of a listening socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenOptions {

@@ -186,6 +186,7 @@ fn route(to: SocketAddr, transport: Transport) -> Route {
         from: Some([127, 0, 0, 9].into()),
         transport,
         tls: None,
+        ..Route::from(to)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::jobs::job_tracker::job::MinionState;
 
 /// Every minion is reachable; only these syndics, if any, are not.
 #[derive(Default)]
-struct Present {
+pub(super) struct Present {
     minted: AtomicU32,
     unreachable: Vec<(MinionId, Arc<str>)>,
 }
@@ -19,6 +19,10 @@ impl JobEnvironment for Present {
 
     fn is_asked(&self, _: &MinionId) -> bool {
         true
+    }
+
+    fn is_below(&self, minion: &MinionId, _: &MinionId) -> bool {
+        minion.as_str().starts_with("below")
     }
 
     fn unreachable_syndics(&self) -> Vec<(MinionId, Arc<str>)> {
@@ -34,7 +38,7 @@ impl JobEnvironment for Present {
     }
 }
 
-fn rules() -> Rules {
+pub(super) fn rules() -> Rules {
     Rules {
         timeout: Duration::from_secs(5),
         gather: Duration::from_secs(10),
@@ -46,11 +50,11 @@ fn rules() -> Rules {
     }
 }
 
-fn at(seconds: u64) -> Moment {
+pub(super) fn at(seconds: u64) -> Moment {
     Moment::at(Duration::from_secs(seconds))
 }
 
-fn begin(number: u32, minions: &[&str]) -> JobEvent {
+pub(super) fn begin(number: u32, minions: &[&str]) -> JobEvent {
     JobEvent::Begun(JobBegun {
         jid: jid(number),
         fun: "test.sleep".into(),
@@ -62,7 +66,7 @@ fn begin(number: u32, minions: &[&str]) -> JobEvent {
     })
 }
 
-fn returned(number: u32, minion: &str, forwarded: bool) -> JobEvent {
+pub(super) fn returned(number: u32, minion: &str, forwarded: bool) -> JobEvent {
     JobEvent::Returned(MinionReturned {
         jid: jid(number),
         minion: id(minion),

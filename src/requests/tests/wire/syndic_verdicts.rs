@@ -1,0 +1,162 @@
+//! Verdicts of syndics on silent minions: who may say them, of whom, and how much.
+
+use saltern_crypto::SigAlgo;
+use saltern_model::MinionId;
+use saltern_requests::{Effect, SyndicVerdict};
+use saltern_wire::msgpack::Value;
+
+use crate::wire::client::{JID, Load, Minion, clear};
+use crate::wire::site::{Site, list};
+use crate::wire::syndic_inventory::{OPTIONS, Relay};
+
+fn verdict(depth: i64, text: Value, minions: Value) -> Value {
+    Value::Array(vec![JID.into(), Value::Int(depth), text, minions])
+}
+
+fn request(minion: &Minion, verdicts: Vec<Value>) -> Load {
+    let load = minion.load("saltern_syndic_verdicts");
+    load.set("verdicts", Value::Array(verdicts))
+}
+
+/// The result of a request, and the verdicts that were taken.
+fn ask(site: &Site, relay: &Relay<'_>, load: Load) -> (String, Vec<SyndicVerdict>) {
+    let outcome = site.ask(relay.minion.sealed(load, 3));
+    let answer = relay.minion.open(&outcome.reply, 3);
+    let result = answer.get("result").and_then(Value::as_str).unwrap();
+    let taken = outcome.effects.into_iter().flat_map(|effect| match effect {
+        Effect::TakeVerdicts(verdicts) => verdicts,
+        _ => panic!("nothing else"),
+    });
+    (result.to_owned(), taken.collect())
+}
+
+fn minions(verdict: &SyndicVerdict) -> Option<Vec<&str>> {
+    let minions = verdict.minions.as_ref()?.iter();
+    Some(minions.map(|minion| minion.as_str()).collect())
+}
+
+#[test]
+fn verdicts_are_asked_for_where_inventories_are_taken() {
+    let off = "order_masters: True\nsaltern_syndic_inventory: False\n";
+    for (options, is_asked) in [
+        (OPTIONS, true),
+        (off, false),
+        ("saltern_syndic_inventory: True\n", false),
+    ] {
+        let site = Site::new(options);
+        let minion = Minion::signed_in(&site, "relay");
+        let reply = site.ask(clear(minion.auth(), 3)).reply;
+        let keys = minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);
+        let said = keys.get("saltern_syndic_verdicts");
+        assert_eq!(said, is_asked.then_some(&Value::Bool(true)), "{options}");
+    }
+}
+
+#[test]
+fn verdict_names_its_syndic_and_the_ones_before() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    relay.announce(&[("a", "x"), ("b", "x")]);
+    let verdicts = vec![
+        verdict(0, "unknown: no answer".into(), list(&["a", "b"])),
+        verdict(1, "syndic \"low\" says: \u{1b}[31m".into(), list(&["a"])),
+        verdict(0, Value::Nil, list(&["b"])),
+        verdict(0, "refused".into(), Value::Nil),
+    ];
+    let (result, taken) = ask(&site, &relay, request(&relay.minion, verdicts));
+    assert_eq!(result, "taken");
+    let [first, relayed, withdrawn, of_all] = taken.as_slice() else {
+        panic!("{taken:?}")
+    };
+    let text = |verdict: &SyndicVerdict| verdict.text.as_deref().map(str::to_owned);
+    let says = |text: &str| Some(format!("syndic \"relay\" says: {text}"));
+    assert_eq!(text(first), says("unknown: no answer"));
+    assert_eq!((first.depth, minions(first)), (1, Some(vec!["a", "b"])));
+    let nested = "syndic \"low\" says: \\u{1b}[31m";
+    assert_eq!((text(relayed), relayed.depth), (says(nested), 2));
+    assert_eq!(
+        (text(withdrawn), minions(withdrawn)),
+        (None, Some(vec!["b"]))
+    );
+    assert_eq!(minions(of_all), None);
+    assert!(taken.iter().all(|it| it.syndic.as_str() == "relay"));
+}
+
+#[test]
+fn verdicts_are_taken_of_syndics_alone_and_on_minions_below_them() {
+    let site = Site::new(OPTIONS);
+    site.accept("own", "large");
+    let on = |names: &[&str]| vec![verdict(0, "gone".into(), list(names))];
+    let stranger = Relay::signed_in(&site, "stranger");
+    let refused = site.refused();
+    let (result, taken) = ask(&site, &stranger, request(&stranger.minion, on(&["own"])));
+    assert_eq!((result.as_str(), taken.len()), ("refused", 0));
+    assert_eq!(site.refused(), refused + 1);
+
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce(&[("a", "x")]);
+    two.announce(&[("b", "x")]);
+    let refused = site.refused();
+    let of_one = |names: &[&str]| ask(&site, &one, request(&one.minion, on(names)));
+    let (result, taken) = of_one(&["own", "b", "a", "unheard-of", "one"]);
+    assert_eq!((result.as_str(), taken.len()), ("taken", 1));
+    assert_eq!(taken.first().and_then(minions), Some(vec!["a"]));
+    assert_eq!(site.refused(), refused + 1, "the others are left out");
+    assert!(of_one(&["b"]).1.is_empty());
+    let claimed = site
+        .services
+        .minions
+        .syndics
+        .claimant(&MinionId::parse("unheard-of").unwrap());
+    assert_eq!(claimed, None, "a verdict claims no minion");
+}
+
+#[test]
+fn malformed_and_large_requests_are_refused_as_a_whole() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    relay.announce(&[("a", "x")]);
+    let good = || verdict(0, "gone".into(), list(&["a"]));
+    let with = |bad: Value| vec![good(), bad];
+    let text = |length: usize| verdict(0, "x".repeat(length).into(), list(&["a"]));
+    let names = |count: usize| verdict(0, "gone".into(), list(&vec!["a"; count]));
+    for (what, verdicts, is_taken) in [
+        ("good", vec![good()], true),
+        ("longest text", with(text(400)), true),
+        ("too long a text", with(text(401)), false),
+        ("most minions", with(names(9_999)), true),
+        ("too many minions", with(names(10_000)), false),
+        ("most verdicts", vec![good(); 1_000], true),
+        ("too many verdicts", vec![good(); 1_001], false),
+        ("depth", with(verdict(7, "x".into(), list(&["a"]))), true),
+        (
+            "too deep",
+            with(verdict(8, "x".into(), list(&["a"]))),
+            false,
+        ),
+        (
+            "negative",
+            with(verdict(-1, "x".into(), list(&["a"]))),
+            false,
+        ),
+        (
+            "no text",
+            with(verdict(0, Value::Int(1), list(&["a"]))),
+            false,
+        ),
+        ("no list", with(verdict(0, "x".into(), "a".into())), false),
+        (
+            "no minion",
+            with(verdict(0, "x".into(), list(&["../x"]))),
+            false,
+        ),
+        ("no verdict", with(Value::Nil), false),
+        ("no jid", with(list(&["x", "x", "x", "x"])), false),
+    ] {
+        let (result, taken) = ask(&site, &relay, request(&relay.minion, verdicts));
+        assert_eq!(result == "taken", is_taken, "{what}");
+        assert_eq!(!taken.is_empty(), is_taken, "{what}");
+    }
+    let none = relay.minion.load("saltern_syndic_verdicts");
+    assert_eq!(ask(&site, &relay, none).0, "refused");
+}
