@@ -128,6 +128,7 @@ fn open_job_of_20_000_minions_is_judged_after_two_restarts() {
         let notes = JobNotes {
             lost: given_up.map(|id| (id, LostReason::NoAnswer)).collect(),
             signalled: Vec::new(),
+            below: Vec::new(),
         };
         let mut writes = vec![
             Write::Job(JobRecord {
