@@ -248,7 +248,10 @@ fn both_kinds(top: Server) -> TestResult {
                 tree.top.step(&format!("with our syndic: {}", row.name));
                 (row.run)(&mut tree).with_context(|| row.name)?;
             }
-            Ok(())
+            match tree.top.server().is_ours() {
+                true => go_back(&mut tree),
+                false => Ok(()),
+            }
         });
         below.map_err(Failure::into_error)
     })
@@ -280,6 +283,29 @@ fn take_over(tree: &mut Tree<'_>) -> Result<()> {
         tree.low.restart_stock_minion(leaf)?;
     }
     wait_for_all(tree.low)
+}
+
+/// The way back to stock's syndic: the master above forgets what ours has announced.
+fn go_back(tree: &mut Tree<'_>) -> Result<()> {
+    tree.top.step("stock's syndic again, under the same id");
+    let announced = "saltern_syndic_inventory_minions";
+    ensure!(tree.top.metric(announced, "")? == 3.0, "all were announced");
+    tree.low.announce("the publish connection broke");
+    tree.low.stop_master()?;
+    tree.low.config().set("saltern_syndic", "stock");
+    tree.low.write_config()?;
+    tree.low.start_master()?;
+    let release = tree.low.server().release();
+    tree.stock = Some(tree.low.start_syndic(SYNDIC, release, &[tree.top])?);
+    let forgotten = tree
+        .top
+        .metric("saltern_syndic_inventories_forgotten_total", "")?;
+    let kept = tree.top.metric(announced, "")?;
+    ensure!(
+        (forgotten, kept) == (1.0, 0.0),
+        "{forgotten} forgotten, {kept} kept"
+    );
+    Ok(())
 }
 
 #[test]
