@@ -14,7 +14,8 @@ began=$SECONDS
 
 # The sizes of a tier, each unless the environment has one: simulated runs, kills at random moments,
 # seconds of attack, releases whose SQL returners are compared, simulated masters, one in how many of
-# gitfs' paths is asked for in each environment of each configuration.
+# gitfs' paths is asked for in each environment of each configuration, one in how many forms of the console
+# gets each text that would run a script.
 sizes() {
     export SALTERN_SIMULATION_SEEDS=${SALTERN_SIMULATION_SEEDS:-$1}
     export SALTERN_KILLS=${SALTERN_KILLS:-$2}
@@ -22,6 +23,7 @@ sizes() {
     export SALTERN_SQL_RELEASES=${SALTERN_SQL_RELEASES:-$4}
     export SALTERN_MASTER_SEEDS=${SALTERN_MASTER_SEEDS:-$5}
     export SALTERN_GITFS_SHARE=${SALTERN_GITFS_SHARE:-$6}
+    export SALTERN_PAYLOAD_SHARE=${SALTERN_PAYLOAD_SHARE:-$7}
 }
 
 left_out() { sed -n 's/^\([a-z][a-z0-9_:]*\) .*/\1/p' tests/tiers.list; }
@@ -29,11 +31,11 @@ left_out() { sed -n 's/^\([a-z][a-z0-9_:]*\) .*/\1/p' tests/tiers.list; }
 tier=()
 case ${SALTERN_TESTS:-} in
 all)
-    sizes 100000 50 900 "3008.3 3007.15 3006.28" 2000 1
+    sizes 100000 50 900 "3008.3 3007.15 3006.28" 2000 1 1
     echo "tests: all of them, in their long forms"
     ;;
 "")
-    sizes 5000 5 20 3008.3 200 3
+    sizes 5000 5 20 3008.3 200 3 4
     # The same configuration with a filter that holds for every run, also one that has its own.
     config=target/nextest-tier.toml
     mkdir -p target
@@ -53,7 +55,7 @@ all)
 esac
 echo "tests: $SALTERN_SIMULATION_SEEDS simulated runs, $SALTERN_MASTER_SEEDS simulated masters, $SALTERN_KILLS random kills," \
     "$SALTERN_HOSTILE_SECONDS s of attack, SQL returners of $SALTERN_SQL_RELEASES," \
-    "one in $SALTERN_GITFS_SHARE of gitfs' paths"
+    "one in $SALTERN_GITFS_SHARE of gitfs' paths, one in $SALTERN_PAYLOAD_SHARE of the console's forms for each text"
 
 # Of whoever calls: they would change what tests read, or have them write.
 unset SALT_CONFIG_DIR

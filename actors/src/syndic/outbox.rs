@@ -151,7 +151,12 @@ impl Seed {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
-                Attempt::NotConnected => self.wait_for_connection().await,
+                Attempt::NotConnected => {
+                    if let Err(error) = queue.save_if_due(self.now()) {
+                        self.failed(&error);
+                    }
+                    self.wait_for_connection().await;
+                }
                 Attempt::Idle => {
                     let save_in = queue.save_in(self.now()).unwrap_or(POLL);
                     // Whichever comes first; both lead to the next attempt.

@@ -100,7 +100,8 @@ impl JobFollower {
             path,
             owner,
         };
-        if saved.is_none() {
+        // Also one that was taken back: rows that come before the next save would lie behind it.
+        if saved != Some(place) {
             follower.save()?;
         }
         Ok(follower)

@@ -95,17 +95,21 @@ impl Mirror {
             .and_then(|text| parse(&text, &identity))
             .unwrap_or_default();
         let (jobs, returns) = reader.last_ids()?;
+        let saved = place;
         let place = place.at_most(MirrorCursor { jobs, returns });
-        Ok(Self {
+        let mut mirror = Self {
             files: JobFiles::with_options(options)?,
             mode: options.mirror,
             reader,
             cursor_path,
             identity,
             place,
-            unsaved: 0,
+            unsaved: usize::from(saved != place),
             dirs: Vec::new(),
-        })
+        };
+        // One that was taken back: rows that come before the next save would lie behind it.
+        mirror.save()?;
+        Ok(mirror)
     }
 
     /// Mirrors up to `limit` jobs and `limit` returns; 0 when there was nothing to do.

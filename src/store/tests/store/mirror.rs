@@ -239,12 +239,17 @@ fn cursor_behind_the_end_of_a_restored_database_is_at_its_end() {
     let cursor = text(&path);
     let ahead = cursor.trim_end().strip_suffix("1 1").expect("two numbers");
     fs::write(&path, format!("{ahead}70 90\n")).expect("of rows that are no more");
-    let mut mirror = site.mirror();
-    site.commit(&[
-        Write::Job(job(2, &["m1"])),
-        Write::Return(ret(2, "m1", Value::Nil)),
-    ]);
-    run(&mut mirror);
+    let mirror = site.mirror();
+    let writes = (2..102).flat_map(|number| {
+        [
+            Write::Job(job(number, &["m1"])),
+            Write::Return(ret(number, "m1", Value::Nil)),
+        ]
+    });
+    site.commit(&writes.collect::<Vec<_>>());
+    // Also when nothing was written until the next start.
+    drop(mirror);
+    run(&mut site.mirror());
     assert!(site.job_dir(2).join("m1/return.p").exists());
 }
 
