@@ -64,7 +64,7 @@ pub(super) struct ActiveMember {
     pub(super) membership: Arc<Membership>,
     /// Opens and seals what the members share, if they do.
     cipher: Option<Arc<StateCipher>>,
-    /// Shares the keys of minions, if the members share anything.
+    /// Shares the keys of minions, if the members do (`share_keys`).
     pub(super) keys: MinionKeySync,
     /// For the member port, if it has one.
     pub(super) tls: Option<MemberTls>,
@@ -156,7 +156,8 @@ pub(super) fn stand_by(
         };
         let joined = Membership::join(cluster, me, end_at_once(config.clone()));
         let membership = joined.map_err(failed)?;
-        let keys = share_keys(config, &membership, cipher.as_ref());
+        let secret = cipher.as_ref().filter(|_| cluster.share_keys);
+        let keys = share_keys(config, &membership, secret);
         let keys = match keys {
             Ok(keys) => keys,
             Err(error) => {
@@ -199,7 +200,7 @@ pub(super) fn stand_by(
     outcome
 }
 
-/// Shares the keys of minions from here on, if the members have a secret.
+/// Shares the keys of minions from here on, if the members do, under their secret.
 fn share_keys(
     config: &Arc<MasterConfig>,
     membership: &Arc<Membership>,

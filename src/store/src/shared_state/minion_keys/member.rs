@@ -36,8 +36,8 @@ const END: Duration = Duration::from_secs(5);
 /// Minimum time between two log lines about failures.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Keys of minions that are shared with the other masters of a cluster; without a cluster, or without a secret of
-/// its members, nothing happens.
+/// Keys of minions that are shared with the other masters of a cluster; nothing happens unless its members share
+/// them (`share_keys`).
 #[derive(Clone, Default)]
 pub struct MinionKeySync(Option<Arc<Member>>);
 
