@@ -3,6 +3,8 @@
 //! One of these holds of each minion: its files are as the row that was seen last, or a change of this machine
 //! waits to be written, or the row is older than one that was seen and is to be replaced, or this member has
 //! joined and nobody knows its key.
+//!
+//! Long, as all steps of a round change one state; reading and writing the table are in files of their own.
 
 mod pull;
 mod push;
