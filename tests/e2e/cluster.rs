@@ -513,6 +513,8 @@ fn takeover_under_a_shared_secret_lets_nobody_authenticate_anew() -> TestResult 
             let answer = session.call(&call)?;
             ensure!(answer["status"] == 200, "{answer}");
             ensure!(answer.to_string().contains("m1"), "{answer}");
+            let memory = pair.b.path("cache/saltern/cluster_keys");
+            ensure!(!memory.exists(), "keys are shared by share_keys only");
             pair.stop_second()
         },
     )

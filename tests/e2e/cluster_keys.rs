@@ -18,7 +18,7 @@ fn share_keys(site: &mut Site) -> Result<()> {
     let cluster = cluster.trim_end_matches('}').to_owned();
     config.set("auto_accept", "False").set(
         "saltern_cluster",
-        format!("{cluster}, secret_file: {secret}}}"),
+        format!("{cluster}, secret_file: {secret}, share_keys: true}}"),
     );
     site.write_config()
 }

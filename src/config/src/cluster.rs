@@ -15,6 +15,7 @@ const ENTRIES: &[&str] = &[
     "postgres",
     "name",
     "secret_file",
+    "share_keys",
     "advertise",
     "lease",
     "member_port",
@@ -39,6 +40,8 @@ pub struct ClusterConfig {
     pub servers: Vec<SqlStore>,
     /// The file of the secret under which the members share their state; without one each has its own.
     pub secret_file: Option<PathBuf>,
+    /// Whether the members share the keys of minions under that secret.
+    pub share_keys: bool,
     /// Where this master is reached, for people.
     pub advertise: String,
     /// Time after which a silent active master is replaced.
@@ -68,7 +71,7 @@ impl ClusterConfig {
             _ => {
                 reader.error(
                     NAME,
-                    "is not a mapping of postgres, name, secret_file, advertise, lease and member_port",
+                    "is not a mapping of postgres, name, secret_file, share_keys, advertise, lease and member_port",
                 );
                 return None;
             }
@@ -82,10 +85,17 @@ impl ClusterConfig {
             name: name(reader, map),
             servers: servers(reader, map),
             secret_file: secret_file(reader, map),
+            share_keys: share_keys(reader, map),
             advertise: advertise(reader, map).unwrap_or_else(|| id.to_owned()),
             lease: lease(reader, map),
             member_port: member_port(reader, map),
         };
+        if config.share_keys && config.secret_file.is_none() {
+            reader.error(
+                NAME,
+                "share_keys needs secret_file: keys of minions are sealed under its secret",
+            );
+        }
         if config.member_port.is_some() {
             check_relays(reader, map, &config);
         }
@@ -144,6 +154,17 @@ fn secret_file(reader: &mut Reader<'_>, map: &Mapping) -> Option<PathBuf> {
         reader.error(NAME, "secret_file is not a path that begins with a slash");
     }
     path
+}
+
+fn share_keys(reader: &mut Reader<'_>, map: &Mapping) -> bool {
+    let Some(node) = map.get("share_keys").filter(|node| !node.is_null()) else {
+        return false;
+    };
+    let NodeValue::Bool(shares) = node.value else {
+        reader.error(NAME, "share_keys is not true or false");
+        return false;
+    };
+    shares
 }
 
 fn advertise(reader: &mut Reader<'_>, map: &Mapping) -> Option<String> {
@@ -239,6 +260,10 @@ mod tests {
             ("a", 15)
         );
         assert!(config.secret_file.is_none());
+        assert!(!config.share_keys);
+        let (config, findings) =
+            read("saltern_cluster: {postgres: 'host=a user=u', secret_file: /a, share_keys: true}");
+        assert!(config.is_some_and(|it| it.share_keys), "{findings:?}");
         assert!(read("saltern_cluster: null").0.is_none());
         assert!(read("a: 1").0.is_none());
     }
@@ -275,6 +300,14 @@ mod tests {
             ("{postgres: 'host=a user=u', lease: soon}", "from 3 to 600"),
             ("{postgres: 'host=a user=u', advertise: [a]}", "advertise"),
             ("{postgres: 'host=a user=u', secret_file: a}", "secret_file"),
+            (
+                "{postgres: 'host=a user=u', share_keys: true}",
+                "share_keys needs secret_file",
+            ),
+            (
+                "{postgres: 'host=a user=u', secret_file: /a, share_keys: yours}",
+                "not true or false",
+            ),
             (
                 "{postgres: 'host=a user=u', member_port: 4508, advertise: a}",
                 "member_port needs secret_file",

@@ -161,10 +161,11 @@ pub fn differences<'s>(one: &'s MemberSummary, other: &'s MemberSummary) -> Vec<
 }
 
 /// Values that all members have alike in the option `saltern_cluster`, which as a whole may hold a password.
-fn of_cluster(cluster: &ClusterConfig) -> [(&'static str, String); 2] {
+fn of_cluster(cluster: &ClusterConfig) -> [(&'static str, String); 3] {
     [
         ("lease", format!("{:?}", cluster.lease)),
         ("member_port", format!("{:?}", cluster.member_port)),
+        ("share_keys", cluster.share_keys.to_string()),
     ]
 }
 
@@ -416,6 +417,7 @@ mod tests {
             ("ext_pillar", true, false),
             ("saltern_cluster", false, false),
             ("saltern_cluster: lease", true, true),
+            ("saltern_cluster: share_keys", true, true),
         ] {
             assert_eq!(
                 (has(b"secret", name), has(b"", name)),

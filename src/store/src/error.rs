@@ -127,6 +127,30 @@ pub enum StoreError {
         /// Why it is needed and where it comes from.
         reason: &'static str,
     },
+    /// A member of a cluster would take away more accepted keys at once than it may.
+    #[error(
+        "{lost} of {accepted} accepted keys {reason}; if that is right, make the file \"{}\" and it is done",
+        confirmation.display()
+    )]
+    TooManyKeysLost {
+        /// Keys that would be accepted no longer.
+        lost: usize,
+        /// All accepted ones.
+        accepted: usize,
+        /// In what way.
+        reason: &'static str,
+        /// The file by which an operator confirms it.
+        confirmation: PathBuf,
+    },
+    /// Other members took keys away that are accepted on this machine still.
+    #[error("{minions} keys that were taken away on other members cannot be taken away here")]
+    KeysNotTakenAway {
+        /// How many.
+        minions: usize,
+    },
+    /// The head of a table of a cluster goes back while it is read.
+    #[error("the revisions of the keys of the cluster go back while they are read")]
+    KeysGoBack,
     /// The master's key was replaced while the master runs.
     #[error(
         "\"{}\" is another key than the one in use: restart the master to use it, and remove the \

@@ -225,7 +225,7 @@ impl MasterKeys {
 }
 
 /// `opts["id"]` without its suffix `_master`: the stem of 3008's file names.
-fn stem(options: &StoreOptions) -> &str {
+pub(crate) fn stem(options: &StoreOptions) -> &str {
     options.id.strip_suffix("_master").unwrap_or(&options.id)
 }
 

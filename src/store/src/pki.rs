@@ -29,6 +29,7 @@ pub use accepted::{AcceptedIds, AcceptedKey};
 
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Stat, Version};
+use crate::master_keys::stem;
 use crate::options::StoreOptions;
 
 /// A public key of 16384 bits has less than 3 KiB of PEM.
@@ -40,6 +41,8 @@ const AUTOSIGN: &str = "minions_autosign";
 /// The minion keys on disk.
 pub struct PkiTree {
     root: PathBuf,
+    /// The files that the public half of the master's own key may have.
+    master_public_files: Vec<PathBuf>,
     compat: Compat,
     clock: Clock,
     keys: DashMap<MinionId, RememberedKey>,
@@ -90,6 +93,11 @@ impl PkiTree {
     fn of_options(options: &StoreOptions, clock: Clock) -> Self {
         Self {
             root: options.pki_dir.clone(),
+            master_public_files: ["master", stem(options)]
+                .map(|stem| files::child(&options.pki_dir, &format!("{stem}.pub")))
+                .into_iter()
+                .flatten()
+                .collect(),
             compat: options.compat,
             clock,
             keys: DashMap::new(),

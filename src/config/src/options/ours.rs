@@ -28,14 +28,15 @@ pub const OURS: &[ConfigOption] = &[
         "A cluster of masters on PostgreSQL, of which one is active and the others stand by: a mapping \
          {postgres: a connection as libpq reads it, with one or more hosts, name: that of the \
          cluster, which its schema bears (saltern), secret_file: the file of the secret under which \
-         members share keys of minions, session keys, the shared key and tokens, so that nobody authenticates anew \
-         after a takeover (none), advertise: where this master is reached, for people (its id), \
+         members share session keys, the shared key and tokens, so that nobody authenticates anew \
+         after a takeover (none), share_keys: whether keys of minions are shared, too: pki_dir of each member \
+         follows the others, so end what copies it before (false; only with secret_file, and on all members), advertise: where this master is reached, for people (its id), \
          lease: seconds after which a silent active master is replaced (15), member_port: the port on \
          which the active master takes the connections that the others relay to it, with advertise as \
          its address and only with secret_file; keys of local users follow from the secret then (none: \
          those that stand by have closed ports)}. The jobs are then \
-         in PostgreSQL, and saltern_job_database is not used. Members differ in their id, and without a \
-         secret_file share pki_dir."),
+         in PostgreSQL, and saltern_job_database is not used. Members differ in their id, and without \
+         share_keys share pki_dir."),
     ours("saltern_syndic", &[Some("\"native\"")],
         "What is the syndic of this master below those of syndic_master: \"native\" this process, \
          \"stock\" a salt-syndic beside it, \"off\" nothing. The native syndic has the id and keys \

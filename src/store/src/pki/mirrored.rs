@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use saltern_model::{KeyState, MinionId};
 
-use super::PkiTree;
+use saltern_crypto::clean_key;
+
+use super::{KEY_BYTES, PkiTree};
 use crate::error::{Result, StoreError};
 use crate::files::{self, Version};
 
@@ -55,8 +57,19 @@ impl PkiTree {
         Ok(())
     }
 
-    /// The file of the master's own key, which is there as long as the directory is.
-    pub(crate) fn master_key_file(&self) -> PathBuf {
-        self.root.join("master.pem")
+    /// The files that the public half of the master's own key may have.
+    pub(crate) fn master_public_files(&self) -> &[PathBuf] {
+        &self.master_public_files
+    }
+
+    /// Whether the directory has this public key of a master: it is that master's then.
+    pub(crate) fn is_of_master(&self, public_pem: &str) -> Result<bool> {
+        for path in &self.master_public_files {
+            let text = files::read_text(path, KEY_BYTES)?;
+            if text.is_some_and(|text| clean_key(&text) == clean_key(public_pem)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

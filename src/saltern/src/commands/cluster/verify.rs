@@ -53,7 +53,9 @@ pub(super) fn verify(config: &MasterConfig, cluster: &ClusterConfig) -> Result<E
     let text = serde_json::to_string(&own).unwrap_or_default();
     let check = check_cluster(cluster, &config.id, &text)?;
     let mut problems = Vec::from_iter(of_clock(check.clock_ahead));
-    problems.extend(of_keys(&keys_no_longer_accepted(config)?));
+    if cluster.share_keys {
+        problems.extend(of_keys(&keys_no_longer_accepted(config)?));
+    }
     problems.extend(of_members(&check, (&config.id, &own)));
     for problem in &problems {
         say(&format!("{problem}\n"));

@@ -64,7 +64,7 @@ pub(super) struct ActiveMember {
     pub(super) membership: Arc<Membership>,
     /// Opens and seals what the members share, if they do.
     cipher: Option<Arc<StateCipher>>,
-    /// Shares the keys of minions, if the members share anything.
+    /// Shares the keys of minions, if the members do (`share_keys`).
     pub(super) keys: MinionKeySync,
     /// For the member port, if it has one.
     pub(super) tls: Option<MemberTls>,
@@ -154,9 +154,11 @@ pub(super) fn stand_by(
             complain("signals cannot be handled on this system");
             return Err(Exit::Failure);
         };
+        let master_key = me.master_key.clone();
         let joined = Membership::join(cluster, me, end_at_once(config.clone()));
         let membership = joined.map_err(failed)?;
-        let keys = share_keys(config, &membership, cipher.as_ref());
+        let secret = cipher.as_ref().filter(|_| cluster.share_keys);
+        let keys = share_keys((config, master_key), &membership, secret);
         let keys = match keys {
             Ok(keys) => keys,
             Err(error) => {
@@ -199,9 +201,9 @@ pub(super) fn stand_by(
     outcome
 }
 
-/// Shares the keys of minions from here on, if the members have a secret.
+/// Shares the keys of minions from here on, if the members do, under their secret.
 fn share_keys(
-    config: &Arc<MasterConfig>,
+    (config, master_key): (&Arc<MasterConfig>, String),
     membership: &Arc<Membership>,
     cipher: Option<&Arc<StateCipher>>,
 ) -> Result<MinionKeySync, StoreError> {
@@ -211,6 +213,7 @@ fn share_keys(
     let member = membership.clone();
     let parts = KeySyncParts {
         table: membership.key_table()?,
+        master_key,
         cipher: cipher.clone(),
         is_admitted: Box::new(move || member.is_admitted()),
     };

@@ -36,8 +36,8 @@ const END: Duration = Duration::from_secs(5);
 /// Minimum time between two log lines about failures.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Keys of minions that are shared with the other masters of a cluster; without a cluster, or without a secret of
-/// its members, nothing happens.
+/// Keys of minions that are shared with the other masters of a cluster; nothing happens unless its members share
+/// them (`share_keys`).
 #[derive(Clone, Default)]
 pub struct MinionKeySync(Option<Arc<Member>>);
 
@@ -45,6 +45,8 @@ pub struct MinionKeySync(Option<Arc<Member>>);
 pub struct KeySyncParts {
     /// The keys of all.
     pub table: Arc<dyn KeyTable>,
+    /// The master's public key, as its cluster has it.
+    pub master_key: String,
     /// Opens and seals them.
     pub cipher: Arc<StateCipher>,
     /// Says when the member has been admitted to its cluster.
@@ -106,7 +108,7 @@ impl MinionKeySync {
     pub fn start(config: &Arc<MasterConfig>, parts: KeySyncParts) -> Result<Self> {
         let clock = Clock::system();
         let tree = Arc::new(PkiTree::open(config, clock.clone())?);
-        let place = (tree, config.cachedir.as_path());
+        let place = (tree, parts.master_key.as_str(), config.cachedir.as_path());
         let rounds = Rounds::new(parts.table, parts.cipher, place, (clock.clone(), SETTLE))?;
         let (running, ended) = sync_channel(0);
         let sync = Arc::new(Member {
@@ -235,8 +237,10 @@ impl Member {
     fn round(&self, standing: Standing) -> Result<()> {
         let mut rounds = self.rounds.lock();
         let done = rounds.round(standing);
-        if rounds.take_revoked() && self.state.lock().is_active {
-            self.request_shared_key();
+        // On a member that stands by it waits until it takes over.
+        let is_active = self.state.lock().is_active;
+        if is_active && rounds.has_revoked() && self.request_shared_key() {
+            rounds.clear_revoked();
         }
         let counts = rounds.counts();
         let mut state = self.state.lock();
@@ -246,23 +250,28 @@ impl Member {
             counters.add(&counts, &state.counted);
         }
         state.counted = counts;
-        if done.is_ok() {
+        if done.is_ok() && rounds.is_complete() {
             state.completed = self.clock.unix_micros();
         }
         done
     }
 
-    /// The minion whose key is gone has the shared key still.
-    fn request_shared_key(&self) {
+    /// Asks for a new shared key: the minion whose key is gone has the present one. Whether it is asked for, or need
+    /// not be.
+    fn request_shared_key(&self) -> bool {
         if !self.config.rotate_aes_key {
-            return;
+            return true;
         }
-        if let Err(error) = dropfile::request(&self.config) {
-            let error = chain(&error);
+        let requested = dropfile::request(&self.config);
+        if let Err(error) = &requested
+            && self.failures.record().is_some()
+        {
+            let error = chain(error);
             tracing::warn!(
                 error,
-                "a key was deleted on another member, and no new shared key can be asked for"
+                "a key was deleted on another member, and no new shared key can be asked for yet"
             );
         }
+        requested.is_ok()
     }
 }

@@ -130,6 +130,12 @@ impl Memory {
         self.rows.remove(id);
     }
 
+    /// Minions with an accepted key.
+    pub(super) fn accepted(&self) -> usize {
+        let is_accepted = |known: &&Known| known.keys.get(KeyState::Accepted).is_some();
+        self.rows.values().filter(is_accepted).count()
+    }
+
     pub(super) fn ids(&self) -> impl Iterator<Item = &MinionId> {
         self.rows.keys()
     }

@@ -3,27 +3,31 @@
 //! One of these holds of each minion: its files are as the row that was seen last, or a change of this machine
 //! waits to be written, or the row is older than one that was seen and is to be replaced, or this member has
 //! joined and nobody knows its key.
+//!
+//! Long, as all steps of a round change one state; reading and writing the table are in files of their own.
 
 mod pull;
 mod push;
 
-use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_crypto::StateCipher;
 use saltern_model::{KeyState, MinionId};
 
 use super::memory::Memory;
+use super::record::Digests;
 use super::scan::Scanner;
 use super::{KIND, KeyPosition, KeyTable, MARKER, TOMBSTONE_AGE};
-use crate::PkiTree;
 use crate::error::{Result, StoreError};
 use crate::shared_state::{RowId, row};
+use crate::{PkiTree, files};
 
 /// Microseconds between two readings of the whole table, which finds rows that somebody removed.
 const READ_INTERVAL: i64 = 3_600_000_000;
@@ -46,6 +50,12 @@ const UNKNOWN_WAIT: i64 = 5_000_000;
 
 /// Microseconds that a row of a minion that was never seen may be older than the last round: clocks differ.
 const MAX_ROW_AGE: i64 = 24 * 3_600_000_000;
+
+/// Accepted keys that may go at once unless an operator confirms it.
+const MAX_LOST: usize = 20;
+
+/// The same, as a part of all.
+const MAX_LOST_PART: usize = 5;
 
 /// Minions named in the log when their keys count no longer.
 const MAX_NAMED: usize = 50;
@@ -75,6 +85,12 @@ pub(super) struct Rounds {
     table: Arc<dyn KeyTable>,
     cipher: Arc<StateCipher>,
     tree: Arc<PkiTree>,
+    /// The master's own public key, which its directory has.
+    master_key: String,
+    /// The file by which an operator confirms that many keys go at once.
+    confirmation: PathBuf,
+    /// It was there, until what it confirms is done.
+    is_confirmed: bool,
     clock: Clock,
     /// Time after which a missing file is looked for once more: stock's `salt-key` removes a key here before it
     /// writes it there.
@@ -88,6 +104,8 @@ pub(super) struct Rounds {
     scanned_at: Option<i64>,
     expired_at: Option<i64>,
     must_read: bool,
+    /// A statement failed: the next one may meet another server, which lost commits in a failover.
+    has_failed: bool,
     is_founded: bool,
     /// Minions whose files may differ from their row.
     candidates: HashSet<MinionId>,
@@ -97,6 +115,12 @@ pub(super) struct Rounds {
     unknown: HashMap<MinionId, i64>,
     /// Minions whose last write found another row.
     collided: HashSet<MinionId>,
+    /// Minions whose row could not be made files; whether an accepted key is to go by it.
+    failed: HashMap<MinionId, bool>,
+    /// Accepted keys that would go unless somebody confirms it.
+    held_back: usize,
+    /// Minions whose accepted key was made pending since the last log line.
+    made_pending: BTreeSet<MinionId>,
     /// Minions whose files are not surely on the disk yet.
     unsynced: HashSet<MinionId>,
     /// An accepted key was taken away here by another member since somebody asked.
@@ -116,7 +140,7 @@ impl Rounds {
     pub(super) fn new(
         table: Arc<dyn KeyTable>,
         cipher: Arc<StateCipher>,
-        (tree, cachedir): (Arc<PkiTree>, &Path),
+        (tree, master_key, cachedir): (Arc<PkiTree>, &str, &Path),
         (clock, settle): (Clock, Duration),
     ) -> Result<Self> {
         let memory = Memory::load(cachedir, &cipher)?;
@@ -126,6 +150,9 @@ impl Rounds {
             table,
             cipher,
             tree,
+            master_key: master_key.to_owned(),
+            confirmation: confirmation_file(cachedir),
+            is_confirmed: false,
             clock,
             settle,
             memory,
@@ -135,10 +162,14 @@ impl Rounds {
             scanned_at: None,
             expired_at: None,
             must_read: false,
+            has_failed: false,
             is_founded: false,
             older: HashMap::new(),
             unknown: HashMap::new(),
             collided: HashSet::new(),
+            failed: HashMap::new(),
+            held_back: 0,
+            made_pending: BTreeSet::new(),
             unsynced: HashSet::new(),
             has_revoked: false,
             counts: Counts::default(),
@@ -153,7 +184,13 @@ impl Rounds {
 
     /// Minions whose keys the table does not have as they are here.
     pub(super) fn pending(&self) -> usize {
-        self.candidates.len()
+        let failed = (self.failed.keys()).filter(|id| !self.candidates.contains(*id));
+        (self.candidates.len() + failed.count()).max(self.held_back)
+    }
+
+    /// Whether all rows that were read are files here.
+    pub(super) fn is_complete(&self) -> bool {
+        self.failed.is_empty()
     }
 
     /// Minions that were accepted here only, and wait for somebody to accept them.
@@ -161,9 +198,14 @@ impl Rounds {
         self.memory.demoted.len()
     }
 
-    /// Whether an accepted key was taken away here by another member since the last call.
-    pub(super) fn take_revoked(&mut self) -> bool {
-        std::mem::take(&mut self.has_revoked)
+    /// Whether an accepted key was taken away here by another member since it was cleared.
+    pub(super) fn has_revoked(&self) -> bool {
+        self.has_revoked
+    }
+
+    /// A new shared key was asked for.
+    pub(super) fn clear_revoked(&mut self) {
+        self.has_revoked = false;
     }
 
     /// One round. What it did before an error stays done, and the next one goes on.
@@ -171,9 +213,15 @@ impl Rounds {
     /// # Errors
     /// The table does not answer, or a directory or the memory of this member cannot be read or written.
     pub(super) fn round(&mut self, standing: Standing) -> Result<()> {
+        self.held_back = 0;
         let done = self.steps(standing);
+        if done.is_ok() {
+            self.is_confirmed = false;
+        }
         if done.is_ok() && self.memory.is_joined {
-            self.memory.synced = self.clock.unix_micros();
+            if self.is_complete() {
+                self.memory.synced = self.clock.unix_micros();
+            }
             let scanner = &self.scanner;
             self.memory.retain_demoted(|id| {
                 let keys = scanner.keys(id).unwrap_or_default();
@@ -186,20 +234,28 @@ impl Rounds {
     fn steps(&mut self, standing: Standing) -> Result<()> {
         self.require_directory()?;
         if !self.memory.is_joined {
-            if !self.has_marker()? {
+            let Some(rows) = self.survey()? else {
                 return match standing.is_active {
                     true => self.found(),
                     false => Ok(()),
                 };
-            }
+            };
+            self.require_known_keys(&rows)?;
             self.begin_reading();
-        } else if self.reading.is_none() && self.is_reading_due() {
+        } else if self.has_failed || (self.reading.is_none() && self.is_reading_due(standing)) {
             self.begin_reading();
         }
         self.pull()?;
         if !self.memory.is_joined {
             return Ok(());
         }
+        let minions = self.failed.values().filter(|takes_away| **takes_away);
+        let minions = minions.count();
+        if standing.takes_over && minions > 0 {
+            return Err(StoreError::KeysNotTakenAway { minions });
+        }
+        // A key that is a file and not in the memory would be one that somebody accepted here since.
+        self.save()?;
         if !self.is_founded && standing.is_active && self.is_outdated() {
             self.memory.clear();
             return self.found();
@@ -216,17 +272,60 @@ impl Rounds {
         Ok(())
     }
 
-    /// A directory without the key of the master is not the one that this member had: that of a file system
-    /// that is not mounted has no keys at all.
+    /// A directory without the key of this master is not the one that this member had: that of a file system
+    /// that is not mounted has no keys at all, or those that another start has made in its place.
     fn require_directory(&self) -> Result<()> {
-        let path = self.tree.master_key_file();
-        match path.exists() {
-            true => Ok(()),
-            false => Err(StoreError::Missing {
-                path,
-                reason: "without it the directory is taken for another one, and no keys are compared",
-            }),
+        if self.tree.is_of_master(&self.master_key)? {
+            return Ok(());
         }
+        let path = self.tree.master_public_files().first();
+        Err(StoreError::Missing {
+            path: path.cloned().unwrap_or_default(),
+            reason: "or it is not the public key of this master, so the directory is taken for another one, and no \
+                     keys are compared",
+        })
+    }
+
+    /// Refuses a join that takes away many keys that are accepted here: the cluster may have been founded with the
+    /// wrong ones, or this member is of another one.
+    fn require_known_keys(&mut self, rows: &HashMap<MinionId, Digests>) -> Result<()> {
+        self.scanner.scan(true)?;
+        let (mut lost, mut accepted) = (0, 0);
+        for id in self.scanner.ids() {
+            let own = self.scanner.keys(id).unwrap_or_default();
+            let row = rows.get(id).copied().unwrap_or_default();
+            if let Some(own) = own.get(KeyState::Accepted) {
+                accepted += 1;
+                lost += usize::from(row.get(KeyState::Accepted) != Some(own));
+            }
+        }
+        self.require_few(
+            (lost, accepted),
+            "of this machine are not accepted in the cluster that it joins, and would be no longer accepted here",
+        )
+    }
+
+    /// Refuses to go on when more of the accepted keys go at once than may, unless an operator has confirmed it.
+    fn require_few(
+        &mut self,
+        (lost, accepted): (usize, usize),
+        reason: &'static str,
+    ) -> Result<()> {
+        if lost <= MAX_LOST || lost.saturating_mul(MAX_LOST_PART) <= accepted {
+            return Ok(());
+        }
+        // Once for each confirmation, so that it does not hold for the next loss.
+        self.is_confirmed = self.is_confirmed || files::remove(&self.confirmation)?;
+        if self.is_confirmed {
+            return Ok(());
+        }
+        self.held_back = lost;
+        Err(StoreError::TooManyKeysLost {
+            lost,
+            accepted,
+            reason,
+            confirmation: self.confirmation.clone(),
+        })
     }
 
     fn is_over(&self, since: Option<i64>, interval: i64) -> bool {
@@ -234,8 +333,9 @@ impl Rounds {
         since.is_none_or(|since| now.abs_diff(since) >= interval.unsigned_abs())
     }
 
-    fn is_reading_due(&self) -> bool {
+    fn is_reading_due(&self, standing: Standing) -> bool {
         let interval = match self.must_read {
+            true if standing.takes_over => 0,
             true => RETRY_INTERVAL,
             false => READ_INTERVAL,
         };
@@ -252,6 +352,7 @@ impl Rounds {
         self.position = KeyPosition::default();
         self.reading = Some(Reading::default());
         self.must_read = false;
+        self.has_failed = false;
     }
 
     fn marker(&self) -> RowId {
@@ -276,7 +377,7 @@ impl Rounds {
         if !lost.is_empty() {
             thread::sleep(self.settle);
             for id in &lost {
-                self.scanner.look_at(id)?;
+                self.scanner.look_at(id);
             }
         }
         self.require_directory()
@@ -289,25 +390,33 @@ impl Rounds {
             |since: i64| standing.takes_over || now.abs_diff(since) >= UNKNOWN_WAIT.unsigned_abs();
         let due = self.unknown.iter().filter(|(_, since)| is_over(**since));
         let due: Vec<MinionId> = due.map(|(id, _)| id.clone()).collect();
-        let mut named = Vec::new();
+        let mut failure = None;
         for id in &due {
-            let moved = self
-                .tree
-                .move_to(id, KeyState::Accepted, KeyState::Pending)?;
+            let moved = self.tree.move_to(id, KeyState::Accepted, KeyState::Pending);
+            let moved = match moved {
+                Ok(moved) => moved,
+                Err(error) => {
+                    self.failed.insert(id.clone(), true);
+                    failure = Some(error);
+                    continue;
+                }
+            };
+            self.failed.remove(id);
             self.unknown.remove(id);
-            self.scanner.look_at(id)?;
+            self.scanner.look_at(id);
             self.candidates.insert(id.clone());
             if moved {
                 self.unsynced.insert(id.clone());
                 self.memory.demote(id);
                 self.has_revoked = true;
-                named.push(id.as_str());
+                self.made_pending.insert(id.clone());
             }
         }
-        if !named.is_empty() {
-            let minions = named.len();
-            named.sort_unstable();
-            named.truncate(MAX_NAMED);
+        let made_pending = std::mem::take(&mut self.made_pending);
+        if !made_pending.is_empty() {
+            let minions = made_pending.len();
+            let named = made_pending.iter().map(MinionId::as_str);
+            let named: Vec<&str> = named.take(MAX_NAMED).collect();
             let named = named.join(", ");
             tracing::warn!(
                 minions,
@@ -316,15 +425,38 @@ impl Rounds {
                  (salt-key -a)"
             );
         }
-        Ok(())
+        match failure {
+            Some(error) if standing.takes_over => Err(error),
+            Some(error) => {
+                self.log_file_failure(&error);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Logs that a file of one minion cannot be read or written, which concerns no other one.
+    fn log_file_failure(&mut self, error: &StoreError) {
+        if let Some(times) = self.file_failures.record() {
+            let error = chain(error);
+            tracing::warn!(
+                error,
+                times,
+                "a minion's key is not shared with the cluster"
+            );
+        }
     }
 
     /// Gives the table the keys of this machine, which are those of the cluster from then on.
     fn found(&mut self) -> Result<()> {
         self.scanner.scan(true)?;
         let ids: HashSet<MinionId> = self.scanner.ids().cloned().collect();
-        if ids.is_empty() {
-            // Whoever has some first.
+        let is_accepted = |id| {
+            let keys = self.scanner.keys(id).unwrap_or_default();
+            keys.admitted().is_some()
+        };
+        if !ids.iter().any(is_accepted) {
+            // Whoever has some first. Anybody can cause a pending one.
             return Ok(());
         }
         self.table.clear_unless(&self.marker())?;
@@ -379,4 +511,9 @@ impl Rounds {
         self.unsynced.clear();
         self.memory.save()
     }
+}
+
+/// The file by which an operator confirms that many accepted keys go at once.
+fn confirmation_file(cachedir: &Path) -> PathBuf {
+    cachedir.join("saltern").join("confirm_lost_keys")
 }

@@ -3,13 +3,19 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
+use saltern_base::chain;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_model::{KeyState, MinionId};
 
 use super::record::{Digest, Digests, KeyRecord, MAX_KEY_LEN, digest, place_of};
 use crate::PkiTree;
 use crate::error::Result;
 use crate::files::Version;
+
+/// Minimum time between two log lines about files that cannot be read.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// A key file as it was read.
 struct SeenKey {
@@ -28,6 +34,9 @@ pub(super) struct Scanner {
     keys: HashMap<MinionId, Vec<SeenKey>>,
     /// Minions whose files were changed since somebody asked.
     changed: HashSet<MinionId>,
+    /// Minions of which a file could not be read when it was looked at last.
+    unreadable: HashMap<MinionId, HashSet<usize>>,
+    failures: LogThrottle,
 }
 
 impl Scanner {
@@ -37,6 +46,8 @@ impl Scanner {
             directories: [None; 4],
             keys: HashMap::new(),
             changed: HashSet::new(),
+            unreadable: HashMap::new(),
+            failures: LogThrottle::new(LOG_INTERVAL),
         }
     }
 
@@ -55,7 +66,7 @@ impl Scanner {
             let is_settled = version.is_settled();
             let ids = self.tree.list(state)?;
             for id in &ids {
-                self.look(id, state)?;
+                self.look(id, state);
             }
             let present: HashSet<&MinionId> = ids.iter().collect();
             let is_gone = |key: &SeenKey| key.state == state;
@@ -75,17 +86,41 @@ impl Scanner {
     }
 
     /// Looks at the files of one minion.
-    ///
-    /// # Errors
-    /// A file cannot be examined.
-    pub(super) fn look_at(&mut self, id: &MinionId) -> Result<()> {
+    pub(super) fn look_at(&mut self, id: &MinionId) {
         for state in KeyState::ALL {
-            self.look(id, state)?;
+            self.look(id, state);
         }
-        Ok(())
     }
 
-    fn look(&mut self, id: &MinionId, state: KeyState) -> Result<()> {
+    /// Looks at one file. One that cannot be read concerns its minion only, which has no keys that are known then.
+    fn look(&mut self, id: &MinionId, state: KeyState) {
+        match self.try_look(id, state) {
+            Ok(()) => self.is_readable(id, state),
+            Err(error) => {
+                let unreadable = self.unreadable.entry(id.clone()).or_default();
+                unreadable.insert(place_of(state));
+                if let Some(times) = self.failures.record() {
+                    let error = chain(&error);
+                    tracing::warn!(
+                        error,
+                        times,
+                        "a minion's key is not shared with the cluster"
+                    );
+                }
+            }
+        }
+    }
+
+    fn is_readable(&mut self, id: &MinionId, state: KeyState) {
+        if let Some(unreadable) = self.unreadable.get_mut(id) {
+            unreadable.remove(&place_of(state));
+            if unreadable.is_empty() {
+                self.unreadable.remove(id);
+            }
+        }
+    }
+
+    fn try_look(&mut self, id: &MinionId, state: KeyState) -> Result<()> {
         let Some(version) = self.tree.version(id, state)? else {
             self.forget(id, state);
             return Ok(());
@@ -132,8 +167,11 @@ impl Scanner {
         }
     }
 
-    /// The keys of a minion; `None` when a file of it holds none.
+    /// The keys of a minion; `None` when a file of it holds none or cannot be read.
     pub(super) fn keys(&self, id: &MinionId) -> Option<Digests> {
+        if self.unreadable.contains_key(id) {
+            return None;
+        }
         let mut digests = Digests::default();
         for key in self.keys.get(id).into_iter().flatten() {
             digests.set(key.state, Some(key.digest?));

@@ -1,12 +1,13 @@
 //! Changes of this machine: rows are written in place of those that were seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use saltern_model::MinionId;
+use saltern_model::{KeyState, MinionId};
 
-use super::Rounds;
+use super::{MAX_LOST, Rounds};
 use crate::error::{Result, StoreError};
 use crate::shared_state::minion_keys::memory::Known;
+use crate::shared_state::minion_keys::record::Digests;
 use crate::shared_state::minion_keys::scan::read_record;
 use crate::shared_state::minion_keys::{KIND, KeyWrite, MARKER};
 use crate::shared_state::row;
@@ -41,6 +42,19 @@ impl Rounds {
         for id in same {
             self.candidates.remove(&id);
         }
+        let gone = self.gone();
+        let held_back = match gone.len() > MAX_LOST {
+            true => {
+                let numbers = (gone.len(), self.memory.accepted());
+                let reason = "are gone from this machine at once, and their deletion is not shared";
+                self.require_few(numbers, reason)
+            }
+            false => Ok(()),
+        };
+        if held_back.is_err() {
+            first.retain(|id| !gone.contains(id));
+            rest.retain(|id| !gone.contains(id));
+        }
         // A key that is taken away before one that is given.
         first.sort_unstable_by_key(|id| {
             let keys = self.scanner.keys(id).unwrap_or_default();
@@ -48,9 +62,27 @@ impl Rounds {
         });
         rest.truncate(MAX_ROWS);
         first.extend(rest);
+        self.write_all(first)?;
+        held_back
+    }
+
+    /// Minions whose accepted key is not here any more, in whatever directory.
+    fn gone(&self) -> HashSet<MinionId> {
+        let is_gone = |id: &&MinionId| {
+            let known = self.memory.get(id).keys.get(KeyState::Accepted);
+            let own = self.scanner.keys(id);
+            let own = own.filter(|_| !self.unknown.contains_key(*id));
+            let has =
+                |keys: Digests| keys.get(KeyState::Accepted).is_some() || keys.0.contains(&known);
+            known.is_some() && own.is_some_and(|keys| !has(keys))
+        };
+        self.candidates.iter().filter(is_gone).cloned().collect()
+    }
+
+    fn write_all(&mut self, ids: Vec<MinionId>) -> Result<()> {
         let mut writes: BTreeMap<RowId, (MinionId, KeyWrite, Known)> = BTreeMap::new();
         let mut length = 0;
-        for id in first {
+        for id in ids {
             let Some((write, known)) = self.write_of(&id)? else {
                 continue;
             };
@@ -70,13 +102,21 @@ impl Rounds {
 
     /// The row of a minion as its files are now; `None` when there is nothing to write.
     fn write_of(&mut self, id: &MinionId) -> Result<Option<(KeyWrite, Known)>> {
-        let Some(record) = read_record(&self.tree, id)? else {
-            return Ok(None);
+        let record = match read_record(&self.tree, id) {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                // It concerns no other minion.
+                self.log_file_failure(&error);
+                return Ok(None);
+            }
         };
         let (keys, known) = (record.digests(), self.memory.get(id));
         let older = self.older.get(id).copied();
-        if keys == known.keys && older.is_none() {
-            self.scanner.look_at(id)?;
+        let is_as_seen = self.scanner.keys(id) == Some(keys);
+        if !is_as_seen || (keys == known.keys && older.is_none()) {
+            // Changed since the look on which the bound of deletions rests: the next round has it.
+            self.scanner.look_at(id);
             return Ok(None);
         }
         let replaces = older.unwrap_or(known.version);
@@ -96,7 +136,9 @@ impl Rounds {
 
     fn write(&mut self, writes: BTreeMap<RowId, (MinionId, KeyWrite, Known)>) -> Result<()> {
         let rows: Vec<KeyWrite> = writes.values().map(|(_, write, _)| write.clone()).collect();
-        let written = self.table.write(&rows)?;
+        let written = self.table.write(&rows);
+        self.has_failed |= written.is_err();
+        let written = written?;
         for (row, (id, _, known)) in writes {
             if !written.contains(&row) {
                 // The row of another member is read next. One that is not newer is found by reading all.
