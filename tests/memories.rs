@@ -59,6 +59,7 @@ const REASONS: &[(&str, &str)] = &[
     // Parts of what is under way.
     ("batches/machine.rs", "of one batch"),
     ("functions/peer_calls.rs", "calls that are under way"),
+    ("requests/src/explain.rs", "of one answer"),
     ("requests/src/syndics.rs", "of one request"),
     ("syndic/upward.rs", "of one request"),
     (
@@ -67,6 +68,10 @@ const REASONS: &[(&str, &str)] = &[
     ),
     ("job_tracker/job.rs", "of one job"),
     ("job_tracker/machine.rs", "probes to come"),
+    (
+        "job_tracker/syndic_verdicts.rs",
+        "of verdicts of the last second, and texts that minions of jobs have",
+    ),
     ("job_tracker/rounds.rs", "probes under way"),
     ("job_tracker/simulation.rs", "of a simulated master"),
     (

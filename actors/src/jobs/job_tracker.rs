@@ -24,6 +24,7 @@ mod questions;
 mod quota;
 mod rounds;
 mod syndic_replay;
+mod syndic_verdicts;
 mod traces;
 
 use std::sync::Arc;
@@ -239,10 +240,7 @@ impl JobTracker {
     /// Passes an event to the machine and carries out its effects.
     fn step(&mut self, event: JobEvent, context: &mut Context<Self>) {
         let now = self.now();
-        let around = LiveEnvironment {
-            deps: &*self.seed.deps,
-            batches: &self.seed.batches,
-        };
+        let around = environment(&self.seed);
         let effects = self.machine.step(now, event, &around);
         if !effects.is_empty() {
             self.carry_out(effects, context);
@@ -801,6 +799,14 @@ impl Handler<TakeAnswer> for JobTracker {
     }
 }
 
+/// The rest of the master, as the machine sees it.
+fn environment(seed: &Seed) -> LiveEnvironment<'_> {
+    LiveEnvironment {
+        deps: &*seed.deps,
+        batches: &seed.batches,
+    }
+}
+
 impl Handler<TakeVerdicts> for JobTracker {
     type Result = ();
 
@@ -904,7 +910,8 @@ impl Handler<Explain> for JobTracker {
     type Result = Option<Account>;
 
     fn handle(&mut self, Explain(jid): Explain, _: &mut Self::Context) -> Self::Result {
-        self.machine.account(&jid, self.now())
+        let around = environment(&self.seed);
+        self.machine.account(&jid, self.now(), &around)
     }
 }
 
@@ -913,7 +920,8 @@ impl Handler<ExplainTo> for JobTracker {
 
     fn handle(&mut self, ExplainTo { jid, answer }: ExplainTo, _: &mut Self::Context) {
         // Whoever gave up waiting needs none.
-        let _ = answer.try_send(self.machine.account(&jid, self.now()));
+        let around = environment(&self.seed);
+        let _ = answer.try_send(self.machine.account(&jid, self.now(), &around));
     }
 }
 

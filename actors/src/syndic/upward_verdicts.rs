@@ -14,7 +14,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use saltern_base::metrics::IntCounter;
 use saltern_model::{Event, Jid};
-use saltern_requests::MAX_VERDICT_TEXT;
+use saltern_requests::{COST_OF_ALL, MAX_VERDICT_TEXT};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode};
 use tokio::sync::Notify;
 
@@ -175,7 +175,7 @@ pub(crate) fn requests(verdicts: &[Verdict]) -> Vec<(u64, [(&'static str, Value)
         }
     };
     for verdict in verdicts {
-        let more = verdict.minions.as_ref().map_or(0, Vec::len);
+        let more = verdict.minions.as_ref().map_or(COST_OF_ALL, Vec::len);
         if together.len() >= MAX_VERDICTS || minions + more > MAX_MINIONS {
             flush(&mut together);
             minions = 0;
@@ -222,12 +222,17 @@ fn judged(data: &Value) -> Groups {
 
 /// Of an event `below`.
 fn relayed(data: &Value) -> Groups {
-    let minions = data.get("minions").and_then(Value::as_array);
-    let minions = minions.unwrap_or_default().iter();
-    let minions = minions.filter_map(|minion| minion.as_str().map(str::to_owned));
-    let text = data.get("says").and_then(Value::as_str).map(cut);
-    let depth = data.get("depth").and_then(Value::as_i64).unwrap_or(1);
-    Groups::from([((depth, text), minions.collect())])
+    let mut groups = Groups::new();
+    let said = data.get("said").and_then(Value::as_array);
+    for said in said.unwrap_or_default() {
+        let minions = said.get("minions").and_then(Value::as_array);
+        let minions = minions.unwrap_or_default().iter();
+        let minions = minions.filter_map(|minion| minion.as_str().map(str::to_owned));
+        let text = said.get("says").and_then(Value::as_str).map(cut);
+        let depth = said.get("depth").and_then(Value::as_i64).unwrap_or(1);
+        groups.entry((depth, text)).or_default().extend(minions);
+    }
+    groups
 }
 
 /// Of an event `finished`.

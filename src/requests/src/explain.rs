@@ -1,7 +1,7 @@
 //! Account of a job: its state, who returned, and who did not and why. Made of the job database and,
 //! while the job is open, of what the tracker says; by the master and by tools beside it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use saltern_model::MinionId;
 use saltern_model::control::{Account, Missing};
@@ -18,6 +18,29 @@ pub struct Evidence {
     pub paused_since: Option<i64>,
     /// Source of the live state.
     pub standing: Standing,
+    /// The verdicts of syndics on minions that are not below these any more, which are left out.
+    pub outdated: HashSet<MinionId>,
+}
+
+/// The minions of a stored job that are not below the syndic any more which has said something of them, as `moved`
+/// has it of some minions and a syndic.
+pub fn outdated_verdicts(
+    job: &StoredJob,
+    moved: impl Fn(Vec<MinionId>, &MinionId) -> Vec<MinionId>,
+) -> HashSet<MinionId> {
+    let mut of: BTreeMap<MinionId, Vec<MinionId>> = BTreeMap::new();
+    for (minion, said) in notes(job).below {
+        of.entry(said.syndic).or_default().push(minion);
+    }
+    let moved = of.into_iter().flat_map(|(syndic, of)| moved(of, &syndic));
+    moved.collect()
+}
+
+fn notes(job: &StoredJob) -> JobNotes {
+    match job.notes.as_deref().unwrap_or_default() {
+        [] => JobNotes::default(),
+        notes => JobNotes::unpack(notes),
+    }
 }
 
 /// Source of the live state, beside the stored one.
@@ -79,14 +102,12 @@ impl Evidence {
         if let Standing::Open(account) = &self.standing {
             return account.missing.clone();
         }
-        let notes = match self.job.notes.as_deref().unwrap_or_default() {
-            [] => JobNotes::default(),
-            notes => JobNotes::unpack(notes),
-        };
+        let notes = notes(&self.job);
         let lost = notes.lost.into_iter().map(given_up);
         let mut lost: HashMap<MinionId, Missing> =
             lost.map(|one| (one.minion.clone(), one)).collect();
-        for (minion, said) in notes.below {
+        let below = notes.below.into_iter();
+        for (minion, said) in below.filter(|(minion, _)| !self.outdated.contains(minion)) {
             match lost.get_mut(&minion) {
                 Some(one) => one.why = said.beside(&one.why),
                 None => {

@@ -85,6 +85,7 @@ mod syndics;
 mod targets;
 mod traces;
 mod typed_arguments;
+mod uptime;
 mod verify_minion;
 pub mod wheel;
 
@@ -117,7 +118,7 @@ pub use rules::{ExpireOverride, SiteRules};
 pub use saltern_content::git::{Cancel, Fetch, Fetched};
 pub use saltern_model::Standing;
 pub use saltern_query::audit_line;
-pub use saltern_syndic_verdicts::MAX_VERDICT_TEXT;
+pub use saltern_syndic_verdicts::{COST_OF_ALL, MAX_VERDICT_TEXT};
 pub use services::{
     Content, Context, Jobs, Keys, PresenceView, RequestMetrics, Services, Unwatched, Users,
 };
@@ -125,5 +126,5 @@ pub use site_options::SiteOptions;
 pub use stores::{OpenError, Stores};
 pub use syndic_frames::{FrameHeader, FrameRefusal, RefusalClass, SyndicFrames};
 pub use syndic_path::{PathRefusal, SyndicPaths};
-pub use syndics::{absence_below, inventories_are_whole, is_below};
+pub use syndics::{absence_below, inventories_are_whole, minions_below, minions_moved};
 pub use typed_arguments::{typed_argument, typed_arguments, yaml_value};

@@ -3,8 +3,9 @@
 //!
 //! A verdict is evidence for people (`saltern explain`): it ends no job, and no return is awaited less because
 //! of it. It is taken of minions that stand in the inventory of this syndic, or that it has claimed; others
-//! are left out and counted. In three levels it names each syndic that it came through.
+//! are left out and counted, and so is a verdict that is malformed or beyond the bounds. In three levels it names each syndic that it came through.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use saltern_base::escaped_for_terminal;
@@ -19,6 +20,10 @@ use crate::{Effect, Outcome, Services};
 /// The most verdicts of one request, and the most minions over all of them.
 const MAX_VERDICTS: usize = 1_000;
 const MAX_MINIONS: usize = 10_000;
+
+/// Minions for which a verdict on all minions below its syndic counts: it names none, and is about all that are
+/// missing.
+pub const COST_OF_ALL: usize = 1_000;
 
 /// The longest verdict in bytes, as a syndic sends it.
 pub const MAX_VERDICT_TEXT: usize = 400;
@@ -55,11 +60,22 @@ fn take(sealed: &Sealed, services: &Services) -> Result<Vec<SyndicVerdict>, &'st
     if !syndics::is_known(syndic, services) {
         return Err("it sent no start event as a syndic");
     }
-    let mut verdicts = read(&sealed.load, syndic).ok_or("they are malformed")?;
+    let (mut verdicts, left_out) =
+        read(&sealed.load, syndic).ok_or("they are malformed or too many")?;
+    if left_out > 0 {
+        services.metrics.refuse_many("syndic_verdict", left_out);
+        complain!(
+            services, minion = %syndic, left_out,
+            "verdicts of this syndic are malformed or beyond what one request may have: they are left out"
+        );
+    }
+    let accepted = services.keys.pki.accepted();
+    let accepted = accepted.map_err(|_| "accepted keys cannot be listed")?;
     let mut others = 0;
     for minions in verdicts.iter_mut().filter_map(|it| it.minions.as_mut()) {
         let named = minions.len();
-        minions.retain(|minion| syndics::is_below(minion, syndic, services));
+        let below = std::mem::take(minions);
+        *minions = syndics::minions_below_beside(&accepted, below, syndic, services);
         others += named - minions.len();
     }
     if others > 0 {
@@ -73,18 +89,33 @@ fn take(sealed: &Sealed, services: &Services) -> Result<Vec<SyndicVerdict>, &'st
     Ok(verdicts)
 }
 
-fn read(load: &MapView, syndic: &MinionId) -> Option<Vec<SyndicVerdict>> {
+/// The verdicts of a request, and how many of them are left out. Of several on all minions of one job the last
+/// counts.
+fn read(load: &MapView, syndic: &MinionId) -> Option<(Vec<SyndicVerdict>, u64)> {
     let listed = load.get("verdicts").and_then(RawValue::as_array)?;
     if listed.len() > MAX_VERDICTS {
         return None;
     }
-    let mut room = MAX_MINIONS;
-    let read = listed.iter().map(|packed| {
-        let verdict = read_one(packed, syndic, room)?;
-        room -= verdict.minions.as_ref().map_or(0, Vec::len);
-        Some(verdict)
-    });
-    read.collect()
+    let (mut room, mut left_out) = (MAX_MINIONS, 0);
+    let mut read: Vec<Option<SyndicVerdict>> = Vec::with_capacity(listed.len());
+    let mut of_all: HashMap<Jid, usize> = HashMap::new();
+    for packed in &listed {
+        let Some(verdict) = read_one(packed, syndic, room) else {
+            left_out += 1;
+            continue;
+        };
+        let before = match &verdict.minions {
+            Some(_) => None,
+            None => of_all.insert(verdict.jid.clone(), read.len()),
+        };
+        let replaced = before.and_then(|at| read.get_mut(at));
+        match replaced {
+            Some(replaced) => *replaced = None,
+            None => room -= verdict.minions.as_ref().map_or(COST_OF_ALL, Vec::len),
+        }
+        read.push(Some(verdict));
+    }
+    Some((read.into_iter().flatten().collect(), left_out))
 }
 
 /// `[jid, syndics that it came through before, text or nil, minions or nil]`. Without a text an earlier
@@ -106,6 +137,7 @@ fn read_one(packed: &RawValue, syndic: &MinionId, room: usize) -> Option<SyndicV
         }
     };
     let minions = match minions.is_nil() {
+        true if room < COST_OF_ALL => return None,
         true => None,
         false => {
             let names = minions.as_array().filter(|names| names.len() <= room)?;

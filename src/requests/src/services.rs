@@ -316,6 +316,10 @@ impl RequestMetrics {
         self.refused.with_label_values(&[reason]).inc();
     }
 
+    pub(crate) fn refuse_many(&self, reason: &str, count: u64) {
+        self.refused.with_label_values(&[reason]).inc_by(count);
+    }
+
     fn new(registry: &Registry) -> Self {
         Self {
             refused: counter_vec(

@@ -8,9 +8,12 @@
 //! large is dropped as a whole, and targets are then as exact as with stock's syndics.
 //!
 //! A syndic may have none any more: `salt-syndic` under the same id, or the option turned off below. Signing in
-//! shows nothing, because the minion of that machine signs in under the same id. So its inventory goes with a
-//! start event of a syndic that does not announce one (`saltern_syndic_inventory` in it), and with any other
-//! request of a syndic that has sent no part for `FORGOTTEN_SECONDS`, as when the start event was lost.
+//! shows nothing, because the minion of that machine signs in under the same id. A start event of a syndic that does
+//! not announce one (`saltern_syndic_inventory` in it) may come of an earlier release of ours, and returns after a
+//! long cut may come before the next part. So neither forgets an inventory: it is doubted from then on, and goes
+//! with a later request of its syndic when no part has come for `DOUBT`. Any part ends the doubt. Any
+//! other request of a syndic that has sent no part for `SILENCE` begins one, as when the start event was lost. These
+//! times are monotonic: the time of day only decides what counts as current.
 //!
 //! A syndic that does not know all minions below it says so (`is_partial`): its inventory counts as one that is
 //! not full.
@@ -26,6 +29,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -41,6 +45,7 @@ use saltern_wire::msgpack::{Limits, Value, decode};
 
 use crate::services::PresenceView;
 use crate::targets;
+use crate::uptime::Uptime;
 
 /// Bounds on what is kept.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +71,11 @@ const MAX_DUPLICATES: usize = 10_000;
 /// least.
 const CURRENT_SECONDS: i64 = 60;
 
-/// Seconds without a part after which other requests of a syndic show that it has no inventory any more.
-const FORGOTTEN_SECONDS: i64 = 300;
+/// Time without a part after which other requests of a syndic raise doubts whether it has an inventory still.
+const SILENCE: Duration = Duration::from_secs(300);
+
+/// Time without a part after which a doubted inventory is forgotten.
+const DOUBT: Duration = Duration::from_secs(60);
 
 /// One part of an inventory.
 #[derive(Clone, Debug, Default)]
@@ -142,6 +150,7 @@ pub struct SyndicInventories {
     /// Random text of this process, which every part has to bear.
     epoch: String,
     clock: Clock,
+    uptime: Uptime,
     state: Arc<RwLock<State>>,
     /// Resolves targets among the minions of the inventories.
     pub(crate) targeting: Targeting,
@@ -175,8 +184,10 @@ struct List {
     is_partial: bool,
     /// When the last part came, in seconds since 1970; `None` since the syndic started anew.
     last_part: Option<i64>,
-    /// When the last part or start event came, likewise.
-    heard: i64,
+    /// When the last part or start event came, in time since the start; `None` before the first.
+    heard: Option<Duration>,
+    /// Since when it is doubted that the syndic has an inventory still.
+    doubted: Option<Duration>,
     /// The last list that named minions that do not stand in this inventory.
     list_with_others: Option<u64>,
     minions: usize,
@@ -208,9 +219,21 @@ impl List {
             .is_some_and(|at| (-CURRENT_SECONDS..=CURRENT_SECONDS).contains(&since(at)))
     }
 
-    /// Whether nothing of it came for long.
-    fn is_silent(&self, now: i64) -> bool {
-        now.saturating_sub(self.heard) >= FORGOTTEN_SECONDS
+    fn hear(&mut self, now: Duration) {
+        self.heard = Some(now);
+        self.doubted = None;
+    }
+
+    /// Whether nothing of it came for long, and that is to be noted.
+    fn becomes_doubtful(&self, now: Duration) -> bool {
+        let is_silent = |at: Duration| now.saturating_sub(at) >= SILENCE;
+        self.doubted.is_none() && self.heard.is_some_and(is_silent)
+    }
+
+    /// Whether it was doubted, and no part came since.
+    fn is_gone(&self, now: Duration) -> bool {
+        let is_over = |at: Duration| now.saturating_sub(at) >= DOUBT;
+        self.doubted.is_some_and(is_over)
     }
 }
 
@@ -224,6 +247,7 @@ impl SyndicInventories {
             epoch: format!("{:032x}", u128::from_be_bytes(public_random())),
             targeting: targets::of_data(config, Some(data)),
             clock,
+            uptime: Uptime::new(),
             state,
         }
     }
@@ -333,6 +357,15 @@ impl SyndicInventories {
         self.state.read().find(minion, self.clock.unix())
     }
 
+    /// Looks at the syndics in whose inventories minions stand, all at the same moment.
+    pub(crate) fn look_at_syndics<T>(
+        &self,
+        look: impl FnOnce(&dyn Fn(&MinionId) -> Option<MinionId>) -> T,
+    ) -> T {
+        let state = self.state.read();
+        look(&|minion| state.below.get(minion).map(|kept| kept.syndic.clone()))
+    }
+
     /// The grains of a minion: those kept here, else those in an inventory. One whose key is accepted here
     /// is no syndic's to describe.
     pub fn grains_beside(
@@ -363,15 +396,19 @@ impl SyndicInventories {
         syndic: &MinionId,
         mut part: InventoryPart,
     ) -> (PartResult, Vec<Duplicate>) {
+        let mut state = self.state.write();
+        // A refused part shows that there is an inventory, too.
+        state.hear(syndic, self.uptime.now());
         if part.epoch != self.epoch {
             return (PartResult::BeginWithGrains, Vec::new());
         }
-        let mut state = self.state.write();
         let (list, mut duplicates) = (part.list, std::mem::take(&mut part.duplicates));
         duplicates.extend(state.second_ways(syndic, &part));
         // Before a full list forgets those of the one before.
         let duplicates = state.note_duplicates(syndic, list, duplicates);
-        (state.take(syndic, part, self.clock.unix()), duplicates)
+        let result = state.take(syndic, part, self.clock.unix());
+        state.hear(syndic, self.uptime.now());
+        (result, duplicates)
     }
 
     /// A minion is not below this syndic any more.
@@ -382,7 +419,7 @@ impl SyndicInventories {
     /// Takes the inventory of a syndic for outdated until the syndic has sent a full list: it was
     /// started anew, or its connection was.
     pub(crate) fn expect_anew(&self, syndic: &MinionId) {
-        self.state.write().expect_anew(syndic, self.clock.unix());
+        self.state.write().expect_anew(syndic, self.uptime.now());
     }
 
     /// Forgets the inventory of a syndic; whether there was one.
@@ -390,13 +427,23 @@ impl SyndicInventories {
         self.state.write().forget(syndic)
     }
 
-    /// Forgets the inventory of a syndic that has sent another request, if no part of it came for long;
-    /// whether there was such a one.
-    pub(crate) fn forget_silent(&self, syndic: &MinionId) -> bool {
-        let now = self.clock.unix();
-        // Nearly always there is none, and others go on reading.
-        let is_silent = self.state.read().is_silent(syndic, now);
-        is_silent && self.state.write().forget_silent(syndic, now)
+    /// Moves the time since the start forward, for tests.
+    pub fn advance(&self, by: Duration) {
+        self.uptime.advance(by);
+    }
+
+    /// Takes the inventory of a syndic that started without announcing one for doubtful.
+    pub(crate) fn doubt(&self, syndic: &MinionId) {
+        self.state.write().doubt(syndic, self.uptime.now());
+    }
+
+    /// Forgets the inventory of a syndic that has sent another request, if it was doubtful for long; it becomes so
+    /// if no part of it came for long. Whether it was forgotten.
+    pub(crate) fn forget_doubtful(&self, syndic: &MinionId) -> bool {
+        let now = self.uptime.now();
+        // Nearly always there is nothing to do, and others go on reading.
+        let needs_look = self.state.read().needs_look(syndic, now);
+        needs_look && self.state.write().forget_doubtful(syndic, now)
     }
 }
 
@@ -445,9 +492,9 @@ impl State {
         })
     }
 
-    fn expect_anew(&mut self, syndic: &MinionId, now: i64) {
+    fn expect_anew(&mut self, syndic: &MinionId, now: Duration) {
         if let Some(list) = self.lists.get_mut(syndic) {
-            list.heard = now;
+            list.hear(now);
             list.is_complete = false;
             list.last_part = None;
             // No part is the next one: the syndic is answered that it has to begin anew.
@@ -457,7 +504,6 @@ impl State {
 
     fn take(&mut self, syndic: &MinionId, part: InventoryPart, now: i64) -> PartResult {
         let list = self.lists.entry(syndic.clone()).or_default();
-        list.heard = now;
         let is_same = list.number == part.list && list.next > 0;
         if is_same && part.part + 1 == list.next {
             list.last_part = Some(now);
@@ -639,13 +685,37 @@ impl State {
         duplicates
     }
 
-    fn is_silent(&self, syndic: &MinionId, now: i64) -> bool {
-        let list = self.lists.get(syndic);
-        list.is_some_and(|list| list.is_silent(now))
+    /// Notes that a part of a syndic came, if it has an inventory.
+    fn hear(&mut self, syndic: &MinionId, now: Duration) {
+        if let Some(list) = self.lists.get_mut(syndic) {
+            list.hear(now);
+        }
     }
 
-    fn forget_silent(&mut self, syndic: &MinionId, now: i64) -> bool {
-        self.is_silent(syndic, now) && self.forget(syndic)
+    fn doubt(&mut self, syndic: &MinionId, now: Duration) {
+        let Some(list) = self.lists.get_mut(syndic) else {
+            return;
+        };
+        let since = list.doubted.unwrap_or(now);
+        self.expect_anew(syndic, now);
+        if let Some(list) = self.lists.get_mut(syndic) {
+            list.doubted = Some(since);
+        }
+    }
+
+    fn needs_look(&self, syndic: &MinionId, now: Duration) -> bool {
+        let list = self.lists.get(syndic);
+        list.is_some_and(|list| list.becomes_doubtful(now) || list.is_gone(now))
+    }
+
+    fn forget_doubtful(&mut self, syndic: &MinionId, now: Duration) -> bool {
+        let Some(list) = self.lists.get_mut(syndic) else {
+            return false;
+        };
+        if list.becomes_doubtful(now) {
+            list.doubted = Some(now);
+        }
+        list.is_gone(now) && self.forget(syndic)
     }
 
     fn forget(&mut self, syndic: &MinionId) -> bool {

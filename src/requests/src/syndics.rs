@@ -30,14 +30,14 @@ pub(crate) const MAX_LEAVES: usize = 100_000;
 const CLAIM_SECONDS: i64 = 600;
 
 /// Records a syndic that starts; in the files of stock's command line too. One that does not announce an
-/// inventory has none any more.
+/// inventory may have none any more.
 pub(crate) fn register(syndic: &MinionId, announces_inventory: bool, services: &Services) {
     let inventories = &services.minions.inventories;
     match announces_inventory {
         true => inventories.expect_anew(syndic),
         false => {
-            let was_there = inventories.forget(syndic);
-            note_forgotten(was_there, syndic, services);
+            heard(syndic, services);
+            inventories.doubt(syndic);
         }
     }
     match services.minions.syndics.register(syndic) {
@@ -49,10 +49,9 @@ pub(crate) fn register(syndic: &MinionId, announces_inventory: bool, services: &
     }
 }
 
-/// Records that a syndic has sent returns or events: if no part of its inventory came for long, it has none
-/// any more.
+/// Records that a syndic has sent returns or events: if its inventory is doubtful for long, it has none any more.
 pub(crate) fn heard(syndic: &MinionId, services: &Services) {
-    let was_there = services.minions.inventories.forget_silent(syndic);
+    let was_there = services.minions.inventories.forget_doubtful(syndic);
     note_forgotten(was_there, syndic, services);
 }
 
@@ -114,21 +113,73 @@ pub(crate) fn standing_of(
     }
 }
 
-/// Whether a minion is below this syndic: it stands in its inventory or, where it stands in none, is claimed by
-/// it.
-pub fn is_below(minion: &MinionId, syndic: &MinionId, services: &Services) -> bool {
+/// The minions among these that are below this syndic, in their order: each stands in its inventory or, where it
+/// stands in none, is claimed by it. Looks once at the accepted keys and at the inventories.
+pub fn minions_below(
+    minions: Vec<MinionId>,
+    syndic: &MinionId,
+    services: &Services,
+) -> Vec<MinionId> {
+    match services.keys.pki.accepted() {
+        Ok(accepted) => minions_below_beside(&accepted, minions, syndic, services),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The same, where these keys are accepted here.
+pub(crate) fn minions_below_beside(
+    accepted: &AcceptedIds,
+    mut minions: Vec<MinionId>,
+    syndic: &MinionId,
+    services: &Services,
+) -> Vec<MinionId> {
     let Minions {
         inventories,
         syndics,
         ..
     } = &services.minions;
-    let accepted = services.keys.pki.accepted();
-    // One whose key is accepted here is no syndic's.
-    accepted.is_ok_and(|accepted| !accepted.contains(minion.as_str()))
-        && match inventories.find(minion) {
-            Some(below) => below.syndic == *syndic,
-            None => syndics.claimant(minion).as_ref() == Some(syndic),
-        }
+    inventories.look_at_syndics(|syndic_of| {
+        minions.retain(|minion| {
+            // One whose key is accepted here is no syndic's.
+            !accepted.contains(minion.as_str())
+                && match syndic_of(minion) {
+                    Some(it) => it == *syndic,
+                    None => syndics.claimant(minion).as_ref() == Some(syndic),
+                }
+        });
+    });
+    minions
+}
+
+/// The minions among these that are certainly not below this syndic any more: their key is accepted here, they
+/// are another one's, or its full and current inventory has them not.
+pub fn minions_moved(
+    mut minions: Vec<MinionId>,
+    syndic: &MinionId,
+    services: &Services,
+) -> Vec<MinionId> {
+    let Minions {
+        inventories,
+        syndics,
+        ..
+    } = &services.minions;
+    let accepted = services.keys.pki.accepted().ok();
+    let is_accepted = |minion: &MinionId| {
+        accepted
+            .as_ref()
+            .is_some_and(|accepted| accepted.contains(minion.as_str()))
+    };
+    let has_all = inventories.are_complete(std::slice::from_ref(syndic));
+    inventories.look_at_syndics(|syndic_of| {
+        minions.retain(|minion| {
+            is_accepted(minion)
+                || match syndic_of(minion) {
+                    Some(it) => it != *syndic,
+                    None => has_all || syndics.claimant(minion).is_some_and(|it| it != *syndic),
+                }
+        });
+    });
+    minions
 }
 
 /// Why a minion below a syndic certainly receives nothing, in words; `None` when it may, or stands in

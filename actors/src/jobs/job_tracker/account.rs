@@ -1,31 +1,46 @@
 //! State of an open job's missing minions in words, for those who explain it. What is known of any
 //! other job stands in its notes (`saltern_runners::explain`).
 
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use saltern_model::MinionId;
 
 use super::job::{Entry, Job, MinionState};
+use super::machine::JobEnvironment;
 use super::moment::Moment;
 use saltern_model::control::{Account, Missing};
 
-/// The account of this job.
-pub(super) fn account_of(job: &Job, now: Moment) -> Account {
+/// The account of this job, without what syndics say of these minions.
+pub(super) fn account_of(job: &Job, now: Moment, outdated: &HashSet<MinionId>) -> Account {
     Account {
         rounds: job.rounds,
         next_look: job.look_at.map(|at| at.since(now)),
-        missing: missing(job, now),
+        missing: missing(job, now, outdated),
     }
 }
 
-fn missing(job: &Job, now: Moment) -> Vec<Missing> {
+/// The minions that are not below the syndic any more which has said something of them.
+pub(super) fn outdated_verdicts(job: &Job, world: &dyn JobEnvironment) -> HashSet<MinionId> {
+    let mut of: HashMap<&MinionId, Vec<MinionId>> = HashMap::new();
+    for (minion, entry) in job.missing() {
+        if let Some(said) = &entry.below {
+            of.entry(&said.syndic).or_default().push(minion.clone());
+        }
+    }
+    let moved = of.into_iter();
+    let moved = moved.flat_map(|(syndic, minions)| world.moved(syndic, minions));
+    moved.collect()
+}
+
+fn missing(job: &Job, now: Moment, outdated: &HashSet<MinionId>) -> Vec<Missing> {
     let has_left = job.left.is_some();
     let of = |(minion, entry): (&MinionId, &Entry)| Missing {
         minion: minion.clone(),
         state: entry.state().name(has_left).to_owned(),
         why: match &entry.below {
-            Some(said) => said.beside(&why(entry, has_left, now)),
-            None => why(entry, has_left, now),
+            Some(said) if !outdated.contains(minion) => said.beside(&why(entry, has_left, now)),
+            _ => why(entry, has_left, now),
         },
     };
     job.missing().map(of).collect()
@@ -81,7 +96,7 @@ mod tests {
         job.left = Some(at(1));
         job.rounds = 2;
         job.look_at = Some(at(9));
-        let account = account_of(&job, at(5));
+        let account = account_of(&job, at(5), &HashSet::new());
         let states: Vec<_> = account
             .missing
             .iter()

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use saltern_model::{Absence, Event, Jid, JobRecord, MinionId, Packed, Standing, Tag, stamp};
 use saltern_requests::{
-    Publication, Services, absence_below, announced_again, probe, publication_again,
+    Publication, Services, absence_below, announced_again, minions_below, minions_moved, probe,
+    publication_again,
 };
 use saltern_wire::msgpack::{Dialect, Limits, RawValue, Value, pack};
 use serde::Serialize;
@@ -22,8 +23,10 @@ pub(crate) trait TrackerDeps: Send + Sync {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
     /// Whether it can be asked what it runs: a resource of a minion (3008) cannot.
     fn is_asked(&self, minion: &MinionId) -> bool;
-    /// Whether a minion is below this syndic.
-    fn is_below(&self, minion: &MinionId, syndic: &MinionId) -> bool;
+    /// Those among these minions that are below this syndic.
+    fn below(&self, syndic: &MinionId, minions: Vec<MinionId>) -> Vec<MinionId>;
+    /// Those among these minions that are certainly not below this syndic any more.
+    fn moved(&self, syndic: &MinionId, minions: Vec<MinionId>) -> Vec<MinionId>;
     /// The syndics below this master.
     fn syndics(&self) -> Vec<MinionId>;
     /// A new jid.
@@ -66,8 +69,12 @@ impl JobEnvironment for LiveEnvironment<'_> {
         unreachable.collect::<Option<_>>().unwrap_or_default()
     }
 
-    fn is_below(&self, minion: &MinionId, syndic: &MinionId) -> bool {
-        self.deps.is_below(minion, syndic)
+    fn below(&self, syndic: &MinionId, minions: Vec<MinionId>) -> Vec<MinionId> {
+        self.deps.below(syndic, minions)
+    }
+
+    fn moved(&self, syndic: &MinionId, minions: Vec<MinionId>) -> Vec<MinionId> {
+        self.deps.moved(syndic, minions)
     }
 
     fn mint(&self) -> Jid {
@@ -124,8 +131,12 @@ impl TrackerDeps for Services {
         self.site.order_masters && !is_resource()
     }
 
-    fn is_below(&self, minion: &MinionId, syndic: &MinionId) -> bool {
-        saltern_requests::is_below(minion, syndic, self)
+    fn below(&self, syndic: &MinionId, minions: Vec<MinionId>) -> Vec<MinionId> {
+        minions_below(minions, syndic, self)
+    }
+
+    fn moved(&self, syndic: &MinionId, minions: Vec<MinionId>) -> Vec<MinionId> {
+        minions_moved(minions, syndic, self)
     }
 
     fn syndics(&self) -> Vec<MinionId> {

@@ -27,7 +27,7 @@
 //! Longer than 500 lines because all that changes a job stands in one place, where the invariants can be
 //! checked by reading.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,9 +35,9 @@ use indexmap::{IndexMap, IndexSet};
 use saltern_base::planted_bug::PlantedBug;
 use saltern_model::{Jid, MinionId, Packed};
 use saltern_requests::{SignalTargets, SyndicVerdict};
-use saltern_store::jobs::{JobNotes, JobState, SyndicSays};
+use saltern_store::jobs::{JobNotes, JobState};
 
-use super::account::account_of;
+use super::account::{account_of, outdated_verdicts};
 use super::job::{Job, MinionState, Reason};
 use super::jobs::Jobs;
 use super::learned::Learned;
@@ -45,6 +45,7 @@ use super::moment::{Moment, Timer, Timers};
 use super::news::{Change, Ending, JobNews, Overview};
 use super::notes::{self, notes_of};
 use super::rounds::Rounds;
+use super::syndic_verdicts::SyndicVerdicts;
 use crate::messages::{JobBegun, MinionReturned};
 use saltern_model::control::Account;
 
@@ -67,9 +68,6 @@ const HELD: Duration = Duration::from_millis(500);
 /// How long after its beginning an ended job can be reopened by minions below syndics. Syndics
 /// report theirs within seconds, unless they were away.
 const OPENED_AGAIN: Duration = Duration::from_secs(600);
-
-/// Different verdicts of syndics that are kept.
-pub(super) const MAX_TEXTS: usize = 10_000;
 
 /// Jobs with signals to other jobs that are remembered at most.
 const MAX_SIGNALS: usize = 1_000;
@@ -99,8 +97,10 @@ pub(crate) trait JobEnvironment {
     fn absence(&self, minion: &MinionId) -> Option<Arc<str>>;
     /// Whether it can be asked what it runs: a resource of a minion (3008) cannot.
     fn is_asked(&self, minion: &MinionId) -> bool;
-    /// Whether a minion is below this syndic.
-    fn is_below(&self, minion: &MinionId, syndic: &MinionId) -> bool;
+    /// Those among these minions that are below this syndic.
+    fn below(&self, syndic: &MinionId, minions: Vec<MinionId>) -> Vec<MinionId>;
+    /// Those among these minions that are certainly not below this syndic any more.
+    fn moved(&self, syndic: &MinionId, minions: Vec<MinionId>) -> Vec<MinionId>;
     /// A new jid.
     fn mint(&self) -> Jid;
     /// The syndics with why they receive nothing at this moment; empty when one of them may, and
@@ -233,8 +233,7 @@ pub(super) struct Machine {
     pub(super) learned: Learned,
     /// Jobs that send signals, and the processes that they signal.
     signals: IndexMap<Jid, SignalTargets>,
-    /// Verdicts of syndics, each once.
-    texts: HashSet<Arc<str>>,
+    pub(super) verdicts: SyndicVerdicts,
     /// Jobs whose state is to be written; always a subset of the remembered ones.
     pub(super) unkept: IndexSet<Jid>,
     keep_is_set: bool,
@@ -258,7 +257,7 @@ impl Machine {
             asks: 0,
             learned: Learned::default(),
             signals: IndexMap::new(),
-            texts: HashSet::new(),
+            verdicts: SyndicVerdicts::default(),
             unkept: IndexSet::new(),
             keep_is_set: false,
             chance: Chance(seed),
@@ -374,9 +373,14 @@ impl Machine {
     }
 
     /// Account of an open job.
-    pub(super) fn account(&self, jid: &Jid, now: Moment) -> Option<Account> {
+    pub(super) fn account(
+        &self,
+        jid: &Jid,
+        now: Moment,
+        world: &dyn JobEnvironment,
+    ) -> Option<Account> {
         let job = self.jobs.get(jid).filter(|job| job.is_open())?;
-        Some(account_of(job, now))
+        Some(account_of(job, now, &outdated_verdicts(job, world)))
     }
 
     /// The youngest open jobs, at most `most`, oldest first.
@@ -402,6 +406,7 @@ impl Machine {
             Timer::ProbeForgotten(probe) => self.rounds.forget(&probe),
             Timer::AskLate(question, about) => self.ask_is_late(&question, &about, turn),
             Timer::AskOver(question, about) => self.ask_over(&question, &about),
+            Timer::Below(jid, syndic) => self.below_is_due(jid, syndic, turn),
         }
     }
 
@@ -663,79 +668,6 @@ impl Machine {
         self.progress_soon(jid, turn.now);
     }
 
-    /// Keeps the verdict of a syndic on minions that have not returned, for people: no state changes by it, and
-    /// nothing ends. The verdict of the master that is nearest to a minion stays.
-    fn said_below(&mut self, verdict: SyndicVerdict, turn: &mut Turn<'_>) {
-        let SyndicVerdict {
-            jid,
-            syndic,
-            minions,
-            text,
-            depth,
-        } = verdict;
-        let count = |word| TrackerEffect::Count(Counted::SaidBelow(word));
-        let Some(job) = self.jobs.get(&jid) else {
-            turn.effects.push(count("no_job"));
-            return;
-        };
-        let minions = minions.unwrap_or_else(|| {
-            let missing = job.missing().map(|(minion, _)| minion);
-            let below = missing.filter(|minion| turn.world.is_below(minion, &syndic));
-            below.cloned().collect()
-        });
-        let text = match text {
-            Some(text) => match self.interned(text) {
-                Some(text) => Some(text),
-                None => return turn.effects.push(count("no_room")),
-            },
-            None => None,
-        };
-        turn.effects.push(count("kept"));
-        let Some(job) = self.jobs.get_mut(&jid) else {
-            return;
-        };
-        let mut changed = Vec::new();
-        for minion in minions {
-            let entry = job.entry_mut(&minion);
-            let Some(entry) = entry.filter(|entry| !entry.state().has_returned()) else {
-                continue;
-            };
-            let before = entry.below.as_deref();
-            let after = text.clone().map(|text| SyndicSays { depth, text });
-            if before == after.as_ref() || before.is_some_and(|before| before.depth > depth) {
-                continue;
-            }
-            entry.below = after.map(Box::new);
-            changed.push(minion);
-        }
-        if changed.is_empty() {
-            return;
-        }
-        self.keep(&jid, turn);
-        turn.effects.push(TrackerEffect::Report(JobNews::Below {
-            jid,
-            syndic,
-            depth,
-            text,
-            minions: changed,
-        }));
-    }
-
-    /// The same text, kept once; `None` when too many are in use.
-    fn interned(&mut self, text: Arc<str>) -> Option<Arc<str>> {
-        if let Some(known) = self.texts.get(&text) {
-            return Some(known.clone());
-        }
-        if self.texts.len() >= MAX_TEXTS {
-            self.texts.retain(|text| Arc::strong_count(text) > 1);
-        }
-        if self.texts.len() >= MAX_TEXTS {
-            return None;
-        }
-        self.texts.insert(text.clone());
-        Some(text)
-    }
-
     /// The open jobs of a minion whose processes `killer` signalled there.
     fn victims(&self, victims: SignalTargets, killer: &Jid, minion: &MinionId) -> Vec<Jid> {
         let SignalTargets::Job(victim) = victims else {
@@ -851,7 +783,7 @@ impl Machine {
         }
     }
 
-    fn keep(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
+    pub(super) fn keep(&mut self, jid: &Jid, turn: &mut Turn<'_>) {
         self.keep_after(jid, PROGRESS_WRITE_DELAY, turn.now);
     }
 

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use saltern_model::Jid;
+use saltern_model::{Jid, MinionId};
 
 /// Microseconds since the tracker started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +60,8 @@ pub(super) enum Timer {
     AskLate(Jid, Jid),
     /// A client's timeout has passed; its question, then the job.
     AskOver(Jid, Jid),
+    /// Announce what a syndic has said of a job since the last such event.
+    Below(Jid, MinionId),
 }
 
 /// All timers, the next one first. None is ever removed: a stale one is ignored when it fires.

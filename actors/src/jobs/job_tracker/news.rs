@@ -20,7 +20,7 @@ use std::time::Duration;
 use saltern_model::{Event, Jid, MinionId, Packed, Tag};
 use saltern_store::jobs::JobState;
 use saltern_wire::msgpack::{Dialect, as_map, pack};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::job::{Counts, Job, MinionState, Reason};
 use super::moment::Moment;
@@ -37,12 +37,24 @@ pub(super) enum JobNews {
     Below {
         jid: Jid,
         syndic: MinionId,
-        /// Number of syndics that it came through.
-        depth: u8,
-        text: Option<Arc<str>>,
-        minions: Vec<MinionId>,
+        said: Vec<SaidBelow>,
     },
     Finished(Ending),
+}
+
+/// Minions of which a syndic says the same.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct SaidBelow {
+    /// Null when an earlier verdict does not hold any more.
+    #[serde(serialize_with = "text_or_null")]
+    pub(super) says: Option<Arc<str>>,
+    /// Number of syndics that it came through.
+    pub(super) depth: u8,
+    pub(super) minions: Vec<MinionId>,
+}
+
+fn text_or_null<S: Serializer>(text: &Option<Arc<str>>, to: S) -> Result<S::Ok, S::Error> {
+    text.as_deref().serialize(to)
 }
 
 /// Progress of a job.
@@ -219,10 +231,7 @@ struct VerdictData<'a> {
 struct BelowData<'a> {
     jid: &'a Jid,
     syndic: &'a MinionId,
-    depth: u8,
-    /// Null when an earlier verdict does not hold any more.
-    says: Option<&'a str>,
-    minions: &'a [MinionId],
+    said: &'a [SaidBelow],
     _stamp: &'a str,
 }
 
@@ -245,19 +254,11 @@ impl JobNews {
             Self::Progress(overview) => (Tag::job_progress(&overview.jid), overview.packed(stamp)),
             Self::State(overview) => (Tag::job_state(&overview.jid), overview.packed(stamp)),
             Self::Verdict { jid, changes } => (Tag::job_verdict(jid), verdict(jid, changes, stamp)),
-            Self::Below {
-                jid,
-                syndic,
-                depth,
-                text,
-                minions,
-            } => {
+            Self::Below { jid, syndic, said } => {
                 let data = BelowData {
                     jid,
                     syndic,
-                    depth: *depth,
-                    says: text.as_deref(),
-                    minions,
+                    said,
                     _stamp: stamp,
                 };
                 (Tag::job_below(jid), pack(&data, Dialect::Bin))

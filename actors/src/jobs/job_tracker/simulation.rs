@@ -130,8 +130,12 @@ impl JobEnvironment for Site {
         true
     }
 
-    fn is_below(&self, _: &MinionId, _: &MinionId) -> bool {
-        true
+    fn below(&self, _: &MinionId, minions: Vec<MinionId>) -> Vec<MinionId> {
+        minions
+    }
+
+    fn moved(&self, _: &MinionId, _: Vec<MinionId>) -> Vec<MinionId> {
+        Vec::new()
     }
 
     fn unreachable_syndics(&self) -> Vec<(MinionId, Arc<str>)> {

@@ -66,8 +66,12 @@ impl TrackerDeps for Still {
         minion.as_str() != "resource"
     }
 
-    fn is_below(&self, minion: &MinionId, _: &MinionId) -> bool {
-        minion.as_str().starts_with("below")
+    fn below(&self, _: &MinionId, minions: Vec<MinionId>) -> Vec<MinionId> {
+        minions
+    }
+
+    fn moved(&self, _: &MinionId, _: Vec<MinionId>) -> Vec<MinionId> {
+        Vec::new()
     }
 
     fn syndics(&self) -> Vec<MinionId> {

@@ -69,12 +69,12 @@ fn minions_with_the_same_verdict_go_up_together_and_late_returns_by_themselves()
 fn verdict_of_a_syndic_below_is_relayed_with_the_syndics_it_came_through() {
     let queue = queue();
     let below = |says: Value| {
-        let data = Value::map([
+        let said = Value::map([
             ("minions", Value::Array(vec![text("a"), text("b")])),
             ("depth", Value::Int(1)),
             ("says", says),
         ]);
-        event("below", data)
+        event("below", Value::map([("said", Value::Array(vec![said]))]))
     };
     queue.hear(&below(text("syndic \"low\" says: unknown")));
     queue.hear(&below(Value::Nil));

@@ -12,7 +12,8 @@ use super::arguments::QueryArguments;
 use super::old_jobs::{self, OldRows};
 use super::{QueryError, answer};
 use crate::Services;
-use crate::explain::{Evidence, Standing, state_word};
+use crate::explain::{Evidence, Standing, outdated_verdicts, state_word};
+use crate::syndics::minions_moved;
 
 /// The parameters of `jobs.page`.
 pub(super) const PAGE: &[&str] = &[
@@ -134,6 +135,9 @@ pub(super) fn explain(
         standing: ask(job.state == JobState::Open)?,
         returns,
         paused_since: services.runners.jobs().batch_paused_since(&jid)?,
+        outdated: outdated_verdicts(&job, |minions, syndic| {
+            minions_moved(minions, syndic, services)
+        }),
         job,
     };
     Ok(answer(&evidence.report()))

@@ -205,7 +205,7 @@ fn inventory_is_current_for_a_minute_after_each_part() {
 fn start_of_syndic_ends_its_list_until_next_full_one() {
     let (mut state, relay) = (state(), id("relay"));
     take(&mut state, &relay, last(part(7, 0, &["a"])));
-    state.expect_anew(&relay, NOW);
+    state.expect_anew(&relay, Duration::ZERO);
     let is_complete = |state: &State| state.lists.get(&id("relay")).unwrap().is_complete;
     assert!(!is_complete(&state) && !state.find(&id("a"), NOW).unwrap().is_current);
     assert_eq!(names(&state), ["a"], "it is still expected");
@@ -219,28 +219,58 @@ fn start_of_syndic_ends_its_list_until_next_full_one() {
 }
 
 #[test]
-fn inventory_without_parts_for_long_goes_with_another_request_of_its_syndic() {
+fn inventory_without_parts_is_doubted_before_it_goes_with_another_request_of_its_syndic() {
     let (mut state, relay) = (state(), id("relay"));
-    let silent = NOW + FORGOTTEN_SECONDS;
-    assert!(!state.forget_silent(&relay, silent), "there is none");
+    let at = Duration::from_secs;
+    assert!(!state.forget_doubtful(&relay, at(300)), "there is none");
     take(&mut state, &relay, last(part(7, 0, &["a"])));
-    assert!(!state.forget_silent(&relay, silent - 1));
-    assert!(!state.forget_silent(&id("other"), silent));
+    state.hear(&relay, at(0));
+    assert!(!state.needs_look(&relay, at(299)) && state.needs_look(&relay, at(300)));
+    assert!(!state.needs_look(&id("other"), at(300)));
+    // The first request after a long cut; a part follows.
+    assert!(!state.forget_doubtful(&relay, at(10_000)), "it is doubted");
+    assert!(!state.forget_doubtful(&relay, at(10_059)));
+    state.hear(&relay, at(10_059));
+    assert!(!state.forget_doubtful(&relay, at(10_060)), "a part came");
     assert_eq!(names(&state), ["a"]);
-    state.take(&relay, part(7, 1, &[]), silent);
-    assert!(!state.forget_silent(&relay, silent), "a part came");
-    let started = silent + FORGOTTEN_SECONDS;
-    state.expect_anew(&relay, started);
-    assert!(!state.forget_silent(&relay, started), "it has started anew");
-    assert!(
-        !state.forget_silent(&relay, NOW - 1),
-        "the clock is set back"
-    );
-    let forgotten = started + FORGOTTEN_SECONDS;
-    assert!(state.forget_silent(&relay, forgotten));
-    assert!(names(&state).is_empty() && !state.forget_silent(&relay, forgotten));
-    let next = state.take(&relay, part(7, 2, &["a"]), forgotten);
+    assert!(state.lists.get(&relay).unwrap().is_complete);
+    assert!(!state.forget_doubtful(&relay, at(10_359)), "doubted anew");
+    assert!(!state.forget_doubtful(&relay, at(10_418)));
+    assert!(state.forget_doubtful(&relay, at(10_419)));
+    assert!(names(&state).is_empty() && !state.forget_doubtful(&relay, at(20_000)));
+    let next = take(&mut state, &relay, part(7, 1, &["a"]));
     assert_eq!(next, PartResult::BeginAnew);
+}
+
+#[test]
+fn start_that_announces_no_inventory_raises_doubts_that_further_starts_do_not_renew() {
+    let (mut state, relay) = (state(), id("relay"));
+    let at = Duration::from_secs;
+    state.doubt(&relay, at(0));
+    assert!(state.lists.is_empty());
+    take(&mut state, &relay, last(part(7, 0, &["a"])));
+    state.hear(&relay, at(0));
+    state.doubt(&relay, at(1));
+    state.doubt(&relay, at(40));
+    assert!(!state.lists.get(&relay).unwrap().is_complete);
+    assert!(!state.forget_doubtful(&relay, at(60)));
+    assert!(state.forget_doubtful(&relay, at(61)));
+
+    // An earlier release of ours, which begins anew.
+    take(&mut state, &relay, last(part(7, 0, &["a"])));
+    state.doubt(&relay, at(100));
+    assert_eq!(
+        take(&mut state, &relay, part(7, 1, &[])),
+        PartResult::BeginAnew
+    );
+    state.hear(&relay, at(110));
+    assert!(!state.forget_doubtful(&relay, at(400)));
+    state.expect_anew(&relay, at(401));
+    assert!(
+        !state.forget_doubtful(&relay, at(460)),
+        "its start ends doubts"
+    );
+    assert_eq!(names(&state), ["a"]);
 }
 
 #[test]
@@ -272,7 +302,7 @@ fn inventories_were_not_whole_where_a_part_came_while_minions_were_looked_for() 
     assert_eq!(whole(&state, since), [false; 2], "\"b\" was not seen");
 
     let since = state.generation;
-    state.expect_anew(&relay, NOW);
+    state.expect_anew(&relay, Duration::ZERO);
     take(&mut state, &relay, part(8, 0, &["a", "b"]));
     assert_eq!(whole(&state, since), [false; 2]);
     take(&mut state, &relay, last(part(8, 1, &[])));
@@ -340,7 +370,7 @@ fn list_without_the_grains_of_a_minion_that_is_not_kept_begins_with_all_of_them(
         }
         part
     };
-    state.expect_anew(&relay, NOW);
+    state.expect_anew(&relay, Duration::ZERO);
     let result = take(&mut state, &relay, part(7, 1, &[]));
     assert_eq!(result, PartResult::BeginAnew);
     let again = last(as_before(part(8, 0, &["a", "b"])));

@@ -112,51 +112,86 @@ fn verdicts_are_taken_of_syndics_alone_and_on_minions_below_them() {
 }
 
 #[test]
-fn malformed_and_large_requests_are_refused_as_a_whole() {
+fn malformed_and_large_verdicts_are_left_out_one_by_one() {
     let site = Site::new(OPTIONS);
     let relay = Relay::started(&site, "relay");
     relay.announce(&[("a", "x")]);
     let good = || verdict(0, "gone".into(), list(&["a"]));
-    let with = |bad: Value| vec![good(), bad];
+    let with = |bad: Value| vec![bad, good()];
     let text = |length: usize| verdict(0, "x".repeat(length).into(), list(&["a"]));
     let names = |count: usize| verdict(0, "gone".into(), list(&vec!["a"; count]));
-    for (what, verdicts, is_taken) in [
-        ("good", vec![good()], true),
-        ("longest text", with(text(400)), true),
-        ("too long a text", with(text(401)), false),
-        ("most minions", with(names(9_999)), true),
-        ("too many minions", with(names(10_000)), false),
-        ("most verdicts", vec![good(); 1_000], true),
-        ("too many verdicts", vec![good(); 1_001], false),
-        ("depth", with(verdict(7, "x".into(), list(&["a"]))), true),
-        (
-            "too deep",
-            with(verdict(8, "x".into(), list(&["a"]))),
-            false,
-        ),
+    for (what, verdicts, taken, left_out) in [
+        ("good", vec![good()], 1, 0),
+        ("longest text", with(text(400)), 2, 0),
+        ("too long a text", with(text(401)), 1, 1),
+        ("most minions", with(names(9_999)), 2, 0),
+        ("no room for a second one", with(names(10_000)), 1, 1),
+        ("too many minions", with(names(10_001)), 1, 1),
+        ("most verdicts", vec![good(); 1_000], 1_000, 0),
+        ("depth", with(verdict(7, "x".into(), list(&["a"]))), 2, 0),
+        ("too deep", with(verdict(8, "x".into(), list(&["a"]))), 1, 1),
         (
             "negative",
             with(verdict(-1, "x".into(), list(&["a"]))),
-            false,
+            1,
+            1,
         ),
         (
             "no text",
             with(verdict(0, Value::Int(1), list(&["a"]))),
-            false,
+            1,
+            1,
         ),
-        ("no list", with(verdict(0, "x".into(), "a".into())), false),
+        ("no list", with(verdict(0, "x".into(), "a".into())), 1, 1),
         (
             "no minion",
             with(verdict(0, "x".into(), list(&["../x"]))),
-            false,
+            1,
+            1,
         ),
-        ("no verdict", with(Value::Nil), false),
-        ("no jid", with(list(&["x", "x", "x", "x"])), false),
+        ("no verdict", vec![Value::Nil, good(), Value::Nil], 1, 2),
+        ("no jid", with(list(&["x", "x", "x", "x"])), 1, 1),
     ] {
-        let (result, taken) = ask(&site, &relay, request(&relay.minion, verdicts));
-        assert_eq!(result == "taken", is_taken, "{what}");
-        assert_eq!(!taken.is_empty(), is_taken, "{what}");
+        let refused = site.refused();
+        let (result, verdicts) = ask(&site, &relay, request(&relay.minion, verdicts));
+        assert_eq!(result, "taken", "{what}");
+        assert_eq!(verdicts.len(), taken, "{what}");
+        assert_eq!(site.refused() - refused, left_out, "{what}");
     }
+    let too_many = request(&relay.minion, vec![good(); 1_001]);
+    assert_eq!(ask(&site, &relay, too_many).0, "refused");
     let none = relay.minion.load("saltern_syndic_verdicts");
     assert_eq!(ask(&site, &relay, none).0, "refused");
+}
+
+#[test]
+fn verdicts_on_all_minions_are_one_a_job_and_count_for_many() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    relay.announce(&[("a", "x")]);
+    let of_job = |number: usize, text: &str| {
+        let jid = format!("202601020304050{number:05}");
+        Value::Array(vec![
+            jid.as_str().into(),
+            Value::Int(0),
+            text.into(),
+            Value::Nil,
+        ])
+    };
+    let same = (0..1_000).map(|number| of_job(1, &format!("t{number}")));
+    let (_, taken) = ask(&site, &relay, request(&relay.minion, same.collect()));
+    let texts: Vec<_> = taken.iter().map(|it| it.text.as_deref()).collect();
+    assert_eq!(texts, [Some("syndic \"relay\" says: t999")], "the last");
+
+    let refused = site.refused();
+    let mut others: Vec<Value> = (0..11).map(|number| of_job(number, "refused")).collect();
+    let (_, taken) = ask(&site, &relay, request(&relay.minion, others.clone()));
+    assert_eq!((taken.len(), site.refused() - refused), (10, 1));
+    others.truncate(9);
+    let names = |count: usize| verdict(0, "gone".into(), list(&vec!["a"; count]));
+    let with = |last: Value| [others.clone(), vec![last]].concat();
+    let (_, taken) = ask(&site, &relay, request(&relay.minion, with(names(1_000))));
+    assert_eq!(taken.len(), 10);
+    let (_, taken) = ask(&site, &relay, request(&relay.minion, with(names(1_001))));
+    assert_eq!(taken.len(), 9);
 }

@@ -3,6 +3,7 @@
 //! Read from the job database, so it works while the master is stopped; of a job that is open a
 //! running master is asked how its minions stand at this moment.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use saltern_base::clock::civil;
@@ -131,6 +132,8 @@ fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, Explain
         returns,
         paused_since,
         standing,
+        // This process has no inventories: what is stored is shown.
+        outdated: HashSet::new(),
     }))
 }
 
@@ -153,6 +156,7 @@ fn described(known: &Evidence, most: usize) -> String {
         returns,
         paused_since,
         standing,
+        ..
     } = known;
     let mut text = head(job);
     text += &progress(job, returns, standing);

@@ -63,6 +63,8 @@ impl LostReason {
 /// Verdict of a syndic on a minion below it, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyndicSays {
+    /// The syndic that said it to this master.
+    pub syndic: MinionId,
     /// Number of syndics that it came through.
     pub depth: u8,
     /// The verdict, with the names of these syndics.
@@ -90,7 +92,8 @@ pub struct JobNotes {
 const SIGNALLED: &str = "signalled";
 /// Followed by the reason in words.
 const NOT_CONNECTED: &str = "not_connected: ";
-/// Followed by the number of syndics, a space and the verdict.
+/// Followed by the number of syndics, the one that said it to this master, and the verdict, with a slash (which
+/// stands in no id) between them.
 const BELOW: &str = "below ";
 
 impl JobNotes {
@@ -100,7 +103,14 @@ impl JobNotes {
         let lost = self.lost.iter().map(|(id, reason)| (word(reason), id));
         let signalled = self.signalled.iter().map(|id| (SIGNALLED.to_owned(), id));
         let below = self.below.iter();
-        let below = below.map(|(id, said)| (format!("{BELOW}{} {}", said.depth, said.text), id));
+        let below = below.map(|(id, said)| {
+            let SyndicSays {
+                syndic,
+                depth,
+                text,
+            } = said;
+            (format!("{BELOW}{depth}/{syndic}/{text}"), id)
+        });
         for (word, minion) in lost.chain(signalled).chain(below) {
             groups.entry(word).or_default().push(minion.as_str().into());
         }
@@ -152,8 +162,10 @@ fn word(reason: &LostReason) -> String {
 }
 
 fn said(word: &str) -> Option<SyndicSays> {
-    let (depth, text) = word.strip_prefix(BELOW)?.split_once(' ')?;
+    let (depth, said) = word.strip_prefix(BELOW)?.split_once('/')?;
+    let (syndic, text) = said.split_once('/')?;
     Some(SyndicSays {
+        syndic: MinionId::parse(syndic).ok()?,
         depth: depth.parse().ok()?,
         text: Arc::from(text),
     })
@@ -179,6 +191,7 @@ mod tests {
     fn notes_round_trip_and_unknown_words_are_skipped() {
         let id = |name: &str| MinionId::parse(name).unwrap();
         let says = |depth, text: &str| SyndicSays {
+            syndic: id("low 7"),
             depth,
             text: Arc::from(text),
         };
@@ -193,7 +206,7 @@ mod tests {
                 (id("h"), LostReason::PerhapsNotSent),
             ],
             signalled: vec![id("f"), id("g")],
-            below: vec![(id("a"), says(1, "gone")), (id("h"), says(2, "gone"))],
+            below: vec![(id("a"), says(1, "gone")), (id("h"), says(2, "gone/away"))],
         };
         assert_eq!(JobNotes::unpack(&notes.pack()), notes);
         let newer = Value::map([("abducted", Value::Array(vec!["a".into()]))]);

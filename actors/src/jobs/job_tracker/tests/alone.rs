@@ -9,6 +9,10 @@ use crate::jobs::job_tracker::job::MinionState;
 #[derive(Default)]
 pub(super) struct Present {
     minted: AtomicU32,
+    /// How often it was asked which minions are below a syndic.
+    pub(super) looks: AtomicU32,
+    /// Minions, each with a syndic that it is not below any more.
+    pub(super) moved: Vec<(MinionId, MinionId)>,
     unreachable: Vec<(MinionId, Arc<str>)>,
 }
 
@@ -21,8 +25,16 @@ impl JobEnvironment for Present {
         true
     }
 
-    fn is_below(&self, minion: &MinionId, _: &MinionId) -> bool {
-        minion.as_str().starts_with("below")
+    fn below(&self, syndic: &MinionId, mut minions: Vec<MinionId>) -> Vec<MinionId> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        let with = format!("below-{syndic}");
+        minions.retain(|minion| minion.as_str().starts_with(&with));
+        minions
+    }
+
+    fn moved(&self, syndic: &MinionId, mut minions: Vec<MinionId>) -> Vec<MinionId> {
+        minions.retain(|minion| self.moved.contains(&(minion.clone(), syndic.clone())));
+        minions
     }
 
     fn unreachable_syndics(&self) -> Vec<(MinionId, Arc<str>)> {

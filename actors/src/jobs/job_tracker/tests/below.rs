@@ -3,16 +3,21 @@
 use saltern_requests::SyndicVerdict;
 use saltern_store::jobs::JobNotes;
 
-use super::super::machine::{Counted, MAX_TEXTS};
+use super::super::machine::Counted;
 use super::super::moment::Moment;
+use super::super::syndic_verdicts::{MAX_ANNOUNCED, MAX_PENDING, MAX_TEXTS, MAX_TEXTS_OF_SYNDIC};
 use super::alone::{Present, at, begin, returned, rules};
 use super::*;
 
 /// A verdict of the syndic "low" that came through so many syndics.
 fn verdict(minions: Option<&[&str]>, text: Option<&str>, depth: u8) -> JobEvent {
+    verdict_of("low", minions, text, depth)
+}
+
+fn verdict_of(syndic: &str, minions: Option<&[&str]>, text: Option<&str>, depth: u8) -> JobEvent {
     JobEvent::SaidBelow(SyndicVerdict {
         jid: jid(1),
-        syndic: id("low"),
+        syndic: id(syndic),
         minions: minions.map(ids),
         text: text.map(Arc::from),
         depth,
@@ -50,9 +55,19 @@ impl OneJob {
         self.machine.step(self.now, event, &self.world)
     }
 
+    fn a_second_later(&mut self) -> Vec<TrackerEffect> {
+        self.now = self.now.after(Duration::from_secs(1));
+        self.step(JobEvent::Tick)
+    }
+
+    fn looks(&self) -> u32 {
+        self.world.looks.load(Ordering::Relaxed)
+    }
+
     /// Evidence on the minions that have not returned.
     fn evidence(&self) -> Vec<String> {
-        let account = self.machine.account(&jid(1), self.now).unwrap();
+        let account = self.machine.account(&jid(1), self.now, &self.world);
+        let account = account.unwrap();
         account.missing.into_iter().map(|one| one.why).collect()
     }
 
@@ -77,13 +92,16 @@ fn announced(effects: &[TrackerEffect]) -> Vec<(usize, Value, i64)> {
         TrackerEffect::Report(news @ JobNews::Below { .. }) => Some(news.event("")),
         _ => None,
     });
-    let read = news.map(|event| {
+    let read = news.flat_map(|event| {
         assert_eq!(event.tag.as_str(), format!("saltern/job/{}/below", jid(1)));
         let data = decode_exact(event.data.as_ref(), &Limits::WIRE).unwrap();
-        let field = |name: &str| data.get(name).cloned().unwrap();
-        assert_eq!(field("syndic"), Value::from("low"));
-        let minions = field("minions").as_array().unwrap().len();
-        (minions, field("says"), field("depth").as_i64().unwrap())
+        assert!(data.get("syndic").is_some());
+        let said = data.get("said").and_then(Value::as_array).unwrap().to_vec();
+        said.into_iter().map(|said| {
+            let field = |name: &str| said.get(name).cloned().unwrap();
+            let minions = field("minions").as_array().unwrap().len();
+            (minions, field("says"), field("depth").as_i64().unwrap())
+        })
     });
     read.collect()
 }
@@ -99,6 +117,7 @@ fn verdict_is_evidence_until_it_is_withdrawn_or_the_minion_returns() {
     let again = job.step(verdict(Some(&["a"]), Some("gone"), 1));
     assert!(announced(&again).is_empty(), "it is the same");
 
+    assert!(announced(&job.a_second_later()).is_empty());
     let effects = job.step(verdict(Some(&["a"]), None, 1));
     assert_eq!(announced(&effects), [(1, Value::Nil, 1)]);
     assert!(!job.explains(0, "gone") && job.explains(1, "gone"));
@@ -142,8 +161,8 @@ fn verdict_of_the_nearest_master_stays() {
 
 #[test]
 fn verdict_on_all_is_on_the_missing_minions_below_that_syndic() {
-    let mut job = OneJob::of(&["own", "below-1", "below-2"]);
-    job.step(returned(1, "below-2", true));
+    let mut job = OneJob::of(&["own", "below-low-1", "below-low-2"]);
+    job.step(returned(1, "below-low-2", true));
     let effects = job.step(verdict(None, Some("refused"), 1));
     assert_eq!(announced(&effects), [(1, Value::from("refused"), 1)]);
     assert!(!job.explains(0, "refused") && job.explains(1, "refused"));
@@ -195,18 +214,144 @@ fn unknown_job_and_too_many_texts_are_counted() {
         said.jid = jid(2);
     }
     assert_eq!(counted(&job.step(of_other)), ["no_job"]);
-    // Texts that no minion has any more make room.
-    for number in 0..MAX_TEXTS + 5 {
-        let effects = job.step(verdict(Some(&["a"]), Some(&format!("t{number}")), 1));
-        assert_eq!(counted(&effects), ["kept"], "{number}");
+    let minions: Vec<String> = (0..=MAX_PENDING)
+        .map(|number| format!("s{number}"))
+        .collect();
+    for (number, syndic) in minions.iter().enumerate() {
+        let effects = job.step(verdict_of(syndic, Some(&["a"]), None, 1));
+        let word = if number < MAX_PENDING {
+            "kept"
+        } else {
+            "no_room"
+        };
+        assert_eq!(counted(&effects), [word], "{number}");
     }
-    let minions: Vec<String> = (0..MAX_TEXTS).map(|number| format!("m{number}")).collect();
-    let minions: Vec<&str> = minions.iter().map(String::as_str).collect();
-    let mut job = OneJob::of(&minions);
-    for minion in &minions {
-        job.step(verdict(Some(&[*minion]), Some(*minion), 1));
+    job.a_second_later();
+    let effects = job.step(verdict(Some(&["a"]), None, 1));
+    assert_eq!(counted(&effects), ["kept"]);
+}
+
+#[test]
+fn texts_are_bounded_for_each_syndic_and_over_all() {
+    let names: Vec<String> = (0..=MAX_TEXTS).map(|number| format!("m{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut job = OneJob::of(&names);
+    let mut minions = names.iter();
+    let mut say = |job: &mut OneJob, syndic: &str, text: &str| {
+        let minion = minions.next().unwrap();
+        counted(&job.step(verdict_of(syndic, Some(&[*minion]), Some(text), 1)))
+    };
+    let per_syndic = MAX_TEXTS_OF_SYNDIC;
+    for syndic in 0..MAX_TEXTS / per_syndic {
+        for text in 0..per_syndic {
+            let (syndic, text) = (format!("s{syndic}"), format!("{syndic}-{text}"));
+            assert_eq!(say(&mut job, &syndic, &text), ["kept"]);
+        }
     }
-    let effects = job.step(verdict(Some(&["m0"]), Some("one more"), 1));
-    assert_eq!(counted(&effects), ["no_room"]);
-    assert!(job.explains(0, "; m0"));
+    assert_eq!(say(&mut job, "another", "x"), ["no_room"], "of all");
+
+    let mut job = OneJob::of(&names);
+    for text in 0..per_syndic {
+        let of_stranger = verdict(
+            Some(&["stranger"]),
+            Some(&format!("of a stranger {text}")),
+            1,
+        );
+        job.step(of_stranger);
+    }
+    for text in 0..per_syndic {
+        let effects = job.step(verdict(Some(&["m0"]), Some(&format!("t{text}")), 1));
+        assert_eq!(
+            counted(&effects),
+            ["kept"],
+            "text {text}: nobody has those of strangers"
+        );
+    }
+    // Texts that no minion has any more make room: searched for once a second.
+    let one_more =
+        |job: &mut OneJob, text: &str| counted(&job.step(verdict(Some(&["m0"]), Some(text), 1)));
+    for text in 1..per_syndic {
+        assert_eq!(one_more(&mut job, &format!("u{text}")), ["kept"]);
+    }
+    assert_eq!(
+        one_more(&mut job, "v"),
+        ["no_room"],
+        "it was searched just now"
+    );
+    let of_other = verdict_of("other", Some(&["m1"]), Some("w"), 1);
+    assert_eq!(counted(&job.step(of_other)), ["kept"], "it has its own");
+    job.a_second_later();
+    assert_eq!(one_more(&mut job, "v"), ["kept"]);
+}
+
+#[test]
+fn verdicts_on_all_minions_are_carried_over_once_a_second() {
+    let mut job = OneJob::of(&["below-low-1", "below-low-2", "own"]);
+    let effects = job.step(verdict(None, Some("first"), 1));
+    assert_eq!(announced(&effects), [(2, Value::from("first"), 1)]);
+    for number in 0..1_000 {
+        let effects = job.step(verdict(None, Some(&format!("t{number}")), 1));
+        assert!(announced(&effects).is_empty());
+    }
+    assert_eq!(job.looks(), 1, "minions below were looked for");
+    job.step(verdict(Some(&["below-low-2"]), Some("named since"), 1));
+    let expected = [
+        (1, Value::from("named since"), 1),
+        (1, Value::from("t999"), 1),
+    ];
+    assert_eq!(announced(&job.a_second_later()), expected);
+    assert_eq!(job.looks(), 2);
+    assert!(job.explains(0, "t999") && job.explains(1, "named since"));
+    let other = job.step(verdict_of("lowest", None, Some("of another"), 1));
+    assert!(announced(&other).is_empty(), "none is below it");
+    assert_eq!(job.looks(), 3, "another syndic waits for nobody");
+    job.a_second_later();
+    job.a_second_later();
+    assert_eq!(job.looks(), 3);
+}
+
+#[test]
+fn events_are_one_a_second_and_bounded_in_minions() {
+    let names: Vec<String> = (0..MAX_ANNOUNCED + 2)
+        .map(|number| format!("m{number}"))
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut job = OneJob::of(&names);
+    let effects = job.step(verdict(Some(&names), Some("gone"), 1));
+    assert_eq!(
+        announced(&effects),
+        [(MAX_ANNOUNCED, Value::from("gone"), 1)]
+    );
+    for text in ["x", "y"] {
+        let effects = job.step(verdict(Some(&["m0"]), Some(text), 1));
+        assert!(announced(&effects).is_empty());
+    }
+    let expected = [(2, Value::from("gone"), 1), (1, Value::from("y"), 1)];
+    assert_eq!(announced(&job.a_second_later()), expected);
+    assert!(announced(&job.a_second_later()).is_empty());
+}
+
+#[test]
+fn verdict_of_the_syndic_below_which_a_minion_is_now_replaces_that_of_another() {
+    let mut job = OneJob::of(&["a", "b"]);
+    job.step(verdict_of(
+        "one",
+        Some(&["a", "b"]),
+        Some("far below one"),
+        3,
+    ));
+    job.step(verdict_of("two", Some(&["a"]), Some("of two"), 1));
+    assert!(job.explains(0, "of two") && job.explains(1, "far below one"));
+    job.step(verdict_of("two", Some(&["b"]), None, 1));
+    assert!(!job.explains(1, "far below one"));
+    let later = announced(&job.a_second_later());
+    assert_eq!(later, [(1, Value::Nil, 1)], "of \"two\" alone");
+}
+
+#[test]
+fn verdict_is_not_shown_of_a_minion_that_is_below_its_syndic_no_more() {
+    let mut job = OneJob::of(&["a", "b"]);
+    job.step(verdict(Some(&["a", "b"]), Some("gone"), 1));
+    job.world.moved = vec![(id("a"), id("low")), (id("b"), id("other"))];
+    assert!(!job.explains(0, "gone") && job.explains(1, "gone"));
 }
