@@ -73,6 +73,8 @@ fn key_that_is_accepted_or_deleted_on_any_member_is_so_on_all() -> TestResult {
             let stale = pki_b.join("minions/stale");
             fs::create_dir_all(pki_b.join("minions"))?;
             fs::copy(pki_a.join("master.pub"), &stale)?;
+            // The first table is that of a member with an accepted key.
+            fs::copy(pki_a.join("master.pub"), pki_a.join("minions/known"))?;
             pair.start_second()?;
 
             pair.b.step("stock's salt-key accepts where the standby is");

@@ -1,12 +1,12 @@
 //! Keys of minions that the masters of a cluster share: `pki_dir` of each member is a mirror of one table, in
 //! both directions.
 //!
-//! A row is a minion with all its keys ([`record`]), sealed as other shared state is; a deleted minion keeps a
+//! A row is a minion with all its keys (`record`), sealed as other shared state is; a deleted minion keeps a
 //! row without keys for [`TOMBSTONE_AGE`]. Every member writes, the active one and those that stand by: stock's
 //! `salt-key` works on files of its own machine. A write names the version that it replaces, so of two members
 //! that change a minion at once the second one finds the row of the first, and merges.
 //!
-//! What a member has seen of each row is kept in a file ([`memory`]): a change of its own is what differs from
+//! What a member has seen of each row is kept in a file (`memory`): a change of its own is what differs from
 //! it, and a row that is older than it was put back by somebody, and is replaced. So whoever can write to the
 //! database can neither make a key nor bring one back, but for members that have seen nothing yet.
 //!
