@@ -566,18 +566,5 @@ fn kill_all_three([top, middle, low]: [&mut Site; 3], fleets: [Fleet; 2]) -> Res
         let ledger = fleet.stop()?;
         top.accounts(&ledger)?.expect_balance()?;
     }
-    explained_from_below(top)
-}
-
-/// Of a minion that is away two levels below, the master above knows what the nearest master says.
-fn explained_from_below(top: &mut Site) -> Result<()> {
-    top.step("a silent minion is explained by the master that it is below");
-    let mark = top.events().mark();
-    top.salt(&["--async", "low-1", "test.ping"])?;
-    let jid = new_jid(top, mark)?;
-    let words = "syndic \"relay-middle\" says: syndic \"relay-low\" says: unreachable: away";
-    wait_until("the verdict from below", SOON, || {
-        let run = top.saltern(&["explain", &jid]).ok()?;
-        run.stdout.contains(words).then_some(())
-    })
+    Ok(())
 }
