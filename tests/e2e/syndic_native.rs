@@ -8,6 +8,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 
 use anyhow::{Result, ensure};
+use rustix::process::Signal;
 use saltern_tests::config::Config;
 use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::syndics::wait_for_syndic;
@@ -566,5 +567,30 @@ fn kill_all_three([top, middle, low]: [&mut Site; 3], fleets: [Fleet; 2]) -> Res
         let ledger = fleet.stop()?;
         top.accounts(&ledger)?.expect_balance()?;
     }
-    Ok(())
+    explained_from_below(top, low)
+}
+
+/// Of a minion that is connected and silent, two levels below, the master above knows what the nearest master
+/// says.
+fn explained_from_below(top: &mut Site, low: &mut Site) -> Result<()> {
+    top.step("a silent minion is explained by the master that it is below");
+    low.bring_up(&[("quiet", MinionKind::Native)])?;
+    wait_until("it in the inventory above", SOON, || {
+        let run = top.saltern(&["run", "manage.up"]).ok()?;
+        run.stdout.contains("- quiet").then_some(())
+    })?;
+    low.minion("quiet")?.signal(Signal::STOP)?;
+    let mark = top.events().mark();
+    top.salt(&["--async", "quiet", "test.ping"])?;
+    let jid = new_jid(top, mark)?;
+    let words = "syndic \"relay-low\" says: ";
+    let said = wait_until("the verdict from below", SOON, || {
+        let run = top.saltern(&["explain", &jid]).ok()?;
+        run.stdout.contains(words).then_some(())
+    });
+    low.minion("quiet")?.signal(Signal::CONT)?;
+    said.map_err(|error| match top.saltern(&["explain", &jid]) {
+        Ok(run) => error.context(run.stdout),
+        Err(_) => error,
+    })
 }
