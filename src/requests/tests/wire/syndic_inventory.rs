@@ -319,7 +319,8 @@ fn start_event_is_fired_without_what_is_for_this_master_alone() {
 
 #[test]
 fn inventory_goes_with_returns_and_events_of_a_syndic_that_sends_no_part_for_long() {
-    let site = Site::new(OPTIONS);
+    // The clock of the site is set, and that of the syndic is not.
+    let site = Site::new(&format!("{OPTIONS}saltern_replay_window: 0\n"));
     let relay = Relay::started(&site, "relay");
     let minion = &relay.minion;
     let events = || {
