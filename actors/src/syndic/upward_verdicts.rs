@@ -69,7 +69,7 @@ impl Waiting {
         }
     }
 
-    /// What an event of the job tracker says of minions. Where all have returned nothing is to be said.
+    /// Verdicts in an event of the job tracker. Where all have returned nothing is to be said.
     fn of(event: &Event) -> Option<Self> {
         let (jid, what) = event
             .tag

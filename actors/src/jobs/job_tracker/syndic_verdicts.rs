@@ -40,7 +40,7 @@ pub(super) struct SyndicVerdicts {
     texts: Texts,
 }
 
-/// What a syndic has said of a job since the last event.
+/// Verdicts of a syndic on a job since the last event.
 #[derive(Default)]
 struct Pending {
     /// Its last verdict on all minions, and those that it has named since.
@@ -199,7 +199,7 @@ impl Machine {
     }
 }
 
-/// What a syndic says of these minions now, those of which it says the same together.
+/// Present verdicts of a syndic on these minions, those of the same text together.
 fn said_of(
     job: &Job,
     syndic: &MinionId,

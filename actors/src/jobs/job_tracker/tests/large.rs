@@ -104,7 +104,7 @@ impl Rig {
         assert!(probed == missing, "{} were probed", probed.len());
     }
 
-    /// What the store is to write about the job's end, and before.
+    /// Writes of the job's end, and those before it.
     async fn writes_until_the_end(&mut self) -> Vec<Write> {
         let mut writes = Vec::new();
         let is_end = |write: &Write| {
