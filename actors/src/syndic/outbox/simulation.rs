@@ -165,6 +165,17 @@ impl World {
         self.jobs.push((jid, from.to_owned()));
     }
 
+    /// The first job of a master above, which is published for it.
+    fn job_of(&mut self, name: &str) -> Jid {
+        let mut random = Random(1);
+        loop {
+            if let Some((jid, _)) = self.jobs.iter().find(|(_, from)| from == name) {
+                return jid.clone();
+            }
+            self.publish(&mut random);
+        }
+    }
+
     fn returns(&mut self, random: &mut Random) {
         let mut writes = Vec::new();
         for _ in 0..=random.below(4) {
@@ -367,12 +378,7 @@ fn whatever_happens_to_frames_each_master_above_gets_its_returns_once_and_in_ord
 #[test]
 fn returns_that_are_too_old_too_many_or_refused_are_dropped_and_named() {
     let mut world = World::new();
-    let mut random = Random(1);
-    while world.jobs.iter().all(|(_, from)| from != "one:4506") {
-        world.publish(&mut random);
-    }
-    let jid = world.jobs.iter().find(|(_, from)| from == "one:4506");
-    let jid = jid.unwrap().0.clone();
+    let jid = world.job_of("one:4506");
     for number in 0..4 {
         let record = returned(&jid, number, number as i64 * 1_000_000);
         world.database.commit(&[Write::Return(record)]).unwrap();
@@ -407,12 +413,7 @@ fn returns_that_are_too_old_too_many_or_refused_are_dropped_and_named() {
 #[test]
 fn cursor_of_stored_frames_is_saved_within_its_interval_and_not_for_each() {
     let mut world = World::with_frames();
-    let mut random = Random(1);
-    while world.jobs.iter().all(|(_, from)| from != "one:4506") {
-        world.publish(&mut random);
-    }
-    let jid = world.jobs.iter().find(|(_, from)| from == "one:4506");
-    let jid = jid.unwrap().0.clone();
+    let jid = world.job_of("one:4506");
     let file = format!(
         "syndic_{}_place",
         super::super::uplink::file_name("one:4506")
