@@ -606,6 +606,17 @@ impl OutboxQueue {
         Ok(())
     }
 
+    /// Saves the cursor if it has moved since it was saved.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn save_if_moved(&mut self) -> Result<(), StoreError> {
+        match (self.unsaved, self.save_at) {
+            (0, None) => Ok(()),
+            _ => self.save(),
+        }
+    }
+
     /// Saves the cursor, when many rows of others were passed since, or it is time for what is stored above.
     ///
     /// # Errors

@@ -449,6 +449,30 @@ fn cursor_of_stored_frames_is_saved_within_its_interval_and_not_for_each() {
     assert_eq!(queue.save_in(set_back), Some(Duration::ZERO));
 }
 
+#[test]
+fn outbox_that_stops_saves_its_cursor_whatever_the_clock_says() {
+    let mut world = World::with_frames();
+    let jid = world.job_of("one:4506");
+    let record = Write::Return(returned(&jid, 0, 1));
+    world.database.commit(&[record]).unwrap();
+    let mut queue = world.outboxes.remove("one:4506").unwrap();
+    let Next::Batch(batch) = queue.next(0).unwrap() else {
+        panic!("there is a return")
+    };
+    let (number, _) = queue.sent(batch);
+    queue.stored(number, 0).unwrap();
+    queue.save_if_due(100_000).unwrap();
+    world.open("one:4506").unwrap();
+    let killed = &world.outboxes["one:4506"];
+    assert!(killed.lag() > 0, "it is saved after 250 ms only");
+
+    let queue = tokio::sync::Mutex::new(queue);
+    drop(SavedOnStop(queue.try_lock().unwrap()));
+    world.open("one:4506").unwrap();
+    assert_eq!(world.outboxes["one:4506"].lag(), 0);
+    assert_eq!(queue.try_lock().unwrap().save_in(100_000), None);
+}
+
 /// Sends the next batch; whether the load of its first job goes with it.
 fn sends_load(queue: &mut OutboxQueue) -> bool {
     let Next::Batch(batch) = queue.next(2).unwrap() else {
