@@ -427,14 +427,9 @@ impl Seed {
         }
         let request = job_of(load, &reading)?;
         let jid = Jid::parse(&request.jid).map_err(|_| NotForUs::Malformed("jid"))?;
-        // A job of this master, or of another one above, that comes this way has gone in a circle.
-        if let Some(known) = self.reader.load(&jid)?
-            && known.reporter.is_none()
-        {
-            let origin = routes::origin(known.record.load.bytes());
-            if origin != Origin::Upper(self.upper.name().to_owned()) {
-                return Err(NotForUs::Loop.into());
-            }
+        let known = self.reader.load(&jid)?;
+        if known.is_some_and(|known| routes::has_gone_in_a_circle(&known, self.upper.name())) {
+            return Err(NotForUs::Loop.into());
         }
         let link = Gate {
             router: self.router.clone(),
@@ -613,12 +608,13 @@ impl Seed {
     /// The verdicts of jobs that the master above has published.
     fn own_verdicts(&self, waiting: &[Waiting], origins: &mut JobOrigins) -> Vec<Verdict> {
         let own = Origin::Upper(self.upper.name().to_owned());
+        origins.begin_batch();
         let is_own = |one: &&Waiting| {
             if matches!(one, Waiting::NotPublished(..)) {
                 return true;
             }
-            let origin = origins.of(one.jid(), &*self.reader);
-            origin.is_ok_and(|origin| origin == own)
+            let origin = origins.of(one.jid(), || self.reader.load_of(one.jid()));
+            origin.is_ok_and(|origin| *origin == own)
         };
         let own = waiting.iter().filter(is_own);
         own.flat_map(Waiting::verdicts).collect()
