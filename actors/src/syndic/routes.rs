@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn job_is_looked_up_once_and_one_that_is_not_there_once_in_a_batch() {
+    fn load_of_a_job_is_read_once_and_one_that_is_not_there_once_in_a_batch() {
         let load = load(Some("top:4506"));
         let mut origins = JobOrigins::default();
         let mut look = |jid: &Jid, found: Option<&Packed>| {
