@@ -185,11 +185,14 @@ impl Seed {
                     self.wait_for_connection().await;
                 }
                 Attempt::Idle => {
+                    if queue.may_rest() {
+                        gathering.moved(Instant::now());
+                    }
                     let save_in = queue.save_in(self.now()).unwrap_or(POLL);
                     // Whichever comes first; both lead to the next attempt.
                     let _ = timeout(save_in.min(POLL), self.wake.notified()).await;
                     // Frames gather what comes while their lanes are busy.
-                    if queue.framed().is_none() {
+                    if queue.framed().is_none() || queue.may_rest() {
                         tokio::time::sleep(gathering.wait(Instant::now())).await;
                     }
                 }

@@ -249,6 +249,12 @@ impl OutboxQueue {
         self.framed
     }
 
+    /// Whether it may rest between two looks: it is the outbox for all, and finds nothing of its own. A look costs
+    /// more than the few rows of a commit.
+    pub(crate) fn may_rest(&self) -> bool {
+        self.expects_others && matches!(self.settings.recipients, Recipients::Any(_))
+    }
+
     /// The most rows of a batch.
     fn max_rows(&self) -> usize {
         match self.framed {

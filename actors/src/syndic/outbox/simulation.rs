@@ -488,6 +488,8 @@ fn returns_of_others_are_passed_without_being_read_and_own_ones_among_them_go_up
     let queue = world.outboxes.get_mut("any").unwrap();
     assert!(matches!(queue.next(1).unwrap(), Next::Idle));
     assert_eq!((queue.read, queue.lag()), (0, 0));
+    assert!(queue.may_rest());
+    assert!(!world.outboxes["one:4506"].may_rest());
 
     commit(&mut world, &other, 4);
     commit(&mut world, &own, 0);
@@ -498,6 +500,7 @@ fn returns_of_others_are_passed_without_being_read_and_own_ones_among_them_go_up
     assert_eq!((batch.returns, queue.read), (1, 1));
     queue.acknowledged(batch).unwrap();
     assert_eq!(queue.lag(), 0);
+    assert!(!queue.may_rest(), "another of its own may follow");
 
     // While it reads returns of its own, it reads all that come.
     let second = world.jobs.len();
