@@ -18,7 +18,7 @@ use super::lease_table::{LeaseTable, micros};
 use super::session::Session;
 use crate::error::SqlError;
 
-const HEAD: &str = "SELECT revision FROM minion_key_head";
+const HEAD: &str = "SELECT revision, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM minion_key_head";
 
 /// Without the content of a row that is longer than any of ours (four keys of 16 KiB): nobody can open it.
 const READ: &str = "SELECT revision, id, version, \
@@ -68,12 +68,13 @@ impl KeyTable for SealedKeys {
                         .to_owned(),
                 });
             };
-            let head = head.try_get(0)?;
+            let (head, now) = (head.try_get(0)?, head.try_get(1)?);
             let values = [&position.revision as _, &after as _, &limit as _];
             let rows = session.rows(READ, &values).await?;
             let rows = rows.iter().map(row_of);
             Ok(KeyPage {
                 head,
+                now,
                 rows: rows.collect::<std::result::Result<_, SqlError>>()?,
             })
         });
