@@ -179,6 +179,22 @@ fn truncated_match_is_marked_also_from_the_cache() {
     }
 }
 
+/// Users and minions choose the expressions, and all share the index.
+#[test]
+fn name_with_a_zero_byte_is_a_name_of_its_own() {
+    let data = Arc::new(Data::default());
+    data.set(0, Some(Value::Map(vec![(Value::Int(1), "a".into())])));
+    let fleet = Fleet(data.known().to_vec());
+    for order in [["1\0loaded:a", "1:a"], ["1:a", "1\0loaded:a"]] {
+        let site = site(&data);
+        for text in order {
+            let target = Target::Expression(TargetType::Grain, text.to_owned());
+            let found = site.resolve_with(&target, &fleet, &MatchOptions::default());
+            assert_eq!(found.unwrap().minions.len(), usize::from(text == "1:a"));
+        }
+    }
+}
+
 #[test]
 fn cached_matches_are_bounded_in_bytes() {
     let mut index = Index::default();

@@ -199,8 +199,8 @@ impl Pool {
     }
 
     /// The numbers under which a dictionary finds a name: first by its text, then as YAML.
-    pub(super) fn keys(&self, column: &str, loaded: Option<&Loaded>) -> Vec<u32> {
-        let text = Value::from(column.strip_suffix("\0loaded").unwrap_or(column));
+    pub(super) fn keys(&self, name: &str, loaded: Option<&Loaded>) -> Vec<u32> {
+        let text = Value::from(name);
         let mut keys: Vec<u32> = self.find(&text, hash_of(&text)).into_iter().collect();
         if let Some(loaded) = loaded {
             keys.extend(
