@@ -49,6 +49,26 @@ fn threads_are_named_and_shared_by_name_and_an_actor_stays_on_its_own() {
     });
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn work_that_blocks_is_done_on_threads_named_after_that_of_the_actor() {
+    real_time(async {
+        let (tree, root) = tree(10);
+        let spec = generous().on(Placement::thread("first"));
+        let one = Script::new(1, &Log::default()).start_with(&root, spec);
+        let (into, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let handler = act(move |_, _| {
+            tokio::task::spawn_blocking(move || {
+                let _ = into.send(std::fs::read_to_string("/proc/thread-self/comm"));
+            });
+        });
+        assert_eq!(one.send(handler).await, Ok(()));
+        let name = seen.recv().await.expect("it is done").unwrap();
+        assert_eq!(name.trim_end(), "first-pool");
+        assert!(tree.shutdown().await.is_clean());
+    });
+}
+
 #[test]
 fn of_100_000_messages_to_another_thread_only_the_fatal_ones_are_lost() {
     real_time(async {
