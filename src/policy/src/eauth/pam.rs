@@ -282,7 +282,7 @@ mod tests {
         shell
     }
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_secs(20);
 
     #[test]
     fn pam_process_gets_the_question_and_is_read_to_the_end_of_its_line() {
@@ -294,7 +294,7 @@ mod tests {
                 Some(vec!["login", long.as_str(), "secret"]),
             ),
             // It need not end,
-            (r"cat >&2; printf 'refused\n'; exec sleep 60", None),
+            (r"cat >&2; printf 'refused\n'; exec sleep 600", None),
             // and its line need not.
             (r"cat >&2; printf refused", None),
         ];
@@ -313,13 +313,13 @@ mod tests {
             panic!("{endless:?}");
         };
         assert_eq!(shown, "y".repeat(SHOWN));
-        let silent = ask_program(shell("exec sleep 60"), "", Duration::from_millis(20));
+        let silent = ask_program(shell("exec sleep 600"), "", Duration::from_millis(20));
         assert!(matches!(silent, Err(PamError::Late)), "{silent:?}");
     }
 
     #[test]
     fn pam_process_does_not_outlive_its_question() {
-        let child = shell("exec sleep 60").spawn().unwrap();
+        let child = shell("exec sleep 600").spawn().unwrap();
         let process = rustix::process::Pid::from_child(&child);
         drop(Killed(child));
         let sent = rustix::process::test_kill_process(process);

@@ -213,6 +213,16 @@ mod tests {
     }
 
     #[test]
+    fn text_costs_a_step_for_64_bytes() {
+        let search = Allowance::of_steps(50_000);
+        let budget = Budget::of(&search);
+        assert!(budget.spend_on(&"x".repeat(64 * 20_000 - 1)));
+        assert!(budget.spend() && !search.is_cut());
+        assert!(!budget.spend() && search.is_cut());
+        assert!(!budget.spend_on(""));
+    }
+
+    #[test]
     fn time_is_looked_at_after_512_steps() {
         let search = Allowance::new(MAX_STEPS, Duration::ZERO);
         assert!(search.spend(511));

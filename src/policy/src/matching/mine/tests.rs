@@ -101,6 +101,43 @@ fn mine_answer_is_bounded() {
 }
 
 #[test]
+fn value_weighs_what_its_parts_do() {
+    let own = size_of::<Value>();
+    let (text, bytes) = (Value::from("abc"), Value::Bin(b"ab".to_vec().into()));
+    let list = Value::from(vec![text.clone(), bytes.clone()]);
+    let map = Value::map([("a", text.clone()), ("b", bytes.clone())]);
+    for (value, expected) in [
+        (Value::Nil, own),
+        (text, own + 3),
+        (bytes, own + 2),
+        (list, 3 * own + 5),
+        (map, 5 * own + 7),
+    ] {
+        assert_eq!(weight(&value), expected, "{value:?}");
+    }
+}
+
+/// Stock finds nobody for another kind.
+#[test]
+fn target_of_a_load_is_a_text_or_a_list_of_its_kind() {
+    let list = |items: &[Value]| Value::from(items.to_vec());
+    let names = || list(&["a".into(), "b".into()]);
+    let owned = || vec!["a".to_owned(), "b".to_owned()];
+    let text = |kind, text: &str| Some(Target::Expression(kind, text.to_owned()));
+    for (value, kind, expected) in [
+        ("a".into(), "glob", text(TargetType::Glob, "a")),
+        (Value::Nil, "pcre", text(TargetType::Pcre, "")),
+        (names(), "list", Some(Target::List(owned()))),
+        (names(), "compound", Some(Target::Words(owned()))),
+        (list(&["a".into(), Value::Nil]), "compound", None),
+        (names(), "glob", None),
+        (Value::Int(1), "list", None),
+    ] {
+        assert_eq!(target(&value, kind), expected, "{value:?} {kind}");
+    }
+}
+
+#[test]
 fn mine_request_functions_are_bounded() {
     let read = |fun: Value| {
         let load = Value::map([("tgt", Value::from("*")), ("fun", fun)]);
