@@ -52,10 +52,10 @@ fn threads_are_named_and_shared_by_name_and_an_actor_stays_on_its_own() {
 /// Threads of this process with a name.
 #[cfg(target_os = "linux")]
 fn threads_named(name: &str) -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let names = tasks.map(|task| {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let names = tasks.flatten().map(|task| {
         // It may have ended.
-        std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+        std::fs::read_to_string(task.path().join("comm")).unwrap_or_default()
     });
     names.filter(|found| found.trim_end() == name).count()
 }

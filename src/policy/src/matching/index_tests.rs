@@ -262,6 +262,21 @@ fn grain_that_comes_twice_counts_with_its_last_value() {
     }
 }
 
+#[test]
+fn star_is_held_against_a_minion_with_many_grains() {
+    let (data, mut index) = (Data::default(), Index::default());
+    let names: Vec<String> = (0..100).map(|number| format!("g{number}")).collect();
+    let grains = names.iter().map(|name| (name.as_str(), "v"));
+    data.set(0, Some(Value::map(grains)));
+    index.refresh(&data);
+    for (text, expected) in [("*:v", vec![0]), ("*:g99", vec![0]), ("*:w", vec![])] {
+        let test = compiled(text, MatchKind::Glob);
+        let ask = question(text, MatchKind::Glob);
+        let view = index.view(Kind::Grains, &ask, Some(&test));
+        assert_eq!(slots(&view, &test), expected, "{text}");
+    }
+}
+
 /// Only so many changes are remembered one by one; an answer from before them is given no more.
 #[test]
 fn answer_is_outdated_by_each_change() {
@@ -295,12 +310,15 @@ fn answer_is_outdated_by_each_change() {
 #[test]
 fn columns_that_are_used_stay() {
     let (data, mut index) = (Data::default(), Index::default());
-    data.set(0, Some(Value::map([("g0", "a")])));
+    data.set(0, Some(Value::map([("a", "b")])));
     index.refresh(&data);
-    let first = index.grain_column("g0");
+    let used = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let columns = used.map(|name| index.grain_column(name));
     for number in 1..500 {
         let column = index.grain_column(&format!("g{number}"));
-        assert!(Arc::ptr_eq(&first, &index.grain_column("g0")), "{number}");
+        for (name, column) in used.iter().zip(&columns) {
+            assert!(Arc::ptr_eq(column, &index.grain_column(name)), "{number}");
+        }
         let again = index.grain_column(&format!("g{number}"));
         assert!(Arc::ptr_eq(&column, &again));
     }
@@ -336,7 +354,7 @@ fn kept_answers_fill_their_room() {
     let whole = || Arc::new(Bits::none(((16 << 20) - 8 - KEPT) * 8));
     let [a, b, c] = ["os:aaaa", "os:bbbb", "os:cccc"].map(|text| question(text, MatchKind::Glob));
     let mut index = Index::default();
-    let mut keep = |index: &mut Index, ask: &QueryKey<'_>, bits: Arc<Bits>| {
+    let keep = |index: &mut Index, ask: &QueryKey<'_>, bits: Arc<Bits>| {
         index.remember(Kind::Grains, ask, bits, 0);
         [a, b, c].map(|ask| index.answer(Kind::Grains, &ask).is_some())
     };
@@ -346,7 +364,8 @@ fn kept_answers_fill_their_room() {
         assert_eq!(keep(&mut index, &a, half()), [true, false, false]);
     }
     assert_eq!(keep(&mut index, &b, half()), [true, true, false]);
-    assert_eq!(keep(&mut index, &c, half()), [false, false, true]);
+    let less_than_half = Arc::new(Bits::none(((8 << 20) - 16 - KEPT) * 8));
+    assert_eq!(keep(&mut index, &c, less_than_half), [false, false, true]);
     assert_eq!(keep(&mut index, &a, whole()), [true, false, false]);
     let larger = Arc::new(Bits::none(((16 << 20) - KEPT) * 8));
     assert_eq!(keep(&mut index, &b, larger), [true, false, false]);

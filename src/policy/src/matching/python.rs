@@ -69,9 +69,11 @@ impl Loaded {
             _ => return None,
         };
         let is_refused = match &loaded {
-            Self::Nil => trimmed.starts_with('#') || text == "!" || text.contains('#'),
+            Self::Nil => text.contains('#'),
             Self::Str(loaded) => {
-                loaded == text || text.contains('#') || (loaded.is_empty() && text == "|")
+                loaded == text
+                    || text.contains('#')
+                    || (loaded.is_empty() && matches!(text, "|" | "!"))
             }
             Self::Int(_) | Self::Float(_) => false,
         };
@@ -167,6 +169,11 @@ mod tests {
             ("'_'", Some(Loaded::Str("_".to_owned()))),
             ("...", None),
             ("1_", None),
+            ("!", None),
+            ("~ # x", None),
+            ("'a' # x", None),
+            ("|", None),
+            ("''", Some(Loaded::Str(String::new()))),
         ];
         for (text, loaded) in table {
             assert_eq!(Loaded::read(text), loaded, "{text}");

@@ -20,6 +20,8 @@ fn ask(asker: &str, fun: impl Into<Value>, access: &MineAccess) -> Value {
     let request = MineRequest::read(&id(asker), &load).unwrap();
     let resolve = |target: &Target, options: &MatchOptions<'_>| {
         assert!(!options.greedy);
+        // Of its own target a minion chooses the pillars; `allow_tgt` is the choice of the other.
+        assert_eq!(options.exact_pillar, !options.is_brief);
         match target {
             Target::Expression(_, text) if text == "*" => vec![id("a"), id("b")],
             Target::Expression(_, text) => text.split(',').map(id).collect(),
@@ -206,5 +208,20 @@ fn mine_request_by_pillar_is_compared_exactly() {
     assert_eq!(kind("PILLAR"), Some(TargetType::PillarExact));
     assert_eq!(kind("pillar_pcre"), Some(TargetType::PillarExact));
     assert_eq!(kind("compound"), Some(TargetType::Compound));
+    assert_eq!(kind("COMPOUND"), Some(TargetType::Compound));
+    assert_eq!(kind("compound_pillar_exact"), Some(TargetType::Compound));
     assert_eq!(kind("nonsense"), None);
+    // As minions of old called it; with nothing in it, it is not there.
+    let old = |kind: Value| {
+        let load = [
+            ("tgt", "a".into()),
+            ("fun", "f".into()),
+            ("expr_form", kind),
+        ];
+        let request = MineRequest::read(&id("x"), &Value::map(load));
+        request.map(|request| request.target.kind())
+    };
+    assert_eq!(old("pcre".into()), Ok(TargetType::Pcre));
+    assert_eq!(old(Value::Nil), Ok(TargetType::Glob));
+    assert_eq!(old(Value::Int(1)), Err(MineError::Incomplete));
 }
