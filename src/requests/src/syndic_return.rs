@@ -11,6 +11,7 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 
 use crate::audit::AuditNote;
 use crate::envelope::Sealed;
+use crate::job::UPPER;
 use crate::outcome::ReceivedReturn;
 use crate::return_::Reporter;
 use crate::syndics::{MAX_LEAVES, SyndicIdentity};
@@ -216,7 +217,8 @@ fn is_acceptable(load: &MapView, services: &Services) -> Result<(), &'static str
 }
 
 /// The job that a syndic brings along, for when it is not known here: one of the master below. Its
-/// user is none of this master's, so the syndic takes that place.
+/// user is none of this master's, so the syndic takes that place. Only this master marks a job as one of a
+/// master above, to which its returns go then: a mark of the syndic's is taken off.
 fn job_of(
     mut load: MapView,
     jid: &Jid,
@@ -231,6 +233,12 @@ fn job_of(
     let minions = minions.filter(|minion| voice.may_name(minion));
     let tgt = load.get("tgt").map(RawValue::decode).unwrap_or(Value::Nil);
     let tgt_type = load.get("tgt_type").map(RawValue::decode);
+    let kwargs = load.get("kwargs").and_then(RawValue::as_map);
+    if let Some(mut kwargs) = kwargs
+        && kwargs.remove(UPPER).is_some()
+    {
+        load.insert("kwargs", RawValue::pack(&kwargs, Dialect::Raw));
+    }
     let user = Reporter::Syndic(voice.syndic()).user();
     load.insert("user", RawValue::pack(user.as_str(), Dialect::Raw));
     let target = targets::of_load(&tgt, tgt_type.as_ref(), services.config.salt_compat);

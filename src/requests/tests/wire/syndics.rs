@@ -138,6 +138,24 @@ fn minions_below_syndic_return_as_local_and_first_brings_job() {
     assert!(!site.path("cache/syndics/a").exists());
 }
 
+/// Returns of a job with that mark go to the master above of that name, and to no other.
+#[test]
+fn job_that_a_syndic_brings_is_never_marked_as_one_of_a_master_above() {
+    let site = Site::new(ABOVE);
+    let relay = syndic(&site, "relay");
+    let marked = Value::map([
+        ("saltern_upper", Value::from("top:4506")),
+        ("metadata", "m".into()),
+        ("saltern_upper", "other:4506".into()),
+    ]);
+    let load = Load::new().set("fun", "test.ping").set("kwargs", marked);
+    let brought = aggregate(&[("a", one(0))], load.value());
+    let outcome = ask(&site, &relay, request(&relay, vec![brought]));
+    let stored = decode(stored(&outcome)[0].job.load.bytes());
+    let kwargs = stored.get("kwargs");
+    assert_eq!(kwargs, Some(&Value::map([("metadata", "m")])));
+}
+
 #[test]
 fn old_syndic_sends_one_job_as_the_request() {
     let site = Site::new(ABOVE);
