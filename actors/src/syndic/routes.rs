@@ -1,7 +1,11 @@
 //! Which master above a job came from, and so whom its returns are for.
 //!
 //! The uplink marks the load of a job that it has published here; the load is stored with the job,
-//! in the transaction after which the job is sent. So the mark is there whenever a return is.
+//! in the transaction after which the job is sent. So the mark is there whenever a return of the published job is.
+//!
+//! A minion may return a job before it is published here; such a job is a report, and the publication takes its
+//! place. So a job without a mark is looked at again with each batch, unless this master has published it.
+//! Outboxes that read a return from before the publication at different times may both take it for the other's.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,19 +31,22 @@ pub(crate) enum Origin {
 #[derive(Default)]
 pub(crate) struct JobOrigins {
     known: HashMap<Jid, Origin>,
-    /// Jobs that were looked for since [`Self::begin_batch`] and are not there.
-    absent: HashSet<Jid>,
+    /// Jobs that were looked for since [`Self::begin_batch`] and are not there, or bear no mark: that may come.
+    unmarked: HashSet<Jid>,
 }
 
 impl JobOrigins {
-    /// Looks again for the jobs that were not there.
+    /// Looks again for the jobs that were not there, or had no mark. To be called when rows were read, before they
+    /// are judged: what is known of their jobs must not be older than they are.
     pub(crate) fn begin_batch(&mut self) {
-        self.absent.clear();
+        self.unmarked.clear();
     }
 
-    /// Remembers a job.
+    /// Remembers a job, unless a publication may yet take its place.
     pub(crate) fn learn(&mut self, job: &StoredJob) {
-        self.remember(&job.record.jid, origin(job.record.load.bytes()));
+        if job.reporter.is_none() {
+            self.remember(&job.record.jid, origin(job.record.load.bytes()));
+        }
     }
 
     fn remember(&mut self, jid: &Jid, origin: Origin) {
@@ -49,8 +56,7 @@ impl JobOrigins {
         self.known.insert(jid.clone(), origin);
     }
 
-    /// The origin of a job, of which `load` reads the load if it is not known; of one that is not there any
-    /// more, here.
+    /// The origin of a job, of which `load` reads the load if it is not known; of one that is not there, here.
     ///
     /// # Errors
     /// Those of `load`.
@@ -59,10 +65,10 @@ impl JobOrigins {
         jid: &Jid,
         load: impl FnOnce() -> Result<Option<Packed>, StoreError>,
     ) -> Result<&Origin, StoreError> {
-        if !self.known.contains_key(jid) && !self.absent.contains(jid) {
-            match load()? {
-                Some(load) => self.remember(jid, origin(load.bytes())),
-                None => _ = self.absent.insert(jid.clone()),
+        if !self.known.contains_key(jid) && !self.unmarked.contains(jid) {
+            match load()?.map(|load| origin(load.bytes())) {
+                Some(upper @ Origin::Upper(_)) => self.remember(jid, upper),
+                Some(Origin::Here) | None => _ = self.unmarked.insert(jid.clone()),
             }
         }
         Ok(self.known.get(jid).unwrap_or(&Origin::Here))
@@ -122,9 +128,9 @@ mod tests {
         Packed::new(encode(&load, Dialect::Bin))
     }
 
-    #[test]
-    fn publication_of_a_job_from_elsewhere_has_gone_in_a_circle() {
-        let job = |upper: Option<&str>, reporter: Option<&str>| StoredJob {
+    /// Job 1, of this master or of one above, as published here or reported by a minion.
+    fn job(upper: Option<&str>, reporter: Option<&str>) -> StoredJob {
+        StoredJob {
             id: 1,
             record: JobRecord {
                 jid: jid(1),
@@ -143,7 +149,11 @@ mod tests {
             notes: None,
             publisher: None,
             reporter: reporter.map(|minion| MinionId::parse(minion).unwrap()),
-        };
+        }
+    }
+
+    #[test]
+    fn publication_of_a_job_from_elsewhere_has_gone_in_a_circle() {
         for (upper, reporter, expected) in [
             (None, None, true),
             (Some("other:4506"), None, true),
@@ -156,7 +166,24 @@ mod tests {
     }
 
     #[test]
-    fn load_of_a_job_is_read_once_and_one_that_is_not_there_once_in_a_batch() {
+    fn job_without_a_mark_is_looked_at_again_unless_it_was_published_here() {
+        for (reporter, expected) in [(None, 0), (Some("m"), 1)] {
+            let mut origins = JobOrigins::default();
+            origins.learn(&job(None, reporter));
+            let mut reads = 0;
+            for _ in 0..2 {
+                let of = origins.of(&jid(1), || {
+                    reads += 1;
+                    Ok(Some(load(None)))
+                });
+                assert_eq!(of.unwrap(), &Origin::Here);
+            }
+            assert_eq!(reads, expected, "{reporter:?}");
+        }
+    }
+
+    #[test]
+    fn load_of_a_job_is_read_once_and_one_without_a_mark_once_in_a_batch() {
         let load = load(Some("top:4506"));
         let mut origins = JobOrigins::default();
         let mut look = |jid: &Jid, found: Option<&Packed>| {
@@ -172,8 +199,13 @@ mod tests {
         assert_eq!(look(&jid(1), Some(&load)), (top.clone(), 0));
         assert_eq!(look(&jid(2), None), (Origin::Here, 1));
         assert_eq!(look(&jid(2), None), (Origin::Here, 0));
+        let reported = self::load(None);
+        assert_eq!(look(&jid(3), Some(&reported)), (Origin::Here, 1));
+        assert_eq!(look(&jid(3), Some(&reported)), (Origin::Here, 0));
         origins.begin_batch();
-        let again = origins.of(&jid(2), || Ok(Some(load)));
-        assert_eq!(again.unwrap(), &top, "it has come meanwhile");
+        for number in [2, 3] {
+            let again = origins.of(&jid(number), || Ok(Some(load.clone())));
+            assert_eq!(again.unwrap(), &top, "it was published meanwhile");
+        }
     }
 }

@@ -89,6 +89,11 @@ pub(crate) struct OutboxQueue {
     /// Returns that were read, with what is in them.
     #[cfg(test)]
     pub(super) read: usize,
+    /// Called before each read of rows, with how many there were.
+    #[cfg(test)]
+    pub(super) before_reads: Option<Box<dyn FnMut(usize) + Send>>,
+    #[cfg(test)]
+    reads: usize,
     /// Jobs whose load has gone up, oldest first.
     loaded: VecDeque<Jid>,
     /// Rows to read at once: fewer while a master above refuses.
@@ -223,6 +228,10 @@ impl OutboxQueue {
             origins: JobOrigins::default(),
             #[cfg(test)]
             read: 0,
+            #[cfg(test)]
+            before_reads: None,
+            #[cfg(test)]
+            reads: 0,
             loaded: VecDeque::new(),
             rows: MAX_ROWS,
             refusals: 0,
@@ -269,6 +278,14 @@ impl OutboxQueue {
         (self.settings.keep, self.settings.keep_returns) = (keep, keep_returns);
     }
 
+    #[cfg(test)]
+    fn count_read(&mut self) {
+        if let Some(before) = &mut self.before_reads {
+            before(self.reads);
+        }
+        self.reads += 1;
+    }
+
     /// The next thing to do at `now`. Rows of others are passed; own ones stay until
     /// [`Self::acknowledged`], or until they are [`Self::sent`] and [`Self::stored`]. Nothing is dropped
     /// while something is on its way.
@@ -276,12 +293,14 @@ impl OutboxQueue {
     /// # Errors
     /// The database cannot be read, or the cursor not be written.
     pub(crate) fn next(&mut self, now: i64) -> Result<Next, StoreError> {
-        self.origins.begin_batch();
         if self.expects_others {
             self.pass_others()?;
         }
         loop {
+            #[cfg(test)]
+            self.count_read();
             let rows = self.follower.next(self.rows.min(self.max_rows()))?;
+            self.origins.begin_batch();
             #[cfg(test)]
             {
                 self.read += returns_in(&rows);
@@ -340,7 +359,10 @@ impl OutboxQueue {
     /// large, and where there is one master above, none of a job that came from there is of the outbox for all.
     fn pass_others(&mut self) -> Result<(), StoreError> {
         loop {
+            #[cfg(test)]
+            self.count_read();
             let runs = self.follower.next_runs(self.max_rows())?;
+            self.origins.begin_batch();
             let mut others = 0;
             for run in &runs {
                 if self.owner(&run.jid)? != Owner::Other {

@@ -145,23 +145,8 @@ impl World {
         let number = self.jobs.len();
         let jid = Jid::parse(&format!("20260101{number:012}")).unwrap();
         let from = ["one:4506", "two:4506", "any"][random.below(3) as usize];
-        let kwargs = match from {
-            "any" => Value::Map(Vec::new()),
-            upper => Value::map([(UPPER, upper)]),
-        };
-        let load = Value::map([("fun", "test.ping".into()), ("kwargs", kwargs)]);
-        let job = JobRecord {
-            jid: jid.clone(),
-            created: 1,
-            user: "root".to_owned(),
-            fun: "test.ping".to_owned(),
-            tgt: "*".to_owned(),
-            tgt_type: "glob".to_owned(),
-            load: Packed::new(encode(&load, Dialect::Bin)),
-            minions: (0..MINIONS).map(minion).collect(),
-            nocache: false,
-        };
-        self.database.commit(&[Write::Job(job)]).unwrap();
+        let job = Write::Job(job(&jid, from));
+        self.database.commit(&[job]).unwrap();
         self.jobs.push((jid, from.to_owned()));
     }
 
@@ -236,6 +221,26 @@ impl World {
 
 fn minion(number: usize) -> MinionId {
     MinionId::parse(&format!("m{number}")).unwrap()
+}
+
+/// A job of a master above, or of this one.
+fn job(jid: &Jid, from: &str) -> JobRecord {
+    let kwargs = match from {
+        "any" => Value::Map(Vec::new()),
+        upper => Value::map([(UPPER, upper)]),
+    };
+    let load = Value::map([("fun", "test.ping".into()), ("kwargs", kwargs)]);
+    JobRecord {
+        jid: jid.clone(),
+        created: 1,
+        user: "root".to_owned(),
+        fun: "test.ping".to_owned(),
+        tgt: "*".to_owned(),
+        tgt_type: "glob".to_owned(),
+        load: Packed::new(encode(&load, Dialect::Bin)),
+        minions: (0..MINIONS).map(minion).collect(),
+        nocache: false,
+    }
 }
 
 /// The return of a minion, received at this moment.
@@ -518,6 +523,65 @@ fn returns_of_others_are_passed_without_being_read_and_own_ones_among_them_go_up
     let queue = world.outboxes.get_mut("any").unwrap();
     assert!(matches!(queue.next(1).unwrap(), Next::Idle));
     assert_eq!((queue.read, queue.lag()), (2, 0));
+}
+
+/// The report of a job that a minion has returned before it is published here, with that return.
+fn reported(jid: &Jid, number: usize) -> [Write; 2] {
+    let job = job(jid, "any");
+    let reporter = Some(minion(number));
+    let returned = Write::Return(returned(jid, number, 1));
+    [Write::ClosedJob { job, reporter }, returned]
+}
+
+/// Returns that an outbox sends up, until there is nothing more to send.
+fn sent_by(queue: &mut OutboxQueue) -> u64 {
+    let mut returns = 0;
+    loop {
+        match queue.next(2).unwrap() {
+            Next::Batch(batch) => {
+                returns += batch.returns;
+                queue.acknowledged(batch).unwrap();
+            }
+            Next::Dropped(dropped) => panic!("{dropped:?}"),
+            Next::Idle => return returns,
+        }
+    }
+}
+
+#[test]
+fn job_that_was_reported_before_its_publication_is_returned_to_the_master_that_published_it() {
+    let mut world = World::new();
+    let jid = Jid::parse("20260101000000000001").unwrap();
+    world.database.commit(&reported(&jid, 0)).unwrap();
+    let by = |world: &mut World| {
+        ["one:4506", "two:4506", "any"].map(|name| sent_by(world.outboxes.get_mut(name).unwrap()))
+    };
+    assert_eq!(by(&mut world), [0, 0, 1], "nobody above is known to ask");
+    let published = Write::JobPart(job(&jid, "one:4506"));
+    world.database.commit(&[published]).unwrap();
+    for number in 1..3 {
+        let returned = Write::Return(returned(&jid, number, 1));
+        world.database.commit(&[returned]).unwrap();
+        assert_eq!(by(&mut world), [1, 0, 0], "return {number}");
+    }
+}
+
+/// A look reads several times: a job may be published between two of them.
+#[test]
+fn job_that_is_published_while_an_outbox_reads_on_is_returned_to_the_master_that_published_it() {
+    let mut world = World::new();
+    let jid = Jid::parse("20260101000000000001").unwrap();
+    world.database.commit(&reported(&jid, 0)).unwrap();
+    let mut queue = world.outboxes.remove("one:4506").unwrap();
+    let mut database = world.database;
+    queue.before_reads = Some(Box::new(move |reads| {
+        if reads == 1 {
+            let published = Write::JobPart(job(&jid, "one:4506"));
+            let returned = Write::Return(returned(&jid, 1, 1));
+            database.commit(&[published, returned]).unwrap();
+        }
+    }));
+    assert_eq!(sent_by(&mut queue), 1);
 }
 
 #[test]
