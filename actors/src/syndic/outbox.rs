@@ -137,7 +137,8 @@ enum Attempt {
 }
 
 /// The queue while its actor runs. When that stops, as in an orderly stop of the master, the cursor is saved: what
-/// was stored above since it was saved last does not go up once more.
+/// was stored above since it was saved last does not go up once more. What is on its way then has no answer any
+/// more, and the next actor reads it again.
 struct SavedOnStop<'a>(MutexGuard<'a, OutboxQueue>);
 
 impl Deref for SavedOnStop<'_> {
@@ -156,6 +157,7 @@ impl DerefMut for SavedOnStop<'_> {
 
 impl Drop for SavedOnStop<'_> {
     fn drop(&mut self) {
+        self.0.rewind();
         if let Err(error) = self.0.save_if_moved() {
             tracing::error!(%error, "the cursor of an outbox cannot be saved; some returns go up once more");
         }

@@ -478,6 +478,28 @@ fn outbox_that_stops_saves_its_cursor_whatever_the_clock_says() {
     assert_eq!(queue.try_lock().unwrap().save_in(100_000), None);
 }
 
+#[test]
+fn outbox_that_stops_leaves_what_was_on_its_way_to_the_next_actor() {
+    let mut world = World::with_frames();
+    let jid = world.job_of("one:4506");
+    let records = [0, 1].map(|number| Write::Return(returned(&jid, number, 1)));
+    world.database.commit(&records).unwrap();
+    let mut queue = world.outboxes.remove("one:4506").unwrap();
+    let Next::Batch(batch) = queue.next(0).unwrap() else {
+        panic!("there are returns")
+    };
+    queue.sent(batch);
+    assert!(matches!(queue.next(0).unwrap(), Next::Idle));
+
+    let queue = tokio::sync::Mutex::new(queue);
+    drop(SavedOnStop(queue.try_lock().unwrap()));
+    let next = queue.try_lock().unwrap().next(0).unwrap();
+    let Next::Batch(batch) = next else {
+        panic!("they are sent again")
+    };
+    assert_eq!(batch.returns, 2);
+}
+
 /// The outbox for all reads no return of a job that a master above has published.
 #[test]
 fn returns_of_others_are_passed_without_being_read_and_own_ones_among_them_go_up() {
