@@ -597,25 +597,26 @@ impl Seed {
                 let Some(channel) = self.upper.channel() else {
                     break;
                 };
-                let (end, waiting) = self.verdicts.next(batch.most);
+                let (numbers, waiting) = self.verdicts.next(batch.most);
                 if waiting.is_empty() {
                     break;
                 }
-                let sent = match self.own_verdicts(waiting, &mut origins) {
-                    Ok(verdicts) => self.send_verdicts(&channel, &verdicts).await,
+                let verdicts = match self.own_verdicts(waiting, &mut origins) {
+                    Ok(verdicts) => verdicts,
+                    // The master above is not to blame: they wait.
                     Err(error) => {
                         if let Some(times) = problems.record() {
                             let upper = self.upper.name();
                             tracing::warn!(upper, %error, times, "jobs of verdicts cannot be read");
                         }
-                        false
+                        continue;
                     }
                 };
-                if sent {
-                    self.verdicts.done(end);
+                if self.send_verdicts(&channel, &verdicts).await {
+                    self.verdicts.done(numbers.end);
                     batch = SendBatch::default();
-                } else if batch.fail() {
-                    self.verdicts.give_up(end);
+                } else if batch.fail(numbers.start) {
+                    self.verdicts.give_up(numbers.end);
                 }
             }
         }

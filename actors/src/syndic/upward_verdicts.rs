@@ -7,6 +7,7 @@
 //! before. Never for a master of stock, or one that does not agree.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -135,7 +136,9 @@ impl Waiting {
 #[derive(Debug)]
 pub(crate) struct SendBatch {
     pub(crate) most: usize,
+    /// Attempts since the oldest verdicts became that, and their number.
     attempts: u32,
+    first: u64,
 }
 
 impl Default for SendBatch {
@@ -143,13 +146,18 @@ impl Default for SendBatch {
         Self {
             most: MAX_TOGETHER,
             attempts: 0,
+            first: 0,
         }
     }
 }
 
 impl SendBatch {
-    /// Records an attempt without an answer; whether the one that was sent alone is to be dropped.
-    pub(crate) fn fail(&mut self) -> bool {
+    /// Records an attempt without an answer, of verdicts from this number on; whether the one that was sent alone is
+    /// to be dropped. Others, whose turn has come since, begin anew.
+    pub(crate) fn fail(&mut self, first: u64) -> bool {
+        if first != self.first {
+            (self.attempts, self.first) = (0, first);
+        }
         self.attempts += 1;
         if self.attempts < MAX_ATTEMPTS {
             return false;
@@ -365,12 +373,11 @@ impl UpwardVerdicts {
         self.ready.notify_one();
     }
 
-    /// The next ones, this many at most, and the number after the last of them. They stay until they are
-    /// [`Self::done`].
-    pub(crate) fn next(&self, most: usize) -> (u64, Vec<Waiting>) {
+    /// The next ones, this many at most, and their numbers. They stay until they are [`Self::done`].
+    pub(crate) fn next(&self, most: usize) -> (Range<u64>, Vec<Waiting>) {
         let queue = self.queue.lock();
         let next: Vec<Waiting> = queue.waiting.iter().take(most).cloned().collect();
-        (queue.first + next.len() as u64, next)
+        (queue.first..queue.first + next.len() as u64, next)
     }
 
     /// Removes those before this number, as [`Self::next`] gave it. Some may be gone, and others have come.

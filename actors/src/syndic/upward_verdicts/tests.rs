@@ -167,8 +167,8 @@ fn queue_is_bounded_and_its_oldest_are_dropped() {
     let (_, waiting) = queue.next(1);
     assert_eq!(jids(&waiting), [&numbered(3)]);
     assert_eq!(queue.next(5), queue.next(5), "until they are done");
-    let (end, _) = queue.next(MAX_WAITING);
-    queue.done(end);
+    let (numbers, _) = queue.next(MAX_WAITING);
+    queue.done(numbers.end);
     assert!(queue.next(1).1.is_empty());
     let half = |number: usize| {
         Waiting::of_all(
@@ -194,22 +194,22 @@ fn answer_for_those_that_were_dropped_meanwhile_removes_no_others() {
     let queue = queue();
     queue.not_published(&numbered(1), "x");
     queue.not_published(&numbered(2), "x");
-    let (end, _) = queue.next(2);
+    let (numbers, _) = queue.next(2);
     // The connection is made anew, with a master that takes none and then again with one that does.
     queue.agree(false);
     queue.agree(true);
     queue.not_published(&numbered(3), "x");
-    queue.done(end);
+    queue.done(numbers.end);
     assert_eq!(jids(&queue.next(5).1), [&numbered(3)]);
-    let (end, _) = queue.next(1);
+    let (numbers, _) = queue.next(1);
     for number in 4..MAX_WAITING + 4 {
         queue.not_published(&numbered(number), "x");
     }
-    queue.done(end);
+    queue.done(numbers.end);
     assert_eq!(jids(&queue.next(1).1), [&numbered(4)]);
-    let (end, _) = queue.next(1);
+    let (numbers, _) = queue.next(1);
     let dropped = queue.dropped.get();
-    queue.give_up(end);
+    queue.give_up(numbers.end);
     assert_eq!(jids(&queue.next(1).1), [&numbered(5)]);
     assert_eq!(queue.dropped.get(), dropped + 1);
 }
@@ -234,8 +234,8 @@ fn job_that_is_published_after_all_withdraws_that_it_was_not() {
     for number in 0..=MAX_NOT_PUBLISHED {
         queue.not_published(&numbered(number), "x");
     }
-    let (end, _) = queue.next(MAX_WAITING);
-    queue.done(end);
+    let (numbers, _) = queue.next(MAX_WAITING);
+    queue.done(numbers.end);
     queue.published(&numbered(0));
     assert!(said(&queue).is_empty(), "it is not remembered");
     queue.published(&numbered(1));
@@ -247,7 +247,7 @@ fn what_has_no_answer_goes_up_in_smaller_batches_and_alone_is_dropped() {
     let mut batch = SendBatch::default();
     let mut sizes = vec![batch.most];
     let mut attempts = 1;
-    while !batch.fail() {
+    while !batch.fail(7) {
         attempts += 1;
         if sizes.last() != Some(&batch.most) {
             sizes.push(batch.most);
@@ -256,6 +256,18 @@ fn what_has_no_answer_goes_up_in_smaller_batches_and_alone_is_dropped() {
     assert_eq!(sizes, [50, 25, 12, 6, 3, 1]);
     assert_eq!(attempts, sizes.len() as u32 * MAX_ATTEMPTS);
     assert_eq!(batch.most, MAX_TOGETHER, "the next ones go together");
+}
+
+/// The oldest verdicts go while later ones come: attempts to send them are none of those that are the oldest now.
+#[test]
+fn attempts_count_for_the_oldest_verdicts_alone() {
+    let mut batch = SendBatch::default();
+    for first in 0..100 {
+        assert!(!batch.fail(first));
+    }
+    assert_eq!(batch.most, MAX_TOGETHER);
+    assert!(!batch.fail(99) && !batch.fail(99));
+    assert_eq!(batch.most, MAX_TOGETHER / 2, "it is the third one");
 }
 
 #[test]
