@@ -4,6 +4,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
 
 use saltern_model::Jid;
 use saltern_model::control::{
@@ -11,6 +12,10 @@ use saltern_model::control::{
     Syndics, TaskStatus,
 };
 use serde::de::DeserializeOwned;
+
+/// Timeout of reads and writes: longer than the master gives itself for a request with its answer. A master that
+/// is stopped (SIGSTOP) takes connections and answers nothing.
+const TIMEOUT: Duration = Duration::from_secs(12);
 
 /// Why a control request failed.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +62,17 @@ type Answer<T> = Result<T, ControlError>;
 /// # Errors
 /// No answer, another one, or a refusal.
 pub fn ask<T: DeserializeOwned>(sock_dir: &Path, request: &ControlRequest) -> Answer<T> {
+    ask_within(TIMEOUT, sock_dir, request)
+}
+
+fn ask_within<T: DeserializeOwned>(
+    timeout: Duration,
+    sock_dir: &Path,
+    request: &ControlRequest,
+) -> Answer<T> {
     let mut stream = UnixStream::connect(sock_dir.join(SOCKET))?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
     let mut line = serde_json::to_vec(request)?;
     line.push(b'\n');
     stream.write_all(&line)?;
@@ -137,4 +152,29 @@ pub fn syndics(sock_dir: &Path) -> Answer<Syndics> {
 /// As for [`ask`].
 pub fn maintenance_tasks(sock_dir: &Path) -> Answer<Vec<TaskStatus>> {
     ask(sock_dir, &ControlRequest::MaintenanceTasks)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn master_that_does_not_answer_is_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let ask = || {
+            let timeout = Duration::from_millis(20);
+            ask_within::<String>(timeout, dir.path(), &ControlRequest::Metrics).unwrap_err()
+        };
+        assert!(ask().is_no_master());
+        // It takes connections, and reads none.
+        let _listener = UnixListener::bind(dir.path().join(SOCKET)).unwrap();
+        let error = ask();
+        let ControlError::Socket(socket) = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!(socket.kind(), io::ErrorKind::WouldBlock);
+        assert!(!error.is_no_master() && !error.is_unanswered());
+    }
 }

@@ -125,7 +125,14 @@ fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, Explain
     let paused_since = reader.batch_paused_since(jid)?;
     let standing = match job.state {
         JobState::Open => ask(config, jid)?,
-        state if state.is_incomplete_end() => ask_of_ended(config, jid),
+        state if state.is_incomplete_end() => {
+            let missing = control::missing_of_ended(&config.sock_dir, jid);
+            let (standing, problem) = of_ended(missing, config.member_port().is_some());
+            if let Some(problem) = problem {
+                complain(&problem);
+            }
+            standing
+        }
         _ => Standing::Over,
     };
     Ok(Some(Evidence {
@@ -139,24 +146,35 @@ fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, Explain
     }))
 }
 
-/// Where no master answers, what is stored has to do.
-fn ask_of_ended(config: &MasterConfig, jid: &Jid) -> Standing {
-    let missing = control::missing_of_ended(&config.sock_dir, jid);
-    missing
-        .ok()
-        .flatten()
-        .map_or(Standing::Over, Standing::Ended)
+/// Reads what a running master says of a job that has ended, and what to complain of where it says nothing: then
+/// what is stored has to do.
+fn of_ended(
+    missing: Result<Option<Vec<Missing>>, ControlError>,
+    is_member: bool,
+) -> (Standing, Option<String>) {
+    match missing {
+        Ok(missing) => (missing.map_or(Standing::Over, Standing::Ended), None),
+        Err(error) if is_stopped(&error, is_member) => (Standing::Over, None),
+        Err(error) => {
+            let problem = format!(
+                "the running master did not answer, what is stored is shown: {}",
+                chain(&error)
+            );
+            (Standing::Over, Some(problem))
+        }
+    }
+}
+
+/// Whether no master runs here, or the cluster of this member has none that is active.
+fn is_stopped(error: &ControlError, is_member: bool) -> bool {
+    error.is_no_master() || (is_member && error.is_unanswered())
 }
 
 fn ask(config: &MasterConfig, jid: &Jid) -> Result<Standing, ControlError> {
     match control::account(&config.sock_dir, jid) {
         Ok(Some(account)) => Ok(Standing::Open(account)),
         Ok(None) => Ok(Standing::Unknown),
-        Err(error) if error.is_no_master() => Ok(Standing::Stopped),
-        // The cluster has none that is active.
-        Err(error) if config.member_port().is_some() && error.is_unanswered() => {
-            Ok(Standing::Stopped)
-        }
+        Err(error) if is_stopped(&error, config.member_port().is_some()) => Ok(Standing::Stopped),
         Err(error) => Err(error),
     }
 }
@@ -289,4 +307,28 @@ fn seconds(micros: i64) -> String {
 
 fn moment(micros: i64) -> String {
     civil(micros).strftime("%F %T.%6f UTC").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn running_master_that_says_nothing_of_an_ended_job_is_complained_of() {
+        let socket = |kind: io::ErrorKind| ControlError::Socket(kind.into());
+        let of = |error: ControlError, is_member: bool| {
+            let (standing, problem) = of_ended(Err(error), is_member);
+            assert!(matches!(standing, Standing::Over), "what is stored is shown");
+            problem.is_some()
+        };
+        assert!(!of(socket(io::ErrorKind::NotFound), false), "none runs");
+        assert!(of(socket(io::ErrorKind::WouldBlock), false));
+        assert!(of(ControlError::Refused("it is older".to_owned()), false));
+        assert!(of(ControlError::Busy, false));
+        assert!(!of(ControlError::Busy, true), "none is active");
+        let (standing, problem) = of_ended(Ok(Some(Vec::new())), false);
+        assert!(matches!(standing, Standing::Ended(_)) && problem.is_none());
+    }
 }
