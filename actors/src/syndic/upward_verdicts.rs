@@ -93,43 +93,65 @@ impl Waiting {
         }
     }
 
-    /// Verdicts on minions in an event of the job tracker, those with the same text together; `None` where it has none.
-    fn of(event: &Event) -> Option<Self> {
-        let (jid, what) = event
-            .tag
-            .as_str()
-            .strip_prefix("saltern/job/")?
-            .split_once('/')?;
-        let read: fn(&MapView) -> Groups = match what {
-            "verdict" => judged,
-            "below" => relayed,
-            "finished" => ended,
-            _ => return None,
+    /// Verdicts on minions in an event of the job tracker, those with the same text together. Of one on very many
+    /// minions there are several, each on so many as one request has: the queue drops some of them at most.
+    fn of(event: &Event) -> Vec<Self> {
+        let Some((jid, verdicts)) = verdicts_of(event) else {
+            return Vec::new();
         };
-        let jid = Jid::parse(jid).ok()?;
-        let data = MapView::parse(event.data.bytes().clone(), &Limits::WIRE).ok()?;
-        let groups = read(&data).into_iter();
-        let verdicts = groups.flat_map(|((depth, text), minions)| {
-            let parts = minions.chunks(MAX_MINIONS);
-            let parts = parts.map(|minions| Verdict {
-                jid: jid.clone(),
-                depth,
-                text: text.clone(),
-                minions: Some(minions.to_vec()),
-            });
-            parts.collect::<Vec<_>>()
-        });
-        let verdicts: Vec<Verdict> = verdicts.collect();
-        (!verdicts.is_empty()).then_some(Self {
-            jid,
-            is_from_above: false,
-            verdicts,
-        })
+        let mut all: Vec<Self> = Vec::new();
+        let mut room = 0;
+        for verdict in verdicts {
+            let minions = verdict.minions.as_ref().map_or(0, Vec::len);
+            match all.last_mut().filter(|_| minions <= room) {
+                Some(last) => last.verdicts.push(verdict),
+                None => {
+                    room = MAX_MINIONS;
+                    all.push(Self {
+                        jid: jid.clone(),
+                        is_from_above: false,
+                        verdicts: vec![verdict],
+                    });
+                }
+            }
+            room -= minions;
+        }
+        all
     }
 
     fn size(&self) -> usize {
         self.verdicts.iter().map(Verdict::size).sum()
     }
+}
+
+/// The job of an event of the job tracker, and the verdicts in it; `None` where it has none.
+fn verdicts_of(event: &Event) -> Option<(Jid, Vec<Verdict>)> {
+    let (jid, what) = event
+        .tag
+        .as_str()
+        .strip_prefix("saltern/job/")?
+        .split_once('/')?;
+    let read: fn(&MapView) -> Groups = match what {
+        "verdict" => judged,
+        "below" => relayed,
+        "finished" => ended,
+        _ => return None,
+    };
+    let jid = Jid::parse(jid).ok()?;
+    let data = MapView::parse(event.data.bytes().clone(), &Limits::WIRE).ok()?;
+    let groups = read(&data).into_iter();
+    let verdicts = groups.flat_map(|((depth, text), minions)| {
+        let parts = minions.chunks(MAX_MINIONS);
+        let parts = parts.map(|minions| Verdict {
+            jid: jid.clone(),
+            depth,
+            text: text.clone(),
+            minions: Some(minions.to_vec()),
+        });
+        parts.collect::<Vec<_>>()
+    });
+    let verdicts = verdicts.collect();
+    Some((jid, verdicts))
 }
 
 /// How many of those that wait go up together: fewer after attempts without an answer.
@@ -398,10 +420,10 @@ impl UpwardVerdicts {
 impl Tap for UpwardVerdicts {
     fn hear(&self, event: &Event) {
         // What nobody takes need not be read.
-        if self.is_wanted.load(Relaxed)
-            && let Some(waiting) = Waiting::of(event)
-        {
-            self.push(waiting);
+        if self.is_wanted.load(Relaxed) {
+            Waiting::of(event)
+                .into_iter()
+                .for_each(|waiting| self.push(waiting));
         }
     }
 }

@@ -287,6 +287,26 @@ fn returned_minions_of_an_ended_job_are_not_kept() {
 }
 
 #[test]
+fn event_that_is_larger_than_the_queue_loses_its_first_verdicts_alone() {
+    let queue = queue();
+    queue.not_published(&jid(), "x");
+    let length = 200 + OVERHEAD;
+    let count = 2 * MAX_WAITING_BYTES / length;
+    let names: Vec<String> = (0..count).map(|number| format!("{number:0200}")).collect();
+    let names = names.iter().map(|name| (name.as_str(), "gone"));
+    let data = Value::map([("state", text("expired")), ("unknown", Value::map(names))]);
+    queue.hear(&event("finished", data));
+    let (_, waiting) = queue.next(MAX_WAITING);
+    let minions = waiting
+        .iter()
+        .flat_map(|one| &one.verdicts)
+        .flat_map(|verdict| verdict.minions.iter().flatten());
+    let kept = minions.count();
+    let whole = MAX_WAITING_BYTES / length;
+    assert!((whole - MAX_MINIONS..=whole).contains(&kept), "{kept} of {count}");
+}
+
+#[test]
 fn nothing_waits_for_a_master_that_takes_no_verdicts() {
     let queue = queue();
     queue.hear(&judged_event());
@@ -319,8 +339,9 @@ fn requests_are_bounded_in_verdicts_and_minions() {
     let names: Vec<(String, &str)> = names.collect();
     let names = names.iter().map(|(name, reason)| (name.as_str(), *reason));
     let data = Value::map([("state", text("expired")), ("unknown", Value::map(names))]);
-    let ended = Waiting::of(&event("finished", data)).unwrap();
-    assert_eq!(sizes(&ended.verdicts), [1, 1]);
+    let ended = Waiting::of(&event("finished", data)).into_iter();
+    let ended = ended.map(|waiting| sizes(&waiting.verdicts));
+    assert_eq!(ended.collect::<Vec<_>>(), [[1], [1]], "each waits alone");
     let of_all = Waiting::of_all(&jid(), None).verdicts.into_iter();
     let of_all: Vec<Verdict> = of_all.cycle().take(6).collect();
     assert_eq!(sizes(&of_all), [5, 1], "each counts for many");
