@@ -101,6 +101,24 @@ pub(crate) fn job_of(load: &MapView, reading: &ReadAs<'_>) -> Result<PublishRequ
     })
 }
 
+/// The minions of a publication whose target is a list.
+pub(crate) fn minions_of(load: &MapView) -> Option<Vec<String>> {
+    if load.str("tgt_type") != Some("list") {
+        return None;
+    }
+    let tgt = load.get("tgt")?;
+    Some(match (tgt.as_array(), tgt.as_str()) {
+        (Some(names), _) => names
+            .iter()
+            .filter_map(|name| name.as_str().map(str::to_owned))
+            .collect(),
+        (None, names) => names?
+            .split(',')
+            .map(|name| name.trim().to_owned())
+            .collect(),
+    })
+}
+
 /// A second less than the master above has: this master takes part of it.
 fn time_left(load: &MapView, timeout: Duration) -> Duration {
     let given = load.get("to").and_then(RawValue::as_i64);
@@ -161,6 +179,20 @@ mod tests {
         assert_eq!(kwarg(&job, "master_id"), Some(&"top".into()));
         assert_eq!(kwarg(&job, UPPER), Some(&"top:4506".into()));
         assert!(kwarg(&job, "metadata").is_some());
+    }
+
+    #[test]
+    fn minions_of_a_publication_are_those_of_its_list() {
+        let of = |tgt: Value, kind: &str| {
+            minions_of(&load(vec![("tgt", tgt), ("tgt_type", kind.into())]))
+        };
+        let names = Some(vec!["a".to_owned(), "b".to_owned()]);
+        let list = Value::Array(vec!["a".into(), "b".into()]);
+        assert_eq!(of(list, "list"), names);
+        assert_eq!(of("a, b".into(), "list"), names);
+        assert_eq!(of("a,b".into(), "glob"), None);
+        assert_eq!(of(1_i64.into(), "list"), None);
+        assert_eq!(minions_of(&load(Vec::new())), None);
     }
 
     #[test]

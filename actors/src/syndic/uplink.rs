@@ -40,7 +40,7 @@ use saltern_wire::port::{InsideListener, Standing, TlsError};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::downward::{NotForUs, ReadAs, job_of};
+use super::downward::{self, NotForUs, ReadAs, job_of};
 use super::inventory::{Answered, InventorySender};
 use super::metrics::SyndicMetrics;
 use super::minions_below::ServicesBelow;
@@ -391,7 +391,7 @@ impl Seed {
             Ok(minions) => {
                 tracing::debug!(upper, jid, minions, "published for a master above");
                 if let Ok(jid) = Jid::parse(&jid) {
-                    self.verdicts.published(&jid);
+                    self.verdicts.published(&jid, downward::minions_of(&load));
                 }
                 "published"
             }
@@ -406,13 +406,28 @@ impl Seed {
                 // One that came a second time may run here all the same.
                 let is_loop = matches!(error, NotPublished::NotForUs(NotForUs::Loop));
                 if let (Ok(jid), false) = (Jid::parse(&jid), is_loop) {
-                    self.verdicts.not_published(&jid, &chain(&error));
+                    let minions = downward::minions_of(&load);
+                    let minions = minions.map(|minions| self.minions_below(minions));
+                    self.verdicts
+                        .not_published(&jid, minions.as_deref(), &chain(&error));
                 }
                 error.label()
             }
         };
         let counter = &self.metrics.publications;
         counter.with_label_values(&[upper, result]).inc();
+    }
+
+    /// Those of these minions that are below this master. Of others the master above takes no verdict.
+    fn minions_below(&self, mut minions: Vec<String>) -> Vec<String> {
+        match self.services.keys.pki.accepted() {
+            Ok(accepted) => {
+                let below = self.services.minions.inventories.ids();
+                minions.retain(|name| accepted.contains(name) || below.contains(name));
+            }
+            Err(error) => tracing::error!(%error, "accepted keys cannot be listed"),
+        }
+        minions
     }
 
     async fn try_publish(&self, load: &MapView, from: SocketAddr) -> Result<usize, NotPublished> {

@@ -1,17 +1,17 @@
 //! Verdicts on silent minions for one master above of ours: why a minion below has not returned a job of that
 //! master (`saltern explain` above). They are read from the events of the job tracker; a publication from above
-//! that was not published here is one on all minions.
+//! that was not published here is one on the minions that its list names, or on all.
 //!
 //! Evidence for people, so in memory and bounded: the oldest are dropped and counted. When a job ends
 //! without returns, all that are missing go up once more, so little is lost with a master that was killed
 //! before. Never for a master of stock, or one that does not agree.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use indexmap::IndexSet;
+use indexmap::IndexMap;
 use parking_lot::Mutex;
 use saltern_base::metrics::IntCounter;
 use saltern_model::{Event, Jid};
@@ -35,8 +35,10 @@ const MAX_TOGETHER: usize = 50;
 const MAX_VERDICTS: usize = 500;
 const MAX_MINIONS: usize = 5_000;
 
-/// Jobs that were not published here and are remembered, so that this is withdrawn if they are after all.
+/// Jobs that were not published here and are remembered, so that this is withdrawn if they are after all, and the
+/// minions of those whose targets were lists.
 const MAX_NOT_PUBLISHED: usize = 1_000;
+const MAX_NOT_PUBLISHED_MINIONS: usize = 100_000;
 
 /// Attempts without an answer before fewer go up together, and of one alone before it is dropped.
 const MAX_ATTEMPTS: u32 = 3;
@@ -57,10 +59,50 @@ struct Queue {
     bytes: usize,
     /// The number of the first one that waits; it grows with each that leaves.
     first: u64,
-    not_published: IndexSet<Jid>,
+    /// Oldest first, with the minions of the lists; `None`: all.
+    not_published: IndexMap<Jid, Option<HashSet<String>>>,
 }
 
 impl Queue {
+    /// Remembers a job that was not published to these minions, and forgets the oldest where there are too many.
+    fn remember(&mut self, jid: &Jid, minions: Option<&[String]>) {
+        let known = self.not_published.entry(jid.clone());
+        let known = known.or_insert_with(|| Some(HashSet::new()));
+        match (known.as_mut(), minions) {
+            (Some(known), Some(minions)) => known.extend(minions.iter().cloned()),
+            (Some(_), None) => *known = None,
+            (None, _) => {}
+        }
+        let count = |known: &Option<HashSet<String>>| known.as_ref().map_or(0, HashSet::len);
+        let mut minions: usize = self.not_published.values().map(count).sum();
+        while self.not_published.len() > MAX_NOT_PUBLISHED || minions > MAX_NOT_PUBLISHED_MINIONS {
+            let Some((_, forgotten)) = self.not_published.shift_remove_index(0) else {
+                break;
+            };
+            minions -= count(&forgotten);
+        }
+    }
+
+    /// The minions for which it does not hold any more that a job was not published: `Some(None)` for all.
+    fn withdrawn(
+        &mut self,
+        jid: &Jid,
+        minions: Option<Vec<String>>,
+    ) -> Option<Option<Vec<String>>> {
+        let known = self.not_published.get_mut(jid)?;
+        let Some(mut minions) = minions else {
+            let known = self.not_published.shift_remove(jid)?;
+            return Some(known.map(|known| known.into_iter().collect()));
+        };
+        if let Some(known) = known {
+            minions.retain(|minion| known.remove(minion));
+            if known.is_empty() {
+                self.not_published.shift_remove(jid);
+            }
+        }
+        Some(Some(minions))
+    }
+
     fn drop_first(&mut self) -> Option<Waiting> {
         let dropped = self.waiting.pop_front()?;
         self.bytes -= dropped.size();
@@ -79,17 +121,25 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Verdicts on all minions of a job from above: it was not published here for this reason, or was after all.
-    fn of_all(jid: &Jid, text: Option<String>) -> Self {
-        Self {
+    /// Verdicts on these minions of a job from above, or on all: it was not published here for this reason, or was
+    /// after all.
+    fn of_publication(jid: &Jid, text: Option<String>, minions: Option<&[String]>) -> Vec<Self> {
+        let of = |minions: Option<&[String]>| Self {
             jid: jid.clone(),
             is_from_above: true,
             verdicts: vec![Verdict {
                 jid: jid.clone(),
                 depth: 0,
-                text,
-                minions: None,
+                text: text.clone(),
+                minions: minions.map(<[String]>::to_vec),
             }],
+        };
+        match minions {
+            None => vec![of(None)],
+            Some(minions) => {
+                let parts = minions.chunks(MAX_MINIONS);
+                parts.map(|part| of(Some(part))).collect()
+            }
         }
     }
 
@@ -353,26 +403,27 @@ impl UpwardVerdicts {
         self.ready.notify_one();
     }
 
-    /// Says that a job from above was not published here, for this reason.
-    pub(crate) fn not_published(&self, jid: &Jid, reason: &str) {
+    /// Says that a job from above was not published here, for this reason: to these minions, where its target is a
+    /// list, as that of a part of a batch; else to all.
+    pub(crate) fn not_published(&self, jid: &Jid, minions: Option<&[String]>, reason: &str) {
         let mut queue = self.queue.lock();
         if !self.is_wanted.load(Relaxed) {
             return;
         }
-        queue.not_published.insert(jid.clone());
-        if queue.not_published.len() > MAX_NOT_PUBLISHED {
-            queue.not_published.shift_remove_index(0);
-        }
+        queue.remember(jid, minions);
         drop(queue);
         let text = cut(&format!("the job was not published: {reason}"));
-        self.push(Waiting::of_all(jid, Some(text)));
+        let waiting = Waiting::of_publication(jid, Some(text), minions);
+        waiting.into_iter().for_each(|one| self.push(one));
     }
 
-    /// Withdraws that a job was not published here, if that was said: it is after all.
-    pub(crate) fn published(&self, jid: &Jid) {
-        let was_said = self.queue.lock().not_published.shift_remove(jid);
-        if was_said {
-            self.push(Waiting::of_all(jid, None));
+    /// Withdraws that a job was not published here, if that was said of any of these minions, or of any at all: it is
+    /// after all.
+    pub(crate) fn published(&self, jid: &Jid, minions: Option<Vec<String>>) {
+        let withdrawn = self.queue.lock().withdrawn(jid, minions);
+        if let Some(minions) = withdrawn {
+            let waiting = Waiting::of_publication(jid, None, minions.as_deref());
+            waiting.into_iter().for_each(|one| self.push(one));
         }
     }
 

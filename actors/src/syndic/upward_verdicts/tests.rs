@@ -10,6 +10,11 @@ fn jid() -> Jid {
     Jid::parse(JID).unwrap()
 }
 
+/// A verdict on all minions of a job that was not published.
+fn of_all(jid: &Jid, text: Option<String>) -> Waiting {
+    Waiting::of_publication(jid, text, None).remove(0)
+}
+
 fn queue() -> UpwardVerdicts {
     UpwardVerdicts::new(counter(&Registry::new(), "dropped_total", "Dropped."))
 }
@@ -122,7 +127,7 @@ fn job_that_ends_without_returns_says_all_that_are_missing() {
 #[test]
 fn refused_publication_is_a_verdict_on_all_minions_below() {
     let queue = queue();
-    queue.not_published(&jid(), &"é".repeat(MAX_VERDICT_TEXT));
+    queue.not_published(&jid(), None, &"é".repeat(MAX_VERDICT_TEXT));
     let said = said(&queue);
     let [(0, Some(text), minions)] = said.as_slice() else {
         panic!("{said:?}")
@@ -161,7 +166,7 @@ fn jids(waiting: &[Waiting]) -> Vec<&Jid> {
 fn queue_is_bounded_and_its_oldest_are_dropped() {
     let queue = queue();
     for number in 0..MAX_WAITING + 3 {
-        queue.not_published(&numbered(number), "x");
+        queue.not_published(&numbered(number), None, "x");
     }
     assert_eq!(queue.dropped.get(), 3);
     let (_, waiting) = queue.next(1);
@@ -171,7 +176,7 @@ fn queue_is_bounded_and_its_oldest_are_dropped() {
     queue.done(numbers.end);
     assert!(queue.next(1).1.is_empty());
     let half = |number: usize| {
-        Waiting::of_all(
+        of_all(
             &numbered(number),
             Some("x".repeat(MAX_WAITING_BYTES / 2 - OVERHEAD)),
         )
@@ -182,28 +187,25 @@ fn queue_is_bounded_and_its_oldest_are_dropped() {
     let (_, waiting) = queue.next(5);
     assert_eq!(jids(&waiting), [&numbered(1), &numbered(2)]);
     assert_eq!(queue.dropped.get(), 4);
-    queue.push(Waiting::of_all(
-        &jid(),
-        Some("x".repeat(MAX_WAITING_BYTES + 1)),
-    ));
+    queue.push(of_all(&jid(), Some("x".repeat(MAX_WAITING_BYTES + 1))));
     assert!(queue.next(5).1.is_empty(), "it is too large alone");
 }
 
 #[test]
 fn answer_for_those_that_were_dropped_meanwhile_removes_no_others() {
     let queue = queue();
-    queue.not_published(&numbered(1), "x");
-    queue.not_published(&numbered(2), "x");
+    queue.not_published(&numbered(1), None, "x");
+    queue.not_published(&numbered(2), None, "x");
     let (numbers, _) = queue.next(2);
     // The connection is made anew, with a master that takes none and then again with one that does.
     queue.agree(false);
     queue.agree(true);
-    queue.not_published(&numbered(3), "x");
+    queue.not_published(&numbered(3), None, "x");
     queue.done(numbers.end);
     assert_eq!(jids(&queue.next(5).1), [&numbered(3)]);
     let (numbers, _) = queue.next(1);
     for number in 4..MAX_WAITING + 4 {
-        queue.not_published(&numbered(number), "x");
+        queue.not_published(&numbered(number), None, "x");
     }
     queue.done(numbers.end);
     assert_eq!(jids(&queue.next(1).1), [&numbered(4)]);
@@ -217,11 +219,11 @@ fn answer_for_those_that_were_dropped_meanwhile_removes_no_others() {
 #[test]
 fn job_that_is_published_after_all_withdraws_that_it_was_not() {
     let queue = queue();
-    queue.published(&jid());
+    queue.published(&jid(), None);
     assert!(said(&queue).is_empty(), "nothing was said");
-    queue.not_published(&jid(), "refused");
-    queue.published(&jid());
-    queue.published(&jid());
+    queue.not_published(&jid(), None, "refused");
+    queue.published(&jid(), None);
+    queue.published(&jid(), None);
     let expected = [
         (
             0,
@@ -232,14 +234,62 @@ fn job_that_is_published_after_all_withdraws_that_it_was_not() {
     ];
     assert_eq!(said(&queue), expected);
     for number in 0..=MAX_NOT_PUBLISHED {
-        queue.not_published(&numbered(number), "x");
+        queue.not_published(&numbered(number), None, "x");
     }
     let (numbers, _) = queue.next(MAX_WAITING);
     queue.done(numbers.end);
-    queue.published(&numbered(0));
+    queue.published(&numbered(0), None);
     assert!(said(&queue).is_empty(), "it is not remembered");
-    queue.published(&numbered(1));
+    queue.published(&numbered(1), None);
     assert_eq!(queue.next(5).1.len(), 1);
+}
+
+#[test]
+fn part_that_is_not_published_is_a_verdict_on_its_minions_and_another_part_withdraws_nothing() {
+    let queue = queue();
+    let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let mut seen = 0;
+    let mut new = |queue: &UpwardVerdicts| {
+        let said = said(queue).split_off(seen);
+        seen += said.len();
+        let said = said.into_iter();
+        let said = said.map(|(_, text, minions)| (text.is_some(), minions));
+        said.collect::<Vec<_>>()
+    };
+    let verdict = |holds: bool, minions: &str| (holds, minions.to_owned());
+    let minions: Vec<String> = list(&["a", "b"]);
+    queue.not_published(&jid(), Some(&minions), "refused");
+    assert_eq!(new(&queue), [verdict(true, "a,b")]);
+    queue.published(&jid(), Some(list(&["c", "d"])));
+    assert!(new(&queue).is_empty());
+    queue.published(&jid(), Some(list(&["b", "c"])));
+    assert_eq!(new(&queue), [verdict(false, "b")]);
+    queue.published(&jid(), None);
+    assert_eq!(new(&queue), [verdict(false, "a")]);
+    queue.published(&jid(), Some(list(&["a"])));
+    assert!(new(&queue).is_empty(), "nothing holds any more");
+    queue.not_published(&jid(), None, "refused");
+    queue.published(&jid(), Some(list(&["a"])));
+    assert_eq!(new(&queue), [verdict(true, "all"), verdict(false, "a")]);
+    queue.published(&jid(), Some(list(&["b"])));
+    assert_eq!(
+        new(&queue),
+        [verdict(false, "b")],
+        "it holds for the others"
+    );
+}
+
+#[test]
+fn minions_of_jobs_that_were_not_published_are_bounded() {
+    let queue = queue();
+    let names: Vec<String> = (0..MAX_NOT_PUBLISHED_MINIONS)
+        .map(|number| format!("m{number}"))
+        .collect();
+    queue.not_published(&numbered(0), Some(&names), "x");
+    assert_eq!(queue.queue.lock().not_published.len(), 1);
+    queue.not_published(&numbered(1), names.get(..1), "x");
+    let kept: Vec<Jid> = queue.queue.lock().not_published.keys().cloned().collect();
+    assert_eq!(kept, [numbered(1)], "the oldest is forgotten");
 }
 
 #[test]
@@ -289,7 +339,7 @@ fn returned_minions_of_an_ended_job_are_not_kept() {
 #[test]
 fn event_that_is_larger_than_the_queue_loses_its_first_verdicts_alone() {
     let queue = queue();
-    queue.not_published(&jid(), "x");
+    queue.not_published(&jid(), None, "x");
     let length = 200 + OVERHEAD;
     let count = 2 * MAX_WAITING_BYTES / length;
     let names: Vec<String> = (0..count).map(|number| format!("{number:0200}")).collect();
@@ -303,7 +353,10 @@ fn event_that_is_larger_than_the_queue_loses_its_first_verdicts_alone() {
         .flat_map(|verdict| verdict.minions.iter().flatten());
     let kept = minions.count();
     let whole = MAX_WAITING_BYTES / length;
-    assert!((whole - MAX_MINIONS..=whole).contains(&kept), "{kept} of {count}");
+    assert!(
+        (whole - MAX_MINIONS..=whole).contains(&kept),
+        "{kept} of {count}"
+    );
 }
 
 #[test]
@@ -342,7 +395,7 @@ fn requests_are_bounded_in_verdicts_and_minions() {
     let ended = Waiting::of(&event("finished", data)).into_iter();
     let ended = ended.map(|waiting| sizes(&waiting.verdicts));
     assert_eq!(ended.collect::<Vec<_>>(), [[1], [1]], "each waits alone");
-    let of_all = Waiting::of_all(&jid(), None).verdicts.into_iter();
+    let of_all = of_all(&jid(), None).verdicts.into_iter();
     let of_all: Vec<Verdict> = of_all.cycle().take(6).collect();
     assert_eq!(sizes(&of_all), [5, 1], "each counts for many");
 }

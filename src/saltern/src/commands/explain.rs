@@ -320,7 +320,10 @@ mod tests {
         let socket = |kind: io::ErrorKind| ControlError::Socket(kind.into());
         let of = |error: ControlError, is_member: bool| {
             let (standing, problem) = of_ended(Err(error), is_member);
-            assert!(matches!(standing, Standing::Over), "what is stored is shown");
+            assert!(
+                matches!(standing, Standing::Over),
+                "what is stored is shown"
+            );
             problem.is_some()
         };
         assert!(!of(socket(io::ErrorKind::NotFound), false), "none runs");
