@@ -360,7 +360,7 @@ fn columns_that_are_used_stay() {
     assert!(Arc::ptr_eq(&last, &index.grain_column("g1")));
 }
 
-/// What it takes to keep an answer, beside its texts and its bits.
+/// Bytes of an answer that is kept, beside its texts and its bits.
 const KEPT: usize = size_of::<(Arc<Bits>, u64)>() + size_of::<(String, String, MatchKind)>();
 
 #[test]
