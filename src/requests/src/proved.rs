@@ -73,7 +73,11 @@ impl ProvedCommand {
     /// backend, which may take seconds. Nothing is decoded; a token counts before a log-in, as in
     /// [`Presented::of`].
     fn user_of(self, load: &MapView) -> Option<String> {
-        let name = |map: &MapView| map.str("username").unwrap_or_default().to_owned();
+        // As the decoder reads it, or a user would wait under another name than the one proved.
+        let name = |map: &MapView| {
+            let name = map.get("username").and_then(RawValue::as_read_str);
+            name.unwrap_or_default().to_owned()
+        };
         let login = |map: &MapView| {
             let is_login = map.contains("eauth") && !map.contains("token");
             is_login.then(|| name(map))

@@ -98,6 +98,12 @@ proptest! {
     }
 
     #[test]
+    fn text_that_is_read_is_the_one_that_is_decoded(packed in hostile()) {
+        let Ok(raw) = RawValue::parse(packed.into(), &Limits::WIRE) else { return Ok(()) };
+        prop_assert_eq!(raw.as_read_str(), raw.decode().as_str());
+    }
+
+    #[test]
     fn scanning_and_decoding_agree_on_limits(
         packed in hostile(), depth in 0_u32..4, bytes in 0_usize..100, items in 0_usize..30
     ) {
