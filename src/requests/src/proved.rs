@@ -31,7 +31,8 @@ const LOGIN_LIMITS: Limits = Limits {
     ..LOAD_LIMITS
 };
 
-/// The largest entry of a large load that is decoded before its sender is proved, in bytes.
+/// The largest name of a log-in, and the largest entry of a large load that is decoded before its
+/// sender is proved, in bytes.
 const MAX_CREDENTIAL: usize = 16 << 10;
 
 /// The largest load that is decoded whole before its sender is proved, in bytes.
@@ -184,7 +185,7 @@ pub(crate) fn handle(
 ) -> Handled {
     let beside = command.beside(load);
     if let Some(user) = beside.as_deref().and_then(|beside| command.user_of(beside)) {
-        return log_in_first(command, load.pack(), user, origin, services);
+        return log_in_first(command, (load, user), origin, services);
     }
     if let Some(refused) = refuse_early(command, (load, beside.as_deref()), origin, services) {
         return refused;
@@ -204,9 +205,7 @@ fn refuse_early(
     services: &Arc<Services>,
 ) -> Option<Handled> {
     let place = command.location()?;
-    let size = |(name, value): (&RawValue, &RawValue)| name.bytes().len() + value.bytes().len();
-    let bytes: usize = load.iter().map(size).sum();
-    if bytes <= MAX_UNPROVED {
+    if load.packed_len() <= MAX_UNPROVED {
         return None;
     }
     let mut entries = small_entries(load, &NAMES);
@@ -234,15 +233,16 @@ fn small_entries(map: &MapView, names: &[&str]) -> Vec<(Value, Value)> {
 /// it may be forty times as large.
 fn log_in_first(
     command: ProvedCommand,
-    packed: Bytes,
-    user: &str,
+    (load, user): (&MapView, &str),
     origin: Origin,
     services: &Arc<Services>,
 ) -> Handled {
     let limits = command.login_limits();
-    if packed.len() > limits.bytes {
+    // Before anything of it is copied.
+    if load.packed_len() > limits.bytes || user.len() > MAX_CREDENTIAL {
         return command.too_large(services);
     }
+    let packed = load.pack();
     let their_services = Arc::clone(services);
     let log_in = LogIn::new(origin.address, user, move || {
         match decode_wire(&packed, limits) {

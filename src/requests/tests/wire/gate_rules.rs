@@ -697,6 +697,24 @@ fn login_of_the_largest_size_waits_and_a_larger_one_does_not() {
     }
 }
 
+#[test]
+fn login_of_the_longest_name_waits_and_a_longer_one_does_not() {
+    let site = site("");
+    let named = |length: usize| login(&"n".repeat(length));
+    for length in [16 << 10, (16 << 10) + 1] {
+        for load in [
+            named(length).set("cmd", "mk_token"),
+            publish(named(length), "test.ping", "db"),
+        ] {
+            let before = site.refused();
+            let found = waiting(&site, load);
+            let is_refused = length > 16 << 10;
+            assert_eq!(found.is_none(), is_refused, "{length}");
+            assert_eq!(site.refused() - before, u64::from(is_refused), "{length}");
+        }
+    }
+}
+
 /// Credentials are small: what else is in a large load is decoded for good ones only. The row in the
 /// audit trail shows what was.
 #[test]
@@ -705,8 +723,7 @@ fn large_load_is_decoded_for_proved_sender_only() {
     let token = token_of(&site, login("ana"));
     let rules = site.services.users.rules();
     let key = rules.users.key("root").unwrap().expose().to_owned();
-    // The header of the map is one byte, which does not count.
-    for (length, is_decoded) in [((64 << 10) + 1, true), ((64 << 10) + 2, false)] {
+    for (length, is_decoded) in [(64 << 10, true), ((64 << 10) + 1, false)] {
         let unproved = padded(&publish(Load::new(), "test.ping", "db"), length);
         let handled = site.handle(clear(unproved, 3));
         assert_eq!(error_of(&handled.outcome), "AuthenticationError");

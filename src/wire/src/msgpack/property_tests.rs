@@ -348,3 +348,17 @@ fn key_set_in_a_map_view_is_unique() {
     view.insert("a", RawValue::pack(&4, Dialect::Raw));
     assert_eq!(view.pack(), &b"\x82\x05\x06\xa1a\x04"[..]);
 }
+
+#[test]
+fn length_of_a_packed_map_view_is_known_before() {
+    for entries in [0, 1, 15, 16, 0xffff, 0x1_0000] {
+        let mut packed = Vec::new();
+        let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
+        encoder.map(entries);
+        for entry in 0..entries {
+            encoder.uint(entry as u64).nil();
+        }
+        let view = MapView::parse(packed.into(), &Limits::WIRE).unwrap();
+        assert_eq!(view.packed_len(), view.pack().len(), "{entries}");
+    }
+}
