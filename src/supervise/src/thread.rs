@@ -11,13 +11,18 @@ use tokio::runtime::{Builder, Runtime};
 /// keep one for each call that ever blocked beside others.
 const POOL_KEEP_ALIVE: Duration = Duration::from_millis(100);
 
-/// A runtime for one thread. The threads of its pool for work that blocks are called `<name>-pool`.
+/// The longest part of a name that stands before `-pool`, in bytes: Linux cuts the whole off after 15.
+const MAX_BEFORE_POOL: usize = 10;
+
+/// A runtime for one thread. The threads of its pool for work that blocks are called `<name>-pool`, with the beginning
+/// of a long name.
 ///
 /// # Errors
 /// The system refuses a new event loop.
 pub fn runtime(name: &str) -> io::Result<Runtime> {
+    let (begin, _) = name.split_at(name.floor_char_boundary(MAX_BEFORE_POOL));
     Builder::new_current_thread()
-        .thread_name(format!("{name}-pool"))
+        .thread_name(format!("{begin}-pool"))
         .thread_keep_alive(POOL_KEEP_ALIVE)
         .enable_all()
         .build()
