@@ -880,6 +880,42 @@ fn key_that_came_before_a_crash_is_not_accepted_again_after_its_deletion() {
 }
 
 #[test]
+fn pending_key_that_came_before_a_crash_is_gone_after_a_verdict() {
+    let (_, _, mut a, mut b) = pair(&["m1"]);
+    // One that was deleted before, so that there is a row of it.
+    a.put("known", PENDING, "an old key");
+    a.round();
+    b.round();
+    a.delete("known");
+    a.round();
+    b.round();
+    b.stop();
+    let minions = ["accepted", "rejected", "deleted", "known", "waiting"];
+    for id in minions {
+        a.put(id, PENDING, "its key");
+    }
+    a.put("deleted", DENIED, "another key");
+    a.round();
+    b.crash();
+    assert!(minions.iter().all(|id| b.has(id, PENDING).is_some()));
+    for id in ["accepted", "known"] {
+        a.accept(id);
+    }
+    let rejected = a.tree().move_to(&minion("rejected"), PENDING, REJECTED);
+    assert!(rejected.expect("moved"));
+    a.delete("deleted");
+    a.round();
+    let after = a.keys();
+    for _ in 0..2 {
+        b.round();
+        a.round();
+        assert_eq!((a.keys(), b.keys()), (after.clone(), after.clone()));
+    }
+    assert!(b.has("waiting", PENDING).is_some());
+    assert_eq!(b.has("accepted", PENDING), None);
+}
+
+#[test]
 fn memory_is_saved_before_changes_of_this_machine_are_written() {
     let (table, _, mut a, mut b) = pair(&["m1"]);
     a.put("m2", ACCEPTED, "key of m2");
