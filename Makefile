@@ -165,7 +165,7 @@ session: stock lab ## Record the README's terminal session anew, docs/session.sv
 
 .PHONY: console-shots
 console-shots: stock ## Take the pictures of the console in docs/console anew, from its tests in a browser
-	tests/run.sh -E 'binary(e2e) & test(/^console::pages::/)'
+	SALTERN_CONSOLE_PICTURES=1 tests/run.sh -E 'binary(e2e) & test(/^console::pages::/)'
 	docs/console-shots.py
 
 .PHONY: saltgui
