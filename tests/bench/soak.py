@@ -106,8 +106,8 @@ def threads(process):
 
 
 def is_pool(name):
-    """Whether threads of this name are of a pool for work that blocks: it has as many as calls ever blocked
-    at once, and keeps each that is not idle for ten seconds (src/supervise/src/thread.rs)."""
+    """Whether threads of this name are of a pool for work that blocks: it has as many as calls block at
+    once, and ends each soon after its work (POOL_KEEP_ALIVE in src/supervise/src/thread.rs)."""
     return name.endswith("-pool") or name == "tokio-rt-worker"
 
 

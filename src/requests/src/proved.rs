@@ -1,6 +1,7 @@
 //! Clear commands that take credentials: proves the sender, here or beside the workers, and then
 //! runs the command.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -30,7 +31,8 @@ const LOGIN_LIMITS: Limits = Limits {
     ..LOAD_LIMITS
 };
 
-/// The largest entry of a large load that is decoded before its sender is proved, in bytes.
+/// The largest name of a log-in, and the largest entry of a large load that is decoded before its
+/// sender is proved, in bytes.
 const MAX_CREDENTIAL: usize = 16 << 10;
 
 /// The largest load that is decoded whole before its sender is proved, in bytes.
@@ -69,20 +71,23 @@ impl ProvedCommand {
         }
     }
 
-    /// The user who logs in by this load, as it claims; `None` if nobody does. A log-in asks a
-    /// backend, which may take seconds. Nothing is decoded; a token counts before a log-in, as in
-    /// [`Presented::of`].
-    fn user_of(self, load: &MapView) -> Option<String> {
-        let name = |map: &MapView| map.str("username").unwrap_or_default().to_owned();
-        let login = |map: &MapView| {
-            let is_login = map.contains("eauth") && !map.contains("token");
-            is_login.then(|| name(map))
-        };
+    /// The map that holds its credentials, split and not decoded; `None` without one.
+    fn beside(self, load: &MapView) -> Option<Cow<'_, MapView>> {
         match self.location() {
-            None => Some(name(load)),
-            Some(CredentialLocation::Load) => login(load),
-            Some(CredentialLocation::Kwargs) => login(&load.get("kwargs")?.as_map()?),
+            None | Some(CredentialLocation::Load) => Some(Cow::Borrowed(load)),
+            Some(CredentialLocation::Kwargs) => load.get("kwargs")?.as_map().map(Cow::Owned),
         }
+    }
+
+    /// The user who logs in by these credentials, as they claim; `None` if nobody does. A log-in asks
+    /// a backend, which may take seconds. Nothing is decoded; a token counts before a log-in, as in
+    /// [`Presented::of`].
+    fn user_of(self, beside: &MapView) -> Option<&str> {
+        let asks_for_token = self.location().is_none();
+        let is_login = asks_for_token || (beside.contains("eauth") && !beside.contains("token"));
+        // As the decoder reads it, or a user would wait under another name than the one proved.
+        let name = || beside.get("username").and_then(RawValue::as_read_str);
+        is_login.then(|| name().unwrap_or_default())
     }
 
     /// Bounds on its load when it logs a user in.
@@ -178,10 +183,11 @@ pub(crate) fn handle(
     origin: Origin,
     services: &Arc<Services>,
 ) -> Handled {
-    if let Some(user) = command.user_of(load) {
-        return log_in_first(command, load.pack(), &user, origin, services);
+    let beside = command.beside(load);
+    if let Some(user) = beside.as_deref().and_then(|beside| command.user_of(beside)) {
+        return log_in_first(command, (load, user), origin, services);
     }
-    if let Some(refused) = refuse_early(command, load, origin, services) {
+    if let Some(refused) = refuse_early(command, (load, beside.as_deref()), origin, services) {
         return refused;
     }
     match decode_wire(&load.pack(), &LOAD_LIMITS) {
@@ -194,19 +200,17 @@ pub(crate) fn handle(
 /// sender proved here is proved once more by the whole load.
 fn refuse_early(
     command: ProvedCommand,
-    load: &MapView,
+    (load, beside): (&MapView, Option<&MapView>),
     origin: Origin,
     services: &Arc<Services>,
 ) -> Option<Handled> {
     let place = command.location()?;
-    let size = |(name, value): (&RawValue, &RawValue)| name.bytes().len() + value.bytes().len();
-    let bytes: usize = load.iter().map(size).sum();
-    if bytes <= MAX_UNPROVED {
+    if load.packed_len() <= MAX_UNPROVED {
         return None;
     }
     let mut entries = small_entries(load, &NAMES);
-    if let Some(kwargs) = load.get("kwargs").and_then(RawValue::as_map) {
-        let kwargs = Value::Map(small_entries(&kwargs, &CREDENTIALS));
+    if let (CredentialLocation::Kwargs, Some(kwargs)) = (place, beside) {
+        let kwargs = Value::Map(small_entries(kwargs, &CREDENTIALS));
         entries.push(("kwargs".into(), kwargs));
     }
     let small = Value::Map(entries);
@@ -229,15 +233,16 @@ fn small_entries(map: &MapView, names: &[&str]) -> Vec<(Value, Value)> {
 /// it may be forty times as large.
 fn log_in_first(
     command: ProvedCommand,
-    packed: Bytes,
-    user: &str,
+    (load, user): (&MapView, &str),
     origin: Origin,
     services: &Arc<Services>,
 ) -> Handled {
     let limits = command.login_limits();
-    if packed.len() > limits.bytes {
+    // Before anything of it is copied.
+    if load.packed_len() > limits.bytes || user.len() > MAX_CREDENTIAL {
         return command.too_large(services);
     }
+    let packed = load.pack();
     let their_services = Arc::clone(services);
     let log_in = LogIn::new(origin.address, user, move || {
         match decode_wire(&packed, limits) {

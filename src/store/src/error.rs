@@ -148,6 +148,12 @@ pub enum StoreError {
         /// How many.
         minions: usize,
     },
+    /// Keys that other members changed cannot be made files on this machine.
+    #[error("keys of {minions} minions that were changed on other members cannot be written here")]
+    KeysNotWritten {
+        /// Minions with such keys.
+        minions: usize,
+    },
     /// The head of a table of a cluster goes back while it is read.
     #[error("the revisions of the keys of the cluster go back while they are read")]
     KeysGoBack,

@@ -8,16 +8,23 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Time after which a thread of a pool that has nothing to do ends. Short, because a pool gives work
 /// to the thread that has waited longest: if threads were kept for seconds, a few calls a second would
-/// keep one for each call that ever blocked beside others.
+/// keep one for each call that ever blocked beside others. So nearly each call that blocks begins a thread: a limit
+/// of them (`TasksMax` of systemd, pids of a container) has to leave room, for `spawn_blocking` panics when the system
+/// gives the pool of an actor not even one.
 const POOL_KEEP_ALIVE: Duration = Duration::from_millis(100);
 
-/// A runtime for one thread. The threads of its pool for work that blocks are called `<name>-pool`.
+/// The longest part of a name that stands before `-pool`, in bytes: Linux cuts the whole off after 15.
+const MAX_BEFORE_POOL: usize = 10;
+
+/// A runtime for one thread. The threads of its pool for work that blocks are called `<name>-pool`, with the beginning
+/// of a long name.
 ///
 /// # Errors
 /// The system refuses a new event loop.
 pub fn runtime(name: &str) -> io::Result<Runtime> {
+    let (begin, _) = name.split_at(name.floor_char_boundary(MAX_BEFORE_POOL));
     Builder::new_current_thread()
-        .thread_name(format!("{name}-pool"))
+        .thread_name(format!("{begin}-pool"))
         .thread_keep_alive(POOL_KEEP_ALIVE)
         .enable_all()
         .build()

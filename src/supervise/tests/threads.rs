@@ -94,6 +94,26 @@ fn threads_of_a_pool_bear_the_name_of_the_actors_and_end_with_their_work() {
     });
 }
 
+/// The system cuts names off, and `-pool` at their end shows what they are.
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_of_a_pool_are_known_by_their_end_however_long_the_name() {
+    for (name, expected) in [
+        ("ten_letters", "ten_letter-pool"),
+        ("publisher", "publisher-pool"),
+        ("nine_and_\u{e4}", "nine_and_-pool"),
+        ("", "-pool"),
+    ] {
+        let runtime = saltern_supervise::runtime(name).expect("a runtime");
+        let found = runtime.block_on(async {
+            let comm = || std::fs::read_to_string("/proc/thread-self/comm");
+            tokio::task::spawn_blocking(comm).await
+        });
+        let found = found.expect("it ends").expect("a name");
+        assert_eq!(found.trim_end(), expected, "{name}");
+    }
+}
+
 #[test]
 fn of_100_000_messages_to_another_thread_only_the_fatal_ones_are_lost() {
     real_time(async {

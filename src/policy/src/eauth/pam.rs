@@ -100,7 +100,7 @@ impl Pam {
         }
     }
 
-    /// Who cannot read the shadow file learns of no account but the own one.
+    /// Whether nobody may be known: without the shadow file, PAM knows no account but the own one.
     fn is_to_hint(&self, is_root: bool, shadow: &Path) -> bool {
         let is_blind = !is_root && std::fs::File::open(shadow).is_err();
         is_blind && !self.has_hinted.swap(true, Ordering::Relaxed)

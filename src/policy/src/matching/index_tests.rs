@@ -211,6 +211,24 @@ fn changes_of_at_most_64_minions_are_read_ahead() {
     assert!(Fresh::read(&data, Some(1)).is_some());
 }
 
+/// Too many changes to be read ahead are read before an answer of old is given.
+#[test]
+fn answer_after_many_changes_is_a_new_one() {
+    let data = Arc::new(Data::default());
+    let site = site(&data);
+    let target = Target::Expression(TargetType::Grain, "os:a".to_owned());
+    for (os, expected) in [("a", 70), ("b", 0), ("a", 70)] {
+        for minion in 0..70 {
+            data.set(minion, Some(Value::map([("os", os)])));
+        }
+        let fleet = Fleet(data.known().to_vec());
+        for _ in 0..2 {
+            let found = site.resolve_with(&target, &fleet, &MatchOptions::default());
+            assert_eq!(found.unwrap().minions.len(), expected, "{os}");
+        }
+    }
+}
+
 #[test]
 fn order_is_kept_for_the_same_minions_until_one_comes_or_goes() {
     let (data, mut index) = (Data::default(), Index::default());
@@ -274,7 +292,23 @@ fn star_is_held_against_a_minion_with_many_grains() {
         let ask = question(text, MatchKind::Glob);
         let view = index.view(Kind::Grains, &ask, Some(&test));
         assert_eq!(slots(&view, &test), expected, "{text}");
+        let steps = Allowance::of_steps(1_000);
+        view.matching(Some(&test), &steps);
+        assert!(!steps.is_exhausted(), "{text}");
     }
+}
+
+#[test]
+fn search_with_nothing_left_finds_nobody() {
+    let (data, mut index) = (Data::default(), Index::default());
+    data.set(0, Some(Value::map([("net", Value::map([("a", "b")]))])));
+    index.refresh(&data);
+    let (text, how) = ("net:*", MatchKind::Glob);
+    let test = compiled(text, how);
+    let view = index.view(Kind::Grains, &question(text, how), Some(&test));
+    assert_eq!(slots(&view, &test), [0]);
+    let found = view.matching(Some(&test), &Allowance::of_steps(0));
+    assert_eq!(found.iter().count(), 0);
 }
 
 /// Only so many changes are remembered one by one; an answer from before them is given no more.
@@ -326,7 +360,7 @@ fn columns_that_are_used_stay() {
     assert!(Arc::ptr_eq(&last, &index.grain_column("g1")));
 }
 
-/// What it takes to keep an answer, beside its texts and its bits.
+/// Bytes of an answer that is kept, beside its texts and its bits.
 const KEPT: usize = size_of::<(Arc<Bits>, u64)>() + size_of::<(String, String, MatchKind)>();
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use saltern_model::MinionId;
 use saltern_requests::{Effect, LogIn, Outcome, StartJob};
 use saltern_store::Claims;
-use saltern_wire::msgpack::Value;
+use saltern_wire::msgpack::{Dialect, Encoder, Value};
 
 use crate::wire::client::{Load, clear};
 use crate::wire::site::{Site, decode, events, list};
@@ -578,6 +578,52 @@ fn login_runs_beside_workers_and_counts_refusals() {
     assert_eq!(site.refused(), 3);
 }
 
+/// A name by which few may wait, and another one that is proved, would make guessing free.
+#[test]
+fn login_waits_under_the_name_that_its_backend_is_asked_for() {
+    let site = site("");
+    const CASES: &[(&[&[u8]], &str)] = &[
+        (&[b"\xa8username\xa3ana"], "ana"),
+        (&[b"\xd9\x08username\xd9\x03ana"], "ana"),
+        (&[b"\xc4\x08username\xc4\x03ana"], "ana"),
+        // An unknown ext is read as its payload, a known one is no text.
+        (&[b"\xc7\x08\x05username\xc7\x03\x05ana"], "ana"),
+        (&[b"\xa8username\xd6\xffanas"], ""),
+        (&[b"\xa8username\xa4\xffana"], ""),
+        (&[b"\xa8username\x01"], ""),
+        (&[], ""),
+        // Of several the last one counts.
+        (&[b"\xa8username\xa3bob", b"\xa8username\xa3ana"], "ana"),
+        (
+            &[
+                b"\xa8username\xa3bob",
+                b"\xc7\x08\x05username\xc7\x03\x05ana",
+            ],
+            "ana",
+        ),
+    ];
+    for (entries, expected) in CASES {
+        let mut packed = Vec::new();
+        let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
+        encoder.map(3).str("enc").str("clear").str("version").int(3);
+        encoder.str("load").map(3 + entries.len());
+        encoder.str("cmd").str("mk_token");
+        encoder.str("eauth").str("sharedsecret");
+        encoder.str("password").str("s3cret");
+        for entry in *entries {
+            encoder.raw(entry);
+        }
+        let mut handled = saltern_requests::handle(packed.into(), FROM, &site.services);
+        let Some(Effect::LogIn(log_in)) = handled.outcome.effects.pop() else {
+            panic!("no log-in: {entries:?}")
+        };
+        assert_eq!(log_in.user(), *expected, "{entries:?}");
+        let token = decode(&log_in.run().handled.outcome.reply);
+        let proved = text(&token, "name").unwrap_or_default();
+        assert_eq!(proved, *expected, "{entries:?}");
+    }
+}
+
 /// Unproved loads wait packed and within bounds, whatever they hold.
 #[test]
 fn oversize_login_asks_no_backend() {
@@ -651,6 +697,24 @@ fn login_of_the_largest_size_waits_and_a_larger_one_does_not() {
     }
 }
 
+#[test]
+fn login_of_the_longest_name_waits_and_a_longer_one_does_not() {
+    let site = site("");
+    let named = |length: usize| login(&"n".repeat(length));
+    for length in [16 << 10, (16 << 10) + 1] {
+        for load in [
+            named(length).set("cmd", "mk_token"),
+            publish(named(length), "test.ping", "db"),
+        ] {
+            let before = site.refused();
+            let found = waiting(&site, load);
+            let is_refused = length > 16 << 10;
+            assert_eq!(found.is_none(), is_refused, "{length}");
+            assert_eq!(site.refused() - before, u64::from(is_refused), "{length}");
+        }
+    }
+}
+
 /// Credentials are small: what else is in a large load is decoded for good ones only. The row in the
 /// audit trail shows what was.
 #[test]
@@ -659,8 +723,7 @@ fn large_load_is_decoded_for_proved_sender_only() {
     let token = token_of(&site, login("ana"));
     let rules = site.services.users.rules();
     let key = rules.users.key("root").unwrap().expose().to_owned();
-    // The header of the map is one byte, which does not count.
-    for (length, is_decoded) in [((64 << 10) + 1, true), ((64 << 10) + 2, false)] {
+    for (length, is_decoded) in [(64 << 10, true), ((64 << 10) + 1, false)] {
         let unproved = padded(&publish(Load::new(), "test.ping", "db"), length);
         let handled = site.handle(clear(unproved, 3));
         assert_eq!(error_of(&handled.outcome), "AuthenticationError");

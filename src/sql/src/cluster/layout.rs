@@ -177,8 +177,12 @@ CREATE TABLE IF NOT EXISTS minion_key_head (
     head bool PRIMARY KEY DEFAULT true CHECK (head),
     revision bigint NOT NULL
 ) WITH (fillfactor = 50);
-INSERT INTO minion_key_head (revision) VALUES (0) ON CONFLICT DO NOTHING;
 ";
+
+/// Puts the row of the head of the keys where it is missing, with the revision of the last row: a member that has seen
+/// a higher one than the head's reads the whole table, in each round for as long as it is so.
+const PUT_KEY_HEAD: &str = "INSERT INTO minion_key_head (revision) \
+     SELECT coalesce(max(revision), 0) FROM minion_key ON CONFLICT DO NOTHING RETURNING 1";
 
 /// The layout of the tables that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,7 +249,7 @@ pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), Layo
          INSERT INTO meta (name, value) SELECT '{FLOOR}', \
          coalesce((SELECT value FROM meta WHERE name = 'layout'), '{VERSION}') ON CONFLICT DO NOTHING; \
          INSERT INTO meta AS m (name, value) VALUES ('layout', '{VERSION}') ON CONFLICT (name) DO UPDATE \
-         SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}; {ADDED} {added_before} COMMIT"
+         SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}; {ADDED} {PUT_KEY_HEAD}; {added_before} COMMIT"
     );
     let made = session.run(&script).await;
     if made.as_ref().is_err_and(SqlError::keeps_connection) {
@@ -256,6 +260,11 @@ pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), Layo
         Some(found) if !found.is_usable() => Err(LayoutError::Newer(found.version)),
         _ => Ok(()),
     }
+}
+
+/// Puts back the row of the head of the keys, without which no member shares any; whether it was missing.
+pub(super) async fn put_key_head(session: &mut Session) -> Result<bool, SqlError> {
+    Ok(!session.confirmed_rows(PUT_KEY_HEAD, &[]).await?.is_empty())
 }
 
 /// The layout that is there. Tables without a floor are of a release that knew none.

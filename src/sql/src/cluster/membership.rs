@@ -185,7 +185,7 @@ fn table_of(target: &Arc<Target>, lease: Duration) -> Result<LeaseTable, StoreEr
 pub enum Tables {
     /// None: they are made.
     Made,
-    /// Those of an older release: what they lacked is added.
+    /// Those of an older release, or without the row of the head of the keys: what they lacked is added.
     Upgraded,
     /// All of them.
     Present,
@@ -198,15 +198,21 @@ pub enum Tables {
 pub fn init_cluster(config: &ClusterConfig) -> Result<Tables, ClusterError> {
     let target = target_of(config)?;
     let table = table_of(&target, config.lease)?;
+    let failed = |error| ClusterError::Store(target.error("make tables in", error));
     let outcome = match members::check_tables(&table) {
-        Ok(()) => return Ok(Tables::Present),
+        Ok(()) => {
+            let put = table.ask(async |session| layout::put_key_head(session).await);
+            return Ok(match put.map_err(failed)? {
+                true => Tables::Upgraded,
+                false => Tables::Present,
+            });
+        }
         Err(TablesError::Missing) => Tables::Made,
         Err(TablesError::Older(_)) => Tables::Upgraded,
         Err(error) => return Err(of_tables(&target, error)),
     };
     let name = config.name.clone();
     let made = table.ask(async |session| Ok(layout::make(session, &name).await));
-    let failed = |error| ClusterError::Store(target.error("make tables in", error));
     match made.map_err(failed)? {
         Ok(()) => Ok(outcome),
         Err(LayoutError::Sql(error)) if error.has_code(&SqlState::LOCK_NOT_AVAILABLE) => {

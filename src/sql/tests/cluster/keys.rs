@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use saltern_base::clock::Clock;
-use saltern_sql::{Membership, init_cluster};
+use saltern_sql::{Membership, Tables, init_cluster};
 use saltern_store::shared_state::minion_keys::{KeyPosition, KeyTable, KeyWrite};
 use saltern_store::shared_state::{MAX_ROWS, RowId, SealedRow};
 
@@ -129,6 +129,16 @@ fn row_of_keys_is_written_only_in_place_of_what_its_writer_has_seen() {
         .server
         .query(&["DELETE FROM saltern.minion_key_head RETURNING 1"]);
     assert!(b.changed_after(&KeyPosition::default()).is_err());
+    // The row that is put back is not behind those of the keys, or every member would read all of them for ever.
+    let config = config(&database);
+    assert_eq!(init_cluster(&config).expect("put back"), Tables::Upgraded);
+    assert_eq!(init_cluster(&config).expect("there"), Tables::Present);
+    let (rows, position) = read(&*b, KeyPosition::default());
+    assert_eq!(rows.len(), 2);
+    let page = b.changed_after(&position).expect("a page");
+    assert_eq!(page.head, position.revision);
+    a.write(&[write(3, (1, 0), "behind")]).expect("written");
+    assert_eq!(read(&*b, position).0.len(), 1);
     second.leave();
     first.leave();
 }

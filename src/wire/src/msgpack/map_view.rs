@@ -108,6 +108,16 @@ impl MapView {
         self.entries.is_empty()
     }
 
+    /// Length of what [`MapView::pack`] returns, in bytes.
+    pub fn packed_len(&self) -> usize {
+        let header = match self.entries.len() {
+            0..=0xf => 1,
+            0x10..=0xffff => 3,
+            _ => 5,
+        };
+        header + self.entries_len()
+    }
+
     /// Packs the map again: every key and value as received, in wire order.
     pub fn pack(&self) -> Bytes {
         self.joined(|value| Cow::Borrowed(value.bytes()))
@@ -119,9 +129,13 @@ impl MapView {
         self.joined(|value| value.in_dialect(Dialect::Bin))
     }
 
-    fn joined<'v>(&'v self, packed: impl Fn(&'v RawValue) -> Cow<'v, [u8]>) -> Bytes {
+    fn entries_len(&self) -> usize {
         let size = |(key, value): &(RawValue, RawValue)| key.bytes().len() + value.bytes().len();
-        let mut out = Vec::with_capacity(5 + self.entries.iter().map(size).sum::<usize>());
+        self.entries.iter().map(size).sum()
+    }
+
+    fn joined<'v>(&'v self, packed: impl Fn(&'v RawValue) -> Cow<'v, [u8]>) -> Bytes {
+        let mut out = Vec::with_capacity(5 + self.entries_len());
         // Neither the header of a map nor packed values depend on the dialect.
         let mut encoder = Encoder::new(&mut out, Dialect::Raw);
         encoder.map(self.entries.len());

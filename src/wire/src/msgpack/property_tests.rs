@@ -98,6 +98,13 @@ proptest! {
     }
 
     #[test]
+    fn text_that_is_read_is_the_one_that_is_decoded(packed in hostile()) {
+        let Ok(raw) = RawValue::parse(packed.into(), &Limits::WIRE) else { return Ok(()) };
+        let decoded = raw.decode();
+        prop_assert_eq!(raw.as_read_str(), decoded.as_str());
+    }
+
+    #[test]
     fn scanning_and_decoding_agree_on_limits(
         packed in hostile(), depth in 0_u32..4, bytes in 0_usize..100, items in 0_usize..30
     ) {
@@ -341,4 +348,18 @@ fn key_set_in_a_map_view_is_unique() {
     assert_eq!(view.get("a").and_then(RawValue::as_i64), Some(3));
     view.insert("a", RawValue::pack(&4, Dialect::Raw));
     assert_eq!(view.pack(), &b"\x82\x05\x06\xa1a\x04"[..]);
+}
+
+#[test]
+fn length_of_a_packed_map_view_is_known_before() {
+    for entries in [0, 1, 15, 16, 0xffff, 0x1_0000] {
+        let mut packed = Vec::new();
+        let mut encoder = Encoder::new(&mut packed, Dialect::Raw);
+        encoder.map(entries);
+        for entry in 0..entries {
+            encoder.uint(entry as u64).nil();
+        }
+        let view = MapView::parse(packed.into(), &Limits::WIRE).unwrap();
+        assert_eq!(view.packed_len(), view.pack().len(), "{entries}");
+    }
 }

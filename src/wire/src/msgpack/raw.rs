@@ -138,6 +138,11 @@ impl RawValue {
         }
     }
 
+    /// The text that [`decode_wire`] reads: also that of an unknown ext.
+    pub fn as_read_str(&self) -> Option<&str> {
+        std::str::from_utf8(self.as_read_bytes()?).ok()
+    }
+
     /// The same as [`RawValue::as_bytes`], sharing the memory.
     pub fn as_shared_bytes(&self) -> Option<Bytes> {
         self.as_bytes().map(|bytes| self.bytes.slice_ref(bytes))

@@ -232,8 +232,21 @@ impl Rounds {
                 keys.get(KeyState::Pending).is_some() && keys.get(KeyState::Accepted).is_none()
             });
         }
-        let noted = self.refusal.note(&done);
-        done.and(noted).and(self.save())
+        match self.incomplete() {
+            Some(error) if done.is_ok() => self.refusal.note(&Err(error)),
+            _ => self.refusal.note(&done),
+        }
+        done.and(self.save())
+    }
+
+    /// Why not all rows that were read are files here: what a takeover is refused for counts first.
+    fn incomplete(&self) -> Option<StoreError> {
+        let takes_away = self.failed.values().filter(|takes_away| **takes_away);
+        match (takes_away.count(), self.failed.len()) {
+            (0, 0) => None,
+            (0, minions) => Some(StoreError::KeysNotWritten { minions }),
+            (minions, _) => Some(StoreError::KeysNotTakenAway { minions }),
+        }
     }
 
     fn steps(&mut self, standing: Standing) -> Result<()> {
@@ -254,10 +267,10 @@ impl Rounds {
         if !self.memory.is_joined {
             return Ok(());
         }
-        let minions = self.failed.values().filter(|takes_away| **takes_away);
-        let minions = minions.count();
-        if standing.takes_over && minions > 0 {
-            return Err(StoreError::KeysNotTakenAway { minions });
+        if standing.takes_over
+            && let Some(error @ StoreError::KeysNotTakenAway { .. }) = self.incomplete()
+        {
+            return Err(error);
         }
         // A key that is a file and not in the memory would be one that somebody accepted here since.
         self.save()?;

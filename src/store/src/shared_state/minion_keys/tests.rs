@@ -880,6 +880,42 @@ fn key_that_came_before_a_crash_is_not_accepted_again_after_its_deletion() {
 }
 
 #[test]
+fn pending_key_that_came_before_a_crash_is_gone_after_a_verdict() {
+    let (_, _, mut a, mut b) = pair(&["m1"]);
+    // One that was deleted before, so that there is a row of it.
+    a.put("known", PENDING, "an old key");
+    a.round();
+    b.round();
+    a.delete("known");
+    a.round();
+    b.round();
+    b.stop();
+    let minions = ["accepted", "rejected", "deleted", "known", "waiting"];
+    for id in minions {
+        a.put(id, PENDING, "its key");
+    }
+    a.put("deleted", DENIED, "another key");
+    a.round();
+    b.crash();
+    assert!(minions.iter().all(|id| b.has(id, PENDING).is_some()));
+    for id in ["accepted", "known"] {
+        a.accept(id);
+    }
+    let rejected = a.tree().move_to(&minion("rejected"), PENDING, REJECTED);
+    assert!(rejected.expect("moved"));
+    a.delete("deleted");
+    a.round();
+    let after = a.keys();
+    for _ in 0..2 {
+        b.round();
+        a.round();
+        assert_eq!((a.keys(), b.keys()), (after.clone(), after.clone()));
+    }
+    assert!(b.has("waiting", PENDING).is_some());
+    assert_eq!(b.has("accepted", PENDING), None);
+}
+
+#[test]
 fn memory_is_saved_before_changes_of_this_machine_are_written() {
     let (table, _, mut a, mut b) = pair(&["m1"]);
     a.put("m2", ACCEPTED, "key of m2");
@@ -913,14 +949,43 @@ fn row_that_cannot_be_made_files_is_no_success() {
     assert!(rounds.pending() >= 1);
     assert!(b.has("m3", ACCEPTED).is_some(), "it concerns no other one");
     clock.advance(Duration::from_secs(1));
+    let why = b.refusal().expect("also of a round that goes on");
+    assert!(why.contains("cannot be taken away"), "{why}");
     assert!(b.take_over().is_err());
+    b.round();
+    assert_eq!(b.refusal(), Some(why), "a takeover would be refused again");
     a.round();
     assert!(a.has("m4", ACCEPTED).is_some(), "it concerns no other one");
     fs::remove_dir_all(in_the_way).expect("removed");
+    // That it cannot be noted is no reason to refuse.
+    let noted = b.memory_file().with_file_name("cluster_keys_refused");
+    fs::remove_file(&noted).expect("removed");
+    fs::create_dir_all(noted.join("not-empty")).expect("made");
     b.take_over().expect("a round");
+    fs::remove_dir_all(&noted).expect("removed");
+    b.round();
+    assert_eq!(b.refusal(), None);
     assert!(b.rounds.as_ref().is_some_and(Rounds::is_complete));
     assert!(b.has("m1", REJECTED).is_some());
     assert!(b.is_revoked());
+}
+
+#[test]
+fn key_that_cannot_be_written_is_noted_until_it_is() {
+    let (_, clock, mut a, mut b) = pair(&["m1"]);
+    let in_the_way = b.dir.path().join("pki").join(ACCEPTED.directory());
+    let in_the_way = in_the_way.join("m2");
+    fs::create_dir_all(in_the_way.join("not-empty")).expect("made");
+    a.put("m2", ACCEPTED, "key of m2");
+    a.round();
+    b.round();
+    let why = b.refusal().expect("noted");
+    assert!(why.contains("cannot be written"), "{why}");
+    fs::remove_dir_all(in_the_way).expect("removed");
+    clock.advance(Duration::from_secs(6));
+    b.round();
+    assert_eq!(b.refusal(), None);
+    assert!(b.has("m2", ACCEPTED).is_some());
 }
 
 #[test]

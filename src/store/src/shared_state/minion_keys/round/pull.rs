@@ -174,7 +174,8 @@ impl Rounds {
                 let (merged, met) = merge(&before, &own, &of_row);
                 have_met = met;
                 for state in KeyState::ALL {
-                    if merged.get(state) != of_row.get(state) {
+                    let is_doubtful = self.may_be_of_lost_row(state, (&before, &own));
+                    if merged.get(state) != of_row.get(state) && !is_doubtful {
                         target.set(state, own_record.get(state).map(str::to_owned));
                     }
                 }
@@ -230,6 +231,15 @@ impl Rounds {
             self.made_pending.insert(id.clone());
         }
         Ok(())
+    }
+
+    /// Whether a key here, which the memory does not have, may have come by a row that was seen before a crash and not
+    /// saved (`Memory::is_due`). The newer row counts then: whoever was accepted, rejected or deleted meanwhile is not
+    /// pending, too, and a minion that is comes again.
+    fn may_be_of_lost_row(&self, state: KeyState, (before, own): (&Digests, &Digests)) -> bool {
+        let is_minor = matches!(state, KeyState::Pending | KeyState::Denied);
+        let own = own.get(state);
+        is_minor && self.read_at.is_none() && own.is_some() && own != before.get(state)
     }
 
     /// After the whole table was read: rows that were seen and are not there any more, and keys here that no row
