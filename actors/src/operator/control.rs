@@ -20,6 +20,7 @@ use saltern_model::control::{
     Account, ActorName, ActorStatus, ControlRequest, CurrentLevels, InventoryRequest, MAX_IDS,
     Reply, SOCKET, SyndicBelow, Syndics, TaskStatus,
 };
+use saltern_requests::explain::missing_of_ended;
 use saltern_requests::{MasterFleet, Services};
 use saltern_store::StoreError;
 use saltern_supervise::Tree;
@@ -229,6 +230,7 @@ impl Control {
             ControlRequest::MinionIds(prefix) => reply(self.minions.ids(&prefix, MAX_IDS)?),
             ControlRequest::Inventory(request) => self.inventory(request).await,
             ControlRequest::Job(jid) => reply(self.job(jid).await?),
+            ControlRequest::EndedJob(jid) => self.ended_job(jid).await,
             ControlRequest::Syndics => reply(self.syndics()),
             ControlRequest::MaintenanceTasks => reply(self.maintenance_tasks()),
             ControlRequest::RunMaintenanceTask(name) => reply(self.run_task(&name).await?),
@@ -274,6 +276,14 @@ impl Control {
 
     async fn job(&self, jid: Jid) -> Result<Option<Account>, Refusal> {
         self.tracker.send(Explain(jid)).await.map_err(Refusal::of)
+    }
+
+    /// On a thread that may wait for the job database.
+    async fn ended_job(&self, jid: Jid) -> Result<String, Refusal> {
+        let services = self.syndics.1.clone();
+        let work = move || missing_of_ended(&jid, &services);
+        let missing = tokio::task::spawn_blocking(work).await;
+        reply(missing.map_err(Refusal::of)?.map_err(Refusal::of)?)
     }
 
     fn syndics(&self) -> Syndics {

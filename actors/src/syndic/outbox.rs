@@ -7,8 +7,8 @@
 //! To a master of ours that agreed to it (`saltern_syndic_frames`), returns go in numbered frames, several of
 //! them at the same time; to any other as `_syndic_return`, one request after the other.
 //!
-//! The cursor moves when the master above has answered. A request without an answer is sent again,
-//! after a restart too; the master above stores a return once for each jid and minion.
+//! The cursor moves when the master above has answered, and is saved at intervals and when the actor stops. A
+//! request without an answer is sent again, after a restart too; the master above stores a return once for each jid and minion.
 
 mod frames;
 mod gathering;
@@ -16,6 +16,7 @@ mod queue;
 #[cfg(test)]
 mod simulation;
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +32,7 @@ use saltern_requests::Services;
 use saltern_store::StoreError;
 use saltern_supervise::Child;
 use saltern_wire::msgpack::Value;
-use tokio::sync::Notify;
+use tokio::sync::{MutexGuard, Notify};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::metrics::SyndicMetrics;
@@ -135,9 +136,35 @@ enum Attempt {
     Failed,
 }
 
+/// The queue while its actor runs. When that stops, as in an orderly stop of the master, the cursor is saved: what
+/// was stored above since it was saved last does not go up once more.
+struct SavedOnStop<'a>(MutexGuard<'a, OutboxQueue>);
+
+impl Deref for SavedOnStop<'_> {
+    type Target = OutboxQueue;
+
+    fn deref(&self) -> &OutboxQueue {
+        &self.0
+    }
+}
+
+impl DerefMut for SavedOnStop<'_> {
+    fn deref_mut(&mut self) -> &mut OutboxQueue {
+        &mut self.0
+    }
+}
+
+impl Drop for SavedOnStop<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.save_if_moved() {
+            tracing::error!(%error, "the cursor of an outbox cannot be saved; some returns go up once more");
+        }
+    }
+}
+
 impl Seed {
     async fn forward_for_ever(&self) {
-        let mut queue = self.queue.lock().await;
+        let mut queue = SavedOnStop(self.queue.lock().await);
         let mut session = FrameSession::default();
         let mut gathering = Gathering::new(self.gather.min(MAX_GATHER));
         let mut pause = FIRST_PAUSE;
@@ -158,11 +185,14 @@ impl Seed {
                     self.wait_for_connection().await;
                 }
                 Attempt::Idle => {
+                    if queue.may_rest() {
+                        gathering.moved(Instant::now());
+                    }
                     let save_in = queue.save_in(self.now()).unwrap_or(POLL);
                     // Whichever comes first; both lead to the next attempt.
                     let _ = timeout(save_in.min(POLL), self.wake.notified()).await;
                     // Frames gather what comes while their lanes are busy.
-                    if queue.framed().is_none() {
+                    if queue.framed().is_none() || queue.may_rest() {
                         tokio::time::sleep(gathering.wait(Instant::now())).await;
                     }
                 }

@@ -3,12 +3,12 @@
 //! The uplink marks the load of a job that it has published here; the load is stored with the job,
 //! in the transaction after which the job is sent. So the mark is there whenever a return is.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use saltern_model::Jid;
+use saltern_model::{Jid, Packed};
 use saltern_requests::job::UPPER;
 use saltern_store::StoreError;
-use saltern_store::jobs::{JobQueries, StoredJob};
+use saltern_store::jobs::StoredJob;
 use saltern_wire::msgpack::{Limits, MapView, RawValue, Value, decode};
 
 /// Most jobs that are remembered; beyond it all are forgotten and read again.
@@ -27,29 +27,45 @@ pub(crate) enum Origin {
 #[derive(Default)]
 pub(crate) struct JobOrigins {
     known: HashMap<Jid, Origin>,
+    /// Jobs that were looked for since [`Self::begin_batch`] and are not there.
+    absent: HashSet<Jid>,
 }
 
 impl JobOrigins {
+    /// Looks again for the jobs that were not there.
+    pub(crate) fn begin_batch(&mut self) {
+        self.absent.clear();
+    }
+
     /// Remembers a job.
-    pub(crate) fn learn(&mut self, job: &StoredJob) -> Origin {
-        let origin = origin(&job.record.load.bytes().clone());
+    pub(crate) fn learn(&mut self, job: &StoredJob) {
+        self.remember(&job.record.jid, origin(job.record.load.bytes()));
+    }
+
+    fn remember(&mut self, jid: &Jid, origin: Origin) {
         if self.known.len() >= MAX_JOBS {
             self.known.clear();
         }
-        self.known.insert(job.record.jid.clone(), origin.clone());
-        origin
+        self.known.insert(jid.clone(), origin);
     }
 
-    /// The origin of a job; of one that is not there any more, here.
+    /// The origin of a job, of which `load` reads the load if it is not known; of one that is not there any
+    /// more, here.
     ///
     /// # Errors
-    /// The job database cannot be read.
-    pub(crate) fn of(&mut self, jid: &Jid, reader: &dyn JobQueries) -> Result<Origin, StoreError> {
-        if let Some(origin) = self.known.get(jid) {
-            return Ok(origin.clone());
+    /// Those of `load`.
+    pub(crate) fn of(
+        &mut self,
+        jid: &Jid,
+        load: impl FnOnce() -> Result<Option<Packed>, StoreError>,
+    ) -> Result<&Origin, StoreError> {
+        if !self.known.contains_key(jid) && !self.absent.contains(jid) {
+            match load()? {
+                Some(load) => self.remember(jid, origin(load.bytes())),
+                None => _ = self.absent.insert(jid.clone()),
+            }
         }
-        let job = reader.load(jid)?;
-        Ok(job.map_or(Origin::Here, |job| self.learn(&job)))
+        Ok(self.known.get(jid).unwrap_or(&Origin::Here))
     }
 }
 
@@ -60,6 +76,14 @@ pub(crate) fn origin(load: &bytes::Bytes) -> Origin {
     let kwargs = kwargs.and_then(RawValue::as_map);
     let upper = kwargs.as_ref().and_then(|kwargs| kwargs.str(UPPER));
     upper.map_or(Origin::Here, |name| Origin::Upper(name.to_owned()))
+}
+
+/// Whether a publication of this master above, under the jid of a job that is here, has gone in a circle: this
+/// master has published the job, or has it from another one above. One that a minion has reported is no
+/// publication yet, and a part of a batch comes again from where it came first.
+pub(crate) fn has_gone_in_a_circle(known: &StoredJob, upper: &str) -> bool {
+    let origin = || origin(known.record.load.bytes());
+    known.reporter.is_none() && origin() != Origin::Upper(upper.to_owned())
 }
 
 /// The load of a job as it goes up: as stock's job cache gives it, without the mark.
@@ -77,4 +101,79 @@ pub(crate) fn load_upward(job: &StoredJob) -> Value {
     let minions = minions.map(|minion| Value::from(minion.as_str())).collect();
     entries.push(("Minions".into(), Value::Array(minions)));
     Value::Map(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use saltern_model::{JobRecord, MinionId};
+    use saltern_store::JobState;
+    use saltern_wire::msgpack::{Dialect, encode};
+
+    use super::*;
+
+    fn jid(number: usize) -> Jid {
+        Jid::parse(&format!("20260101{number:012}")).unwrap()
+    }
+
+    /// The load of a job of this master, or of one above.
+    fn load(upper: Option<&str>) -> Packed {
+        let mark = upper.map(|upper| (UPPER, upper));
+        let load = Value::map([("kwargs", Value::map(mark))]);
+        Packed::new(encode(&load, Dialect::Bin))
+    }
+
+    #[test]
+    fn publication_of_a_job_from_elsewhere_has_gone_in_a_circle() {
+        let job = |upper: Option<&str>, reporter: Option<&str>| StoredJob {
+            id: 1,
+            record: JobRecord {
+                jid: jid(1),
+                created: 1,
+                user: "root".to_owned(),
+                fun: "test.ping".to_owned(),
+                tgt: "*".to_owned(),
+                tgt_type: "glob".to_owned(),
+                load: load(upper),
+                minions: Vec::new(),
+                nocache: false,
+            },
+            state: JobState::Open,
+            published: None,
+            finished: None,
+            notes: None,
+            publisher: None,
+            reporter: reporter.map(|minion| MinionId::parse(minion).unwrap()),
+        };
+        for (upper, reporter, expected) in [
+            (None, None, true),
+            (Some("other:4506"), None, true),
+            (Some("top:4506"), None, false),
+            (None, Some("m"), false),
+        ] {
+            let is_circle = has_gone_in_a_circle(&job(upper, reporter), "top:4506");
+            assert_eq!(is_circle, expected, "{upper:?} {reporter:?}");
+        }
+    }
+
+    #[test]
+    fn load_of_a_job_is_read_once_and_one_that_is_not_there_once_in_a_batch() {
+        let load = load(Some("top:4506"));
+        let mut origins = JobOrigins::default();
+        let mut look = |jid: &Jid, found: Option<&Packed>| {
+            let mut reads = 0;
+            let of = origins.of(jid, || {
+                reads += 1;
+                Ok(found.cloned())
+            });
+            (of.unwrap().clone(), reads)
+        };
+        let top = Origin::Upper("top:4506".to_owned());
+        assert_eq!(look(&jid(1), Some(&load)), (top.clone(), 1));
+        assert_eq!(look(&jid(1), Some(&load)), (top.clone(), 0));
+        assert_eq!(look(&jid(2), None), (Origin::Here, 1));
+        assert_eq!(look(&jid(2), None), (Origin::Here, 0));
+        origins.begin_batch();
+        let again = origins.of(&jid(2), || Ok(Some(load)));
+        assert_eq!(again.unwrap(), &top, "it has come meanwhile");
+    }
 }

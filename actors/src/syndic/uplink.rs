@@ -47,7 +47,7 @@ use super::minions_below::ServicesBelow;
 use super::routes::{self, JobOrigins, Origin};
 use super::upper::{Upper, UpperChannel, UpperObserver, is_too_large};
 use super::upward_events::UpwardEvents;
-use super::upward_verdicts::{UpwardVerdicts, Verdict, Waiting, requests};
+use super::upward_verdicts::{SendBatch, UpwardVerdicts, Verdict, Waiting, requests};
 use crate::messages::Accept;
 
 /// Pause while salt-syndic runs beside this master, before it is looked for again.
@@ -59,7 +59,7 @@ const TRUST_INTERVAL: Duration = Duration::from_secs(2);
 /// Publications of one master above that are being published here at the same time.
 const MAX_UNDER_WAY: usize = 64;
 
-/// Dropped events are logged at most once per `LOG_INTERVAL`.
+/// Dropped events, and verdicts whose jobs cannot be read, are logged at most once per `LOG_INTERVAL`.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Interval between two looks at what has changed in the inventory.
@@ -390,6 +390,9 @@ impl Seed {
         let result = match self.try_publish(&load, from).await {
             Ok(minions) => {
                 tracing::debug!(upper, jid, minions, "published for a master above");
+                if let Ok(jid) = Jid::parse(&jid) {
+                    self.verdicts.published(&jid);
+                }
                 "published"
             }
             Err(NotPublished::NoMinions) => "no_minions",
@@ -403,8 +406,7 @@ impl Seed {
                 // One that came a second time may run here all the same.
                 let is_loop = matches!(error, NotPublished::NotForUs(NotForUs::Loop));
                 if let (Ok(jid), false) = (Jid::parse(&jid), is_loop) {
-                    let waiting = Waiting::NotPublished(jid, chain(&error));
-                    self.verdicts.push(waiting);
+                    self.verdicts.not_published(&jid, &chain(&error));
                 }
                 error.label()
             }
@@ -427,14 +429,9 @@ impl Seed {
         }
         let request = job_of(load, &reading)?;
         let jid = Jid::parse(&request.jid).map_err(|_| NotForUs::Malformed("jid"))?;
-        // A job of this master, or of another one above, that comes this way has gone in a circle.
-        if let Some(known) = self.reader.load(&jid)?
-            && known.reporter.is_none()
-        {
-            let origin = routes::origin(known.record.load.bytes());
-            if origin != Origin::Upper(self.upper.name().to_owned()) {
-                return Err(NotForUs::Loop.into());
-            }
+        let known = self.reader.load(&jid)?;
+        if known.is_some_and(|known| routes::has_gone_in_a_circle(&known, self.upper.name())) {
+            return Err(NotForUs::Loop.into());
         }
         let link = Gate {
             router: self.router.clone(),
@@ -591,6 +588,8 @@ impl Seed {
     /// Sends verdicts on silent minions of jobs of the master above, where it takes them.
     async fn send_verdicts_for_ever(&self) {
         let mut origins = JobOrigins::default();
+        let mut batch = SendBatch::default();
+        let problems = LogThrottle::new(LOG_INTERVAL);
         loop {
             self.verdicts.ready.notified().await;
             loop {
@@ -598,30 +597,46 @@ impl Seed {
                 let Some(channel) = self.upper.channel() else {
                     break;
                 };
-                let waiting = self.verdicts.next();
+                let (end, waiting) = self.verdicts.next(batch.most);
                 if waiting.is_empty() {
                     break;
                 }
-                let verdicts = self.own_verdicts(&waiting, &mut origins);
-                if self.send_verdicts(&channel, &verdicts).await {
-                    self.verdicts.done(waiting.len());
+                let sent = match self.own_verdicts(waiting, &mut origins) {
+                    Ok(verdicts) => self.send_verdicts(&channel, &verdicts).await,
+                    Err(error) => {
+                        if let Some(times) = problems.record() {
+                            let upper = self.upper.name();
+                            tracing::warn!(upper, %error, times, "jobs of verdicts cannot be read");
+                        }
+                        false
+                    }
+                };
+                if sent {
+                    self.verdicts.done(end);
+                    batch = SendBatch::default();
+                } else if batch.fail() {
+                    self.verdicts.give_up(end);
                 }
             }
         }
     }
 
     /// The verdicts of jobs that the master above has published.
-    fn own_verdicts(&self, waiting: &[Waiting], origins: &mut JobOrigins) -> Vec<Verdict> {
+    fn own_verdicts(
+        &self,
+        waiting: Vec<Waiting>,
+        origins: &mut JobOrigins,
+    ) -> Result<Vec<Verdict>, StoreError> {
         let own = Origin::Upper(self.upper.name().to_owned());
-        let is_own = |one: &&Waiting| {
-            if matches!(one, Waiting::NotPublished(..)) {
-                return true;
+        let mut verdicts = Vec::new();
+        origins.begin_batch();
+        for one in waiting {
+            let load = || self.reader.load_of(&one.jid);
+            if one.is_from_above || *origins.of(&one.jid, load)? == own {
+                verdicts.extend(one.verdicts);
             }
-            let origin = origins.of(one.jid(), &*self.reader);
-            origin.is_ok_and(|origin| origin == own)
-        };
-        let own = waiting.iter().filter(is_own);
-        own.flat_map(Waiting::verdicts).collect()
+        }
+        Ok(verdicts)
     }
 
     /// Whether all were answered. Those of a request without an answer go up once more.

@@ -2,7 +2,7 @@
 //! master (`saltern explain` above). They are read from the events of the job tracker; a publication from above
 //! that was not published here is one on all minions.
 //!
-//! Evidence for people, so in memory and bounded: what finds no room is dropped and counted. When a job ends
+//! Evidence for people, so in memory and bounded: the oldest are dropped and counted. When a job ends
 //! without returns, all that are missing go up once more, so little is lost with a master that was killed
 //! before. Never for a master of stock, or one that does not agree.
 
@@ -10,30 +10,39 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bytes::Bytes;
+use indexmap::IndexSet;
 use parking_lot::Mutex;
 use saltern_base::metrics::IntCounter;
 use saltern_model::{Event, Jid};
 use saltern_requests::{COST_OF_ALL, MAX_VERDICT_TEXT};
-use saltern_wire::msgpack::{Limits, MapView, Value, decode};
+use saltern_wire::msgpack::{Limits, MapView, RawValue, Value};
 use tokio::sync::Notify;
 
 use crate::events::bus::Tap;
 
-/// Events that wait, and about how many bytes they have.
+/// Events whose verdicts wait, and about how many bytes these take in memory.
 const MAX_WAITING: usize = 1_000;
 const MAX_WAITING_BYTES: usize = 8 << 20;
 
-/// Events that are read at a time.
+/// Allowance for what a text or the name of a minion takes beside its bytes.
+const OVERHEAD: usize = 40;
+
+/// Events whose verdicts are sent together.
 const MAX_TOGETHER: usize = 50;
 
 /// Most verdicts of one request, and most minions over all of them.
 const MAX_VERDICTS: usize = 500;
 const MAX_MINIONS: usize = 5_000;
 
+/// Jobs that were not published here and are remembered, so that this is withdrawn if they are after all.
+const MAX_NOT_PUBLISHED: usize = 1_000;
+
+/// Attempts without an answer before fewer go up together, and of one alone before it is dropped.
+const MAX_ATTEMPTS: u32 = 3;
+
 /// Verdicts that wait for one master above.
 pub(crate) struct UpwardVerdicts {
-    /// The master above takes them, as far as is known.
+    /// The master above takes them, as far as is known. It changes under the lock of the queue alone.
     is_wanted: AtomicBool,
     queue: Mutex<Queue>,
     /// Notified when one comes, and by connections.
@@ -45,77 +54,59 @@ pub(crate) struct UpwardVerdicts {
 struct Queue {
     waiting: VecDeque<Waiting>,
     bytes: usize,
+    /// The number of the first one that waits; it grows with each that leaves.
+    first: u64,
+    not_published: IndexSet<Jid>,
 }
 
-/// Source of verdicts.
+impl Queue {
+    fn drop_first(&mut self) -> Option<Waiting> {
+        let dropped = self.waiting.pop_front()?;
+        self.bytes -= dropped.size();
+        self.first += 1;
+        Some(dropped)
+    }
+}
+
+/// Verdicts on one job, of the same moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Waiting {
-    /// Minions of a job were given up, or are back.
-    Judged(Jid, Bytes),
-    /// A syndic below has said why some are silent.
-    Relayed(Jid, Bytes),
-    /// The job ended with these minions missing.
-    Ended(Jid, Bytes),
-    /// A job from above was not published here, for this reason.
-    NotPublished(Jid, String),
+pub(crate) struct Waiting {
+    pub(crate) jid: Jid,
+    /// The job came from that master above, or is to be looked up.
+    pub(crate) is_from_above: bool,
+    pub(crate) verdicts: Vec<Verdict>,
 }
 
 impl Waiting {
-    /// The job.
-    pub(crate) fn jid(&self) -> &Jid {
-        match self {
-            Self::Judged(jid, _) | Self::Relayed(jid, _) | Self::Ended(jid, _) => jid,
-            Self::NotPublished(jid, _) => jid,
+    /// Verdicts on all minions of a job from above: it was not published here for this reason, or was after all.
+    fn of_all(jid: &Jid, text: Option<String>) -> Self {
+        Self {
+            jid: jid.clone(),
+            is_from_above: true,
+            verdicts: vec![Verdict {
+                jid: jid.clone(),
+                depth: 0,
+                text,
+                minions: None,
+            }],
         }
     }
 
-    /// Verdicts in an event of the job tracker. Where all have returned nothing is to be said.
+    /// Verdicts on minions in an event of the job tracker, those with the same text together; `None` where it has none.
     fn of(event: &Event) -> Option<Self> {
         let (jid, what) = event
             .tag
             .as_str()
             .strip_prefix("saltern/job/")?
             .split_once('/')?;
-        let kind = match what {
-            "verdict" => Self::Judged,
-            "below" => Self::Relayed,
-            "finished" => {
-                let data = MapView::parse(event.data.bytes().clone(), &Limits::WIRE);
-                data.ok()
-                    .filter(|data| data.str("state") != Some("complete"))?;
-                Self::Ended
-            }
+        let read: fn(&MapView) -> Groups = match what {
+            "verdict" => judged,
+            "below" => relayed,
+            "finished" => ended,
             _ => return None,
         };
-        Some(kind(Jid::parse(jid).ok()?, event.data.bytes().clone()))
-    }
-
-    fn size(&self) -> usize {
-        match self {
-            Self::Judged(_, data) | Self::Relayed(_, data) | Self::Ended(_, data) => data.len(),
-            Self::NotPublished(_, reason) => reason.len(),
-        }
-    }
-
-    /// Verdicts on minions, those with the same text together.
-    pub(crate) fn verdicts(&self) -> Vec<Verdict> {
-        let (jid, read): (_, fn(&Value) -> Groups) = match self {
-            Self::NotPublished(jid, reason) => {
-                return vec![Verdict {
-                    jid: jid.clone(),
-                    depth: 0,
-                    text: Some(cut(&format!("the job was not published: {reason}"))),
-                    minions: None,
-                }];
-            }
-            Self::Judged(jid, _) => (jid, judged),
-            Self::Relayed(jid, _) => (jid, relayed),
-            Self::Ended(jid, _) => (jid, ended),
-        };
-        let (Self::Judged(_, data) | Self::Relayed(_, data) | Self::Ended(_, data)) = self else {
-            return Vec::new();
-        };
-        let data = decode(data, &Limits::WIRE).unwrap_or(Value::Nil);
+        let jid = Jid::parse(jid).ok()?;
+        let data = MapView::parse(event.data.bytes().clone(), &Limits::WIRE).ok()?;
         let groups = read(&data).into_iter();
         let verdicts = groups.flat_map(|((depth, text), minions)| {
             let parts = minions.chunks(MAX_MINIONS);
@@ -127,7 +118,50 @@ impl Waiting {
             });
             parts.collect::<Vec<_>>()
         });
-        verdicts.collect()
+        let verdicts: Vec<Verdict> = verdicts.collect();
+        (!verdicts.is_empty()).then_some(Self {
+            jid,
+            is_from_above: false,
+            verdicts,
+        })
+    }
+
+    fn size(&self) -> usize {
+        self.verdicts.iter().map(Verdict::size).sum()
+    }
+}
+
+/// How many of those that wait go up together: fewer after attempts without an answer.
+#[derive(Debug)]
+pub(crate) struct SendBatch {
+    pub(crate) most: usize,
+    attempts: u32,
+}
+
+impl Default for SendBatch {
+    fn default() -> Self {
+        Self {
+            most: MAX_TOGETHER,
+            attempts: 0,
+        }
+    }
+}
+
+impl SendBatch {
+    /// Records an attempt without an answer; whether the one that was sent alone is to be dropped.
+    pub(crate) fn fail(&mut self) -> bool {
+        self.attempts += 1;
+        if self.attempts < MAX_ATTEMPTS {
+            return false;
+        }
+        self.attempts = 0;
+        let is_alone = self.most == 1;
+        self.most = if is_alone {
+            MAX_TOGETHER
+        } else {
+            self.most / 2
+        };
+        is_alone
     }
 }
 
@@ -147,6 +181,12 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
+    fn size(&self) -> usize {
+        let minions = self.minions.iter().flatten();
+        let minions: usize = minions.map(|minion| minion.len() + OVERHEAD).sum();
+        self.text.as_ref().map_or(0, String::len) + OVERHEAD + minions
+    }
+
     fn value(&self) -> Value {
         let names = |names: &Vec<String>| {
             let names = names.iter().map(|name| Value::from(name.as_str()));
@@ -192,6 +232,11 @@ fn cut(text: &str) -> String {
     text.get(..end).unwrap_or_default().to_owned()
 }
 
+/// An entry of an event; the others, as all minions that have returned, are not unpacked.
+fn part(data: &MapView, name: &str) -> Value {
+    data.get(name).map_or(Value::Nil, RawValue::decode)
+}
+
 fn text_of<'a>(data: &'a Value, name: &str) -> &'a str {
     data.get(name).and_then(Value::as_str).unwrap_or_default()
 }
@@ -205,10 +250,10 @@ fn said(state: &str, reason: &str) -> String {
 }
 
 /// Of an event `verdict`. A late return goes up by itself.
-fn judged(data: &Value) -> Groups {
+fn judged(data: &MapView) -> Groups {
     let mut groups = Groups::new();
-    let minions = data.get("minions").and_then(Value::as_map);
-    for (minion, change) in minions.unwrap_or_default() {
+    let minions = part(data, "minions");
+    for (minion, change) in minions.as_map().unwrap_or_default() {
         let text = match text_of(change, "verdict") {
             "late" => continue,
             "back" => None,
@@ -221,10 +266,10 @@ fn judged(data: &Value) -> Groups {
 }
 
 /// Of an event `below`.
-fn relayed(data: &Value) -> Groups {
+fn relayed(data: &MapView) -> Groups {
     let mut groups = Groups::new();
-    let said = data.get("said").and_then(Value::as_array);
-    for said in said.unwrap_or_default() {
+    let said = part(data, "said");
+    for said in said.as_array().unwrap_or_default() {
         let minions = said.get("minions").and_then(Value::as_array);
         let minions = minions.unwrap_or_default().iter();
         let minions = minions.filter_map(|minion| minion.as_str().map(str::to_owned));
@@ -235,16 +280,19 @@ fn relayed(data: &Value) -> Groups {
     groups
 }
 
-/// Of an event `finished`.
-fn ended(data: &Value) -> Groups {
+/// Of an event `finished`. Where all have returned nothing is to be said.
+fn ended(data: &MapView) -> Groups {
     let mut groups = Groups::new();
+    if data.str("state") == Some("complete") {
+        return groups;
+    }
     for (group, state) in [
         ("unreachable", "unreachable"),
         ("unknown", "unknown"),
         ("awaited", "not waited for any more"),
     ] {
-        let minions = data.get(group).and_then(Value::as_map);
-        for (minion, reason) in minions.unwrap_or_default() {
+        let minions = part(data, group);
+        for (minion, reason) in minions.as_map().unwrap_or_default() {
             let text = said(state, reason.as_str().unwrap_or_default());
             let minion = minion.as_str().unwrap_or_default().to_owned();
             groups.entry((0, Some(text))).or_default().push(minion);
@@ -265,50 +313,87 @@ impl UpwardVerdicts {
 
     /// Takes over whether the master above takes verdicts.
     pub(crate) fn agree(&self, is_wanted: bool) {
+        let mut queue = self.queue.lock();
         self.is_wanted.store(is_wanted, Relaxed);
         if !is_wanted {
-            *self.queue.lock() = Queue::default();
+            while queue.drop_first().is_some() {}
+            queue.not_published.clear();
         }
-        self.ready.notify_one();
-    }
-
-    /// Puts one in the queue, where the master above takes them.
-    pub(crate) fn push(&self, waiting: Waiting) {
-        if !self.is_wanted.load(Relaxed) {
-            return;
-        }
-        let mut queue = self.queue.lock();
-        let size = waiting.size();
-        if queue.waiting.len() >= MAX_WAITING || queue.bytes + size > MAX_WAITING_BYTES {
-            self.dropped.inc();
-            return;
-        }
-        queue.bytes += size;
-        queue.waiting.push_back(waiting);
         drop(queue);
         self.ready.notify_one();
     }
 
-    /// The next ones, which stay until they are [`Self::done`].
-    pub(crate) fn next(&self) -> Vec<Waiting> {
-        let queue = self.queue.lock();
-        queue.waiting.iter().take(MAX_TOGETHER).cloned().collect()
+    /// Says that a job from above was not published here, for this reason.
+    pub(crate) fn not_published(&self, jid: &Jid, reason: &str) {
+        let mut queue = self.queue.lock();
+        if !self.is_wanted.load(Relaxed) {
+            return;
+        }
+        queue.not_published.insert(jid.clone());
+        if queue.not_published.len() > MAX_NOT_PUBLISHED {
+            queue.not_published.shift_remove_index(0);
+        }
+        drop(queue);
+        let text = cut(&format!("the job was not published: {reason}"));
+        self.push(Waiting::of_all(jid, Some(text)));
     }
 
-    /// Removes as many from the front as [`Self::next`] gave.
-    pub(crate) fn done(&self, count: usize) {
+    /// Withdraws that a job was not published here, if that was said: it is after all.
+    pub(crate) fn published(&self, jid: &Jid) {
+        let was_said = self.queue.lock().not_published.shift_remove(jid);
+        if was_said {
+            self.push(Waiting::of_all(jid, None));
+        }
+    }
+
+    /// Puts one in the queue, where the master above takes them. The oldest go when there are too many: later ones
+    /// say what holds now, and when a job ends all that are missing are named once more.
+    pub(crate) fn push(&self, waiting: Waiting) {
         let mut queue = self.queue.lock();
-        for _ in 0..count {
-            if let Some(done) = queue.waiting.pop_front() {
-                queue.bytes -= done.size();
+        if !self.is_wanted.load(Relaxed) {
+            return;
+        }
+        queue.bytes += waiting.size();
+        queue.waiting.push_back(waiting);
+        while queue.waiting.len() > MAX_WAITING || queue.bytes > MAX_WAITING_BYTES {
+            if queue.drop_first().is_none() {
+                break;
             }
+            self.dropped.inc();
+        }
+        drop(queue);
+        self.ready.notify_one();
+    }
+
+    /// The next ones, this many at most, and the number after the last of them. They stay until they are
+    /// [`Self::done`].
+    pub(crate) fn next(&self, most: usize) -> (u64, Vec<Waiting>) {
+        let queue = self.queue.lock();
+        let next: Vec<Waiting> = queue.waiting.iter().take(most).cloned().collect();
+        (queue.first + next.len() as u64, next)
+    }
+
+    /// Removes those before this number, as [`Self::next`] gave it. Some may be gone, and others have come.
+    pub(crate) fn done(&self, end: u64) {
+        let mut queue = self.queue.lock();
+        while queue.first < end && queue.drop_first().is_some() {}
+    }
+
+    /// Drops those before this number, and counts them.
+    pub(crate) fn give_up(&self, end: u64) {
+        let mut queue = self.queue.lock();
+        while queue.first < end && queue.drop_first().is_some() {
+            self.dropped.inc();
         }
     }
 }
 
 impl Tap for UpwardVerdicts {
     fn hear(&self, event: &Event) {
-        if let Some(waiting) = Waiting::of(event) {
+        // What nobody takes need not be read.
+        if self.is_wanted.load(Relaxed)
+            && let Some(waiting) = Waiting::of(event)
+        {
             self.push(waiting);
         }
     }

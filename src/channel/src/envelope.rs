@@ -261,12 +261,10 @@ pub fn clear(load: &Value) -> Bytes {
 mod tests {
     use super::*;
 
-    /// Messages in clear were carried out by whoever was sent one, minions and syndics.
-    #[test]
-    fn cve_2016_1866_publication_in_clear_is_not_opened() {
+    fn session() -> Session {
         let master = saltern_crypto::PrivateKey::generate(2048).expect("a key");
         let aes = KeyString::generate();
-        let session = Session {
+        Session {
             inventory_epoch: None,
             takes_verdicts: false,
             frames: None,
@@ -278,7 +276,13 @@ mod tests {
             publish_port: 4505,
             master: Arc::new(PublicKey::from_pem(master.public().pem()).expect("a key")),
             serial: AtomicI64::new(0),
-        };
+        }
+    }
+
+    /// Messages in clear were carried out by whoever was sent one, minions and syndics.
+    #[test]
+    fn cve_2016_1866_publication_in_clear_is_not_opened() {
+        let session = session();
         let load = Value::map([("fun", "cmd.run"), ("tgt", "*")]);
         for signed in [true, false] {
             let opened = open_publication(&session, clear(&load), signed);
@@ -296,5 +300,19 @@ mod tests {
         let opened = open_publication(&session, sealed.clone(), true);
         assert!(matches!(opened, Err(PublicationError::Unsigned)));
         assert!(open_publication(&session, sealed, false).is_ok());
+    }
+
+    #[test]
+    fn publication_that_is_not_newer_than_all_before_it_is_a_replay() {
+        let session = session();
+        let is_next = |serial: Value| {
+            let load = encode(&Value::map([("serial", serial)]), Dialect::Raw);
+            session.is_next(&MapView::parse(load.into(), &Limits::WIRE).expect("a map"))
+        };
+        assert!(is_next(Value::from(5_i64)));
+        assert!(!is_next(Value::from(5_i64)), "a replay");
+        assert!(!is_next(Value::from(4_i64)), "a replay of an older one");
+        assert!(!is_next(Value::from("6")), "no serial");
+        assert!(is_next(Value::from(6_i64)));
     }
 }

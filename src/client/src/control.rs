@@ -7,8 +7,8 @@ use std::path::Path;
 
 use saltern_model::Jid;
 use saltern_model::control::{
-    Account, ControlRequest, Inventory, InventoryRequest, Reply, SOCKET, SeenMinion, Syndics,
-    TaskStatus,
+    Account, ControlRequest, Inventory, InventoryRequest, Missing, Reply, SOCKET, SeenMinion,
+    Syndics, TaskStatus,
 };
 use serde::de::DeserializeOwned;
 
@@ -113,6 +113,14 @@ pub fn inventory(
 /// As for [`ask`].
 pub fn account(sock_dir: &Path, jid: &Jid) -> Answer<Option<Account>> {
     ask(sock_dir, &ControlRequest::Job(jid.clone()))
+}
+
+/// The minions that have not returned a job that has ended; `None` when there is no such job, or it is open.
+///
+/// # Errors
+/// As for [`ask`]; a master of an earlier release refuses it.
+pub fn missing_of_ended(sock_dir: &Path, jid: &Jid) -> Answer<Option<Vec<Missing>>> {
+    ask(sock_dir, &ControlRequest::EndedJob(jid.clone()))
 }
 
 /// The masters above, and the syndics below.

@@ -30,6 +30,9 @@ pub enum ControlRequest {
     Inventory(InventoryRequest),
     /// State of the tracker for a job: `Option<Account>`, `None` when it is not open.
     Job(Jid),
+    /// The minions that have not returned a job that has ended, with what is known of them at this moment:
+    /// `Option<Vec<Missing>>`, `None` when there is no such job, or it is open.
+    EndedJob(Jid),
     /// The masters above and the syndics below: `Syndics`.
     Syndics,
     /// The maintenance tasks: `Vec<TaskStatus>`.

@@ -2,11 +2,16 @@
 //! while the job is open, of what the tracker says; by the master and by tools beside it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
-use saltern_model::MinionId;
 use saltern_model::control::{Account, Missing};
 use saltern_model::query::{JobReport, ReturnedMinion};
+use saltern_model::{Jid, MinionId};
+use saltern_store::StoreError;
 use saltern_store::jobs::{JobNotes, JobState, LostReason, ReturnHead, StoredJob};
+
+use crate::Services;
+use crate::syndics::{absence_below, minions_moved};
 
 /// Evidence about a job.
 pub struct Evidence {
@@ -20,11 +25,63 @@ pub struct Evidence {
     pub standing: Standing,
     /// The verdicts of syndics on minions that are not below these any more, which are left out.
     pub outdated: HashSet<MinionId>,
+    /// Why minions below syndics receive nothing at this moment, as their inventories have it; beside what is
+    /// stored with a job that has ended.
+    pub absent: HashMap<MinionId, Arc<str>>,
+}
+
+/// The minions that have not returned a job that has ended, with what this master knows of those below syndics
+/// at this moment; `None` where there is no such job, or it is open.
+///
+/// # Errors
+/// The job database cannot be read.
+pub fn missing_of_ended(
+    jid: &Jid,
+    services: &Services,
+) -> Result<Option<Vec<Missing>>, StoreError> {
+    let reader = &services.jobs.reader;
+    let job = reader.load(jid)?;
+    let Some(job) = job.filter(|job| job.state != JobState::Open) else {
+        return Ok(None);
+    };
+    let returns = reader.return_heads(jid)?;
+    let evidence = with_syndics(job, (returns, None), Standing::Over, services);
+    Ok(Some(evidence.missing()))
+}
+
+/// Evidence about a job with its returns, and since when its batch pauses, where inventories of syndics are known.
+pub(crate) fn with_syndics(
+    job: StoredJob,
+    (returns, paused_since): (Vec<ReturnHead>, Option<i64>),
+    standing: Standing,
+    services: &Services,
+) -> Evidence {
+    let outdated = outdated_verdicts(&job, |minions, syndic| {
+        minions_moved(minions, syndic, services)
+    });
+    let mut absent = HashMap::new();
+    if job.state.is_incomplete_end() {
+        let returned: HashSet<_> = returns.iter().map(|one| &one.minion).collect();
+        let minions = job.record.minions.iter();
+        let missing = minions.filter(|minion| !returned.contains(minion));
+        absent.extend(missing.filter_map(|minion| {
+            let why = absence_below(minion, services)??;
+            Some((minion.clone(), why))
+        }));
+    }
+    Evidence {
+        job,
+        returns,
+        paused_since,
+        standing,
+        outdated,
+        absent,
+    }
 }
 
 /// The minions of a stored job that are not below the syndic any more which has said something of them, as `moved`
 /// has it of some minions and a syndic.
-pub fn outdated_verdicts(
+fn outdated_verdicts(
     job: &StoredJob,
     moved: impl Fn(Vec<MinionId>, &MinionId) -> Vec<MinionId>,
 ) -> HashSet<MinionId> {
@@ -45,8 +102,10 @@ fn notes(job: &StoredJob) -> JobNotes {
 
 /// Source of the live state, beside the stored one.
 pub enum Standing {
-    /// Nothing, and nothing is missing.
+    /// Nothing: the job is over.
     Over,
+    /// Of a job that is over, the running master: who is missing, and why.
+    Ended(Vec<Missing>),
     /// The job is open, and no master runs that could say more.
     Stopped,
     /// The job has just ended, or its beginning is just being stored.
@@ -80,7 +139,7 @@ impl Evidence {
             finished: self.job.finished,
             function: record.fun.clone(),
             is_master_running: match self.standing {
-                Standing::Over => None,
+                Standing::Over | Standing::Ended(_) => None,
                 Standing::Stopped => Some(false),
                 Standing::Unknown | Standing::Open(_) => Some(true),
             },
@@ -99,8 +158,10 @@ impl Evidence {
 
     /// Missing minions: from the running master, or from the notes stored with the job.
     pub fn missing(&self) -> Vec<Missing> {
-        if let Standing::Open(account) = &self.standing {
-            return account.missing.clone();
+        match &self.standing {
+            Standing::Open(account) => return account.missing.clone(),
+            Standing::Ended(missing) => return missing.clone(),
+            Standing::Over | Standing::Stopped | Standing::Unknown => {}
         }
         let notes = notes(&self.job);
         let lost = notes.lost.into_iter().map(given_up);
@@ -124,7 +185,14 @@ impl Evidence {
         let minions = self.job.record.minions.iter();
         minions
             .filter(|id| !returned.contains(id))
-            .map(|minion| lost.remove(minion).unwrap_or_else(|| unheard(minion)))
+            .map(|minion| {
+                let mut one = lost.remove(minion).unwrap_or_else(|| unheard(minion));
+                let now = self.absent.get(minion);
+                if let Some(now) = now.filter(|now| !one.why.contains(&***now)) {
+                    one.why = format!("{}; at this moment it is {now}", one.why);
+                }
+                one
+            })
             .collect()
     }
 }

@@ -14,7 +14,7 @@ use saltern_model::{Jid, ReturnRecord};
 
 use crate::error::Result;
 use crate::files::{self, Create};
-use crate::jobs::{JobQueries, Numbered, StoredJob};
+use crate::jobs::{JobQueries, Numbered, ReturnRun, StoredJob};
 use crate::options::StoreOptions;
 
 /// First word of the cursor file; a change of the format changes it.
@@ -127,6 +127,20 @@ impl JobFollower {
             );
         }
         Ok(next)
+    }
+
+    /// The jobs of the returns that come next, behind what was read ahead, of at most `limit` returns.
+    /// Nothing else of them is read: a returner that is not to have them passes them.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn next_runs(&self, limit: usize) -> Result<Vec<ReturnRun>> {
+        self.reader.return_runs(self.ahead.returns, limit)
+    }
+
+    /// Reads on behind these returns, without having read them.
+    pub fn read_past_run(&mut self, run: &ReturnRun) {
+        self.ahead.returns = run.last;
     }
 
     /// The returner has this, or is not to have it.

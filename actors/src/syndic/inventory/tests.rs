@@ -290,3 +290,62 @@ fn minion_that_a_list_after_a_lost_connection_left_out_is_announced_when_it_come
     assert_eq!(with_grains(&change), [("b".to_owned(), true)]);
     assert!(change.gone.is_empty());
 }
+
+/// Bytes of the packed fields of a part.
+fn bytes_of(part: &InventoryPart) -> usize {
+    let fields = part.fields();
+    let fields = fields.iter();
+    let fields = fields.map(|(name, value)| name.len() + 1 + packed(value).len());
+    fields.sum()
+}
+
+#[test]
+fn minion_costs_its_grains_once_and_then_nothing_until_it_changes() {
+    const MINIONS: usize = 200;
+    const GRAINS: usize = 5_000;
+    let names: Vec<String> = (0..MINIONS).map(|at| format!("m{at:04}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let (fleet, now) = (fleet(&names), Instant::now());
+    for (_, grain) in fleet.borrow_mut().values_mut() {
+        *grain = "x".repeat(GRAINS);
+    }
+    let mut sender = agreed(&fleet);
+    let send = |sender: &mut InventorySender<Below>, now: Instant| {
+        let parts = std::iter::from_fn(|| {
+            let part = sender.next(now)?;
+            sender.answered(&taken(), 2, now);
+            Some(bytes_of(&part))
+        });
+        parts.collect::<Vec<usize>>()
+    };
+    let full = send(&mut sender, now);
+    let (total, largest) = (full.iter().sum::<usize>(), full.iter().max());
+    assert!(full.len() >= MINIONS * GRAINS / MAX_BYTES, "{full:?}");
+    assert!(
+        largest.is_some_and(|bytes| *bytes < MAX_BYTES + 2 * GRAINS),
+        "{full:?}"
+    );
+    let of_one = total / MINIONS - GRAINS;
+    assert!(of_one < 30, "{of_one} bytes beside the grains of a minion");
+
+    fleet.borrow_mut().get_mut(&id("m0001")).unwrap().0 = Some("away".to_owned());
+    let [change] = send(&mut sender, now)[..] else {
+        panic!("one part")
+    };
+    assert!(change < 200, "{change} bytes for a minion that is away");
+    assert!(send(&mut sender, now).is_empty());
+    let [empty] = send(&mut sender, now + HEARTBEAT)[..] else {
+        panic!("one part")
+    };
+    assert!(empty < 200, "{empty} bytes of an empty part");
+
+    let anew = Value::map([
+        ("result", Value::from("begin_anew")),
+        ("epoch", "one".into()),
+        ("with_grains", Value::Bool(false)),
+    ]);
+    sender.next(now + 2 * HEARTBEAT).unwrap();
+    sender.answered(&anew, 3, now);
+    let again: usize = send(&mut sender, now).iter().sum();
+    assert!(again < MINIONS * 20 + 200, "{again} bytes without grains");
+}

@@ -1,7 +1,7 @@
 //! How long an outbox waits for further returns before it sends those that are there: a return that comes after
 //! a rest goes up at once, and those that follow soon after a request wait for each other
 //! (`syndic_event_forward_timeout`). So a lone return is not held up, and there are no more requests a
-//! second than before.
+//! second than before. The outbox for all rests as long between two looks that find nothing of its own.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// Rest between two requests.
 pub(super) struct Gathering {
     rest: Duration,
-    /// When something went up last.
+    /// When that was last.
     moved: Option<Instant>,
 }
 
@@ -19,7 +19,7 @@ impl Gathering {
         Self { rest, moved: None }
     }
 
-    /// Something went up.
+    /// Something went up, or all that was there was of others.
     pub(super) fn moved(&mut self, now: Instant) {
         self.moved = Some(now);
     }

@@ -84,6 +84,11 @@ pub(crate) struct OutboxQueue {
     follower: JobFollower,
     reader: Arc<dyn JobQueries>,
     origins: JobOrigins,
+    /// The returns that were read last were all of others.
+    expects_others: bool,
+    /// Returns that were read, with what is in them.
+    #[cfg(test)]
+    pub(super) read: usize,
     /// Jobs whose load has gone up, oldest first.
     loaded: VecDeque<Jid>,
     /// Rows to read at once: fewer while a master above refuses.
@@ -178,6 +183,17 @@ pub(crate) enum Next {
     Dropped(Dropped),
 }
 
+/// Owner of the returns of a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// This outbox.
+    This,
+    /// Another one.
+    Other,
+    /// This outbox, unless the return names this master as that of its job.
+    ByMaster,
+}
+
 /// One scan of rows.
 #[derive(Default)]
 struct Scan {
@@ -185,6 +201,8 @@ struct Scan {
     returns: u64,
     bytes: usize,
     oldest: Option<i64>,
+    /// Returns of those that wait which are more than may wait, as far as was looked.
+    excess: Option<u64>,
     dropped: Vec<Jid>,
     reason: &'static str,
     dropped_returns: u64,
@@ -198,10 +216,13 @@ impl OutboxQueue {
         reader: Arc<dyn JobQueries>,
     ) -> Self {
         Self {
+            expects_others: matches!(settings.recipients, Recipients::Any(_)),
             settings,
             follower,
             reader,
             origins: JobOrigins::default(),
+            #[cfg(test)]
+            read: 0,
             loaded: VecDeque::new(),
             rows: MAX_ROWS,
             refusals: 0,
@@ -228,6 +249,12 @@ impl OutboxQueue {
         self.framed
     }
 
+    /// Whether it may rest between two looks: it is the outbox for all, and finds nothing of its own. A look costs
+    /// more than the few rows of a commit.
+    pub(crate) fn may_rest(&self) -> bool {
+        self.expects_others && matches!(self.settings.recipients, Recipients::Any(_))
+    }
+
     /// The most rows of a batch.
     fn max_rows(&self) -> usize {
         match self.framed {
@@ -249,24 +276,29 @@ impl OutboxQueue {
     /// # Errors
     /// The database cannot be read, or the cursor not be written.
     pub(crate) fn next(&mut self, now: i64) -> Result<Next, StoreError> {
+        self.origins.begin_batch();
+        if self.expects_others {
+            self.pass_others()?;
+        }
         loop {
             let rows = self.follower.next(self.rows.min(self.max_rows()))?;
+            #[cfg(test)]
+            {
+                self.read += returns_in(&rows);
+            }
             if rows.is_empty() {
                 if self.on_their_way.is_empty() {
                     self.oldest = None;
                 }
                 return Ok(Next::Idle);
             }
-            let sent: usize = self.on_their_way.iter().map(|batch| batch.rows).sum();
-            let waiting = self.lag().saturating_sub(sent as u64);
-            let mut excess = waiting.saturating_sub(self.settings.keep_returns);
             let mut scan = Scan::default();
             let mut seen = 0;
             for row in &rows {
                 if scan.bytes > MAX_BATCH_BYTES {
                     break;
                 }
-                if !self.look(row, (now, &mut excess), &mut scan)? {
+                if !self.look(row, now, &mut scan)? {
                     break;
                 }
                 seen += 1;
@@ -275,6 +307,10 @@ impl OutboxQueue {
             rows.truncate(seen);
             if self.on_their_way.is_empty() {
                 self.oldest = scan.oldest;
+            }
+            let has_own = scan.returns > 0 || scan.dropped_returns > 0;
+            if has_own || returns_in(&rows) > 0 {
+                self.expects_others = !has_own;
             }
             if scan.dropped_returns > 0 {
                 if !self.on_their_way.is_empty() {
@@ -295,26 +331,49 @@ impl OutboxQueue {
                     returns: scan.returns,
                 }));
             }
-            if let Some(last) = self.on_their_way.back_mut() {
-                rows.iter().for_each(|row| self.follower.read_past(row));
-                last.end = self.follower.read_to();
-                last.rows += rows.len();
-                continue;
+            rows.iter().for_each(|row| self.follower.read_past(row));
+            self.passed_others(rows.len())?;
+        }
+    }
+
+    /// Passes the returns of others that come next. Nothing of them is read but their jobs: a return may be
+    /// large, and where there is one master above, none of a job that came from there is of the outbox for all.
+    fn pass_others(&mut self) -> Result<(), StoreError> {
+        loop {
+            let runs = self.follower.next_runs(self.max_rows())?;
+            let mut others = 0;
+            for run in &runs {
+                if self.owner(&run.jid)? != Owner::Other {
+                    break;
+                }
+                self.follower.read_past_run(run);
+                others += run.rows;
             }
-            self.pass(&rows);
-            if self.unsaved >= UNSAVED_ROWS {
-                self.save()?;
+            self.passed_others(others)?;
+            if others < self.max_rows() {
+                return Ok(());
             }
         }
     }
 
+    /// So many rows of others stand up to where was read: the cursor passes them, when all that is on its way is
+    /// stored.
+    fn passed_others(&mut self, rows: usize) -> Result<(), StoreError> {
+        let end = self.follower.read_to();
+        if let Some(last) = self.on_their_way.back_mut() {
+            (last.end, last.rows) = (end, last.rows + rows);
+            return Ok(());
+        }
+        self.follower.pass_to(end);
+        self.unsaved += rows;
+        match self.unsaved {
+            0..UNSAVED_ROWS => Ok(()),
+            _ => self.save(),
+        }
+    }
+
     /// Adds a row to a scan; `false` ends the scan before it.
-    fn look(
-        &mut self,
-        row: &Followed,
-        (now, excess): (i64, &mut u64),
-        scan: &mut Scan,
-    ) -> Result<bool, StoreError> {
+    fn look(&mut self, row: &Followed, now: i64, scan: &mut Scan) -> Result<bool, StoreError> {
         let record = match row {
             Followed::Job(job) => {
                 self.origins.learn(job);
@@ -326,7 +385,7 @@ impl OutboxQueue {
             // It may be passed with those before it.
             return Ok(true);
         }
-        if let Some(reason) = self.surplus(record, now, excess) {
+        if let Some(reason) = self.surplus(record, now, scan) {
             // What goes up and what is dropped are passed apart.
             if scan.returns > 0 || (scan.dropped_returns > 0 && scan.reason != reason) {
                 return Ok(false);
@@ -402,28 +461,46 @@ impl OutboxQueue {
         }))
     }
 
+    /// Owner of the returns of a job.
+    fn owner(&mut self, jid: &Jid) -> Result<Owner, StoreError> {
+        let origin = self.origins.of(jid, || self.reader.load_of(jid))?;
+        let is_own = match (&self.settings.recipients, origin) {
+            (Recipients::Upper(upper), Origin::Upper(from)) => upper == from,
+            (Recipients::Upper(_), Origin::Here) => false,
+            (Recipients::Any(uppers), Origin::Upper(from)) => !uppers.contains(from),
+            (Recipients::Any(_), Origin::Here) => {
+                let is_all =
+                    self.settings.mode == SyndicMode::Sync || self.settings.master_id.is_none();
+                return Ok(if is_all { Owner::This } else { Owner::ByMaster });
+            }
+        };
+        Ok(if is_own { Owner::This } else { Owner::Other })
+    }
+
     /// Whether a return is one of this outbox.
     fn is_own(&mut self, record: &ReturnRecord) -> Result<bool, StoreError> {
-        let origin = self.origins.of(&record.jid, &*self.reader)?;
-        Ok(match (&self.settings.recipients, origin) {
-            (Recipients::Upper(upper), Origin::Upper(from)) => *upper == from,
-            (Recipients::Upper(_), Origin::Here) => false,
-            (Recipients::Any(uppers), Origin::Upper(from)) => !uppers.contains(&from),
-            (Recipients::Any(_), Origin::Here) => {
-                self.settings.mode == SyndicMode::Sync
-                    || self.settings.master_id.is_none()
-                    || master_id(record) != self.settings.master_id
-            }
+        Ok(match self.owner(&record.jid)? {
+            Owner::This => true,
+            Owner::Other => false,
+            Owner::ByMaster => master_id(record) != self.settings.master_id,
         })
     }
 
+    /// Returns that wait and are more than may wait.
+    fn excess(&self) -> u64 {
+        let sent: usize = self.on_their_way.iter().map(|batch| batch.rows).sum();
+        let waiting = self.lag().saturating_sub(sent as u64);
+        waiting.saturating_sub(self.settings.keep_returns)
+    }
+
     /// Why a return does not go up any more, if it does not.
-    fn surplus(&self, record: &ReturnRecord, now: i64, excess: &mut u64) -> Option<&'static str> {
+    fn surplus(&self, record: &ReturnRecord, now: i64, scan: &mut Scan) -> Option<&'static str> {
         let keep = self.settings.keep;
         let keep = keep.map(|keep| i64::try_from(keep.as_micros()).unwrap_or(i64::MAX));
         if keep.is_some_and(|keep| record.received < now.saturating_sub(keep)) {
             return Some("age");
         }
+        let excess = scan.excess.get_or_insert_with(|| self.excess());
         let is_beyond = *excess > 0;
         *excess = excess.saturating_sub(1);
         if is_beyond {
@@ -606,6 +683,17 @@ impl OutboxQueue {
         Ok(())
     }
 
+    /// Saves the cursor if it has moved since it was saved.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn save_if_moved(&mut self) -> Result<(), StoreError> {
+        match (self.unsaved, self.save_at) {
+            (0, None) => Ok(()),
+            _ => self.save(),
+        }
+    }
+
     /// Saves the cursor, when many rows of others were passed since, or it is time for what is stored above.
     ///
     /// # Errors
@@ -665,6 +753,12 @@ impl Frame {
         self.bytes += record.load.bytes().len();
         self.returns += 1;
     }
+}
+
+/// The number of returns among these rows.
+fn returns_in(rows: &[Followed]) -> usize {
+    let returns = rows.iter().filter(|row| matches!(row, Followed::Return(_)));
+    returns.count()
 }
 
 /// The lane of a return: that of its minion.

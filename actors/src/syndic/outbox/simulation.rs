@@ -449,6 +449,109 @@ fn cursor_of_stored_frames_is_saved_within_its_interval_and_not_for_each() {
     assert_eq!(queue.save_in(set_back), Some(Duration::ZERO));
 }
 
+#[test]
+fn outbox_that_stops_saves_its_cursor_whatever_the_clock_says() {
+    let mut world = World::with_frames();
+    let jid = world.job_of("one:4506");
+    let record = Write::Return(returned(&jid, 0, 1));
+    world.database.commit(&[record]).unwrap();
+    let mut queue = world.outboxes.remove("one:4506").unwrap();
+    let Next::Batch(batch) = queue.next(0).unwrap() else {
+        panic!("there is a return")
+    };
+    let (number, _) = queue.sent(batch);
+    queue.stored(number, 0).unwrap();
+    queue.save_if_due(100_000).unwrap();
+    world.open("one:4506").unwrap();
+    let killed = &world.outboxes["one:4506"];
+    assert!(killed.lag() > 0, "it is saved after 250 ms only");
+
+    let queue = tokio::sync::Mutex::new(queue);
+    drop(SavedOnStop(queue.try_lock().unwrap()));
+    world.open("one:4506").unwrap();
+    assert_eq!(world.outboxes["one:4506"].lag(), 0);
+    assert_eq!(queue.try_lock().unwrap().save_in(100_000), None);
+}
+
+/// The outbox for all reads no return of a job that a master above has published.
+#[test]
+fn returns_of_others_are_passed_without_being_read_and_own_ones_among_them_go_up() {
+    let mut world = World::new();
+    let (other, own) = (world.job_of("one:4506"), world.job_of("any"));
+    let commit = |world: &mut World, jid: &Jid, number: usize| {
+        let record = Write::Return(returned(jid, number, 1));
+        world.database.commit(&[record]).unwrap();
+    };
+    for number in 0..4 {
+        commit(&mut world, &other, number);
+    }
+    let queue = world.outboxes.get_mut("any").unwrap();
+    assert!(matches!(queue.next(1).unwrap(), Next::Idle));
+    assert_eq!((queue.read, queue.lag()), (0, 0));
+    assert!(queue.may_rest());
+    assert!(!world.outboxes["one:4506"].may_rest());
+
+    commit(&mut world, &other, 4);
+    commit(&mut world, &own, 0);
+    let queue = world.outboxes.get_mut("any").unwrap();
+    let Next::Batch(batch) = queue.next(1).unwrap() else {
+        panic!("there is a return")
+    };
+    assert_eq!((batch.returns, queue.read), (1, 1));
+    queue.acknowledged(batch).unwrap();
+    assert_eq!(queue.lag(), 0);
+    assert!(!queue.may_rest(), "another of its own may follow");
+
+    // While it reads returns of its own, it reads all that come.
+    let second = world.jobs.len();
+    while world.jobs.last().is_none_or(|(_, from)| from != "one:4506") || world.jobs.len() == second
+    {
+        let mut random = Random(world.jobs.len() as u64);
+        world.publish(&mut random);
+    }
+    let other = world.jobs.last().unwrap().0.clone();
+    commit(&mut world, &other, 0);
+    let queue = world.outboxes.get_mut("any").unwrap();
+    assert!(matches!(queue.next(1).unwrap(), Next::Idle));
+    assert_eq!(queue.read, 2);
+    commit(&mut world, &other, 1);
+    let queue = world.outboxes.get_mut("any").unwrap();
+    assert!(matches!(queue.next(1).unwrap(), Next::Idle));
+    assert_eq!((queue.read, queue.lag()), (2, 0));
+}
+
+#[test]
+fn lone_return_goes_up_at_once_and_those_that_come_while_two_batches_are_under_way_go_together() {
+    let mut world = World::with_frames();
+    let jid = world.job_of("one:4506");
+    let commit = |world: &mut World, number: usize| {
+        let record = Write::Return(returned(&jid, number, 1));
+        world.database.commit(&[record]).unwrap();
+    };
+    let mut under_way = Vec::new();
+    for number in 0..2 {
+        commit(&mut world, number);
+        let queue = world.outboxes.get_mut("one:4506").unwrap();
+        assert!(queue.has_room_for_batch());
+        let Next::Batch(batch) = queue.next(2).unwrap() else {
+            panic!("return {number} waits for nothing")
+        };
+        assert_eq!(batch.returns, 1);
+        under_way.push(queue.sent(batch).0);
+    }
+    for number in 2..MINIONS {
+        commit(&mut world, number);
+    }
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    assert!(!queue.has_room_for_batch());
+    queue.stored(under_way[0], 3).unwrap();
+    assert!(queue.has_room_for_batch());
+    let Next::Batch(batch) = queue.next(3).unwrap() else {
+        panic!("there are returns")
+    };
+    assert_eq!(batch.returns, MINIONS as u64 - 2);
+}
+
 /// Sends the next batch; whether the load of its first job goes with it.
 fn sends_load(queue: &mut OutboxQueue) -> bool {
     let Next::Batch(batch) = queue.next(2).unwrap() else {

@@ -42,8 +42,8 @@ fn judged_event() -> Event {
 
 /// The verdicts that wait: how many syndics they came through, their text and minions.
 fn said(queue: &UpwardVerdicts) -> Vec<(i64, Option<String>, String)> {
-    let waiting = queue.next();
-    let verdicts = waiting.iter().flat_map(Waiting::verdicts);
+    let (_, waiting) = queue.next(MAX_WAITING);
+    let verdicts = waiting.into_iter().flat_map(|one| one.verdicts);
     let said = verdicts.map(|verdict| {
         assert_eq!(verdict.jid, jid());
         let minions = verdict.minions.map_or("all".to_owned(), |it| it.join(","));
@@ -122,7 +122,7 @@ fn job_that_ends_without_returns_says_all_that_are_missing() {
 #[test]
 fn refused_publication_is_a_verdict_on_all_minions_below() {
     let queue = queue();
-    queue.push(Waiting::NotPublished(jid(), "é".repeat(MAX_VERDICT_TEXT)));
+    queue.not_published(&jid(), &"é".repeat(MAX_VERDICT_TEXT));
     let said = said(&queue);
     let [(0, Some(text), minions)] = said.as_slice() else {
         panic!("{said:?}")
@@ -145,31 +145,133 @@ fn other_events_say_nothing() {
         queue.hear(&Event { tag, data });
     }
     queue.hear(&event("verdict", Value::Nil));
-    assert_eq!(queue.next().len(), 1);
     assert!(said(&queue).is_empty(), "it cannot be read");
 }
 
+/// A job from above, by its number.
+fn numbered(number: usize) -> Jid {
+    Jid::parse(&format!("202601020304050{number:05}")).unwrap()
+}
+
+fn jids(waiting: &[Waiting]) -> Vec<&Jid> {
+    waiting.iter().map(|one| &one.jid).collect()
+}
+
 #[test]
-fn queue_is_bounded_in_events_and_bytes_and_keeps_what_has_no_answer() {
+fn queue_is_bounded_and_its_oldest_are_dropped() {
     let queue = queue();
-    for _ in 0..MAX_WAITING + 3 {
-        queue.push(Waiting::NotPublished(jid(), "x".to_owned()));
+    for number in 0..MAX_WAITING + 3 {
+        queue.not_published(&numbered(number), "x");
     }
     assert_eq!(queue.dropped.get(), 3);
-    assert_eq!(queue.next().len(), MAX_TOGETHER);
-    assert_eq!(queue.next(), queue.next(), "until they are done");
-    for _ in 0..MAX_WAITING {
-        queue.done(queue.next().len());
+    let (_, waiting) = queue.next(1);
+    assert_eq!(jids(&waiting), [&numbered(3)]);
+    assert_eq!(queue.next(5), queue.next(5), "until they are done");
+    let (end, _) = queue.next(MAX_WAITING);
+    queue.done(end);
+    assert!(queue.next(1).1.is_empty());
+    let half = |number: usize| {
+        Waiting::of_all(
+            &numbered(number),
+            Some("x".repeat(MAX_WAITING_BYTES / 2 - OVERHEAD)),
+        )
+    };
+    for number in 0..3 {
+        queue.push(half(number));
     }
-    assert!(queue.next().is_empty());
-    let half = || Waiting::NotPublished(jid(), "x".repeat(MAX_WAITING_BYTES / 2));
-    for _ in 0..3 {
-        queue.push(half());
+    let (_, waiting) = queue.next(5);
+    assert_eq!(jids(&waiting), [&numbered(1), &numbered(2)]);
+    assert_eq!(queue.dropped.get(), 4);
+    queue.push(Waiting::of_all(
+        &jid(),
+        Some("x".repeat(MAX_WAITING_BYTES + 1)),
+    ));
+    assert!(queue.next(5).1.is_empty(), "it is too large alone");
+}
+
+#[test]
+fn answer_for_those_that_were_dropped_meanwhile_removes_no_others() {
+    let queue = queue();
+    queue.not_published(&numbered(1), "x");
+    queue.not_published(&numbered(2), "x");
+    let (end, _) = queue.next(2);
+    // The connection is made anew, with a master that takes none and then again with one that does.
+    queue.agree(false);
+    queue.agree(true);
+    queue.not_published(&numbered(3), "x");
+    queue.done(end);
+    assert_eq!(jids(&queue.next(5).1), [&numbered(3)]);
+    let (end, _) = queue.next(1);
+    for number in 4..MAX_WAITING + 4 {
+        queue.not_published(&numbered(number), "x");
     }
-    assert_eq!((queue.next().len(), queue.dropped.get()), (2, 4));
-    queue.done(2);
-    queue.push(half());
-    assert_eq!(queue.next().len(), 1, "there is room again");
+    queue.done(end);
+    assert_eq!(jids(&queue.next(1).1), [&numbered(4)]);
+    let (end, _) = queue.next(1);
+    let dropped = queue.dropped.get();
+    queue.give_up(end);
+    assert_eq!(jids(&queue.next(1).1), [&numbered(5)]);
+    assert_eq!(queue.dropped.get(), dropped + 1);
+}
+
+#[test]
+fn job_that_is_published_after_all_withdraws_that_it_was_not() {
+    let queue = queue();
+    queue.published(&jid());
+    assert!(said(&queue).is_empty(), "nothing was said");
+    queue.not_published(&jid(), "refused");
+    queue.published(&jid());
+    queue.published(&jid());
+    let expected = [
+        (
+            0,
+            Some("the job was not published: refused".to_owned()),
+            "all".to_owned(),
+        ),
+        (0, None, "all".to_owned()),
+    ];
+    assert_eq!(said(&queue), expected);
+    for number in 0..=MAX_NOT_PUBLISHED {
+        queue.not_published(&numbered(number), "x");
+    }
+    let (end, _) = queue.next(MAX_WAITING);
+    queue.done(end);
+    queue.published(&numbered(0));
+    assert!(said(&queue).is_empty(), "it is not remembered");
+    queue.published(&numbered(1));
+    assert_eq!(queue.next(5).1.len(), 1);
+}
+
+#[test]
+fn what_has_no_answer_goes_up_in_smaller_batches_and_alone_is_dropped() {
+    let mut batch = SendBatch::default();
+    let mut sizes = vec![batch.most];
+    let mut attempts = 1;
+    while !batch.fail() {
+        attempts += 1;
+        if sizes.last() != Some(&batch.most) {
+            sizes.push(batch.most);
+        }
+    }
+    assert_eq!(sizes, [50, 25, 12, 6, 3, 1]);
+    assert_eq!(attempts, sizes.len() as u32 * MAX_ATTEMPTS);
+    assert_eq!(batch.most, MAX_TOGETHER, "the next ones go together");
+}
+
+#[test]
+fn returned_minions_of_an_ended_job_are_not_kept() {
+    let queue = queue();
+    let names: Vec<Value> = (0..1_000)
+        .map(|number| text(&format!("m{number}")))
+        .collect();
+    let data = Value::map([
+        ("state", text("expired")),
+        ("returned", Value::Array(names)),
+        ("unknown", Value::map([("a", "x")])),
+    ]);
+    queue.hear(&event("finished", data));
+    let expected = "unknown: x".len() + "a".len() + 2 * OVERHEAD;
+    assert_eq!(queue.queue.lock().bytes, expected);
 }
 
 #[test]
@@ -177,12 +279,12 @@ fn nothing_waits_for_a_master_that_takes_no_verdicts() {
     let queue = queue();
     queue.hear(&judged_event());
     queue.agree(false);
-    assert!(queue.next().is_empty());
+    assert!(queue.next(5).1.is_empty());
     queue.hear(&judged_event());
-    assert!(queue.next().is_empty());
+    assert!(queue.next(5).1.is_empty());
     queue.agree(true);
     queue.hear(&judged_event());
-    assert_eq!(queue.next().len(), 1);
+    assert_eq!(queue.next(5).1.len(), 1);
 }
 
 #[test]
@@ -206,5 +308,8 @@ fn requests_are_bounded_in_verdicts_and_minions() {
     let names = names.iter().map(|(name, reason)| (name.as_str(), *reason));
     let data = Value::map([("state", text("expired")), ("unknown", Value::map(names))]);
     let ended = Waiting::of(&event("finished", data)).unwrap();
-    assert_eq!(sizes(&ended.verdicts()), [1, 1]);
+    assert_eq!(sizes(&ended.verdicts), [1, 1]);
+    let of_all = Waiting::of_all(&jid(), None).verdicts.into_iter();
+    let of_all: Vec<Verdict> = of_all.cycle().take(6).collect();
+    assert_eq!(sizes(&of_all), [5, 1], "each counts for many");
 }

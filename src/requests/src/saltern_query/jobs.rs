@@ -12,8 +12,7 @@ use super::arguments::QueryArguments;
 use super::old_jobs::{self, OldRows};
 use super::{QueryError, answer};
 use crate::Services;
-use crate::explain::{Evidence, Standing, outdated_verdicts, state_word};
-use crate::syndics::minions_moved;
+use crate::explain::{Standing, state_word, with_syndics};
 
 /// The parameters of `jobs.page`.
 pub(super) const PAGE: &[&str] = &[
@@ -131,15 +130,9 @@ pub(super) fn explain(
             .map(|account| account.map_or(Standing::Unknown, Standing::Open)),
     };
     let (job, returns) = whole(&jid, services)?;
-    let evidence = Evidence {
-        standing: ask(job.state == JobState::Open)?,
-        returns,
-        paused_since: services.runners.jobs().batch_paused_since(&jid)?,
-        outdated: outdated_verdicts(&job, |minions, syndic| {
-            minions_moved(minions, syndic, services)
-        }),
-        job,
-    };
+    let paused_since = services.runners.jobs().batch_paused_since(&jid)?;
+    let standing = ask(job.state == JobState::Open)?;
+    let evidence = with_syndics(job, (returns, paused_since), standing, services);
     Ok(answer(&evidence.report()))
 }
 

@@ -89,7 +89,7 @@ impl<'a> Relay<'a> {
     }
 
     /// The syndic is away since `at`, in microseconds since 1970.
-    fn is_away_since(&self, at: i64) {
+    pub(super) fn is_away_since(&self, at: i64) {
         let closed = &mut *self.site.around.closed.lock();
         closed.push((self.id(), at));
     }

@@ -1,9 +1,14 @@
 //! Verdicts of syndics on silent minions: who may say them, of whom, and how much.
 
+use std::sync::Arc;
+
 use saltern_crypto::SigAlgo;
-use saltern_model::MinionId;
+use saltern_model::{Jid, JobRecord, MinionId, Packed};
+use saltern_requests::explain::missing_of_ended;
 use saltern_requests::{Effect, SyndicVerdict};
-use saltern_wire::msgpack::Value;
+use saltern_store::jobs::{JobNotes, LostReason, SyndicSays};
+use saltern_store::{JobState, Write};
+use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::wire::client::{JID, Load, Minion, clear};
 use crate::wire::site::{Site, list};
@@ -194,4 +199,64 @@ fn verdicts_on_all_minions_are_one_a_job_and_count_for_many() {
     assert_eq!(taken.len(), 10);
     let (_, taken) = ask(&site, &relay, request(&relay.minion, with(names(1_001))));
     assert_eq!(taken.len(), 9);
+}
+
+#[test]
+fn explanation_of_an_ended_job_has_verdicts_and_what_inventories_say_at_this_moment() {
+    let site = Site::new(OPTIONS);
+    site.accept("own", "large");
+    let relay = Relay::started(&site, "relay");
+    relay.announce(&[("a", "x"), ("b", "x")]);
+    let id = |name: &str| MinionId::parse(name).unwrap();
+    let jid = Jid::parse("20261121070622000001").unwrap();
+    let says = SyndicSays {
+        syndic: id("relay"),
+        depth: 1,
+        text: Arc::from("syndic \"relay\" says: it slept"),
+    };
+    let notes = JobNotes {
+        lost: vec![(id("a"), LostReason::NoAnswer)],
+        below: vec![(id("a"), says.clone()), (id("own"), says)],
+        ..JobNotes::default()
+    };
+    let job = JobRecord {
+        jid: jid.clone(),
+        created: 1,
+        user: "root".to_owned(),
+        fun: "test.ping".to_owned(),
+        tgt: "*".to_owned(),
+        tgt_type: "glob".to_owned(),
+        load: Packed::new(encode(&Value::Map(Vec::new()), Dialect::Bin)),
+        minions: ["a", "b", "own"].map(id).to_vec(),
+        nocache: false,
+    };
+    let commit = |write: Write| site.database.lock().commit(&[write]).unwrap();
+    let state = |state: JobState| Write::JobState {
+        jid: jid.clone(),
+        state,
+        at: 2,
+        notes: Some(notes.pack()),
+    };
+    commit(Write::Job(job));
+    let explained = || {
+        let missing = missing_of_ended(&jid, &site.services).unwrap()?;
+        let missing = missing.into_iter();
+        let lines = missing.map(|one| format!("{}: {}", one.state, one.why));
+        Some(lines.collect::<Vec<_>>())
+    };
+    assert_eq!(explained(), None, "it is open");
+    commit(state(JobState::Expired));
+    let stored = [
+        "unknown: it did not answer when it was asked; syndic \"relay\" says: it slept",
+        "expected: nothing is written down of it",
+        "expected: nothing is written down of it",
+    ];
+    assert_eq!(explained().unwrap(), stored, "\"own\" is below it no more");
+    relay.is_away_since(site.clock.unix_micros());
+    let now = explained().unwrap();
+    let away = "; at this moment it is below the syndic \"relay\", which is away";
+    for (now, stored) in now.iter().zip(stored).take(2) {
+        assert!(now.starts_with(&format!("{stored}{away}")), "{now}");
+    }
+    assert_eq!(now[2], stored[2], "it is below none");
 }

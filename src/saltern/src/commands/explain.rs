@@ -1,9 +1,9 @@
 //! `saltern explain JID`: the state of a job, which minions are missing, and why.
 //!
-//! Read from the job database, so it works while the master is stopped; of a job that is open a
-//! running master is asked how its minions stand at this moment.
+//! Read from the job database, so it works while the master is stopped; a running master is asked how the
+//! minions that are missing stand at this moment.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use saltern_base::clock::civil;
@@ -125,6 +125,7 @@ fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, Explain
     let paused_since = reader.batch_paused_since(jid)?;
     let standing = match job.state {
         JobState::Open => ask(config, jid)?,
+        state if state.is_incomplete_end() => ask_of_ended(config, jid),
         _ => Standing::Over,
     };
     Ok(Some(Evidence {
@@ -132,9 +133,19 @@ fn look_up(config: &MasterConfig, jid: &Jid) -> Result<Option<Evidence>, Explain
         returns,
         paused_since,
         standing,
-        // This process has no inventories: what is stored is shown.
+        // This process has no inventories: what is stored is shown where no master says more.
         outdated: HashSet::new(),
+        absent: HashMap::new(),
     }))
+}
+
+/// Where no master answers, what is stored has to do.
+fn ask_of_ended(config: &MasterConfig, jid: &Jid) -> Standing {
+    let missing = control::missing_of_ended(&config.sock_dir, jid);
+    missing
+        .ok()
+        .flatten()
+        .map_or(Standing::Over, Standing::Ended)
 }
 
 fn ask(config: &MasterConfig, jid: &Jid) -> Result<Standing, ControlError> {
@@ -227,7 +238,7 @@ fn progress(job: &StoredJob, returns: &[ReturnHead], standing: &Standing) -> Str
         job.record.minions.len().max(returns.len())
     );
     match standing {
-        Standing::Over => {}
+        Standing::Over | Standing::Ended(_) => {}
         Standing::Stopped => {
             text += "  no master runs here; the next one asks the minions that are missing\n";
         }

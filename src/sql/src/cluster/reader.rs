@@ -122,7 +122,7 @@ pub(super) fn minions_of(row: &Row, at: usize) -> std::result::Result<Vec<Minion
     Ok(minions)
 }
 
-fn parsed<T, E: std::fmt::Display>(result: std::result::Result<T, E>) -> Option<T> {
+pub(super) fn parsed<T, E: std::fmt::Display>(result: std::result::Result<T, E>) -> Option<T> {
     result
         .inspect_err(|error| tracing::warn!(%error, "a row of the job database is passed over"))
         .ok()

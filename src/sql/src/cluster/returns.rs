@@ -3,12 +3,12 @@
 use saltern_model::{Jid, MinionId, Packed, ReturnRecord};
 use saltern_store::Result;
 use saltern_store::jobs::{
-    NewestReturn, Numbered, ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage,
+    NewestReturn, Numbered, ReturnHead, ReturnRun, ReturnSearch, ReturnsOf, ReturnsPage,
 };
 use tokio_postgres::Row;
 
 use super::jobs::{left_of, within};
-use super::reader::{ClusterReader, clamp, counted, jid_of, kept, minion_of};
+use super::reader::{ClusterReader, clamp, counted, jid_of, kept, minion_of, parsed};
 use super::text::original;
 use crate::error::SqlError;
 
@@ -154,6 +154,17 @@ impl ClusterReader {
         self.read("read returns of", |link| {
             let rows = link.rows(&sql, &[&cursor, &clamp(limit), &clamp(bytes)])?;
             kept(&rows, numbered_of)
+        })
+    }
+
+    pub(super) fn return_runs(&self, cursor: i64, limit: usize) -> Result<Vec<ReturnRun>> {
+        self.read("read returns of", |link| {
+            let sql = "SELECT id, jid FROM returns WHERE id > $1 ORDER BY id LIMIT $2";
+            let mut runs = Vec::new();
+            for row in &link.rows(sql, &[&cursor, &clamp(limit)])? {
+                parsed(ReturnRun::add(&mut runs, row.try_get(0)?, row.try_get(1)?));
+            }
+            Ok(runs)
         })
     }
 

@@ -45,7 +45,8 @@ pub use pages::{
 pub use queries::JobQueries;
 pub use retention::{Reason, Removed, Retention, Size};
 pub use rows::{
-    JobHead, JobSummary, NewestReturn, Numbered, OpenJob, ReturnHead, StoredBatch, StoredJob,
+    JobHead, JobSummary, NewestReturn, Numbered, OpenJob, ReturnHead, ReturnRun, StoredBatch,
+    StoredJob,
 };
 pub use same_return::says_the_same;
 pub use search::{JidRange, JobIndex, SearchQueries, search_page};

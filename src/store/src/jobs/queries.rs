@@ -7,7 +7,7 @@ use saltern_model::{AuditRow, Jid, MinionId, Packed, ReturnRecord};
 use super::{
     AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, IncompleteJob,
     JobHead, JobSearch, JobSummary, JobsPage, KeptEvent, Numbered, OpenJob, PresenceEvents,
-    ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
+    ReturnHead, ReturnRun, ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
 };
 use crate::error::Result;
 
@@ -141,6 +141,10 @@ pub trait JobQueries: Send + Sync {
         limit: usize,
         bytes: usize,
     ) -> Result<Vec<Numbered<ReturnRecord>>>;
+
+    /// The jobs of the returns numbered above `cursor`, lowest first, of at most `limit` returns; those
+    /// that follow each other together. Nothing else of them is read.
+    fn return_runs(&self, cursor: i64, limit: usize) -> Result<Vec<ReturnRun>>;
 
     /// As [`Self::jobs_within`], whatever bytes they have.
     fn jobs_after(&self, cursor: i64, limit: usize) -> Result<Vec<StoredJob>> {

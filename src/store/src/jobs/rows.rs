@@ -1,7 +1,7 @@
 //! Rows of the job database as its readers see them.
 
 use bytes::Bytes;
-use saltern_model::{Jid, JobRecord, MinionId, Packed};
+use saltern_model::{Jid, JidError, JobRecord, MinionId, Packed};
 
 use super::JobState;
 
@@ -52,6 +52,35 @@ pub struct Numbered<T> {
     pub id: i64,
     /// The record.
     pub record: T,
+}
+
+/// Returns of one job that follow each other, and how they are followed without being read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReturnRun {
+    /// Their job.
+    pub jid: Jid,
+    /// The number of the last of them.
+    pub last: i64,
+    /// How many there are.
+    pub rows: usize,
+}
+
+impl ReturnRun {
+    /// Adds the next return, as it stands in the database, to these runs.
+    ///
+    /// # Errors
+    /// Its jid is none; then it is in no run.
+    pub fn add(runs: &mut Vec<Self>, id: i64, jid: &str) -> Result<(), JidError> {
+        match runs.last_mut().filter(|run| run.jid.as_str() == jid) {
+            Some(run) => (run.last, run.rows) = (id, run.rows + 1),
+            None => runs.push(Self {
+                jid: Jid::parse(jid)?,
+                last: id,
+                rows: 1,
+            }),
+        }
+        Ok(())
+    }
 }
 
 /// A batch as it is stored.

@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::jobs::{
     AuditCheck, AuditHead, AuditPage, EventRange, EventSlice, EventsPage, FoundJobs, IncompleteJob,
     JobHead, JobQueries, JobSearch, JobSummary, JobsPage, KeptEvent, Numbered, OpenJob,
-    PresenceEvents, ReturnHead, ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch, StoredJob,
+    PresenceEvents, ReturnHead, ReturnRun, ReturnSearch, ReturnsOf, ReturnsPage, StoredBatch,
+    StoredJob,
 };
 
 impl JobQueries for JobReader {
@@ -143,6 +144,10 @@ impl JobQueries for JobReader {
         bytes: usize,
     ) -> Result<Vec<Numbered<ReturnRecord>>> {
         Self::returns_within(self, cursor, limit, bytes)
+    }
+
+    fn return_runs(&self, cursor: i64, limit: usize) -> Result<Vec<ReturnRun>> {
+        Self::return_runs(self, cursor, limit)
     }
 
     fn returns_of(&self, functions: &[&str], cursor: i64) -> Result<ReturnsOf> {

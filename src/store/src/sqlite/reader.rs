@@ -12,7 +12,7 @@ use super::DatabaseLimits;
 use super::displaced::{FileId, file_id, identified};
 use super::schema::{self, wrap};
 use crate::error::Result;
-use crate::jobs::{IncompleteJob, JobQueries, JobState, Numbered, OpenJob, StoredJob};
+use crate::jobs::{IncompleteJob, JobQueries, JobState, Numbered, OpenJob, ReturnRun, StoredJob};
 
 /// Sees the last committed state; never waits for the writer and never holds it up.
 ///
@@ -195,6 +195,20 @@ impl JobReader {
         })
     }
 
+    pub(super) fn return_runs(&self, cursor: i64, limit: usize) -> Result<Vec<ReturnRun>> {
+        self.read("read returns of", |connection| {
+            let mut statement = connection
+                .prepare_cached("SELECT id, jid FROM returns WHERE id > ?1 ORDER BY id LIMIT ?2")?;
+            let mut rows = statement.query((cursor, clamp(limit)))?;
+            let mut runs = Vec::new();
+            while let Some(row) = rows.next()? {
+                let jid = row.get_ref(1)?.as_str().unwrap_or_default();
+                parsed(ReturnRun::add(&mut runs, row.get(0)?, jid));
+            }
+            Ok(runs)
+        })
+    }
+
     pub(super) fn return_span(&self) -> Result<(i64, i64)> {
         let sql = "SELECT (SELECT coalesce(min(id), 0) FROM returns),
                           (SELECT coalesce(max(id), 0) FROM returns)";
@@ -216,7 +230,8 @@ impl JobReader {
     /// The two numbers of a statement's only row.
     fn pair(&self, action: &'static str, sql: &str) -> Result<(i64, i64)> {
         self.read(action, |connection| {
-            connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
+            let mut statement = connection.prepare_cached(sql)?;
+            statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))
         })
     }
 

@@ -11,8 +11,8 @@ use saltern_model::{AuditRow, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_python::expression::Pattern;
 use saltern_store::jobs::{
     AuditCheck, Batch, Committed, Engine, FoundJobs, IncompleteJob, JobHead, JobSearch, JobSummary,
-    JobsPage, NewestReturn, Pending, PresenceEvents, ReturnHead, ReturnSearch, ReturnsOf,
-    ReturnsPage, StateFilter,
+    JobsPage, NewestReturn, Pending, PresenceEvents, ReturnHead, ReturnRun, ReturnSearch,
+    ReturnsOf, ReturnsPage, StateFilter,
 };
 use saltern_store::{
     AuditBreak, AuditHead, AuditPage, BrokenRow, CachedJob, EventRange, EventSlice, EventsPage,
@@ -750,6 +750,14 @@ impl JobQueries for Memory {
             record: record.clone(),
         });
         Ok(numbered.collect())
+    }
+
+    fn return_runs(&self, cursor: i64, limit: usize) -> Result<Vec<ReturnRun>> {
+        let mut runs = Vec::new();
+        for (id, record) in self.rows().returns.range(cursor + 1..).take(limit) {
+            ReturnRun::add(&mut runs, *id, record.jid.as_str()).expect("a jid");
+        }
+        Ok(runs)
     }
 
     fn returns_of(&self, functions: &[&str], cursor: i64) -> Result<ReturnsOf> {

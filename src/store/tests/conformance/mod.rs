@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use saltern_model::{JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_store::jobs::{
-    Batch, Committed, Condition, Engine, JobSearch, JobsPage, LastReturns, NewestReturn,
+    Batch, Committed, Condition, Engine, JobSearch, JobsPage, LastReturns, NewestReturn, ReturnRun,
     ReturnSearch, Scrub, ScrubSlice, StateFilter, wait,
 };
 use saltern_store::{
@@ -561,6 +561,7 @@ pub(crate) fn search_applies_every_filter(site: &dyn Site) {
 pub(crate) fn followers_get_rows_in_their_order_and_within_bytes(site: &dyn Site) {
     let engine = site.open();
     filled(&engine, 4);
+    append(&engine, vec![returned(4, "m2"), returned(1, "m2")]);
     let queries = &engine.queries;
     let (last_job, last_return) = queries.last_ids().expect("read");
     let jobs = queries.jobs_after(0, 2).expect("read");
@@ -575,6 +576,28 @@ pub(crate) fn followers_get_rows_in_their_order_and_within_bytes(site: &dyn Site
     let (one, left) = queries.jobs_within(0, 10, 1).expect("read");
     assert_eq!((one.len(), left), (1, 0), "at least one, whatever its size");
     assert_eq!(queries.returns_within(0, 10, 1).expect("read").len(), 1);
+    for limit in [1, 2, 10] {
+        let mut expected: Vec<ReturnRun> = Vec::new();
+        for row in queries.returns_after(0, limit).expect("read") {
+            match expected.last_mut() {
+                Some(run) if run.jid == row.record.jid => {
+                    (run.last, run.rows) = (row.id, run.rows + 1);
+                }
+                _ => expected.push(ReturnRun {
+                    jid: row.record.jid,
+                    last: row.id,
+                    rows: 1,
+                }),
+            }
+        }
+        assert_eq!(queries.return_runs(0, limit).expect("read"), expected);
+    }
+    assert!(
+        queries
+            .return_runs(last_return, 10)
+            .expect("read")
+            .is_empty()
+    );
 }
 
 pub(crate) fn imported_rows_are_never_met_by_followers(site: &dyn Site) {
