@@ -70,7 +70,10 @@ const SHOWN: &[(&str, &[&str])] = &[
         "a_master_above_that_is_away",
         &["SalternSyndicCutOff", "SalternSyndicDrops"],
     ),
-    ("a_cluster_without_a_standby", &["SalternClusterNoStandby"]),
+    (
+        "a_cluster_without_a_standby",
+        &["SalternClusterNoStandby", "SalternClusterKeysStale"],
+    ),
     (
         "a_disk_that_fills_up",
         &[

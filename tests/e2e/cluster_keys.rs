@@ -11,7 +11,7 @@ use saltern_tests::{Config, Site, TestResult, wait_until};
 use crate::cluster::{LONG, Pair, pair, wait_for_ping};
 
 /// Has a member take no key by itself, and share keys under a secret of its own file.
-fn share_keys(site: &mut Site) -> Result<()> {
+pub(crate) fn share_keys(site: &mut Site) -> Result<()> {
     let secret = site.path("secret").display().to_string();
     let config = site.config();
     let cluster = config.get("saltern_cluster").unwrap_or_default();
@@ -36,6 +36,11 @@ fn copy_identity(pair: &Pair<'_>) -> Result<()> {
     for name in ["master.pem", "master.pub"] {
         fs::copy(from.join(name), to.join(name))?;
     }
+    copy_secret(pair)
+}
+
+/// Copies the secret that the first member has made.
+pub(crate) fn copy_secret(pair: &Pair<'_>) -> Result<()> {
     let secret = pair.b.path("secret");
     fs::copy(pair.a.path("secret"), &secret)?;
     Ok(fs::set_permissions(

@@ -196,12 +196,13 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Figures of the rules that only hours bring about, with what stands for them here: a day in
-/// seconds, and the rows that a job cache may be behind.
-const LESS: [(&str, &str); 3] = [
+/// Figures of the rules that only time brings about, with what stands for them here: a day in
+/// seconds, the rows that a job cache may be behind, and the age of keys.
+const LESS: [(&str, &str); 4] = [
     ("86400)", "240)"),
     ("> 100000", "> 500"),
     ("> 10000", "> 50"),
+    ("keys_age_seconds > 30", "keys_age_seconds > 5"),
 ];
 
 /// The rules with a second for a minute, `[15m]` becomes `[15s]`, and five for an hour; and with

@@ -14,6 +14,7 @@ use saltern_model::{Jid, ReturnRecord};
 
 use crate::error::Result;
 use crate::files::{self, Create};
+use crate::job_cursor::JobCursor;
 use crate::jobs::{JobQueries, Numbered, ReturnRun, StoredJob};
 use crate::options::StoreOptions;
 
@@ -30,34 +31,9 @@ pub struct JobFollower {
     path: PathBuf,
     /// Header of the cursor file: the database and the returner that it belongs to.
     owner: String,
-    place: FollowerCursor,
+    place: JobCursor,
     /// Up to where rows were read ahead of `place`; never behind it.
-    ahead: FollowerCursor,
-}
-
-/// Position in the database: up to where the returner has everything, or up to where was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FollowerCursor {
-    jobs: i64,
-    returns: i64,
-}
-
-impl FollowerCursor {
-    /// The same, or the end of the database where that is before it: in one that was restored from a
-    /// backup, rows that come next have numbers that the cursor has passed.
-    fn at_most(self, end: Self) -> Self {
-        Self {
-            jobs: self.jobs.min(end.jobs),
-            returns: self.returns.min(end.returns),
-        }
-    }
-
-    fn take(&mut self, followed: &Followed) {
-        match followed {
-            Followed::Job(job) => self.jobs = job.id,
-            Followed::Return(row) => self.returns = row.id,
-        }
-    }
+    ahead: JobCursor,
 }
 
 /// The next row.
@@ -66,6 +42,16 @@ pub enum Followed {
     Job(Box<StoredJob>),
     /// A return.
     Return(Box<Numbered<ReturnRecord>>),
+}
+
+impl Followed {
+    /// Moves a cursor behind this row.
+    fn advance(&self, cursor: &mut JobCursor) {
+        match self {
+            Self::Job(job) => cursor.jobs = job.id,
+            Self::Return(row) => cursor.returns = row.id,
+        }
+    }
 }
 
 impl JobFollower {
@@ -89,9 +75,8 @@ impl JobFollower {
         let path = options.private_dir().join(format!("{purpose}_place"));
         let owner = format!("{HEADING} {} {name:?}", reader.identity()?);
         let saved = files::read_replaceable(&path, 1 << 12)?;
-        let saved = saved.and_then(|text| parse(text.strip_prefix(&owner)?));
-        let (jobs, returns) = reader.last_ids()?;
-        let end = FollowerCursor { jobs, returns };
+        let saved = saved.and_then(|text| JobCursor::parse(text.strip_prefix(&owner)?));
+        let end = JobCursor::end_of(&*reader)?;
         let place = saved.map_or(end, |saved| saved.at_most(end));
         let follower = Self {
             place,
@@ -145,22 +130,22 @@ impl JobFollower {
 
     /// The returner has this, or is not to have it.
     pub fn pass(&mut self, followed: &Followed) {
-        self.place.take(followed);
+        followed.advance(&mut self.place);
         self.rewind();
     }
 
     /// Reads on behind this, which the returner does not have yet.
     pub fn read_past(&mut self, followed: &Followed) {
-        self.ahead.take(followed);
+        followed.advance(&mut self.ahead);
     }
 
     /// Up to where was read.
-    pub fn read_to(&self) -> FollowerCursor {
+    pub fn read_to(&self) -> JobCursor {
         self.ahead
     }
 
     /// The returner has everything up to here, where was read to before.
-    pub fn pass_to(&mut self, cursor: FollowerCursor) {
+    pub fn pass_to(&mut self, cursor: JobCursor) {
         self.place = cursor;
     }
 
@@ -177,23 +162,13 @@ impl JobFollower {
 
     /// Saves the cursor to the disk.
     pub fn save(&self) -> Result<()> {
-        let FollowerCursor { jobs, returns } = self.place;
-        let text = format!("{} {jobs} {returns}\n", self.owner);
+        let text = format!("{} {}\n", self.owner, self.place);
         files::write_atomic(&self.path, text.as_bytes(), Create::PRIVATE)
     }
 
     /// How many rows the returner is behind.
     pub fn lag(&self) -> Result<u64> {
-        let (jobs, returns) = self.reader.last_ids()?;
-        let behind = |last: i64, at: i64| u64::try_from(last - at).unwrap_or(0);
-        Ok(behind(jobs, self.place.jobs) + behind(returns, self.place.returns))
+        let (jobs, returns) = self.place.behind(JobCursor::end_of(&*self.reader)?);
+        Ok(jobs + returns)
     }
-}
-
-fn parse(numbers: &str) -> Option<FollowerCursor> {
-    let mut words = numbers.split_whitespace();
-    Some(FollowerCursor {
-        jobs: words.next()?.parse().ok()?,
-        returns: words.next()?.parse().ok()?,
-    })
 }

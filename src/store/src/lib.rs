@@ -16,6 +16,7 @@ pub mod error;
 pub mod files;
 mod follower;
 mod history_file;
+mod job_cursor;
 pub mod jobs;
 pub mod master_keys;
 pub mod minion_clocks;
@@ -38,8 +39,9 @@ pub use dead_letters::{DeadLetter, DeadLetters, dead_letters};
 pub use dropfile::Dropfile;
 pub use engine::{examine, open_engine, open_reader};
 pub use error::{Result, StoreError};
-pub use follower::{Followed, FollowerCursor, JobFollower};
+pub use follower::{Followed, JobFollower};
 pub use history_file::{HistoryFile, SavedHistory};
+pub use job_cursor::JobCursor;
 pub use jobs::{
     AuditBreak, AuditCheck, AuditHead, AuditHeadError, AuditPage, BrokenRow, EventRange,
     EventSlice, EventsPage, FreeSpace, Housekeeping, Imported, JobLog, JobQueries, JobState,

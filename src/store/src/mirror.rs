@@ -28,6 +28,7 @@ pub use job_files::{JobDir, JobFiles, ReturnParts, endtime_text};
 
 use crate::error::Result;
 use crate::files::{self, Create};
+use crate::job_cursor::JobCursor;
 use crate::jobs::{JobQueries, StoredJob};
 use crate::options::{MirrorMode, StoreOptions};
 
@@ -47,28 +48,10 @@ pub struct Mirror {
     mode: MirrorMode,
     cursor_path: PathBuf,
     identity: String,
-    place: MirrorCursor,
+    place: JobCursor,
     unsaved: usize,
     /// Least recently used first.
     dirs: Vec<(Jid, JobDir)>,
-}
-
-/// Up to where the database has been mirrored, or is to be.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MirrorCursor {
-    jobs: i64,
-    returns: i64,
-}
-
-impl MirrorCursor {
-    /// The same, or the end of the database where that is before it: in one that was restored from a
-    /// backup, rows that come next have numbers that the cursor has passed.
-    fn at_most(self, end: Self) -> Self {
-        Self {
-            jobs: self.jobs.min(end.jobs),
-            returns: self.returns.min(end.returns),
-        }
-    }
 }
 
 /// How far the files are behind the database, in rows.
@@ -94,9 +77,8 @@ impl Mirror {
         let place = files::read_replaceable(&cursor_path, 1 << 10)?
             .and_then(|text| parse(&text, &identity))
             .unwrap_or_default();
-        let (jobs, returns) = reader.last_ids()?;
         let saved = place;
-        let place = place.at_most(MirrorCursor { jobs, returns });
+        let place = place.at_most(JobCursor::end_of(&*reader)?);
         let mut mirror = Self {
             files: JobFiles::with_options(options)?,
             mode: options.mirror,
@@ -124,7 +106,7 @@ impl Mirror {
     /// may take its time.
     pub fn step_while(&mut self, limit: usize, mut goes_on: impl FnMut() -> bool) -> Result<usize> {
         if self.mode == MirrorMode::Off {
-            (self.place.jobs, self.place.returns) = self.reader.last_ids()?;
+            self.place = self.end()?;
             return Ok(0);
         }
         let mut done = 0;
@@ -143,7 +125,7 @@ impl Mirror {
             }
         }
         if self.mode == MirrorMode::Loads {
-            self.place.returns = self.reader.last_ids()?.1;
+            self.place.returns = self.end()?.returns;
         } else {
             for row in self.reader.returns_after(self.place.returns, limit)? {
                 self.mirror_return(&row.record)?;
@@ -173,23 +155,19 @@ impl Mirror {
             return Ok(());
         }
         self.files.sync()?;
-        let text = format!(
-            "{HEADING} {} {} {}\n",
-            self.identity, self.place.jobs, self.place.returns
-        );
+        let text = format!("{HEADING} {} {}\n", self.identity, self.place);
         files::write_atomic(&self.cursor_path, text.as_bytes(), Create::PRIVATE)?;
         self.unsaved = 0;
         Ok(())
     }
 
     /// The end of what is stored by now.
-    pub fn end(&self) -> Result<MirrorCursor> {
-        let (jobs, returns) = self.reader.last_ids()?;
-        Ok(MirrorCursor { jobs, returns })
+    pub fn end(&self) -> Result<JobCursor> {
+        JobCursor::end_of(&*self.reader)
     }
 
     /// Whether everything up to there is in the files.
-    pub fn has_reached(&self, end: MirrorCursor) -> bool {
+    pub fn has_reached(&self, end: JobCursor) -> bool {
         self.place.jobs >= end.jobs && self.place.returns >= end.returns
     }
 
@@ -198,12 +176,11 @@ impl Mirror {
         if self.mode == MirrorMode::Off {
             return Ok(MirrorLag::default());
         }
-        let (jobs, returns) = self.reader.last_ids()?;
-        let behind = |last: i64, at: i64| u64::try_from(last - at).unwrap_or(0);
+        let (jobs, returns) = self.place.behind(self.end()?);
         Ok(MirrorLag {
-            jobs: behind(jobs, self.place.jobs),
+            jobs,
             returns: match self.mode {
-                MirrorMode::Full => behind(returns, self.place.returns),
+                MirrorMode::Full => returns,
                 MirrorMode::Loads | MirrorMode::Off => 0,
             },
         })
@@ -265,12 +242,9 @@ fn split(load: &Packed) -> Option<MapView> {
 }
 
 /// `None` for a damaged file and for one that belongs to another database.
-fn parse(text: &str, identity: &str) -> Option<MirrorCursor> {
-    let mut words = text.split_whitespace();
+fn parse(text: &str, identity: &str) -> Option<JobCursor> {
+    let mut words = text.splitn(3, ' ');
     let known = words.next()? == HEADING && words.next()? == identity;
     known.then_some(())?;
-    Some(MirrorCursor {
-        jobs: words.next()?.parse().ok()?,
-        returns: words.next()?.parse().ok()?,
-    })
+    JobCursor::parse(words.next()?)
 }

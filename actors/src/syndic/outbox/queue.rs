@@ -14,7 +14,7 @@ use std::time::Duration;
 use saltern_config::SyndicMode;
 use saltern_model::{Jid, ReturnRecord};
 use saltern_store::jobs::JobQueries;
-use saltern_store::{Followed, FollowerCursor, JobFollower, StoreError};
+use saltern_store::{Followed, JobCursor, JobFollower, StoreError};
 use saltern_wire::msgpack::Value;
 
 use super::super::routes::{JobOrigins, Origin, load_upward};
@@ -156,7 +156,7 @@ impl Batch {
 struct SentBatch {
     number: u64,
     /// The cursor behind its last row.
-    end: FollowerCursor,
+    end: JobCursor,
     rows: usize,
     returns: u64,
     jids: Vec<Jid>,

@@ -14,6 +14,7 @@ use saltern_sql::{
     contract_cluster, export_jobs, forget_member, import_jobs, init_cluster, set_cluster_secret,
 };
 use saltern_store::jobs::Moved;
+use saltern_store::shared_state::minion_keys::keys_not_shared;
 use saltern_store::shared_state::{create_secret, read_cipher};
 use saltern_store::sqlite::{NewSqliteTables, SqliteTables};
 use saltern_store::{SharedKeys, StoreError};
@@ -117,7 +118,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     };
     let done = match &arguments.action {
         Action::Init { .. } => init(&loaded.config, cluster),
-        Action::Status { json, .. } => status(cluster, *json),
+        Action::Status { json, .. } => status(&loaded.config, cluster, *json),
         Action::Verify { .. } => verify::verify(&loaded.config, cluster),
         Action::Contract { .. } => contract(cluster),
         Action::Leave { name, .. } => leave(cluster, name),
@@ -185,12 +186,31 @@ pub(crate) fn cipher_of(cluster: &ClusterConfig) -> Result<Option<StateCipher>, 
         .transpose()
 }
 
-fn status(cluster: &ClusterConfig, json: bool) -> Result<Exit, ClusterError> {
+fn status(
+    config: &MasterConfig,
+    cluster: &ClusterConfig,
+    json: bool,
+) -> Result<Exit, ClusterError> {
     let place = cluster_place(cluster)?;
     let state = cluster_state(cluster)?;
+    // Not said to those who may not read the files of the master.
+    let not_shared = keys_not_shared(config).ok().flatten();
+    let not_shared = not_shared.filter(|_| cluster.share_keys);
     match json {
-        true => say_json(&Report::of(&cluster.name, &place, &state)),
-        false => say(&as_text(&cluster.name, &place, &state)),
+        true => {
+            let report = Report::of(&cluster.name, &place, &state);
+            say_json(&Report {
+                keys_not_shared: not_shared.as_deref(),
+                ..report
+            });
+        }
+        false => {
+            let mut text = as_text(&cluster.name, &place, &state);
+            if let Some(why) = not_shared {
+                text += &format!("keys of this member are not shared: {why}\n");
+            }
+            say(&text);
+        }
     }
     Ok(match state.active() {
         Some(_) => Exit::Ok,
@@ -340,6 +360,8 @@ struct Report<'a> {
     database: &'a str,
     epoch: i64,
     head: i64,
+    /// Of this member: why it does not share the keys of minions as it should.
+    keys_not_shared: Option<&'a str>,
     layout: Option<i64>,
     layout_floor: Option<i64>,
     lease: Option<LeaseReport<'a>>,
@@ -379,6 +401,7 @@ impl<'a> Report<'a> {
             database,
             epoch: state.epoch,
             head: state.head,
+            keys_not_shared: None,
             layout: state.layout.map(|layout| layout.version),
             layout_floor: state.layout.map(|layout| layout.floor),
             lease: state.lease.as_ref().map(|lease| LeaseReport {

@@ -18,9 +18,11 @@ use super::lease_table::{LeaseTable, micros};
 use super::session::Session;
 use crate::error::SqlError;
 
-const HEAD: &str = "SELECT revision FROM minion_key_head";
+const HEAD: &str = "SELECT revision, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint FROM minion_key_head";
 
-const READ: &str = "SELECT revision, id, version, sealed FROM minion_key \
+/// Without the content of a row that is longer than any of ours (four keys of 16 KiB): nobody can open it.
+const READ: &str = "SELECT revision, id, version, \
+     CASE WHEN length(sealed) <= 131072 THEN sealed ELSE ''::bytea END FROM minion_key \
      WHERE (revision, id) > ($1, $2) ORDER BY revision, id LIMIT $3";
 
 const WRITE: &str = "WITH head AS (UPDATE minion_key_head SET revision = revision + 1 RETURNING revision) \
@@ -58,12 +60,21 @@ impl KeyTable for SealedKeys {
         let after: &[u8] = &position.id;
         let page = self.table.ask(async |session: &mut Session| {
             let head = session.rows(HEAD, &[]).await?;
-            let head = head.first().map(|row| row.try_get(0)).transpose()?;
+            let Some(head) = head.first() else {
+                // Nothing would be written, and nobody would know.
+                return Err(SqlError::Database {
+                    code: "02000".to_owned(),
+                    text: "the table minion_key_head has no row: run \"saltern cluster init\""
+                        .to_owned(),
+                });
+            };
+            let (head, now) = (head.try_get(0)?, head.try_get(1)?);
             let values = [&position.revision as _, &after as _, &limit as _];
             let rows = session.rows(READ, &values).await?;
             let rows = rows.iter().map(row_of);
             Ok(KeyPage {
-                head: head.unwrap_or_default(),
+                head,
+                now,
                 rows: rows.collect::<std::result::Result<_, SqlError>>()?,
             })
         });

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use saltern_base::clock::Clock;
 use saltern_sql::{Membership, init_cluster};
 use saltern_store::shared_state::minion_keys::{KeyPosition, KeyTable, KeyWrite};
 use saltern_store::shared_state::{MAX_ROWS, RowId, SealedRow};
@@ -110,8 +111,24 @@ fn row_of_keys_is_written_only_in_place_of_what_its_writer_has_seen() {
     assert_eq!(read(&*a, KeyPosition::default()).0.len(), 600);
     b.clear_unless(&id(601)).expect("cleared");
     assert_eq!(read(&*a, KeyPosition::default()).0, []);
-    let head = a.changed_after(&after).expect("a page").head;
-    assert!(head >= after.revision, "revisions go on");
+    let page = a.changed_after(&after).expect("a page");
+    assert!(page.head >= after.revision, "revisions go on");
+    // The clock of the server, which is that of this machine.
+    let ahead = page.now - Clock::system().unix_micros();
+    assert!(ahead.abs() < 60_000_000, "{ahead}");
+
+    // Whoever writes to the database can neither fill the memory of a member, nor have it write for nothing.
+    a.write(&[write(1, (1, 0), &"x".repeat(131_073))])
+        .expect("written");
+    a.write(&[write(2, (1, 0), &"x".repeat(131_072))])
+        .expect("written");
+    let (rows, _) = read(&*b, KeyPosition::default());
+    let lengths: Vec<usize> = rows.iter().map(|row| row.sealed.len()).collect();
+    assert_eq!(lengths, [0, 131_072]);
+    database
+        .server
+        .query(&["DELETE FROM saltern.minion_key_head RETURNING 1"]);
+    assert!(b.changed_after(&KeyPosition::default()).is_err());
     second.leave();
     first.leave();
 }

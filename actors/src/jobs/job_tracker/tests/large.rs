@@ -127,8 +127,7 @@ fn open_job_of_20_000_minions_is_judged_after_two_restarts() {
         let given_up = minions(GIVEN_UP).into_iter();
         let notes = JobNotes {
             lost: given_up.map(|id| (id, LostReason::NoAnswer)).collect(),
-            signalled: Vec::new(),
-            below: Vec::new(),
+            ..JobNotes::default()
         };
         let mut writes = vec![
             Write::Job(JobRecord {

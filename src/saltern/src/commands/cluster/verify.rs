@@ -12,7 +12,7 @@ use saltern_sql::{
     ClusterCheck, ClusterError, Layout, MemberReport, check_cluster, cluster_secret, missing_tables,
 };
 use saltern_store::PkiTree;
-use saltern_store::shared_state::minion_keys::keys_no_longer_accepted;
+use saltern_store::shared_state::minion_keys::{keys_no_longer_accepted, keys_not_shared};
 
 use super::cipher_of;
 use crate::commands::{chain, complain, say};
@@ -54,6 +54,8 @@ pub(super) fn verify(config: &MasterConfig, cluster: &ClusterConfig) -> Result<E
     let check = check_cluster(cluster, &config.id, &text)?;
     let mut problems = Vec::from_iter(of_clock(check.clock_ahead));
     if cluster.share_keys {
+        let refused = keys_not_shared(config)?;
+        problems.extend(refused.map(|why| format!("keys of this member are not shared: {why}")));
         problems.extend(of_keys(&keys_no_longer_accepted(config)?));
     }
     problems.extend(of_members(&check, (&config.id, &own)));

@@ -2,6 +2,8 @@
 
 use saltern_sql::{ClusterError, ClusterState, cluster_state};
 
+use saltern_store::shared_state::minion_keys::keys_not_shared;
+
 use super::{Diagnosis, Finding, chain};
 
 pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
@@ -9,7 +11,11 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
     let Some(cluster) = &config.saltern_cluster else {
         return Vec::new();
     };
-    match cluster_state(cluster) {
+    let mut found = Vec::new();
+    if cluster.share_keys {
+        found.extend(of_keys(keys_not_shared(config)));
+    }
+    found.extend(match cluster_state(cluster) {
         Ok(state) => findings(&state, &config.id),
         Err(error) => {
             let advice = match error {
@@ -17,6 +23,22 @@ pub(super) fn check(diagnosis: &Diagnosis) -> Vec<Finding> {
                 _ => "look after the database: without it no job is published or stored",
             };
             vec![Finding::new(chain(&error), advice).error()]
+        }
+    });
+    found
+}
+
+/// Why this member does not share the keys of minions as it should, as it noted it.
+fn of_keys(noted: saltern_store::Result<Option<String>>) -> Option<Finding> {
+    match noted {
+        Ok(why) => why.map(|why| {
+            let what = format!("keys of minions are not shared with the cluster: {why}");
+            let advice = "until then a key that is deleted on another member still counts here, or the other way round";
+            Finding::new(what, advice).error()
+        }),
+        Err(error) => {
+            let advice = "run it as root or as the master's user";
+            Some(Finding::new(chain(&error), advice).note())
         }
     }
 }
@@ -64,6 +86,14 @@ mod tests {
             remaining: 1,
         });
         assert_eq!(whats(&state), ["no master of the cluster stands by"]);
+    }
+
+    #[test]
+    fn member_that_does_not_share_its_keys_is_an_error() {
+        let found = of_keys(Ok(Some("30 of 31".to_owned()))).unwrap();
+        assert!(found.what.ends_with("30 of 31"));
+        assert_eq!(found.severity, saltern_config::Severity::Error);
+        assert!(of_keys(Ok(None)).is_none());
     }
 
     #[test]

@@ -222,6 +222,13 @@ impl Member {
                 }
             }
             if is_ending {
+                if let Err(error) = self.rounds.lock().finish() {
+                    let error = chain(&error);
+                    tracing::warn!(
+                        error,
+                        "the keys of the cluster as they were seen last are not saved"
+                    );
+                }
                 return;
             }
             interval = (self.since(began) * REST).clamp(INTERVAL, MAX_INTERVAL);

@@ -20,6 +20,12 @@ use crate::files::{self, Create};
 /// Room for some millions of minions.
 const MAX_FILE_LEN: usize = 1 << 30;
 
+/// Microseconds between two writes of an unchanged memory, whose time counts.
+const SAVE_INTERVAL: i64 = 3_600_000_000;
+
+/// The same, where pending or denied keys were changed only: any peer can cause them, and each write waits for the disk.
+const MINOR_SAVE_INTERVAL: i64 = 5_000_000;
+
 /// How the first line begins.
 const HEAD: &str = "saltern minion keys 1";
 
@@ -44,10 +50,13 @@ pub(super) struct Memory {
     pub(super) demoted: BTreeSet<MinionId>,
     /// It has seen the whole table.
     pub(super) is_joined: bool,
-    /// When it had seen all rows last, in microseconds since 1970.
+    /// When it had seen all rows last, by the clock of the table, in microseconds since 1970.
     pub(super) synced: i64,
-    saved: i64,
+    /// When it was saved, by the clock of this machine.
+    saved_at: i64,
     is_changed: bool,
+    /// An accepted or rejected key was changed.
+    is_urgent: bool,
 }
 
 fn file_of(cachedir: &Path) -> PathBuf {
@@ -67,8 +76,9 @@ impl Memory {
             demoted: BTreeSet::new(),
             is_joined: false,
             synced: 0,
-            saved: 0,
+            saved_at: 0,
             is_changed: false,
+            is_urgent: false,
             path,
         };
         if let Some(text) = files::read_replaceable(&memory.path, MAX_FILE_LEN)?
@@ -107,7 +117,6 @@ impl Memory {
                 .insert(MinionId::parse(rest).ok()?, Known { version, keys });
         }
         self.synced = synced;
-        self.saved = synced;
         self.is_joined = true;
         Some(())
     }
@@ -121,12 +130,17 @@ impl Memory {
     }
 
     pub(super) fn set(&mut self, id: &MinionId, known: Known) {
+        let before = self.rows.insert(id.clone(), known).unwrap_or_default();
+        let differs = |state| before.keys.get(state) != known.keys.get(state);
         self.is_changed = true;
-        self.rows.insert(id.clone(), known);
+        // Any peer can cause a pending or denied one.
+        self.is_urgent |= [KeyState::Accepted, KeyState::Rejected]
+            .into_iter()
+            .any(differs);
     }
 
     pub(super) fn remove(&mut self, id: &MinionId) {
-        self.is_changed = true;
+        self.is_urgent = true;
         self.rows.remove(id);
     }
 
@@ -145,12 +159,12 @@ impl Memory {
         self.rows.clear();
         self.demoted.clear();
         self.is_joined = false;
-        self.is_changed = true;
+        self.is_urgent = true;
     }
 
     /// Notes a minion whose key counts no longer.
     pub(super) fn demote(&mut self, id: &MinionId) {
-        self.is_changed = true;
+        self.is_urgent = true;
         self.demoted.insert(id.clone());
     }
 
@@ -158,20 +172,30 @@ impl Memory {
     pub(super) fn retain_demoted(&mut self, is_waiting: impl Fn(&MinionId) -> bool) {
         let before = self.demoted.len();
         self.demoted.retain(|id| is_waiting(id));
-        self.is_changed |= self.demoted.len() != before;
+        self.is_urgent |= self.demoted.len() != before;
     }
 
-    /// Whether it has to be written: it was changed, or its time is older than `interval` microseconds.
-    pub(super) fn is_due(&self, interval: i64) -> bool {
-        self.is_joined
-            && (self.is_changed || self.synced.abs_diff(self.saved) >= interval.unsigned_abs())
+    /// Whether it has to be written at this time: an accepted or rejected key was changed, or another one some time
+    /// ago, or its time is old. After a crash in between, a pending or denied key may be taken for one of this machine.
+    pub(super) fn is_due(&self, now: i64) -> bool {
+        let interval = match self.is_changed {
+            true => MINOR_SAVE_INTERVAL,
+            false => SAVE_INTERVAL,
+        };
+        let is_old = now.abs_diff(self.saved_at) >= interval.unsigned_abs();
+        self.is_joined && (self.is_urgent || is_old)
     }
 
-    /// Writes it.
+    /// Whether something was changed since it was saved.
+    pub(super) fn is_unsaved(&self) -> bool {
+        self.is_joined && (self.is_urgent || self.is_changed)
+    }
+
+    /// Writes it, at this time.
     ///
     /// # Errors
     /// The file cannot be written; it is what it was.
-    pub(super) fn save(&mut self) -> Result<()> {
+    pub(super) fn save(&mut self, now: i64) -> Result<()> {
         let mut text = format!("{HEAD} {} {}\n", self.check, self.synced);
         for id in &self.demoted {
             let _ = writeln!(text, "{DEMOTED} {id}");
@@ -190,8 +214,9 @@ impl Memory {
             files::ensure_dir(directory, 0o700)?;
         }
         files::write_atomic(&self.path, text.as_bytes(), Create::PRIVATE)?;
-        self.saved = self.synced;
+        self.saved_at = now;
         self.is_changed = false;
+        self.is_urgent = false;
         Ok(())
     }
 }

@@ -17,6 +17,7 @@
 mod member;
 mod memory;
 mod record;
+mod refusal;
 mod round;
 mod scan;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 pub use member::{KeyCounters, KeyFigures, KeySyncParts, MinionKeySync};
 pub use memory::keys_no_longer_accepted;
+pub use refusal::keys_not_shared;
 
 use super::{RowId, SealedRow};
 use crate::error::Result;
@@ -54,6 +56,8 @@ pub struct KeyPosition {
 pub struct KeyPage {
     /// The last revision of the table, before the rows were read.
     pub head: i64,
+    /// The time of the table's clock, by which rows of deleted minions expire; microseconds since 1970.
+    pub now: i64,
     /// The rows, each with its revision; [`MAX_ROWS`](super::MAX_ROWS) at most.
     pub rows: Vec<(i64, SealedRow)>,
 }

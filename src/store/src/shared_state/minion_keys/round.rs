@@ -23,6 +23,7 @@ use saltern_model::{KeyState, MinionId};
 
 use super::memory::Memory;
 use super::record::Digests;
+use super::refusal::Refusal;
 use super::scan::Scanner;
 use super::{KIND, KeyPosition, KeyTable, MARKER, TOMBSTONE_AGE};
 use crate::error::{Result, StoreError};
@@ -40,9 +41,6 @@ const SCAN_INTERVAL: i64 = 30_000_000;
 
 /// Microseconds between two removals of rows of deleted minions.
 const EXPIRE_INTERVAL: i64 = 3_600_000_000;
-
-/// Microseconds between two writes of an unchanged memory, whose time counts.
-const SAVE_INTERVAL: i64 = 3_600_000_000;
 
 /// Microseconds for which a member that joins waits for the row of a key that only it has: another one, with
 /// the same directory, may be about to write it.
@@ -96,6 +94,9 @@ pub(super) struct Rounds {
     /// writes it there.
     settle: Duration,
     memory: Memory,
+    refusal: Refusal,
+    /// The time of the table when rows were read last, by its clock.
+    table_now: i64,
     scanner: Scanner,
     position: KeyPosition,
     /// While the whole table is read.
@@ -144,6 +145,7 @@ impl Rounds {
         (clock, settle): (Clock, Duration),
     ) -> Result<Self> {
         let memory = Memory::load(cachedir, &cipher)?;
+        let refusal = Refusal::load(cachedir)?;
         Ok(Self {
             candidates: memory.ids().cloned().collect(),
             scanner: Scanner::new(tree.clone()),
@@ -156,6 +158,8 @@ impl Rounds {
             clock,
             settle,
             memory,
+            refusal,
+            table_now: 0,
             position: KeyPosition::default(),
             reading: None,
             read_at: None,
@@ -220,7 +224,7 @@ impl Rounds {
         }
         if done.is_ok() && self.memory.is_joined {
             if self.is_complete() {
-                self.memory.synced = self.clock.unix_micros();
+                self.memory.synced = self.table_now;
             }
             let scanner = &self.scanner;
             self.memory.retain_demoted(|id| {
@@ -228,7 +232,8 @@ impl Rounds {
                 keys.get(KeyState::Pending).is_some() && keys.get(KeyState::Accepted).is_none()
             });
         }
-        done.and(self.save())
+        let noted = self.refusal.note(&done);
+        done.and(noted).and(self.save())
     }
 
     fn steps(&mut self, standing: Standing) -> Result<()> {
@@ -342,10 +347,11 @@ impl Rounds {
         self.is_over(self.read_at, interval)
     }
 
-    /// Whether rows of deleted minions may be gone that this member has not seen.
+    /// Whether rows of deleted minions may be gone that this member has not seen. They expire by the clock of the
+    /// table, so that of this machine does not count.
     fn is_outdated(&self) -> bool {
         let age = i64::try_from(TOMBSTONE_AGE.as_micros()).unwrap_or(i64::MAX) - MAX_ROW_AGE;
-        self.clock.unix_micros().saturating_sub(self.memory.synced) >= age
+        self.table_now.saturating_sub(self.memory.synced) >= age
     }
 
     fn begin_reading(&mut self) {
@@ -503,13 +509,28 @@ impl Rounds {
         if !self.unknown.is_empty() {
             return Ok(());
         }
-        if !self.memory.is_due(SAVE_INTERVAL) {
-            return Ok(());
+        match self.memory.is_due(self.clock.unix_micros()) {
+            true => self.save_now(),
+            false => Ok(()),
         }
+    }
+
+    /// Saves what is not saved yet: after the last round.
+    ///
+    /// # Errors
+    /// The memory of this member cannot be written.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        match self.unknown.is_empty() && self.memory.is_unsaved() {
+            true => self.save_now(),
+            false => Ok(()),
+        }
+    }
+
+    fn save_now(&mut self) -> Result<()> {
         let unsynced: Vec<MinionId> = self.unsynced.iter().cloned().collect();
         self.tree.sync_keys(&unsynced)?;
         self.unsynced.clear();
-        self.memory.save()
+        self.memory.save(self.clock.unix_micros())
     }
 }
 

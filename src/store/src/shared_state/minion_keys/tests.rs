@@ -34,6 +34,8 @@ struct Rows {
     rows: HashMap<RowId, StoredRow>,
     /// Writes to come of which the answer is lost.
     lost_answers: u32,
+    /// Its clock; without one it has no time.
+    clock: Option<Clock>,
     is_away: bool,
     /// A file that is read at each write.
     watched: Option<PathBuf>,
@@ -45,6 +47,12 @@ struct StoredRow {
     revision: i64,
     is_tombstone: bool,
     row: SealedRow,
+}
+
+impl Rows {
+    fn now(&self) -> i64 {
+        self.clock.as_ref().map_or(0, Clock::unix_micros)
+    }
 }
 
 impl MemoryTable {
@@ -72,6 +80,7 @@ impl KeyTable for MemoryTable {
         found.truncate(MAX_ROWS);
         Ok(KeyPage {
             head: rows.head,
+            now: rows.now(),
             rows: found,
         })
     }
@@ -137,6 +146,9 @@ fn clock() -> Clock {
 
 impl Machine {
     fn new(table: &Arc<MemoryTable>, clock: &Clock) -> Self {
+        let mut rows = table.0.lock();
+        rows.clock.get_or_insert_with(|| clock.clone());
+        drop(rows);
         let dir = TempDir::new().expect("a directory");
         let machine = Self {
             dir,
@@ -188,6 +200,9 @@ impl Machine {
     }
 
     fn stop(&mut self) {
+        if let Some(rounds) = &mut self.rounds {
+            rounds.finish().expect("saved");
+        }
         self.rounds = None;
     }
 
@@ -213,6 +228,11 @@ impl Machine {
             Some(before) => fs::write(memory, before).expect("written"),
             None => drop(fs::remove_file(memory)),
         }
+    }
+
+    /// Why it does not share its keys, as commands of the machine see it.
+    fn refusal(&self) -> Option<String> {
+        fs::read_to_string(self.memory_file().with_file_name("cluster_keys_refused")).ok()
     }
 
     /// As an operator confirms that many keys go.
@@ -427,6 +447,68 @@ fn member_that_was_away_takes_deletions_and_brings_its_own() {
 }
 
 #[test]
+fn absence_is_measured_by_the_clock_of_the_table() {
+    let (table, clock, mut a, mut b) = pair(&["m1", "m2"]);
+    let clock_with = |ahead: u64| {
+        let now = u64::try_from(clock.unix_micros()).expect("after 1970");
+        let now = Duration::from_micros(now) + Duration::from_secs(ahead);
+        Clock::manual(std::time::UNIX_EPOCH + now)
+    };
+    // It was away for longer than deletions are remembered, and its own clock does not know it.
+    b.stop();
+    b.clock = clock_with(0);
+    a.delete("m2");
+    a.round();
+    clock.advance(TOMBSTONE_AGE);
+    table.0.lock().rows.retain(|_, one| !one.is_tombstone);
+    a.round();
+    b.round();
+    b.clock.advance(Duration::from_secs(6));
+    b.round();
+    a.round();
+    for machine in [&a, &b] {
+        assert_eq!(machine.has("m2", ACCEPTED), None);
+        assert!(machine.has("m1", ACCEPTED).is_some());
+    }
+    // A clock that is ahead makes no key pending that was accepted here meanwhile.
+    b.stop();
+    b.clock = clock_with(90 * 24 * 3600);
+    b.put("m3", ACCEPTED, "key of m3");
+    for _ in 0..2 {
+        b.round();
+        b.clock.advance(Duration::from_secs(6));
+        a.round();
+    }
+    assert_eq!(b.demoted(), 1, "m2");
+    assert!(a.has("m3", ACCEPTED).is_some());
+}
+
+#[test]
+fn pending_keys_are_remembered_on_disk_only_now_and_then() {
+    let (_, clock, mut a, mut b) = pair(&["m1"]);
+    let remembers = |machine: &Machine, id: &str| {
+        let text = fs::read_to_string(machine.memory_file()).expect("read");
+        text.lines().any(|line| line.ends_with(&format!(" {id}")))
+    };
+    // Any peer can cause one.
+    a.put("stranger", PENDING, "key of a stranger");
+    a.round();
+    b.round();
+    assert!(b.has("stranger", PENDING).is_some());
+    assert!(!remembers(&a, "stranger") && !remembers(&b, "stranger"));
+    clock.advance(Duration::from_secs(5));
+    a.round();
+    assert!(remembers(&a, "stranger"));
+    // With one that is accepted or rejected at once, and at the end.
+    a.put("m2", ACCEPTED, "key of m2");
+    a.put("m3", REJECTED, "key of m3");
+    a.round();
+    assert!(remembers(&a, "m2") && remembers(&a, "m3"));
+    b.stop();
+    assert!(remembers(&b, "stranger"));
+}
+
+#[test]
 fn revocation_counts_whatever_is_changed_at_the_same_time() {
     let (_, _, mut a, mut b) = pair(&["m1", "m2"]);
     // Anybody can cause a denied key.
@@ -616,13 +698,17 @@ fn join_that_takes_many_accepted_keys_away_has_to_be_confirmed() {
             _ => None,
         };
         assert_eq!(numbers, Some((21, 21)));
+        assert!(c.refusal().is_some_and(|why| why.contains("21")));
         assert!(c.take_over().is_err(), "nor does it serve");
         clock.advance(Duration::from_secs(60));
     }
     assert_eq!(c.keys(), before);
     assert_eq!(c.rounds.as_ref().map(Rounds::pending), Some(21));
+    c.stop();
+    assert!(c.refusal().is_some(), "as it was last");
     c.confirm();
     c.round();
+    assert_eq!(c.refusal(), None);
     clock.advance(Duration::from_secs(6));
     c.round();
     assert_eq!(c.demoted(), 21);
@@ -667,6 +753,7 @@ fn accepted_keys_that_are_gone_at_once_are_not_deleted_elsewhere() {
         clock.advance(Duration::from_secs(60));
     }
     assert_eq!(b.keys().len(), 31);
+    assert!(a.refusal().is_some() && b.refusal().is_none());
     assert!(a.has("other", PENDING).is_some(), "others go on");
     fs::remove_dir_all(&accepted).expect("removed");
     fs::rename(&aside, &accepted).expect("moved");

@@ -15,11 +15,12 @@ use crate::shared_state::{MAX_ROWS, SealedRow};
 
 impl Rounds {
     /// The keys of the cluster, if the table has them all: the row that says so is written last.
-    pub(super) fn survey(&self) -> Result<Option<HashMap<MinionId, Digests>>> {
+    pub(super) fn survey(&mut self) -> Result<Option<HashMap<MinionId, Digests>>> {
         let (mut keys, mut has_marker) = (HashMap::new(), false);
         let mut position = KeyPosition::default();
         loop {
             let page = self.table.changed_after(&position)?;
+            self.table_now = page.now;
             for (revision, sealed) in &page.rows {
                 let (revision, id) = (*revision, sealed.id);
                 position = KeyPosition { revision, id };
@@ -50,6 +51,7 @@ impl Rounds {
             let page = self.table.changed_after(&self.position);
             self.has_failed |= page.is_err();
             let page = page?;
+            self.table_now = page.now;
             if page.head < self.position.revision {
                 // Another database, or one of an earlier time.
                 self.begin_reading();
@@ -273,7 +275,7 @@ impl Rounds {
         for id in gone {
             let known = self.memory.get(&id);
             let age = i64::try_from(TOMBSTONE_AGE.as_micros()).unwrap_or(i64::MAX) - MAX_ROW_AGE;
-            let is_old = now.saturating_sub(known.version) >= age;
+            let is_old = self.table_now.saturating_sub(known.version) >= age;
             if is_outdated || (known.keys.is_empty() && is_old) {
                 // It was deleted, and nobody has to remember. One that is gone earlier was removed by somebody.
                 self.memory.remove(&id);
