@@ -53,8 +53,9 @@ mod __schemata {{
 }}
 """
 
-# The first tests of a mutant are run by themselves: most are found by them.
-FIRST, MORE = 4, 40
+# Tests that are run at a time: few at first, as most mutants are found by them, and then as many as take as
+# long as all before together. A program of tests does not stop at the first that fails.
+FIRST, SECONDS = 4, 1.0
 
 
 class Failed(Exception):
@@ -77,10 +78,16 @@ def outcomes(package, listed, tree, environment, restore, end):
     print(f"mutants: {len(placed)} of {len(listed)} in one build, {len(tests)} tests", flush=True)
     found = {number: "does not build" for number in unviable}
 
+    names = {mutant["id"]: mutant["name"] for mutant in listed}
+
     def attempt(number):
         if end and time.monotonic() > end:
             return None
-        return tried(number, sorted(reached[number]), environment)
+        how = tried(number, sorted(reached[number]), environment)
+        if how == "not found":
+            # The table comes at the end, which may be hours away.
+            print(f"mutants: not found: {names[number]}", flush=True)
+        return how
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for number, how in zip(placed, pool.map(attempt, placed)):
@@ -205,14 +212,18 @@ def coverage(tests, environment):
 
 def tried(number, tests, environment):
     """What becomes of a mutant with these tests, the quickest first."""
-    size = FIRST
+    spent = 0.0
     while tests:
-        head, tests, size = tests[:size], tests[size:], MORE
+        head, took = [], 0.0
+        while tests and (len(head) < FIRST or took + tests[0][0] <= max(spent, SECONDS)):
+            took += tests[0][0]
+            head.append(tests.pop(0))
+        spent += took
         by_program = collections.defaultdict(list)
-        for took, (program, place, name) in head:
-            by_program[program, place].append((took, name))
+        for seconds, (program, place, name) in head:
+            by_program[program, place].append((seconds, name))
         for (program, place), named in by_program.items():
-            limit = 60 + 10 * sum(took for took, _ in named)
+            limit = 60 + 10 * sum(seconds for seconds, _ in named)
             command = [program, "--exact", *(name for _, name in named)]
             environment = {**environment, MUTANT: str(number)}
             how = ended(command, place, environment, limit)

@@ -13,10 +13,13 @@ Needs `make lab` and `tests/install-stock.sh --databases`.
 """
 
 import argparse
+import collections
 import contextlib
 import json
 import os
 import pathlib
+import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -36,7 +39,8 @@ from soak_load import configuration, loads, start_swarm
 SERIES = {
     "pss_kb": ("Memory (PSS)", "MB", 1 / 1024, 1.0),
     "descriptors": ("Open descriptors", "", 1, 0.001),
-    "threads": ("Threads", "", 1, 0.0001),
+    "threads": ("Threads, pools aside", "", 1, 0.0001),
+    "pool_threads": ("Threads of pools", "", 1, 0.002),
     "disk_kb": ("Files of the master", "MB", 1 / 1024, 20.0),
     "ping_ms": ("test.ping over the API, median", "ms", 1, 0.002),
 }
@@ -90,15 +94,36 @@ def disk(directory):
     return total
 
 
+def threads(process):
+    """How many threads a process has of each name; numbers at the end do not count."""
+    names = collections.Counter()
+    for thread in os.listdir(f"/proc/{process}/task"):
+        # It may end meanwhile.
+        with contextlib.suppress(OSError):
+            name = pathlib.Path(f"/proc/{process}/task/{thread}/comm").read_text().rstrip("\n")
+            names[re.sub(r"-?\d+(?=-pool$|$)", "", name)] += 1
+    return names
+
+
+def is_pool(name):
+    """Whether threads of this name are of a pool for work that blocks: it has as many as calls ever blocked
+    at once, and keeps each that is not idle for ten seconds (src/supervise/src/thread.rs)."""
+    return name.endswith("-pool") or name == "tokio-rt-worker"
+
+
 def sample(master, life, times):
     """What the master is at a moment, and how long pings took since the last one."""
     process = master.process.pid
+    names = threads(process)
+    pooled = sum(count for name, count in names.items() if is_pool(name))
     return {
         "seconds": time.monotonic(),
         "life": life,
         "pss_kb": master.pss() / 1024,
         "descriptors": len(os.listdir(f"/proc/{process}/fd")),
-        "threads": len(os.listdir(f"/proc/{process}/task")),
+        "threads": sum(names.values()) - pooled,
+        "pool_threads": pooled,
+        "names": names,
         "disk_kb": disk(master.dir / "cache") / 1024,
         "ping_ms": statistics.median(times) if times else None,
     }
@@ -115,6 +140,14 @@ class Soak:
         self.before = metrics(master)
 
     def run(self):
+        """Runs to the end; afterwards no load begins anything new."""
+        try:
+            return self.watch()
+        finally:
+            for load in self.loads:
+                load.over.set()
+
+    def watch(self):
         for load in self.loads:
             load.start()
         began = time.monotonic()
@@ -128,8 +161,6 @@ class Soak:
             self.samples.append(sample(self.master, self.life, self.pings.taken()))
             time.sleep(SAMPLE_SECONDS)
         self.count()
-        for load in self.loads:
-            load.over.set()
         return time.monotonic() - began
 
     def kills(self, began):
@@ -169,6 +200,17 @@ def judge(samples, options):
             f"{rise * hour:+.2f} ± {2 * error * hour:.2f} {unit}/h, at most {gate * hour:.2f}: {verdict}"
         )
     return found
+
+
+def tell_threads(samples):
+    """Prints by name how many threads the last life of the master had, where that changed."""
+    last = [one["names"] for one in samples if one["life"] == samples[-1]["life"]]
+    for name in sorted(set().union(*last)):
+        counts = [names.get(name, 0) for names in last]
+        tenth = len(counts) // 10 or 1
+        begin, end = statistics.mean(counts[:tenth]), statistics.mean(counts[-tenth:])
+        if min(counts) != max(counts):
+            print(f"  threads {name}: {begin:.1f} -> {end:.1f}, {min(counts)} to {max(counts)}")
 
 
 def settled(samples, name, warm_up):
@@ -220,20 +262,23 @@ def watch(top, server, options):
     more = configuration(top, port) | followed_by(server)
     lines = [f"{name}: {json.dumps(value)}\n" for name, value in more.items()]
     with Master("saltern", Plain(top), "".join(lines)) as master:
-        swarm = start_swarm(master, options)
-        try:
+        with start_swarm(master, options):
             soak = Soak(master, port, options)
             seconds = soak.run()
-        finally:
-            swarm.terminate()
-            swarm.wait()
     for load in soak.loads:
         load.end()
     return soak, seconds
 
 
+def stop(*_):
+    """Leaves as at an error, with all that was started stopped; a second signal does not break that off."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit("stopped")
+
+
 def main():
     options = arguments()
+    signal.signal(signal.SIGTERM, stop)
     results.raise_descriptor_limit()
     with tempfile.TemporaryDirectory(prefix="slt-soak-", dir="/tmp") as top:
         top = pathlib.Path(top)
@@ -245,6 +290,7 @@ def main():
         options.samples.write_text(json.dumps(soak.samples))
     print(f"{options.minutes:g} minutes, {options.rate} returns/s, {options.kills} kills")
     tell(soak, seconds)
+    tell_threads(soak.samples)
     found = judge(soak.samples, options)
     if options.picture:
         write_soak_svg(soak.samples, SERIES, found, machine(), options.picture)

@@ -169,6 +169,7 @@ class Watcher(Load):
                 self.refreshes += 1
 
 
+@contextlib.contextmanager
 def start_swarm(master, options):
     """The minions: they answer each job, and return others at a steady rate."""
     output = master.dir / "swarm"
@@ -182,8 +183,12 @@ def start_swarm(master, options):
             stdout=file,
             stderr=subprocess.DEVNULL,
         )
-    wait_for("the swarm to sign in", lambda: b"signed in;" in output.read_bytes())
-    return swarm
+    try:
+        wait_for("the swarm to sign in", lambda: b"signed in;" in output.read_bytes())
+        yield
+    finally:
+        swarm.terminate()
+        swarm.wait()
 
 
 def loads(master, port, options):

@@ -338,3 +338,50 @@ fn check_size(target: &Target, options: &MatchOptions<'_>) -> Result<(), TargetE
         false => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_of_the_largest_size_is_admitted_and_a_larger_one_is_not() {
+        let glob = |size| Target::Expression(TargetType::Glob, "x".repeat(size));
+        // A word counts with the space behind it.
+        let words = vec!["x".repeat(63); 1_024];
+        let ids = format!("{} L@{}", words.join(" "), "x".repeat(1 << 20));
+        let table = [
+            (glob(64 << 10), "", true),
+            (glob(64 << 10), ":", false),
+            (glob((64 << 10) + 1), "", false),
+            (Target::Words(words.clone()), "", true),
+            (Target::Words(words), ":", false),
+            // Lists are as long as fleets are large.
+            (
+                Target::Expression(TargetType::Compound, ids.clone()),
+                "",
+                true,
+            ),
+            (Target::Expression(TargetType::Compound, ids), ":", false),
+            (
+                Target::Expression(TargetType::List, "x".repeat(1 << 20)),
+                ":",
+                true,
+            ),
+        ];
+        for (at, (target, delimiter, is_admitted)) in table.into_iter().enumerate() {
+            let options = MatchOptions {
+                delimiter,
+                ..MatchOptions::default()
+            };
+            let checked = check_size(&target, &options);
+            assert_eq!(checked.is_ok(), is_admitted, "row {at}");
+        }
+    }
+
+    #[test]
+    fn empty_cache_has_no_minion() {
+        let id = MinionId::parse("web1").unwrap();
+        assert!(NoData.grains(&id).is_none() && NoData.pillar(&id).is_none());
+        assert!(NoData.known().is_empty());
+    }
+}

@@ -128,11 +128,6 @@ impl<'a> Presented<'a> {
         }
     }
 
-    /// Whether a backend must be asked, which may take seconds.
-    pub(crate) fn takes_long(&self) -> bool {
-        matches!(self, Self::Login(_))
-    }
-
     /// Proves the sender.
     ///
     /// # Errors

@@ -36,10 +36,10 @@ const MAX_CREDENTIAL: usize = 16 << 10;
 /// The largest load that is decoded whole before its sender is proved, in bytes.
 const MAX_UNPROVED: usize = 4 * MAX_CREDENTIAL;
 
-/// Entries that prove a sender, and those that a refusal names.
-const CREDENTIALS: [&str; 6] = ["eauth", "key", "password", "token", "user", "username"];
-const NAMES: [&str; 11] = [
-    "cmd", "eauth", "fun", "jid", "key", "password", "tgt", "tgt_type", "token", "user", "username",
+/// Entries that prove a sender without a log-in, and those that a refusal names.
+const CREDENTIALS: [&str; 4] = ["key", "token", "user", "username"];
+const NAMES: [&str; 9] = [
+    "cmd", "fun", "jid", "key", "tgt", "tgt_type", "token", "user", "username",
 ];
 
 /// Answer when no backend has a free slot.
@@ -69,20 +69,20 @@ impl ProvedCommand {
         }
     }
 
-    /// Whether proving the sender of this load may take long.
-    fn takes_long(self, load: &Value) -> bool {
-        let presented = self.location().map(|place| Presented::of(load, place));
-        presented.is_none_or(|presented| presented.takes_long())
-    }
-
-    /// The user who logs in, as the load claims.
-    fn user_of(self, load: &Value) -> &str {
-        let beside = match self.location() {
-            None | Some(CredentialLocation::Load) => Some(load),
-            Some(CredentialLocation::Kwargs) => load.get("kwargs"),
+    /// The user who logs in by this load, as it claims; `None` if nobody does. A log-in asks a
+    /// backend, which may take seconds. Nothing is decoded; a token counts before a log-in, as in
+    /// [`Presented::of`].
+    fn user_of(self, load: &MapView) -> Option<String> {
+        let name = |map: &MapView| map.str("username").unwrap_or_default().to_owned();
+        let login = |map: &MapView| {
+            let is_login = map.contains("eauth") && !map.contains("token");
+            is_login.then(|| name(map))
         };
-        let name = beside.and_then(|map| map.get("username"));
-        name.and_then(Value::as_str).unwrap_or_default()
+        match self.location() {
+            None => Some(name(load)),
+            Some(CredentialLocation::Load) => login(load),
+            Some(CredentialLocation::Kwargs) => login(&load.get("kwargs")?.as_map()?),
+        }
     }
 
     /// Bounds on its load when it logs a user in.
@@ -178,8 +178,16 @@ pub(crate) fn handle(
     origin: Origin,
     services: &Arc<Services>,
 ) -> Handled {
-    refuse_early(command, load, origin, services)
-        .unwrap_or_else(|| handle_packed(command, load.pack(), origin, services))
+    if let Some(user) = command.user_of(load) {
+        return log_in_first(command, load.pack(), &user, origin, services);
+    }
+    if let Some(refused) = refuse_early(command, load, origin, services) {
+        return refused;
+    }
+    match decode_wire(&load.pack(), &LOAD_LIMITS) {
+        Ok(load) => prove_and_run(command, &load, origin, services).handled,
+        Err(_) => command.handled(Outcome::reply(reply::no_answer())),
+    }
 }
 
 /// Refuses a large load without credentials before most of it is decoded: credentials are small. A
@@ -202,11 +210,7 @@ fn refuse_early(
         entries.push(("kwargs".into(), kwargs));
     }
     let small = Value::Map(entries);
-    let presented = Presented::of(&small, place);
-    if presented.takes_long() {
-        return (bytes > command.login_limits().bytes).then(|| command.too_large(services));
-    }
-    if presented.prove(place, services).is_ok() {
+    if Presented::of(&small, place).prove(place, services).is_ok() {
         return None;
     }
     Some(prove_and_run(command, &small, origin, services).handled)
@@ -221,30 +225,21 @@ fn small_entries(map: &MapView, names: &[&str]) -> Vec<(Value, Value)> {
     names.iter().filter_map(entry).collect()
 }
 
-/// Proves the sender, here or beside the workers, and then runs the command. Loads that wait for a
-/// backend wait packed: decoded, one may be forty times as large.
-fn handle_packed(
+/// Asks the backend beside the workers, and then runs the command. The load waits packed: decoded,
+/// it may be forty times as large.
+fn log_in_first(
     command: ProvedCommand,
     packed: Bytes,
+    user: &str,
     origin: Origin,
     services: &Arc<Services>,
 ) -> Handled {
     let limits = command.login_limits();
-    if command.location().is_none() && packed.len() > limits.bytes {
-        return command.too_large(services);
-    }
-    let Ok(load) = decode_wire(&packed, &LOAD_LIMITS) else {
-        return command.handled(Outcome::reply(reply::no_answer()));
-    };
-    if !command.takes_long(&load) {
-        return prove_and_run(command, &load, origin, services).handled;
-    }
     if packed.len() > limits.bytes {
         return command.too_large(services);
     }
-    let user = command.user_of(&load).to_owned();
     let their_services = Arc::clone(services);
-    let log_in = LogIn::new(origin.address, &user, move || {
+    let log_in = LogIn::new(origin.address, user, move || {
         match decode_wire(&packed, limits) {
             Ok(load) => prove_and_run(command, &load, origin, &their_services),
             Err(_) => LoginEnd {

@@ -128,5 +128,6 @@ pub use line::ChildState;
 pub use policy::{Budget, ChildSpec, Placement, Record, Restart};
 pub use reserved::Reserved;
 pub use stop::Stopped;
+pub use thread::runtime;
 pub use tree::{ChildHealth, ExitReason, Failure, HEARTBEAT, Supervisor, Tree};
 pub use work::Work;

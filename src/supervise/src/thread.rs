@@ -1,6 +1,27 @@
 //! Named threads (arbiters) of actors.
 
+use std::io;
+use std::time::Duration;
+
 use actix::Arbiter;
+use tokio::runtime::{Builder, Runtime};
+
+/// Time after which a thread of a pool that has nothing to do ends. Short, because a pool gives work
+/// to the thread that has waited longest: if threads were kept for seconds, a few calls a second would
+/// keep one for each call that ever blocked beside others.
+const POOL_KEEP_ALIVE: Duration = Duration::from_millis(100);
+
+/// A runtime for one thread. The threads of its pool for work that blocks are called `<name>-pool`.
+///
+/// # Errors
+/// The system refuses a new event loop.
+pub fn runtime(name: &str) -> io::Result<Runtime> {
+    Builder::new_current_thread()
+        .thread_name(format!("{name}-pool"))
+        .thread_keep_alive(POOL_KEEP_ALIVE)
+        .enable_all()
+        .build()
+}
 
 /// A thread with its own runtime. Actix names threads by number; the name that `top -H` and
 /// debuggers show is set from inside.
@@ -8,10 +29,7 @@ pub(crate) fn named_arbiter(name: &str) -> Arbiter {
     let name = name.to_owned();
     Arbiter::with_tokio_rt(move || {
         set_thread_name(&name);
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .expect("the system refuses a new event loop")
+        runtime(&name).expect("the system refuses a new event loop")
     })
 }
 

@@ -49,6 +49,51 @@ fn threads_are_named_and_shared_by_name_and_an_actor_stays_on_its_own() {
     });
 }
 
+/// Threads of this process with a name.
+#[cfg(target_os = "linux")]
+fn threads_named(name: &str) -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let names = tasks.flatten().map(|task| {
+        // It may have ended.
+        std::fs::read_to_string(task.path().join("comm")).unwrap_or_default()
+    });
+    names.filter(|found| found.trim_end() == name).count()
+}
+
+/// As many calls as blocked at once need threads, and keep none once they are done.
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_of_a_pool_bear_the_name_of_the_actors_and_end_with_their_work() {
+    const CALLS: usize = 8;
+    real_time(async {
+        let (tree, root) = tree(10);
+        let spec = generous().on(Placement::thread("brief"));
+        let one = Script::new(1, &Log::default()).start_with(&root, spec);
+        let all = std::sync::Arc::new(std::sync::Barrier::new(CALLS));
+        let (into, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let handler = act(move |_, _| {
+            for _ in 0..CALLS {
+                let (all, into) = (all.clone(), into.clone());
+                tokio::task::spawn_blocking(move || {
+                    all.wait();
+                    let _ = into.send(threads_named("brief-pool"));
+                });
+            }
+        });
+        assert_eq!(one.send(handler).await, Ok(()));
+        assert_eq!(seen.recv().await, Some(CALLS));
+        let ended = async {
+            while threads_named("brief-pool") > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        };
+        // A pool of tokio keeps them for ten seconds of its own accord.
+        let ended = tokio::time::timeout(SECOND * 5, ended).await;
+        assert!(ended.is_ok(), "they are kept");
+        assert!(tree.shutdown().await.is_clean());
+    });
+}
+
 #[test]
 fn of_100_000_messages_to_another_thread_only_the_fatal_ones_are_lost() {
     real_time(async {

@@ -17,6 +17,7 @@ mod library;
 use std::ffi::CString;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -88,26 +89,38 @@ impl Pam {
         Ok(known)
     }
 
-    /// Says once why nobody may be known: who cannot read the shadow file learns of no account but
-    /// the own one.
+    /// Says once why nobody may be known.
     fn hint(&self) {
         let is_root = rustix::process::geteuid().is_root();
-        let can_read = || std::fs::File::open("/etc/shadow").is_ok();
-        if is_root || can_read() || self.has_hinted.swap(true, Ordering::Relaxed) {
-            return;
+        if self.is_to_hint(is_root, Path::new("/etc/shadow")) {
+            tracing::error!(
+                "pam may refuse every user: this master is neither root nor able to read \
+                 \"/etc/shadow\" (group shadow)"
+            );
         }
-        tracing::error!(
-            "pam may refuse every user: this master is neither root nor able to read \
-             \"/etc/shadow\" (group shadow)"
-        );
+    }
+
+    /// Whether nobody may be known: without the shadow file, PAM knows no account but the own one.
+    fn is_to_hint(&self, is_root: bool, shadow: &Path) -> bool {
+        let is_blind = !is_root && std::fs::File::open(shadow).is_err();
+        is_blind && !self.has_hinted.swap(true, Ordering::Relaxed)
     }
 }
 
 /// Starts this program anew and puts the question to it.
 fn ask(question: &str) -> Result<Option<Vec<String>>, PamError> {
-    let deadline = Instant::now() + PAM_TIMEOUT;
-    let child = Command::new("/proc/self/exe")
-        .arg(CHECK_COMMAND)
+    let mut program = Command::new("/proc/self/exe");
+    program.arg(CHECK_COMMAND);
+    ask_program(program, question, PAM_TIMEOUT)
+}
+
+fn ask_program(
+    mut program: Command,
+    question: &str,
+    limit: Duration,
+) -> Result<Option<Vec<String>>, PamError> {
+    let deadline = Instant::now() + limit;
+    let child = program
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -182,14 +195,16 @@ impl Drop for Killed {
 /// # Errors
 /// When there is no question, or standard output is closed.
 pub fn answer_check() -> io::Result<()> {
-    let mut question = String::new();
-    io::stdin()
-        .take(QUESTION_BYTES)
-        .read_to_string(&mut question)?;
-    let answer = answer_to(&question);
+    let answer = answer_to(&read_question(io::stdin())?);
     let mut stdout = io::stdout();
     writeln!(stdout, "{answer}")?;
     stdout.flush()
+}
+
+fn read_question(input: impl Read) -> io::Result<String> {
+    let mut question = String::new();
+    input.take(QUESTION_BYTES).read_to_string(&mut question)?;
+    Ok(question)
 }
 
 fn answer_to(question: &str) -> String {
@@ -258,6 +273,109 @@ mod tests {
         for line in cut {
             assert!(read_answer(line).is_err(), "{line:?}");
         }
+    }
+
+    /// A program in place of the one that asks PAM.
+    fn shell(script: &str) -> Command {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", script]);
+        shell
+    }
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn pam_process_gets_the_question_and_is_read_to_the_end_of_its_line() {
+        // More than is read at a time.
+        let long = "g".repeat(10_000);
+        let table = [
+            (
+                r"printf 'granted\0'; cat; printf '\0granted\n'",
+                Some(vec!["login", long.as_str(), "secret"]),
+            ),
+            // It need not end,
+            (r"cat >&2; printf 'refused\n'; exec sleep 600", None),
+            // and its line need not.
+            (r"cat >&2; printf refused", None),
+        ];
+        for (script, groups) in table {
+            let known = ask_program(shell(script), &format!("login\0{long}\0secret"), LONG);
+            let groups: Option<Vec<String>> =
+                groups.map(|groups| groups.into_iter().map(str::to_owned).collect());
+            assert_eq!(known.unwrap(), groups, "{script}");
+        }
+    }
+
+    #[test]
+    fn pam_process_without_end_or_answer_is_an_error() {
+        let endless = ask_program(shell(r"yes | tr -d '\n'"), "", LONG);
+        let Err(PamError::Failed(shown)) = endless else {
+            panic!("{endless:?}");
+        };
+        assert_eq!(shown, "y".repeat(SHOWN));
+        let silent = ask_program(shell("exec sleep 600"), "", Duration::from_millis(20));
+        assert!(matches!(silent, Err(PamError::Late)), "{silent:?}");
+    }
+
+    #[test]
+    fn pam_process_does_not_outlive_its_question() {
+        let child = shell("exec sleep 600").spawn().unwrap();
+        let process = rustix::process::Pid::from_child(&child);
+        drop(Killed(child));
+        let sent = rustix::process::test_kill_process(process);
+        assert_eq!(sent, Err(rustix::io::Errno::SRCH));
+    }
+
+    #[test]
+    fn hint_is_for_masters_that_cannot_read_the_shadow_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let none = Path::new("/does/not/exist");
+        for (is_root, shadow, expected) in [
+            (true, none, false),
+            (false, file.path(), false),
+            (false, none, true),
+        ] {
+            let pam = Pam::new(None);
+            assert_eq!(pam.is_to_hint(is_root, shadow), expected, "{is_root}");
+            assert!(!pam.is_to_hint(is_root, shadow), "once");
+        }
+    }
+
+    const THREE_PARTS: &str = "the question has not three parts";
+
+    #[test]
+    fn question_without_three_parts_is_refused() {
+        for question in ["", "login", "login\0ana", "login\0ana\0secret\0more"] {
+            assert_eq!(answer_to(question), THREE_PARTS);
+        }
+        let long = "x".repeat((64 << 10) + 1);
+        let question = read_question(long.as_bytes()).unwrap();
+        assert_eq!(question.len(), 64 << 10, "it is cut off");
+    }
+
+    /// Set in the process that the test below starts.
+    const IS_HELPER: &str = "SALTERN_TEST_IS_PAM_HELPER";
+
+    /// The test starts itself anew, and is the sub-command there.
+    #[test]
+    fn check_reads_a_question_and_writes_an_answer() {
+        if std::env::var_os(IS_HELPER).is_some() {
+            return answer_check().unwrap();
+        }
+        let name = "eauth::pam::tests::check_reads_a_question_and_writes_an_answer";
+        let helper = Command::new("/proc/self/exe")
+            .args(["--exact", name, "--nocapture"])
+            .env(IS_HELPER, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut helper = helper.unwrap();
+        let stdin = helper.stdin.take();
+        stdin.unwrap().write_all(b"login\0ana").unwrap();
+        let output = helper.wait_with_output().unwrap();
+        assert!(output.status.success());
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains(THREE_PARTS), "{said}");
     }
 
     /// A caller could have another service of PAM asked, with other rules for accounts.

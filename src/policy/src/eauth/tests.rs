@@ -297,6 +297,24 @@ fn unusable_password_file_is_an_error_with_its_reason() {
 }
 
 #[test]
+fn password_file_of_the_largest_size_is_read_and_a_larger_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let auth = file(dir.path(), "ana:x", &[("^filetype", "htpasswd")]);
+    let content = std::fs::File::options()
+        .write(true)
+        .open(dir.path().join("users"));
+    let content = content.unwrap();
+    content.set_len(16 << 20).unwrap();
+    assert!(auth.knows("file", "bob", "x").unwrap().is_none());
+    content.set_len((16 << 20) + 1).unwrap();
+    let refused = auth.knows("file", "bob", "x").unwrap_err();
+    assert!(matches!(
+        refused,
+        EauthError::File(FileError::TooLarge { .. })
+    ));
+}
+
+#[test]
 fn oversized_credentials_are_refused_without_asking_the_backend() {
     let long = "x".repeat(MAX_CREDENTIAL_BYTES + 1);
     let auth = enabled("auto", users());

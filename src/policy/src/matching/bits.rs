@@ -64,10 +64,8 @@ impl Bits {
 
     /// Makes room for numbers below a larger length.
     pub(super) fn grow(&mut self, len: usize) {
-        if len > self.len {
-            self.words.resize(len.div_ceil(64), 0);
-            self.len = len;
-        }
+        self.len = self.len.max(len);
+        self.words.resize(self.len.div_ceil(64), 0);
     }
 
     /// Whether the number is in the set.
@@ -138,6 +136,20 @@ mod tests {
             prop_assert_eq!(complement.iter().count(), 130 - a.len());
             prop_assert!((0..130).all(|n| bits(&a).contains(n) == a.contains(&n)));
         }
+    }
+
+    #[test]
+    fn number_beyond_the_length_is_not_added_until_there_is_room() {
+        let mut bits = Bits::none(65);
+        bits.insert(64);
+        bits.insert(65);
+        assert_eq!(bits.iter().collect::<Vec<_>>(), [64]);
+        for (len, inserted) in [(64, 65), (66, 65), (130, 129)] {
+            bits.grow(len);
+            bits.insert(inserted);
+        }
+        assert_eq!(bits.iter().collect::<Vec<_>>(), [64, 65, 129]);
+        assert_eq!(bits.size(), 24);
     }
 
     #[test]

@@ -201,6 +201,35 @@ mod tests {
     }
 
     #[test]
+    fn brief_search_may_cost_a_tenth() {
+        for (is_brief, steps, millis) in [(false, 20_000_000, 3_000), (true, 2_000_000, 300)] {
+            let before = processor_time();
+            let search = Allowance::of_search(is_brief);
+            let time = Duration::from_millis(millis);
+            assert_eq!(search.left.get(), steps);
+            assert!(before + time <= search.end.get());
+            assert!(search.end.get() <= processor_time() + time);
+        }
+    }
+
+    #[test]
+    fn text_costs_a_step_for_64_bytes() {
+        let search = Allowance::of_steps(50_000);
+        let budget = Budget::of(&search);
+        assert!(budget.spend_on(&"x".repeat(64 * 20_000 - 1)));
+        assert!(budget.spend() && !search.is_cut());
+        assert!(!budget.spend() && search.is_cut());
+        assert!(!budget.spend_on(""));
+    }
+
+    #[test]
+    fn time_is_looked_at_after_512_steps() {
+        let search = Allowance::new(MAX_STEPS, Duration::ZERO);
+        assert!(search.spend(511));
+        assert!(!search.spend(1) && search.is_exhausted());
+    }
+
+    #[test]
     fn excused_work_is_not_charged() {
         let allowance = Allowance::new(MAX_STEPS, Duration::ZERO);
         let spin = || {

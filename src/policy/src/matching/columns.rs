@@ -60,3 +60,71 @@ impl Column<'_> {
         found.cloned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matching::{MinionData, NoData, Nodegroups, Site};
+    use saltern_model::{Changed, Compat, DataChanges};
+
+    struct OneMinion;
+
+    impl MinionData for OneMinion {
+        fn grains(&self, _: &MinionId) -> Option<Arc<Value>> {
+            let addresses = vec![Value::from("10.0.0.1"), Value::from("10.0.0.2")];
+            let interfaces = Value::map([("eth0", Value::from(addresses))]);
+            let grains = [
+                ("os", Value::from("Debian")),
+                ("ip4_interfaces", interfaces),
+            ];
+            Some(Arc::new(Value::map(grains)))
+        }
+
+        fn pillar(&self, id: &MinionId) -> Option<Arc<Value>> {
+            NoData.pillar(id)
+        }
+
+        fn known(&self) -> Arc<[MinionId]> {
+            Arc::new([MinionId::parse("web1").unwrap()])
+        }
+
+        fn changes(&self, since: Option<u64>) -> DataChanges {
+            DataChanges {
+                generation: 1,
+                changed: match since {
+                    Some(_) => Changed::These(Vec::new()),
+                    None => Changed::Everything,
+                },
+            }
+        }
+    }
+
+    #[test]
+    fn grains_are_given_by_minion_and_path() {
+        let site = |data| Targeting::of(Site::new(Compat::V3008, Nodegroups::default(), data));
+        let one = site(Some(Arc::new(OneMinion)));
+        let minions = ["db1", "web1"].map(|id| MinionId::parse(id).unwrap());
+        let paths = [
+            ("os", Some("Debian")),
+            ("ip4_interfaces:eth0:1", Some("10.0.0.2")),
+            ("ip4_interfaces:eth0:2", None),
+            ("ip4_interfaces:eth0:x", None),
+            ("ip4_interfaces:eth1", None),
+            ("os:x", None),
+            ("kernel", None),
+        ];
+        let (paths, expected): (Vec<&str>, Vec<Option<&str>>) = paths.into_iter().unzip();
+        let expected: Vec<Option<Value>> = expected
+            .into_iter()
+            .map(|text| text.map(Value::from))
+            .collect();
+        let nothing = vec![None; paths.len()];
+        let found = one.grains_at(&minions, &paths);
+        assert_eq!(found, [nothing.clone(), expected]);
+        assert_eq!(one.grains_at(&minions, &[]), [vec![], vec![]]);
+        for without in [site(None), Targeting::default()] {
+            let found = without.grains_at(&minions, &paths);
+            assert_eq!(found, [nothing.clone(), nothing.clone()]);
+        }
+    }
+}

@@ -290,6 +290,10 @@ mod tests {
 
     /// Four minions, a to d; a word means the minions whose letters it has, L@ misses one.
     fn evaluate(text: &str) -> Result<String, ()> {
+        evaluate_with(text, &Nodegroups::default())
+    }
+
+    fn evaluate_with(text: &str, groups: &Nodegroups) -> Result<String, ()> {
         let engine = |word: EngineWord<'_>, ignores_missing: bool| {
             let set = Bits::of(4, |at| word.pattern.contains(["a", "b", "c", "d"][at]));
             let missing = match word.engine == Some('L') && !ignores_missing {
@@ -298,9 +302,8 @@ mod tests {
             };
             Ok((set, missing))
         };
-        let groups = Nodegroups::default();
         let (all, problems) = (Bits::all(4), RefCell::default());
-        let found = resolve(words(text), &groups, Compat::V3008, &all, &problems, engine);
+        let found = resolve(words(text), groups, Compat::V3008, &all, &problems, engine);
         let (set, missing) = found.map_err(|_| ())?;
         let ids: String = set.iter().map(|at| ["a", "b", "c", "d"][at]).collect();
         Ok(ids + &missing.concat())
@@ -323,6 +326,7 @@ mod tests {
             ("( )", ""),
             ("( ( ) )", ""),
             ("x", ""),
+            ("( not a ) and bc", "bc"),
         ];
         for (text, expected) in table {
             assert_eq!(evaluate(text), Ok(expected.to_owned()), "{text}");
@@ -354,5 +358,24 @@ mod tests {
         assert!(evaluate(&words(5_001)).is_err());
         assert!(evaluate(&"( ".repeat(5000)).is_err());
         assert!(evaluate(&"not ( ".repeat(5000)).is_err());
+    }
+
+    #[test]
+    fn compound_expression_at_a_bound_is_evaluated_and_beyond_it_is_not() {
+        // 9,999 words.
+        let words = vec!["a"; 5_000].join(" or ");
+        let all = Ok("abcd".to_owned());
+        assert_eq!(evaluate(&format!("not {words}")), all);
+        assert!(evaluate(&format!("( not {words}")).is_err());
+        let yaml = format!("g: {words}");
+        let node =
+            saltern_config::yaml::parse(&yaml, "test", &saltern_config::yaml::Limits::DEFAULT);
+        let groups = Nodegroups::from_node(&node.unwrap());
+        // A difference opens a parenthesis before itself, which counts.
+        assert_eq!(evaluate_with("( N@g", &groups), Ok("a".to_owned()));
+        assert!(evaluate_with("( ( N@g", &groups).is_err());
+        let nested = |depth| evaluate(&("( ".repeat(depth) + "a"));
+        assert_eq!(nested(200), Ok("a".to_owned()));
+        assert!(nested(201).is_err());
     }
 }

@@ -83,6 +83,10 @@ mod tests {
                 "web* db*",
                 "\"and\" or \"or\" is missing between \"web*\" and \"db*\"",
             ),
+            (
+                "web* ( db* )",
+                "\"and\" or \"or\" is missing between \"web*\" and \"(\"",
+            ),
             ("and web*", "there is nothing before \"and\""),
             ("web* and", "there is nothing behind \"and\""),
             ("web* and or db*", "\"or\" follows \"and\""),

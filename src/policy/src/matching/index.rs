@@ -326,7 +326,9 @@ struct Facet {
     minions: Minions,
     names: Pool,
     values: Pool,
-    columns: HashMap<String, Column>,
+    /// By name, and whether a name that is something else as YAML counts, too: what is asked for by
+    /// its exact name and what is part of a path may differ.
+    columns: HashMap<(String, bool), Column>,
     answers: HashMap<(String, String, MatchKind), CachedMatch>,
     /// How many bytes the answers take.
     kept: usize,
@@ -401,7 +403,7 @@ impl Facet {
 
     fn update_columns(&mut self, slot: usize) {
         let pairs = self.minions.get(slot).map(Arc::as_ref).unwrap_or_default();
-        for (name, column) in &mut self.columns {
+        for ((name, _), column) in &mut self.columns {
             let value = lookup(pairs, &self.names.keys(name, column.loaded.as_ref()));
             if let Some(place) = Arc::make_mut(&mut column.values).get_mut(slot) {
                 *place = value;
@@ -466,16 +468,12 @@ impl Facet {
 
     fn column(&mut self, name: &str, loaded: Option<Loaded>) -> Arc<Vec<u32>> {
         self.uses += 1;
-        // A grain asked for by its exact name and one asked for as part of a path may differ.
-        let key = match &loaded {
-            Some(_) => format!("{name}\0loaded"),
-            None => name.to_owned(),
-        };
+        let key = (name.to_owned(), loaded.is_some());
         if let Some(column) = self.columns.get_mut(&key) {
             column.used = self.uses;
             return Arc::clone(&column.values);
         }
-        let keys = self.names.keys(&key, loaded.as_ref());
+        let keys = self.names.keys(name, loaded.as_ref());
         let values = self.minions.iter().map(|pairs| lookup(pairs, &keys));
         let values = Arc::new(values.collect::<Vec<u32>>());
         if self.columns.len() >= COLUMNS {

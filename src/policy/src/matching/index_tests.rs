@@ -1,4 +1,6 @@
 //! Tests of the index: after changes it answers like one built anew.
+//!
+//! Longer than 500 lines because it is a list: a test for each thing that is kept, with its bound.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +14,7 @@ use saltern_wire::msgpack::Value;
 
 use super::bits::Bits;
 use super::budget::Allowance;
-use super::index::{Index, Kind, QueryKey};
+use super::index::{Fresh, Index, Kind, Order, QueryKey};
 use super::subdict::{MatchKind, Subdict};
 use super::view::{Test, View};
 use super::{BeingIndexed, MatchOptions, MinionData, Nodegroups, Site};
@@ -176,6 +178,252 @@ fn truncated_match_is_marked_also_from_the_cache() {
             let found = found.unwrap();
             assert_eq!(found.may_mean_more, may_mean_more, "{kind} {text}");
         }
+    }
+}
+
+/// Users and minions choose the expressions, and all share the index.
+#[test]
+fn name_with_a_zero_byte_is_a_name_of_its_own() {
+    let data = Arc::new(Data::default());
+    data.set(0, Some(Value::Map(vec![(Value::Int(1), "a".into())])));
+    let fleet = Fleet(data.known().to_vec());
+    for order in [["1\0loaded:a", "1:a"], ["1:a", "1\0loaded:a"]] {
+        let site = site(&data);
+        for text in order {
+            let target = Target::Expression(TargetType::Grain, text.to_owned());
+            let found = site.resolve_with(&target, &fleet, &MatchOptions::default());
+            assert_eq!(found.unwrap().minions.len(), usize::from(text == "1:a"));
+        }
+    }
+}
+
+#[test]
+fn changes_of_at_most_64_minions_are_read_ahead() {
+    let data = Data::default();
+    for minion in 0..64 {
+        data.set(minion, None);
+    }
+    assert!(Fresh::read(&data, Some(0)).is_some());
+    assert!(Fresh::read(&data, Some(64)).is_none(), "nothing is new");
+    assert!(Fresh::read(&data, None).is_none(), "everything is");
+    data.set(64, None);
+    assert!(Fresh::read(&data, Some(0)).is_none());
+    assert!(Fresh::read(&data, Some(1)).is_some());
+}
+
+/// Too many changes to be read ahead are read before an answer of old is given.
+#[test]
+fn answer_after_many_changes_is_a_new_one() {
+    let data = Arc::new(Data::default());
+    let site = site(&data);
+    let target = Target::Expression(TargetType::Grain, "os:a".to_owned());
+    for (os, expected) in [("a", 70), ("b", 0), ("a", 70)] {
+        for minion in 0..70 {
+            data.set(minion, Some(Value::map([("os", os)])));
+        }
+        let fleet = Fleet(data.known().to_vec());
+        for _ in 0..2 {
+            let found = site.resolve_with(&target, &fleet, &MatchOptions::default());
+            assert_eq!(found.unwrap().minions.len(), expected, "{os}");
+        }
+    }
+}
+
+#[test]
+fn order_is_kept_for_the_same_minions_until_one_comes_or_goes() {
+    let (data, mut index) = (Data::default(), Index::default());
+    let grains = || Some(Value::map([("os", "a")]));
+    data.set(0, grains());
+    index.refresh(&data);
+    let candidates = [id(0), id(1)];
+    let known = |order: &Order| order.standing(|_| true).iter().collect::<Vec<_>>();
+    let order = index.arrange(&candidates, None);
+    assert_eq!(known(&order), [0]);
+    // Equal ids, as another text in memory.
+    for last in [None, Some(&order)] {
+        let again = index.arrange(&[id(0), id(1)], last);
+        assert!(Arc::ptr_eq(&order, &again));
+    }
+    for (others, expected) in [
+        (vec![id(1), id(0)], vec![1]),
+        (vec![id(1)], vec![]),
+        (vec![id(0)], vec![0]),
+    ] {
+        assert_eq!(known(&index.arrange(&others, None)), expected);
+        index.arrange(&candidates, None);
+    }
+    let order = index.arrange(&candidates, None);
+    data.set(0, None);
+    index.refresh(&data);
+    for last in [None, Some(&order)] {
+        assert_eq!(known(&index.arrange(&candidates, last)), [0; 0]);
+    }
+    data.set(1, grains());
+    index.refresh(&data);
+    for last in [None, Some(&order)] {
+        assert_eq!(known(&index.arrange(&candidates, last)), [1]);
+    }
+}
+
+#[test]
+fn grain_that_comes_twice_counts_with_its_last_value() {
+    let (data, mut index) = (Data::default(), Index::default());
+    let twice = ["a", "b"].map(|os| ("os".into(), os.into()));
+    let more = [("x".into(), "y".into())];
+    data.set(0, Some(Value::Map(more.into_iter().chain(twice).collect())));
+    index.refresh(&data);
+    for (text, expected) in [("os:a", vec![]), ("os:b", vec![0]), ("x:y", vec![0])] {
+        let test = compiled(text, MatchKind::Glob);
+        let ask = question(text, MatchKind::Glob);
+        let view = index.view(Kind::Grains, &ask, Some(&test));
+        assert_eq!(slots(&view, &test), expected, "{text}");
+    }
+}
+
+#[test]
+fn star_is_held_against_a_minion_with_many_grains() {
+    let (data, mut index) = (Data::default(), Index::default());
+    let names: Vec<String> = (0..100).map(|number| format!("g{number}")).collect();
+    let grains = names.iter().map(|name| (name.as_str(), "v"));
+    data.set(0, Some(Value::map(grains)));
+    index.refresh(&data);
+    for (text, expected) in [("*:v", vec![0]), ("*:g99", vec![0]), ("*:w", vec![])] {
+        let test = compiled(text, MatchKind::Glob);
+        let ask = question(text, MatchKind::Glob);
+        let view = index.view(Kind::Grains, &ask, Some(&test));
+        assert_eq!(slots(&view, &test), expected, "{text}");
+        let steps = Allowance::of_steps(1_000);
+        view.matching(Some(&test), &steps);
+        assert!(!steps.is_exhausted(), "{text}");
+    }
+}
+
+#[test]
+fn search_with_nothing_left_finds_nobody() {
+    let (data, mut index) = (Data::default(), Index::default());
+    data.set(0, Some(Value::map([("net", Value::map([("a", "b")]))])));
+    index.refresh(&data);
+    let (text, how) = ("net:*", MatchKind::Glob);
+    let test = compiled(text, how);
+    let view = index.view(Kind::Grains, &question(text, how), Some(&test));
+    assert_eq!(slots(&view, &test), [0]);
+    let found = view.matching(Some(&test), &Allowance::of_steps(0));
+    assert_eq!(found.iter().count(), 0);
+}
+
+/// Only so many changes are remembered one by one; an answer from before them is given no more.
+#[test]
+fn answer_is_outdated_by_each_change() {
+    let (data, mut index) = (Data::default(), Index::default());
+    let (ask, test) = (
+        question("os:a", MatchKind::Glob),
+        compiled("os:a", MatchKind::Glob),
+    );
+    let set = |index: &mut Index, os: &str| {
+        data.set(0, Some(Value::map([("os", os)])));
+        index.refresh(&data);
+    };
+    set(&mut index, "a");
+    let first = index.view(Kind::Grains, &ask, Some(&test));
+    let bits = Arc::new(first.matching(Some(&test), &Allowance::of_search(false)));
+    index.remember(Kind::Grains, &ask, bits, first.at);
+    assert!(index.answer(Kind::Grains, &ask).is_some());
+    for change in 1..=4_100_u64 {
+        set(&mut index, ["a", "b"][usize::from(change % 2 == 1)]);
+        assert!(index.answer(Kind::Grains, &ask).is_none(), "{change}");
+        if matches!(change, 1 | 2 | 4_000 | 4_100) {
+            let view = index.view(Kind::Grains, &ask, Some(&test));
+            assert_eq!(view.at, first.at + change);
+            assert_eq!(view.outdated.is_some(), change < 4_100, "{change}");
+            let expected = if change % 2 == 1 { vec![] } else { vec![0] };
+            assert_eq!(slots(&view, &test), expected, "{change}");
+        }
+    }
+}
+
+#[test]
+fn columns_that_are_used_stay() {
+    let (data, mut index) = (Data::default(), Index::default());
+    data.set(0, Some(Value::map([("a", "b")])));
+    index.refresh(&data);
+    let used = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let columns = used.map(|name| index.grain_column(name));
+    for number in 1..500 {
+        let column = index.grain_column(&format!("g{number}"));
+        for (name, column) in used.iter().zip(&columns) {
+            assert!(Arc::ptr_eq(column, &index.grain_column(name)), "{number}");
+        }
+        let again = index.grain_column(&format!("g{number}"));
+        assert!(Arc::ptr_eq(&column, &again));
+    }
+    let last = index.grain_column("g1");
+    assert!(Arc::ptr_eq(&last, &index.grain_column("g1")));
+}
+
+/// Bytes of an answer that is kept, beside its texts and its bits.
+const KEPT: usize = size_of::<(Arc<Bits>, u64)>() + size_of::<(String, String, MatchKind)>();
+
+#[test]
+fn kept_answers_are_weighed_with_their_texts() {
+    let delimiter = "d".repeat(500);
+    let texts: Vec<String> = (0..17_000).map(|n| format!("{n:0500}")).collect();
+    let mut index = Index::default();
+    let ask = |text| QueryKey {
+        text,
+        delimiter: &delimiter,
+        how: MatchKind::Glob,
+    };
+    let bits = Arc::new(Bits::none(0));
+    let is_lost = texts.iter().position(|text| {
+        index.remember(Kind::Grains, &ask(text), Arc::clone(&bits), 0);
+        index.answer(Kind::Grains, &ask(&texts[0])).is_none()
+    });
+    assert_eq!(is_lost, Some((16 << 20) / (1_000 + KEPT)));
+}
+
+#[test]
+fn kept_answers_fill_their_room() {
+    // With its texts, half of the room.
+    let half = || Arc::new(Bits::none(((8 << 20) - 8 - KEPT) * 8));
+    let whole = || Arc::new(Bits::none(((16 << 20) - 8 - KEPT) * 8));
+    let [a, b, c] = ["os:aaaa", "os:bbbb", "os:cccc"].map(|text| question(text, MatchKind::Glob));
+    let mut index = Index::default();
+    let keep = |index: &mut Index, ask: &QueryKey<'_>, bits: Arc<Bits>| {
+        index.remember(Kind::Grains, ask, bits, 0);
+        [a, b, c].map(|ask| index.answer(Kind::Grains, &ask).is_some())
+    };
+    assert_eq!(keep(&mut index, &a, half()), [true, false, false]);
+    // In place of the first, as often as it comes.
+    for _ in 0..3 {
+        assert_eq!(keep(&mut index, &a, half()), [true, false, false]);
+    }
+    assert_eq!(keep(&mut index, &b, half()), [true, true, false]);
+    let less_than_half = Arc::new(Bits::none(((8 << 20) - 16 - KEPT) * 8));
+    assert_eq!(keep(&mut index, &c, less_than_half), [false, false, true]);
+    assert_eq!(keep(&mut index, &a, whole()), [true, false, false]);
+    let larger = Arc::new(Bits::none(((16 << 20) - KEPT) * 8));
+    assert_eq!(keep(&mut index, &b, larger), [true, false, false]);
+    // A later answer of the same moment counts.
+    let one = Arc::new(Bits::all(1));
+    index.remember(Kind::Pillar, &a, Arc::new(Bits::none(1)), 0);
+    index.remember(Kind::Pillar, &a, Arc::clone(&one), 0);
+    assert_eq!(index.answer(Kind::Pillar, &a), Some(one));
+}
+
+#[test]
+fn answer_to_a_long_expression_is_not_kept() {
+    let (text, bits) = ("x".repeat(1_000), Arc::new(Bits::none(1)));
+    let mut index = Index::default();
+    for (length, is_kept) in [(24, true), (25, false)] {
+        let delimiter = ":".repeat(length);
+        let ask = QueryKey {
+            text: &text,
+            delimiter: &delimiter,
+            how: MatchKind::Glob,
+        };
+        index.remember(Kind::Grains, &ask, Arc::clone(&bits), 0);
+        let answer = index.answer(Kind::Grains, &ask);
+        assert_eq!(answer.is_some(), is_kept, "{length}");
     }
 }
 

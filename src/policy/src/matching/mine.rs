@@ -288,7 +288,7 @@ impl<'a, R: Fn(&Target, &MatchOptions<'_>) -> Vec<MinionId>> Permissions<'a, R> 
 
     /// The data of an entry, if this minion may have it.
     fn open<'v>(&mut self, entry: &'v Value) -> Result<Option<&'v Value>, MineError> {
-        if entry.as_map().is_none() || entry.get(ACL_MARK).is_none() {
+        if entry.get(ACL_MARK).is_none() {
             return Ok(Some(entry));
         }
         let data = entry.get(ACL_DATA);

@@ -169,7 +169,9 @@ fn as_list(words: &[String]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::matching::Site;
     use saltern_config::yaml::{Limits, parse};
+    use saltern_model::Compat;
 
     fn groups() -> Nodegroups {
         let text = "
@@ -185,6 +187,8 @@ pool: N@loop or x*
 odd: [1, a]
 worse: {a: b}
 empty: []
+upper: Web1 db1
+engine: G@os:Debian
 ";
         let node = parse(text, "test", &Limits::DEFAULT).unwrap();
         Nodegroups::from_node(&node)
@@ -202,6 +206,8 @@ empty: []
             ("loop", "( ( or x* ) )"),
             ("unknown", ""),
             ("empty", "L@"),
+            ("upper", "L@Web1,db1"),
+            ("engine", "G@os:Debian"),
         ];
         for (name, words) in table {
             let mut problems = Problems::default();
@@ -215,5 +221,37 @@ empty: []
                 Err(TargetError::Nodegroup(name.to_owned()))
             );
         }
+    }
+
+    fn words(words: &[&str]) -> Vec<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    #[test]
+    fn groups_are_written_out_for_minions() {
+        let site = Site::new(Compat::V3008, groups(), None);
+        let asked = words(&["N@text", "or", "N@compound", "and", "N@", "x", "N@unknown"]);
+        let written_out = Targeting::of(site).without_nodegroups(&asked);
+        let expected = "L@web1,web2 or G@os:Debian or db* and N@ x";
+        assert_eq!(written_out.unwrap().join(" "), expected);
+        // One without a site knows no groups.
+        let kept = Targeting::default().without_nodegroups(&asked);
+        assert_eq!(kept, Ok(asked));
+    }
+
+    #[test]
+    fn words_of_groups_are_bounded() {
+        let groups = |count| Nodegroups {
+            groups: HashMap::from([("g".to_owned(), Some(words(&["web*"; 100_001][..count])))]),
+        };
+        let expand = |count| groups(count).expand("g", &mut Problems::default());
+        assert_eq!(expand(100_000).map(|words| words.len()), Ok(100_000));
+        assert_eq!(expand(100_001), Err(TargetError::Nodegroup("g".to_owned())));
+        let targeting = Targeting::of(Site::new(Compat::V3008, groups(99_999), None));
+        let written_out = |asked: &[&str]| targeting.without_nodegroups(&words(asked));
+        let most = written_out(&["N@g", "x"]);
+        assert_eq!(most.map(|words| words.len()), Ok(100_000));
+        assert_eq!(written_out(&["N@g", "x", "x"]), Err(TargetError::TooLong));
+        assert_eq!(written_out(&["x", "x", "N@g"]), Err(TargetError::TooLong));
     }
 }

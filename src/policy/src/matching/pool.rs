@@ -199,8 +199,8 @@ impl Pool {
     }
 
     /// The numbers under which a dictionary finds a name: first by its text, then as YAML.
-    pub(super) fn keys(&self, column: &str, loaded: Option<&Loaded>) -> Vec<u32> {
-        let text = Value::from(column.strip_suffix("\0loaded").unwrap_or(column));
+    pub(super) fn keys(&self, name: &str, loaded: Option<&Loaded>) -> Vec<u32> {
+        let text = Value::from(name);
         let mut keys: Vec<u32> = self.find(&text, hash_of(&text)).into_iter().collect();
         if let Some(loaded) = loaded {
             keys.extend(
@@ -258,5 +258,78 @@ fn is_same(one: &Value, other: &Value) -> bool {
             one.len() == other.len() && one.iter().zip(other).all(is_same_entry)
         }
         (one, other) => one == other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn value_is_kept_once_for_as_long_as_it_has_users() {
+        let mut pool = Pool::default();
+        let [a, b, c] = ["a", "b", "c"].map(Value::from);
+        assert_eq!([&a, &b, &a].map(|value| pool.take(value)), [0, 1, 0]);
+        pool.give_back(0);
+        assert_eq!(pool.values().get(0), Some(&a));
+        pool.give_back(0);
+        assert_eq!(pool.values().get(0), None);
+        assert_eq!(pool.keys("a", None), [0; 0]);
+        // Its number is given to the next one.
+        assert_eq!([&c, &a].map(|value| pool.take(value)), [0, 2]);
+        assert_eq!(pool.keys("b", None), [1]);
+        let found: Vec<&[u32]> = pool.by_hash.values().map(Vec::as_slice).collect();
+        assert!(found.len() == 3 && found.iter().all(|numbers| numbers.len() == 1));
+        // One that has no users gives none back.
+        for number in [1, 1, 99] {
+            pool.give_back(number);
+        }
+        assert_eq!(pool.free, [1]);
+    }
+
+    #[test]
+    fn same_values_are_of_the_same_bits() {
+        let list =
+            |items: &[i64]| Value::from(items.iter().map(|n| Value::from(*n)).collect::<Vec<_>>());
+        let map = |entries: &[(&str, i64)]| Value::map(entries.iter().copied());
+        let values = [
+            Value::Float(f64::NAN),
+            Value::Float(0.0),
+            Value::Float(-0.0),
+            Value::Int(0),
+            Value::from(false),
+            list(&[]),
+            list(&[1, 2]),
+            list(&[1, 3]),
+            list(&[1]),
+            map(&[("a", 1), ("b", 2)]),
+            map(&[("a", 1), ("b", 3)]),
+            map(&[("a", 1), ("c", 2)]),
+            map(&[("a", 1)]),
+        ];
+        for (at, one) in values.iter().enumerate() {
+            for (place, other) in values.iter().enumerate() {
+                assert_eq!(is_same(one, other), at == place, "{one:?} {other:?}");
+                if at == place {
+                    assert_eq!(hash_of(one), hash_of(other));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pages_are_shared_until_one_side_changes() {
+        let mut pages = Pages::default();
+        for number in 0..2 * PAGE + 1 {
+            pages.push(number);
+        }
+        let earlier = pages.clone();
+        for at in [0, PAGE - 1, PAGE, 2 * PAGE] {
+            *pages.get_mut(at).expect("an item") = 7;
+            assert_eq!((pages.get(at), earlier.get(at)), (Some(&7), Some(&at)));
+        }
+        assert_eq!((pages.len(), pages.get(2 * PAGE + 1)), (2 * PAGE + 1, None));
+        assert!(pages.get_mut(2 * PAGE + 1).is_none());
+        assert!(earlier.iter().copied().eq(0..2 * PAGE + 1));
     }
 }

@@ -69,9 +69,11 @@ impl Loaded {
             _ => return None,
         };
         let is_refused = match &loaded {
-            Self::Nil => trimmed.starts_with('#') || text == "!" || text.contains('#'),
+            Self::Nil => text.contains('#'),
             Self::Str(loaded) => {
-                loaded == text || text.contains('#') || (loaded.is_empty() && text == "|")
+                loaded == text
+                    || text.contains('#')
+                    || (loaded.is_empty() && matches!(text, "|" | "!"))
             }
             Self::Int(_) | Self::Float(_) => false,
         };
@@ -162,9 +164,44 @@ mod tests {
             ("[a]", None),
             ("a: b", None),
             ("2020-01-01", None),
+            ("1\t", None),
+            ("_a", None),
+            ("'_'", Some(Loaded::Str("_".to_owned()))),
+            ("...", None),
+            ("1_", None),
+            ("!", None),
+            ("~ # x", None),
+            ("'a' # x", None),
+            ("|", None),
+            ("''", Some(Loaded::Str(String::new()))),
         ];
         for (text, loaded) in table {
             assert_eq!(Loaded::read(text), loaded, "{text}");
+        }
+    }
+
+    #[test]
+    fn equal_numbers_and_booleans_are_one_key() {
+        let keys = [
+            Value::Int(1),
+            Value::from(true),
+            Value::Float(1.0),
+            Value::Int(0),
+            Value::from(false),
+            Value::Float(0.5),
+            Value::from("1"),
+            Value::Nil,
+        ];
+        for (loaded, found) in [
+            (Loaded::Int(1), [0, 1, 2].as_slice()),
+            (Loaded::Int(0), &[3, 4]),
+            (Loaded::Float(0.5), &[5]),
+            (Loaded::Str("1".to_owned()), &[6]),
+            (Loaded::Nil, &[7]),
+        ] {
+            let is_found = |at: &usize| loaded.is_key(&keys[*at]);
+            let places: Vec<usize> = (0..keys.len()).filter(is_found).collect();
+            assert_eq!(places, found, "{loaded:?}");
         }
     }
 

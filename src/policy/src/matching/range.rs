@@ -232,9 +232,6 @@ fn sequence(name: &str, into: &mut Vec<String>, room: &mut Room) -> Result<(), R
     if !suffix.is_empty() && !suffix.starts_with('.') {
         return Err(syntax(name));
     }
-    if first.len() > MAX_DIGITS {
-        return Err(syntax(name));
-    }
     // `100..5` counts to 105.
     let missing = first.len().saturating_sub(last.len());
     let last = format!("{}{last}", first.get(..missing).unwrap_or_default());
@@ -309,6 +306,7 @@ mod tests {
             ("web1..4,-web2..3", "web1 web4"),
             ("web1..4,&web3..6", "web3 web4"),
             ("web1..4 & web3..6", "web3 web4"),
+            ("web1..4, & web3..6", "web3 web4"),
             ("web-1, db-1", "web-1 db-1"),
             ("(a,b),-(b,c)", "a"),
             ("a,-a", ""),
@@ -323,6 +321,65 @@ mod tests {
     }
 
     #[test]
+    fn range_expression_at_a_bound_is_expanded_and_beyond_it_is_not() {
+        let names = |text: &str| expand(text).map(|names| names.len());
+        for (text, count) in [
+            ("a1..100000", 100_000),
+            ("a1..50000,b1..50000", 100_000),
+            ("[0-99]x[0-999]", 100_000),
+        ] {
+            assert_eq!(names(text), Ok(count), "{text}");
+        }
+        for text in ["a1..100001", "a1..50000,b1..50001", "[0-99]x[0-1000]"] {
+            assert_eq!(names(text), Err(RangeError::TooMany), "{text}");
+        }
+        for (open, close) in [("(", ")"), ("{", "}")] {
+            let nested = |depth| names(&(open.repeat(depth) + "a" + &close.repeat(depth)));
+            assert_eq!(nested(16), Ok(1), "{open}");
+            assert!(nested(17).is_err(), "{open}");
+        }
+        for form in ["x[Z1]", "xZ1..2", "xZ1..xZ1"] {
+            let digits = |count: usize| names(&form.replace('Z', &"0".repeat(count - 1)));
+            assert!(digits(64).is_ok(), "{form}");
+            assert!(matches!(digits(65), Err(RangeError::Syntax(_))), "{form}");
+        }
+    }
+
+    #[test]
+    fn names_take_their_bytes_of_the_room_and_24_each() {
+        let texts = |texts: &[&str]| {
+            texts
+                .iter()
+                .map(|&text| text.to_owned())
+                .collect::<Vec<_>>()
+        };
+        let (starts, ends) = (texts(&["a", "bcd"]), texts(&["x", "yz", ""]));
+        let product = |room| product(&starts, "mid", &ends, &mut Room(room));
+        let bytes = 3 * (4 + 6) + 2 * 3;
+        assert_eq!(product(6 * 24 + bytes).unwrap().concat().len(), bytes);
+        assert_eq!(product(6 * 24 + bytes - 1), Err(RangeError::TooLarge));
+        // A number counts as the longest one.
+        let numbers = Numbers {
+            low: 1,
+            high: 3,
+            width: 2,
+        };
+        let write = |room| numbers.write("abc", "d", &mut Vec::new(), &mut Room(room));
+        let bytes = 3 * (3 + 20 + 1);
+        assert_eq!(write(3 * 24 + bytes), Ok(()));
+        assert_eq!(write(3 * 24 + bytes - 1), Err(RangeError::TooLarge));
+    }
+
+    #[test]
+    fn refused_range_expression_is_named_in_its_beginning() {
+        let long = "a b".repeat(100);
+        let shown = long.chars().take(200).collect();
+        assert_eq!(expand(&long), Err(RangeError::Syntax(shown)));
+        let kept = expand_if(false, "web1");
+        assert_eq!(kept, Err(RangeError::NeedsServer("web1".to_owned())));
+    }
+
+    #[test]
     fn unsupported_range_expression_is_an_error() {
         for text in ["%web", "a,%web:key", "@dc1", "*a", "/web/", "clusters(a)"] {
             assert!(
@@ -331,7 +388,8 @@ mod tests {
             );
         }
         for text in [
-            "", "a,", "-a", "&a", "a[1", "a]1", "a[x]", "a[3-1]", "a b", "{a", "a1..b2",
+            "", "a,", "-a", "&a", "a[1", "a]1", "a[x]", "a[3-1]", "a b", "{a", "a1..b2", "a,,b",
+            "a&&b", "a& &b", "a&", "(a]", "{a)", "[1}",
         ] {
             assert!(matches!(expand(text), Err(RangeError::Syntax(_))), "{text}");
         }

@@ -227,10 +227,11 @@ mod tests {
 
     #[test]
     fn resources_are_found_as_in_3008() {
-        use TargetType::{Compound, Glob, Grain, Ipcidr, List, Pcre};
+        use TargetType::{Compound, Glob, Grain, GrainPcre, Ipcidr, List, Pcre};
         let table = [
             (Compound, "T@switch", "sw1,sw2"),
             (Compound, "T@switch:sw2", "sw2"),
+            (Compound, "T@switch:", "sw1,sw2"),
             (Compound, "T@switch:ghost", ""),
             (Compound, "T@router", ""),
             (Compound, "T@esx or m1", "host,m1"),
@@ -246,6 +247,7 @@ mod tests {
             (List, "m1,sw2,ghost", "m1,sw2|ghost"),
             (Grain, "role:core", "m1,sw1"),
             (Grain, "role:edge", "sw2"),
+            (GrainPcre, "role:co.e", "m1,sw1"),
             (Compound, "T@switch:lost or L@lost", "|lost"),
             (Glob, "lost", ""),
             (List, "lost", "|lost"),

@@ -395,3 +395,6 @@ impl Search<'_> {
         self.ids.binary_search_by(|id| id.as_str().cmp(name)).ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

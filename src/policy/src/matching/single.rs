@@ -291,6 +291,7 @@ mod tests {
             ("pillar", "tier:fr*", true),
             ("pillar_pcre", "tier:fr.nt", true),
             ("pillar_exact", "tier:fr*", false),
+            ("pillar_exact", "tier:front", true),
             ("ipcidr", "10.0.0.0/8", true),
             ("ipcidr", "10.0.0.8", false),
             ("ipcidr", "nonsense", false),
@@ -310,6 +311,8 @@ mod tests {
             ("compound", "not ( )", true),
             ("compound", "web1 web1", false),
             ("compound", "and web1", false),
+            // It is given up before the expression is read.
+            ("compound", "and E@((", false),
             ("compound", "( web1", false),
             ("compound", "not not web1", false),
             ("compound", "web1 or R@web1", false),
@@ -323,7 +326,38 @@ mod tests {
             Err(SingleError::UnknownMatcher("astrology".to_owned()))
         );
         assert!(ask("pcre", "((").is_err());
+        let deep = |open: &str, close: &str, depth: usize| {
+            let target = format!("{}web1{}", open.repeat(depth), close.repeat(depth));
+            ask("compound", &target)
+        };
+        for (depth, expected) in [(200, true), (201, false)] {
+            assert_eq!(deep("( ", " )", depth), Ok(expected), "{depth}");
+        }
+        for (depth, expected) in [(100, true), (102, false)] {
+            assert_eq!(deep("not ( ", " )", depth), Ok(expected), "{depth}");
+        }
         assert_eq!(ask("compound", &"( ".repeat(5000)), Ok(false));
         assert_eq!(ask("compound", &"not ".repeat(5000)), Ok(false));
+    }
+
+    #[test]
+    fn list_and_groups_of_the_largest_size_match() {
+        // 49,999 words.
+        let words = vec!["web1"; 25_000].join(" or ");
+        let node = parse(&format!("g: {words}"), "test", &Limits::DEFAULT).unwrap();
+        let single = Single {
+            id: "web1",
+            grains: &Value::Nil,
+            pillar: &Value::Nil,
+            nodegroups: &Nodegroups::from_node(&node),
+            compat: Compat::V3008,
+            patterns: &PatternCache::default(),
+        };
+        let matches = |matcher, target: Value| single.matches(matcher, &target);
+        assert_eq!(matches("compound", "not N@g and N@g".into()), Ok(true));
+        assert_eq!(matches("compound", "( N@g and N@g )".into()), Ok(false));
+        let list = |id: &str| Value::from(vec![Value::from("x"), id.into()]);
+        assert_eq!(matches("list", list("web1")), Ok(true));
+        assert_eq!(matches("list", list("web")), Ok(false));
     }
 }

@@ -3,10 +3,11 @@
 //!
 //! Longer than 500 lines because it is a list: one test a rule.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use saltern_model::MinionId;
-use saltern_requests::{Effect, Outcome, StartJob};
+use saltern_requests::{Effect, LogIn, Outcome, StartJob};
 use saltern_store::Claims;
 use saltern_wire::msgpack::Value;
 
@@ -438,9 +439,12 @@ fn login_that_cannot_be_checked_is_asked_to_come_again() {
     let login = || login("ana").set("eauth", "file");
     let runner = login().set("cmd", "runner").set("fun", "jobs.list_jobs");
     for load in [publish(login(), "test.ping", "db"), runner] {
-        let outcome = site.ask(clear(load, 3));
+        let outcome = site.ask(clear(load.clone(), 3));
         assert_eq!(error_of(&outcome), "SaltClientError");
         assert!(started(&outcome).is_none());
+        // It is delayed as a refusal, or a backend that fails would make guessing free.
+        let (log_in, _) = waiting(&site, load).expect("a log-in");
+        assert!(log_in.run().is_refused);
     }
 }
 
@@ -525,11 +529,32 @@ fn auth_list_counts_with_master_key_only() {
     assert_eq!(ask("root", key("bob"), all()), "AuthenticationError");
 }
 
+const FROM: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// The log-in that a load waits for, and its command; `None` if it waits for none.
+fn waiting(site: &Site, load: Load) -> Option<(LogIn, &'static str)> {
+    let mut handled = saltern_requests::handle(clear(load, 3), FROM, &site.services);
+    match handled.outcome.effects.pop() {
+        Some(Effect::LogIn(log_in)) => Some((log_in, handled.command)),
+        _ => None,
+    }
+}
+
+/// The load with a text in its `arg` that makes it this long, packed.
+fn padded(load: &Load, length: usize) -> Load {
+    let with = |size: usize| {
+        let text = Value::from("x".repeat(size).as_str());
+        load.clone().set("arg", Value::Array(vec![text]))
+    };
+    let lacking = length - with(length / 2).packed().len();
+    let found = with(length / 2 + lacking);
+    assert_eq!(found.clone().packed().len(), length);
+    found
+}
+
 #[test]
 fn login_runs_beside_workers_and_counts_refusals() {
-    use std::net::{IpAddr, Ipv4Addr};
     let site = site("");
-    let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
     for (password, is_refused) in [("s3cret", false), ("wrong", true)] {
         for load in [
             publish(login("ana").set("password", password), "test.ping", "db"),
@@ -541,15 +566,13 @@ fn login_runs_beside_workers_and_counts_refusals() {
                 .set("cmd", "runner")
                 .set("fun", "jobs.list_jobs"),
         ] {
-            let payload = clear(load, 3);
-            let mut handled = saltern_requests::handle(payload, from, &site.services);
-            let Some(Effect::LogIn(log_in)) = handled.outcome.effects.pop() else {
-                panic!("a worker does not ask a backend");
-            };
-            assert_eq!(log_in.from(), from);
+            let waiting = waiting(&site, load);
+            let (log_in, command) = waiting.expect("a worker does not ask a backend");
+            // One address, and one user, may wait for few at a time.
+            assert_eq!((log_in.from(), log_in.user()), (FROM, "ana"), "{command}");
             let end = log_in.run();
-            assert_eq!(end.is_refused, is_refused, "{}", handled.command);
-            assert_eq!(end.handled.command, handled.command);
+            assert_eq!(end.is_refused, is_refused, "{command}");
+            assert_eq!(end.handled.command, command);
         }
     }
     assert_eq!(site.refused(), 3);
@@ -599,8 +622,7 @@ fn oversize_login_asks_no_backend() {
             "EauthAuthenticationError",
         ),
     ] {
-        let from = std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-        let mut handled = saltern_requests::handle(clear(load, 3), from, &site.services);
+        let mut handled = saltern_requests::handle(clear(load, 3), FROM, &site.services);
         match handled.outcome.effects.pop() {
             Some(Effect::LogIn(log_in)) => {
                 assert!(waits);
@@ -613,5 +635,61 @@ fn oversize_login_asks_no_backend() {
         assert!(handled.outcome.effects.is_empty(), "{}", handled.command);
         assert_eq!(error_of(&handled.outcome), answer);
         assert_eq!(site.refused(), refused);
+    }
+}
+
+#[test]
+fn login_of_the_largest_size_waits_and_a_larger_one_does_not() {
+    let site = site("");
+    for (load, largest) in [
+        (login("ana").set("cmd", "mk_token"), 64 << 10),
+        (publish(login("ana"), "test.ping", "db"), 1 << 20),
+    ] {
+        let (log_in, command) = waiting(&site, padded(&load, largest)).expect("a log-in");
+        assert!(!log_in.run().is_refused, "{command}");
+        assert!(waiting(&site, padded(&load, largest + 1)).is_none());
+    }
+}
+
+/// Credentials are small: what else is in a large load is decoded for good ones only. The row in the
+/// audit trail shows what was.
+#[test]
+fn large_load_is_decoded_for_proved_sender_only() {
+    let site = site("");
+    let token = token_of(&site, login("ana"));
+    let rules = site.services.users.rules();
+    let key = rules.users.key("root").unwrap().expose().to_owned();
+    // The header of the map is one byte, which does not count.
+    for (length, is_decoded) in [((64 << 10) + 1, true), ((64 << 10) + 2, false)] {
+        let unproved = padded(&publish(Load::new(), "test.ping", "db"), length);
+        let handled = site.handle(clear(unproved, 3));
+        assert_eq!(error_of(&handled.outcome), "AuthenticationError");
+        let row = handled.audit.expect("a row");
+        assert_eq!((row.user.as_str(), row.fun.as_str()), ("root", "test.ping"));
+        assert_eq!(row.arguments != "null", is_decoded, "{length}");
+        for proved in [
+            publish(Load::new(), "test.ping", "db").set("key", key.as_str()),
+            publish(with_token(&token), "test.ping", "db"),
+        ] {
+            let outcome = site.ask(clear(padded(&proved, length), 3));
+            assert!(started(&outcome).is_some());
+        }
+    }
+}
+
+/// A token counts before a log-in, also one that is too large to be looked at.
+#[test]
+fn large_load_with_token_and_login_asks_no_backend() {
+    let site = site("");
+    let both = login("ana").set("token", "t".repeat(17 << 10).as_str());
+    for load in [
+        publish(both.clone(), "test.ping", "db"),
+        both.set("cmd", "runner").set("fun", "jobs.list_jobs"),
+    ] {
+        let load = padded(&load, 80 << 10);
+        assert!(waiting(&site, load.clone()).is_none());
+        let outcome = site.ask(clear(load, 3));
+        assert!(outcome.effects.is_empty());
+        assert!(error_of(&outcome).ends_with("AuthenticationError"));
     }
 }

@@ -232,12 +232,17 @@ fn jid_backend_of_client_is_ignored() {
 
 /// Stores a job that web1 reported.
 fn report(site: &Site, fun: &str, minions: &[&str]) {
+    keep(site, ("minion:web1", Some("web1")), fun, minions);
+}
+
+/// Stores a job of a user, which this minion reported.
+fn keep(site: &Site, (user, reporter): (&str, Option<&str>), fun: &str, minions: &[&str]) {
     let id = |text: &str| MinionId::parse(text).unwrap();
     let load = Value::map([("jid", JID), ("fun", fun)]);
     let job = JobRecord {
         jid: Jid::parse(JID).unwrap(),
         created: 1,
-        user: "minion:web1".to_owned(),
+        user: user.to_owned(),
         fun: fun.to_owned(),
         tgt: "web1".to_owned(),
         tgt_type: "glob".to_owned(),
@@ -247,9 +252,30 @@ fn report(site: &Site, fun: &str, minions: &[&str]) {
     };
     let write = Write::ClosedJob {
         job,
-        reporter: Some(id("web1")),
+        reporter: reporter.map(id),
     };
     site.database.lock().commit(&[write]).unwrap();
+}
+
+/// So it is after a restart, when the last choices of jids are forgotten. A job that is only
+/// reported is nobody's, whatever name the report has.
+#[test]
+fn refused_publish_fires_under_jid_of_own_job_only() {
+    let table = [
+        (Some(("nobody", None)), true),
+        (Some(("root", None)), false),
+        (Some(("nobody", Some("web1"))), false),
+        (None, true),
+    ];
+    for (job, fires) in table {
+        let site = site();
+        if let Some(job) = job {
+            keep(&site, job, "test.ping", &["web1"]);
+        }
+        let load = by(&site, "nobody").set("fun", "cmd.run");
+        let outcome = site.ask(clear(load, 3));
+        assert_eq!(!outcome.effects.is_empty(), fires, "{job:?}");
+    }
 }
 
 /// A user without rights to a reported job cannot take it out of the history, and the refusal is

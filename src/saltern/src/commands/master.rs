@@ -127,7 +127,11 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     }
     let state = opened.as_ref().ok().map(|parts| parts.stores.state.clone());
     let exit = match opened {
-        Ok(parts) => actix_rt::System::new().block_on(serve(parts, reloader, signals)),
+        Ok(parts) => {
+            let runtime =
+                || saltern_supervise::runtime("saltern").expect("the system gives an event loop");
+            actix_rt::System::with_tokio_rt(runtime).block_on(serve(parts, reloader, signals))
+        }
         Err(OpenError::Store(error)) => {
             complain(&format!("{}{}", chain(&error), advice(&error)));
             exit_of(&error)

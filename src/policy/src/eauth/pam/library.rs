@@ -89,34 +89,37 @@ pub(super) fn authenticate(service: &str, user: &str, password: &str) -> Result<
         password: text(password)?,
     };
     let service = text(service)?;
-    let functions = Functions::load()?;
-    let conversation = Conversation {
-        converse,
-        data: (&raw const person).cast_mut().cast(),
-    };
-    let mut handle = null_mut();
-    // SAFETY: the functions are those of libpam, whose signatures the types repeat; all texts end
-    // with zero, and texts, conversation and person live until `pam_end` has returned.
-    unsafe {
-        let started = (functions.start)(
-            service.as_ptr(),
-            person.name.as_ptr(),
-            &raw const conversation,
-            &raw mut handle,
-        );
-        if started != SUCCESS {
-            return Err(PamError::Start(started));
-        }
-        let mut code = (functions.authenticate)(handle, 0);
-        if code == SUCCESS {
-            code = (functions.account)(handle, 0);
-        }
-        (functions.end)(handle, code);
-        Ok(code == SUCCESS)
-    }
+    Functions::load()?.ask(&service, &person)
 }
 
 impl Functions {
+    fn ask(&self, service: &CStr, person: &PamConversation) -> Result<bool, PamError> {
+        let conversation = Conversation {
+            converse,
+            data: (&raw const *person).cast_mut().cast(),
+        };
+        let mut handle = null_mut();
+        // SAFETY: the functions are those of libpam, whose signatures the types repeat; all texts
+        // end with zero, and texts, conversation and person live until `pam_end` has returned.
+        unsafe {
+            let started = (self.start)(
+                service.as_ptr(),
+                person.name.as_ptr(),
+                &raw const conversation,
+                &raw mut handle,
+            );
+            if started != SUCCESS {
+                return Err(PamError::Start(started));
+            }
+            let mut code = (self.authenticate)(handle, 0);
+            if code == SUCCESS {
+                code = (self.account)(handle, 0);
+            }
+            (self.end)(handle, code);
+            Ok(code == SUCCESS)
+        }
+    }
+
     fn load() -> Result<Self, PamError> {
         // SAFETY: the name ends with zero; the library stays open until the process ends.
         let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW) };
@@ -191,4 +194,146 @@ unsafe extern "C" fn converse(
         *replies = answers;
     }
     SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAILURE: c_int = 7;
+
+    /// Styles of prompts that are no questions (`PAM_ERROR_MSG`, `PAM_TEXT_INFO`).
+    const MESSAGES: [c_int; 2] = [3, 4];
+
+    /// Has the conversation answer prompts of these styles; `None` if it refuses.
+    ///
+    /// # Safety
+    /// The conversation is one of `Functions::ask`, which has not returned.
+    unsafe fn answers(conversation: &Conversation, styles: &[c_int]) -> Option<Vec<String>> {
+        let prompt = |style: &c_int| PamPrompt {
+            style: *style,
+            text: c"?".as_ptr(),
+        };
+        let prompts: Vec<PamPrompt> = styles.iter().map(prompt).collect();
+        let mut questions: Vec<*const PamPrompt> =
+            prompts.iter().map(|one| &raw const *one).collect();
+        let mut replies = null_mut();
+        let count = c_int::try_from(styles.len()).unwrap();
+        // SAFETY: there are so many questions, and PAM's duty of freeing the replies is done here.
+        unsafe {
+            let converse = conversation.converse;
+            if converse(
+                count,
+                questions.as_mut_ptr(),
+                &raw mut replies,
+                conversation.data,
+            ) != SUCCESS
+            {
+                return None;
+            }
+            let mut texts = Vec::new();
+            for index in 0..styles.len() {
+                let text = (*replies.add(index)).text;
+                if text.is_null() {
+                    texts.push("-".to_owned());
+                } else {
+                    texts.push(shown(CStr::from_ptr(text)));
+                    libc::free(text.cast());
+                }
+            }
+            libc::free(replies.cast());
+            Some(texts)
+        }
+    }
+
+    unsafe extern "C" fn start(
+        service: *const c_char,
+        user: *const c_char,
+        conversation: *const Conversation,
+        handle: *mut *mut c_void,
+    ) -> c_int {
+        // SAFETY: as `Functions::ask` promises.
+        unsafe {
+            assert_eq!(CStr::from_ptr(service), c"the service");
+            assert_eq!(CStr::from_ptr(user), c"ana");
+            let conversation = &*conversation;
+            let asked = [PROMPT_HIDDEN, MESSAGES[0], PROMPT_SHOWN, MESSAGES[1]];
+            let expected = ["secret", "-", "ana", "-"].map(str::to_owned);
+            assert_eq!(answers(conversation, &asked).unwrap(), expected);
+            let most = answers(conversation, &[PROMPT_HIDDEN; 32]);
+            assert_eq!(most.unwrap(), ["secret"; 32]);
+            for count in [0, 33] {
+                assert!(answers(conversation, &vec![PROMPT_HIDDEN; count]).is_none());
+            }
+            *handle = null_mut();
+        }
+        SUCCESS
+    }
+
+    unsafe extern "C" fn not_started(
+        _: *const c_char,
+        _: *const c_char,
+        _: *const Conversation,
+        _: *mut *mut c_void,
+    ) -> c_int {
+        FAILURE
+    }
+
+    unsafe extern "C" fn yes(_: *mut c_void, _: c_int) -> c_int {
+        SUCCESS
+    }
+
+    unsafe extern "C" fn no(_: *mut c_void, _: c_int) -> c_int {
+        FAILURE
+    }
+
+    unsafe extern "C" fn never(_: *mut c_void, _: c_int) -> c_int {
+        panic!("it is not asked")
+    }
+
+    /// The account counts as well as the password (CVE-2022-22967).
+    #[test]
+    fn user_is_known_by_password_and_account() {
+        let person = PamConversation {
+            name: c"ana".into(),
+            password: c"secret".into(),
+        };
+        let table: [(Step, Step, bool); 3] =
+            [(yes, yes, true), (yes, no, false), (no, never, false)];
+        for (authenticate, account, expected) in table {
+            let pam = Functions {
+                start,
+                authenticate,
+                account,
+                end: yes,
+            };
+            assert_eq!(pam.ask(c"the service", &person).unwrap(), expected);
+        }
+        let pam = Functions {
+            start: not_started,
+            authenticate: never,
+            account: never,
+            end: never,
+        };
+        let asked = pam.ask(c"the service", &person);
+        assert!(matches!(asked, Err(PamError::Start(FAILURE))));
+    }
+
+    #[test]
+    fn zero_byte_in_a_part_is_an_error() {
+        for (service, user, password) in [("a\0", "b", "c"), ("a", "b\0", "c"), ("a", "b", "c\0")] {
+            let asked = authenticate(service, user, password);
+            assert!(matches!(asked, Err(PamError::ZeroByte)));
+        }
+    }
+
+    /// Where there is one.
+    #[test]
+    fn library_of_the_system_has_all_functions() {
+        match Functions::load() {
+            Ok(_) => {}
+            Err(PamError::NoLibrary(name)) => assert_eq!(name, "libpam.so.0"),
+            Err(error) => panic!("{error}"),
+        }
+    }
 }

@@ -20,6 +20,8 @@ fn ask(asker: &str, fun: impl Into<Value>, access: &MineAccess) -> Value {
     let request = MineRequest::read(&id(asker), &load).unwrap();
     let resolve = |target: &Target, options: &MatchOptions<'_>| {
         assert!(!options.greedy);
+        // Of its own target a minion chooses the pillars; `allow_tgt` is the choice of the other.
+        assert_eq!(options.exact_pillar, !options.is_brief);
         match target {
             Target::Expression(_, text) if text == "*" => vec![id("a"), id("b")],
             Target::Expression(_, text) => text.split(',').map(id).collect(),
@@ -101,6 +103,43 @@ fn mine_answer_is_bounded() {
 }
 
 #[test]
+fn value_weighs_what_its_parts_do() {
+    let own = size_of::<Value>();
+    let (text, bytes) = (Value::from("abc"), Value::Bin(b"ab".to_vec().into()));
+    let list = Value::from(vec![text.clone(), bytes.clone()]);
+    let map = Value::map([("a", text.clone()), ("b", bytes.clone())]);
+    for (value, expected) in [
+        (Value::Nil, own),
+        (text, own + 3),
+        (bytes, own + 2),
+        (list, 3 * own + 5),
+        (map, 5 * own + 7),
+    ] {
+        assert_eq!(weight(&value), expected, "{value:?}");
+    }
+}
+
+/// Stock finds nobody for another kind.
+#[test]
+fn target_of_a_load_is_a_text_or_a_list_of_its_kind() {
+    let list = |items: &[Value]| Value::from(items.to_vec());
+    let names = || list(&["a".into(), "b".into()]);
+    let owned = || vec!["a".to_owned(), "b".to_owned()];
+    let text = |kind, text: &str| Some(Target::Expression(kind, text.to_owned()));
+    for (value, kind, expected) in [
+        ("a".into(), "glob", text(TargetType::Glob, "a")),
+        (Value::Nil, "pcre", text(TargetType::Pcre, "")),
+        (names(), "list", Some(Target::List(owned()))),
+        (names(), "compound", Some(Target::Words(owned()))),
+        (list(&["a".into(), Value::Nil]), "compound", None),
+        (names(), "glob", None),
+        (Value::Int(1), "list", None),
+    ] {
+        assert_eq!(target(&value, kind), expected, "{value:?} {kind}");
+    }
+}
+
+#[test]
 fn mine_request_functions_are_bounded() {
     let read = |fun: Value| {
         let load = Value::map([("tgt", Value::from("*")), ("fun", fun)]);
@@ -169,5 +208,20 @@ fn mine_request_by_pillar_is_compared_exactly() {
     assert_eq!(kind("PILLAR"), Some(TargetType::PillarExact));
     assert_eq!(kind("pillar_pcre"), Some(TargetType::PillarExact));
     assert_eq!(kind("compound"), Some(TargetType::Compound));
+    assert_eq!(kind("COMPOUND"), Some(TargetType::Compound));
+    assert_eq!(kind("compound_pillar_exact"), Some(TargetType::Compound));
     assert_eq!(kind("nonsense"), None);
+    // As minions of old called it; with nothing in it, it is not there.
+    let old = |kind: Value| {
+        let load = [
+            ("tgt", "a".into()),
+            ("fun", "f".into()),
+            ("expr_form", kind),
+        ];
+        let request = MineRequest::read(&id("x"), &Value::map(load));
+        request.map(|request| request.target.kind())
+    };
+    assert_eq!(old("pcre".into()), Ok(TargetType::Pcre));
+    assert_eq!(old(Value::Nil), Ok(TargetType::Glob));
+    assert_eq!(old(Value::Int(1)), Err(MineError::Incomplete));
 }

@@ -121,6 +121,42 @@ fn chains_of_stars_are_bounded_whatever_the_delimiter() {
     assert!(!ends_on_a_small_stack(long, ":", MatchKind::Glob));
 }
 
+#[test]
+fn expression_at_a_bound_is_compiled_and_beyond_it_is_not() {
+    let patterns = PatternCache::default();
+    let is_compiled = |text: &str, delimiter: &str| {
+        Subdict::compile(text, delimiter, MatchKind::Exact, &patterns).is_some()
+    };
+    for (more, expected) in [(0, true), (1, false)] {
+        let long = format!("os:{}", "x".repeat((16 << 10) - 3 + more));
+        assert_eq!(is_compiled(&long, ":"), expected, "{more} bytes");
+        let parts = vec!["a"; 128 + more].join("|");
+        assert_eq!(is_compiled(&parts, "|"), expected, "{more} parts");
+    }
+}
+
+/// The pattern is a part of as many texts as the path has parts, and the last counts here.
+#[test]
+fn four_heavy_patterns_of_an_expression_are_tried() {
+    for (depth, expected) in [(4, true), (5, false)] {
+        let (mut data, mut text) = (Value::from("x".repeat(40).as_str()), String::new());
+        for _ in 0..depth {
+            data = Value::map([("a", data)]);
+            text += "a:";
+        }
+        text += r"\w{40}";
+        let patterns = PatternCache::default();
+        let search = Allowance::of_search(false);
+        let subdict = Subdict::compile(&text, ":", MatchKind::Regex, &patterns).unwrap();
+        let is_match = subdict.matches(&data, &Budget::of(&search));
+        assert_eq!(
+            (is_match, search.is_cut()),
+            (expected, !expected),
+            "{depth}"
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
