@@ -49,10 +49,7 @@ impl Machine {
         let noted: HashMap<MinionId, i64> = noted.into_iter().collect();
         let own = micros(job.silence + gather + SLACK).saturating_add(now);
         let awaited = job.missing();
-        // One that cannot be asked is not judged by its silence: it may run the job for hours.
-        let awaited = awaited.filter(|(minion, entry)| {
-            *entry.state() == MinionState::Expected && turn.world.is_asked(minion)
-        });
+        let awaited = awaited.filter(|(_, entry)| *entry.state() == MinionState::Expected);
         let awaited: Vec<MinionId> = awaited.map(|(minion, _)| minion.clone()).collect();
         let mut first: Option<Duration> = None;
         let mut has_own = false;

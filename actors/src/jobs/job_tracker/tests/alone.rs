@@ -5,9 +5,6 @@ use super::super::moment::Moment;
 use super::*;
 use crate::jobs::job_tracker::job::MinionState;
 
-/// A resource of a minion, which cannot be asked what it runs.
-pub(super) const RESOURCE: &str = "resource";
-
 /// Every minion is reachable; only these syndics, if any, are not.
 #[derive(Default)]
 pub(super) struct Present {
@@ -24,8 +21,8 @@ impl JobEnvironment for Present {
         None
     }
 
-    fn is_asked(&self, minion: &MinionId) -> bool {
-        minion.as_str() != RESOURCE
+    fn is_asked(&self, _: &MinionId) -> bool {
+        true
     }
 
     fn below(&self, syndic: &MinionId, mut minions: Vec<MinionId>) -> Vec<MinionId> {
