@@ -129,6 +129,10 @@ fuzz: ## Fuzz each target of docs/fuzzing.md for SECONDS (60) with a new seed; F
 	SALTERN_FUZZ_SECONDS=$(or $(SECONDS),60) tests/run.sh --success-output immediate \
 		-E 'binary(fuzz) & test(/$(FUZZ)/)'
 
+.PHONY: fuzz-coverage
+fuzz-coverage: ## The same by libFuzzer, which follows coverage, for SECONDS (60); HOUR=1 for what a target lacks to an hour
+	tests/fuzz/coverage.py --seconds $(or $(SECONDS),60) $(if $(HOUR),--hour) $(FUZZ)
+
 # In no tier: each mutant is a build of its crate and a run of its tests.
 .PHONY: mutants
 mutants: ## Mutate policy, gate and envelope; fails for a mutant that no test finds and tests/mutants.list has not (PACKAGE, FILE, TESTS, SHARD, MINUTES; ONE_BY_ONE=1)

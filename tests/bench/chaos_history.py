@@ -28,9 +28,6 @@ import unittest
 
 # Seconds that a takeover may take beyond the lease.
 TAKEOVER = 2
-# Seconds once, after a takeover, in which minions reconnect and answer, with the slack of both
-# (actors/src/jobs/job_tracker/deadlines.rs); further takeovers give none anew.
-JUDGING = 22
 
 
 # What masters ask minions about jobs; the answers are acknowledged and not kept.
@@ -137,7 +134,7 @@ def of_jobs(history, store, lease):
             yield "published and not stored", jid
         elif store["jobs"][jid] is None:
             yield "without a verdict", jid
-        elif lease and store["jobs"][jid] > latest_verdict(line, faults, lease, JUDGING):
+        elif lease and store["jobs"][jid] > latest_verdict(line, faults, lease):
             yield "verdict too late", jid
 
 
@@ -154,20 +151,20 @@ def of_verdicts(store):
             yield "all returned and not complete", jid
 
 
-def latest_verdict(published, faults, lease, judging=0):
-    """When a job has to have its verdict: its deadline, and a takeover for each fault until then, one at least; where
-    there was one, also the time of `judging`, once.
+def latest_verdict(published, faults, lease):
+    """When a job has to have its verdict: its deadline, and a takeover for each fault until then, one at least.
 
     A fault counts that comes between its publication and this end, so each may move the end behind the next
     one. One that began within a lease before the publication may still be under way.
     """
     end = published["deadline"] + lease + TAKEOVER
-    count = 0
+    count = 1
     for fault in sorted(at for at in faults if at > published["at"] - lease):
         if fault > end:
             break
+        if count > 1:
+            end += lease + TAKEOVER
         count += 1
-        end += judging if count == 1 else lease + TAKEOVER
     return end
 
 
@@ -296,23 +293,18 @@ class Checker(unittest.TestCase):
             self.expect(*kinds)
 
     def test_late_verdict_is_found_only_with_a_lease(self):
-        # The deadline, the lease and two seconds: 35; and once the time in which minions are judged.
-        self.store["jobs"]["1"] = 35 + JUDGING
-        self.expect()
-        self.store["jobs"]["1"] = 36 + JUDGING
-        self.expect("verdict too late")
-        self.expect(lease=None)
-        self.history = [line for line in self.history if line["what"] != "fault"]
+        # The deadline, the lease and two seconds: 35.
         self.store["jobs"]["1"] = 35
         self.expect()
         self.store["jobs"]["1"] = 36
         self.expect("verdict too late")
+        self.expect(lease=None)
 
     def test_each_further_fault_gives_one_more_takeover(self):
-        self.store["jobs"]["1"] = 52 + JUDGING
-        self.history.append({"at": 36 + JUDGING, "what": "fault", "kind": "kill"})
+        self.store["jobs"]["1"] = 52
+        self.history.append({"at": 36, "what": "fault", "kind": "kill"})
         self.expect("verdict too late")
-        self.history[-1]["at"] = 34 + JUDGING
+        self.history[-1]["at"] = 34
         self.expect()
 
 

@@ -317,8 +317,8 @@ fn printed(stderr: &str) -> Vec<&str> {
     stderr.lines().filter(is_printed).collect()
 }
 
-/// Printed lines without those that differ from run to run: job ids, and the order in which minions
-/// answer. The help is worded otherwise.
+/// Printed lines without those that differ from run to run: job ids, the order in which minions answer,
+/// and that of a list of minions, which is a set to stock. The help is worded otherwise.
 fn shown(stdout: &str) -> Vec<String> {
     if stdout.starts_with("Usage") {
         return Vec::new();
@@ -326,7 +326,8 @@ fn shown(stdout: &str) -> Vec<String> {
     let mut blocks: Vec<String> = Vec::new();
     for line in stdout.lines() {
         let line = without_jids(line);
-        match blocks.last_mut().filter(|_| line.starts_with([' ', '-'])) {
+        let goes_on = line.starts_with([' ', '-']) && !line.starts_with("- ");
+        match blocks.last_mut().filter(|_| goes_on) {
             Some(block) => block.push_str(&format!("\n{line}")),
             None => blocks.push(line),
         }

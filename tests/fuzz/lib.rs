@@ -6,10 +6,16 @@
 //! printed; `SALTERN_FUZZ_SEED` and `SALTERN_FUZZ_NUMBER` give one input again. An input that fails is
 //! printed and written into the corpus, where every later run tries it first.
 //!
-//! Not here: coverage, which needs `cargo fuzz` and a nightly compiler.
+//! Feedback by coverage is `coverage.rs`, in a build of its own; what it found is in the corpus, too.
 
+#![allow(
+    unexpected_cfgs,
+    reason = "`fuzzing`, which coverage.py sets, as `cargo fuzz` does"
+)]
 #![allow(clippy::print_stdout, reason = "figures for people")]
 
+#[cfg(fuzzing)]
+mod coverage;
 mod mutate;
 
 use std::cell::RefCell;
@@ -26,6 +32,9 @@ pub use mutate::Random;
 
 /// Bytes of a failed input that are printed.
 const SHOWN: usize = 4096;
+
+/// The file of a corpus with what coverage found: an input a line, in hexadecimal.
+const FOUND: &str = "found";
 
 /// Maximum length of a mutated input.
 const MAX_INPUT: usize = 16 << 10;
@@ -80,6 +89,10 @@ impl Fuzz<'_> {
     /// # Panics
     /// When the target does, after the input was printed and kept.
     pub fn run(self, target: impl Fn(&[u8])) {
+        #[cfg(fuzzing)]
+        if let Some(arguments) = coverage::arguments() {
+            return coverage::run(&self, arguments, target);
+        }
         let run = Run::of_environment();
         let corpus = self.corpus();
         std::panic::set_hook(Box::new(|info| {
@@ -132,7 +145,13 @@ impl Fuzz<'_> {
             .map(|entry| entry.path())
             .collect();
         files.sort();
-        let kept = files.iter().filter_map(|path| fs::read(path).ok());
+        let kept = files
+            .iter()
+            .filter_map(|path| Some((path, fs::read(path).ok()?)))
+            .flat_map(|(path, bytes)| match path.file_name() {
+                Some(name) if name == FOUND => found(&bytes),
+                _ => vec![bytes],
+            });
         let mut corpus: Vec<Vec<u8>> = self.seeds.iter().cloned().chain(kept).collect();
         if corpus.is_empty() {
             corpus.push(Vec::new());
@@ -168,6 +187,27 @@ impl Fuzz<'_> {
             Err(error) => println!("fuzz: not kept as {}: {error}", path.display()),
         }
     }
+}
+
+/// The inputs of a file that has one a line, in hexadecimal.
+///
+/// # Panics
+/// When a line is something else.
+fn found(file: &[u8]) -> Vec<Vec<u8>> {
+    let digit = |byte: &u8| {
+        char::from(*byte)
+            .to_digit(16)
+            .and_then(|digit| u8::try_from(digit).ok())
+    };
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some(digit(high)? << 4 | digit(low)?),
+        _ => None,
+    };
+    file.split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| line.chunks(2).map(byte).collect::<Option<Vec<u8>>>())
+        .map(|input| input.expect("a line of a corpus is hexadecimal"))
+        .collect()
 }
 
 fn directory(name: &str) -> PathBuf {

@@ -10,7 +10,6 @@
 //! Longer than 500 lines because each message has its handler here, nearly all of them a few lines.
 
 mod account;
-mod deadlines;
 mod deps;
 mod job;
 mod jobs;
@@ -191,9 +190,8 @@ enum EndedJob {
     None,
 }
 
-/// An open job as the store holds it, resumed at a time of day; `unpublished` is what becomes of a load that never
-/// left.
-fn resumed(open: OpenJob, unpublished: Departure, at: i64) -> Resumed {
+/// An open job as the store holds it; `unpublished` is what becomes of a load that never left.
+fn resumed(open: OpenJob, unpublished: Departure) -> Resumed {
     let OpenJob { job, returned } = open;
     let record = job.record;
     let departure = match job.published {
@@ -217,7 +215,6 @@ fn resumed(open: OpenJob, unpublished: Departure, at: i64) -> Resumed {
         departure,
         returned,
         notes: notes.unwrap_or_default(),
-        at,
     }
 }
 
@@ -234,10 +231,8 @@ impl JobTracker {
                 true => Departure::Again,
                 false => Departure::Never,
             };
-            self.step(JobEvent::Resumed(resumed(open, unpublished, now)), context);
+            self.step(JobEvent::Resumed(resumed(open, unpublished)), context);
         }
-        // By when minions are judged has to be noted before this master is lost, too.
-        self.step(JobEvent::KeepAll, context);
         // Most of them have no effects.
         self.count_open();
     }
@@ -614,8 +609,7 @@ impl JobTracker {
         let heads = reader.return_heads(jid)?.into_iter();
         let returned = heads.map(|head| (head.minion, head.retcode)).collect();
         let state = job.state;
-        let now = self.seed.deps.micros();
-        let ended = resumed(OpenJob { job, returned }, Departure::Never, now);
+        let ended = resumed(OpenJob { job, returned }, Departure::Never);
         Ok(EndedJob::Found(Box::new(ended), state))
     }
 

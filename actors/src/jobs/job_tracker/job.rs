@@ -11,7 +11,6 @@ use saltern_store::jobs::JobState;
 pub(super) use saltern_store::jobs::LostReason as Reason;
 use saltern_store::jobs::SyndicSays;
 
-use super::deadlines::Deadline;
 use super::moment::Moment;
 
 /// State of a minion within a job.
@@ -119,7 +118,7 @@ impl Entry {
     /// Whether it may still run the job: no evidence speaks against it.
     pub(super) fn may_run(&self) -> bool {
         use MinionState::{Expected, Running, Unknown};
-        let silent = [Reason::NoAnswer, Reason::CannotSay, Reason::NotHeard];
+        let silent = [Reason::NoAnswer, Reason::CannotSay];
         match &self.state {
             Expected | Running => true,
             Unknown(reason) => silent.contains(reason),
@@ -228,8 +227,6 @@ pub(super) struct Job {
     pub(super) part_is_under_way: bool,
     /// No syndic is expected to report further minions. Not stored: a job that is resumed waits for them.
     pub(super) expects_all: bool,
-    /// By when minions are judged that were awaited when this master took over.
-    pub(super) deadlines: IndexMap<MinionId, Deadline>,
 }
 
 impl Job {
@@ -256,7 +253,6 @@ impl Job {
             is_reloaded: false,
             part_is_under_way: false,
             expects_all: true,
-            deadlines: IndexMap::new(),
         }
     }
 

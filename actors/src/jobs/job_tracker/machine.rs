@@ -20,9 +20,7 @@
 //! 7. Memory is bounded: jobs by the weight of their minions, questions of clients and signals by
 //!    their number, probes by their rate. The statements of minions about a job go with their
 //!    return and with its end.
-//! 8. Minions that were awaited when a master took over are given up by the time that it noted, however
-//!    many masters follow, unless they said that they run the job.
-//! 9. A machine that is rebuilt from the store and the notes reports the same of every minion as
+//! 8. A machine that is rebuilt from the store and the notes reports the same of every minion as
 //!    the one before it. Exceptions: minions that were running or ending are expected, and of jobs
 //!    that go on, changes of the last second may be missing.
 //!
@@ -151,8 +149,6 @@ pub(super) struct Resumed {
     /// The minions that returned, each with its code.
     pub(super) returned: Vec<(MinionId, i64)>,
     pub(super) notes: JobNotes,
-    /// The time of day, in microseconds since 1970.
-    pub(super) at: i64,
 }
 
 /// Whether a job that was found in the store had left.
@@ -399,7 +395,6 @@ impl Machine {
     fn wake(&mut self, at: Moment, timer: Timer, turn: &mut Turn<'_>) {
         match timer {
             Timer::Look(jid) => self.look(at, &jid, turn),
-            Timer::Judge(jid) => self.judge(&jid, turn),
             Timer::Again(jid) => self.send_again(jid, turn),
             Timer::Keep => {
                 self.keep_is_set = false;
@@ -446,7 +441,7 @@ impl Machine {
         self.look_by(&jid, now.after(silence));
     }
 
-    fn resumed(&mut self, mut resumed: Resumed, turn: &mut Turn<'_>) {
+    fn resumed(&mut self, resumed: Resumed, turn: &mut Turn<'_>) {
         let jid = resumed.job.jid.clone();
         // Minions that are up reconnect first; one that is probed before does not get it.
         let silence = match resumed.departure {
@@ -463,15 +458,11 @@ impl Machine {
             }
             job.put(&minion, MinionState::Returned { retcode });
         }
-        let noted = std::mem::take(&mut resumed.notes.awaited);
         notes::restore(resumed.notes, job);
         job.left = (resumed.departure == Departure::Left).then_some(turn.now);
         job.may_have_left = true;
         match resumed.departure {
-            Departure::Left => {
-                self.set_deadlines(&jid, (noted, resumed.at), turn);
-                self.conclude(&jid, Vec::new(), turn);
-            }
+            Departure::Left => self.conclude(&jid, Vec::new(), turn),
             Departure::Again => {
                 self.conclude(&jid, Vec::new(), turn);
                 let again = turn.now.after(RECONNECTING);
@@ -662,7 +653,6 @@ impl Machine {
             entry.said = None;
             entry.below = None;
         }
-        job.deadlines.swap_remove(minion);
         job.heard = turn.now;
         let changes = if before.is_lost() || !job.is_open() {
             let after = MinionState::Returned { retcode };
@@ -830,7 +820,6 @@ impl Machine {
         }
         self.asks -= std::mem::take(&mut job.asks).len();
         job.forget_what_was_said();
-        job.deadlines = IndexMap::new();
         job.look_at = None;
         let listed = job.missing().filter(|(_, entry)| entry.is_listed);
         let listed: Vec<MinionId> = listed.map(|(minion, _)| minion.clone()).collect();

@@ -1,7 +1,7 @@
 //! Monotonic time and timers of the machine.
 //!
 //! A moment is counted from the tracker's own start with a monotonic clock; the time of day does
-//! not affect any decision about a job, but for `deadlines` over several masters.
+//! not affect any decision about a job.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -44,8 +44,6 @@ fn micros(time: Duration) -> u64 {
 pub(super) enum Timer {
     /// Whether a job needs anything.
     Look(Jid),
-    /// Minions of a job are given up that an earlier master has asked about.
-    Judge(Jid),
     /// Send the load of a job again, unless that has become needless.
     Again(Jid),
     /// Write the states of jobs.

@@ -14,11 +14,6 @@ pub(super) fn notes_of(job: &Job) -> JobNotes {
         if let Some(reason) = entry.state().reason() {
             notes.lost.push((minion.clone(), reason.clone()));
         }
-        if let MinionState::Expected | MinionState::Ending { .. } = entry.state()
-            && let Some(deadline) = job.deadlines.get(minion)
-        {
-            notes.awaited.push((minion.clone(), deadline.by));
-        }
         if entry.was_signalled {
             notes.signalled.push(minion.clone());
         }
@@ -29,7 +24,7 @@ pub(super) fn notes_of(job: &Job) -> JobNotes {
     notes
 }
 
-/// Restores the states of a job's minions; not by when they are judged (`deadlines`).
+/// Restores the states of a job's minions.
 pub(super) fn restore(notes: JobNotes, job: &mut Job) {
     for (minion, reason) in notes.lost {
         job.put(&minion, MinionState::lost(reason));

@@ -266,7 +266,6 @@ impl Machine {
         let (now, gather) = (turn.now, self.rules.gather);
         let job = self.jobs.get_mut(jid)?;
         answer_asks(job, jid, minion, running, &mut turn.effects);
-        let was_doubted = running.is_some() && job.deadlines.swap_remove(minion).is_some();
         let entry = job.entry_mut(minion)?;
         entry.asked_since = None;
         entry.said = Some(Box::new(Said {
@@ -276,10 +275,6 @@ impl Machine {
         if running.is_some() {
             let change = change(job, minion, MinionState::Running);
             self.progress_soon(jid, now);
-            if was_doubted {
-                // The next master has to know that it is not judged by what was noted.
-                self.keep(jid, turn);
-            }
             return change;
         }
         let lost = |reason| Some(MinionState::Unknown(reason));
@@ -289,10 +284,6 @@ impl Machine {
                 None
             }
             MinionState::Ending { since } if now.since(*since) < gather => None,
-            // It had no time yet to return after the takeover.
-            MinionState::Unknown(Reason::NotHeard) if !entry.was_signalled => {
-                Some(MinionState::Ending { since: now })
-            }
             MinionState::Ending { .. } | MinionState::Unknown(_) if entry.was_signalled => {
                 lost(Reason::Killed)
             }

@@ -64,45 +64,20 @@ impl Column<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::matching::{MinionData, NoData, Nodegroups, Site};
-    use saltern_model::{Changed, Compat, DataChanges};
-
-    struct OneMinion;
-
-    impl MinionData for OneMinion {
-        fn grains(&self, _: &MinionId) -> Option<Arc<Value>> {
-            let addresses = vec![Value::from("10.0.0.1"), Value::from("10.0.0.2")];
-            let interfaces = Value::map([("eth0", Value::from(addresses))]);
-            let grains = [
-                ("os", Value::from("Debian")),
-                ("ip4_interfaces", interfaces),
-            ];
-            Some(Arc::new(Value::map(grains)))
-        }
-
-        fn pillar(&self, id: &MinionId) -> Option<Arc<Value>> {
-            NoData.pillar(id)
-        }
-
-        fn known(&self) -> Arc<[MinionId]> {
-            Arc::new([MinionId::parse("web1").unwrap()])
-        }
-
-        fn changes(&self, since: Option<u64>) -> DataChanges {
-            DataChanges {
-                generation: 1,
-                changed: match since {
-                    Some(_) => Changed::These(Vec::new()),
-                    None => Changed::Everything,
-                },
-            }
-        }
-    }
+    use crate::matching::index_tests::Data;
+    use crate::matching::{Nodegroups, Site};
+    use saltern_model::Compat;
 
     #[test]
     fn grains_are_given_by_minion_and_path() {
         let site = |data| Targeting::of(Site::new(Compat::V3008, Nodegroups::default(), data));
-        let one = site(Some(Arc::new(OneMinion)));
+        let addresses = vec![Value::from("10.0.0.1"), Value::from("10.0.0.2")];
+        let interfaces = Value::map([("eth0", Value::from(addresses))]);
+        let grains = [
+            ("os", Value::from("Debian")),
+            ("ip4_interfaces", interfaces),
+        ];
+        let one = site(Some(Arc::new(Data::of_one("web1", Value::map(grains)))));
         let minions = ["db1", "web1"].map(|id| MinionId::parse(id).unwrap());
         let paths = [
             ("os", Some("Debian")),

@@ -28,8 +28,19 @@ struct State {
     changed: Vec<MinionId>,
 }
 
+/// Grains that tests change; the pillar of a minion is the same.
 #[derive(Default)]
-struct Data(Mutex<State>);
+pub(super) struct Data(Mutex<State>);
+
+impl Data {
+    /// The grains of one minion.
+    pub(super) fn of_one(id: &str, grains: Value) -> Self {
+        let id = MinionId::parse(id).unwrap();
+        let data = Self::default();
+        data.0.lock().grains.insert(id, grains);
+        data
+    }
+}
 
 impl MinionData for Data {
     fn grains(&self, id: &MinionId) -> Option<Arc<Value>> {

@@ -1,8 +1,8 @@
 //! Notes on a job beside its row: which minions were given up and why. The job tracker writes them.
 //!
 //! A msgpack map, readable by any program: the reason's word with the minions it applies to, under
-//! `signalled` those that signalled their process of the job, verdicts of syndics under `below`, and by when minions are
-//! judged under `awaited until`. A minion that is not named is expected. Unknown words are skipped, so that an older release can read the notes of a newer
+//! `signalled` those that signalled their process of the job, and verdicts of syndics under `below`. A minion that is not named is
+//! expected. Unknown words are skipped, so that an older release can read the notes of a newer
 //! one.
 
 use std::sync::Arc;
@@ -27,8 +27,6 @@ pub enum LostReason {
     CannotSay,
     /// It answered twice that it does not run the job, and no return came.
     NotRunning,
-    /// A master that awaited it was lost, and so were those after it, or it did not answer them in time.
-    NotHeard,
     /// It sent the job a signal that ends it, then said twice that it does not run the job, and no
     /// return came.
     Killed,
@@ -44,7 +42,6 @@ impl LostReason {
             Self::NoAnswer => "it did not answer when it was asked",
             Self::CannotSay => "it cannot say which jobs it runs",
             Self::NotRunning => "it does not run the job and has not returned",
-            Self::NotHeard => "nothing was heard of it since an earlier master was lost",
             Self::Killed => "its process was ended by a signal",
         }
     }
@@ -90,8 +87,6 @@ pub struct JobNotes {
     pub signalled: Vec<MinionId>,
     /// Minions with the verdict of a syndic on them.
     pub below: Vec<(MinionId, SyndicSays)>,
-    /// Minions that were awaited when a master took over, and by when they are judged, in microseconds since 1970.
-    pub awaited: Vec<(MinionId, i64)>,
 }
 
 const SIGNALLED: &str = "signalled";
@@ -100,8 +95,6 @@ const NOT_CONNECTED: &str = "not_connected: ";
 /// Followed by the number of syndics, the one that said it to this master, and the verdict, with a slash (which
 /// stands in no id) between them.
 const BELOW: &str = "below ";
-/// Followed by the time.
-const AWAITED: &str = "awaited until ";
 
 impl JobNotes {
     /// The packed notes.
@@ -118,9 +111,7 @@ impl JobNotes {
             } = said;
             (format!("{BELOW}{depth}/{syndic}/{text}"), id)
         });
-        let awaited = self.awaited.iter();
-        let awaited = awaited.map(|(id, by)| (format!("{AWAITED}{by}"), id));
-        for (word, minion) in lost.chain(signalled).chain(below).chain(awaited) {
+        for (word, minion) in lost.chain(signalled).chain(below) {
             groups.entry(word).or_default().push(minion.as_str().into());
         }
         let groups = groups.into_iter();
@@ -148,11 +139,6 @@ impl JobNotes {
                 .filter_map(|minion| MinionId::parse(minion.as_str()?).ok());
             if word == SIGNALLED {
                 notes.signalled.extend(minions);
-            } else if let Some(by) = word.strip_prefix(AWAITED) {
-                let by: Option<i64> = by.parse().ok();
-                notes
-                    .awaited
-                    .extend(minions.filter_map(|id| Some((id, by?))));
             } else if let Some(said) = said(word) {
                 notes.below.extend(minions.map(|id| (id, said.clone())));
             } else if let Some(reason) = reason(word) {
@@ -171,7 +157,6 @@ fn word(reason: &LostReason) -> String {
         LostReason::NoAnswer => "no_answer".to_owned(),
         LostReason::CannotSay => "cannot_say".to_owned(),
         LostReason::NotRunning => "not_running".to_owned(),
-        LostReason::NotHeard => "not_heard".to_owned(),
         LostReason::Killed => "killed".to_owned(),
     }
 }
@@ -193,7 +178,6 @@ fn reason(word: &str) -> Option<LostReason> {
         "no_answer" => LostReason::NoAnswer,
         "cannot_say" => LostReason::CannotSay,
         "not_running" => LostReason::NotRunning,
-        "not_heard" => LostReason::NotHeard,
         "killed" => LostReason::Killed,
         _ => LostReason::NotConnected(Arc::from(word.strip_prefix(NOT_CONNECTED)?)),
     })
@@ -220,11 +204,9 @@ mod tests {
                 (id("e"), LostReason::NotRunning),
                 (id("f"), LostReason::Killed),
                 (id("h"), LostReason::PerhapsNotSent),
-                (id("i"), LostReason::NotHeard),
             ],
             signalled: vec![id("f"), id("g")],
             below: vec![(id("a"), says(1, "gone")), (id("h"), says(2, "gone/away"))],
-            awaited: vec![(id("j"), 1_790_000_000_000_000), (id("k"), -1)],
         };
         assert_eq!(JobNotes::unpack(&notes.pack()), notes);
         let newer = Value::map([("abducted", Value::Array(vec!["a".into()]))]);

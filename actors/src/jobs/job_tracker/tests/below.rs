@@ -187,7 +187,6 @@ fn verdict_is_written_with_the_job_and_there_after_a_restart() {
         departure: Departure::Left,
         returned: Vec::new(),
         notes,
-        at: NOW,
     }));
     assert!(later.explains(0, "; gone") && !later.explains(1, "gone"));
 }

@@ -127,7 +127,8 @@ fn open_job_of_20_000_minions_is_judged_after_two_restarts() {
         let given_up = minions(GIVEN_UP).into_iter();
         let notes = JobNotes {
             lost: given_up.map(|id| (id, LostReason::NoAnswer)).collect(),
-            ..JobNotes::default()
+            signalled: Vec::new(),
+            below: Vec::new(),
         };
         let mut writes = vec![
             Write::Job(JobRecord {

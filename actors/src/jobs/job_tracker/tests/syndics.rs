@@ -211,8 +211,7 @@ fn late_answer_to_a_forgotten_probe_makes_no_job() {
         let mut asked_by_user = job(2, &["b"]);
         asked_by_user.fun = "saltutil.running".to_owned();
         let mut rig = rig(&[Write::Job(asked_by_user)]);
-        // Nobody knows whether it was sent.
-        assert_eq!(rig.kept().await, [(jid(2), JobState::Open)]);
+        while rig.store.try_recv().is_ok() {}
         let running = |number| ReturnRecord {
             fun: "saltutil.running".to_owned(),
             ..record(number, "b")

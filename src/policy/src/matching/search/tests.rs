@@ -1,36 +1,13 @@
 //! Tests of what decides a search: its options, and its budget.
 
 use super::*;
+use crate::matching::index_tests::Data;
 use crate::matching::{MinionData, NoData, Nodegroups};
-use saltern_model::{Changed, DataChanges};
 use saltern_wire::msgpack::Value;
 
 /// The grains and the pillar of m1, and no other minion's.
-struct OneMinion;
-
-impl MinionData for OneMinion {
-    fn grains(&self, id: &MinionId) -> Option<Arc<Value>> {
-        let data = Value::map([("os", "Debian"), ("ipv4", "10.0.0.1")]);
-        (id.as_str() == "m1").then(|| Arc::new(data))
-    }
-
-    fn pillar(&self, id: &MinionId) -> Option<Arc<Value>> {
-        self.grains(id)
-    }
-
-    fn known(&self) -> Arc<[MinionId]> {
-        [MinionId::parse("m1").unwrap()].into()
-    }
-
-    fn changes(&self, since: Option<u64>) -> DataChanges {
-        DataChanges {
-            generation: 1,
-            changed: match since {
-                Some(_) => Changed::These(Vec::new()),
-                None => Changed::Everything,
-            },
-        }
-    }
+fn one_minion() -> Data {
+    Data::of_one("m1", Value::map([("os", "Debian"), ("ipv4", "10.0.0.1")]))
 }
 
 fn site(compat: Compat, data: impl MinionData + 'static) -> Site {
@@ -93,7 +70,7 @@ fn options_of_a_search_decide_what_it_finds() {
     ];
     let (ids, patterns) = (ids(12), PatternCache::default());
     for (compat, options, kind, text, expected) in table {
-        let site = site(compat, OneMinion);
+        let site = site(compat, one_minion());
         let search = Search::new(&site, &patterns, &ids, None, options);
         let found = search.simple(kind, text, ":").unwrap();
         let found: Vec<_> = found.iter().map(|at| ids[at].as_str()).collect();
