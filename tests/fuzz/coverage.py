@@ -137,7 +137,7 @@ def table():
     """Prints the record as docs/fuzzing.md has it."""
     print("| target | processor time | inputs | edges reached | kept |\n|---|---:|---:|---:|---:|")
     for name, one in sorted(recorded().items()):
-        print(f"| `{name}` | {one['processor_seconds'] / 60:.0f} min | {one['inputs']:,} | {one['edges']:,} | {one['kept']} |")
+        print(f"| `{name}` | {one['processor_seconds']} s | {one['inputs']:,} | {one['edges']:,} | {one['kept']} |")
 
 
 def main():
