@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use saltern_tests::hostile::Attacks;
 use saltern_tests::site::SOON;
+use saltern_tests::sizes::size;
 use saltern_tests::{Release, Server, Site, TestResult};
 
 const OURS: Server = Server::Saltern(Release::V3008);
@@ -21,7 +22,7 @@ const HOSTILE: usize = 64;
 const MINIONS: usize = 20;
 
 /// The short form.
-const SECONDS: u64 = 20;
+const SECONDS: usize = 20;
 
 /// Memory that unauthenticated peers may take: large requests (a quarter of
 /// `ReqLimits::in_flight`), replies that wait for their readers (a quarter of
@@ -36,10 +37,9 @@ const FACTOR: u32 = 10;
 const MEDIAN_FLOOR: Duration = Duration::from_secs(5);
 const P99_FLOOR: Duration = Duration::from_secs(30);
 
-fn duration() -> Duration {
-    let seconds = std::env::var("SALTERN_HOSTILE_SECONDS");
-    let seconds = seconds.ok().and_then(|it| it.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(SECONDS))
+fn duration() -> Result<Duration> {
+    let seconds = size("SALTERN_HOSTILE_SECONDS", SECONDS)?;
+    Ok(Duration::from_secs(seconds as u64))
 }
 
 /// One `test.ping` to all minions, none of which may be missing; how long it took.
@@ -85,7 +85,7 @@ fn hostile_peers_exceed_no_memory_bound_and_delay_no_ping() -> TestResult {
             let idle_before = idle(site)?;
             let before = site.master().memory()?;
 
-            let duration = duration();
+            let duration = duration()?;
             site.step(&format!(
                 "{HOSTILE} hostile peers for {} s; idle: {idle_before:?}, {} MiB",
                 duration.as_secs(),

@@ -19,6 +19,7 @@ use parking_lot::Mutex;
 use saltern_tests::process::run;
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::SOON;
+use saltern_tests::sizes::size;
 use saltern_tests::{Fleet, Release, Server, Site, TestResult, wait_until};
 
 const OURS: Server = Server::Saltern(Release::V3006);
@@ -48,7 +49,7 @@ fn random_kills_and_every_fail_point_lose_nothing_that_was_acknowledged() -> Tes
             site.announce("auto_accept");
             let mut fleet = site.start_fleet("kill", MINIONS, &["--returns", "64"])?;
             let jobs = Jobs::start(site);
-            let kills = kills()?;
+            let kills = size("SALTERN_KILLS", KILLS)?;
             for kill in 1..=kills {
                 fleet.wait_for_more(random.below(150))?;
                 // Drawn and not awaited: any moment will do.
@@ -67,13 +68,6 @@ fn random_kills_and_every_fail_point_lose_nothing_that_was_acknowledged() -> Tes
             nothing_is_lost(site, fleet, &published)
         },
     )
-}
-
-fn kills() -> Result<usize> {
-    match std::env::var("SALTERN_KILLS") {
-        Ok(number) => number.parse().context("SALTERN_KILLS is a number"),
-        Err(_) => Ok(KILLS),
-    }
 }
 
 /// Lets the master die at a fail point, at the pass of this number, and starts it again.

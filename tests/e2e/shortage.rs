@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, ensure};
 use saltern_tests::process::run;
 use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::sizes::size;
 use saltern_tests::small_disk::{self, SmallDisk};
 use saltern_tests::{Config, Release, Server, Site, TestResult, frozen, logs, wait_until};
 
@@ -208,13 +209,6 @@ const MINUTE: usize = "2026-01-02 03:04".len();
 const FROZEN: usize = 10_000;
 const FROZEN_LISTENERS: usize = 1_000;
 
-fn frozen_subscribers() -> Result<usize> {
-    match std::env::var("SALTERN_FROZEN") {
-        Ok(number) => number.parse().context("SALTERN_FROZEN is a number"),
-        Err(_) => Ok(FROZEN),
-    }
-}
-
 /// Bytes that the master may need for so many: 8 KiB a connection, and something for what their
 /// queues keep together. The events of this test alone come to more.
 fn memory_for(subscribers: usize) -> u64 {
@@ -232,7 +226,7 @@ fn counts(site: &Site, metric: &str) -> String {
 
 #[test]
 fn thousands_of_frozen_subscribers_delay_no_other() -> TestResult {
-    let wanted = frozen_subscribers()?;
+    let wanted = size("SALTERN_FROZEN", FROZEN)?;
     Site::run(
         OURS,
         |config| {

@@ -39,6 +39,7 @@ mod readiness;
 pub mod release;
 pub mod session;
 pub mod site;
+pub mod sizes;
 pub mod small_disk;
 pub mod syndics;
 pub mod terminal;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use saltern_tests::browser::Browser;
 use saltern_tests::site::{MinionKind, SOON};
+use saltern_tests::sizes::size;
 use saltern_tests::{Site, TestResult, wait_until};
 use serde_json::{Value, json};
 
@@ -204,10 +205,7 @@ const FORMS: [(&str, &[&str]); 4] = [
 /// whole table is run is said in `tests/run.sh`; each payload on each page without a browser is a test of the
 /// console's crate.
 fn share() -> Result<usize> {
-    match std::env::var("SALTERN_PAYLOAD_SHARE") {
-        Ok(text) => Ok(text.parse::<usize>()?.max(1)),
-        Err(_) => Ok(1),
-    }
+    Ok(size("SALTERN_PAYLOAD_SHARE", 1)?.max(1))
 }
 
 /// Looks at every page, and returns how many payloads the pages of jobs showed as text.
