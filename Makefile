@@ -115,7 +115,8 @@ deny: ## Check licences, sources and banned crates of all dependencies
 # `cargo vet regenerate exemptions` takes all crates as they are; look at what is new before. It reads the
 # manifests of all crates, those of other platforms too, which no build has fetched.
 .PHONY: vet
-vet: ## Check that each crate and version in Cargo.lock stands in supply-chain; no audits of others are fetched
+vet: ## Check that each crate and version in Cargo.lock stands in supply-chain, and that no advisory known there affects it
+	tests/advisories.py
 	$(CARGO) fetch --locked --quiet
 	PATH="$$PATH:$$(tests/install-tools.sh)" $(CARGO) vet --locked --frozen
 
