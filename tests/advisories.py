@@ -116,8 +116,10 @@ def matches(version, requirement):
         if not found:
             raise Malformed(f'"{requirement}" is no requirement')
         bounds.append((found[1] or "^", parse(found[2])))
-    # Cargo takes a pre-release only where a comparator names one of the same release.
-    if parsed[1] is not None and not any(of == parsed[0] and pre for _, (of, pre) in bounds):
+    # Cargo takes a pre-release only where a comparator names one of the same release. Beside one that is not whole
+    # ("< 2") its rules are odd: then it counts as outside, and somebody looks.
+    is_named = any(of == parsed[0] and pre for _, (of, pre) in bounds)
+    if parsed[1] is not None and not (is_named and all(len(of) == 3 for _, (of, _) in bounds)):
         return False
     return all(satisfies(parsed, sign, bound) for sign, bound in bounds)
 
@@ -283,8 +285,7 @@ def read_clone(clone, date, crates, exceptions):
     files = [path for path in (clone / "crates").glob("*/RUSTSEC-*.md") if ID.fullmatch(path.stem)]
     if not files:
         raise Malformed(f'"{clone}" is no clone of {DATABASE}')
-    names = {name for name, _ in crates}
-    advisories = []
+    names, advisories = {name for name, _ in crates}, []
     for path in sorted(files):
         if path.parent.name in names:
             try:
@@ -376,6 +377,7 @@ class Advisories(unittest.TestCase):
             (">= 0.3.0-rc.2", "0.3.0-rc.2 0.3.0-rc.10 0.3.0 0.4.0", "0.3.0-rc.1 0.4.0-rc.1"),
             ("< 0.104.0-alpha.1", "0.103.0 0.104.0-alpha", "0.104.0-alpha.1 0.104.0-beta 0.103.0-alpha.1"),
             (">= 0.14.0", "0.14.7+wasi-0.2.4", "0.14.0-rc.1"),
+            (">= 1.2.0-rc.1, < 2", "1.2.0 1.9.0", "1.2.0-rc.2 2.0.0"),
         ]
         for requirement, inside, outside in table:
             for versions, is_inside in ((inside, True), (outside, False)):
@@ -386,8 +388,7 @@ class Advisories(unittest.TestCase):
     def test_requirement_that_is_none_is_refused(self):
         refused = [("1.0.0", requirement) for requirement in ["", ">=", ">= one", ">= 1.0 < 2.0", "1.0.0.0"]]
         for version, requirement in [*refused, ("1.0", ">= 1.0")]:
-            with self.subTest(requirement=requirement), self.assertRaises(Malformed):
-                matches(version, requirement)
+            self.assertRaises(Malformed, matches, version, requirement)
 
     def test_safe_version_and_other_crate_have_no_problem(self):
         crates = [self.SAFE, ("cork", "0.3.7"), ("bark", "1.1.9")]
