@@ -110,13 +110,13 @@ pub(crate) struct Duplicate {
     pub(crate) minion: MinionId,
     /// The syndic that jobs for it go by.
     pub(crate) first: MinionId,
-    /// What the second syndic says of it, see [`Announced`].
+    /// Words of the second syndic on it, see [`Announced`].
     pub(crate) is_away: bool,
     pub(crate) key: Option<KeyDigest>,
 }
 
 impl Duplicate {
-    /// What a syndic announces of a minion that is below `first`.
+    /// The entry of a syndic for a minion that is below `first`.
     pub(crate) fn new(announced: &Announced, first: MinionId) -> Self {
         Self {
             minion: announced.id.clone(),
@@ -194,7 +194,7 @@ struct State {
     duplicates: BTreeMap<MinionId, BTreeMap<MinionId, Way>>,
 }
 
-/// What a syndic says of a minion that stands in the inventory of another one.
+/// Second way of a minion: the words of a syndic on one that stands in the inventory of another.
 struct Way {
     /// The list that named the minion last.
     list: u64,

@@ -620,7 +620,7 @@ fn syndic_returns_for_the_minion_of_another_where_both_announce_the_same_key() {
     }
 }
 
-/// What shows that a minion is below a second syndic ends with that syndic's words.
+/// The proof that a minion is below a second syndic ends with that syndic's words.
 #[test]
 fn second_way_of_a_minion_ends_when_its_syndic_has_it_no_more() {
     let site = Site::new(OPTIONS);
