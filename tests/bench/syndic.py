@@ -280,22 +280,24 @@ class Pinged:
     """`test.ping` of all minions at the first of the masters, by one `salt`: times, and processor time of all."""
 
     def __init__(self, name, salt, masters, programs, minions):
-        self.name, self.salt, self.masters, self.minions = name, salt, set(masters), minions
+        # The one above first; one that is alone stands there twice.
+        self.name, self.salt, self.masters, self.minions = name, salt, list(dict.fromkeys(masters)), minions
         self.command = programs.command("salt", masters[0], "--out", "txt", "*", "test.ping")
-        self.times, self.cpu, self.missing = [], 0.0, 0
+        self.times, self.cpu, self.missing = [], [0.0] * len(self.masters), 0
 
     def answers(self):
         run = subprocess.run(self.command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         return run.stdout.count(": True")
 
     def cpu_of_masters(self):
-        return sum(master.cpu() for master in self.masters)
+        return [master.cpu() for master in self.masters]
 
     def once(self):
         before, began = self.cpu_of_masters(), time.monotonic()
         self.missing += self.minions - self.answers()
         self.times.append(time.monotonic() - began)
-        self.cpu += self.cpu_of_masters() - before
+        for number, cpu in enumerate(self.cpu_of_masters()):
+            self.cpu[number] += cpu - before[number]
 
     def p50(self):
         return sorted(self.times)[len(self.times) // 2]
@@ -307,7 +309,8 @@ class Pinged:
             "salt": self.salt,
             "p50_ms": round(1000 * self.p50()),
             "p99_ms": round(1000 * times[min(rounds - 1, rounds * 99 // 100)]),
-            "cpu_ms_of_masters": round(1000 * self.cpu / rounds),
+            "cpu_ms_of_masters": round(1000 * sum(self.cpu) / rounds),
+            "cpu_ms_of_each": [round(1000 * cpu / rounds, 1) for cpu in self.cpu],
             "missing": self.missing,
         }
 

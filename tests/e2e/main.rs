@@ -71,6 +71,7 @@ mod syndic;
 mod syndic_matrix;
 mod syndic_native;
 mod syndic_transports;
+mod syndic_two_ways;
 mod targets;
 mod top;
 mod torn;

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use saltern_client::PublishRequest;
+use saltern_policy::target::names_in_list;
 use saltern_requests::job::UPPER;
 use saltern_wire::msgpack::{MapView, RawValue, Value};
 
@@ -101,7 +102,7 @@ pub(crate) fn job_of(load: &MapView, reading: &ReadAs<'_>) -> Result<PublishRequ
     })
 }
 
-/// The minions of a publication whose target is a list.
+/// The minions of a publication whose target is a list, by the rule by which it is resolved here.
 pub(crate) fn minions_of(load: &MapView) -> Option<Vec<String>> {
     if load.str("tgt_type") != Some("list") {
         return None;
@@ -112,10 +113,7 @@ pub(crate) fn minions_of(load: &MapView) -> Option<Vec<String>> {
             .iter()
             .filter_map(|name| name.as_str().map(str::to_owned))
             .collect(),
-        (None, names) => names?
-            .split(',')
-            .map(|name| name.trim().to_owned())
-            .collect(),
+        (None, names) => names_in_list(names?).map(str::to_owned).collect(),
     })
 }
 
@@ -189,7 +187,11 @@ mod tests {
         let names = Some(vec!["a".to_owned(), "b".to_owned()]);
         let list = Value::Array(vec!["a".into(), "b".into()]);
         assert_eq!(of(list, "list"), names);
-        assert_eq!(of("a, b".into(), "list"), names);
+        assert_eq!(of("a,,b,".into(), "list"), names);
+        let with_blank = Some(vec!["a".to_owned(), " b".to_owned()]);
+        assert_eq!(of("a, b".into(), "list"), with_blank);
+        let list = Value::Array(vec!["a".into(), " b".into()]);
+        assert_eq!(of(list, "list"), with_blank, "in either form");
         assert_eq!(of("a,b".into(), "glob"), None);
         assert_eq!(of(1_i64.into(), "list"), None);
         assert_eq!(minions_of(&load(Vec::new())), None);

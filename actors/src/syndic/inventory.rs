@@ -9,7 +9,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
 use std::time::Duration;
 
+use bytes::Bytes;
 use saltern_model::{Changed, MinionId};
+use saltern_requests::KeyDigest;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tokio::time::Instant;
 
@@ -40,6 +42,8 @@ pub(crate) trait MinionsBelow {
     fn away(&self, minion: &MinionId) -> Option<String>;
     /// Its grains, if they are known.
     fn grains(&self, minion: &MinionId) -> Option<Value>;
+    /// Digest of its public key, if it is known.
+    fn key(&self, minion: &MinionId) -> Option<KeyDigest>;
     /// The minions whose grains may have changed, and the new cursor.
     fn changes(&self, since: Option<&Self::Cursor>) -> (Changed, Self::Cursor);
 }
@@ -92,12 +96,14 @@ pub(crate) struct InventoryPart {
     is_last: bool,
     is_partial: bool,
     minions: Vec<Value>,
+    /// Digests of their public keys, nil where it is not known.
+    keys: Vec<Value>,
     gone: Vec<Value>,
 }
 
 impl InventoryPart {
     /// The fields of the request.
-    pub(crate) fn fields(&self) -> [(&'static str, Value); 8] {
+    pub(crate) fn fields(&self) -> [(&'static str, Value); 9] {
         let number = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
         [
             ("cmd", Value::from("saltern_syndic_inventory")),
@@ -107,6 +113,7 @@ impl InventoryPart {
             ("last", Value::Bool(self.is_last)),
             ("partial", Value::Bool(self.is_partial)),
             ("minions", Value::Array(self.minions.clone())),
+            ("keys", Value::Array(self.keys.clone())),
             ("gone", Value::Array(self.gone.clone())),
         ]
     }
@@ -306,7 +313,7 @@ impl<B: MinionsBelow> InventorySender<B> {
     }
 
     fn make(&mut self) -> InventoryPart {
-        let (mut minions, mut bytes) = (Vec::new(), 0);
+        let (mut minions, mut keys, mut bytes) = (Vec::new(), Vec::new(), 0);
         while minions.len() < MAX_MINIONS
             && bytes < MAX_BYTES
             && let Some(id) = self.pending.pop_front()
@@ -326,6 +333,8 @@ impl<B: MinionsBelow> InventorySender<B> {
             bytes += packed.len();
             let away = entry.away.as_deref().map_or(Value::Nil, Value::from);
             minions.push(Value::Array(vec![id.as_str().into(), away, grains]));
+            let key = self.below.key(&id);
+            keys.push(Value::from(key.map(|key| Bytes::copy_from_slice(&key))));
             self.unanswered.push(id.clone());
             self.announced.insert(id, entry);
         }
@@ -344,6 +353,7 @@ impl<B: MinionsBelow> InventorySender<B> {
             is_last,
             is_partial: self.announced_partial,
             minions,
+            keys,
             gone,
         }
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use saltern_model::{Absence, Changed, DataChanges, MinionId, Standing};
-use saltern_requests::{Services, absence_below, inventories_are_whole};
+use saltern_requests::{KeyDigest, Services, absence_below, inventories_are_whole, key_digest};
 use saltern_wire::msgpack::Value;
 
 use super::inventory::MinionsBelow;
@@ -60,6 +60,11 @@ impl MinionsBelow for ServicesBelow {
             .inventories
             .grains_beside(minion, &minions.data, &*minions.presence);
         grains.map(|grains| (*grains).clone())
+    }
+
+    fn key(&self, minion: &MinionId) -> Option<KeyDigest> {
+        let services = &self.0;
+        key_digest(minion, services).or_else(|| services.minions.inventories.key(minion))
     }
 
     fn changes(&self, since: Option<&Generations>) -> (Changed, Generations) {

@@ -213,7 +213,33 @@ impl Seed {
         }
     }
 
+    /// Takes the cursor back for jobs of the master above that minions had returned before it published them.
+    fn go_back(&self, queue: &mut OutboxQueue) -> Result<(), StoreError> {
+        if !self.has_to_go_back(queue) {
+            return Ok(());
+        }
+        for upper in &self.uppers {
+            for jid in upper.take_returned_early() {
+                tracing::debug!(%jid, outbox = self.name, "a job was returned before it was published");
+                if let Err(error) = queue.go_back_to(&jid) {
+                    upper.returned_early(jid);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the cursor is to be taken back.
+    fn has_to_go_back(&self, queue: &OutboxQueue) -> bool {
+        let mut uppers = self.uppers.iter();
+        queue.is_for_one() && uppers.any(|upper| upper.has_returned_early())
+    }
+
     async fn attempt(&self, queue: &mut OutboxQueue, session: &mut FrameSession) -> Attempt {
+        if let Err(error) = self.go_back(queue) {
+            return self.failed(&error);
+        }
         let connected = self.channel(session.kept());
         let agreed = connected.as_ref().and_then(|(upper, channel)| {
             let is_on = self.services.config.syndic.frames;
@@ -271,7 +297,8 @@ impl Seed {
         let (mut window, mut under_way) = (FrameWindow::default(), FuturesUnordered::new());
         let (mut failed, mut has_moved) = (None, false);
         loop {
-            if failed.is_none() {
+            let goes_on = failed.is_none() && !self.has_to_go_back(queue);
+            if goes_on {
                 failed = self.fill(queue, session, &mut window).await;
             }
             while failed.is_none()
@@ -282,7 +309,7 @@ impl Seed {
             if under_way.is_empty() {
                 break;
             }
-            let may_fill = failed.is_none() && queue.has_room_for_batch();
+            let may_fill = goes_on && failed.is_none() && queue.has_room_for_batch();
             tokio::select! {
                 Some((sent, answer)) = under_way.next() => {
                     let result = self.settle((queue, session, &mut window), &sent, answer).await;

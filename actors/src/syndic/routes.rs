@@ -5,7 +5,11 @@
 //!
 //! A minion may return a job before it is published here; such a job is a report, and the publication takes its
 //! place. So a job without a mark is looked at again with each batch, unless this master has published it.
-//! Outboxes that read a return from before the publication at different times may both take it for the other's.
+//! Outboxes that read a return from before the publication at different times may both take it for the other's, or both
+//! for their own. The first would lose it, so the outbox of the master above goes back to such returns when the
+//! publication comes ([`Upper::returned_early`](super::upper::Upper::returned_early)). The second is harmless: a
+//! master above stores a return once for each jid and minion, acknowledges it both times, and fires its events once.
+//! A process that is killed between the publication and the next attempt of that outbox does not go back.
 
 use std::collections::{HashMap, HashSet};
 

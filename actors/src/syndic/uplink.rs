@@ -32,7 +32,7 @@ use saltern_model::Jid;
 use saltern_model::control::Account;
 use saltern_requests::{PathRefusal, Services};
 use saltern_store::StoreError;
-use saltern_store::jobs::JobQueries;
+use saltern_store::jobs::{JobQueries, StoredJob};
 use saltern_supervise::Child;
 use saltern_wire::client::{ClientError as WireError, SubClient};
 use saltern_wire::msgpack::{Limits, MapView, Value, decode};
@@ -445,15 +445,22 @@ impl Seed {
         let request = job_of(load, &reading)?;
         let jid = Jid::parse(&request.jid).map_err(|_| NotForUs::Malformed("jid"))?;
         let known = self.reader.load(&jid)?;
-        if known.is_some_and(|known| routes::has_gone_in_a_circle(&known, self.upper.name())) {
+        let is_circle = |known: &StoredJob| routes::has_gone_in_a_circle(known, self.upper.name());
+        if known.as_ref().is_some_and(is_circle) {
             return Err(NotForUs::Loop.into());
         }
+        // Whether there was a report: then there are returns that no outbox took for those of this master.
+        let was_reported = known.is_some_and(|known| known.reporter.is_some());
         let link = Gate {
             router: self.router.clone(),
             from,
         };
         let client = LocalClient::inside(ClientConfig::from(&**config), Arc::new(link));
-        match client.publish(&request).await {
+        let published = client.publish(&request).await;
+        if was_reported {
+            self.upper.returned_early(jid);
+        }
+        match published {
             Ok(published) => Ok(published.minions.len()),
             Err(ClientError::NoMinions) => Err(NotPublished::NoMinions),
             Err(error) => Err(error.into()),

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use saltern_base::metrics::IntCounter;
 use saltern_channel::{Channel, ChannelObserver};
 use saltern_config::UpperMaster;
+use saltern_model::Jid;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use saltern_wire::port::Transport;
 use tokio::sync::Notify;
@@ -38,6 +39,9 @@ const MAX_ENVELOPE: usize = 4 << 10;
 /// connection of a larger one.
 const MAX_WEBSOCKET: usize = 4 << 20;
 
+/// Jobs that wait for the outbox because minions had returned them before; it takes them with its next attempt.
+const MAX_RETURNED_EARLY: usize = 1000;
+
 /// About how many bytes a request has with these fields.
 pub(crate) fn request_size(fields: &[(&'static str, Value)]) -> usize {
     let bytes = fields.iter().map(|(_, value)| encode(value, Dialect::Bin));
@@ -57,8 +61,9 @@ pub(crate) fn is_too_large(channel: &UpperChannel, fields: &[(&'static str, Valu
 pub(crate) struct Upper {
     pub(crate) master: UpperMaster,
     state: Mutex<State>,
-    /// Notified when a connection stands.
+    /// Notified when a connection stands, or a job is returned once more.
     connected: Vec<Arc<Notify>>,
+    returned_early: Mutex<Vec<Jid>>,
 }
 
 #[derive(Default)]
@@ -85,7 +90,30 @@ impl Upper {
             master,
             state: Mutex::default(),
             connected,
+            returned_early: Mutex::default(),
         }
+    }
+
+    /// This master has published a job that minions had returned before.
+    pub(crate) fn returned_early(&self, jid: Jid) {
+        let mut early = self.returned_early.lock();
+        if early.len() < MAX_RETURNED_EARLY {
+            early.push(jid);
+        }
+        drop(early);
+        self.connected
+            .iter()
+            .for_each(|waiting| waiting.notify_one());
+    }
+
+    /// Whether there are such jobs.
+    pub(crate) fn has_returned_early(&self) -> bool {
+        !self.returned_early.lock().is_empty()
+    }
+
+    /// Takes these jobs, for the outbox of this master.
+    pub(crate) fn take_returned_early(&self) -> Vec<Jid> {
+        std::mem::take(&mut *self.returned_early.lock())
     }
 
     /// The name of the master.

@@ -91,6 +91,11 @@ pub enum TargetError {
     Delimiter,
 }
 
+/// The names of a list target that is one text. Blanks belong to a name, as with stock's minions.
+pub fn names_in_list(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').filter(|name| !name.is_empty())
+}
+
 /// Resolves targets; keeps compiled patterns and, with a [`Site`], an index of its minions' data.
 #[derive(Default)]
 pub struct Targeting {
@@ -125,10 +130,9 @@ impl Targeting {
     ) -> Result<Resolved, TargetError> {
         match target {
             Target::List(names) => Ok(by_list(names.iter().map(String::as_str), candidates)),
-            Target::Expression(TargetType::List, names) => Ok(by_list(
-                names.split(',').filter(|name| !name.is_empty()),
-                candidates,
-            )),
+            Target::Expression(TargetType::List, names) => {
+                Ok(by_list(names_in_list(names), candidates))
+            }
             Target::Expression(TargetType::Glob, pattern) => {
                 let pattern = self.patterns.glob(pattern)?;
                 if let Some(name) = pattern.literal() {

@@ -125,6 +125,7 @@ pub use services::{
 pub use site_options::SiteOptions;
 pub use stores::{OpenError, Stores};
 pub use syndic_frames::{FrameHeader, FrameRefusal, RefusalClass, SyndicFrames};
+pub use syndic_inventories::KeyDigest;
 pub use syndic_path::{PathRefusal, SyndicPaths};
-pub use syndics::{absence_below, inventories_are_whole, minions_below, minions_moved};
+pub use syndics::{absence_below, inventories_are_whole, key_digest, minions_below, minions_moved};
 pub use typed_arguments::{typed_argument, typed_arguments, yaml_value};

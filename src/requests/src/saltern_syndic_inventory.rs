@@ -60,8 +60,9 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
 /// An event for each other syndic that has minions of this one below, too.
 fn announcements(syndic: &MinionId, duplicates: Vec<Duplicate>, services: &Services) -> Vec<Event> {
     let mut by_first: BTreeMap<MinionId, Vec<MinionId>> = BTreeMap::new();
-    for Duplicate { minion, first } in duplicates {
-        by_first.entry(first).or_default().push(minion);
+    for duplicate in duplicates {
+        let minions = by_first.entry(duplicate.first).or_default();
+        minions.push(duplicate.minion);
     }
     let events = by_first.into_iter().map(|(first, minions)| {
         let count = minions.len();
@@ -120,8 +121,7 @@ fn part_of(sealed: &Sealed, services: &Services) -> Result<InventoryPart, &'stat
     part.has_others = !others.is_empty();
     let duplicates = others.into_iter().filter_map(|announced| {
         let first = identity.other_of(&announced.id)?;
-        let minion = announced.id;
-        Some(Duplicate { minion, first })
+        Some(Duplicate::new(&announced, first))
     });
     part.duplicates = duplicates.collect();
     part.minions = its;
@@ -135,6 +135,17 @@ fn read(load: &MapView) -> Option<InventoryPart> {
     if minions.len() > MAX_MINIONS || gone.len() > MAX_MINIONS {
         return None;
     }
+    let keys = load.get("keys").and_then(RawValue::as_array);
+    let keys = keys.unwrap_or_default();
+    let mut keys = keys.iter();
+    let minions = minions.iter().map(|packed| {
+        let key = keys.next().and_then(RawValue::as_bytes);
+        let key = key.and_then(|key| key.try_into().ok());
+        Some(Announced {
+            key,
+            ..read_one(packed)?
+        })
+    });
     let gone = gone.iter().map(|name| MinionId::parse(name.as_str()?).ok());
     Some(InventoryPart {
         epoch: load.str("epoch")?.to_owned(),
@@ -143,14 +154,15 @@ fn read(load: &MapView) -> Option<InventoryPart> {
         is_last: load.get("last").and_then(RawValue::as_bool)?,
         // An earlier build does not send it, and does not know whether it has all.
         is_partial: load.get("partial").and_then(RawValue::as_bool) != Some(false),
-        minions: minions.iter().map(read_one).collect::<Option<_>>()?,
+        minions: minions.collect::<Option<_>>()?,
         gone: gone.collect::<Option<_>>()?,
         has_others: false,
         duplicates: Vec::new(),
     })
 }
 
-/// `[id, why it is away or nil, grains or nil]`. Grains that the syndic does not know are an empty map, from
+/// `[id, why it is away or nil, grains or nil]`; a digest of its key stands in `keys`, at the same place, where the syndic
+/// knows it and is of a build that sends it. Grains that the syndic does not know are an empty map, from
 /// every build.
 fn read_one(packed: &RawValue) -> Option<Announced> {
     let fields = packed.as_array()?;
@@ -173,6 +185,7 @@ fn read_one(packed: &RawValue) -> Option<Announced> {
         id: MinionId::parse(id.as_str()?).ok()?,
         away,
         grains,
+        key: None,
     })
 }
 

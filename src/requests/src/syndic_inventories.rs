@@ -25,6 +25,10 @@
 //! are not its own to announce, may be their second way: jobs for any minions go to it, too. When such
 //! a minion is gone from the inventory that it stood in, the other syndic begins with a full list.
 //!
+//! Syndics also send a digest of each minion's public key, which only a master knows that the minion has signed in
+//! to. A second way with the digest of the first is proved: the minion may return by it ([`SyndicInventories::is_proved_way`]),
+//! and where the first syndic is away it is the route. Any other second way has none but what the first leaves it.
+//!
 //! Not here: for which minions a syndic may speak (`syndics`), and what a target means (`job::below`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -106,7 +110,25 @@ pub(crate) struct Duplicate {
     pub(crate) minion: MinionId,
     /// The syndic that jobs for it go by.
     pub(crate) first: MinionId,
+    /// Words of the second syndic on it, see [`Announced`].
+    pub(crate) is_away: bool,
+    pub(crate) key: Option<KeyDigest>,
 }
+
+impl Duplicate {
+    /// The entry of a syndic for a minion that is below `first`.
+    pub(crate) fn new(announced: &Announced, first: MinionId) -> Self {
+        Self {
+            minion: announced.id.clone(),
+            first,
+            is_away: announced.away.is_some(),
+            key: announced.key,
+        }
+    }
+}
+
+/// Digest of a minion's public key.
+pub type KeyDigest = [u8; 32];
 
 /// A minion below a syndic, as the syndic announces it.
 #[derive(Clone, Debug)]
@@ -116,6 +138,8 @@ pub(crate) struct Announced {
     pub(crate) away: Option<Arc<str>>,
     /// Its packed grains, empty when the syndic does not know them; `None` when they are as before.
     pub(crate) grains: Option<Bytes>,
+    /// Of its public key, if the syndic says it.
+    pub(crate) key: Option<KeyDigest>,
 }
 
 /// Outcome of one part.
@@ -166,8 +190,16 @@ struct State {
     generation: u64,
     changed: VecDeque<(u64, MinionId)>,
     ids: Option<Arc<AcceptedIds>>,
-    /// Of minions below several syndics: the others, each with its list that named the minion last.
-    duplicates: BTreeMap<MinionId, BTreeMap<MinionId, u64>>,
+    /// Of minions below several syndics: the others.
+    duplicates: BTreeMap<MinionId, BTreeMap<MinionId, Way>>,
+}
+
+/// Second way of a minion: the words of a syndic on one that stands in the inventory of another.
+struct Way {
+    /// The list that named the minion last.
+    list: u64,
+    is_away: bool,
+    key: Option<KeyDigest>,
 }
 
 /// Inventory of one syndic.
@@ -201,13 +233,15 @@ struct Kept {
     away: Option<Arc<str>>,
     /// Empty when they are not known.
     grains: Bytes,
+    key: Option<KeyDigest>,
 }
 
 impl Kept {
     /// Bytes that count against the bounds.
     fn size(&self, id: &MinionId) -> usize {
         let reason = self.away.as_ref().map_or(0, |why| why.len());
-        id.as_str().len() + reason + self.grains.len()
+        let key = self.key.map_or(0, |key| key.len());
+        id.as_str().len() + reason + self.grains.len() + key
     }
 }
 
@@ -357,6 +391,21 @@ impl SyndicInventories {
         self.state.read().find(minion, self.clock.unix())
     }
 
+    /// The syndics of the proved second ways of a minion by which it can be reached, as these say.
+    pub(crate) fn other_ways(&self, minion: &MinionId) -> Vec<BelowSyndic> {
+        self.state.read().other_ways(minion, self.clock.unix())
+    }
+
+    /// Whether a minion that stands in the inventory of another syndic is certainly below this one, too.
+    pub(crate) fn is_proved_way(&self, minion: &MinionId, syndic: &MinionId) -> bool {
+        self.state.read().is_proved_way(minion, syndic)
+    }
+
+    /// The digest of the public key of a minion that stands in an inventory.
+    pub fn key(&self, minion: &MinionId) -> Option<KeyDigest> {
+        self.state.read().below.get(minion)?.key
+    }
+
     /// Looks at the syndics in whose inventories minions stand, all at the same moment.
     pub(crate) fn look_at_syndics<T>(
         &self,
@@ -492,6 +541,30 @@ impl State {
         })
     }
 
+    fn other_ways(&self, minion: &MinionId, now: i64) -> Vec<BelowSyndic> {
+        let Some(others) = self.duplicates.get(minion) else {
+            return Vec::new();
+        };
+        let open = others.iter().filter(|(syndic, way)| {
+            let list = self.lists.get(*syndic);
+            let is_current = list.is_some_and(|list| list.is_current(now));
+            is_current && !way.is_away && self.is_proved_way(minion, syndic)
+        });
+        open.map(|(syndic, _)| BelowSyndic {
+            syndic: syndic.clone(),
+            away: None,
+            is_current: true,
+        })
+        .collect()
+    }
+
+    fn is_proved_way(&self, minion: &MinionId, syndic: &MinionId) -> bool {
+        let first = self.below.get(minion).and_then(|kept| kept.key);
+        let others = self.duplicates.get(minion);
+        let second = others.and_then(|others| others.get(syndic)?.key);
+        first.is_some() && first == second
+    }
+
     fn expect_anew(&mut self, syndic: &MinionId, now: Duration) {
         if let Some(list) = self.lists.get_mut(syndic) {
             list.hear(now);
@@ -558,7 +631,7 @@ impl State {
         }
         let number = list.number;
         list.list_with_others = list.list_with_others.filter(|with| *with == number);
-        self.forget_duplicates(|second, with| second == syndic && with != number);
+        self.forget_duplicates(|second, way| second == syndic && way.list != number);
         let is_old = |kept: &Kept| kept.syndic == *syndic && kept.list != number;
         let old = self.below.iter().filter(|(_, kept)| is_old(kept));
         let old: Vec<MinionId> = old.map(|(id, _)| id.clone()).collect();
@@ -573,7 +646,12 @@ impl State {
         number: u64,
         announced: Announced,
     ) -> Result<(), &'static str> {
-        let Announced { id, away, grains } = announced;
+        let Announced {
+            id,
+            away,
+            grains,
+            key,
+        } = announced;
         let before = self.below.get(&id);
         // A minion stands in the inventory that had it first.
         if before.is_some_and(|kept| kept.syndic != *syndic) {
@@ -589,6 +667,7 @@ impl State {
             list: number,
             away,
             grains: grains.unwrap_or_else(|| old.clone()),
+            key,
         };
         let size = kept.size(&id);
         let limits = self.limits;
@@ -648,9 +727,9 @@ impl State {
         }
     }
 
-    fn forget_duplicates(&mut self, is_old: impl Fn(&MinionId, u64) -> bool) {
+    fn forget_duplicates(&mut self, is_old: impl Fn(&MinionId, &Way) -> bool) {
         self.duplicates.retain(|_, others| {
-            others.retain(|other, with| !is_old(other, *with));
+            others.retain(|other, way| !is_old(other, way));
             !others.is_empty()
         });
     }
@@ -659,10 +738,7 @@ impl State {
     fn second_ways(&self, syndic: &MinionId, part: &InventoryPart) -> Vec<Duplicate> {
         let announced = part.minions.iter().filter_map(|announced| {
             let kept = self.below.get(&announced.id)?;
-            (kept.syndic != *syndic).then(|| Duplicate {
-                minion: announced.id.clone(),
-                first: kept.syndic.clone(),
-            })
+            (kept.syndic != *syndic).then(|| Duplicate::new(announced, kept.syndic.clone()))
         });
         announced.collect()
     }
@@ -680,7 +756,12 @@ impl State {
                 return false;
             }
             let others = self.duplicates.entry(duplicate.minion.clone());
-            others.or_default().insert(syndic.clone(), list).is_none()
+            let way = Way {
+                list,
+                is_away: duplicate.is_away,
+                key: duplicate.key,
+            };
+            others.or_default().insert(syndic.clone(), way).is_none()
         });
         duplicates
     }

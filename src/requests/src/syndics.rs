@@ -9,6 +9,8 @@
 //! inventories are taken, that ends when the inventory of this syndic has the minion no more, or the
 //! syndic has been away for `CLAIM_SECONDS` and it or the next one has an inventory: then the next one does
 //! that returns for it or announces it in its own inventory. A list of the minions of a job ends no claim.
+//! A minion that is connected to the masters of two syndics may return by either: the second one, too, speaks for it while
+//! both announce the same public key of it.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,9 +20,10 @@ use saltern_base::clock::civil;
 use saltern_model::{Absence, Doubt, Jid, MinionId, Standing};
 use saltern_store::AcceptedIds;
 use saltern_wire::msgpack::{MapView, RawValue};
+use sha2::{Digest, Sha256};
 
 use crate::outcome::SyndicMinions;
-use crate::syndic_inventories::SyndicInventories;
+use crate::syndic_inventories::{BelowSyndic, KeyDigest, SyndicInventories};
 use crate::{Minions, PresenceView, Services};
 
 /// The most minions that one request may announce, over all its jobs.
@@ -102,7 +105,7 @@ pub(crate) fn standing_of(
     if own != Standing::Away(Absence::NoKey) {
         return own;
     }
-    let Some(below) = inventories.find(id) else {
+    let Some(below) = route(id, presence, inventories) else {
         return own;
     };
     match presence.state(&below.syndic) {
@@ -111,6 +114,32 @@ pub(crate) fn standing_of(
         _ if !below.is_current => Standing::Stale(Doubt::Silent),
         _ => Standing::Connected,
     }
+}
+
+/// The syndic that jobs for a minion go by: the one in whose inventory it stands or, where that one is away or has no
+/// connection to it, a proved second way that is open.
+fn route(
+    id: &MinionId,
+    presence: &dyn PresenceView,
+    inventories: &SyndicInventories,
+) -> Option<BelowSyndic> {
+    let is_open = |way: &BelowSyndic| {
+        way.away.is_none() && !matches!(presence.state(&way.syndic), Standing::Away(_))
+    };
+    let first = inventories.find(id)?;
+    if is_open(&first) {
+        return Some(first);
+    }
+    let mut others = inventories.other_ways(id).into_iter();
+    Some(others.find(is_open).unwrap_or(first))
+}
+
+/// Digest of the public key of a minion whose key is accepted here, for the inventory of a master above. It is of more
+/// than a fingerprint: those are shown to people.
+pub fn key_digest(minion: &MinionId, services: &Services) -> Option<KeyDigest> {
+    let key = services.keys.pki.accepted_key(minion).ok().flatten()?;
+    let digest = Sha256::new().chain_update(b"saltern inventory\0");
+    Some(digest.chain_update(key.pem()).finalize().into())
 }
 
 /// The minions among these that are below this syndic, in their order: each stands in its inventory or, where it
@@ -185,9 +214,10 @@ pub fn minions_moved(
 /// Why a minion below a syndic certainly receives nothing, in words; `None` when it may, or stands in
 /// no inventory.
 pub fn absence_below(id: &MinionId, services: &Services) -> Option<Option<Arc<str>>> {
-    let below = services.minions.inventories.find(id)?;
+    let presence = &services.minions.presence;
+    let below = route(id, &**presence, &services.minions.inventories)?;
     let syndic = &below.syndic;
-    let standing = services.minions.presence.state(syndic);
+    let standing = presence.state(syndic);
     Some(match standing {
         Standing::Away(absence) => {
             let since = absence
@@ -263,7 +293,10 @@ impl<'a> SyndicIdentity<'a> {
                 .find(minion)
                 .is_some_and(|it| it.syndic == *self.syndic)
         };
-        self.announces_all && minion != self.syndic && !stands_there()
+        self.announces_all
+            && minion != self.syndic
+            && !stands_there()
+            && !inventories.is_proved_way(minion, self.syndic)
     }
 
     /// The syndic itself.
@@ -291,8 +324,14 @@ impl<'a> SyndicIdentity<'a> {
         if !self.accepted.as_ref().is_some_and(is_stranger) {
             return false;
         }
-        let syndics = &self.services.minions.syndics;
-        let is_its = syndics.claim(minion, self.syndic) || replace(minion);
+        let Minions {
+            syndics,
+            inventories,
+            ..
+        } = &self.services.minions;
+        let is_its = syndics.claim(minion, self.syndic)
+            || replace(minion)
+            || inventories.is_proved_way(minion, self.syndic);
         if !is_its {
             self.services.metrics.refuse("syndic_leaf");
         }

@@ -149,6 +149,29 @@ impl JobFollower {
         self.place = cursor;
     }
 
+    /// Takes the returner back to the first return of this job among the last `limit` that it has, so that all from
+    /// there come to it once more. Forgets what was read ahead. Whether there is one.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn go_back_to(&mut self, jid: &Jid, limit: usize) -> Result<bool> {
+        let back = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut before = self.place.returns.saturating_sub(back).max(0);
+        let runs = self.reader.return_runs(before, limit)?;
+        for run in runs {
+            if before >= self.place.returns {
+                break;
+            }
+            if run.jid == *jid {
+                self.place.returns = before;
+                self.rewind();
+                return Ok(true);
+            }
+            before = run.last;
+        }
+        Ok(false)
+    }
+
     /// Forgets what was read ahead: it is read again.
     pub fn rewind(&mut self) {
         self.ahead = self.place;

@@ -48,6 +48,9 @@ const MAX_REFUSALS: u32 = 5;
 /// Jobs that a report of dropped returns names.
 pub(super) const MAX_NAMED: usize = 10;
 
+/// Rows among which returns are looked for that came before their job was published here.
+const MAX_ROWS_BACK: usize = 10_000;
+
 /// Rows that were passed without being sent before the cursor is saved.
 const UNSAVED_ROWS: usize = 5000;
 
@@ -611,6 +614,26 @@ impl OutboxQueue {
             self.save_at.get_or_insert(now.saturating_add(interval));
         }
         self.save_if_due(now)
+    }
+
+    /// A master above has published this job after minions had returned it: their returns go up to that master as well,
+    /// which may not have been known when they were passed. What is on its way is read again.
+    ///
+    /// # Errors
+    /// The database cannot be read, or the cursor not be written.
+    pub(crate) fn go_back_to(&mut self, jid: &Jid) -> Result<(), StoreError> {
+        self.rewind();
+        // What is farther back would have others dropped, where it is more than may wait.
+        let most = usize::try_from(self.settings.keep_returns / 2).unwrap_or(usize::MAX);
+        if self.follower.go_back_to(jid, most.min(MAX_ROWS_BACK))? {
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Whether its returns are those of the jobs of one master above.
+    pub(crate) fn is_for_one(&self) -> bool {
+        matches!(self.settings.recipients, Recipients::Upper(_))
     }
 
     /// Reads again what is on its way.

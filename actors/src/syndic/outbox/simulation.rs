@@ -588,6 +588,40 @@ fn job_that_was_reported_before_its_publication_is_returned_to_the_master_that_p
     }
 }
 
+/// The outbox of the master above reads the return before the publication, and the one for all behind it: each takes
+/// it for the other's.
+#[test]
+fn return_that_both_outboxes_took_for_the_others_goes_up_when_the_publication_comes() {
+    let mut world = World::new();
+    let [early, later, unknown] = [1, 2, 3].map(|number| {
+        let jid = format!("20260101{number:012}");
+        Jid::parse(&jid).unwrap()
+    });
+    let sent = |world: &mut World, name| sent_by(world.outboxes.get_mut(name).unwrap());
+    let other = |number| Write::Return(returned(&later, number, 1));
+    let published = Write::Job(job(&later, "one:4506"));
+    world.database.commit(&[published, other(0)]).unwrap();
+    world.database.commit(&reported(&early, 0)).unwrap();
+    world.database.commit(&[other(1)]).unwrap();
+    assert_eq!(sent(&mut world, "one:4506"), 2, "those of the other job");
+    let published = Write::JobPart(job(&early, "one:4506"));
+    world.database.commit(&[published]).unwrap();
+    assert_eq!(sent(&mut world, "any"), 0);
+    assert_eq!(sent(&mut world, "one:4506"), 0);
+
+    let own = world.outboxes.get_mut("one:4506").unwrap();
+    own.go_back_to(&unknown).unwrap();
+    assert_eq!(sent(&mut world, "one:4506"), 0, "a job without a return");
+    let own = world.outboxes.get_mut("one:4506").unwrap();
+    own.go_back_to(&early).unwrap();
+    world.open("one:4506").unwrap();
+    assert_eq!(
+        sent(&mut world, "one:4506"),
+        2,
+        "it, and the one behind it, over a restart"
+    );
+}
+
 /// A look reads several times: a job may be published between two of them.
 #[test]
 fn job_that_is_published_while_an_outbox_reads_on_is_returned_to_the_master_that_published_it() {

@@ -19,7 +19,7 @@ use super::subdict::{MatchKind, Subdict};
 use super::view::Test;
 use super::{MatchOptions, MinionData, Site};
 use crate::expression::PatternCache;
-use crate::target::{Problems, TargetError};
+use crate::target::{Problems, TargetError, names_in_list};
 
 /// One target being resolved.
 pub(super) struct Search<'a> {
@@ -168,8 +168,7 @@ impl Search<'_> {
             Some('S') => TargetType::Ipcidr,
             Some('E') => TargetType::Pcre,
             Some('L') => {
-                let names = word.pattern.split(',').filter(|name| !name.is_empty());
-                let (found, missing) = self.list(names);
+                let (found, missing) = self.list(names_in_list(word.pattern));
                 let missing = if ignores_missing { Vec::new() } else { missing };
                 return Ok((found, missing));
             }

@@ -25,6 +25,7 @@ fn announced(name: &str, os: &str) -> Announced {
         id: id(name),
         away: None,
         grains: Some(encode(&grains, Dialect::Bin).into()),
+        key: None,
     }
 }
 
@@ -165,6 +166,7 @@ fn grains_stay_until_they_change_and_readers_learn_of_each_change() {
             id: id("a"),
             away: Some("gone home".into()),
             grains: None,
+            key: None,
         },
         announced("b", "y"),
     ];

@@ -2,6 +2,7 @@
 
 use saltern_crypto::SigAlgo;
 use saltern_requests::{Effect, Outcome};
+use saltern_store::jobs::says_the_same;
 use saltern_wire::msgpack::Value;
 
 use crate::wire::client::{JID, Load, Minion, clear};
@@ -131,6 +132,27 @@ fn frame_is_answered_when_its_returns_are_stored() {
     assert_eq!(answer, expected, "\"own\" is not the syndic's");
     let failed = relay.minion.open(&outcome.reply_if_not_stored, 3);
     assert_eq!(text(&failed, "result"), "not_stored");
+}
+
+/// Both outboxes of a syndic may bring a return of which the publication came late. The store keeps the first, and fires
+/// the events of no second one that says the same (`repeated_return_fires_its_events_once_until_the_store_restarts`).
+#[test]
+fn return_that_comes_in_both_streams_is_acknowledged_twice_and_says_the_same() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    let brought = [0_i64, 1].map(|stream| {
+        let frame = relay.frame(1, &[("a", pong())]).set("stream", stream);
+        let (mut outcome, answer) = relay.ask(frame);
+        assert_eq!(text(&answer, "result"), "stored");
+        assert_eq!(answer.get("returns"), Some(&Value::from(1_i64)));
+        match outcome.effects.pop() {
+            Some(Effect::StoreReturn(returned)) => returned.record,
+            _ => panic!("a return is stored, and nothing else"),
+        }
+    });
+    let [first, second] = &brought;
+    assert_eq!((&first.jid, &first.minion), (&second.jid, &second.minion));
+    assert!(says_the_same(first.load.bytes(), second.load.bytes()));
 }
 
 #[test]

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use saltern_crypto::SigAlgo;
 use saltern_model::MinionId;
-use saltern_requests::{Effect, Topics};
+use saltern_requests::{Effect, Topics, absence_below};
 use saltern_wire::msgpack::Value;
 
-use crate::wire::client::{Load, Minion, clear, published_by_root};
+use crate::wire::client::{JID, Load, Minion, clear, published_by_root};
 use crate::wire::site::{Site, data, decode, events, list, started};
 
 pub(super) const OPTIONS: &str = "order_masters: True\nsaltern_syndic_inventory: True\n";
@@ -86,6 +86,29 @@ impl<'a> Relay<'a> {
 
     fn id(&self) -> MinionId {
         MinionId::parse(&self.id).unwrap()
+    }
+
+    /// Announces one minion, with a digest of its key.
+    pub(super) fn announce_with_key(&self, minion: &str, key: u8) {
+        let part = self.part(&[(minion, "x")]).set("keys", keys(&[key]));
+        assert_eq!(self.ask(part), "taken");
+    }
+
+    /// Announces an empty list of this number.
+    fn announce_anew(&self, number: i64) {
+        assert_eq!(self.ask(self.part(&[]).set("list", number)), "taken");
+    }
+
+    /// Whether a return of this minion, which comes by this syndic, is stored.
+    fn returns_for(&self, minion: &str) -> bool {
+        let pong = Value::map([("return", "pong")]);
+        let job = Load::new().set("jid", JID).set("fun", "test.ping");
+        let job = job.set("return", Value::map([(minion, pong)])).value();
+        let load = self.minion.load("_syndic_return");
+        let load = load.set("load", Value::Array(vec![job]));
+        let outcome = self.site.ask(self.minion.sealed(load, 3));
+        let mut effects = outcome.effects.iter();
+        effects.any(|effect| matches!(effect, Effect::StoreReturn(_)))
     }
 
     /// The syndic is away since `at`, in microseconds since 1970.
@@ -550,6 +573,74 @@ fn minion_below_two_syndics_is_announced_once_for_each_pair() {
         let (_, events) = three.ask_and_hear(three.part(&[("a", "x")]));
         assert_eq!(events.len(), 1, "it is another pair: {options}");
     }
+}
+
+/// Digests of the public keys of minions, of one byte.
+fn keys(bytes: &[u8]) -> Value {
+    let digests = bytes.iter().map(|byte| Value::from(&[*byte; 32][..]));
+    Value::Array(digests.collect())
+}
+
+/// A minion that is connected to the masters of two syndics may return by either, and that is shown by its key alone:
+/// a syndic that announces the minion of another one does not know it.
+#[test]
+fn syndic_returns_for_the_minion_of_another_where_both_announce_the_same_key() {
+    let same = keys(&[1]);
+    for (of_two, is_proved) in [
+        (same.clone(), true),
+        (keys(&[2]), false),
+        (keys(&[]), false),
+        (Value::Array(vec![Value::Nil]), false),
+        (Value::Array(vec![Value::from(&[1_u8; 31][..])]), false),
+        ("x".into(), false),
+    ] {
+        let site = Site::new(OPTIONS);
+        let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+        let part = one.part(&[("a", "x")]).set("keys", same.clone());
+        assert_eq!(one.ask(part), "taken");
+        let part = two.part(&[("a", "x")]).set("keys", of_two.clone());
+        let (result, events) = two.ask_and_hear(part);
+        assert_eq!((result.as_str(), events.len()), ("taken", 1));
+        assert_eq!(route(&site, "a").as_deref(), Some("one"));
+
+        let (refused, unannounced) = (site.refused(), site.services.metrics.unannounced.get());
+        for (relay, is_taken) in [(&one, true), (&two, is_proved), (&one, true)] {
+            assert_eq!(relay.returns_for("a"), is_taken, "{} {of_two:?}", relay.id);
+        }
+        let is_refused = site.refused() > refused;
+        assert_eq!(is_refused, !is_proved, "{of_two:?}");
+        let is_flagged = site.services.metrics.unannounced.get() > unannounced;
+        assert!(!is_flagged, "{of_two:?}");
+
+        // While the first is away, it is the route.
+        site.around.away.lock().push(one.id());
+        let minion = MinionId::parse("a").unwrap();
+        let is_away = absence_below(&minion, &site.services).unwrap().is_some();
+        assert_eq!(is_away, !is_proved, "{of_two:?}");
+    }
+}
+
+/// The proof that a minion is below a second syndic ends with that syndic's words.
+#[test]
+fn second_way_of_a_minion_ends_when_its_syndic_has_it_no_more() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    let announced = |relay: &Relay<'_>| relay.part(&[("a", "x")]).set("keys", keys(&[1]));
+    one.ask(announced(&one));
+    two.ask(announced(&two));
+    assert!(two.returns_for("a"));
+    let gone = two.part(&[]).set("part", 1_i64).set("last", false);
+    assert_eq!(two.ask(gone.set("gone", list(&["a"]))), "taken");
+    assert!(!two.returns_for("a"), "it says that it is gone");
+    two.ask(announced(&two).set("list", 2_i64));
+    assert!(two.returns_for("a"));
+    two.announce_anew(3);
+    assert!(!two.returns_for("a"), "it stands in no list of it");
+    two.ask(announced(&two).set("list", 4_i64));
+    let other = one.part(&[("a", "x")]).set("keys", keys(&[2]));
+    one.ask(other.set("list", 2_i64));
+    assert!(!two.returns_for("a"), "it has another key now");
+    assert!(one.returns_for("a"));
 }
 
 #[test]

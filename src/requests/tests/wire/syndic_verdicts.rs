@@ -260,3 +260,20 @@ fn explanation_of_an_ended_job_has_verdicts_and_what_inventories_say_at_this_mom
     }
     assert_eq!(now[2], stored[2], "it is below none");
 }
+
+/// The syndic of a minion's second way may say why the minion is silent: that is left out, and is no fault of it.
+#[test]
+fn verdict_of_the_second_way_of_a_minion_is_left_out_in_silence() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce_with_key("a", 1);
+    two.announce_with_key("a", 1);
+    let refused = site.refused();
+    for (relay, expected) in [(&one, 1), (&two, 0)] {
+        let verdict = verdict(0, "away".into(), list(&["a"]));
+        let load = request(&relay.minion, vec![verdict]);
+        let (result, verdicts) = ask(&site, relay, load);
+        assert_eq!((result.as_str(), verdicts.len()), ("taken", expected));
+    }
+    assert_eq!(site.refused(), refused);
+}
