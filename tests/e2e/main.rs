@@ -47,6 +47,7 @@ mod limited;
 mod logs;
 mod maintenance;
 mod master_key;
+mod master_key_fleet;
 mod matrix;
 mod metrics;
 mod mine;

@@ -17,6 +17,7 @@ use actix::{
 };
 use futures_util::FutureExt;
 use saltern_automation::engines;
+use saltern_base::blocking::BlockingError;
 use saltern_base::chain;
 use saltern_base::metrics::{
     IntCounterVec, IntGauge, IntGaugeVec, Registry, counter_vec, gauge_vec,
@@ -136,6 +137,9 @@ enum Ended {
     /// The Python helper failed.
     #[error(transparent)]
     Python(#[from] BridgeError),
+    /// No thread waits for the helper, or that one panicked.
+    #[error(transparent)]
+    Blocking(#[from] BlockingError),
     /// Its function returned, which no engine's should.
     #[error("it returned")]
     Returned,

@@ -10,14 +10,15 @@
 //! The ring is the queue of every stream that has joined it: one that falls behind its oldest event
 //! is cut off, and may come back with its last position.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use parking_lot::RwLock;
-use saltern_base::chain;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::{IntCounter, IntGauge, Registry, counter, gauge};
+use saltern_base::{blocking, chain};
 use saltern_netapi::stream::{
     BusEvent, CloseReason, EarlierEvents, EventBatch, EventSource, EventStream, Position,
     StreamItem,
@@ -248,11 +249,8 @@ impl EventFeed {
         read: impl FnOnce(&dyn JobQueries) -> Result<EventSlice> + Send + 'static,
     ) -> Result<EventSlice> {
         let reader = self.reader.clone();
-        let read = tokio::task::spawn_blocking(move || read(reader.as_ref())).await;
-        // It panicked, or the master stops.
-        read.map_err(|error| {
-            StoreError::io("read", "the job database", std::io::Error::other(error))
-        })?
+        let read = blocking::run(move || read(reader.as_ref())).await;
+        read.map_err(|error| StoreError::io("read", "the job database", io::Error::from(error)))?
     }
 
     fn unreadable(&self, error: &StoreError) -> CloseReason {

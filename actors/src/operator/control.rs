@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix::Recipient;
+use saltern_base::blocking;
 use saltern_base::fail_point::FailPoint;
 use saltern_base::metrics::Registry;
 use saltern_config::LogLevel;
@@ -267,7 +268,7 @@ impl Control {
             }
             reply(inventory)
         };
-        let done = tokio::task::spawn_blocking(work);
+        let done = blocking::run(work);
         match tokio::time::timeout(INVENTORY_TIME, done).await {
             Ok(done) => done.map_err(Refusal::of)?,
             Err(_) => Err(Refusal::of(self.minions.being_indexed())),
@@ -282,7 +283,7 @@ impl Control {
     async fn ended_job(&self, jid: Jid) -> Result<String, Refusal> {
         let services = self.syndics.1.clone();
         let work = move || missing_of_ended(&jid, &services);
-        let missing = tokio::task::spawn_blocking(work).await;
+        let missing = blocking::run(work).await;
         reply(missing.map_err(Refusal::of)?.map_err(Refusal::of)?)
     }
 

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
 use prometheus::TextEncoder;
+use saltern_base::blocking;
 use saltern_base::metrics::{Histogram, Registry, SECONDS, histogram};
 use saltern_config::{MasterConfig, MetricsCompat};
 use saltern_http::axum::body::Body;
@@ -138,7 +139,7 @@ impl Pages {
         let _turn = self.turn.lock().await;
         let (registry, scrapes) = (self.registry.clone(), self.scrapes.clone());
         let compat = self.compat;
-        let written = tokio::task::spawn_blocking(move || {
+        let written = blocking::run(move || {
             let _timer = scrapes.start_timer();
             let mut families = registry.gather();
             if compat.opentelemetry {

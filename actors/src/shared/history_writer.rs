@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use saltern_base::{blocking, chain};
 use tokio::time::Instant;
 
 /// Minimum time between the begins of two writes; also how much a crash may cost.
@@ -28,10 +29,15 @@ impl HistoryWriter {
         }
         self.begun = Some(Instant::now());
         let end = WriteEnd(self.is_under_way.clone());
-        tokio::task::spawn_blocking(move || {
+        let begun = blocking::begin(move || {
             write();
             drop(end);
         });
+        // Without a thread there is no write under way, and a later look has the news still.
+        if let Err(error) = begun {
+            let error = chain(&error);
+            tracing::warn!(error, "a history is not written, and tried again later");
+        }
     }
 }
 
@@ -71,6 +77,22 @@ mod tests {
         writer.is_under_way = Arc::new(AtomicBool::new(true));
         look(&mut writer, true);
         assert_eq!(writer.begun, None);
+    }
+
+    /// An actor asks this at each look, and must not panic.
+    #[test]
+    fn write_for_which_no_thread_starts_is_tried_again() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        // There is no room for such a stack.
+        let runtime = builder.thread_stack_size(1 << 60).enable_time().build();
+        let mut writer = HistoryWriter::default();
+        let (sender, mut written) = mpsc::unbounded_channel::<()>();
+        runtime.unwrap().block_on(async {
+            writer.look(true, move || drop(sender));
+        });
+        assert_eq!(written.blocking_recv(), None);
+        assert!(!writer.is_under_way.load(Ordering::SeqCst));
+        assert!(writer.begun.is_some(), "not at once");
     }
 
     #[tokio::test]

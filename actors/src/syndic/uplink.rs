@@ -20,6 +20,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use saltern_base::blocking::{self, BlockingError};
 use saltern_base::chain;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_channel::{
@@ -129,13 +130,12 @@ impl SyndicIdentity {
         })
     }
 
-    async fn keys(&self, pki: &PkiDir) -> Result<Arc<MinionKeys>, KeyError> {
+    async fn keys(&self, pki: &PkiDir) -> Result<Arc<MinionKeys>, UplinkError> {
         let made = self.keys.get_or_try_init(|| async {
             let (pki, bits) = (pki.clone(), self.config.keysize);
             // Making a pair takes a good part of a second.
-            let made = tokio::task::spawn_blocking(move || pki.keys(bits)).await;
-            made.expect("invariant: making keys does not panic")
-                .map(Arc::new)
+            let made = blocking::run(move || pki.keys(bits)).await;
+            Ok(Arc::new(made.map_err(UplinkError::Thread)??))
         });
         made.await.cloned()
     }
@@ -162,6 +162,9 @@ enum UplinkError {
     /// The syndic's own keys.
     #[error(transparent)]
     Keys(#[from] KeyError),
+    /// No thread made them.
+    #[error("the keys of the syndic are not made")]
+    Thread(#[source] BlockingError),
     /// The master above is not trusted, or does not accept this syndic.
     #[error("the syndic cannot sign in")]
     SignIn(#[from] SignInError),
@@ -190,7 +193,7 @@ impl UplinkError {
     fn label(&self) -> &'static str {
         match self {
             Self::Address(_) => "address",
-            Self::Keys(_) => "keys",
+            Self::Keys(_) | Self::Thread(_) => "keys",
             Self::Tls(_) | Self::Subscription(WireError::Tls { .. }) => "tls",
             Self::SignIn(_) | Self::Refused => "sign_in",
             Self::Subscription(_) | Self::NoSession => "subscription",
@@ -308,9 +311,9 @@ impl Seed {
         let master = &self.upper.master;
         let pki = self.identity.pki(&master.name)?;
         let keys = self.identity.keys(&pki).await?;
-        let found = tokio::net::lookup_host((master.host.as_str(), master.port)).await;
+        let found = blocking::lookup_host(&master.host, master.port).await;
         let address: SocketAddr = match found {
-            Ok(mut found) => found.next().ok_or(UplinkError::Address(None))?,
+            Ok(found) => *found.first().ok_or(UplinkError::Address(None))?,
             Err(error) => return Err(UplinkError::Address(Some(error))),
         };
         let settings = &self.identity.config;

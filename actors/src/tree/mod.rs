@@ -62,6 +62,7 @@ use actix::{Addr, Recipient};
 use parking_lot::Mutex;
 use saltern_automation::reactor::{LimitError, Reactions};
 use saltern_automation::schedule::{History, Schedule};
+use saltern_base::blocking::{self, BlockingError};
 use saltern_base::clock::Clock;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::Registry;
@@ -189,9 +190,9 @@ pub enum FollowError {
     /// A key of a user that it names cannot be kept.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A bug; the log says where.
+    /// No thread took it over, or that is a bug; the log says where.
     #[error("taking it over failed")]
-    Panicked,
+    Blocking(#[from] BlockingError),
 }
 
 /// A running master.
@@ -461,8 +462,8 @@ impl Master {
             services.follow(&config)?;
             Ok::<_, StoreError>(Schedule::of_site(&config).0)
         };
-        let followed = tokio::task::spawn_blocking(read).await;
-        let schedule = followed.map_err(|_| FollowError::Panicked)??;
+        let followed = blocking::run(read).await;
+        let schedule = followed??;
         self.schedule.lock().become_like(schedule);
         Ok(())
     }
@@ -485,15 +486,19 @@ impl Master {
                 reactor.save_log();
             }
         };
-        // Fails only by a panic, which is in the log.
-        let _ = tokio::task::spawn_blocking(save).await;
+        if let Err(error) = blocking::run(save).await {
+            let error = saltern_base::chain(&error);
+            tracing::warn!(error, "the histories of reactor and schedule are not saved");
+        }
     }
 
-    /// Calls the bridge on a blocking thread, as it waits for processes.
+    /// Calls the bridge on a blocking thread, as it waits for processes; on this one where the system starts none.
     async fn with_bridge(&self, work: fn(&Bridge)) {
         let bridge = self.bridge.clone();
-        // Fails only by a panic, which is in the log.
-        let _ = tokio::task::spawn_blocking(move || work(&bridge)).await;
+        let done = blocking::run(move || work(&bridge)).await;
+        if let Err(BlockingError::NoThread(_)) = done {
+            work(&self.bridge);
+        }
     }
 }
 

@@ -61,9 +61,8 @@ fn silent_remote_delays_neither_others_nor_the_stop() {
         let fields = || vec![("cmd", Value::from("_file_envs"))];
         while minion.send(fields()).await.unwrap() != base {}
         // Both gits have asked, and wait.
-        let accepting =
-            actix_rt::task::spawn_blocking(move || [(); 2].map(|()| silent.accept().unwrap().0));
-        let asking = accepting.await.unwrap();
+        let accept = move || [(); 2].map(|()| silent.accept().unwrap().0);
+        let asking = saltern_base::blocking::run(accept).await.unwrap();
         let (ended, is_over) = std::sync::mpsc::channel();
         let reading = std::thread::spawn(move || {
             for mut peer in asking {

@@ -1,10 +1,11 @@
 //! Utilities that every other crate may need and that know nothing of Salt.
 //!
-//! The clock, byte sizes, the panic hook, stack frames, exit codes, the umask of children, fault
+//! The clock, byte sizes, work that blocks, the panic hook, stack frames, exit codes, the umask of children, fault
 //! injection, the seams of a simulated master, the locale of programs, log throttles, traces, the limit of open files, error chains,
 //! percent encoding, hexadecimal digits, standard output, characters unsafe for a terminal, and
 //! helpers that register metrics. Anything that knows a protocol or an option lives above.
 
+pub mod blocking;
 pub mod bytesize;
 mod chain;
 pub mod clock;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_base::clock::civil;
-use saltern_base::hex;
+use saltern_base::{blocking, hex};
 use saltern_wire::client::{ClientError, SubClient};
 use saltern_wire::msgpack::{MapView, Value};
 use sha1::{Digest, Sha1};
@@ -35,8 +35,8 @@ pub async fn resolve(host: &str, port: u16, config: &MinionConfig) -> Option<Soc
         config.recon_randomize,
     );
     loop {
-        match tokio::net::lookup_host((host, port)).await {
-            Ok(mut found) => return found.next(),
+        match blocking::lookup_host(host, port).await {
+            Ok(found) => return found.first().copied(),
             Err(error) => warn!("the master \"{host}\" has no address: {error}"),
         }
         tokio::time::sleep(pauses.pause()).await;

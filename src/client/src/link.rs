@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use saltern_base::blocking;
 use saltern_model::Jid;
 use saltern_model::control::{Account, SOCKET};
 use saltern_wire::client::{ClientError as Broken, ReqClient};
@@ -95,7 +96,7 @@ impl MasterLink for SocketLink {
     fn account(&self, jid: Jid) -> BoxFuture<'_, Result<Option<Account>, ControlError>> {
         let sock_dir = self.config.sock_dir.clone();
         Box::pin(async move {
-            let asked = tokio::task::spawn_blocking(move || control::account(&sock_dir, &jid));
+            let asked = blocking::run(move || control::account(&sock_dir, &jid));
             asked.await.unwrap_or(Err(ControlError::Busy))
         })
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use saltern_base::clock::Clock;
+use saltern_base::{blocking, chain};
 use saltern_channel::{
     Backoff, Identity, KeyError, MasterKeyStore, MinionConfig, PkiDir, Session, SignInError,
     between, resolve,
@@ -69,14 +70,14 @@ impl Minion {
         let Self { config, clock } = self;
         let opened = Arc::clone(&config);
         // Making a key pair takes a good part of a second; grains read files.
-        let prepared = tokio::task::spawn_blocking(move || {
+        let prepared = blocking::run(move || {
             let pki = PkiDir::open(&opened.pki_dir)?;
             let keys = pki.keys(opened.keysize)?;
             Ok::<_, KeyError>((pki, keys, functions::grains::collect(&opened)))
         });
         let (pki, keys, grains) = prepared
             .await
-            .expect("invariant: reading keys and grains does not panic")?;
+            .map_err(|error| KeyError::Generate(chain(&error)))??;
         let address = resolve(&config.master, config.master_port, &config)
             .await
             .ok_or_else(|| MinionError::Address(config.master.clone()))?;

@@ -8,6 +8,7 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use futures_util::future::BoxFuture;
+use saltern_base::blocking;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_client::{ClientConfig, EventSource};
@@ -172,7 +173,7 @@ impl Api {
     /// The owner of a token that is good at this moment.
     pub async fn owner_of(&self, token: &str) -> Option<TokenOwner> {
         let (master, token) = (Arc::clone(&self.master), Zeroizing::new(token.to_owned()));
-        let looked = tokio::task::spawn_blocking(move || (master.owner_of(&token), token));
+        let looked = blocking::run(move || (master.owner_of(&token), token));
         let (owner, token) = looked.await.ok()?;
         match &owner {
             Some(owner) => self.proved.insert(&token, owner.ends, self.now()),

@@ -4,6 +4,8 @@ use std::fs;
 use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
+use saltern_base::blocking;
+
 /// The largest file that is served.
 const MAX_FILE: u64 = 32 << 20;
 
@@ -21,7 +23,7 @@ pub(crate) async fn below(dir: &Path, path: &str) -> Option<SiteFile> {
         return None;
     }
     let (dir, path) = (dir.to_owned(), dir.join(path));
-    let found = tokio::task::spawn_blocking(move || {
+    let found = blocking::run(move || {
         // A link may not lead out of the directory either.
         let (dir, path) = (fs::canonicalize(dir).ok()?, fs::canonicalize(path).ok()?);
         if path.starts_with(dir) {
@@ -35,7 +37,7 @@ pub(crate) async fn below(dir: &Path, path: &str) -> Option<SiteFile> {
 
 /// A file of the configuration.
 pub(crate) async fn named(path: PathBuf) -> Option<SiteFile> {
-    let found = tokio::task::spawn_blocking(move || read(&path));
+    let found = blocking::run(move || read(&path));
     found.await.ok().flatten()
 }
 

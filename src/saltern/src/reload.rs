@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use saltern_actors::Master;
+use saltern_base::blocking;
 use saltern_config::{
     LevelOptions, Loaded, LogLevel, MasterConfig, Reload, load_master, reload_of,
 };
@@ -57,7 +58,7 @@ impl Reloader {
                 loaded
             })
         };
-        let read = tokio::task::spawn_blocking(read).await;
+        let read = blocking::run(read).await;
         let loaded = match read {
             Ok(Ok(loaded)) => loaded,
             Ok(Err(errors)) => {
@@ -67,7 +68,8 @@ impl Reloader {
                 return;
             }
             Err(error) => {
-                tracing::error!(%error, "the configuration was not read");
+                let error = chain(&error);
+                tracing::error!(error, "the configuration was not read");
                 return;
             }
         };

@@ -11,6 +11,7 @@ mod queries;
 mod rows;
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -87,7 +88,14 @@ impl SqlReader {
             .spawn(move || {
                 loop {
                     match asked.recv_timeout(link::IDLE) {
-                        Ok(question) => question(&mut link),
+                        Ok(question) => {
+                            // Tokio panics where the system starts no thread for the name of a server. That
+                            // ends the question; the reader has more to answer.
+                            let asked = catch_unwind(AssertUnwindSafe(|| question(&mut link)));
+                            if asked.is_err() {
+                                link.disconnect();
+                            }
+                        }
                         Err(RecvTimeoutError::Timeout) => link.disconnect(),
                         Err(RecvTimeoutError::Disconnected) => return,
                     }

@@ -8,9 +8,8 @@ use tokio::runtime::{Builder, Runtime};
 
 /// Time after which a thread of a pool that has nothing to do ends. Short, because a pool gives work
 /// to the thread that has waited longest: if threads were kept for seconds, a few calls a second would
-/// keep one for each call that ever blocked beside others. So nearly each call that blocks begins a thread: a limit
-/// of them (`TasksMax` of systemd, pids of a container) has to leave room, for `spawn_blocking` panics when the system
-/// gives the pool of an actor not even one.
+/// keep one for each call that ever blocked beside others. So nearly each call that blocks begins a thread: where
+/// a limit of them (`TasksMax` of systemd, pids of a container) leaves no room, it fails (`base::blocking`).
 const POOL_KEEP_ALIVE: Duration = Duration::from_millis(100);
 
 /// The longest part of a name that stands before `-pool`, in bytes: Linux cuts the whole off after 15.

@@ -74,10 +74,11 @@ fn threads_of_a_pool_bear_the_name_of_the_actors_and_end_with_their_work() {
         let handler = act(move |_, _| {
             for _ in 0..CALLS {
                 let (all, into) = (all.clone(), into.clone());
-                tokio::task::spawn_blocking(move || {
+                let begun = saltern_base::blocking::begin(move || {
                     all.wait();
                     let _ = into.send(threads_named("brief-pool"));
                 });
+                assert!(begun.is_ok());
             }
         });
         assert_eq!(one.send(handler).await, Ok(()));
@@ -107,7 +108,7 @@ fn threads_of_a_pool_are_known_by_their_end_however_long_the_name() {
         let runtime = saltern_supervise::runtime(name).expect("a runtime");
         let found = runtime.block_on(async {
             let comm = || std::fs::read_to_string("/proc/thread-self/comm");
-            tokio::task::spawn_blocking(comm).await
+            saltern_base::blocking::run(comm).await
         });
         let found = found.expect("it ends").expect("a name");
         assert_eq!(found.trim_end(), expected, "{name}");

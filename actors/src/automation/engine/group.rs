@@ -14,9 +14,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Access;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
-use saltern_base::umask;
+use saltern_base::{blocking, umask};
 use tokio::net::unix::pipe::Receiver;
-use tokio::task::spawn_blocking;
 
 /// Process group of one child program. Killed on drop.
 pub(super) struct Group {
@@ -70,7 +69,7 @@ impl Group {
     async fn wait(&self, within: Option<Duration>) -> io::Result<()> {
         let end = self.end.clone();
         let within = within.and_then(|within| Timespec::try_from(within).ok());
-        let waited = spawn_blocking(move || {
+        let waited = blocking::run(move || {
             loop {
                 match poll(&mut [PollFd::new(&*end, PollFlags::IN)], within.as_ref()) {
                     Err(rustix::io::Errno::INTR) => {}
@@ -78,7 +77,7 @@ impl Group {
                 }
             }
         });
-        Ok(waited.await.map_err(io::Error::other)??)
+        Ok(waited.await.map_err(io::Error::from)??)
     }
 
     /// Kills the group first: until the program is reaped, its number cannot be used again.

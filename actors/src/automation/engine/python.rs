@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use saltern_automation::engines::python_engine;
+use saltern_base::blocking;
 use saltern_bridge::EngineHandle;
 use saltern_config::yaml::Mapping;
 
@@ -24,7 +25,7 @@ pub(super) async fn run(seed: &Seed, module: &str, options: &Mapping) -> Result<
     let held = Held(leash.clone());
     let bridge = seed.services.bridge.clone();
     // A thread that only waits for the process.
-    let mut running = tokio::task::spawn_blocking(move || bridge.run_engine(&engine, &leash));
+    let mut running = blocking::begin(move || bridge.run_engine(&engine, &leash))?;
     let ended = tokio::select! {
         ended = &mut running => ended,
         () = seed.stop.cancelled() => {
@@ -39,6 +40,6 @@ pub(super) async fn run(seed: &Seed, module: &str, options: &Mapping) -> Result<
             }
         }
     };
-    ended.map_err(|_| Ended::Panicked)??;
+    ended??;
     Err(Ended::Returned)
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use actix::Recipient;
 use bytes::Bytes;
 use saltern_automation::engines::hook_event;
+use saltern_base::blocking;
 use saltern_config::WebhookEngine;
 use saltern_http::axum::Router;
 use saltern_http::axum::extract::State;
@@ -78,10 +79,9 @@ async fn address_of(hook: &WebhookEngine) -> std::io::Result<SocketAddr> {
     let Some(address) = &hook.address else {
         return Ok(SocketAddr::from(([0_u16; 8], hook.port)));
     };
-    let mut found = tokio::net::lookup_host((address.as_str(), hook.port)).await?;
-    found
-        .next()
-        .ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    let found = blocking::lookup_host(address, hook.port).await?;
+    let first = found.first().copied();
+    first.ok_or_else(|| std::io::ErrorKind::NotFound.into())
 }
 
 /// HTTP handler of the webhook.

@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use saltern_base::blocking;
 use saltern_http::{Peer, cookie};
 use saltern_netapi::LogInError;
 use serde::Serialize;
@@ -127,7 +128,7 @@ pub(crate) async fn log_in(
         }
     };
     let sessions = site.sessions.clone();
-    let made = tokio::task::spawn_blocking(move || sessions.create(&token)).await;
+    let made = blocking::run(move || sessions.create(&token)).await;
     match made {
         Ok(Ok(id)) => {
             let mut response = Redirect::to(&next).into_response();
@@ -153,7 +154,7 @@ pub(crate) async fn log_in(
 pub(crate) async fn log_out(State(site): State<Shared>, submitted: Submitted) -> Response {
     let (sessions, backend) = (site.sessions.clone(), site.backend.clone());
     let id = submitted.visit.session;
-    let ended = tokio::task::spawn_blocking(move || {
+    let ended = blocking::run(move || {
         if let Some(token) = sessions.end(&id) {
             backend.revoke(&token);
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use saltern_base::blocking;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_wire::port::{Tls, TlsOptions};
 use tokio::time::Instant;
@@ -69,7 +70,7 @@ impl Certificates {
         if self.is_check_due() {
             let this = Arc::clone(self);
             // A failed check has no effect.
-            let _ = tokio::task::spawn_blocking(move || this.check()).await;
+            let _ = blocking::run(move || this.check()).await;
         }
         Arc::clone(&self.state.lock().config)
     }

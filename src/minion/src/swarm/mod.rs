@@ -1,6 +1,7 @@
 //! Thousands of minions in one process, each with its own connections, session and id: a load for
 //! a master, and a way to see one at work. They share key pairs, because making thousands of
-//! these takes minutes, and one copy of the master's key. Everything else is the real minion.
+//! these takes minutes. Each trusts a key of the master of its own, which the first one got: they share
+//! one copy of it until the master's key is rotated. Everything else is the real minion.
 //!
 //! A swarm runs on the runtime it is started on. For more than one core start several, each on a
 //! current-thread runtime of its own, with the parts that [`SwarmConfig::split`] gives.
@@ -19,6 +20,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use saltern_base::clock::Clock;
+use saltern_base::{blocking, chain};
 use saltern_model::MinionId;
 use saltern_wire::client::Route;
 use saltern_wire::msgpack::Value;
@@ -204,7 +206,6 @@ impl Swarm {
     /// swarms may share.
     pub async fn start(config: SwarmConfig, stats: Arc<Stats>) -> Result<Self, SwarmError> {
         let keys = make_keys(&config).await?;
-        let store = Arc::new(MemoryStore::default());
         let shared = Arc::new(shared_config(&config)?);
         let mut members = Vec::with_capacity(config.minions);
         for (number, keys) in (config.first..)
@@ -215,7 +216,7 @@ impl Swarm {
                 id: minion_id(&config.prefix, number)?,
                 config: Arc::clone(&shared),
                 keys: Arc::clone(keys),
-                store: Arc::clone(&store) as _,
+                store: Arc::new(MemoryStore::default()),
                 clock: Clock::system(),
             };
             let route = Route {
@@ -238,6 +239,11 @@ impl Swarm {
         let mut waiting = self.members.iter();
         if let Some(first) = waiting.next() {
             sign_in(first).await?;
+            if let Some(key) = first.identity().store.load()? {
+                for other in waiting.as_slice() {
+                    other.identity().store.store(&key)?;
+                }
+            }
         }
         let parallel = self.config.parallel.max(1);
         let mut running: FuturesUnordered<_> =
@@ -355,7 +361,7 @@ fn shared_config(config: &SwarmConfig) -> Result<MinionConfig, SwarmError> {
 
 async fn make_keys(config: &SwarmConfig) -> Result<Vec<Arc<MinionKeys>>, SwarmError> {
     let (count, bits, kept) = (config.keys.max(1), config.keysize, config.pki_dir.clone());
-    let made = tokio::task::spawn_blocking(move || {
+    let made = blocking::run(move || {
         let one = |number: usize| match &kept {
             Some(path) => PkiDir::open(&path.join(format!("key-{number}")))?.keys(bits),
             None => MinionKeys::generate(bits),
@@ -364,7 +370,8 @@ async fn make_keys(config: &SwarmConfig) -> Result<Vec<Arc<MinionKeys>>, SwarmEr
             .map(|number| one(number).map(Arc::new))
             .collect::<Result<_, _>>()
     });
-    Ok(made.await.expect("invariant: making keys does not panic")?)
+    let made = made.await;
+    Ok(made.map_err(|error| KeyError::Generate(chain(&error)))??)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use saltern_base::blocking;
 use saltern_config::ApiServer;
 use saltern_wire::msgpack::Value;
 use zeroize::Zeroizing;
@@ -250,7 +251,7 @@ impl Asked<'_> {
             .unwrap_or_default();
         let (sessions, secret) = (self.api.sessions().clone(), text("token").to_owned());
         let secret = Zeroizing::new(secret);
-        let made = tokio::task::spawn_blocking(move || sessions.create(&secret, expire)).await;
+        let made = blocking::run(move || sessions.create(&secret, expire)).await;
         let session = made.map_err(|_| Failure::unexpected())?.map_err(|error| {
             tracing::error!(%error, "a session of the API cannot be kept");
             let message = "The session cannot be kept; try again later.";
@@ -286,7 +287,7 @@ impl Asked<'_> {
     async fn log_out(&self) -> Done {
         let id = credential(&self.headers).unwrap_or_default();
         let api = Arc::clone(self.api);
-        let ended = tokio::task::spawn_blocking(move || api.log_out(&id));
+        let ended = blocking::run(move || api.log_out(&id));
         if ended.await.is_err() {
             tracing::error!("a session of the API was not ended");
         }

@@ -156,10 +156,14 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
 /// take seconds.
 fn look_for_python(config: &Arc<MasterConfig>, mut findings: Vec<Finding>) {
     let config = config.clone();
-    std::thread::spawn(move || {
+    let thread = std::thread::Builder::new().name("look-for-python".to_owned());
+    let started = thread.spawn(move || {
         preflight::python(&config, &mut findings);
         log_findings(&findings);
     });
+    if let Err(error) = started {
+        tracing::warn!(%error, "no thread for looking for a Python");
+    }
 }
 
 /// Says in the log what the check found.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use saltern_base::blocking;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -91,8 +92,8 @@ impl ClientTls {
     /// take many milliseconds.
     async fn settings(&self) -> Result<(Arc<ClientConfig>, ServerName<'static>), TlsError> {
         let inner = Arc::clone(&self.0);
-        let read = tokio::task::spawn_blocking(move || inner.settings()).await;
-        read.expect("invariant: reading certificates does not panic")
+        let read = blocking::run(move || inner.settings()).await;
+        read.map_err(TlsError::Thread)?
     }
 
     pub(crate) async fn connect(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {

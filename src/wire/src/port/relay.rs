@@ -14,9 +14,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use prometheus::Registry;
+use saltern_base::blocking;
 use saltern_base::log_throttle::LogThrottle;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::{UnixStream, lookup_host};
+use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
@@ -528,7 +529,7 @@ impl Shared {
     /// Makes a connection for nobody and ends it, without a turn of those for peers; where it was made.
     async fn reach(&self, address: &str) -> io::Result<SocketAddr> {
         let mut failure = io::ErrorKind::NotFound.into();
-        for socket in lookup_host(address).await? {
+        for socket in blocking::lookup_address(address).await? {
             match self.dial(socket).await {
                 Ok(mut active) => {
                     active.shutdown().await?;

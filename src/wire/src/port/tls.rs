@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use saltern_base::blocking::BlockingError;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -70,6 +71,9 @@ pub enum TlsError {
         #[source]
         source: pem::Error,
     },
+    /// No thread read the files.
+    #[error("the certificates are not read")]
+    Thread(#[source] BlockingError),
     /// Other users could read the key.
     #[error("the key \"{}\" can be read by others (mode {mode:o}); make it 0600", path.display())]
     OpenKey {

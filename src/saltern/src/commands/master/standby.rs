@@ -264,7 +264,9 @@ fn instance(cachedir: &Path) -> Result<String, StoreError> {
 fn end_at_once(config: Arc<MasterConfig>) -> impl FnOnce(ClusterError) + Send {
     move |error| {
         let (said, heard) = mpsc::channel();
-        thread::spawn(move || {
+        let thread = thread::Builder::new().name("lease-lost".to_owned());
+        // Where no thread starts, nothing is said: the process must end.
+        let _ = thread.spawn(move || {
             let error = chain(&error);
             tracing::error!("{error}; it ends, and stands by when it is started again");
             complain(&format!("the master gives up: {error}"));
@@ -301,7 +303,9 @@ pub(super) fn finish(state: &SharedState) {
 /// Gives the lease up and leaves the cluster, within bounds.
 pub(super) fn leave(membership: Arc<Membership>) {
     let (left, is_over) = mpsc::channel();
-    thread::spawn(move || {
+    let thread = thread::Builder::new().name("leave".to_owned());
+    // Where no thread starts, the answer fails at once.
+    let _ = thread.spawn(move || {
         membership.leave();
         let _ = left.send(());
     });

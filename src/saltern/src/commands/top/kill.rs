@@ -57,7 +57,7 @@ async fn publish(
 ) -> Result<String, KillError> {
     let client = LocalClient::new(ClientConfig::from(&*config));
     let job = jid.clone();
-    let missing = tokio::task::spawn_blocking(move || missing(&config, &job));
+    let missing = saltern_base::blocking::run(move || missing(&config, &job));
     let missing = missing.await.map_err(|_| KillError::Broken)??;
     if missing.is_empty() {
         return Err(KillError::Nobody(jid.clone()));
