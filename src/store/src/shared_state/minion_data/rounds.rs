@@ -183,7 +183,12 @@ impl Rounds {
         if !standing.is_active {
             return Ok(());
         }
+        let has_just_taken_over = !self.has_taken_over;
         self.has_taken_over = true;
+        if has_just_taken_over && !standing.is_last {
+            // Somebody waits for it, and to compare all files takes longer.
+            return Ok(());
+        }
         for name in self.parts.store.take_changed() {
             self.failed.remove(&name);
             self.dirty.insert(name);
@@ -195,8 +200,8 @@ impl Rounds {
                 let names = names.filter(|name| !self.failed.contains(name));
                 self.dirty.extend(names);
             }
-            self.parts.table.expire(TOMBSTONE_AGE)?;
             self.upkept_at = Some(self.parts.clock.unix_micros());
+            self.parts.table.expire(TOMBSTONE_AGE)?;
         }
         self.push(standing, is_ending)
     }

@@ -172,8 +172,11 @@ impl Machine {
         *self.table.epoch.lock() = Some(epoch);
         self.store.note_changes();
         self.is_active = true;
+        let before = self.counts().written;
         self.round();
         assert!(self.rounds.has_taken_over());
+        assert_eq!(self.counts().written, before, "a takeover waits for it");
+        self.round();
     }
 
     fn try_round(&mut self) -> Result<()> {
@@ -405,6 +408,7 @@ fn master_that_takes_over_keeps_what_it_was_sent_meanwhile_and_adds_what_the_tab
     b.is_active = true;
     // It serves, and has not read the table yet.
     b.store("m1", "Fedora");
+    b.round();
     b.round();
     assert_eq!(b.os("m1").as_deref(), Some("Fedora"));
     assert_eq!(b.os("m2").as_deref(), Some("Debian"));
