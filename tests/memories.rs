@@ -7,13 +7,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// How a source writes such a map or set, of whichever kind.
-const MEMORIES: [&str; 2] = ["Map<MinionId,", "Set<MinionId>"];
+const MEMORIES: [&str; 4] = [
+    "Map<MinionId,",
+    "Set<MinionId>",
+    "Map<DataName,",
+    "Set<DataName>",
+];
 
 /// The files that have one, by the end of their path.
 const REASONS: &[(&str, &str)] = &[
     // Stores of other crates that are fields of `Minions`.
     ("content/src/pillar/cache.rs", "a field of `Minions`"),
     ("store/src/minion_data/known.rs", "a field of `Minions`"),
+    ("store/src/minion_data/shared.rs", "a field of `Minions`"),
     ("store/src/resources.rs", "a field of `Minions`"),
     ("store/src/sessions.rs", "a field of `Minions`"),
     ("store/src/syndics.rs", "a field of `Minions`"),
@@ -40,6 +46,10 @@ const REASONS: &[(&str, &str)] = &[
     ),
     ("minion_keys/scan.rs", "the keys, as they are on disk"),
     ("minion_keys/round.rs", "changes of keys that are under way"),
+    (
+        "shared_state/minion_data/rounds.rs",
+        "rows of a cluster, which follow the data",
+    ),
     ("disk_checks/orphaned_data.rs", "the keys of the last look"),
     (
         "store/src/jobs/last_returns.rs",

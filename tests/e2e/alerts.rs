@@ -72,7 +72,11 @@ const SHOWN: &[(&str, &[&str])] = &[
     ),
     (
         "a_cluster_without_a_standby",
-        &["SalternClusterNoStandby", "SalternClusterKeysStale"],
+        &[
+            "SalternClusterNoStandby",
+            "SalternClusterKeysStale",
+            "SalternClusterDataStale",
+        ],
     ),
     (
         "a_disk_that_fills_up",

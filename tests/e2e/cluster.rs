@@ -73,6 +73,7 @@ pub(crate) fn pair(
                 site.announce("shared state is not written");
                 site.announce("some of the shared state");
                 site.announce("keys of minions are not shared");
+                site.announce("grains and mines are not shared");
             }
             for text in [
                 "the publish connection broke",
@@ -484,22 +485,28 @@ fn takeover_under_a_shared_secret_lets_nobody_authenticate_anew() -> TestResult 
             let login = json!({"method": "POST", "path": "/login", "json": form});
             let answer = session.call(&login)?;
             ensure!(answer["status"] == 200, "{answer}");
+            channel.send(r#"{"cmd": "_mine", "data": {"function": "kept"}}"#)?;
+            let data = "SELECT COUNT(*) FROM saltern.minion_data";
             wait_until("all of it to be in the database", SOON, || {
                 let pending = pair.a.metric("saltern_cluster_state_pending", "").ok()?;
-                (pending < 0.5).then_some(())
+                (pending < 0.5 && pair.database.count(data) >= 3).then_some(())
             })?;
             ensure!(authentications(pair.a)? >= 3, "all signed in");
 
             pair.a.kill_master();
             pair.wait_for("b", "active")?;
             pair.wait_until_b_serves()?;
-            pair.b.step("a job reaches them all");
+            pair.b.step(
+                "a job by grains, which they have sent to the other master, reaches them all",
+            );
+            let mine = fs::read(pair.b.path("cache/mine/stock.p"))?;
+            ensure!(mine.ends_with(b"kept"), "{mine:?}");
             // Who they are shows with what they send.
             wait_until("all of them to be back", SOON * 2, || {
                 let subscribers = pair.b.metric("saltern_subscribers", "").ok()?;
                 (subscribers > 2.5).then_some(())
             })?;
-            let run = pair.b.saltern_cmd(&["-L", "m1,m2", "test.echo", "after"])?;
+            let run = pair.b.saltern_cmd(&["-G", "id:m*", "test.echo", "after"])?;
             let answers = run.expect_code(0)?.stdout.matches("after").count();
             ensure!(answers >= 2, "{run:?}");
             let read = reader.ask("read")?;

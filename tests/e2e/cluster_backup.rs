@@ -59,6 +59,7 @@ fn cluster_is_restored_from_a_dump_of_its_running_database() -> TestResult {
                 "DELETE FROM saltern.meta WHERE name = 'secret_check'",
                 "DELETE FROM saltern.sealed_file",
                 "DELETE FROM saltern.minion_key",
+                "DELETE FROM saltern.minion_data",
             ]);
             fs::remove_file(&secret)?;
             site.saltern(&["cluster", "init"])?.expect_code(0)?;

@@ -84,21 +84,21 @@ impl Stores {
     /// # Errors
     /// The first part that cannot be opened.
     pub fn open(config: &MasterConfig, clock: &Clock) -> Result<Self, OpenError> {
-        Self::open_shared(config, clock, &SharedState::default())
+        let data = Arc::new(MinionDataStore::open(config));
+        Self::open_shared(config, clock, (&SharedState::default(), data))
     }
 
-    /// The same for a master of a cluster, which shares its state.
+    /// The same for a master of a cluster, which shares its state, grains and mines.
     ///
     /// # Errors
     /// The first part that cannot be opened.
     pub fn open_shared(
         config: &MasterConfig,
         clock: &Clock,
-        state: &SharedState,
+        (state, minion_data): (&SharedState, Arc<MinionDataStore>),
     ) -> Result<Self, OpenError> {
         let pki = Arc::new(PkiTree::open(config, clock.clone())?);
         let files = Arc::new(FileServer::new(config, clock.clone())?);
-        let minion_data = Arc::new(MinionDataStore::open(config));
         let site = SiteOptions::read(config);
         let targeting = targets::of_site(config, site.minion_data_cache, &minion_data);
         let resources = Arc::new(ResourceStore::open(config));

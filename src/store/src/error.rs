@@ -155,8 +155,8 @@ pub enum StoreError {
         minions: usize,
     },
     /// The head of a table of a cluster goes back while it is read.
-    #[error("the revisions of the keys of the cluster go back while they are read")]
-    KeysGoBack,
+    #[error("the revisions of a table of the cluster go back while it is read")]
+    RowsGoBack,
     /// The master's key was replaced while the master runs.
     #[error(
         "\"{}\" is another key than the one in use: restart the master to use it, and remove the \

@@ -19,6 +19,7 @@ mod clear;
 mod environments;
 mod known;
 mod memory;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -35,12 +36,15 @@ use saltern_model::{Compat, DataChanges, MinionId};
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_exact, encode};
 
 pub use bound::KeptGrains;
+pub use shared::DataKind;
+pub(crate) use shared::{DataName, ReplacedData};
 
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Stat, Version};
 use crate::options::StoreOptions;
 use known::{Known, Stamps};
 use memory::{Memory, Parts, Remembered};
+use shared::ChangedData;
 
 /// The largest file that is read, in bytes.
 const FILE_BYTES: usize = 64 << 20;
@@ -73,6 +77,8 @@ pub struct MinionDataStore {
     compat: Compat,
     memory: Mutex<Memory>,
     known: RwLock<Known>,
+    /// For the other masters of a cluster.
+    changed: ChangedData,
     /// Held while a minion's files are written or removed, and while its mine is read, changed and
     /// written back; by hash of the id.
     writers: [Mutex<()>; WRITERS],
@@ -91,6 +97,7 @@ impl MinionDataStore {
             compat: options.compat,
             memory: Mutex::default(),
             known: RwLock::default(),
+            changed: ChangedData::default(),
             writers: std::array::from_fn(|_| Mutex::new(())),
         }
     }
@@ -216,6 +223,7 @@ impl MinionDataStore {
         let _writing = self.writer(id).lock();
         let removed = files::remove(&self.path(id, Bank::Mine)?)?;
         self.memory.lock().forget(id);
+        self.changed.note(id, Bank::Mine);
         Ok(removed)
     }
 
@@ -253,6 +261,9 @@ impl MinionDataStore {
         if had_any {
             self.memory.lock().forget(id);
             self.known.write().remove(id);
+            for bank in [Bank::Grains, Bank::Mine] {
+                self.changed.note(id, bank);
+            }
         }
         Ok(had_any)
     }
@@ -352,6 +363,7 @@ impl MinionDataStore {
         };
         files::write_atomic(&path, &packed, create)?;
         self.memory.lock().forget_one(id, bank);
+        self.changed.note(id, bank);
         let is_listed = bank == Bank::Grains || !self.has_banks();
         let version = Version::of(&path, true)?.map(|stat| stat.version);
         self.known

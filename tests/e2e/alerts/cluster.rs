@@ -1,4 +1,5 @@
-//! The alerts about an active master that nobody could follow, and about one whose keys are not those of its cluster.
+//! The alerts about an active master that nobody could follow, and about one whose keys or grains are not those of its
+//! cluster.
 
 use std::fs;
 
@@ -19,11 +20,18 @@ fn a_cluster_without_a_standby() -> TestResult {
         let mut watch = Watch::start(pair.a, "a_cluster_without_a_standby")?;
         watch.fires("SalternClusterNoStandby", &[])?;
         pair.a
-            .step("the directory of keys is not the one that it was");
+            .step("the directory of keys is not the one that it was, and a table is gone");
+        let rename = |from: &str, to: &str| {
+            let sql = format!("ALTER TABLE saltern.{from} RENAME TO {to}");
+            pair.database.query(&[&sql]);
+        };
+        rename("minion_data", "aside");
         let key = pair.a.path("pki/a.pub");
         let aside = pair.a.path("a.pub");
         fs::rename(&key, &aside)?;
         watch.fires("SalternClusterKeysStale", &[])?;
+        watch.fires("SalternClusterDataStale", &[])?;
+        rename("aside", "minion_data");
         let run = pair.a.saltern(&["cluster", "status"])?;
         run.expect_text("keys of this member are not shared")?;
         fs::rename(aside, key)?;

@@ -29,7 +29,7 @@ pub const OURS: &[ConfigOption] = &[
          {postgres: a connection as libpq reads it, with one or more hosts, name: that of the \
          cluster, which its schema bears (saltern), secret_file: the file of the secret under which \
          members share session keys, the shared key and tokens, so that nobody authenticates anew \
-         after a takeover (none), share_keys: whether keys of minions are shared, too: pki_dir of each member \
+         after a takeover, and grains and mines (none), share_keys: whether keys of minions are shared, too: pki_dir of each member \
          follows the others, so end what copies it before (false; only with secret_file, and on all members), advertise: where this master is reached, for people (its id), \
          lease: seconds after which a silent active master is replaced (15), member_port: the port on \
          which the active master takes the connections that the others relay to it, with advertise as \

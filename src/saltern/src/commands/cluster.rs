@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use saltern_base::exit::Exit;
-use saltern_base::hex;
+use saltern_base::{escaped_for_terminal, hex};
 use saltern_config::{ClusterConfig, MasterConfig};
 use saltern_crypto::StateCipher;
 use saltern_sql::{
@@ -23,6 +23,12 @@ use serde::Serialize;
 use super::master::claim;
 use super::{chain, complain, load_for_tool, say, say_json};
 use crate::{ConfigArgument, privileges};
+
+/// First words of a member's note about its keys.
+pub(super) const ABOUT_KEYS: &str = "keys of minions";
+
+/// The same about grains and mines.
+pub(super) const ABOUT_DATA: &str = "grains and mines";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -206,6 +212,9 @@ fn status(
         }
         false => {
             let mut text = as_text(&cluster.name, &place, &state);
+            for (member, why) in notes(&state, &config.id) {
+                text += &format!("\"{member}\" does not share all: {why}\n");
+            }
             if let Some(why) = not_shared {
                 text += &format!("keys of this member are not shared: {why}\n");
             }
@@ -215,6 +224,23 @@ fn status(
     Ok(match state.active() {
         Some(_) => Exit::Ok,
         None => Exit::Failure,
+    })
+}
+
+/// Reasons of live members for what they do not share, a line each. Of the keys of this one its own file says it sooner.
+fn notes<'s>(state: &'s ClusterState, id: &str) -> impl Iterator<Item = (&'s str, String)> {
+    let members = state.members.iter().filter(|member| member.is_alive);
+    members.flat_map(move |member| {
+        let is_own = member.name == id;
+        let lines = member.note.lines();
+        let lines = lines.filter(move |line| !(is_own && line.starts_with(ABOUT_KEYS)));
+        // Whoever writes to the database writes to no terminal.
+        lines.map(move |line| {
+            (
+                member.name.as_str(),
+                escaped_for_terminal(line).into_owned(),
+            )
+        })
     })
 }
 
@@ -381,6 +407,8 @@ struct MemberReport<'a> {
     layout: i64,
     milliseconds_since_seen: i64,
     name: &'a str,
+    /// Reasons for what it does not share as it should, a line each.
+    note: &'a str,
     role: &'a str,
     version: &'a str,
 }
@@ -392,6 +420,7 @@ impl<'a> Report<'a> {
             layout: member.layout,
             milliseconds_since_seen: member.age,
             name: &member.name,
+            note: &member.note,
             role: role(state, member),
             version: &member.version,
         });

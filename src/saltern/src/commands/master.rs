@@ -12,7 +12,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,9 +25,10 @@ use saltern_config::{Finding, LogLevel, MasterConfig, Severity};
 use saltern_requests::{OpenError, Stores};
 use saltern_sql::register_cluster_metrics;
 use saltern_store::jobs::Engine;
+use saltern_store::shared_state::minion_data::MinionDataSync;
 use saltern_store::shared_state::minion_keys::MinionKeySync;
 use saltern_store::sqlite::{is_lost, note_incident};
-use saltern_store::{SharedState, StoreError, open_engine};
+use saltern_store::{MinionDataStore, SharedState, StoreError, open_engine};
 use saltern_wire::port::Inherited;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
@@ -115,6 +116,8 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         Ok(claim) => claim,
         Err(exit) => return exit,
     };
+    // Before a member that stands by writes there.
+    remove_temporary_caches(&config);
     let (mut member, signals) = match standby::stand_by(&config, &inherited) {
         Ok(joined) => joined.unzip(),
         Err(exit) => return exit,
@@ -146,6 +149,7 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         standby::finish(&state);
     }
     if let Some(member) = member {
+        member.data.sync.stop();
         member.keys.stop();
         standby::leave(member.membership);
     }
@@ -244,7 +248,7 @@ fn open(
     member: Option<&standby::ActiveMember>,
 ) -> Result<MasterParts, OpenError> {
     let clock = Clock::system();
-    remove_temporary_files(config);
+    remove_temporary_keys(config);
     let (engine, state) = match member {
         Some(member) => {
             let (engine, state) = member.take_over(config)?;
@@ -252,7 +256,11 @@ fn open(
         }
         None => (None, SharedState::default()),
     };
-    let stores = Stores::open_shared(config, &clock, &state)?;
+    let data = member.map_or_else(
+        || Arc::new(MinionDataStore::open(config)),
+        |member| member.data.store.clone(),
+    );
+    let stores = Stores::open_shared(config, &clock, (&state, data))?;
     let reactions = Arc::new(Reactions::open(config, &clock, &stores)?);
     make_directories(config)?;
     let database = match engine {
@@ -262,7 +270,8 @@ fn open(
     let registry = Registry::new();
     let membership = member.map(|member| &member.membership);
     let keys = member.map_or_else(MinionKeySync::default, |member| member.keys.clone());
-    register_cluster_metrics(&registry, membership, (&state, &keys));
+    let data = member.map_or_else(MinionDataSync::default, |member| member.data.sync.clone());
+    register_cluster_metrics(&registry, membership, (&state, &keys, &data));
     Ok(MasterParts {
         config: config.clone(),
         clock,
@@ -368,17 +377,22 @@ fn make_directories(config: &MasterConfig) -> Result<(), StoreError> {
     }
 }
 
-/// Removes what a master that was killed left half written, also in the directories in which
-/// earlier releases wrote. Before this process writes anything there.
-fn remove_temporary_files(config: &MasterConfig) {
-    let keys = [
+/// Removes keys that a master which was killed left half written, also in the directories in which earlier releases
+/// wrote. Other members of a cluster may write there, too, but none that is active before this one is.
+fn remove_temporary_keys(config: &MasterConfig) {
+    let names = [
         "",
         "minions",
         "minions_pre",
         "minions_rejected",
         "minions_denied",
     ];
-    let caches = [
+    remove_temporary_files(names.map(|name| config.pki_dir.join(name)));
+}
+
+/// The same of caches. Before this process writes anything there.
+fn remove_temporary_caches(config: &MasterConfig) {
+    let names = [
         "",
         "saltern",
         "tokens",
@@ -389,9 +403,11 @@ fn remove_temporary_files(config: &MasterConfig) {
         "pillar",
         "mine",
     ];
-    let keys = keys.iter().map(|name| config.pki_dir.join(name));
-    let caches = caches.iter().map(|name| config.cachedir.join(name));
-    for directory in keys.chain(caches) {
+    remove_temporary_files(names.map(|name| config.cachedir.join(name)));
+}
+
+fn remove_temporary_files(directories: impl IntoIterator<Item = PathBuf>) {
+    for directory in directories {
         // What cannot be removed does no harm.
         if let Err(error) = saltern_store::files::remove_stale(&directory) {
             tracing::warn!(

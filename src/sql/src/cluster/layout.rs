@@ -5,11 +5,14 @@
 
 use tokio_postgres::error::SqlState;
 
+use super::data_table::DATA;
+use super::key_table::KEYS;
+use super::revisioned::Revisioned;
 use super::session::Session;
 use crate::error::SqlError;
 
 /// The layout's number.
-pub(super) const VERSION: i64 = 4;
+pub(super) const VERSION: i64 = 5;
 
 /// The first layout whose release looks at the floor: one of before takes no newer layout.
 pub(super) const FIRST_WITH_FLOOR: i64 = 3;
@@ -151,18 +154,13 @@ INSERT INTO meta (name, value) VALUES ('identity', replace(gen_random_uuid()::te
     ON CONFLICT DO NOTHING;
 "#;
 
-/// Additions of layout 3. The column comes last: it locks out the members, which read the table all the time.
+/// Additions of layouts 3 and 4.
 const ADDED_BEFORE: &str = "
 CREATE TABLE IF NOT EXISTS member_report (
     name text PRIMARY KEY,
     reported timestamptz NOT NULL,
     report text NOT NULL
 );
-ALTER TABLE member ADD COLUMN IF NOT EXISTS layout bigint NOT NULL DEFAULT 0;
-";
-
-/// Additions of this layout to the one before.
-const ADDED: &str = "
 CREATE TABLE IF NOT EXISTS minion_key (
     id bytea PRIMARY KEY CHECK (length(id) = 32),
     version bigint NOT NULL,
@@ -179,10 +177,31 @@ CREATE TABLE IF NOT EXISTS minion_key_head (
 ) WITH (fillfactor = 50);
 ";
 
-/// Puts the row of the head of the keys where it is missing, with the revision of the last row: a member that has seen
-/// a higher one than the head's reads the whole table, in each round for as long as it is so.
-const PUT_KEY_HEAD: &str = "INSERT INTO minion_key_head (revision) \
-     SELECT coalesce(max(revision), 0) FROM minion_key ON CONFLICT DO NOTHING RETURNING 1";
+/// Additions of this layout to the one before.
+const ADDED: &str = "
+CREATE TABLE IF NOT EXISTS minion_data (
+    id bytea PRIMARY KEY CHECK (length(id) = 32),
+    version bigint NOT NULL,
+    revision bigint NOT NULL,
+    is_tombstone bool NOT NULL,
+    changed timestamptz NOT NULL,
+    sealed bytea NOT NULL
+);
+CREATE INDEX IF NOT EXISTS minion_data_revision ON minion_data (revision, id);
+CREATE TABLE IF NOT EXISTS minion_data_head (
+    head bool PRIMARY KEY DEFAULT true CHECK (head),
+    revision bigint NOT NULL
+) WITH (fillfactor = 50);
+";
+
+/// Columns of a table that members read all the time, and which these lock them out of: they come last.
+const ADDED_COLUMNS: &str = "
+ALTER TABLE member ADD COLUMN IF NOT EXISTS layout bigint NOT NULL DEFAULT 0;
+ALTER TABLE member ADD COLUMN IF NOT EXISTS note text NOT NULL DEFAULT '';
+";
+
+/// The tables with a head.
+const REVISIONED: [Revisioned; 2] = [KEYS, DATA];
 
 /// The layout of the tables that are there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -243,13 +262,14 @@ pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), Layo
         true => ("", ""),
         false => (TABLES, ADDED_BEFORE),
     };
+    let heads = REVISIONED.map(|one| one.put_head()).join("; ");
     let script = format!(
         "BEGIN; SELECT pg_advisory_xact_lock({LOCK}); CREATE SCHEMA IF NOT EXISTS {schema}; {tables} \
          INSERT INTO writer (writer) VALUES ({WRITER}) ON CONFLICT DO NOTHING; \
          INSERT INTO meta (name, value) SELECT '{FLOOR}', \
          coalesce((SELECT value FROM meta WHERE name = 'layout'), '{VERSION}') ON CONFLICT DO NOTHING; \
          INSERT INTO meta AS m (name, value) VALUES ('layout', '{VERSION}') ON CONFLICT (name) DO UPDATE \
-         SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}; {ADDED} {PUT_KEY_HEAD}; {added_before} COMMIT"
+         SET value = EXCLUDED.value WHERE m.value::bigint < {VERSION}; {added_before} {ADDED} {heads}; {ADDED_COLUMNS} COMMIT"
     );
     let made = session.run(&script).await;
     if made.as_ref().is_err_and(SqlError::keeps_connection) {
@@ -262,9 +282,14 @@ pub(super) async fn make(session: &mut Session, schema: &str) -> Result<(), Layo
     }
 }
 
-/// Puts back the row of the head of the keys, without which no member shares any; whether it was missing.
-pub(super) async fn put_key_head(session: &mut Session) -> Result<bool, SqlError> {
-    Ok(!session.confirmed_rows(PUT_KEY_HEAD, &[]).await?.is_empty())
+/// Puts back the rows of heads, without which no member shares keys or grains; whether one was missing.
+pub(super) async fn put_heads(session: &mut Session) -> Result<bool, SqlError> {
+    let mut was_missing = false;
+    for table in &REVISIONED {
+        let put = session.confirmed_rows(&table.put_head(), &[]).await?;
+        was_missing |= !put.is_empty();
+    }
+    Ok(was_missing)
 }
 
 /// The layout that is there. Tables without a floor are of a release that knew none.

@@ -42,7 +42,15 @@ pub(super) struct Fence {
     pub(super) epoch: i64,
 }
 
+/// Bits of a version below the epoch: each owner writes fewer rows.
+const EPOCH_SHIFT: u32 = 40;
+
 impl Fence {
+    /// The first version of rows that this owner writes, above all of the owners before.
+    pub(super) const fn first_version(&self) -> i64 {
+        self.epoch << EPOCH_SHIFT
+    }
+
     /// Whether the lease is still held, and stays so until the transaction ends.
     pub(super) async fn holds(&self, session: &mut Session) -> std::result::Result<bool, SqlError> {
         let sql = "SELECT 1 FROM lease WHERE name = $1 AND owner = $2 AND epoch = $3 FOR SHARE";

@@ -15,6 +15,9 @@ use super::lease_table::{FAR, LeaseTable, micros};
 use super::session::Session;
 use crate::error::SqlError;
 
+/// The first layout whose release writes the note of its row.
+const FIRST_WITH_NOTE: i64 = 5;
+
 /// The lease of the jobs, whose owner is the active master.
 pub(super) const JOBS: &str = "jobs";
 
@@ -22,12 +25,12 @@ pub(super) const JOBS: &str = "jobs";
 const ROW_FAR: Duration = FAR.saturating_mul(2);
 
 /// A live member has the name only if it is this instance.
-const ENTER: &str = "INSERT INTO member (name, instance, address, version, master_key, role, seen, until, layout) \
+const ENTER: &str = "INSERT INTO member (name, instance, address, version, master_key, role, seen, until, layout, note) \
      VALUES ($1, $2, $3, $4, $5, $6, clock_timestamp(), \
-     clock_timestamp() + $7 * interval '1 microsecond', $9) \
+     clock_timestamp() + $7 * interval '1 microsecond', $9, $10) \
      ON CONFLICT (name) DO UPDATE SET instance = EXCLUDED.instance, address = EXCLUDED.address, \
      version = EXCLUDED.version, master_key = EXCLUDED.master_key, role = EXCLUDED.role, \
-     seen = EXCLUDED.seen, until = EXCLUDED.until, layout = EXCLUDED.layout \
+     seen = EXCLUDED.seen, until = EXCLUDED.until, layout = EXCLUDED.layout, note = EXCLUDED.note \
      WHERE member.instance = EXCLUDED.instance OR member.until <= clock_timestamp() \
      OR member.until > clock_timestamp() + $8 * interval '1 microsecond'";
 
@@ -39,7 +42,7 @@ const FORGET: &str = "WITH gone AS (DELETE FROM member WHERE name = $1 AND insta
 
 const MEMBERS: &str = "SELECT name, instance, address, version, master_key, role, \
      (extract(epoch FROM clock_timestamp() - seen) * 1000)::bigint, until > clock_timestamp() \
-     AND until <= clock_timestamp() + $1 * interval '1 microsecond', layout FROM member ORDER BY name";
+     AND until <= clock_timestamp() + $1 * interval '1 microsecond', layout, left(note, 4096) FROM member ORDER BY name";
 
 const LEASE: &str = "SELECT owner, epoch, \
      (extract(epoch FROM until - clock_timestamp()) * 1000)::bigint FROM lease WHERE name = $1";
@@ -125,6 +128,8 @@ pub struct Member {
     pub is_alive: bool,
     /// The layout of the tables that its release knows; 0 for one of a release that did not say so.
     pub layout: i64,
+    /// Lines about what it does not share with the others as it should; empty when it does.
+    pub note: String,
 }
 
 impl Member {
@@ -199,12 +204,12 @@ pub(super) fn note_secret(table: &LeaseTable, check: &str) -> Result<(), SqlErro
 pub(super) fn enter(
     table: &LeaseTable,
     member: &MemberIdentity,
-    role: &str,
+    (role, note): (&str, &str),
     time: Duration,
 ) -> Result<bool, SqlError> {
     let (key, micros, far) = (member.fingerprint(), micros(time), micros(ROW_FAR));
     table.ask(async |session: &mut Session| {
-        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 9] = [
+        let values: [&(dyn tokio_postgres::types::ToSql + Sync); 10] = [
             &member.name,
             &member.instance,
             &member.address,
@@ -214,6 +219,7 @@ pub(super) fn enter(
             &micros,
             &far,
             &VERSION,
+            &note,
         ];
         Ok(session.execute(ENTER, &values).await? == 1)
     })
@@ -329,6 +335,7 @@ fn lease_of(row: &Row) -> Result<LeaseState, SqlError> {
 }
 
 fn member_of(row: &Row) -> Result<Member, SqlError> {
+    let layout = row.try_get(8)?;
     Ok(Member {
         name: row.try_get(0)?,
         instance: row.try_get(1)?,
@@ -338,6 +345,11 @@ fn member_of(row: &Row) -> Result<Member, SqlError> {
         role: row.try_get(5)?,
         age: row.try_get(6)?,
         is_alive: row.try_get(7)?,
-        layout: row.try_get(8)?,
+        layout,
+        // A release before has left that of the one that it replaced.
+        note: match layout >= FIRST_WITH_NOTE {
+            true => row.try_get(9)?,
+            false => String::new(),
+        },
     })
 }

@@ -8,6 +8,7 @@
 //! Of the database's statements each has a transaction of its own with one row, so that no two members
 //! wait for each other. Only opening the engine locks two rows, the lease first.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,10 +23,12 @@ use saltern_config::ClusterConfig;
 use saltern_store::StoreError;
 use saltern_store::jobs::{Engine, JobQueries};
 use saltern_store::shared_state::StateTable;
+use saltern_store::shared_state::minion_data::DataTable;
 use saltern_store::shared_state::minion_keys::KeyTable;
 use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 
+use super::data_table::SealedData;
 use super::engine::{ClusterOptions, Target, open_engine};
 use super::error::ClusterError;
 use super::key_table::SealedKeys;
@@ -139,6 +142,10 @@ struct State {
     last_error: String,
     /// The sign of the engine that the jobs have another owner.
     has_lost: Option<Arc<AtomicBool>>,
+    /// Reasons for what it does not share as it should, by what they are about.
+    notes: BTreeMap<&'static str, String>,
+    /// The same as its row has it.
+    noted: String,
 }
 
 /// The shared state of a cluster in its database.
@@ -185,7 +192,7 @@ fn table_of(target: &Arc<Target>, lease: Duration) -> Result<LeaseTable, StoreEr
 pub enum Tables {
     /// None: they are made.
     Made,
-    /// Those of an older release, or without the row of the head of the keys: what they lacked is added.
+    /// Those of an older release, or without the row of a head: what they lacked is added.
     Upgraded,
     /// All of them.
     Present,
@@ -201,7 +208,7 @@ pub fn init_cluster(config: &ClusterConfig) -> Result<Tables, ClusterError> {
     let failed = |error| ClusterError::Store(target.error("make tables in", error));
     let outcome = match members::check_tables(&table) {
         Ok(()) => {
-            let put = table.ask(async |session| layout::put_key_head(session).await);
+            let put = table.ask(async |session| layout::put_heads(session).await);
             return Ok(match put.map_err(failed)? {
                 true => Tables::Upgraded,
                 false => Tables::Present,
@@ -458,6 +465,8 @@ impl Membership {
                 figures: ClusterFigures::default(),
                 last_error: String::new(),
                 has_lost: None,
+                notes: BTreeMap::new(),
+                noted: String::new(),
             }),
             leaving: Condvar::new(),
             failures: LogThrottle::new(LOG_INTERVAL),
@@ -536,6 +545,25 @@ impl Membership {
         Ok(Arc::new(SealedKeys::new(self.target.clone(), limit)?))
     }
 
+    /// The grains and mines of the cluster, as every member reads them, and this one writes them while it has the lease.
+    ///
+    /// # Errors
+    /// No thread.
+    pub fn data_table(self: &Arc<Self>) -> Result<Arc<dyn DataTable>, StoreError> {
+        let limit = (self.length / 3).max(Duration::from_secs(1));
+        let table = SealedData::new(self.target.clone(), self.clone(), limit)?;
+        Ok(Arc::new(table))
+    }
+
+    /// Has the other members read in its row why something is not shared; `None` when it is.
+    pub fn note(&self, about: &'static str, why: Option<String>) {
+        let notes = &mut self.state.lock().notes;
+        match why {
+            Some(why) => _ = notes.insert(about, why),
+            None => _ = notes.remove(about),
+        }
+    }
+
     /// Whether it has been a member: key, secret and name were accepted, and the tables are there.
     pub fn is_admitted(&self) -> bool {
         let state = self.state.lock();
@@ -543,7 +571,7 @@ impl Membership {
     }
 
     /// The lease that this member has.
-    fn fence(&self) -> Result<Fence, StoreError> {
+    pub(super) fn fence(&self) -> Result<Fence, StoreError> {
         let epoch = self.state.lock().holder.epoch(self.now());
         Ok(Fence {
             lease: JOBS,
@@ -676,29 +704,36 @@ impl Membership {
 
     /// Refreshes the own row; the first time when all else of the start has succeeded.
     fn enter(&self) -> Result<(), RoundError> {
-        let (role, is_first) = {
+        let (role, note, is_first) = {
             let state = self.state.lock();
-            if state
+            let notes = state.notes.iter();
+            let lines: Vec<String> = notes
+                .map(|(about, why)| format!("{about}: {why}"))
+                .collect();
+            let note = lines.join("\n");
+            let is_fresh = state
                 .entered
-                .is_some_and(|at| at.elapsed() < self.length / 3)
-            {
+                .is_some_and(|at| at.elapsed() < self.length / 3);
+            if is_fresh && state.noted == note {
                 return Ok(());
             }
             let role = match state.was_active {
                 true => "active",
                 false => "standby",
             };
-            (role, state.entered.is_none() && !state.was_active)
+            let is_first = state.entered.is_none() && !state.was_active;
+            (role, note, is_first)
         };
         if is_first {
             self.check_secret()?;
             self.check_key()?;
         }
         // Twice the time, so that a member that is slow once is not taken for dead.
-        if !members::enter(&self.table, &self.me, role, self.length * 2)? {
+        if !members::enter(&self.table, &self.me, (role, &note), self.length * 2)? {
             return Err(RoundError::Refused(self.name_taken()?));
         }
-        self.state.lock().entered = Some(Instant::now());
+        let mut state = self.state.lock();
+        (state.entered, state.noted) = (Some(Instant::now()), note);
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use saltern_base::metrics::{Registry, counter, gauge_on_scrape};
 use saltern_store::SharedState;
+use saltern_store::shared_state::minion_data::{DataCounters, MinionDataSync};
 use saltern_store::shared_state::minion_keys::{KeyCounters, MinionKeySync};
 
 use super::membership::Membership;
@@ -15,10 +16,11 @@ use super::membership::Membership;
 pub fn register_cluster_metrics(
     registry: &Registry,
     membership: Option<&Arc<Membership>>,
-    (state, keys): (&SharedState, &MinionKeySync),
+    (state, keys, data): (&SharedState, &MinionKeySync, &MinionDataSync),
 ) {
     register_state_metrics(registry, state);
     register_key_metrics(registry, keys);
+    register_data_metrics(registry, data);
     let figures = {
         let membership = membership.cloned();
         move || membership.as_ref().map(|membership| membership.figures())
@@ -30,65 +32,57 @@ pub fn register_cluster_metrics(
     );
     takeovers.inc_by(figures().map_or(0, |figures| figures.takeovers));
     let now = figures.clone();
-    gauge_on_scrape(
+    number(
         registry,
         "saltern_cluster_active",
         "Whether this master is the active one of its cluster; 0 without a cluster.",
-        &[],
-        move |gauges| {
-            let is_active = now().is_some_and(|figures| figures.is_active);
-            gauges
-                .with_label_values::<&str>(&[])
-                .set(i64::from(is_active));
-        },
+        move || now().is_some_and(|figures| figures.is_active),
     );
     let now = figures.clone();
-    gauge_on_scrape(
+    number(
         registry,
         "saltern_cluster_epoch",
         "Epoch of the lease of the cluster, which each change of its owner raises.",
-        &[],
-        move |gauges| {
-            let epoch = now().map_or(0, |figures| figures.epoch);
-            gauges.with_label_values::<&str>(&[]).set(epoch);
-        },
+        move || now().map_or(0, |figures| figures.epoch),
     );
     let now = figures.clone();
-    gauge_on_scrape(
+    number(
         registry,
         "saltern_cluster_standbys",
         "Live masters of the cluster that stand by.",
-        &[],
-        move |gauges| {
-            let standbys = now().map_or(0, |figures| figures.standbys);
-            let standbys = i64::try_from(standbys).unwrap_or(i64::MAX);
-            gauges.with_label_values::<&str>(&[]).set(standbys);
-        },
+        move || now().map_or(0, |figures| figures.standbys),
     );
-    gauge_on_scrape(
+    number(
         registry,
         "saltern_cluster_renewal_age_seconds",
         "Time since the last renewal of the lease that was granted; 0 without one.",
-        &[],
-        move |gauges| {
+        move || {
             let age = figures().and_then(|figures| figures.since_renewal);
-            let age = i64::try_from(age.unwrap_or_default()).unwrap_or(i64::MAX);
-            gauges.with_label_values::<&str>(&[]).set(age);
+            age.unwrap_or_default()
         },
     );
 }
 
+/// Registers a gauge without labels, which is asked for when it is scraped.
+fn number<T: TryInto<i64>>(
+    registry: &Registry,
+    name: &'static str,
+    help: &'static str,
+    now: impl Fn() -> T + Send + Sync + 'static,
+) {
+    gauge_on_scrape(registry, name, help, &[], move |gauges| {
+        let value = now().try_into().unwrap_or(i64::MAX);
+        gauges.with_label_values::<&str>(&[]).set(value);
+    });
+}
+
 fn register_state_metrics(registry: &Registry, state: &SharedState) {
     let now = state.clone();
-    gauge_on_scrape(
+    number(
         registry,
         "saltern_cluster_state_pending",
         "Changes of keys of sessions and tokens that the other masters of the cluster do not have yet.",
-        &[],
-        move |gauges| {
-            let pending = i64::try_from(now.figures().pending).unwrap_or(i64::MAX);
-            gauges.with_label_values::<&str>(&[]).set(pending);
-        },
+        move || now.figures().pending,
     );
     state.count_in(
         counter(
@@ -107,37 +101,25 @@ fn register_state_metrics(registry: &Registry, state: &SharedState) {
 
 fn register_key_metrics(registry: &Registry, keys: &MinionKeySync) {
     let now = keys.clone();
-    gauge_on_scrape(
+    number(
         registry,
         "saltern_cluster_keys_pending",
         "Minions whose keys were changed on this machine, and which the other masters of the cluster do not have yet.",
-        &[],
-        move |gauges| {
-            let pending = i64::try_from(now.figures().pending).unwrap_or(i64::MAX);
-            gauges.with_label_values::<&str>(&[]).set(pending);
-        },
+        move || now.figures().pending,
     );
     let now = keys.clone();
-    gauge_on_scrape(
+    number(
         registry,
         "saltern_cluster_keys_demoted",
         "Minions that were accepted on this machine only when it joined its cluster, and are pending since.",
-        &[],
-        move |gauges| {
-            let demoted = i64::try_from(now.figures().demoted).unwrap_or(i64::MAX);
-            gauges.with_label_values::<&str>(&[]).set(demoted);
-        },
+        move || now.figures().demoted,
     );
     let now = keys.clone();
-    gauge_on_scrape(
+    number(
         registry,
         "saltern_cluster_keys_age_seconds",
         "Time since the keys of minions on this machine were compared with those of the cluster; 0 without one.",
-        &[],
-        move |gauges| {
-            let age = i64::try_from(now.figures().age).unwrap_or(i64::MAX);
-            gauges.with_label_values::<&str>(&[]).set(age);
-        },
+        move || now.figures().age,
     );
     keys.count_in(KeyCounters {
         published: counter(
@@ -159,6 +141,46 @@ fn register_key_metrics(registry: &Registry, keys: &MinionKeySync) {
             registry,
             "saltern_cluster_keys_refused_total",
             "Rows of keys of minions that are not used: not authentic, or older than what was there.",
+        ),
+    });
+}
+
+fn register_data_metrics(registry: &Registry, data: &MinionDataSync) {
+    let now = data.clone();
+    number(
+        registry,
+        "saltern_cluster_data_pending",
+        "Grains and mines of minions on this machine that are to be compared with what the other masters of the cluster \
+         have; a changed one is written once a minute at most.",
+        move || now.figures().pending,
+    );
+    let now = data.clone();
+    number(
+        registry,
+        "saltern_cluster_data_age_seconds",
+        "Time since grains and mines of minions on this machine were compared with those of the cluster; 0 without one.",
+        move || now.figures().age,
+    );
+    data.count_in(DataCounters {
+        written: counter(
+            registry,
+            "saltern_cluster_data_written_total",
+            "Changes of grains and mines of minions that this process wrote for the other masters of the cluster.",
+        ),
+        applied: counter(
+            registry,
+            "saltern_cluster_data_applied_total",
+            "Changes of grains and mines of minions by other masters of the cluster that were made here, too.",
+        ),
+        refused: counter(
+            registry,
+            "saltern_cluster_data_refused_total",
+            "Rows of grains and mines of minions that are not used: not authentic, or older than what was there.",
+        ),
+        too_large: counter(
+            registry,
+            "saltern_cluster_data_too_large_total",
+            "Changes of grains and mines of minions that are too large for the other masters of the cluster to have.",
         ),
     });
 }

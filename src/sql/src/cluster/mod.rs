@@ -13,7 +13,8 @@
 //!
 //! **One active master.** [`membership`] stands by until the lease of the jobs is free, takes it, renews it
 //! and opens the engine under it; who loses it ends. There are not yet several writers of jobs in
-//! one schema. Keys of minions ([`key_table`]) every member writes.
+//! one schema. Keys of minions ([`key_table`]) every member writes; grains and mines ([`data_table`]) the active one
+//! does, and every member follows them.
 //!
 //! Suggested reading order: [`layout`], [`session`], [`decide`], [`changes`], [`writer`], [`engine`], then
 //! the reads, one file a subject, as in the engine on SQLite.
@@ -21,6 +22,7 @@
 mod audit;
 mod batches;
 mod changes;
+mod data_table;
 mod decide;
 mod engine;
 mod error;
@@ -40,6 +42,7 @@ mod queries;
 mod reader;
 mod retention;
 mod returns;
+mod revisioned;
 mod runtime;
 mod search;
 mod session;

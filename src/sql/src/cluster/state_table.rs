@@ -15,6 +15,7 @@ use tokio_postgres::Row;
 
 use super::engine::Target;
 use super::lease_table::{Fence, LeaseTable};
+use super::revisioned::id_of;
 use super::session::Session;
 use crate::error::SqlError;
 
@@ -29,9 +30,6 @@ const WRITE: &str = "WITH fence AS (SELECT 1 FROM lease WHERE name = $1 AND owne
      SELECT count(*) FROM fence";
 
 const READ: &str = "SELECT id, version, sealed FROM sealed_file WHERE id > $1 ORDER BY id LIMIT $2";
-
-/// Bits of a version below the epoch: each owner writes fewer rows.
-const EPOCH_SHIFT: u32 = 40;
 
 /// The table, over a connection of its own.
 pub(super) struct SealedTable {
@@ -59,7 +57,7 @@ impl SealedTable {
 
 impl StateTable for SealedTable {
     fn first_version(&self) -> i64 {
-        self.fence.epoch << EPOCH_SHIFT
+        self.fence.first_version()
     }
 
     fn write(&self, batch: &StateBatch) -> Result<bool> {
@@ -95,10 +93,8 @@ impl StateTable for SealedTable {
 }
 
 fn row_of(row: &Row) -> std::result::Result<SealedRow, SqlError> {
-    let id: &[u8] = row.try_get(0)?;
     Ok(SealedRow {
-        // One of another length is none of ours, and does not open.
-        id: id.try_into().unwrap_or_default(),
+        id: id_of(row, 0)?,
         version: row.try_get(1)?,
         sealed: row.try_get(2)?,
     })

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use saltern_base::clock::Clock;
 use saltern_sql::{Membership, Tables, init_cluster};
-use saltern_store::shared_state::minion_keys::{KeyPosition, KeyTable, KeyWrite};
-use saltern_store::shared_state::{MAX_ROWS, RowId, SealedRow};
+use saltern_store::shared_state::minion_keys::{KeyTable, KeyWrite};
+use saltern_store::shared_state::{MAX_ROWS, RowId, RowPosition, SealedRow};
 
 use crate::members::{config, is_active, join, me, standing};
 use crate::site::Database;
@@ -32,13 +32,13 @@ fn write(number: u16, (version, replaces): (i64, i64), content: &str) -> KeyWrit
 }
 
 /// All rows behind a position, and the next one.
-fn read(table: &dyn KeyTable, mut position: KeyPosition) -> (Vec<SealedRow>, KeyPosition) {
+fn read(table: &dyn KeyTable, mut position: RowPosition) -> (Vec<SealedRow>, RowPosition) {
     let mut all = Vec::new();
     loop {
         let page = table.changed_after(&position).expect("a page");
         assert!(page.rows.len() <= MAX_ROWS);
         for (revision, row) in page.rows {
-            let next = KeyPosition {
+            let next = RowPosition {
                 revision,
                 id: row.id,
             };
@@ -75,11 +75,11 @@ fn members(database: &Database) -> [(Arc<Membership>, Arc<dyn KeyTable>); 2] {
 fn row_of_keys_is_written_only_in_place_of_what_its_writer_has_seen() {
     let database = Database::start();
     let [(first, a), (second, b)] = members(&database);
-    let page = a.changed_after(&KeyPosition::default()).expect("a page");
+    let page = a.changed_after(&RowPosition::default()).expect("a page");
     assert_eq!((page.head, page.rows.len()), (0, 0));
     let many: Vec<KeyWrite> = (0..600).map(|n| write(n, (1, 0), "one")).collect();
     assert_eq!(a.write(&many).expect("written").len(), 600);
-    let (rows, position) = read(&*b, KeyPosition::default());
+    let (rows, position) = read(&*b, RowPosition::default());
     assert_eq!(rows.len(), 600);
     assert_eq!(read(&*b, position).0, []);
 
@@ -104,13 +104,13 @@ fn row_of_keys_is_written_only_in_place_of_what_its_writer_has_seen() {
     a.write(&[write(4, (2, 1), "")]).expect("written");
     assert_eq!(a.expire(Duration::from_secs(3600)).expect("none"), 0);
     assert_eq!(a.expire(Duration::ZERO).expect("one"), 1);
-    assert_eq!(read(&*a, KeyPosition::default()).0.len(), 600);
+    assert_eq!(read(&*a, RowPosition::default()).0.len(), 600);
     assert_eq!(read(&*a, after).0, []);
 
     a.clear_unless(&id(600)).expect("it is there");
-    assert_eq!(read(&*a, KeyPosition::default()).0.len(), 600);
+    assert_eq!(read(&*a, RowPosition::default()).0.len(), 600);
     b.clear_unless(&id(601)).expect("cleared");
-    assert_eq!(read(&*a, KeyPosition::default()).0, []);
+    assert_eq!(read(&*a, RowPosition::default()).0, []);
     let page = a.changed_after(&after).expect("a page");
     assert!(page.head >= after.revision, "revisions go on");
     // The clock of the server, which is that of this machine.
@@ -122,18 +122,18 @@ fn row_of_keys_is_written_only_in_place_of_what_its_writer_has_seen() {
         .expect("written");
     a.write(&[write(2, (1, 0), &"x".repeat(131_072))])
         .expect("written");
-    let (rows, _) = read(&*b, KeyPosition::default());
+    let (rows, _) = read(&*b, RowPosition::default());
     let lengths: Vec<usize> = rows.iter().map(|row| row.sealed.len()).collect();
     assert_eq!(lengths, [0, 131_072]);
     database
         .server
         .query(&["DELETE FROM saltern.minion_key_head RETURNING 1"]);
-    assert!(b.changed_after(&KeyPosition::default()).is_err());
+    assert!(b.changed_after(&RowPosition::default()).is_err());
     // The row that is put back is not behind those of the keys, or every member would read all of them for ever.
     let config = config(&database);
     assert_eq!(init_cluster(&config).expect("put back"), Tables::Upgraded);
     assert_eq!(init_cluster(&config).expect("there"), Tables::Present);
-    let (rows, position) = read(&*b, KeyPosition::default());
+    let (rows, position) = read(&*b, RowPosition::default());
     assert_eq!(rows.len(), 2);
     let page = b.changed_after(&position).expect("a page");
     assert_eq!(page.head, position.revision);
@@ -162,12 +162,12 @@ fn reader_behind_several_writers_misses_no_row() {
         })
         .collect();
     let reader = second.key_table().expect("a table");
-    let (mut seen, mut position) = (HashSet::new(), KeyPosition::default());
+    let (mut seen, mut position) = (HashSet::new(), RowPosition::default());
     while seen.len() < usize::from(WRITES) * 2 {
         let is_over = writers.iter().all(thread::JoinHandle::is_finished);
         let page = reader.changed_after(&position).expect("a page");
         for (revision, row) in page.rows {
-            position = KeyPosition {
+            position = RowPosition {
                 revision,
                 id: row.id,
             };

@@ -14,6 +14,7 @@ mod common;
     reason = "an engine uses its own part"
 )]
 mod conformance;
+mod data;
 mod differences;
 mod faults;
 mod guarantees;

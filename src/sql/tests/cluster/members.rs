@@ -16,7 +16,7 @@ use saltern_store::{StoreError, Write};
 use crate::common::job;
 use crate::site::{Database, append};
 
-const GLANCE: Duration = Duration::from_millis(20);
+pub(crate) const GLANCE: Duration = Duration::from_millis(20);
 
 /// Longer than a test may take.
 const LEASE: u32 = 600;

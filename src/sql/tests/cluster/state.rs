@@ -11,7 +11,7 @@ use saltern_store::shared_state::{MAX_ROWS, RowId, SealedRow, StateBatch, StateT
 use crate::members::{config, is_active, join, me, standing};
 use crate::site::Database;
 
-fn row(number: u16, version: i64, content: &str) -> SealedRow {
+pub(crate) fn row(number: u16, version: i64, content: &str) -> SealedRow {
     let mut id = RowId::default();
     id[..2].copy_from_slice(&number.to_be_bytes());
     SealedRow {

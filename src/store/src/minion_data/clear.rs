@@ -1,6 +1,8 @@
 //! Clears a part of the cached data of a minion (`clear_cached_minion_data` in
 //! `salt/utils/master.py`). All of it goes by [`MinionDataStore::purge`].
 
+use std::sync::Arc;
+
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
@@ -28,9 +30,19 @@ impl MinionDataStore {
         // One file has both.
         let grains = if grains { None } else { self.grains(id)? };
         let pillar = if pillar { None } else { self.pillar(id)? };
+        let of = |part: Option<Arc<Value>>| part.map(|part| part.as_ref().clone());
+        self.write_parts(id, (of(grains), of(pillar)))
+    }
+
+    /// Writes the file that has both as far as there is something, and removes it where there is nothing.
+    pub(super) fn write_parts(
+        &self,
+        id: &MinionId,
+        (grains, pillar): (Option<Value>, Option<Value>),
+    ) -> Result<()> {
         let parts = [("grains", grains), ("pillar", pillar)].into_iter();
         let mut left = parts
-            .filter_map(|(name, part)| Some((name, part?.as_ref().clone())))
+            .filter_map(|(name, part)| Some((name, part?)))
             .filter(|(_, part)| part.is_truthy())
             .peekable();
         match left.peek() {
@@ -39,9 +51,10 @@ impl MinionDataStore {
         }
     }
 
-    fn remove(&self, id: &MinionId, bank: Bank) -> Result<()> {
+    pub(super) fn remove(&self, id: &MinionId, bank: Bank) -> Result<()> {
         files::remove(&self.path(id, bank)?)?;
         self.memory.lock().forget_one(id, bank);
+        self.changed.note(id, bank);
         self.notice(id, bank, None);
         Ok(())
     }

@@ -9,15 +9,21 @@
 //! Not here: where the table is, and that only the owner writes it ([`StateTable`] is implemented beside
 //! the cluster's engine of the job database).
 //!
-//! The keys of minions are shared by [`minion_keys`], in rows of the same form that every member writes.
+//! The keys of minions are shared by [`minion_keys`], in rows of the same form that every member writes; grains and
+//! mines by [`minion_data`], in rows that those which stand by follow.
 //!
-//! Suggested reading order: `kind`, `row`, `pending`, `log`, `restore`, then [`minion_keys`].
+//! Suggested reading order: `kind`, `row`, `pending`, `log`, `restore`, then `revisions`, [`minion_keys`] and
+//! [`minion_data`].
 
 mod kind;
 mod log;
+pub mod minion_data;
 pub mod minion_keys;
 mod pending;
+mod progress;
 mod restore;
+mod revisions;
+mod round_thread;
 mod row;
 mod secret;
 #[cfg(test)]
@@ -27,12 +33,16 @@ pub(crate) use kind::SHARED_KEY;
 pub use kind::{API_SESSIONS, CONSOLE_SESSIONS, StateKind, StatePlaces};
 pub use log::{SharedState, StateFigures};
 pub use restore::{Restored, restore};
+pub use revisions::{RevisionTable, RowPage, RowPosition};
 pub use row::{RowId, SealedRow};
 #[cfg(test)]
 use secret::read_secret;
 pub use secret::{create_secret, read_cipher};
 
 use crate::error::Result;
+
+/// Hears why a member does not share something as it should; `None` when it does.
+pub type Report = Box<dyn Fn(Option<String>) + Send + Sync>;
 
 /// Rows that are read or written at a time.
 pub const MAX_ROWS: usize = 256;

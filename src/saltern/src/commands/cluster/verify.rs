@@ -14,7 +14,7 @@ use saltern_sql::{
 use saltern_store::PkiTree;
 use saltern_store::shared_state::minion_keys::{keys_no_longer_accepted, keys_not_shared};
 
-use super::cipher_of;
+use super::{cipher_of, notes};
 use crate::commands::{chain, complain, say};
 use crate::privileges;
 
@@ -58,6 +58,8 @@ pub(super) fn verify(config: &MasterConfig, cluster: &ClusterConfig) -> Result<E
         problems.extend(refused.map(|why| format!("keys of this member are not shared: {why}")));
         problems.extend(of_keys(&keys_no_longer_accepted(config)?));
     }
+    let noted = notes(&check.state, &config.id);
+    problems.extend(noted.map(|(member, why)| format!("\"{member}\" does not share all: {why}")));
     problems.extend(of_members(&check, (&config.id, &own)));
     for problem in &problems {
         say(&format!("{problem}\n"));

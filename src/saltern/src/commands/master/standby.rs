@@ -20,13 +20,15 @@ use saltern_base::hex;
 use saltern_base::metrics::Registry;
 use saltern_config::{ClusterConfig, MasterConfig};
 use saltern_crypto::StateCipher;
-use saltern_requests::Stores;
+use saltern_requests::{SiteOptions, Stores};
 use saltern_sql::{ClusterError, MemberIdentity, Membership, Standing, register_cluster_metrics};
 use saltern_store::files::{self, Create, Version};
 use saltern_store::jobs::Engine;
+use saltern_store::minion_data::DataKind;
+use saltern_store::shared_state::minion_data::{DataSyncParts, MinionDataSync};
 use saltern_store::shared_state::minion_keys::{KeySyncParts, MinionKeySync};
-use saltern_store::shared_state::{StatePlaces, restore};
-use saltern_store::{Dropfile, MasterKeys, SharedState, StoreError, dropfile};
+use saltern_store::shared_state::{Report, StatePlaces, restore};
+use saltern_store::{Dropfile, MasterKeys, MinionDataStore, SharedState, StoreError, dropfile};
 use saltern_wire::member::{BeforeAnswers, MemberTls};
 use saltern_wire::port::{Inherited, Relay, RelayAsker, RelayTarget};
 use tokio::sync::oneshot;
@@ -34,7 +36,7 @@ use tokio::time::sleep;
 
 use super::standby_jobs::StandbyJobs;
 use super::{Signals, chain, complain, exit_of, exit_of_start, make_directories, write_pidfile};
-use crate::commands::cluster::cipher_of;
+use crate::commands::cluster::{ABOUT_DATA, ABOUT_KEYS, cipher_of};
 use crate::service_manager::ServiceManager;
 
 /// Interval at which the standing is looked at.
@@ -66,6 +68,8 @@ pub(super) struct ActiveMember {
     cipher: Option<Arc<StateCipher>>,
     /// Shares the keys of minions, if the members do (`share_keys`).
     pub(super) keys: MinionKeySync,
+    /// Shares grains and mines, under a secret.
+    pub(super) data: SharedData,
     /// For the member port, if it has one.
     pub(super) tls: Option<MemberTls>,
     /// Until it serves.
@@ -87,6 +91,7 @@ impl ActiveMember {
         config: &MasterConfig,
     ) -> Result<(Engine, SharedState), StoreError> {
         let engine = self.membership.open_engine()?;
+        self.data.sync.begin_takeover();
         let Some(cipher) = &self.cipher else {
             return Ok((engine, SharedState::default()));
         };
@@ -96,6 +101,7 @@ impl ActiveMember {
         let places = StatePlaces::from(config);
         let restored = restore(&*shared.table, cipher, (&places, &state))?;
         self.keys.take_over()?;
+        self.data.sync.finish_takeover();
         tracing::info!(
             rows = restored.rows,
             written = restored.written,
@@ -166,10 +172,18 @@ pub(super) fn stand_by(
                 return Err(failed(error));
             }
         };
+        let data = match share_data(config, &membership, cipher.as_ref()) {
+            Ok(data) => data,
+            Err(error) => {
+                keys.stop();
+                leave(membership);
+                return Err(failed(error));
+            }
+        };
         let relaying = Relaying {
             tls: tls.as_ref(),
             before_answers,
-            keys: &keys,
+            shared: (&keys, &data.sync),
         };
         match wait_for_lease((config, relaying), &membership, &mut signals).await {
             Ok(()) => {
@@ -177,12 +191,14 @@ pub(super) fn stand_by(
                     membership,
                     cipher,
                     keys,
+                    data,
                     tls,
                     feeder: None,
                 };
                 Ok(Some((member, signals)))
             }
             Err(exit) => {
+                data.sync.stop();
                 keys.stop();
                 leave(membership);
                 Err(exit)
@@ -210,14 +226,61 @@ fn share_keys(
     let Some(cipher) = cipher else {
         return Ok(MinionKeySync::default());
     };
-    let member = membership.clone();
     let parts = KeySyncParts {
         table: membership.key_table()?,
         master_key,
         cipher: cipher.clone(),
-        is_admitted: Box::new(move || member.is_admitted()),
+        is_admitted: is_admitted(membership),
+        report: report(membership, ABOUT_KEYS),
     };
     MinionKeySync::start(config, parts)
+}
+
+/// Grains and mines of this machine, and who shares them.
+pub(super) struct SharedData {
+    pub(super) store: Arc<MinionDataStore>,
+    pub(super) sync: MinionDataSync,
+}
+
+/// Shares grains and mines from here on, as far as they are kept, under the members' secret.
+fn share_data(
+    config: &Arc<MasterConfig>,
+    membership: &Arc<Membership>,
+    cipher: Option<&Arc<StateCipher>>,
+) -> Result<SharedData, StoreError> {
+    let store = Arc::new(MinionDataStore::open(config));
+    let site = SiteOptions::read(config);
+    let kinds = [
+        (DataKind::Grains, site.minion_data_cache),
+        (DataKind::Mine, site.keeps_mine),
+    ];
+    let kinds = kinds.into_iter().filter(|(_, is_kept)| *is_kept);
+    let kinds: Vec<DataKind> = kinds.map(|(kind, _)| kind).collect();
+    let sync = match cipher.filter(|_| !kinds.is_empty()) {
+        None => MinionDataSync::default(),
+        Some(cipher) => {
+            let parts = DataSyncParts {
+                table: membership.data_table()?,
+                cipher: cipher.clone(),
+                store: store.clone(),
+                kinds,
+                is_admitted: is_admitted(membership),
+                report: report(membership, ABOUT_DATA),
+            };
+            MinionDataSync::start(&config.cachedir, parts)?
+        }
+    };
+    Ok(SharedData { store, sync })
+}
+
+fn is_admitted(membership: &Arc<Membership>) -> Box<dyn Fn() -> bool + Send + Sync> {
+    let member = membership.clone();
+    Box::new(move || member.is_admitted())
+}
+
+fn report(membership: &Arc<Membership>, about: &'static str) -> Report {
+    let member = membership.clone();
+    Box::new(move |why| member.note(about, why))
 }
 
 /// The TLS of members that relay connections.
@@ -356,7 +419,7 @@ struct Relaying<'a> {
     /// `None` for one that does not.
     tls: Option<&'a MemberTls>,
     before_answers: Option<Arc<dyn BeforeAnswers>>,
-    keys: &'a MinionKeySync,
+    shared: (&'a MinionKeySync, &'a MinionDataSync),
 }
 
 /// The ports are closed when it has an outcome.
@@ -368,10 +431,10 @@ async fn wait_for_lease(
     let Relaying {
         tls,
         before_answers,
-        keys,
+        shared: (keys, data),
     } = relaying;
     let registry = Registry::new();
-    let shared = (&SharedState::default(), keys);
+    let shared = (&SharedState::default(), keys, data);
     register_cluster_metrics(&registry, Some(membership), shared);
     let target = RelayTarget::default();
     let (member, of_relay, relays) = (membership.clone(), target.clone(), tls.is_some());

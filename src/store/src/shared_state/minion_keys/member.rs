@@ -1,11 +1,9 @@
 //! The keys of a running member: a thread of its own that does a round after the other.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::log_throttle::LogThrottle;
@@ -14,8 +12,11 @@ use saltern_config::MasterConfig;
 use saltern_crypto::StateCipher;
 
 use super::KeyTable;
-use super::round::{Counts, Rounds, Standing};
-use crate::error::{Result, StoreError};
+use super::round::{Rounds, Standing};
+use crate::error::Result;
+use crate::shared_state::Report;
+use crate::shared_state::progress::{Progress, since};
+use crate::shared_state::round_thread::RoundThread;
 use crate::{PkiTree, dropfile};
 
 /// Time between two rounds; longer where a round takes long.
@@ -29,9 +30,6 @@ const MAX_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Time after which a file that is gone is looked for once more.
 const SETTLE: Duration = Duration::from_millis(100);
-
-/// Longest wait for the last round.
-const END: Duration = Duration::from_secs(5);
 
 /// Minimum time between two log lines about failures.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -51,6 +49,8 @@ pub struct KeySyncParts {
     pub cipher: Arc<StateCipher>,
     /// Says when the member has been admitted to its cluster.
     pub is_admitted: Box<dyn Fn() -> bool + Send + Sync>,
+    /// Has the other members know.
+    pub report: Report,
 }
 
 /// Numbers about it, for metrics.
@@ -79,25 +79,19 @@ pub struct KeyCounters {
 struct Member {
     rounds: Mutex<Rounds>,
     state: Mutex<State>,
-    /// Notified when it ends.
-    ending: Condvar,
+    thread: RoundThread,
     config: Arc<MasterConfig>,
     clock: Clock,
     is_admitted: Box<dyn Fn() -> bool + Send + Sync>,
+    report: Report,
     failures: LogThrottle,
-    /// Disconnected by the end of the thread.
-    ended: Mutex<Receiver<()>>,
 }
 
 struct State {
     is_active: bool,
-    is_ending: bool,
     pending: usize,
     demoted: usize,
-    /// When a round was completed, or there was none yet, in microseconds since 1970.
-    completed: i64,
-    counted: Counts,
-    counters: Option<KeyCounters>,
+    progress: Progress<4>,
 }
 
 impl MinionKeySync {
@@ -110,33 +104,25 @@ impl MinionKeySync {
         let tree = Arc::new(PkiTree::open(config, clock.clone())?);
         let place = (tree, parts.master_key.as_str(), config.cachedir.as_path());
         let rounds = Rounds::new(parts.table, parts.cipher, place, (clock.clone(), SETTLE))?;
-        let (running, ended) = sync_channel(0);
         let sync = Arc::new(Member {
             rounds: Mutex::new(rounds),
             state: Mutex::new(State {
                 is_active: false,
-                is_ending: false,
                 pending: 0,
                 demoted: 0,
-                completed: clock.unix_micros(),
-                counted: Counts::default(),
-                counters: None,
+                progress: Progress::new(clock.clone()),
             }),
-            ending: Condvar::new(),
+            thread: RoundThread::default(),
             config: config.clone(),
             clock: clock.clone(),
             is_admitted: parts.is_admitted,
+            report: parts.report,
             failures: LogThrottle::new(LOG_INTERVAL),
-            ended: Mutex::new(ended),
         });
-        let (runner, path) = (sync.clone(), &config.pki_dir);
-        let started = thread::Builder::new()
-            .name("minion-keys".to_owned())
-            .spawn(move || {
-                let _running: SyncSender<()> = running;
-                runner.run();
-            });
-        started.map_err(|error| StoreError::io("start a thread for", path, error))?;
+        let runner = sync.clone();
+        let name = ("minion-keys", config.pki_dir.as_path());
+        let round = move |is_last| runner.step(is_last);
+        sync.thread.start(name, INTERVAL, round)?;
         Ok(Self(Some(sync)))
     }
 
@@ -162,88 +148,69 @@ impl MinionKeySync {
         KeyFigures {
             pending: state.pending,
             demoted: state.demoted,
-            age: sync.since(state.completed).as_secs(),
+            age: state.progress.age(),
         }
     }
 
     /// Counts in these from here on, and what was before.
     pub fn count_in(&self, counters: KeyCounters) {
         if let Some(sync) = &self.0 {
-            let mut state = sync.state.lock();
-            counters.add(&state.counted, &Counts::default());
-            state.counters = Some(counters);
+            sync.state.lock().progress.count_in(counters.into());
         }
     }
 
     /// Ends it after a last round, within a bound.
     pub fn stop(&self) {
         let Some(sync) = &self.0 else { return };
-        sync.state.lock().is_ending = true;
-        sync.ending.notify_all();
-        if sync.ended.lock().recv_timeout(END) == Err(RecvTimeoutError::Timeout) {
+        if !sync.thread.stop() {
             tracing::warn!("changes of keys of this machine may not be in the database yet");
         }
     }
 }
 
-impl KeyCounters {
-    fn add(&self, now: &Counts, before: &Counts) {
-        let add = |counter: &IntCounter, now: u64, before: u64| counter.inc_by(now - before);
-        add(&self.published, now.published, before.published);
-        add(&self.applied, now.applied, before.applied);
-        add(&self.conflicts, now.conflicts, before.conflicts);
-        add(&self.refused, now.refused, before.refused);
+impl From<KeyCounters> for [IntCounter; 4] {
+    fn from(counters: KeyCounters) -> Self {
+        let KeyCounters {
+            published,
+            applied,
+            conflicts,
+            refused,
+        } = counters;
+        [published, applied, conflicts, refused]
     }
 }
 
 impl Member {
-    fn run(&self) {
-        let mut interval = INTERVAL;
-        loop {
-            let is_active = {
-                let mut state = self.state.lock();
-                if !state.is_ending {
-                    self.ending.wait_for(&mut state, interval);
-                }
-                state.is_active
+    /// One round, and the time until the next one.
+    fn step(&self, is_last: bool) -> Duration {
+        let is_active = self.state.lock().is_active;
+        let began = self.clock.unix_micros();
+        if (self.is_admitted)() {
+            let standing = Standing {
+                is_active,
+                takes_over: false,
             };
-            let is_ending = self.state.lock().is_ending;
-            let began = self.clock.unix_micros();
-            if (self.is_admitted)() {
-                let standing = Standing {
-                    is_active,
-                    takes_over: false,
-                };
-                if let Err(error) = self.round(standing)
-                    && let Some(times) = self.failures.record()
-                {
-                    let (error, path) = (chain(&error), self.config.pki_dir.display());
-                    tracing::warn!(error, times, %path, "keys of minions are not shared with the cluster");
-                }
+            if let Err(error) = self.round(standing)
+                && let Some(times) = self.failures.record()
+            {
+                let (error, path) = (chain(&error), self.config.pki_dir.display());
+                tracing::warn!(error, times, %path, "keys of minions are not shared with the cluster");
             }
-            if is_ending {
-                if let Err(error) = self.rounds.lock().finish() {
-                    let error = chain(&error);
-                    tracing::warn!(
-                        error,
-                        "the keys of the cluster as they were seen last are not saved"
-                    );
-                }
-                return;
-            }
-            interval = (self.since(began) * REST).clamp(INTERVAL, MAX_INTERVAL);
         }
-    }
-
-    /// Time since a moment; none after the clock was set back.
-    fn since(&self, moment: i64) -> Duration {
-        let micros = self.clock.unix_micros().saturating_sub(moment);
-        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+        if is_last && let Err(error) = self.rounds.lock().finish() {
+            let error = chain(&error);
+            tracing::warn!(
+                error,
+                "the keys of the cluster as they were seen last are not saved"
+            );
+        }
+        (since(&self.clock, began) * REST).clamp(INTERVAL, MAX_INTERVAL)
     }
 
     fn round(&self, standing: Standing) -> Result<()> {
         let mut rounds = self.rounds.lock();
         let done = rounds.round(standing);
+        (self.report)(rounds.refusal().map(str::to_owned));
         // On a member that stands by it waits until it takes over.
         let is_active = self.state.lock().is_active;
         if is_active && rounds.has_revoked() && self.request_shared_key() {
@@ -253,13 +220,8 @@ impl Member {
         let mut state = self.state.lock();
         state.pending = rounds.pending();
         state.demoted = rounds.demoted();
-        if let Some(counters) = &state.counters {
-            counters.add(&counts, &state.counted);
-        }
-        state.counted = counts;
-        if done.is_ok() && rounds.is_complete() {
-            state.completed = self.clock.unix_micros();
-        }
+        let is_complete = done.is_ok() && rounds.is_complete();
+        state.progress.note(counts.all(), is_complete);
         done
     }
 

@@ -30,7 +30,7 @@ pub use member::{KeyCounters, KeyFigures, KeySyncParts, MinionKeySync};
 pub use memory::keys_no_longer_accepted;
 pub use refusal::keys_not_shared;
 
-use super::{RowId, SealedRow};
+use super::{RevisionTable, RowId, SealedRow};
 use crate::error::Result;
 
 /// The kind of rows, beside those of files.
@@ -41,26 +41,6 @@ const MARKER: &str = "";
 
 /// Time for which the row of a deleted minion is kept at least.
 pub const TOMBSTONE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
-
-/// Position of a reader behind a row.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeyPosition {
-    /// The revision of the row.
-    pub revision: i64,
-    /// Its id.
-    pub id: RowId,
-}
-
-/// Rows in the order in which they were changed.
-#[derive(Debug, Default)]
-pub struct KeyPage {
-    /// The last revision of the table, before the rows were read.
-    pub head: i64,
-    /// The time of the table's clock, by which rows of deleted minions expire; microseconds since 1970.
-    pub now: i64,
-    /// The rows, each with its revision; [`MAX_ROWS`](super::MAX_ROWS) at most.
-    pub rows: Vec<(i64, SealedRow)>,
-}
 
 /// A row to be written.
 #[derive(Clone, Debug)]
@@ -74,15 +54,7 @@ pub struct KeyWrite {
 }
 
 /// The table of keys, as every member has it. Blocks.
-///
-/// Revisions count transactions: when one is seen, so are all of before.
-pub trait KeyTable: Send + Sync {
-    /// The next rows behind a position.
-    ///
-    /// # Errors
-    /// The table cannot be read.
-    fn changed_after(&self, position: &KeyPosition) -> Result<KeyPage>;
-
+pub trait KeyTable: RevisionTable {
     /// Writes rows that replace the version that is there; those that were written. A row that is not there
     /// is replaced by any.
     ///

@@ -68,6 +68,11 @@ impl Refusal {
         }
     }
 
+    /// Its text.
+    pub(super) fn text(&self) -> Option<&str> {
+        self.text.as_deref().map(str::trim_end)
+    }
+
     fn write(&mut self, text: Option<String>) -> Result<()> {
         if text == self.text {
             return Ok(());

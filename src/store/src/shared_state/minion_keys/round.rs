@@ -25,9 +25,9 @@ use super::memory::Memory;
 use super::record::Digests;
 use super::refusal::Refusal;
 use super::scan::Scanner;
-use super::{KIND, KeyPosition, KeyTable, MARKER, TOMBSTONE_AGE};
+use super::{KIND, KeyTable, MARKER, TOMBSTONE_AGE};
 use crate::error::{Result, StoreError};
-use crate::shared_state::{RowId, row};
+use crate::shared_state::{RowId, RowPosition, row};
 use crate::{PkiTree, files};
 
 /// Microseconds between two readings of the whole table, which finds rows that somebody removed.
@@ -78,6 +78,13 @@ pub(super) struct Counts {
     pub(super) refused: u64,
 }
 
+impl Counts {
+    /// In the order of the counters of a member.
+    pub(super) const fn all(&self) -> [u64; 4] {
+        [self.published, self.applied, self.conflicts, self.refused]
+    }
+}
+
 /// A member's part of the table.
 pub(super) struct Rounds {
     table: Arc<dyn KeyTable>,
@@ -98,7 +105,7 @@ pub(super) struct Rounds {
     /// The time of the table when rows were read last, by its clock.
     table_now: i64,
     scanner: Scanner,
-    position: KeyPosition,
+    position: RowPosition,
     /// While the whole table is read.
     reading: Option<Reading>,
     read_at: Option<i64>,
@@ -160,7 +167,7 @@ impl Rounds {
             memory,
             refusal,
             table_now: 0,
-            position: KeyPosition::default(),
+            position: RowPosition::default(),
             reading: None,
             read_at: None,
             scanned_at: None,
@@ -195,6 +202,11 @@ impl Rounds {
     /// Whether all rows that were read are files here.
     pub(super) fn is_complete(&self) -> bool {
         self.failed.is_empty()
+    }
+
+    /// Why it does not share its keys as it should, if it does not.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.refusal.text()
     }
 
     /// Minions that were accepted here only, and wait for somebody to accept them.
@@ -368,7 +380,7 @@ impl Rounds {
     }
 
     fn begin_reading(&mut self) {
-        self.position = KeyPosition::default();
+        self.position = RowPosition::default();
         self.reading = Some(Reading::default());
         self.must_read = false;
         self.has_failed = false;

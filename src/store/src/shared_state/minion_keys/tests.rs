@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::round::{Rounds, Standing};
 use super::*;
-use crate::shared_state::MAX_ROWS;
+use crate::shared_state::{MAX_ROWS, RowPage, RowPosition};
 use crate::{PkiTree, StoreError, StoreOptions};
 
 const ACCEPTED: KeyState = KeyState::Accepted;
@@ -66,8 +66,8 @@ impl MemoryTable {
     }
 }
 
-impl KeyTable for MemoryTable {
-    fn changed_after(&self, position: &KeyPosition) -> Result<KeyPage> {
+impl RevisionTable for MemoryTable {
+    fn changed_after(&self, position: &RowPosition) -> Result<RowPage> {
         let rows = self.0.lock();
         Self::answer(&rows)?;
         let mut found: Vec<(i64, SealedRow)> = rows
@@ -78,13 +78,16 @@ impl KeyTable for MemoryTable {
             .collect();
         found.sort_by_key(|(revision, row)| (*revision, row.id));
         found.truncate(MAX_ROWS);
-        Ok(KeyPage {
+        Ok(RowPage {
             head: rows.head,
             now: rows.now(),
+            is_last: found.len() < MAX_ROWS,
             rows: found,
         })
     }
+}
 
+impl KeyTable for MemoryTable {
     fn write(&self, writes: &[KeyWrite]) -> Result<HashSet<RowId>> {
         let mut rows = self.0.lock();
         Self::answer(&rows)?;
@@ -1012,7 +1015,7 @@ fn table_whose_head_goes_back_is_not_read_for_ever() {
     let all: Vec<&str> = many.iter().map(String::as_str).collect();
     let (table, _, _, mut b) = pair(&all);
     table.0.lock().head = 0;
-    assert!(matches!(b.try_round(), Err(StoreError::KeysGoBack)));
+    assert!(matches!(b.try_round(), Err(StoreError::RowsGoBack)));
 }
 
 /// Step of an arbitrary history.

@@ -9,21 +9,20 @@ use crate::error::{Result, StoreError};
 use crate::shared_state::minion_keys::memory::Known;
 use crate::shared_state::minion_keys::record::{Digests, KeyRecord, digest, merge};
 use crate::shared_state::minion_keys::scan::read_record;
-use crate::shared_state::minion_keys::{KIND, KeyPosition, MARKER, TOMBSTONE_AGE};
+use crate::shared_state::minion_keys::{KIND, MARKER, TOMBSTONE_AGE};
 use crate::shared_state::row::{self, RowError};
-use crate::shared_state::{MAX_ROWS, SealedRow};
+use crate::shared_state::{RowPosition, SealedRow};
 
 impl Rounds {
     /// The keys of the cluster, if the table has them all: the row that says so is written last.
     pub(super) fn survey(&mut self) -> Result<Option<HashMap<MinionId, Digests>>> {
         let (mut keys, mut has_marker) = (HashMap::new(), false);
-        let mut position = KeyPosition::default();
+        let mut position = RowPosition::default();
         loop {
             let page = self.table.changed_after(&position)?;
             self.table_now = page.now;
             for (revision, sealed) in &page.rows {
-                let (revision, id) = (*revision, sealed.id);
-                position = KeyPosition { revision, id };
+                position = RowPosition::of(*revision, sealed);
                 let opened = row::open_kind(&self.cipher, sealed).ok();
                 let Some(content) = opened.filter(|content| content.kind == KIND) else {
                     continue;
@@ -38,7 +37,7 @@ impl Rounds {
                     keys.insert(id, record.digests());
                 }
             }
-            if page.rows.len() < MAX_ROWS {
+            if page.is_last {
                 return Ok(has_marker.then_some(keys));
             }
         }
@@ -52,11 +51,10 @@ impl Rounds {
             self.has_failed |= page.is_err();
             let page = page?;
             self.table_now = page.now;
-            if page.head < self.position.revision {
-                // Another database, or one of an earlier time.
+            if self.position.is_ahead_of(&page) {
                 self.begin_reading();
                 if has_gone_back {
-                    return Err(StoreError::KeysGoBack);
+                    return Err(StoreError::RowsGoBack);
                 }
                 has_gone_back = true;
                 continue;
@@ -67,10 +65,9 @@ impl Rounds {
                     self.must_read = true;
                     self.log_file_failure(&error);
                 }
-                let (revision, id) = (*revision, sealed.id);
-                self.position = KeyPosition { revision, id };
+                self.position = RowPosition::of(*revision, sealed);
             }
-            if page.rows.len() < MAX_ROWS {
+            if page.is_last {
                 break;
             }
         }

@@ -1,0 +1,181 @@
+//! Data of minions that the members of a cluster share: what was changed on the active member, and what a member
+//! takes from it.
+//!
+//! Pillars are not shared: they are secrets of a minion, and the active member makes them.
+
+use std::collections::BTreeSet;
+
+use parking_lot::Mutex;
+use saltern_model::MinionId;
+use saltern_wire::msgpack::{Dialect, Value, encode};
+
+use super::{Bank, FILE_BYTES, MinionDataStore, decoded};
+use crate::error::{Result, StoreError};
+use crate::files::{self, Stat, Version};
+
+/// A kind of data that is shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DataKind {
+    /// The grains.
+    Grains,
+    /// The mine.
+    Mine,
+}
+
+/// A kind of data of a minion.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct DataName {
+    pub(crate) kind: DataKind,
+    pub(crate) minion: MinionId,
+}
+
+/// Outcome of [`MinionDataStore::replace`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReplacedData {
+    /// It was the same.
+    Same,
+    /// It is now.
+    Written,
+    /// The one here is newer, and stays.
+    Kept,
+}
+
+/// Names of what was changed since somebody asked; nothing is noted for nobody.
+#[derive(Default)]
+pub(super) struct ChangedData {
+    names: Mutex<Option<BTreeSet<DataName>>>,
+}
+
+impl ChangedData {
+    /// Notes a change in a file of a minion.
+    pub(super) fn note(&self, minion: &MinionId, bank: Bank) {
+        let kind = match bank {
+            Bank::Data | Bank::Grains => DataKind::Grains,
+            Bank::Mine => DataKind::Mine,
+            Bank::Pillar => return,
+        };
+        if let Some(changed) = &mut *self.names.lock() {
+            let minion = minion.clone();
+            changed.insert(DataName { kind, minion });
+        }
+    }
+
+    fn has(&self, name: &DataName) -> bool {
+        let changed = self.names.lock();
+        changed
+            .as_ref()
+            .is_some_and(|changed| changed.contains(name))
+    }
+}
+
+impl MinionDataStore {
+    /// Begins to note what is changed.
+    pub(crate) fn note_changes(&self) {
+        self.changed.names.lock().get_or_insert_default();
+    }
+
+    /// Names of what was changed since the last call.
+    pub(crate) fn take_changed(&self) -> BTreeSet<DataName> {
+        let mut changed = self.changed.names.lock();
+        changed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// How much was changed since then.
+    pub(crate) fn changed_len(&self) -> usize {
+        let changed = self.changed.names.lock();
+        changed.as_ref().map_or(0, BTreeSet::len)
+    }
+
+    /// The minions that may have data of a kind.
+    ///
+    /// # Errors
+    /// The directory cannot be listed.
+    pub(crate) fn minions_with(&self, kind: DataKind) -> Result<Vec<MinionId>> {
+        match kind {
+            DataKind::Mine if self.has_banks() => self.list("mine"),
+            DataKind::Grains | DataKind::Mine => self.list_known(),
+        }
+    }
+
+    /// The data as it is packed; empty when there is none. Not cached.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn packed(&self, name: &DataName) -> Result<Vec<u8>> {
+        let bank = self.bank_of_kind(name.kind);
+        let path = self.path(&name.minion, bank)?;
+        let Some(packed) = files::read(&path, FILE_BYTES)? else {
+            return Ok(Vec::new());
+        };
+        if bank != Bank::Data {
+            return Ok(packed);
+        }
+        let Value::Map(parts) = decoded(&packed, path)? else {
+            return Ok(Vec::new());
+        };
+        let mut parts = parts.into_iter();
+        let grains = parts.find(|(name, _)| name.as_str() == Some("grains"));
+        Ok(grains.map_or(Vec::new(), |(_, grains)| encode(&grains, Dialect::Bin)))
+    }
+
+    /// Makes the data here that of the active member, and removes it where there is none; not where it was
+    /// changed here since changes are noted, or when the file is newer than a time in microseconds since 1970.
+    ///
+    /// # Errors
+    /// The file cannot be written, or it is no data.
+    pub(crate) fn replace(
+        &self,
+        name: &DataName,
+        (packed, newest): (&[u8], Option<i64>),
+    ) -> Result<ReplacedData> {
+        let (id, bank) = (&name.minion, self.bank_of_kind(name.kind));
+        let path = self.path(id, bank)?;
+        let value = match packed {
+            [] => None,
+            packed => Some(decoded(packed, path.clone())?),
+        };
+        if value.as_ref().is_some_and(|value| value.as_map().is_none()) {
+            let reason = "it is no mapping";
+            return Err(StoreError::Malformed { path, reason });
+        }
+        let _writing = self.writer(id).lock();
+        if self.changed.has(name) {
+            return Ok(ReplacedData::Kept);
+        }
+        match self.packed(name) {
+            Ok(own) if own == packed => return Ok(ReplacedData::Same),
+            Err(error) if !error.is_damaged() => return Err(error),
+            // What is damaged is replaced.
+            Ok(_) | Err(_) => {}
+        }
+        let stat = Version::of(&path, true)?.filter(Stat::is_file);
+        let written = stat.map(|stat| stat.version.modified_micros());
+        if written
+            .zip(newest)
+            .is_some_and(|(written, newest)| written > newest)
+        {
+            return Ok(ReplacedData::Kept);
+        }
+        match (bank, value) {
+            (Bank::Data, grains) => {
+                // Without a pillar, not with an empty one: stock takes that for the minion's.
+                let pillar = self.pillar(id).or_else(|error| match error.is_damaged() {
+                    true => Ok(None),
+                    false => Err(error),
+                })?;
+                let pillar = pillar.map(|pillar| pillar.as_ref().clone());
+                self.write_parts(id, (grains, pillar))?;
+            }
+            (bank, Some(value)) => self.write(id, bank, &value)?,
+            (bank, None) => self.remove(id, bank)?,
+        }
+        Ok(ReplacedData::Written)
+    }
+
+    fn bank_of_kind(&self, kind: DataKind) -> Bank {
+        match kind {
+            DataKind::Grains => self.bank_of(Bank::Grains),
+            DataKind::Mine => Bank::Mine,
+        }
+    }
+}

@@ -1,0 +1,563 @@
+//! Members over a table in memory: what the active one was sent, the others have, and a takeover changes nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use saltern_base::clock::Clock;
+use saltern_crypto::{SecretBytes, StateCipher};
+use saltern_model::{Compat, MinionId};
+use saltern_wire::msgpack::Value;
+use tempfile::TempDir;
+
+use super::rounds::{Counts, RoundParts, Rounds, Standing, WRITE_INTERVAL};
+use super::*;
+use crate::shared_state::{RowId, RowPage, RowPosition};
+use crate::{MinionDataStore, StoreError, StoreOptions};
+
+/// Rows of a page: few, so that there are several pages.
+const PAGE: usize = 3;
+
+/// The owner of the lease that writes, and the rows.
+#[derive(Default)]
+struct Rows {
+    head: i64,
+    epoch: i64,
+    rows: BTreeMap<RowId, (i64, DataWrite)>,
+    is_away: bool,
+    /// Writes to come of which the answer is lost.
+    lost_answers: u32,
+    /// Rows of each write so far.
+    writes: Vec<usize>,
+}
+
+/// The table, as the owner of an epoch has it.
+struct MemoryTable {
+    rows: Arc<Mutex<Rows>>,
+    epoch: Mutex<Option<i64>>,
+}
+
+fn away<T>() -> Result<T> {
+    let path = "memory".into();
+    Err(StoreError::Interrupted { path })
+}
+
+impl RevisionTable for MemoryTable {
+    fn changed_after(&self, position: &RowPosition) -> Result<RowPage> {
+        let rows = self.rows.lock();
+        if rows.is_away {
+            return away();
+        }
+        let behind = |(revision, id): (i64, RowId)| RowPosition { revision, id } > *position;
+        let found = rows.rows.values();
+        let found = found.filter(|(revision, write)| behind((*revision, write.row.id)));
+        let mut found: Vec<(i64, SealedRow)> = found
+            .map(|(revision, write)| (*revision, write.row.clone()))
+            .collect();
+        found.sort_by_key(|(revision, row)| (*revision, row.id));
+        found.truncate(PAGE);
+        Ok(RowPage {
+            head: rows.head,
+            now: 0,
+            is_last: found.len() < PAGE,
+            rows: found,
+        })
+    }
+}
+
+impl DataTable for MemoryTable {
+    fn first_version(&self) -> Result<i64> {
+        Ok(self.epoch.lock().expect("it is the owner") << 40)
+    }
+
+    fn write(&self, writes: &[DataWrite]) -> Result<Option<i64>> {
+        let mut rows = self.rows.lock();
+        if rows.is_away {
+            return away();
+        }
+        if *self.epoch.lock() != Some(rows.epoch) {
+            return Ok(None);
+        }
+        rows.head += 1;
+        rows.writes.push(writes.len());
+        let revision = rows.head;
+        for write in writes {
+            assert!(write.row.sealed.len() <= MAX_SEALED_LEN);
+            let present = rows.rows.get(&write.row.id);
+            if present.is_none_or(|(_, present)| present.row.version < write.row.version) {
+                rows.rows.insert(write.row.id, (revision, write.clone()));
+            }
+        }
+        if rows.lost_answers > 0 {
+            rows.lost_answers -= 1;
+            return away();
+        }
+        Ok(Some(revision))
+    }
+
+    fn expire(&self, _: Duration) -> Result<u64> {
+        let mut rows = self.rows.lock();
+        let before = rows.rows.len();
+        rows.rows.retain(|_, (_, write)| !write.is_tombstone);
+        Ok((before - rows.rows.len()) as u64)
+    }
+}
+
+/// A machine, and its master while it runs.
+struct Machine {
+    dir: TempDir,
+    compat: Compat,
+    clock: Clock,
+    rows: Arc<Mutex<Rows>>,
+    table: Arc<MemoryTable>,
+    store: Arc<MinionDataStore>,
+    rounds: Rounds,
+    is_active: bool,
+}
+
+impl Machine {
+    fn new(rows: &Arc<Mutex<Rows>>, compat: Compat, clock: &Clock) -> Self {
+        let dir = TempDir::new().expect("a directory");
+        let (table, store, rounds) = Self::started(&dir, (rows, compat, clock));
+        Self {
+            dir,
+            compat,
+            clock: clock.clone(),
+            rows: rows.clone(),
+            table,
+            store,
+            rounds,
+            is_active: false,
+        }
+    }
+
+    fn started(
+        dir: &TempDir,
+        (rows, compat, clock): (&Arc<Mutex<Rows>>, Compat, &Clock),
+    ) -> (Arc<MemoryTable>, Arc<MinionDataStore>, Rounds) {
+        let table = Arc::new(MemoryTable {
+            rows: rows.clone(),
+            epoch: Mutex::default(),
+        });
+        let options = StoreOptions::below(dir.path(), compat);
+        let store = Arc::new(MinionDataStore::with_options(&options));
+        let secret = SecretBytes::new(vec![1; 32]);
+        let cipher = StateCipher::new(&secret, "saltern").expect("long enough");
+        let rounds = Rounds::new(RoundParts {
+            table: table.clone(),
+            cipher: Arc::new(cipher),
+            store: store.clone(),
+            kinds: vec![DataKind::Grains, DataKind::Mine],
+            clock: clock.clone(),
+        });
+        (table, store, rounds)
+    }
+
+    /// As the process that is started after it has ended, in whatever way.
+    fn restart(&mut self) {
+        let parts = (&self.rows, self.compat, &self.clock);
+        (self.table, self.store, self.rounds) = Self::started(&self.dir, parts);
+        self.is_active = false;
+    }
+
+    fn take_over(&mut self) {
+        let epoch = {
+            let mut rows = self.rows.lock();
+            rows.epoch += 1;
+            rows.epoch
+        };
+        *self.table.epoch.lock() = Some(epoch);
+        self.store.note_changes();
+        self.is_active = true;
+        let before = self.counts().written;
+        self.round();
+        assert!(self.rounds.has_taken_over());
+        assert_eq!(self.counts().written, before, "a takeover waits for it");
+        self.round();
+    }
+
+    fn try_round(&mut self) -> Result<()> {
+        let standing = Standing {
+            is_active: self.is_active,
+            is_last: false,
+        };
+        self.rounds.round(standing, &|| false)
+    }
+
+    fn round(&mut self) {
+        self.try_round().expect("a round");
+    }
+
+    fn stop(&mut self) {
+        let standing = Standing {
+            is_active: true,
+            is_last: true,
+        };
+        let stopped = self.rounds.round(standing, &|| true);
+        stopped.expect("the last round");
+    }
+
+    /// A minion sends its grains, with its pillar.
+    fn store(&self, id: &str, os: &str) {
+        let stored =
+            self.store
+                .store_grains_and_pillar(&minion(id), &map("os", os), &map("secret", id));
+        stored.expect("stored");
+    }
+
+    fn os(&self, id: &str) -> Option<String> {
+        let grains = self.store.grains(&minion(id)).expect("read")?;
+        let os = grains.get("os").and_then(Value::as_str);
+        os.map(str::to_owned)
+    }
+
+    fn mine(&self, id: &str) -> Option<Value> {
+        let mine = self.store.mine(&minion(id)).expect("read")?;
+        Some(mine.as_ref().clone())
+    }
+
+    fn counts(&self) -> Counts {
+        self.rounds.counts()
+    }
+
+    fn file(&self, id: &str) -> PathBuf {
+        let cachedir = StoreOptions::below(self.dir.path(), self.compat).cachedir;
+        match self.compat {
+            Compat::V3008 => cachedir.join("grains").join(format!("{id}.p")),
+            _ => cachedir.join("minions").join(id).join("data.p"),
+        }
+    }
+}
+
+fn minion(id: &str) -> MinionId {
+    MinionId::parse(id).expect("an id")
+}
+
+fn map(name: &str, value: &str) -> Value {
+    Value::map([(name, Value::from(value))])
+}
+
+/// The time of files, so that they can be compared with it.
+fn clock() -> Clock {
+    Clock::manual(Clock::system().now())
+}
+
+/// An active member and one that stands by.
+fn pair(compat: Compat) -> (Arc<Mutex<Rows>>, Clock, Machine, Machine) {
+    let (rows, clock) = (Arc::default(), clock());
+    let mut a = Machine::new(&rows, compat, &clock);
+    let b = Machine::new(&rows, compat, &clock);
+    a.take_over();
+    (rows, clock, a, b)
+}
+
+#[test]
+fn grains_and_mine_that_were_sent_to_one_master_are_those_of_the_next_one() {
+    for compat in Compat::ALL {
+        let (rows, _, mut a, mut b) = pair(compat);
+        for number in 0..10 {
+            a.store(&format!("m{number}"), "Debian");
+        }
+        let mine = map("network.ip_addrs", "192.0.2.1");
+        assert!(
+            a.store
+                .mine_update(&minion("m1"), &mine, false)
+                .expect("stored")
+        );
+        a.round();
+        b.round();
+        assert_eq!(
+            (a.counts().written, b.counts().applied),
+            (11, 11),
+            "{compat:?}"
+        );
+        assert_eq!(b.os("m9").as_deref(), Some("Debian"));
+        assert_eq!(b.mine("m1"), Some(mine));
+        // Of a pillar nothing is known, which is something else than an empty one.
+        assert_eq!(b.store.pillar(&minion("m1")).expect("read"), None);
+        for (_, write) in rows.lock().rows.values() {
+            let has = |part: &[u8]| write.row.sealed.windows(part.len()).any(|at| at == part);
+            assert!(!has(b"Debian") && !has(b"network"), "sealed");
+        }
+        // The pillar of the one that has it stays.
+        b.store("m2", "Fedora");
+        b.round();
+        a.store("m2", "Ubuntu");
+        a.stop();
+        b.round();
+        assert_eq!(b.os("m2").as_deref(), Some("Ubuntu"));
+        let pillar = b.store.pillar(&minion("m2")).expect("read");
+        assert_eq!(pillar.as_deref(), Some(&map("secret", "m2")));
+
+        // A takeover, and minions that send what they sent before, write nothing.
+        let head = rows.lock().head;
+        b.take_over();
+        for number in 3..10 {
+            b.store(&format!("m{number}"), "Debian");
+        }
+        b.round();
+        assert_eq!(rows.lock().head, head, "{compat:?}");
+    }
+}
+
+#[test]
+fn what_is_removed_on_the_active_master_is_removed_on_the_others() {
+    for compat in Compat::ALL {
+        let (_, clock, mut a, mut b) = pair(compat);
+        for id in ["m1", "m2", "m3"] {
+            a.store(id, "Debian");
+            let mine = map("test.ping", id);
+            a.store
+                .mine_update(&minion(id), &mine, false)
+                .expect("stored");
+        }
+        a.round();
+        b.round();
+        assert!(a.store.purge(&minion("m1")).expect("purged"));
+        assert!(a.store.mine_flush(&minion("m2")).expect("flushed"));
+        // Gone and sent anew before its turn comes.
+        a.store.purge(&minion("m3")).expect("purged");
+        a.store("m3", "Fedora");
+        clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
+        a.round();
+        b.round();
+        assert_eq!((b.os("m1"), b.mine("m1")), (None, None), "{compat:?}");
+        assert!(b.os("m2").is_some() && b.mine("m2").is_none());
+        assert_eq!(b.os("m3").as_deref(), Some("Fedora"));
+        assert_eq!(b.mine("m3"), None);
+
+        // Also on one that stood still meanwhile, and has to read all.
+        b.restart();
+        let mut c = Machine::new(&a.rows, compat, &clock);
+        c.store("m1", "Debian");
+        b.round();
+        c.round();
+        assert_eq!((b.os("m1"), c.os("m1")), (None, None), "{compat:?}");
+    }
+}
+
+#[test]
+fn changes_of_one_minion_are_written_once_a_minute_and_the_last_one_counts() {
+    let (rows, clock, mut a, mut b) = pair(Compat::V3008);
+    for number in 0..50 {
+        a.store("m1", &number.to_string());
+        a.round();
+    }
+    assert_eq!(rows.lock().writes, [1]);
+    assert_eq!(a.rounds.pending(), 1);
+    b.round();
+    assert_eq!(b.os("m1").as_deref(), Some("0"));
+    clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
+    a.round();
+    b.round();
+    assert_eq!(b.os("m1").as_deref(), Some("49"));
+    assert_eq!(
+        (rows.lock().writes.as_slice(), a.rounds.pending()),
+        (&[1, 1][..], 0)
+    );
+    // One that ends in order waits for no turn.
+    a.store("m1", "last");
+    a.stop();
+    b.round();
+    assert_eq!(b.os("m1").as_deref(), Some("last"));
+}
+
+#[test]
+fn nothing_is_lost_while_the_table_is_away() {
+    let (rows, _, mut a, mut b) = pair(Compat::V3008);
+    rows.lock().is_away = true;
+    for number in 0..2_000 {
+        a.store(&format!("m{number}"), "Debian");
+    }
+    assert!(a.try_round().is_err() && b.try_round().is_err());
+    assert_eq!(a.rounds.pending(), 2_000);
+    {
+        let mut rows = rows.lock();
+        (rows.is_away, rows.lost_answers) = (false, 1);
+    }
+    // An answer that is lost leads to the same rows once more.
+    assert!(a.try_round().is_err());
+    while a.rounds.pending() > 0 {
+        a.round();
+    }
+    b.round();
+    assert_eq!(b.counts().applied, 2_000);
+    // In portions, so that jobs are committed between them.
+    let writes = rows.lock().writes.clone();
+    assert!(writes.iter().all(|rows| *rows <= 256), "{writes:?}");
+}
+
+#[test]
+fn master_that_takes_over_keeps_what_it_was_sent_meanwhile_and_adds_what_the_table_lacks() {
+    let (rows, clock, mut a, mut b) = pair(Compat::V3007);
+    a.store("m1", "Debian");
+    a.store("m2", "Debian");
+    a.round();
+    // Of a time before there was a table.
+    b.store("old", "Solaris");
+    let epoch = {
+        let mut rows = rows.lock();
+        rows.epoch += 1;
+        rows.epoch
+    };
+    *b.table.epoch.lock() = Some(epoch);
+    b.store.note_changes();
+    b.is_active = true;
+    // It serves, and has not read the table yet.
+    b.store("m1", "Fedora");
+    b.round();
+    b.round();
+    assert_eq!(b.os("m1").as_deref(), Some("Fedora"));
+    assert_eq!(b.os("m2").as_deref(), Some("Debian"));
+    // The one before writes nothing any more.
+    a.store("m2", "late");
+    a.stop();
+    a.restart();
+    clock.advance(Duration::from_secs(1));
+    a.round();
+    assert_eq!(a.os("m1").as_deref(), Some("Fedora"));
+    assert_eq!(a.os("old").as_deref(), Some("Solaris"));
+    // What no other member was ever given does not count.
+    assert_eq!(a.os("m2").as_deref(), Some("Debian"));
+}
+
+#[test]
+fn file_of_a_time_without_rows_counts_and_an_older_one_does_not() {
+    let (_, clock, mut a, mut b) = pair(Compat::V3008);
+    a.store("m1", "row");
+    a.store("m2", "row");
+    a.round();
+    b.store("m1", "file");
+    b.store("m2", "file");
+    let later = fs::File::options()
+        .append(true)
+        .open(b.file("m1"))
+        .expect("a file");
+    let time = clock.now() + Duration::from_secs(3600);
+    later.set_modified(time).expect("a time");
+    b.round();
+    assert_eq!(b.os("m1").as_deref(), Some("file"));
+    assert_eq!(b.os("m2").as_deref(), Some("row"));
+    b.take_over();
+    a.restart();
+    a.round();
+    assert_eq!(a.os("m1").as_deref(), Some("file"));
+}
+
+#[test]
+fn rows_that_are_not_authentic_or_older_are_not_used() {
+    let (rows, clock, mut a, mut b) = pair(Compat::V3008);
+    for id in ["m1", "m2", "m3"] {
+        a.store(id, "first");
+    }
+    a.round();
+    let before: Vec<DataWrite> = {
+        let rows = rows.lock();
+        rows.rows.values().map(|(_, write)| write.clone()).collect()
+    };
+    b.round();
+    clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
+    for id in ["m1", "m2", "m3"] {
+        a.store(id, "second");
+    }
+    a.round();
+    b.round();
+    {
+        let mut rows = rows.lock();
+        rows.head += 1;
+        let head = rows.head;
+        let [older, other, changed] = &before[..] else {
+            panic!("three rows");
+        };
+        rows.rows.insert(older.row.id, (head, older.clone()));
+        let mut renamed = rows.rows.get(&changed.row.id).expect("a row").1.clone();
+        renamed.row.id = other.row.id;
+        rows.rows.insert(other.row.id, (head, renamed));
+        let (revision, write) = rows.rows.get_mut(&changed.row.id).expect("a row");
+        *revision = head;
+        let byte = write.row.sealed.get_mut(40).expect("a byte");
+        *byte ^= 1;
+    }
+    b.round();
+    assert_eq!(b.counts().refused, 3);
+    for id in ["m1", "m2", "m3"] {
+        assert_eq!(b.os(id).as_deref(), Some("second"));
+    }
+}
+
+#[test]
+fn file_that_cannot_be_written_takes_nothing_from_the_others() {
+    let (_, clock, mut a, mut b) = pair(Compat::V3008);
+    a.store("m1", "Debian");
+    a.store("m2", "Debian");
+    a.round();
+    // Whatever the user: a directory cannot be replaced by a file.
+    fs::create_dir_all(b.file("m1")).expect("a directory");
+    b.round();
+    assert_eq!(
+        (b.rounds.failed(), b.os("m2").as_deref()),
+        (1, Some("Debian"))
+    );
+    b.take_over();
+    b.round();
+    a.restart();
+    a.round();
+    assert_eq!(
+        a.os("m1").as_deref(),
+        Some("Debian"),
+        "it is not taken for removed"
+    );
+    fs::remove_dir(b.file("m1")).expect("removed");
+    clock.advance(Duration::from_secs(3600));
+    b.round();
+    assert_eq!(
+        (b.rounds.failed(), b.os("m1").as_deref()),
+        (0, Some("Debian"))
+    );
+}
+
+#[test]
+fn table_that_went_back_gets_what_it_lacks_and_changes_nothing_on_the_active_master() {
+    let (rows, clock, mut a, _) = pair(Compat::V3008);
+    a.store("m1", "first");
+    a.round();
+    let (head, before) = {
+        let rows = rows.lock();
+        (rows.head, rows.rows.clone())
+    };
+    clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
+    a.store("m1", "second");
+    a.store("m2", "second");
+    a.round();
+    {
+        let mut rows = rows.lock();
+        (rows.head, rows.rows) = (head, before);
+    }
+    clock.advance(Duration::from_secs(3600));
+    a.round();
+    assert_eq!(a.os("m1").as_deref(), Some("second"));
+    let mut c = Machine::new(&rows, Compat::V3008, &clock);
+    c.round();
+    assert_eq!(c.os("m1").as_deref(), Some("second"));
+    assert_eq!(c.os("m2").as_deref(), Some("second"));
+}
+
+#[test]
+fn data_that_is_too_large_is_counted_and_what_the_others_had_stays() {
+    let (_, clock, mut a, mut b) = pair(Compat::V3008);
+    a.store("m1", "Debian");
+    a.round();
+    clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
+    a.store("m1", &"x".repeat(MAX_DATA_LEN));
+    a.round();
+    b.round();
+    assert_eq!(a.counts().too_large, 1);
+    assert_eq!(b.os("m1").as_deref(), Some("Debian"));
+    a.store("m1", &"x".repeat(MAX_DATA_LEN - 100));
+    a.round();
+    b.round();
+    assert_eq!(b.os("m1").map(|os| os.len()), Some(MAX_DATA_LEN - 100));
+}
