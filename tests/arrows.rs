@@ -5,6 +5,7 @@ mod branches;
 mod checkers;
 mod cves;
 mod errors;
+mod examples;
 mod followed;
 mod lists;
 mod memories;

@@ -15,7 +15,7 @@ began=$SECONDS
 # The sizes of a tier, each unless the environment has one: simulated runs, kills at random moments,
 # seconds of attack, releases whose SQL returners are compared, simulated masters, one in how many of
 # gitfs' paths is asked for in each environment of each configuration, one in how many forms of the console
-# gets each text that would run a script, subscribers that never read.
+# gets each text that would run a script, subscribers that never read, minions of the console's large fleet.
 sizes() {
     export SALTERN_SIMULATION_SEEDS=${SALTERN_SIMULATION_SEEDS:-$1}
     export SALTERN_KILLS=${SALTERN_KILLS:-$2}
@@ -25,23 +25,28 @@ sizes() {
     export SALTERN_GITFS_SHARE=${SALTERN_GITFS_SHARE:-$6}
     export SALTERN_PAYLOAD_SHARE=${SALTERN_PAYLOAD_SHARE:-$7}
     export SALTERN_FROZEN=${SALTERN_FROZEN:-$8}
+    export SALTERN_CONSOLE_FLEET=${SALTERN_CONSOLE_FLEET:-$9}
 }
 
-left_out() { sed -n 's/^\([a-z][a-z0-9_:]*\) .*/\1/p' tests/tiers.list; }
+left_out() { sed -n 's/^\([a-z][a-z0-9_:/]*\) .*/\1/p' tests/tiers.list; }
+
+# A filter of nextest for them: those of the end-to-end tests, and `binary/test` of others.
+left_out_filter() {
+    left_out | sed -e 's|^\([^/]*\)$|e2e/\1|' -e 's|\(.*\)/\(.*\)|(binary(\1) \\\& test(=\2))|' | paste -sd '|'
+}
 
 tier=()
 case ${SALTERN_TESTS:-} in
 all)
-    sizes 100000 50 900 "3008.3 3007.15 3006.28" 2000 1 1 10000
+    sizes 100000 50 900 "3008.3 3007.15 3006.28" 2000 1 1 10000 5000
     echo "tests: all of them, in their long forms"
     ;;
 "")
-    sizes 5000 5 20 3008.3 200 3 4 2000
+    sizes 5000 5 20 3008.3 200 3 4 1000 1000
     # The same configuration with a filter that holds for every run, also one that has its own.
     config=target/nextest-tier.toml
     mkdir -p target
-    filter=$(left_out | sed 's/.*/test(=&)/' | paste -sd '|')
-    sed "s/^\[profile\.default\]\$/&\ndefault-filter = 'not (binary(e2e) \& ($filter))'/" \
+    sed "s#^\[profile\.default\]\$#&\ndefault-filter = 'not ($(left_out_filter))'#" \
         .config/nextest.toml >"$config"
     grep -q '^default-filter' "$config"
     tier=(--config-file "$config")
@@ -57,7 +62,7 @@ esac
 echo "tests: $SALTERN_SIMULATION_SEEDS simulated runs, $SALTERN_MASTER_SEEDS simulated masters, $SALTERN_KILLS random kills," \
     "$SALTERN_HOSTILE_SECONDS s of attack, SQL returners of $SALTERN_SQL_RELEASES," \
     "one in $SALTERN_GITFS_SHARE of gitfs' paths, one in $SALTERN_PAYLOAD_SHARE of the console's forms for each text," \
-    "$SALTERN_FROZEN frozen subscribers"
+    "$SALTERN_FROZEN frozen subscribers, $SALTERN_CONSOLE_FLEET minions in the console"
 
 # Of whoever calls: they would change what tests read, or have them write.
 unset SALT_CONFIG_DIR

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const LIST: &str = include_str!("tiers.list");
 
@@ -16,16 +16,26 @@ fn lines() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     })
 }
 
-/// Whether the end-to-end test binary has a test of this name.
+/// Whether there is a test of this name: an end-to-end one, or `binary/test` of a crate.
 fn exists(test: &str) -> bool {
-    let Some((module, function)) = test.rsplit_once("::") else {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (directory, test) = match test.split_once('/') {
+        Some((binary, test)) => (directory_of(binary), format!("{binary}::{test}")),
+        None => (Some(root.join("e2e")), test.to_owned()),
+    };
+    let Some((directory, (module, function))) = directory.zip(test.rsplit_once("::")) else {
         return false;
     };
-    let file = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("e2e")
-        .join(format!("{}.rs", module.replace("::", "/")));
+    let file = directory.join(format!("{}.rs", module.replace("::", "/")));
     let text = fs::read_to_string(file).unwrap_or_default();
     text.contains(&format!("#[test]\nfn {function}()"))
+}
+
+/// The tests of the crate that has a test binary of this name.
+fn directory_of(binary: &str) -> Option<PathBuf> {
+    let crates = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../src")).ok()?;
+    let mut tests = crates.filter_map(|entry| Some(entry.ok()?.path().join("tests")));
+    tests.find(|tests| tests.join(format!("{binary}.rs")).is_file())
 }
 
 #[test]

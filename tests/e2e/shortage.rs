@@ -204,10 +204,11 @@ const LOG_INTERVAL: &str = "cannot accept connections";
 /// Characters of a time in the log file up to its minute.
 const MINUTE: usize = "2026-01-02 03:04".len();
 
-/// Subscribers of the publish port that never read, unless `SALTERN_FROZEN` says otherwise, and as
-/// many listeners of the event socket.
+/// Subscribers of the publish port that never read, unless `SALTERN_FROZEN` says otherwise.
 const FROZEN: usize = 10_000;
-const FROZEN_LISTENERS: usize = 1_000;
+
+/// One in so many has a listener of the event socket that never reads, either.
+const SUBSCRIBERS_A_LISTENER: usize = 10;
 
 /// Bytes that the master may need for so many: 8 KiB a connection, and something for what their
 /// queues keep together. The events of this test alone come to more.
@@ -227,6 +228,7 @@ fn counts(site: &Site, metric: &str) -> String {
 #[test]
 fn thousands_of_frozen_subscribers_delay_no_other() -> TestResult {
     let wanted = size("SALTERN_FROZEN", FROZEN)?;
+    let idle = wanted / SUBSCRIBERS_A_LISTENER;
     Site::run(
         OURS,
         |config| {
@@ -248,10 +250,8 @@ fn thousands_of_frozen_subscribers_delay_no_other() -> TestResult {
             }
             let mut fleet = site.start_fleet("live", 50, &["--returns", "8"])?;
             let possible = usize::try_from(frozen::may_open(15_000)?)?;
-            let count = wanted.min(possible.saturating_sub(FROZEN_LISTENERS + 500));
-            site.step(&format!(
-                "{count} subscribers and {FROZEN_LISTENERS} listeners freeze"
-            ));
+            let count = wanted.min(possible.saturating_sub(idle + 500));
+            site.step(&format!("{count} subscribers and {idle} listeners freeze"));
             let before = site.master().memory()?;
             let frozen = frozen::subscribers(site.publish_port(), count)?;
             // A subscriber that connects after the publishes has nothing queued, and is never slow.
@@ -261,7 +261,7 @@ fn thousands_of_frozen_subscribers_delay_no_other() -> TestResult {
                 (connected >= count as f64).then_some(())
             })?;
             let socket = site.path("run/master_event_pub.ipc");
-            let listeners = frozen::listeners(&socket, FROZEN_LISTENERS)?;
+            let listeners = frozen::listeners(&socket, idle)?;
             fleet.wait_for_more(100)?;
 
             site.step("jobs and events go on, far more than can be kept for the frozen");
@@ -288,11 +288,7 @@ fn thousands_of_frozen_subscribers_delay_no_other() -> TestResult {
             site.step("peers that do not read are disconnected, and the others are served");
             for (metric, label, count) in [
                 ("saltern_port_closed_total", "slow_subscriber", count),
-                (
-                    "saltern_bus_subscribers_cut_off_total",
-                    "",
-                    FROZEN_LISTENERS,
-                ),
+                ("saltern_bus_subscribers_cut_off_total", "", idle),
             ] {
                 wait_until(&format!("{metric} to reach {count}"), SOON, || {
                     (site.metric(metric, label).ok()? >= count as f64).then_some(())

@@ -1,11 +1,12 @@
 //! Shared parts of the tests of all crates: stock Salt, where it is installed, and a script's
-//! answers to questions there; no test passes over a stock that is missing. And servers with TLS.
+//! answers to questions there; no test passes over a stock that is missing. And servers with TLS, and keys.
 //!
 //! `tests/install-stock.sh` installs each release into an environment of its own, below
 //! `~/.cache/saltern/stock` or the directory that `SALTERN_STOCK` names. `SALTERN_STOCK_PYTHON`
 //! names the interpreter of another environment with the newest of them.
 
 pub mod databases;
+pub mod keys;
 pub mod tls;
 
 use std::env;

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use saltern_actors::{Master, MasterParts};
@@ -87,6 +88,9 @@ impl Site {
         for path in [&config.cachedir, &config.sock_dir, &config.pki_dir] {
             ensure_dir(path, 0o755).unwrap();
         }
+        if !config.pki_dir.join("master.pem").exists() {
+            saltern_stock::keys::install("master", &config.pki_dir, "master").unwrap();
+        }
         ensure_dir(config.saltern_job_database.parent().unwrap(), 0o700).unwrap();
         let path = &config.saltern_job_database;
         let stores = Stores::open(config, &clock).unwrap();
@@ -130,7 +134,10 @@ impl Site {
 
     /// Makes a minion whose key is accepted.
     pub fn minion(&self, id: &str) -> Identity {
-        let private = PrivateKey::generate(2048).unwrap();
+        static GIVEN: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("minion-{}", GIVEN.fetch_add(1, Ordering::Relaxed));
+        let pem = saltern_stock::keys::ready_made(&name).unwrap();
+        let private = PrivateKey::from_pem(pem, None).unwrap();
         let config = self.config();
         let pki = PkiTree::open(&config, Clock::system()).unwrap();
         let minion = MinionId::parse(id).unwrap();

@@ -202,9 +202,9 @@ fn environments(commit: &str) -> Vec<String> {
     all
 }
 
-/// One in how many paths is asked for in each environment of each configuration. The first one moves on
-/// with both, so that every two of a path, an environment and a configuration meet. `tests/run.sh` has
-/// the share of each tier.
+/// One in how many paths is asked for in each environment of each configuration, and one in how many
+/// environments each external pillar. The first one moves on with both, so that every two of a path, an
+/// environment and a configuration meet. `tests/run.sh` has the share of each tier.
 fn share() -> usize {
     let given = std::env::var("SALTERN_GITFS_SHARE").ok();
     given.map_or(3, |text| {

@@ -16,7 +16,7 @@ use saltern_wire::msgpack::Value;
 use serde_json::{Value as Json, json};
 
 use super::repository::{Repository, What};
-use super::{as_json, ask_stock, configure, load};
+use super::{as_json, ask_stock, configure, load, share};
 
 const TOP: &str = "{{ saltenv }}:\n  '*': [common, data]\n";
 
@@ -262,13 +262,16 @@ fn directories_and_environments_are_those_of_stock() {
         .iter()
         .map(|(saltenv, pillarenv)| json!(["pillar", "web1", saltenv, pillarenv]))
         .collect();
-    let mut steps = Vec::new();
+    let (mut steps, mut asked) = (Vec::new(), Vec::new());
     for (index, case) in CASES.iter().enumerate() {
         let case = case
             .replace("{one}", &one.url())
             .replace("{two}", &two.url());
         // Stock fails for the second environment that one cache directory is used for.
-        for (number, call) in calls.iter().enumerate() {
+        let environments = calls.iter().zip(ENVIRONMENTS).enumerate();
+        let environments = environments.filter(|(at, _)| (at + index).is_multiple_of(share()));
+        for (number, (call, environment)) in environments {
+            asked.push(environment);
             let master = top.path().join(format!("master{index}.{number}"));
             let config = format!("pillar_roots: {{}}\next_pillar:\n{case}\n");
             let conf = configure(&master, &config);
@@ -277,8 +280,7 @@ fn directories_and_environments_are_those_of_stock() {
     }
     let answers = ask_stock(&json!(steps));
     let mut different = Vec::new();
-    let asked = steps.iter().zip(ENVIRONMENTS.iter().cycle());
-    for ((step, (saltenv, pillarenv)), answer) in asked.zip(&answers) {
+    for ((step, (saltenv, pillarenv)), answer) in steps.iter().zip(asked).zip(&answers) {
         let conf = PathBuf::from(step["config"].as_str().unwrap());
         let mut ours = ours(&conf, *saltenv, *pillarenv);
         let mut stock = answer[0].clone();
