@@ -1,13 +1,10 @@
 //! One master with its minions, command line and event listener, all in one temporary directory.
 
 use std::collections::BTreeMap;
-use std::fs::Permissions;
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -251,7 +248,6 @@ impl Site {
     pub fn start_master_only(&mut self) -> Result<()> {
         ensure!(self.master.is_none(), "the master is running already");
         self.wait_ports_free()?;
-        self.give_master_key()?;
         let mut command = self.master_command();
         self.readiness = None;
         if self.server.is_ours() {
@@ -271,29 +267,6 @@ impl Site {
         .context("the master ended instead of serving")?;
         self.master = Some(daemon);
         Ok(())
-    }
-
-    /// Gives a master that has no key a ready-made one, unless its configuration is about keys. Each site of a
-    /// test has another one.
-    fn give_master_key(&self) -> Result<()> {
-        static GIVEN: AtomicUsize = AtomicUsize::new(0);
-        let about_keys = ["keysize", "key_pass", "master_sign_pubkey"];
-        let pki = PathBuf::from(self.config.get("pki_dir").context("a site has a pki_dir")?);
-        let mut files = std::fs::read_dir(&pki).into_iter().flatten().flatten();
-        let has_key = files.any(|file| file.path().extension().is_some_and(|end| end == "pem"));
-        if has_key
-            || about_keys
-                .iter()
-                .any(|option| self.config.get(option).is_some())
-        {
-            return Ok(());
-        }
-        let name = format!("master-{}", GIVEN.fetch_add(1, Ordering::Relaxed));
-        saltern_stock::keys::install(&name, &pki, "master")?;
-        Ok(std::fs::set_permissions(
-            pki,
-            Permissions::from_mode(0o700),
-        )?)
     }
 
     /// Waits until nothing listens on the master's ports: a master that was killed holds them until
