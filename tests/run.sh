@@ -6,11 +6,40 @@
 #   tests/run.sh -E 'not binary(e2e)'     what needs no stock daemon
 #   tests/run.sh -E 'binary(e2e)' jobs::  end-to-end tests by name
 #
+#   tests/run.sh --build                  builds them, and nothing else
+#   tests/run.sh --built                  runs what was built, without cargo: it may be at work on lints meanwhile
+#
 # SALTERN_TESTS=all runs what `make test-all` does: the tests of tests/tiers.list too, and the long forms.
 # This is the only place that knows of the two tiers; what is left out is printed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 began=$SECONDS
+
+# What nextest reads instead of asking cargo.
+binaries=target/nextest/binaries.json
+metadata=target/nextest/metadata.json
+
+build() {
+    # Nextest builds only the programs of crates that have tests beside them, which saltern-lab has not.
+    # With the examples, because then cargo gives the dependencies the features that the tests give them:
+    # without, it compiles rustls, hyper and this whole workspace for this step alone.
+    "${CARGO:-cargo}" build --quiet --workspace --all-features --bins --examples
+    mkdir -p target/nextest
+    "${CARGO:-cargo}" nextest list --cargo-quiet --workspace --all-features \
+        --list-type binaries-only --message-format json >"$binaries"
+    "${CARGO:-cargo}" metadata --format-version 1 --all-features >"$metadata"
+    echo "tests: the programs were built in $((SECONDS - began)) s"
+}
+
+PATH=$PATH:$(tests/install-tools.sh)
+case ${1:-} in
+--build)
+    build
+    exit
+    ;;
+--built) shift ;;
+*) build ;;
+esac
 
 # The sizes of a tier, each unless the environment has one: simulated runs, kills at random moments,
 # seconds of attack, releases whose SQL returners are compared, simulated masters, one in how many of
@@ -66,7 +95,6 @@ echo "tests: $SALTERN_SIMULATION_SEEDS simulated runs, $SALTERN_MASTER_SEEDS sim
 
 # Of whoever calls: they would change what tests read, or have them write.
 unset SALT_CONFIG_DIR
-PATH=$PATH:$(tests/install-tools.sh)
 export RUST_BACKTRACE=0
 
 disk=$(mktemp -d)
@@ -78,9 +106,4 @@ else
 fi
 rmdir "$disk"
 
-# Nextest builds only the programs of crates that have tests beside them, which saltern-lab has not.
-# With the examples, because then cargo gives the dependencies the features that the tests give them:
-# without, it compiles rustls, hyper and this whole workspace for this step alone.
-"${CARGO:-cargo}" build --quiet --workspace --all-features --bins --examples
-echo "tests: the programs were built in $((SECONDS - began)) s"
-exec "${CARGO:-cargo}" nextest run --workspace --all-features "${tier[@]}" "$@"
+exec "${CARGO:-cargo}" nextest run --binaries-metadata "$binaries" --cargo-metadata "$metadata" "${tier[@]}" "$@"
