@@ -165,6 +165,8 @@ fn answers(
         server,
         |config| {
             interfaces.configure(config, server, service);
+            // The minion answers, however busy the machine is.
+            config.set("timeout", 30);
             if extent == Extent::Python && server.is_ours() {
                 let python = server.release().program("python3");
                 config.set("python_bridge", python.display());
