@@ -208,7 +208,11 @@ fn configure(config: &mut Config) {
 }
 
 fn both_kinds(top: Server) -> TestResult {
-    let low = Server::Saltern(top.release());
+    // Stock's syndic of 3008 sends no start below either master, so that of 3007 is below a top of 3008.
+    let low = Server::Saltern(match top.release() {
+        Release::V3008 => Release::V3007,
+        release => release,
+    });
     Site::run(top, above, |top| {
         as_written(top);
         let below = Site::prepared(low, configure, |low| {
@@ -308,11 +312,31 @@ fn go_back(tree: &mut Tree<'_>) -> Result<()> {
 }
 
 #[test]
+fn syndics_of_both_kinds_below_ours_3006() -> TestResult {
+    both_kinds(Server::Saltern(Release::V3006))
+}
+
+#[test]
 fn syndics_of_both_kinds_below_ours_3007() -> TestResult {
     both_kinds(Server::Saltern(Release::V3007))
 }
 
 #[test]
+fn syndics_of_both_kinds_below_ours_3008() -> TestResult {
+    both_kinds(Server::Saltern(Release::V3008))
+}
+
+#[test]
+fn syndics_of_both_kinds_below_stock_3006() -> TestResult {
+    both_kinds(Server::Stock(Release::V3006))
+}
+
+#[test]
 fn syndics_of_both_kinds_below_stock_3007() -> TestResult {
     both_kinds(Server::Stock(Release::V3007))
+}
+
+#[test]
+fn syndics_of_both_kinds_below_stock_3008() -> TestResult {
+    both_kinds(Server::Stock(Release::V3008))
 }
