@@ -470,6 +470,7 @@ STORAGE["Returners"] = [
           (rate("saltern_syndic_returns_total", "outbox", zero=True), "returns {{outbox}}"),
           (rate("saltern_syndic_frames_total", "outbox, result", zero=True), "frames {{outbox}} {{result}}"),
           (rate("saltern_syndic_returns_dropped_total", "outbox, reason", zero=True), "returns dropped {{outbox}} {{reason}}"),
+          (rate("saltern_syndic_early_jobs_dropped_total", "master", zero=True), "early jobs dropped {{master}}"),
           (rate("saltern_syndic_publications_total", "master, result", zero=True), "publications {{master}} {{result}}"),
           (rate("saltern_syndic_events_total", "master, result", zero=True), "events {{master}} {{result}}"),
           (rate("saltern_syndic_verdicts_total", "master, result", zero=True), "verdicts {{master}} {{result}}"),
