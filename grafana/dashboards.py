@@ -479,6 +479,7 @@ STORAGE["Returners"] = [
     graph("Syndic: inventories from below", "none",
           ("saltern_syndic_inventory_minions{I} or vector(0)", "minions"),
           ("saltern_syndic_inventory_minions_without_grains{I} or vector(0)", "without grains"),
+          ("saltern_syndic_inventory_second_ways{I} or vector(0)", "second ways"),
           (rate("saltern_syndic_unannounced_returns_total", zero=True), "returns for others (1/s)"),
           (rate("saltern_syndic_inventories_forgotten_total", zero=True), "forgotten (1/s)"),
           about="Minions below syndics that these have announced (saltern_syndic_inventory), and returns for minions that they have not."),

@@ -13,7 +13,7 @@
 //! both announce the same public key of it.
 
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use saltern_base::clock::civil;
@@ -134,6 +134,23 @@ fn route(
     Some(others.find(is_open).unwrap_or(first))
 }
 
+/// The syndics with an inventory that are away.
+fn away(services: &Services) -> HashSet<MinionId> {
+    let presence = &services.minions.presence;
+    let mut syndics = services.minions.inventories.syndics();
+    syndics.retain(|syndic| matches!(presence.state(syndic), Standing::Away(_)));
+    syndics.into_iter().collect()
+}
+
+/// Whether a minion is below this syndic, and jobs for it go by another one.
+pub(crate) fn is_other_way(minion: &MinionId, syndic: &MinionId, services: &Services) -> bool {
+    let (presence, inventories) = (&services.minions.presence, &services.minions.inventories);
+    let first = inventories.find(minion);
+    let is_first = first.is_some_and(|first| first.syndic == *syndic);
+    let is_way = is_first || inventories.is_proved_way(minion, syndic);
+    is_way && route(minion, &**presence, inventories).is_some_and(|way| way.syndic != *syndic)
+}
+
 /// Digest of the public key of a minion whose key is accepted here, for the inventory of a master above. It is of more
 /// than a fingerprint: those are shown to people.
 pub fn key_digest(minion: &MinionId, services: &Services) -> Option<KeyDigest> {
@@ -142,8 +159,8 @@ pub fn key_digest(minion: &MinionId, services: &Services) -> Option<KeyDigest> {
     Some(digest.chain_update(key.pem()).finalize().into())
 }
 
-/// The minions among these that are below this syndic, in their order: each stands in its inventory or, where it
-/// stands in none, is claimed by it. Looks once at the accepted keys and at the inventories.
+/// The minions among these that are below this syndic, in their order: jobs for each go by it or, where the minion
+/// stands in no inventory, it is claimed by it. Looks once at the accepted keys and at the inventories.
 pub fn minions_below(
     minions: Vec<MinionId>,
     syndic: &MinionId,
@@ -167,7 +184,7 @@ pub(crate) fn minions_below_beside(
         syndics,
         ..
     } = &services.minions;
-    inventories.look_at_syndics(|syndic_of| {
+    inventories.look_at_routes(&away(services), |syndic_of| {
         minions.retain(|minion| {
             // One whose key is accepted here is no syndic's.
             !accepted.contains(minion.as_str())
@@ -199,7 +216,7 @@ pub fn minions_moved(
             .is_some_and(|accepted| accepted.contains(minion.as_str()))
     };
     let has_all = inventories.are_complete(std::slice::from_ref(syndic));
-    inventories.look_at_syndics(|syndic_of| {
+    inventories.look_at_routes(&away(services), |syndic_of| {
         minions.retain(|minion| {
             is_accepted(minion)
                 || match syndic_of(minion) {
