@@ -121,7 +121,7 @@ fn part_of(sealed: &Sealed, services: &Services) -> Result<InventoryPart, &'stat
     let mut part = read(&sealed.load).ok_or("it is malformed")?;
     let identity = SyndicIdentity::of(syndic, services);
     let is_its =
-        |minion: &MinionId| !services.minions.syndics.has(minion) && identity.speaks_for(minion);
+        |minion: &MinionId| !services.minions.syndics.has(minion) && identity.may_announce(minion);
     let named = std::mem::take(&mut part.minions);
     let named = named
         .into_iter()
