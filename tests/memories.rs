@@ -71,6 +71,7 @@ const REASONS: &[(&str, &str)] = &[
     ("functions/peer_calls.rs", "calls that are under way"),
     ("requests/src/explain.rs", "of one answer"),
     ("requests/src/syndics.rs", "of one request"),
+    ("syndic_inventories/second_ways.rs", "syndics of one look"),
     ("syndic/upward.rs", "of one request"),
     (
         "syndic/inventory.rs",
