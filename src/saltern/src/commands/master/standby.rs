@@ -326,21 +326,43 @@ fn instance(cachedir: &Path) -> Result<String, StoreError> {
 /// Ends a process that lost its lease, whatever its other threads wait for.
 fn end_at_once(config: Arc<MasterConfig>) -> impl FnOnce(ClusterError) + Send {
     move |error| {
-        let (said, heard) = mpsc::channel();
-        let thread = thread::Builder::new().name("lease-lost".to_owned());
-        // Where no thread starts, nothing is said: the process must end.
-        let _ = thread.spawn(move || {
-            let error = chain(&error);
-            tracing::error!("{error}; it ends, and stands by when it is started again");
-            complain(&format!("the master gives up: {error}"));
-            remove_sockets(&config.sock_dir);
-            let _ = std::fs::remove_file(&config.pidfile);
-            let _ = said.send(());
-        });
-        // Said or not.
-        let _ = heard.recv_timeout(LOG_GRACE);
+        report_loss(thread::Builder::new(), config, error);
         end(Exit::GaveUp)
     }
+}
+
+/// Says why a process ends, within [`LOG_GRACE`].
+fn report_loss(thread: thread::Builder, config: Arc<MasterConfig>, error: ClusterError) {
+    let (said, heard) = mpsc::channel();
+    let say = Arc::new(move || {
+        let error = chain(&error);
+        tracing::error!("{error}; it ends, and stands by when it is started again");
+        complain(&format!("the master gives up: {error}"));
+        remove_sockets(&config.sock_dir);
+        let _ = std::fs::remove_file(&config.pidfile);
+    });
+    let held = Arc::clone(&say);
+    let started = thread.name("lease-lost".to_owned()).spawn(move || {
+        held();
+        let _ = said.send(());
+    });
+    match started {
+        // Said or not.
+        Ok(_) => _ = heard.recv_timeout(LOG_GRACE),
+        // Here, then. Whatever holds it up, SIGALRM ends the process.
+        Err(_) => {
+            alarm(LOG_GRACE);
+            say();
+            alarm(Duration::ZERO);
+        }
+    }
+}
+
+#[allow(unsafe_code, reason = "nobody else uses the alarm")]
+fn alarm(after: Duration) {
+    let seconds = u32::try_from(after.as_secs()).unwrap_or(1);
+    // SAFETY: it sets a timer of the kernel, and touches no memory of the process.
+    unsafe { nix::libc::alarm(seconds) };
 }
 
 #[allow(
@@ -604,6 +626,21 @@ mod tests {
     use saltern_config::load_master;
 
     use super::*;
+
+    #[test]
+    fn loss_of_the_lease_is_reported_where_no_thread_starts() {
+        let place = tempfile::tempdir().expect("a directory");
+        let pidfile = place.path().join("pid");
+        let (root, pid) = (place.path().display(), pidfile.display());
+        let text = format!("root_dir: {root}\npidfile: {pid}\n");
+        std::fs::write(place.path().join("master"), text).expect("written");
+        let config = load_master(place.path()).expect("a configuration").config;
+        std::fs::write(&pidfile, "1").expect("written");
+        // There is no room for such a stack.
+        let thread = thread::Builder::new().stack_size(1 << 60);
+        report_loss(thread, Arc::new(config), ClusterError::TakenOver);
+        assert!(!pidfile.exists(), "as after the log line");
+    }
 
     #[tokio::test]
     async fn dropfile_that_cannot_be_removed_is_passed_on_once() {
