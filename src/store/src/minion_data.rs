@@ -235,7 +235,8 @@ impl MinionDataStore {
     /// it goes too. In the layout of 3006 and 3007 the minion's whole directory goes, with the
     /// files that it pushed, as in stock.
     ///
-    /// `false`: there was nothing. Anybody can cause that for any id, so it is not recorded.
+    /// `false`: there was nothing. Anybody can cause that for any id, so the index does not hear of it. The other
+    /// masters of a cluster do, as far as they have something: `salt-key` removes the files in a process of its own.
     pub fn purge(&self, id: &MinionId) -> Result<bool> {
         let _writing = self.writer(id).lock();
         let mut had_any = false;
@@ -261,11 +262,16 @@ impl MinionDataStore {
         if had_any {
             self.memory.lock().forget(id);
             self.known.write().remove(id);
-            for bank in [Bank::Grains, Bank::Mine] {
-                self.changed.note(id, bank);
-            }
         }
+        self.note_owner(id);
         Ok(had_any)
+    }
+
+    /// Has what the other masters of a cluster have of a minion compared with its files: its key is another one now.
+    pub fn note_owner(&self, id: &MinionId) {
+        for bank in [Bank::Grains, Bank::Mine] {
+            self.changed.note(id, bank);
+        }
     }
 
     /// Forgets all minions but those that `keep` says yes to (`check_minion_cache` in

@@ -11,8 +11,8 @@ use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::IntCounter;
 use saltern_crypto::StateCipher;
 
-use super::DataTable;
 use super::rounds::{RoundParts, Rounds, Standing};
+use super::{DataTable, HasKey};
 use crate::MinionDataStore;
 use crate::error::Result;
 use crate::minion_data::DataKind;
@@ -46,6 +46,8 @@ pub struct DataSyncParts {
     pub store: Arc<MinionDataStore>,
     /// The kinds that this member keeps.
     pub kinds: Vec<DataKind>,
+    /// Data of minions without a key is removed; `None` where it is to outlast the key.
+    pub has_key: Option<HasKey>,
     /// Says when the member has been admitted to its cluster.
     pub is_admitted: Box<dyn Fn() -> bool + Send + Sync>,
     /// Has the other members know.
@@ -106,6 +108,7 @@ impl MinionDataSync {
             cipher: parts.cipher,
             store: parts.store.clone(),
             kinds: parts.kinds,
+            has_key: parts.has_key,
             clock: clock.clone(),
         });
         let member = Arc::new(Member {

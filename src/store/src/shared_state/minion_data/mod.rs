@@ -18,6 +18,8 @@ mod tests;
 
 use std::time::Duration;
 
+use saltern_model::MinionId;
+
 pub use member::{DataCounters, DataFigures, DataSyncParts, MinionDataSync};
 
 use super::{RevisionTable, SealedRow};
@@ -40,6 +42,9 @@ const fn number_of(kind: DataKind) -> u8 {
         DataKind::Mine => 8,
     }
 }
+
+/// Says whether a minion has a key, in whatever state.
+pub type HasKey = Box<dyn Fn(&MinionId) -> bool + Send + Sync>;
 
 /// A row to be written.
 #[derive(Clone, Debug)]

@@ -5,23 +5,24 @@
 //! active without writing to the table, as under a release before. No row is written before the whole table was
 //! read, so a takeover writes what the table lacks and nothing else.
 
+mod push;
+mod take;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use openssl::sha::sha256;
-use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_crypto::StateCipher;
 use saltern_model::MinionId;
 
-use super::{DataTable, DataWrite, MAX_DATA_LEN, TOMBSTONE_AGE, number_of};
+use super::{DataTable, DataWrite, HasKey, TOMBSTONE_AGE};
 use crate::MinionDataStore;
 use crate::error::{Result, StoreError};
-use crate::minion_data::{DataKind, DataName, ReplacedData};
-use crate::shared_state::row::{self, RowError};
-use crate::shared_state::{MAX_ROWS, RowPosition, SealedRow};
+use crate::minion_data::{DataKind, DataName};
+use crate::shared_state::RowPosition;
 
 /// Microseconds between two writes of the same data.
 pub(super) const WRITE_INTERVAL: i64 = 60_000_000;
@@ -104,6 +105,8 @@ pub(super) struct RoundParts {
     pub(super) store: Arc<MinionDataStore>,
     /// The kinds that this member keeps.
     pub(super) kinds: Vec<DataKind>,
+    /// `None` where data outlasts the key.
+    pub(super) has_key: Option<HasKey>,
     pub(super) clock: Clock,
 }
 
@@ -189,21 +192,39 @@ impl Rounds {
             // Somebody waits for it, and to compare all files takes longer.
             return Ok(());
         }
+        if self.is_over(self.upkept_at, UPKEEP_INTERVAL) {
+            self.compare_all(is_ending)?;
+            self.upkept_at = Some(self.parts.clock.unix_micros());
+            self.parts.table.expire(TOMBSTONE_AGE)?;
+        }
         for name in self.parts.store.take_changed() {
             self.failed.remove(&name);
             self.dirty.insert(name);
         }
-        if self.is_over(self.upkept_at, UPKEEP_INTERVAL) {
-            for kind in self.parts.kinds.clone() {
-                let minions = self.parts.store.minions_with(kind)?;
-                let names = minions.into_iter().map(|minion| DataName { kind, minion });
-                let names = names.filter(|name| !self.failed.contains(name));
-                self.dirty.extend(names);
-            }
-            self.upkept_at = Some(self.parts.clock.unix_micros());
-            self.parts.table.expire(TOMBSTONE_AGE)?;
-        }
         self.push(standing, is_ending)
+    }
+
+    /// Has all files compared with their rows, and removes the data of minions that have no key any more: another
+    /// process may have deleted it, or the rows came when its data had been removed.
+    fn compare_all(&mut self, is_ending: &dyn Fn() -> bool) -> Result<()> {
+        let mut names = BTreeSet::new();
+        for kind in self.parts.kinds.clone() {
+            let minions = self.parts.store.minions_with(kind)?;
+            names.extend(minions.into_iter().map(|minion| DataName { kind, minion }));
+        }
+        if let Some(has_key) = &self.parts.has_key {
+            let minions = names.iter().chain(self.known.keys());
+            let minions: BTreeSet<&MinionId> = minions.map(|name| &name.minion).collect();
+            let without = minions.into_iter().filter(|minion| !has_key(minion));
+            let without: Vec<&MinionId> = without.take_while(|_| !is_ending()).collect();
+            // Once more: while it is accepted a key is in no directory for a moment.
+            for minion in without.into_iter().filter(|minion| !has_key(minion)) {
+                self.parts.store.purge(minion)?;
+            }
+        }
+        names.retain(|name| !self.failed.contains(name));
+        self.dirty.extend(names);
+        Ok(())
     }
 
     fn is_over(&self, since: Option<i64>, interval: i64) -> bool {
@@ -248,190 +269,6 @@ impl Rounds {
                 return Ok(false);
             }
         }
-    }
-
-    fn refuse(&mut self, reason: &str) {
-        self.counts.refused += 1;
-        if let Some(times) = self.row_failures.record() {
-            tracing::warn!(reason, times, "a row of a minion's data is not used");
-        }
-    }
-
-    fn log_file_failure(&self, error: &StoreError) {
-        if let Some(times) = self.file_failures.record() {
-            let error = chain(error);
-            tracing::warn!(
-                error,
-                times,
-                "grains or a mine are not shared with the cluster"
-            );
-        }
-    }
-
-    /// Takes a row over.
-    fn take(&mut self, sealed: &SealedRow) {
-        let content = match row::open_kind(&self.parts.cipher, sealed) {
-            Ok(content) => content,
-            Err(error) => return self.refuse(&error.to_string()),
-        };
-        let mut kinds = [DataKind::Grains, DataKind::Mine].into_iter();
-        let kind = kinds.find(|kind| number_of(*kind) == content.kind);
-        let (Some(kind), Ok(minion)) = (kind, MinionId::parse(&content.name)) else {
-            return self.refuse(&RowError::Unknown.to_string());
-        };
-        if !self.parts.kinds.contains(&kind) {
-            return;
-        }
-        let name = DataName { kind, minion };
-        let known = self.known.get(&name).copied();
-        if known.is_some_and(|known| sealed.version < known.version) {
-            return self.refuse("it is older than the one that was there");
-        }
-        // What this member has written as the active one counts, whatever is read later.
-        if !self.has_taken_over || self.failed.contains(&name) {
-            // A row that follows one that was seen is newer than any file here.
-            let newest = match known {
-                Some(_) => None,
-                None => Some(content.modified.saturating_add(CLOCKS_DIFFER)),
-            };
-            match self.parts.store.replace(&name, (&content.content, newest)) {
-                Ok(replaced) => {
-                    self.failed.remove(&name);
-                    self.counts.applied += u64::from(replaced == ReplacedData::Written);
-                }
-                Err(error) => {
-                    self.log_file_failure(&error);
-                    self.failed.insert(name.clone());
-                }
-            }
-        }
-        self.note(name, (sealed.version, &content.content), 0);
-    }
-
-    /// Remembers what the table has.
-    fn note(&mut self, name: DataName, (version, content): (i64, &[u8]), written: i64) {
-        if content.is_empty() {
-            self.known.remove(&name);
-            return;
-        }
-        let known = Known {
-            version,
-            digest: digest(content),
-            written,
-        };
-        self.known.insert(name, known);
-    }
-
-    /// Writes what differs from its row.
-    fn push(&mut self, standing: Standing, is_ending: &dyn Fn() -> bool) -> Result<()> {
-        let mut writes = 0;
-        loop {
-            let left = self.dirty.len();
-            let batch = self.next_batch(standing)?;
-            if !batch.is_empty() {
-                if !self.write(batch)? {
-                    // Another member is active, and this process is about to end.
-                    return Ok(());
-                }
-                writes += 1;
-            }
-            let has_done_all = self.dirty.len() == left;
-            let is_enough = writes == MAX_WRITES || is_ending();
-            if has_done_all || (is_enough && !standing.is_last) {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Writes rows; whether this member is the active one.
-    fn write(&mut self, batch: Vec<Change>) -> Result<bool> {
-        let rows: Vec<DataWrite> = batch.iter().map(|change| change.write.clone()).collect();
-        let Some(revision) = self.parts.table.write(&rows)? else {
-            return Ok(false);
-        };
-        self.position = self.position.max(RowPosition::behind(revision));
-        self.counts.written += batch.len() as u64;
-        let now = self.parts.clock.unix_micros();
-        for change in batch {
-            self.dirty.remove(&change.name);
-            let version = change.write.row.version;
-            self.note(change.name, (version, &change.content), now);
-        }
-        Ok(true)
-    }
-
-    /// The next rows to be written, with their contents.
-    fn next_batch(&mut self, standing: Standing) -> Result<Vec<Change>> {
-        let now = self.parts.clock.unix_micros();
-        let (mut batch, mut done, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for name in &self.dirty {
-            if batch.len() == MAX_ROWS || done.len() == MAX_LOOKS {
-                break;
-            }
-            let known = self.known.get(name);
-            let is_early = known.is_some_and(|known| {
-                known.written > 0 && now.abs_diff(known.written) < WRITE_INTERVAL.unsigned_abs()
-            });
-            if is_early && !standing.is_last {
-                continue;
-            }
-            let content = match self.parts.store.packed(name) {
-                Ok(content) => content,
-                Err(error) => {
-                    // When it is written the next time.
-                    self.log_file_failure(&error);
-                    done.push(name.clone());
-                    continue;
-                }
-            };
-            if content.len() > MAX_DATA_LEN {
-                self.counts.too_large += 1;
-                if let Some(times) = self.too_large.record() {
-                    let (minion, bytes) = (&name.minion, content.len());
-                    tracing::warn!(
-                        %minion, bytes, times,
-                        "grains or a mine are too large to be shared with the cluster"
-                    );
-                }
-                done.push(name.clone());
-                continue;
-            }
-            let is_same = match known {
-                Some(known) => !content.is_empty() && known.digest == digest(&content),
-                None => content.is_empty(),
-            };
-            if is_same {
-                done.push(name.clone());
-                continue;
-            }
-            bytes += content.len();
-            if bytes > MAX_WRITE_LEN && !batch.is_empty() {
-                break;
-            }
-            let version = match self.next_version {
-                Some(version) => version,
-                None => self.parts.table.first_version()?,
-            };
-            self.next_version = Some(version + 1);
-            let row = row::seal_kind(
-                &self.parts.cipher,
-                (number_of(name.kind), name.minion.as_str()),
-                // That of the row, not of the file: no member has had it before.
-                (now, &content),
-                version,
-            );
-            let row = row.map_err(StoreError::Sealed)?;
-            let is_tombstone = content.is_empty();
-            batch.push(Change {
-                name: name.clone(),
-                content,
-                write: DataWrite { row, is_tombstone },
-            });
-        }
-        for name in &done {
-            self.dirty.remove(name);
-        }
-        Ok(batch)
     }
 }
 

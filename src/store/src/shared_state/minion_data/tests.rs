@@ -1,6 +1,6 @@
 //! Members over a table in memory: what the active one was sent, the others have, and a takeover changes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -116,12 +116,17 @@ struct Machine {
     store: Arc<MinionDataStore>,
     rounds: Rounds,
     is_active: bool,
+    /// Minions without a key.
+    keyless: Keyless,
 }
+
+type Keyless = Arc<Mutex<BTreeSet<String>>>;
 
 impl Machine {
     fn new(rows: &Arc<Mutex<Rows>>, compat: Compat, clock: &Clock) -> Self {
         let dir = TempDir::new().expect("a directory");
-        let (table, store, rounds) = Self::started(&dir, (rows, compat, clock));
+        let keyless = Keyless::default();
+        let (table, store, rounds) = Self::started(&dir, (rows, compat, clock), &keyless);
         Self {
             dir,
             compat,
@@ -131,12 +136,14 @@ impl Machine {
             store,
             rounds,
             is_active: false,
+            keyless,
         }
     }
 
     fn started(
         dir: &TempDir,
         (rows, compat, clock): (&Arc<Mutex<Rows>>, Compat, &Clock),
+        keyless: &Keyless,
     ) -> (Arc<MemoryTable>, Arc<MinionDataStore>, Rounds) {
         let table = Arc::new(MemoryTable {
             rows: rows.clone(),
@@ -151,6 +158,10 @@ impl Machine {
             cipher: Arc::new(cipher),
             store: store.clone(),
             kinds: vec![DataKind::Grains, DataKind::Mine],
+            has_key: Some(Box::new({
+                let keyless = keyless.clone();
+                move |minion| !keyless.lock().contains(minion.as_str())
+            })),
             clock: clock.clone(),
         });
         (table, store, rounds)
@@ -159,7 +170,7 @@ impl Machine {
     /// As the process that is started after it has ended, in whatever way.
     fn restart(&mut self) {
         let parts = (&self.rows, self.compat, &self.clock);
-        (self.table, self.store, self.rounds) = Self::started(&self.dir, parts);
+        (self.table, self.store, self.rounds) = Self::started(&self.dir, parts, &self.keyless);
         self.is_active = false;
     }
 
@@ -217,6 +228,25 @@ impl Machine {
     fn mine(&self, id: &str) -> Option<Value> {
         let mine = self.store.mine(&minion(id)).expect("read")?;
         Some(mine.as_ref().clone())
+    }
+
+    /// As `salt-key -d` does, in its own process.
+    fn purge_elsewhere(&self, id: &str) {
+        let options = StoreOptions::below(self.dir.path(), self.compat);
+        let purged = MinionDataStore::with_options(&options).purge(&minion(id));
+        assert!(purged.expect("purged"));
+    }
+
+    /// Grains and mine of a minion.
+    fn store_all(&self, id: &str, os: &str) {
+        self.store(id, os);
+        let stored = self.store.mine_update(&minion(id), &map("os", os), false);
+        assert!(stored.expect("stored"));
+    }
+
+    /// Nothing is left of the minion.
+    fn has_nothing_of(&self, id: &str) -> bool {
+        self.os(id).is_none() && self.mine(id).is_none()
     }
 
     fn counts(&self) -> Counts {
@@ -336,6 +366,42 @@ fn what_is_removed_on_the_active_master_is_removed_on_the_others() {
         b.round();
         c.round();
         assert_eq!((b.os("m1"), c.os("m1")), (None, None), "{compat:?}");
+    }
+}
+
+#[test]
+fn data_whose_files_another_process_removed_does_not_come_back_to_the_next_owner() {
+    for compat in Compat::ALL {
+        let (_, clock, mut a, mut b) = pair(compat);
+        for id in ["deleted", "replaced", "unseen", "kept"] {
+            a.store_all(id, "Debian");
+        }
+        a.round();
+        b.round();
+        for id in ["deleted", "replaced", "unseen", "kept"] {
+            a.purge_elsewhere(id);
+        }
+        // The master sees that a key is gone, or that it is another one.
+        assert!(!a.store.purge(&minion("deleted")).expect("purged"));
+        a.store.note_owner(&minion("replaced"));
+        clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
+        a.round();
+        b.round();
+        // It does not, and finds it out.
+        a.keyless.lock().insert("unseen".to_owned());
+        clock.advance(Duration::from_secs(3600));
+        a.round();
+        b.round();
+        for id in ["deleted", "replaced", "unseen"] {
+            assert!(b.has_nothing_of(id), "{compat:?}: {id}");
+        }
+        // That its files are gone says nothing.
+        assert_eq!(b.os("kept").as_deref(), Some("Debian"), "{compat:?}");
+        a.restart();
+        a.take_over();
+        for id in ["deleted", "replaced", "unseen"] {
+            assert!(a.has_nothing_of(id), "{compat:?}: {id}");
+        }
     }
 }
 

@@ -1,0 +1,85 @@
+//! Rows that a member takes over.
+
+use saltern_base::chain;
+use saltern_model::MinionId;
+
+use super::{CLOCKS_DIFFER, Known, Rounds, digest};
+use crate::error::StoreError;
+use crate::minion_data::{DataKind, DataName, ReplacedData};
+use crate::shared_state::SealedRow;
+use crate::shared_state::minion_data::number_of;
+use crate::shared_state::row::{self, RowError};
+
+impl Rounds {
+    pub(super) fn refuse(&mut self, reason: &str) {
+        self.counts.refused += 1;
+        if let Some(times) = self.row_failures.record() {
+            tracing::warn!(reason, times, "a row of a minion's data is not used");
+        }
+    }
+
+    pub(super) fn log_file_failure(&self, error: &StoreError) {
+        if let Some(times) = self.file_failures.record() {
+            let error = chain(error);
+            tracing::warn!(
+                error,
+                times,
+                "grains or a mine are not shared with the cluster"
+            );
+        }
+    }
+
+    /// Takes a row over.
+    pub(super) fn take(&mut self, sealed: &SealedRow) {
+        let content = match row::open_kind(&self.parts.cipher, sealed) {
+            Ok(content) => content,
+            Err(error) => return self.refuse(&error.to_string()),
+        };
+        let mut kinds = [DataKind::Grains, DataKind::Mine].into_iter();
+        let kind = kinds.find(|kind| number_of(*kind) == content.kind);
+        let (Some(kind), Ok(minion)) = (kind, MinionId::parse(&content.name)) else {
+            return self.refuse(&RowError::Unknown.to_string());
+        };
+        if !self.parts.kinds.contains(&kind) {
+            return;
+        }
+        let name = DataName { kind, minion };
+        let known = self.known.get(&name).copied();
+        if known.is_some_and(|known| sealed.version < known.version) {
+            return self.refuse("it is older than the one that was there");
+        }
+        // What this member has written as the active one counts, whatever is read later.
+        if !self.has_taken_over || self.failed.contains(&name) {
+            // A row that follows one that was seen is newer than any file here.
+            let newest = match known {
+                Some(_) => None,
+                None => Some(content.modified.saturating_add(CLOCKS_DIFFER)),
+            };
+            match self.parts.store.replace(&name, (&content.content, newest)) {
+                Ok(replaced) => {
+                    self.failed.remove(&name);
+                    self.counts.applied += u64::from(replaced == ReplacedData::Written);
+                }
+                Err(error) => {
+                    self.log_file_failure(&error);
+                    self.failed.insert(name.clone());
+                }
+            }
+        }
+        self.note(name, (sealed.version, &content.content), 0);
+    }
+
+    /// Remembers what the table has.
+    pub(super) fn note(&mut self, name: DataName, (version, content): (i64, &[u8]), written: i64) {
+        if content.is_empty() {
+            self.known.remove(&name);
+            return;
+        }
+        let known = Known {
+            version,
+            digest: digest(content),
+            written,
+        };
+        self.known.insert(name, known);
+    }
+}
