@@ -19,6 +19,7 @@ mod clear;
 mod environments;
 mod known;
 mod memory;
+mod mine_edits;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -44,6 +45,7 @@ use crate::files::{self, Create, Stat, Version};
 use crate::options::StoreOptions;
 use known::{Known, Stamps};
 use memory::{Memory, Parts, Remembered};
+use mine_edits::MineEdits;
 use shared::ChangedData;
 
 /// The largest file that is read, in bytes.
@@ -79,6 +81,7 @@ pub struct MinionDataStore {
     known: RwLock<Known>,
     /// For the other masters of a cluster.
     changed: ChangedData,
+    mine_edits: MineEdits,
     /// Held while a minion's files are written or removed, and while its mine is read, changed and
     /// written back; by hash of the id.
     writers: [Mutex<()>; WRITERS],
@@ -98,6 +101,7 @@ impl MinionDataStore {
             memory: Mutex::default(),
             known: RwLock::default(),
             changed: ChangedData::default(),
+            mine_edits: MineEdits::default(),
             writers: std::array::from_fn(|_| Mutex::new(())),
         }
     }
@@ -174,6 +178,7 @@ impl MinionDataStore {
             return Err(too_many());
         }
         let _writing = self.writer(id).lock();
+        let before = self.mine_before(id)?;
         let old = match clear {
             true => None,
             false => self.mine(id).or_else(|error| match error.is_damaged() {
@@ -193,6 +198,13 @@ impl MinionDataStore {
             return Err(too_many());
         }
         self.write(id, Bank::Mine, &mine)?;
+        match clear {
+            true => self.mine_edits.note_all(id),
+            false => {
+                let functions = new.iter().map(|(name, _)| name);
+                self.mine_edits.note(id, functions, before);
+            }
+        }
         Ok(true)
     }
 
@@ -204,6 +216,11 @@ impl MinionDataStore {
             Err(error) if error.is_damaged() => return Ok(false),
             mine => mine?,
         };
+        if self.mine_edits.is_on() {
+            let before = self.mine_before(id)?;
+            self.mine_edits.note(id, std::iter::once(function), before);
+            self.changed.note(id, Bank::Mine);
+        }
         let Some(mine) = mine else {
             return Ok(true);
         };
@@ -223,6 +240,7 @@ impl MinionDataStore {
         let _writing = self.writer(id).lock();
         let removed = files::remove(&self.path(id, Bank::Mine)?)?;
         self.memory.lock().forget(id);
+        self.mine_edits.note_all(id);
         self.changed.note(id, Bank::Mine);
         Ok(removed)
     }
@@ -269,6 +287,7 @@ impl MinionDataStore {
 
     /// Has what the other masters of a cluster have of a minion compared with its files: its key is another one now.
     pub fn note_owner(&self, id: &MinionId) {
+        self.mine_edits.note_all(id);
         for bank in [Bank::Grains, Bank::Mine] {
             self.changed.note(id, bank);
         }

@@ -69,9 +69,15 @@ impl ChangedData {
 }
 
 impl MinionDataStore {
-    /// Begins to note what is changed.
+    /// Begins to note what is changed, before all that is shared was read.
     pub(crate) fn note_changes(&self) {
+        self.mine_edits.begin();
         self.changed.names.lock().get_or_insert_default();
+    }
+
+    /// All that is shared was read.
+    pub(crate) fn end_merging(&self) {
+        self.mine_edits.end();
     }
 
     /// Names of what was changed since the last call.
@@ -119,7 +125,7 @@ impl MinionDataStore {
     }
 
     /// Makes the data here that of the active member, and removes it where there is none; not where it was
-    /// changed here since changes are noted, or when the file is newer than a time in microseconds since 1970.
+    /// changed here since changes are noted, but for functions of a mine that were not, or when the file is newer than a time in microseconds since 1970.
     ///
     /// # Errors
     /// The file cannot be written, or it is no data.
@@ -140,7 +146,11 @@ impl MinionDataStore {
         }
         let _writing = self.writer(id).lock();
         if self.changed.has(name) {
-            return Ok(ReplacedData::Kept);
+            let mine = value.as_ref().filter(|_| name.kind == DataKind::Mine);
+            return match mine.and_then(Value::as_map) {
+                Some(shared) => self.merge_mine(id, (shared, newest)),
+                None => Ok(ReplacedData::Kept),
+            };
         }
         match self.packed(name) {
             Ok(own) if own == packed => return Ok(ReplacedData::Same),

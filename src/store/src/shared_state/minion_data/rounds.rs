@@ -188,6 +188,9 @@ impl Rounds {
         }
         let has_just_taken_over = !self.has_taken_over;
         self.has_taken_over = true;
+        if has_just_taken_over {
+            self.parts.store.end_merging();
+        }
         if has_just_taken_over && !standing.is_last {
             // Somebody waits for it, and to compare all files takes longer.
             return Ok(());

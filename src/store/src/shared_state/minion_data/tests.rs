@@ -174,7 +174,8 @@ impl Machine {
         self.is_active = false;
     }
 
-    fn take_over(&mut self) {
+    /// Serves, and has not read the table yet.
+    fn begin_takeover(&mut self) {
         let epoch = {
             let mut rows = self.rows.lock();
             rows.epoch += 1;
@@ -183,6 +184,10 @@ impl Machine {
         *self.table.epoch.lock() = Some(epoch);
         self.store.note_changes();
         self.is_active = true;
+    }
+
+    fn take_over(&mut self) {
+        self.begin_takeover();
         let before = self.counts().written;
         self.round();
         assert!(self.rounds.has_taken_over());
@@ -458,21 +463,13 @@ fn nothing_is_lost_while_the_table_is_away() {
 
 #[test]
 fn master_that_takes_over_keeps_what_it_was_sent_meanwhile_and_adds_what_the_table_lacks() {
-    let (rows, clock, mut a, mut b) = pair(Compat::V3007);
+    let (_, clock, mut a, mut b) = pair(Compat::V3007);
     a.store("m1", "Debian");
     a.store("m2", "Debian");
     a.round();
     // Of a time before there was a table.
     b.store("old", "Solaris");
-    let epoch = {
-        let mut rows = rows.lock();
-        rows.epoch += 1;
-        rows.epoch
-    };
-    *b.table.epoch.lock() = Some(epoch);
-    b.store.note_changes();
-    b.is_active = true;
-    // It serves, and has not read the table yet.
+    b.begin_takeover();
     b.store("m1", "Fedora");
     b.round();
     b.round();
@@ -488,6 +485,63 @@ fn master_that_takes_over_keeps_what_it_was_sent_meanwhile_and_adds_what_the_tab
     assert_eq!(a.os("old").as_deref(), Some("Solaris"));
     // What no other member was ever given does not count.
     assert_eq!(a.os("m2").as_deref(), Some("Debian"));
+}
+
+#[test]
+fn mine_that_is_changed_before_the_table_was_read_keeps_its_other_functions() {
+    for compat in Compat::ALL {
+        let (rows, _, mut a, mut b) = pair(compat);
+        let all = ["update", "old", "clear", "delete", "flush", "owner", "gone"];
+        let shared = Value::map([("f", "shared"), ("g", "shared")]);
+        for id in all {
+            a.store
+                .mine_update(&minion(id), &shared, false)
+                .expect("stored");
+        }
+        a.round();
+        // Of a time long ago.
+        b.store
+            .mine_update(&minion("old"), &map("h", "old"), false)
+            .expect("stored");
+        b.begin_takeover();
+        let sent = map("f", "sent");
+        for id in ["update", "old"] {
+            b.store
+                .mine_update(&minion(id), &sent, false)
+                .expect("sent");
+        }
+        b.store
+            .mine_update(&minion("clear"), &sent, true)
+            .expect("sent");
+        b.store
+            .mine_delete(&minion("delete"), &Value::from("g"))
+            .expect("deleted");
+        b.store.mine_flush(&minion("flush")).expect("flushed");
+        b.store.purge(&minion("owner")).expect("purged");
+        b.store
+            .mine_update(&minion("owner"), &sent, false)
+            .expect("sent");
+        b.keyless.lock().insert("gone".to_owned());
+        b.round();
+        b.round();
+        let both = Value::map([("g", "shared"), ("f", "sent")]);
+        let expected = [
+            Some(both.clone()),
+            Some(both),
+            Some(sent.clone()),
+            Some(map("f", "shared")),
+            None,
+            Some(sent),
+            None,
+        ];
+        // And so on a member that knows nothing but the table.
+        let mut c = Machine::new(&rows, compat, &b.clock);
+        c.round();
+        for (id, expected) in all.iter().zip(expected) {
+            assert_eq!(b.mine(id), expected, "{compat:?}: {id}");
+            assert_eq!(c.mine(id), expected, "{compat:?}: {id}");
+        }
+    }
 }
 
 #[test]
