@@ -265,6 +265,7 @@ fn share_data(
             let parts = DataSyncParts {
                 table: membership.data_table()?,
                 cipher: cipher.clone(),
+                instance: instance(&config.cachedir)?,
                 store: store.clone(),
                 kinds,
                 has_key: has_key(config, site.preserve_minion_cache),

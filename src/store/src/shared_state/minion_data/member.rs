@@ -11,6 +11,7 @@ use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::IntCounter;
 use saltern_crypto::StateCipher;
 
+use super::content::Writer;
 use super::rounds::{RoundParts, Rounds, Standing};
 use super::{DataTable, HasKey};
 use crate::MinionDataStore;
@@ -42,6 +43,8 @@ pub struct DataSyncParts {
     pub table: Arc<dyn DataTable>,
     /// Opens and seals them.
     pub cipher: Arc<StateCipher>,
+    /// This installation, which no other member is.
+    pub instance: String,
     /// Those of this machine, for as long as the process runs.
     pub store: Arc<MinionDataStore>,
     /// The kinds that this member keeps.
@@ -106,6 +109,7 @@ impl MinionDataSync {
         let rounds = Rounds::new(RoundParts {
             table: parts.table,
             cipher: parts.cipher,
+            writer: Writer::new(&parts.instance),
             store: parts.store.clone(),
             kinds: parts.kinds,
             has_key: parts.has_key,

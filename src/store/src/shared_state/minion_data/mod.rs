@@ -9,8 +9,9 @@
 //!
 //! Not here: the table (beside the cluster's engine of the job database), pillars, and who may use what.
 //!
-//! Suggested reading order: `rounds`, `member`.
+//! Suggested reading order: `content`, `rounds`, `member`.
 
+mod content;
 mod member;
 mod rounds;
 #[cfg(test)]
@@ -32,7 +33,7 @@ pub const TOMBSTONE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Longest data of a minion that is shared, packed.
 const MAX_DATA_LEN: usize = 256 << 10;
 
-/// Longest sealed row of it: with a name of 255 bytes, salt and authentication tag.
+/// Longest sealed row of it: with a name of 255 bytes, its writer, salt and authentication tag.
 pub const MAX_SEALED_LEN: usize = MAX_DATA_LEN + 1024;
 
 /// Number of a kind in rows, beside those of files and keys.

@@ -2,7 +2,7 @@
 //! so; while it is active it writes what was changed here.
 //!
 //! The table is the truth, but for files that are newer than the first row that is seen of them: this machine was
-//! active without writing to the table, as under a release before. No row is written before the whole table was
+//! active without writing to the table, as under a release before, or was killed before it wrote. No row is written before the whole table was
 //! read, so a takeover writes what the table lacks and nothing else.
 
 mod push;
@@ -18,6 +18,7 @@ use saltern_base::log_throttle::LogThrottle;
 use saltern_crypto::StateCipher;
 use saltern_model::MinionId;
 
+use super::content::Writer;
 use super::{DataTable, DataWrite, HasKey, TOMBSTONE_AGE};
 use crate::MinionDataStore;
 use crate::error::{Result, StoreError};
@@ -36,8 +37,11 @@ const RETRY_INTERVAL: i64 = 600_000_000;
 /// Microseconds between two removals of old rows without content, and comparisons of all files.
 const UPKEEP_INTERVAL: i64 = 3_600_000_000;
 
-/// Microseconds that a file has to be newer than a row to count: clocks of members differ.
+/// Microseconds that a file has to be newer than a row of another member to count: clocks of members differ.
 const CLOCKS_DIFFER: i64 = 60_000_000;
+
+/// Microseconds that a file may be older than a row of this member: the kernel stamps files with a clock that ticks.
+const TICK: i64 = 50_000;
 
 /// Bytes of the rows of one write, unless one alone has more.
 const MAX_WRITE_LEN: usize = 1 << 20;
@@ -102,6 +106,7 @@ pub(super) struct Standing {
 pub(super) struct RoundParts {
     pub(super) table: Arc<dyn DataTable>,
     pub(super) cipher: Arc<StateCipher>,
+    pub(super) writer: Writer,
     pub(super) store: Arc<MinionDataStore>,
     /// The kinds that this member keeps.
     pub(super) kinds: Vec<DataKind>,

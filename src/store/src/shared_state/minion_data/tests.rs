@@ -13,6 +13,7 @@ use saltern_model::{Compat, MinionId};
 use saltern_wire::msgpack::Value;
 use tempfile::TempDir;
 
+use super::content::Writer;
 use super::rounds::{Counts, RoundParts, Rounds, Standing, WRITE_INTERVAL};
 use super::*;
 use crate::shared_state::{RowId, RowPage, RowPosition};
@@ -156,6 +157,7 @@ impl Machine {
         let rounds = Rounds::new(RoundParts {
             table: table.clone(),
             cipher: Arc::new(cipher),
+            writer: Writer::new(&dir.path().to_string_lossy()),
             store: store.clone(),
             kinds: vec![DataKind::Grains, DataKind::Mine],
             has_key: Some(Box::new({
@@ -483,8 +485,39 @@ fn master_that_takes_over_keeps_what_it_was_sent_meanwhile_and_adds_what_the_tab
     a.round();
     assert_eq!(a.os("m1").as_deref(), Some("Fedora"));
     assert_eq!(a.os("old").as_deref(), Some("Solaris"));
-    // What no other member was ever given does not count.
-    assert_eq!(a.os("m2").as_deref(), Some("Debian"));
+    // What no other member was ever given counts until one of them was sent something else.
+    assert_eq!(a.os("m2").as_deref(), Some("late"));
+    b.store("m2", "Ubuntu");
+    b.round();
+    a.round();
+    assert_eq!(a.os("m2").as_deref(), Some("Ubuntu"));
+}
+
+#[test]
+fn what_a_killed_master_had_not_written_is_newer_than_its_own_row() {
+    for compat in Compat::ALL {
+        let (_, clock, mut a, mut b) = pair(compat);
+        for id in ["m1", "m2"] {
+            a.store_all(id, "first");
+        }
+        a.round();
+        b.round();
+        a.store_all("m1", "second");
+        // A file that another program put back is none of those.
+        a.store("m2", "older");
+        let file = fs::File::options().append(true).open(a.file("m2"));
+        let time = clock.now() - Duration::from_secs(1);
+        file.and_then(|file| file.set_modified(time))
+            .expect("a time");
+        a.restart();
+        a.round();
+        assert_eq!(a.os("m1").as_deref(), Some("second"), "{compat:?}");
+        assert_eq!(a.os("m2").as_deref(), Some("first"), "{compat:?}");
+        a.take_over();
+        b.round();
+        assert_eq!(b.os("m1").as_deref(), Some("second"), "{compat:?}");
+        assert_eq!(b.mine("m1"), Some(map("os", "second")), "{compat:?}");
+    }
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Rounds {
                 &self.parts.cipher,
                 (number_of(name.kind), name.minion.as_str()),
                 // That of the row, not of the file: no member has had it before.
-                (now, &content),
+                (now, &self.parts.writer.put_before(&content)),
                 version,
             );
             let row = row.map_err(StoreError::Sealed)?;

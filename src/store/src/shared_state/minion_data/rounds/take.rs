@@ -3,11 +3,11 @@
 use saltern_base::chain;
 use saltern_model::MinionId;
 
-use super::{CLOCKS_DIFFER, Known, Rounds, digest};
+use super::{CLOCKS_DIFFER, Known, Rounds, TICK, digest};
 use crate::error::StoreError;
 use crate::minion_data::{DataKind, DataName, ReplacedData};
 use crate::shared_state::SealedRow;
-use crate::shared_state::minion_data::number_of;
+use crate::shared_state::minion_data::{content, number_of};
 use crate::shared_state::row::{self, RowError};
 
 impl Rounds {
@@ -31,19 +31,20 @@ impl Rounds {
 
     /// Takes a row over.
     pub(super) fn take(&mut self, sealed: &SealedRow) {
-        let content = match row::open_kind(&self.parts.cipher, sealed) {
-            Ok(content) => content,
+        let row = match row::open_kind(&self.parts.cipher, sealed) {
+            Ok(row) => row,
             Err(error) => return self.refuse(&error.to_string()),
         };
         let mut kinds = [DataKind::Grains, DataKind::Mine].into_iter();
-        let kind = kinds.find(|kind| number_of(*kind) == content.kind);
-        let (Some(kind), Ok(minion)) = (kind, MinionId::parse(&content.name)) else {
+        let kind = kinds.find(|kind| number_of(*kind) == row.kind);
+        let (Some(kind), Ok(minion)) = (kind, MinionId::parse(&row.name)) else {
             return self.refuse(&RowError::Unknown.to_string());
         };
         if !self.parts.kinds.contains(&kind) {
             return;
         }
         let name = DataName { kind, minion };
+        let (writer, packed) = content::split(&row.content);
         let known = self.known.get(&name).copied();
         if known.is_some_and(|known| sealed.version < known.version) {
             return self.refuse("it is older than the one that was there");
@@ -53,9 +54,11 @@ impl Rounds {
             // A row that follows one that was seen is newer than any file here.
             let newest = match known {
                 Some(_) => None,
-                None => Some(content.modified.saturating_add(CLOCKS_DIFFER)),
+                // What this machine has changed since it wrote the row.
+                None if writer == Some(self.parts.writer) => Some(row.modified.saturating_sub(TICK)),
+                None => Some(row.modified.saturating_add(CLOCKS_DIFFER)),
             };
-            match self.parts.store.replace(&name, (&content.content, newest)) {
+            match self.parts.store.replace(&name, (packed, newest)) {
                 Ok(replaced) => {
                     self.failed.remove(&name);
                     self.counts.applied += u64::from(replaced == ReplacedData::Written);
@@ -66,7 +69,7 @@ impl Rounds {
                 }
             }
         }
-        self.note(name, (sealed.version, &content.content), 0);
+        self.note(name, (sealed.version, packed), 0);
     }
 
     /// Remembers what the table has.
