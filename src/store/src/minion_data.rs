@@ -20,6 +20,7 @@ mod environments;
 mod known;
 mod memory;
 mod mine_edits;
+mod removals;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ use crate::options::StoreOptions;
 use known::{Known, Stamps};
 use memory::{Memory, Parts, Remembered};
 use mine_edits::MineEdits;
+use removals::Removals;
 use shared::ChangedData;
 
 /// The largest file that is read, in bytes.
@@ -82,6 +84,7 @@ pub struct MinionDataStore {
     /// For the other masters of a cluster.
     changed: ChangedData,
     mine_edits: MineEdits,
+    removals: Removals,
     /// Held while a minion's files are written or removed, and while its mine is read, changed and
     /// written back; by hash of the id.
     writers: [Mutex<()>; WRITERS],
@@ -102,6 +105,7 @@ impl MinionDataStore {
             known: RwLock::default(),
             changed: ChangedData::default(),
             mine_edits: MineEdits::default(),
+            removals: Removals::new(&options.cachedir),
             writers: std::array::from_fn(|_| Mutex::new(())),
         }
     }
@@ -241,7 +245,7 @@ impl MinionDataStore {
         let removed = files::remove(&self.path(id, Bank::Mine)?)?;
         self.memory.lock().forget(id);
         self.mine_edits.note_all(id);
-        self.changed.note(id, Bank::Mine);
+        self.note_removed(id, Bank::Mine);
         Ok(removed)
     }
 
@@ -282,6 +286,11 @@ impl MinionDataStore {
             self.known.write().remove(id);
         }
         self.note_owner(id);
+        if had_any {
+            for bank in [Bank::Grains, Bank::Mine] {
+                self.note_removed(id, bank);
+            }
+        }
         Ok(had_any)
     }
 
@@ -289,7 +298,7 @@ impl MinionDataStore {
     pub fn note_owner(&self, id: &MinionId) {
         self.mine_edits.note_all(id);
         for bank in [Bank::Grains, Bank::Mine] {
-            self.changed.note(id, bank);
+            self.changed.note_removed(id, bank);
         }
     }
 

@@ -28,10 +28,15 @@ impl MinionDataStore {
             return Ok(());
         }
         // One file has both.
+        let is_without_grains = grains;
         let grains = if grains { None } else { self.grains(id)? };
         let pillar = if pillar { None } else { self.pillar(id)? };
         let of = |part: Option<Arc<Value>>| part.map(|part| part.as_ref().clone());
-        self.write_parts(id, (of(grains), of(pillar)))
+        self.write_parts(id, (of(grains), of(pillar)))?;
+        if is_without_grains {
+            self.note_removed(id, Bank::Data);
+        }
+        Ok(())
     }
 
     /// Writes the file that has both as far as there is something, and removes it where there is nothing.
@@ -54,7 +59,7 @@ impl MinionDataStore {
     pub(super) fn remove(&self, id: &MinionId, bank: Bank) -> Result<()> {
         files::remove(&self.path(id, bank)?)?;
         self.memory.lock().forget_one(id, bank);
-        self.changed.note(id, bank);
+        self.note_removed(id, bank);
         self.notice(id, bank, None);
         Ok(())
     }

@@ -3,7 +3,7 @@
 //!
 //! Pillars are not shared: they are secrets of a minion, and the active member makes them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 use saltern_model::MinionId;
@@ -43,34 +43,54 @@ pub(crate) enum ReplacedData {
 /// Names of what was changed since somebody asked; nothing is noted for nobody.
 #[derive(Default)]
 pub(super) struct ChangedData {
-    names: Mutex<Option<BTreeSet<DataName>>>,
+    /// Each with whether it was removed.
+    names: Mutex<Option<BTreeMap<DataName, bool>>>,
 }
 
 impl ChangedData {
     /// Notes a change in a file of a minion.
     pub(super) fn note(&self, minion: &MinionId, bank: Bank) {
-        let kind = match bank {
-            Bank::Data | Bank::Grains => DataKind::Grains,
-            Bank::Mine => DataKind::Mine,
-            Bank::Pillar => return,
-        };
-        if let Some(changed) = &mut *self.names.lock() {
-            let minion = minion.clone();
-            changed.insert(DataName { kind, minion });
+        self.put(minion, bank, false);
+    }
+
+    /// Notes that it is gone.
+    pub(super) fn note_removed(&self, minion: &MinionId, bank: Bank) {
+        self.put(minion, bank, true);
+    }
+
+    fn put(&self, minion: &MinionId, bank: Bank, is_removed: bool) {
+        if let Some(name) = name_of(minion, bank)
+            && let Some(changed) = &mut *self.names.lock()
+        {
+            changed.insert(name, is_removed);
         }
     }
 
-    fn has(&self, name: &DataName) -> bool {
+    pub(super) fn has(&self, name: &DataName) -> bool {
+        self.change(name).is_some()
+    }
+
+    /// Whether what was changed was removed.
+    fn change(&self, name: &DataName) -> Option<bool> {
         let changed = self.names.lock();
-        changed
-            .as_ref()
-            .is_some_and(|changed| changed.contains(name))
+        changed.as_ref()?.get(name).copied()
     }
 }
 
+fn name_of(minion: &MinionId, bank: Bank) -> Option<DataName> {
+    let kind = match bank {
+        Bank::Data | Bank::Grains => DataKind::Grains,
+        Bank::Mine => DataKind::Mine,
+        Bank::Pillar => return None,
+    };
+    let minion = minion.clone();
+    Some(DataName { kind, minion })
+}
+
 impl MinionDataStore {
-    /// Begins to note what is changed, before all that is shared was read.
-    pub(crate) fn note_changes(&self) {
+    /// Begins to note what is changed, before all that is shared was read, and what is removed of rows up to a version.
+    pub(crate) fn note_changes(&self, first_version: i64) {
+        self.note_version(first_version);
         self.mine_edits.begin();
         self.changed.names.lock().get_or_insert_default();
     }
@@ -80,8 +100,8 @@ impl MinionDataStore {
         self.mine_edits.end();
     }
 
-    /// Names of what was changed since the last call.
-    pub(crate) fn take_changed(&self) -> BTreeSet<DataName> {
+    /// Names of what was changed since the last call, each with whether it was removed.
+    pub(crate) fn take_changed(&self) -> BTreeMap<DataName, bool> {
         let mut changed = self.changed.names.lock();
         changed.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -89,7 +109,7 @@ impl MinionDataStore {
     /// How much was changed since then.
     pub(crate) fn changed_len(&self) -> usize {
         let changed = self.changed.names.lock();
-        changed.as_ref().map_or(0, BTreeSet::len)
+        changed.as_ref().map_or(0, BTreeMap::len)
     }
 
     /// The minions that may have data of a kind.
@@ -145,7 +165,10 @@ impl MinionDataStore {
             return Err(StoreError::Malformed { path, reason });
         }
         let _writing = self.writer(id).lock();
-        if self.changed.has(name) {
+        if let Some(is_removed) = self.changed.change(name) {
+            if is_removed {
+                self.removals.note(name);
+            }
             let mine = value.as_ref().filter(|_| name.kind == DataKind::Mine);
             return match mine.and_then(Value::as_map) {
                 Some(shared) => self.merge_mine(id, (shared, newest)),
@@ -180,6 +203,14 @@ impl MinionDataStore {
             (bank, None) => self.remove(id, bank)?,
         }
         Ok(ReplacedData::Written)
+    }
+
+    /// Notes that data is gone, also in case that this process is killed.
+    pub(super) fn note_removed(&self, id: &MinionId, bank: Bank) {
+        if let Some(name) = name_of(id, bank) {
+            self.changed.note_removed(id, bank);
+            self.removals.note(&name);
+        }
     }
 
     fn bank_of_kind(&self, kind: DataKind) -> Bank {

@@ -80,6 +80,7 @@ pub struct DataCounters {
 
 struct Member {
     rounds: Mutex<Rounds>,
+    table: Arc<dyn DataTable>,
     state: Mutex<State>,
     /// Notified when the active member has what the others wrote.
     taken_over: Condvar,
@@ -107,7 +108,7 @@ impl MinionDataSync {
     pub fn start(cachedir: &Path, parts: DataSyncParts) -> Result<Self> {
         let clock = Clock::system();
         let rounds = Rounds::new(RoundParts {
-            table: parts.table,
+            table: parts.table.clone(),
             cipher: parts.cipher,
             writer: Writer::new(&parts.instance),
             store: parts.store.clone(),
@@ -115,8 +116,10 @@ impl MinionDataSync {
             has_key: parts.has_key,
             clock: clock.clone(),
         });
+        let table = parts.table;
         let member = Arc::new(Member {
             rounds: Mutex::new(rounds),
+            table,
             state: Mutex::new(State {
                 is_active: false,
                 has_taken_over: false,
@@ -143,7 +146,9 @@ impl MinionDataSync {
     /// port is open.
     pub fn begin_takeover(&self) {
         if let Some(member) = &self.0 {
-            member.store.note_changes();
+            // Without the lease it ends at once.
+            let first = member.table.first_version().unwrap_or_default();
+            member.store.note_changes(first);
             member.state.lock().is_active = true;
             member.thread.wake();
         }

@@ -138,6 +138,7 @@ pub(super) struct Rounds {
 
 impl Rounds {
     pub(super) fn new(parts: RoundParts) -> Self {
+        parts.store.read_removals();
         Self {
             parts,
             position: RowPosition::default(),
@@ -195,6 +196,7 @@ impl Rounds {
         self.has_taken_over = true;
         if has_just_taken_over {
             self.parts.store.end_merging();
+            self.dirty.extend(self.parts.store.removed());
         }
         if has_just_taken_over && !standing.is_last {
             // Somebody waits for it, and to compare all files takes longer.
@@ -205,8 +207,11 @@ impl Rounds {
             self.upkept_at = Some(self.parts.clock.unix_micros());
             self.parts.table.expire(TOMBSTONE_AGE)?;
         }
-        for name in self.parts.store.take_changed() {
+        for (name, is_removed) in self.parts.store.take_changed() {
             self.failed.remove(&name);
+            if is_removed && self.known.contains_key(&name) {
+                self.parts.store.note_removal(&name);
+            }
             self.dirty.insert(name);
         }
         self.push(standing, is_ending)

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -184,7 +185,7 @@ impl Machine {
             rows.epoch
         };
         *self.table.epoch.lock() = Some(epoch);
-        self.store.note_changes();
+        self.store.note_changes(epoch << 40);
         self.is_active = true;
     }
 
@@ -517,6 +518,52 @@ fn what_a_killed_master_had_not_written_is_newer_than_its_own_row() {
         b.round();
         assert_eq!(b.os("m1").as_deref(), Some("second"), "{compat:?}");
         assert_eq!(b.mine("m1"), Some(map("os", "second")), "{compat:?}");
+    }
+}
+
+#[test]
+fn removal_is_not_lost_by_a_kill_before_the_table_has_it() {
+    for compat in Compat::ALL {
+        let (rows, clock, mut a, mut b) = pair(compat);
+        for id in ["gone", "flushed", "again", "owned"] {
+            a.store_all(id, "Debian");
+        }
+        a.round();
+        b.round();
+        rows.lock().is_away = true;
+        for id in ["gone", "again", "owned"] {
+            assert!(a.store.purge(&minion(id)).expect("purged"));
+        }
+        a.store.mine_flush(&minion("flushed")).expect("flushed");
+        a.store("again", "Fedora");
+        clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
+        assert!(a.try_round().is_err());
+        let list = StoreOptions::below(a.dir.path(), compat).cachedir;
+        let list = list.join("saltern/cluster_removals");
+        let mode = fs::metadata(&list).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        a.restart();
+        rows.lock().is_away = false;
+        // Of another owner, on the member that was active meanwhile.
+        b.take_over();
+        b.store.purge(&minion("owned")).expect("purged");
+        b.store("owned", "Ubuntu");
+        b.round();
+        a.round();
+        assert!(a.has_nothing_of("gone"), "{compat:?}");
+        a.take_over();
+        b.restart();
+        b.round();
+        for member in [&a, &b] {
+            assert!(member.has_nothing_of("gone"), "{compat:?}");
+            assert_eq!(member.os("flushed").as_deref(), Some("Debian"));
+            assert_eq!(member.mine("flushed"), None, "{compat:?}");
+            assert_eq!(member.os("again").as_deref(), Some("Fedora"));
+            assert_eq!(member.mine("again"), None, "{compat:?}");
+            assert_eq!(member.os("owned").as_deref(), Some("Ubuntu"));
+            assert_eq!(member.mine("owned"), None, "{compat:?}");
+        }
+        assert!(!list.exists(), "all of it is in the table");
     }
 }
 

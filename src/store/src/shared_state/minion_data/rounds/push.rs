@@ -38,6 +38,8 @@ impl Rounds {
         self.position = self.position.max(RowPosition::behind(revision));
         self.counts.written += batch.len() as u64;
         let now = self.parts.clock.unix_micros();
+        let names = batch.iter().map(|change| change.name.clone());
+        self.parts.store.settle(names);
         for change in batch {
             self.dirty.remove(&change.name);
             let version = change.write.row.version;
@@ -50,6 +52,10 @@ impl Rounds {
     fn next_batch(&mut self, standing: Standing) -> Result<Vec<Change>> {
         let now = self.parts.clock.unix_micros();
         let (mut batch, mut done, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut version = match self.next_version {
+            Some(version) => version,
+            None => self.parts.table.first_version()?,
+        };
         for name in &self.dirty {
             if batch.len() == MAX_ROWS || done.len() == MAX_LOOKS {
                 break;
@@ -61,6 +67,7 @@ impl Rounds {
             if is_early && !standing.is_last {
                 continue;
             }
+            self.parts.store.note_version(version);
             let content = match self.parts.store.packed(name) {
                 Ok(content) => content,
                 Err(error) => {
@@ -94,11 +101,6 @@ impl Rounds {
             if bytes > MAX_WRITE_LEN && !batch.is_empty() {
                 break;
             }
-            let version = match self.next_version {
-                Some(version) => version,
-                None => self.parts.table.first_version()?,
-            };
-            self.next_version = Some(version + 1);
             let row = row::seal_kind(
                 &self.parts.cipher,
                 (number_of(name.kind), name.minion.as_str()),
@@ -107,6 +109,8 @@ impl Rounds {
                 version,
             );
             let row = row.map_err(StoreError::Sealed)?;
+            version += 1;
+            self.next_version = Some(version);
             let is_tombstone = content.is_empty();
             batch.push(Change {
                 name: name.clone(),
@@ -117,6 +121,7 @@ impl Rounds {
         for name in &done {
             self.dirty.remove(name);
         }
+        self.parts.store.settle(done.into_iter());
         Ok(batch)
     }
 }

@@ -49,13 +49,27 @@ impl Rounds {
         if known.is_some_and(|known| sealed.version < known.version) {
             return self.refuse("it is older than the one that was there");
         }
+        if !self.has_taken_over
+            && let Some(removed_at) = self.parts.store.removed_at(&name)
+        {
+            let is_here = self.parts.store.packed(&name);
+            let is_here = is_here.map_or(true, |packed| !packed.is_empty());
+            if !is_here && sealed.version <= removed_at {
+                // It was killed before it wrote so.
+                self.dirty.insert(name.clone());
+                return self.note(name, (sealed.version, packed), 0);
+            }
+            self.parts.store.settle([name.clone()].into_iter());
+        }
         // What this member has written as the active one counts, whatever is read later.
         if !self.has_taken_over || self.failed.contains(&name) {
             // A row that follows one that was seen is newer than any file here.
             let newest = match known {
                 Some(_) => None,
                 // What this machine has changed since it wrote the row.
-                None if writer == Some(self.parts.writer) => Some(row.modified.saturating_sub(TICK)),
+                None if writer == Some(self.parts.writer) => {
+                    Some(row.modified.saturating_sub(TICK))
+                }
                 None => Some(row.modified.saturating_add(CLOCKS_DIFFER)),
             };
             match self.parts.store.replace(&name, (packed, newest)) {
