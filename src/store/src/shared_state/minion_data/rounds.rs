@@ -58,13 +58,17 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Data, short enough to remember for each minion.
 type Digest = [u8; 16];
 
-/// A row with content, as it was seen or written last.
+/// A row as it was seen or written last, also of what was removed: one that is older was put back by somebody.
 #[derive(Clone, Copy)]
 struct Known {
+    /// The highest that was seen.
     version: i64,
-    digest: Digest,
+    /// What the table has now; `None` where it has nothing.
+    digest: Option<Digest>,
     /// When this process wrote it, in microseconds since 1970; 0 when it did not.
     written: i64,
+    /// When it was seen last.
+    seen: i64,
 }
 
 /// Data that is about to be written.
@@ -130,6 +134,7 @@ pub(super) struct Rounds {
     read_at: Option<i64>,
     began_at: Option<i64>,
     upkept_at: Option<i64>,
+    pruned_at: Option<i64>,
     counts: Counts,
     row_failures: LogThrottle,
     file_failures: LogThrottle,
@@ -150,6 +155,7 @@ impl Rounds {
             read_at: None,
             began_at: None,
             upkept_at: None,
+            pruned_at: None,
             counts: Counts::default(),
             row_failures: LogThrottle::new(LOG_INTERVAL),
             file_failures: LogThrottle::new(LOG_INTERVAL),
@@ -185,6 +191,9 @@ impl Rounds {
         if !self.failed.is_empty() && self.is_over(self.began_at, RETRY_INTERVAL) {
             self.begin_reading();
         }
+        if self.is_over(self.pruned_at, UPKEEP_INTERVAL) {
+            self.prune();
+        }
         let is_due = !self.has_taken_over || self.is_over(self.read_at, CHECK_INTERVAL);
         if is_due && !self.pull(is_ending)? {
             return Ok(());
@@ -209,7 +218,7 @@ impl Rounds {
         }
         for (name, is_removed) in self.parts.store.take_changed() {
             self.failed.remove(&name);
-            if is_removed && self.known.contains_key(&name) {
+            if is_removed && self.has_row(&name) {
                 self.parts.store.note_removal(&name);
             }
             self.dirty.insert(name);
@@ -226,7 +235,8 @@ impl Rounds {
             names.extend(minions.into_iter().map(|minion| DataName { kind, minion }));
         }
         if let Some(has_key) = &self.parts.has_key {
-            let minions = names.iter().chain(self.known.keys());
+            let shared = self.known.keys().filter(|name| self.has_row(name));
+            let minions = names.iter().chain(shared);
             let minions: BTreeSet<&MinionId> = minions.map(|name| &name.minion).collect();
             let without = minions.into_iter().filter(|minion| !has_key(minion));
             let without: Vec<&MinionId> = without.take_while(|_| !is_ending()).collect();
@@ -245,10 +255,27 @@ impl Rounds {
         since.is_none_or(|since| now.abs_diff(since) >= interval.unsigned_abs())
     }
 
-    /// Reads the whole table once more.
+    /// Whether the table has data of that name.
+    fn has_row(&self, name: &DataName) -> bool {
+        let known = self.known.get(name);
+        known.is_some_and(|known| known.digest.is_some())
+    }
+
+    /// Forgets rows that the table has no longer, either.
+    fn prune(&mut self) {
+        let now = self.parts.clock.unix_micros();
+        let age = |known: &Known| u128::from(now.abs_diff(known.seen));
+        self.known
+            .retain(|_, known| known.digest.is_some() || age(known) < TOMBSTONE_AGE.as_micros());
+        self.pruned_at = Some(now);
+    }
+
+    /// Reads the whole table once more. What was seen stays known.
     fn begin_reading(&mut self) {
         self.position = RowPosition::default();
-        self.known.clear();
+        for known in self.known.values_mut() {
+            known.digest = None;
+        }
         self.read_at = None;
         // What the table lacks is to be found.
         self.upkept_at = None;
@@ -268,6 +295,8 @@ impl Rounds {
                 }
                 has_gone_back = true;
                 self.begin_reading();
+                // Its versions count from an earlier time.
+                self.known.clear();
                 continue;
             }
             for (revision, sealed) in &page.rows {
@@ -285,10 +314,14 @@ impl Rounds {
     }
 }
 
-fn digest(content: &[u8]) -> Digest {
+/// The digest of data; `None` of none.
+fn digest_of(content: &[u8]) -> Option<Digest> {
+    if content.is_empty() {
+        return None;
+    }
     let mut digest = Digest::default();
     let whole = sha256(content);
     let length = digest.len();
     digest.copy_from_slice(whole.split_at(length).0);
-    digest
+    Some(digest)
 }

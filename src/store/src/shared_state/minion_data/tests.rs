@@ -689,6 +689,49 @@ fn rows_that_are_not_authentic_or_older_are_not_used() {
 }
 
 #[test]
+fn older_row_that_somebody_put_back_is_not_used_and_the_active_master_replaces_it() {
+    for compat in Compat::ALL {
+        let (rows, clock, mut a, mut b) = pair(compat);
+        for id in ["changed", "removed"] {
+            a.store_all(id, "first");
+        }
+        a.round();
+        b.round();
+        let before: Vec<DataWrite> = {
+            let rows = rows.lock();
+            rows.rows.values().map(|(_, write)| write.clone()).collect()
+        };
+        clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
+        a.store_all("changed", "second");
+        a.store.purge(&minion("removed")).expect("purged");
+        a.round();
+        b.round();
+        {
+            let mut rows = rows.lock();
+            rows.head += 1;
+            let head = rows.head;
+            for write in before {
+                rows.rows.insert(write.row.id, (head, write));
+            }
+        }
+        b.round();
+        assert_eq!(b.counts().refused, 4, "{compat:?}");
+        assert!(b.has_nothing_of("removed"), "{compat:?}");
+        assert_eq!(b.os("changed").as_deref(), Some("second"), "{compat:?}");
+        clock.advance(Duration::from_secs(10));
+        a.round();
+        assert_eq!((a.counts().refused, a.rounds.pending()), (4, 0));
+        // One that has not seen the newer rows.
+        let mut c = Machine::new(&rows, compat, &clock);
+        c.round();
+        b.round();
+        assert!(c.has_nothing_of("removed"), "{compat:?}");
+        assert_eq!(c.os("changed").as_deref(), Some("second"), "{compat:?}");
+        assert_eq!(b.rounds.pending(), 0, "{compat:?}");
+    }
+}
+
+#[test]
 fn file_that_cannot_be_written_takes_nothing_from_the_others() {
     let (_, clock, mut a, mut b) = pair(Compat::V3008);
     a.store("m1", "Debian");

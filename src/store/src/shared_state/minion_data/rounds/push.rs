@@ -1,7 +1,7 @@
 //! Rows that the active member writes.
 
 use super::{
-    Change, MAX_LOOKS, MAX_WRITE_LEN, MAX_WRITES, Rounds, Standing, WRITE_INTERVAL, digest,
+    Change, MAX_LOOKS, MAX_WRITE_LEN, MAX_WRITES, Rounds, Standing, WRITE_INTERVAL, digest_of,
 };
 use crate::error::{Result, StoreError};
 use crate::shared_state::minion_data::{DataWrite, MAX_DATA_LEN, number_of};
@@ -89,11 +89,7 @@ impl Rounds {
                 done.push(name.clone());
                 continue;
             }
-            let is_same = match known {
-                Some(known) => !content.is_empty() && known.digest == digest(&content),
-                None => content.is_empty(),
-            };
-            if is_same {
+            if known.and_then(|known| known.digest) == digest_of(&content) {
                 done.push(name.clone());
                 continue;
             }

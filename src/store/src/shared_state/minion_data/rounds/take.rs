@@ -3,7 +3,7 @@
 use saltern_base::chain;
 use saltern_model::MinionId;
 
-use super::{CLOCKS_DIFFER, Known, Rounds, TICK, digest};
+use super::{CLOCKS_DIFFER, Known, Rounds, TICK, digest_of};
 use crate::error::StoreError;
 use crate::minion_data::{DataKind, DataName, ReplacedData};
 use crate::shared_state::SealedRow;
@@ -47,6 +47,7 @@ impl Rounds {
         let (writer, packed) = content::split(&row.content);
         let known = self.known.get(&name).copied();
         if known.is_some_and(|known| sealed.version < known.version) {
+            self.note_older(name, packed);
             return self.refuse("it is older than the one that was there");
         }
         if !self.has_taken_over
@@ -65,16 +66,17 @@ impl Rounds {
         if !self.has_taken_over || self.failed.contains(&name) {
             // A row that follows one that was seen is newer than any file here.
             let newest = match known {
-                Some(_) => None,
+                Some(known) if known.version < sealed.version => None,
                 // What this machine has changed since it wrote the row.
-                None if writer == Some(self.parts.writer) => {
-                    Some(row.modified.saturating_sub(TICK))
-                }
-                None => Some(row.modified.saturating_add(CLOCKS_DIFFER)),
+                _ if writer == Some(self.parts.writer) => Some(row.modified.saturating_sub(TICK)),
+                _ => Some(row.modified.saturating_add(CLOCKS_DIFFER)),
             };
             match self.parts.store.replace(&name, (packed, newest)) {
                 Ok(replaced) => {
                     self.failed.remove(&name);
+                    if replaced != ReplacedData::Kept {
+                        self.dirty.remove(&name);
+                    }
                     self.counts.applied += u64::from(replaced == ReplacedData::Written);
                 }
                 Err(error) => {
@@ -88,15 +90,23 @@ impl Rounds {
 
     /// Remembers what the table has.
     pub(super) fn note(&mut self, name: DataName, (version, content): (i64, &[u8]), written: i64) {
-        if content.is_empty() {
-            self.known.remove(&name);
-            return;
-        }
         let known = Known {
             version,
-            digest: digest(content),
+            digest: digest_of(content),
             written,
+            seen: self.parts.clock.unix_micros(),
         };
         self.known.insert(name, known);
+    }
+
+    /// Remembers that the table has an older row again: this member writes its own anew, when it is the active one.
+    fn note_older(&mut self, name: DataName, content: &[u8]) {
+        if let Some(known) = self.known.get_mut(&name) {
+            known.digest = digest_of(content);
+            known.written = 0;
+        }
+        if !self.failed.contains(&name) {
+            self.dirty.insert(name);
+        }
     }
 }
