@@ -432,6 +432,19 @@ fn changes_of_one_minion_are_written_once_a_minute_and_the_last_one_counts() {
         (rows.lock().writes.as_slice(), a.rounds.pending()),
         (&[1, 1][..], 0)
     );
+    // What is removed does not wait for it, and what comes after it does.
+    a.store.purge(&minion("m1")).expect("purged");
+    a.round();
+    b.round();
+    assert!(b.has_nothing_of("m1"));
+    for _ in 0..5 {
+        a.store("m1", "of another owner");
+        a.round();
+        a.store.purge(&minion("m1")).expect("purged");
+        a.round();
+    }
+    assert_eq!(rows.lock().writes, [1, 1, 1]);
+    clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
     // One that ends in order waits for no turn.
     a.store("m1", "last");
     a.stop();

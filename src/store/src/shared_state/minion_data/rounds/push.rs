@@ -64,7 +64,9 @@ impl Rounds {
             let is_early = known.is_some_and(|known| {
                 known.written > 0 && now.abs_diff(known.written) < WRITE_INTERVAL.unsigned_abs()
             });
-            if is_early && !standing.is_last {
+            let is_early = is_early && !standing.is_last;
+            // A removal waits for no turn.
+            if is_early && self.parts.store.removed_at(name).is_none() {
                 continue;
             }
             self.parts.store.note_version(version);
@@ -91,6 +93,9 @@ impl Rounds {
             }
             if known.and_then(|known| known.digest) == digest_of(&content) {
                 done.push(name.clone());
+                continue;
+            }
+            if is_early && !content.is_empty() {
                 continue;
             }
             bytes += content.len();
