@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use saltern_base::chain;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -36,6 +37,8 @@ pub(crate) enum ReplacedData {
     Same,
     /// It is now.
     Written,
+    /// It is now, in the place of a file that was damaged.
+    Mended,
     /// The one here is newer, and stays.
     Kept,
 }
@@ -126,22 +129,26 @@ impl MinionDataStore {
     /// The data as it is packed; empty when there is none. Not cached.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file cannot be read, or is damaged, as one without content is.
     pub(crate) fn packed(&self, name: &DataName) -> Result<Vec<u8>> {
         let bank = self.bank_of_kind(name.kind);
         let path = self.path(&name.minion, bank)?;
         let Some(packed) = files::read(&path, FILE_BYTES)? else {
             return Ok(Vec::new());
         };
+        let reason = "it is no mapping";
+        let Value::Map(parts) = decoded(&packed, path.clone())? else {
+            return Err(StoreError::Malformed { path, reason });
+        };
         if bank != Bank::Data {
             return Ok(packed);
         }
-        let Value::Map(parts) = decoded(&packed, path)? else {
-            return Ok(Vec::new());
-        };
         let mut parts = parts.into_iter();
-        let grains = parts.find(|(name, _)| name.as_str() == Some("grains"));
-        Ok(grains.map_or(Vec::new(), |(_, grains)| encode(&grains, Dialect::Bin)))
+        match parts.find(|(name, _)| name.as_str() == Some("grains")) {
+            None => Ok(Vec::new()),
+            Some((_, grains)) if grains.as_map().is_some() => Ok(encode(&grains, Dialect::Bin)),
+            Some(_) => Err(StoreError::Malformed { path, reason }),
+        }
     }
 
     /// Makes the data here that of the active member, and removes it where there is none; not where it was
@@ -175,18 +182,21 @@ impl MinionDataStore {
                 None => Ok(ReplacedData::Kept),
             };
         }
-        match self.packed(name) {
+        let is_damaged = match self.packed(name) {
             Ok(own) if own == packed => return Ok(ReplacedData::Same),
-            Err(error) if !error.is_damaged() => return Err(error),
-            // What is damaged is replaced.
-            Ok(_) | Err(_) => {}
-        }
+            Ok(_) => false,
+            Err(error) if error.is_damaged() => {
+                tracing::warn!(minion = %id, error = chain(&error), "it is replaced by what the cluster has");
+                true
+            }
+            Err(error) => return Err(error),
+        };
         let stat = Version::of(&path, true)?.filter(Stat::is_file);
         let written = stat.map(|stat| stat.version.modified_micros());
-        if written
+        let is_newer = written
             .zip(newest)
-            .is_some_and(|(written, newest)| written > newest)
-        {
+            .is_some_and(|(written, newest)| written > newest);
+        if is_newer && !is_damaged {
             return Ok(ReplacedData::Kept);
         }
         match (bank, value) {
@@ -202,7 +212,10 @@ impl MinionDataStore {
             (bank, Some(value)) => self.write(id, bank, &value)?,
             (bank, None) => self.remove(id, bank)?,
         }
-        Ok(ReplacedData::Written)
+        Ok(match is_damaged {
+            true => ReplacedData::Mended,
+            false => ReplacedData::Written,
+        })
     }
 
     /// Notes that data is gone, also in case that this process is killed.

@@ -76,6 +76,8 @@ pub struct DataCounters {
     pub refused: IntCounter,
     /// Changes that are too large to be shared.
     pub too_large: IntCounter,
+    /// Files that are no data.
+    pub damaged: IntCounter,
 }
 
 struct Member {
@@ -97,7 +99,7 @@ struct State {
     is_active: bool,
     has_taken_over: bool,
     pending: usize,
-    progress: Progress<4>,
+    progress: Progress<5>,
 }
 
 impl MinionDataSync {
@@ -199,15 +201,16 @@ impl MinionDataSync {
     }
 }
 
-impl From<DataCounters> for [IntCounter; 4] {
+impl From<DataCounters> for [IntCounter; 5] {
     fn from(counters: DataCounters) -> Self {
         let DataCounters {
             written,
             applied,
             refused,
             too_large,
+            damaged,
         } = counters;
-        [written, applied, refused, too_large]
+        [written, applied, refused, too_large, damaged]
     }
 }
 
@@ -236,9 +239,7 @@ impl Member {
         let done = rounds.round(standing, &|| self.thread.is_ending());
         let failed = rounds.failed();
         let why = (failed > 0).then(|| {
-            format!(
-                "what the active member has of {failed} grains and mines cannot be written here"
-            )
+            format!("what the cluster has of {failed} grains and mines is not in the files here")
         });
         (self.report)(why);
         let counts = rounds.counts();

@@ -89,12 +89,20 @@ pub(super) struct Counts {
     pub(super) refused: u64,
     /// Data that is too large to be shared.
     pub(super) too_large: u64,
+    /// Files that are no data, when they were to be shared or replaced.
+    pub(super) damaged: u64,
 }
 
 impl Counts {
     /// In the order of the counters of a member.
-    pub(super) const fn all(&self) -> [u64; 4] {
-        [self.written, self.applied, self.refused, self.too_large]
+    pub(super) const fn all(&self) -> [u64; 5] {
+        [
+            self.written,
+            self.applied,
+            self.refused,
+            self.too_large,
+            self.damaged,
+        ]
     }
 }
 
@@ -126,7 +134,8 @@ pub(super) struct Rounds {
     known: HashMap<DataName, Known>,
     /// To be compared with its row, and written where it differs.
     dirty: BTreeSet<DataName>,
-    /// Rows that are no files here, for want of the disk: the files say nothing against them.
+    /// Rows that are no files here, for want of the disk or because the files are damaged, which say nothing against
+    /// them.
     failed: BTreeSet<DataName>,
     /// The whole table was read since this member is active.
     has_taken_over: bool,

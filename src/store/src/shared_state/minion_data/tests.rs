@@ -776,6 +776,51 @@ fn file_that_cannot_be_written_takes_nothing_from_the_others() {
 }
 
 #[test]
+fn damaged_file_is_not_shared_and_the_row_mends_it() {
+    let garbage: [&[u8]; 3] = [b"", b"\x81\xa1", b"\xa1x"];
+    for (compat, bytes) in Compat::ALL
+        .into_iter()
+        .flat_map(|compat| garbage.map(|bytes| (compat, bytes)))
+    {
+        let (rows, clock, mut a, mut b) = pair(compat);
+        a.store("m1", "Debian");
+        a.round();
+        b.round();
+        let head = rows.lock().head;
+        for member in [&a, &b] {
+            fs::write(member.file("m1"), bytes).expect("damaged");
+            fs::create_dir_all(member.file("m2").parent().expect("one")).expect("made");
+            fs::write(member.file("m2"), bytes).expect("damaged");
+            let file = fs::File::options().append(true).open(member.file("m1"));
+            let time = clock.now() + Duration::from_secs(7200);
+            file.and_then(|file| file.set_modified(time))
+                .expect("a time");
+        }
+        // It compares all of them once an hour.
+        clock.advance(Duration::from_secs(3600));
+        a.round();
+        assert_eq!(rows.lock().head, head, "{compat:?}: {bytes:?}");
+        assert!(a.counts().damaged >= 2);
+        a.round();
+        assert_eq!(
+            a.os("m1").as_deref(),
+            Some("Debian"),
+            "{compat:?}: {bytes:?}"
+        );
+        assert_eq!((a.rounds.failed(), a.rounds.pending()), (0, 0));
+        // One that starts reads them all.
+        b.restart();
+        b.round();
+        assert_eq!(
+            b.os("m1").as_deref(),
+            Some("Debian"),
+            "{compat:?}: {bytes:?}"
+        );
+        assert_eq!((b.counts().damaged, b.rounds.failed()), (1, 0));
+    }
+}
+
+#[test]
 fn table_that_went_back_gets_what_it_lacks_and_changes_nothing_on_the_active_master() {
     let (rows, clock, mut a, _) = pair(Compat::V3008);
     a.store("m1", "first");

@@ -75,6 +75,12 @@ impl Rounds {
                 Err(error) => {
                     // When it is written the next time.
                     self.log_file_failure(&error);
+                    if error.is_damaged() {
+                        self.counts.damaged += 1;
+                        if self.has_row(name) {
+                            self.failed.insert(name.clone());
+                        }
+                    }
                     done.push(name.clone());
                     continue;
                 }

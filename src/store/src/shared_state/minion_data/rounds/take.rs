@@ -77,7 +77,10 @@ impl Rounds {
                     if replaced != ReplacedData::Kept {
                         self.dirty.remove(&name);
                     }
-                    self.counts.applied += u64::from(replaced == ReplacedData::Written);
+                    let is_mended = replaced == ReplacedData::Mended;
+                    self.counts.applied +=
+                        u64::from(is_mended || replaced == ReplacedData::Written);
+                    self.counts.damaged += u64::from(is_mended);
                 }
                 Err(error) => {
                     self.log_file_failure(&error);
