@@ -263,13 +263,7 @@ impl MinionDataStore {
         let _writing = self.writer(id).lock();
         let mut had_any = false;
         if self.has_banks() {
-            self.load_known()?;
-            let environments = self.known.read().environments(id);
-            for environment in environments {
-                let name = format!("{}:{environment}.p", id.as_str());
-                let path = files::child(&self.cachedir.join("pillar"), &name)?;
-                had_any |= files::remove(&path)?;
-            }
+            had_any |= self.remove_environments(id)?;
             for bank in [Bank::Grains, Bank::Pillar, Bank::Mine] {
                 had_any |= files::remove(&self.path(id, bank)?)?;
             }

@@ -151,7 +151,7 @@ impl MinionDataStore {
         }
     }
 
-    /// Makes the data here that of the active member, and removes it where there is none; not where it was
+    /// Makes the data here that of the active member, and removes it where there is none, with grains the pillar, too; not where it was
     /// changed here since changes are noted, but for functions of a mine that were not, or when the file is newer than a time in microseconds since 1970.
     ///
     /// # Errors
@@ -183,7 +183,9 @@ impl MinionDataStore {
             };
         }
         let is_damaged = match self.packed(name) {
-            Ok(own) if own == packed => return Ok(ReplacedData::Same),
+            Ok(own) if own == packed && !(value.is_none() && self.has_pillar(name)?) => {
+                return Ok(ReplacedData::Same);
+            }
             Ok(_) => false,
             Err(error) if error.is_damaged() => {
                 tracing::warn!(minion = %id, error = chain(&error), "it is replaced by what the cluster has");
@@ -200,22 +202,38 @@ impl MinionDataStore {
             return Ok(ReplacedData::Kept);
         }
         match (bank, value) {
-            (Bank::Data, grains) => {
+            (Bank::Data, Some(grains)) => {
                 // Without a pillar, not with an empty one: stock takes that for the minion's.
                 let pillar = self.pillar(id).or_else(|error| match error.is_damaged() {
                     true => Ok(None),
                     false => Err(error),
                 })?;
-                let pillar = pillar.map(|pillar| pillar.as_ref().clone());
-                self.write_parts(id, (grains, pillar))?;
+                let pillar = pillar.map(|pillar| ("pillar", pillar.as_ref().clone()));
+                let parts = [("grains", grains)].into_iter().chain(pillar);
+                self.write(id, bank, &Value::map(parts))?;
             }
             (bank, Some(value)) => self.write(id, bank, &value)?,
+            (Bank::Grains, None) => {
+                // The key may have another owner now.
+                self.remove_environments(id)?;
+                self.remove(id, Bank::Pillar)?;
+                self.remove(id, Bank::Grains)?;
+            }
             (bank, None) => self.remove(id, bank)?,
         }
         Ok(match is_damaged {
             true => ReplacedData::Mended,
             false => ReplacedData::Written,
         })
+    }
+
+    /// Whether grains that are gone leave a pillar behind.
+    fn has_pillar(&self, name: &DataName) -> Result<bool> {
+        if name.kind != DataKind::Grains {
+            return Ok(false);
+        }
+        let bank = self.bank_of(Bank::Pillar);
+        Ok(Version::of(&self.path(&name.minion, bank)?, true)?.is_some())
     }
 
     /// Notes that data is gone, also in case that this process is killed.

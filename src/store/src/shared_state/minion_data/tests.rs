@@ -414,6 +414,52 @@ fn data_whose_files_another_process_removed_does_not_come_back_to_the_next_owner
 }
 
 #[test]
+fn pillar_goes_with_the_grains_and_an_empty_one_stays() {
+    let secret = |member: &Machine, id: &str| member.store.pillar(&minion(id)).expect("read");
+    let empty = Value::Map(Vec::new());
+    for compat in Compat::ALL {
+        let (_, _, mut a, mut b) = pair(compat);
+        for id in ["gone", "cleared", "empty"] {
+            // Of a time when it was the active one.
+            b.store(id, "Debian");
+            a.store(id, "Fedora");
+        }
+        b.store
+            .store_with_pillarenv(&minion("gone"), &empty, &map("secret", "dev"), "dev")
+            .expect("stored");
+        b.store
+            .store_grains_and_pillar(&minion("empty"), &map("os", "Debian"), &empty)
+            .expect("stored");
+        a.round();
+        b.round();
+        assert_eq!(b.os("gone").as_deref(), Some("Fedora"));
+        assert_eq!(secret(&b, "empty").as_deref(), Some(&empty), "{compat:?}");
+        // As of a release before.
+        b.store
+            .clear(&minion("cleared"), true, false)
+            .expect("cleared");
+        a.store.purge(&minion("gone")).expect("purged");
+        a.store
+            .clear(&minion("cleared"), true, false)
+            .expect("cleared");
+        let nothing = a
+            .store
+            .store_grains_and_pillar(&minion("empty"), &empty, &empty);
+        nothing.expect("stored");
+        a.stop();
+        b.round();
+        for id in ["gone", "cleared"] {
+            assert_eq!(secret(&b, id), None, "{compat:?}: {id}");
+            let dev = b.store.pillar_of(&minion(id), Some("dev")).expect("read");
+            assert_eq!(dev, None, "{compat:?}: {id}");
+        }
+        assert_eq!(secret(&b, "empty").as_deref(), Some(&empty), "{compat:?}");
+        let grains = b.store.grains(&minion("empty")).expect("read");
+        assert_eq!(grains.as_deref(), Some(&empty), "{compat:?}");
+    }
+}
+
+#[test]
 fn changes_of_one_minion_are_written_once_a_minute_and_the_last_one_counts() {
     let (rows, clock, mut a, mut b) = pair(Compat::V3008);
     for number in 0..50 {
