@@ -227,6 +227,13 @@ impl Member {
                 let (error, path) = (chain(&error), self.place.display());
                 tracing::warn!(error, times, %path, "grains and mines are not shared with the cluster");
             }
+            let pending = self.state.lock().pending;
+            if is_last && pending > 0 {
+                tracing::warn!(
+                    pending,
+                    "grains and mines of the last minute are not in the database: they are when this machine is active again"
+                );
+            }
         }
         match is_active {
             true => INTERVAL,

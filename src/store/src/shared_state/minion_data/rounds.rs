@@ -49,6 +49,9 @@ const MAX_WRITE_LEN: usize = 1 << 20;
 /// Writes of one round: jobs are committed beside them.
 const MAX_WRITES: usize = 4;
 
+/// Microseconds for which the last round goes on writing: the next active member waits for it.
+const LAST_ROUND: i64 = 1_000_000;
+
 /// Files that are looked at between two looks at whether it ends.
 const MAX_LOOKS: usize = 1_024;
 
@@ -110,7 +113,7 @@ impl Counts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
     pub(super) is_active: bool,
-    /// It is the last round: nothing waits for its turn.
+    /// It is the last round: nothing waits for its turn, and it is short.
     pub(super) is_last: bool,
 }
 
@@ -220,7 +223,7 @@ impl Rounds {
             // Somebody waits for it, and to compare all files takes longer.
             return Ok(());
         }
-        if self.is_over(self.upkept_at, UPKEEP_INTERVAL) {
+        if !standing.is_last && self.is_over(self.upkept_at, UPKEEP_INTERVAL) {
             self.compare_all(is_ending)?;
             self.upkept_at = Some(self.parts.clock.unix_micros());
             self.parts.table.expire(TOMBSTONE_AGE)?;

@@ -34,6 +34,8 @@ struct Rows {
     lost_answers: u32,
     /// Rows of each write so far.
     writes: Vec<usize>,
+    /// Time that each write takes.
+    slowness: Option<(Clock, Duration)>,
 }
 
 /// The table, as the owner of an epoch has it.
@@ -85,6 +87,9 @@ impl DataTable for MemoryTable {
         }
         rows.head += 1;
         rows.writes.push(writes.len());
+        if let Some((clock, time)) = &rows.slowness {
+            clock.advance(*time);
+        }
         let revision = rows.head;
         for write in writes {
             assert!(write.row.sealed.len() <= MAX_SEALED_LEN);
@@ -496,6 +501,37 @@ fn changes_of_one_minion_are_written_once_a_minute_and_the_last_one_counts() {
     a.stop();
     b.round();
     assert_eq!(b.os("m1").as_deref(), Some("last"));
+}
+
+#[test]
+fn last_round_writes_for_a_second_at_most_and_compares_nothing() {
+    let (rows, clock, mut a, _) = pair(Compat::V3008);
+    a.store("m1", "Debian");
+    a.round();
+    let writes = rows.lock().writes.len();
+    rows.lock().slowness = Some((clock.clone(), Duration::from_millis(400)));
+    for number in 0..2_000 {
+        a.store(&format!("m{number}"), "Fedora");
+    }
+    // All files would be compared now.
+    a.store.purge(&minion("m1")).expect("purged");
+    a.keyless.lock().insert("m2".to_owned());
+    clock.advance(Duration::from_secs(3600));
+    a.stop();
+    assert!(a.os("m2").is_some());
+    assert_eq!(rows.lock().writes.len() - writes, 3);
+    assert!(a.rounds.pending() > 0);
+    // What is left is newer than the row, or there is none.
+    rows.lock().slowness = None;
+    a.restart();
+    a.round();
+    a.take_over();
+    while a.rounds.pending() > 0 {
+        a.round();
+    }
+    let mut c = Machine::new(&rows, Compat::V3008, &clock);
+    c.round();
+    assert_eq!(c.os("m1999").as_deref(), Some("Fedora"));
 }
 
 #[test]

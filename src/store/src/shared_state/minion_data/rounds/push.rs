@@ -1,7 +1,8 @@
 //! Rows that the active member writes.
 
 use super::{
-    Change, MAX_LOOKS, MAX_WRITE_LEN, MAX_WRITES, Rounds, Standing, WRITE_INTERVAL, digest_of,
+    Change, LAST_ROUND, MAX_LOOKS, MAX_WRITE_LEN, MAX_WRITES, Rounds, Standing, WRITE_INTERVAL,
+    digest_of,
 };
 use crate::error::{Result, StoreError};
 use crate::shared_state::minion_data::{DataWrite, MAX_DATA_LEN, number_of};
@@ -11,6 +12,7 @@ impl Rounds {
     /// Writes what differs from its row.
     pub(super) fn push(&mut self, standing: Standing, is_ending: &dyn Fn() -> bool) -> Result<()> {
         let mut writes = 0;
+        let began = self.parts.clock.unix_micros();
         loop {
             let left = self.dirty.len();
             let batch = self.next_batch(standing)?;
@@ -22,8 +24,11 @@ impl Rounds {
                 writes += 1;
             }
             let has_done_all = self.dirty.len() == left;
-            let is_enough = writes == MAX_WRITES || is_ending();
-            if has_done_all || (is_enough && !standing.is_last) {
+            let is_enough = match standing.is_last {
+                true => self.is_over(Some(began), LAST_ROUND),
+                false => writes == MAX_WRITES || is_ending(),
+            };
+            if has_done_all || is_enough {
                 return Ok(());
             }
         }
