@@ -217,7 +217,10 @@ impl Rounds {
         self.has_taken_over = true;
         if has_just_taken_over {
             self.parts.store.end_merging();
-            self.dirty.extend(self.parts.store.removed());
+            let removed = self.parts.store.removed().into_iter();
+            let kinds = &self.parts.kinds;
+            self.dirty
+                .extend(removed.filter(|name| kinds.contains(&name.kind)));
         }
         if has_just_taken_over && !standing.is_last {
             // Somebody waits for it, and to compare all files takes longer.
@@ -229,6 +232,11 @@ impl Rounds {
             self.parts.table.expire(TOMBSTONE_AGE)?;
         }
         for (name, is_removed) in self.parts.store.take_changed() {
+            if !self.parts.kinds.contains(&name.kind) {
+                // A minion's mine may be removed although none is kept.
+                self.parts.store.settle([name].into_iter());
+                continue;
+            }
             self.failed.remove(&name);
             if is_removed && self.has_row(&name) {
                 self.parts.store.note_removal(&name);

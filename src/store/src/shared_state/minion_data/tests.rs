@@ -113,6 +113,9 @@ impl DataTable for MemoryTable {
     }
 }
 
+/// All kinds.
+const KINDS: [DataKind; 2] = [DataKind::Grains, DataKind::Mine];
+
 /// A machine, and its master while it runs.
 struct Machine {
     dir: TempDir,
@@ -123,6 +126,8 @@ struct Machine {
     store: Arc<MinionDataStore>,
     rounds: Rounds,
     is_active: bool,
+    /// Those that are kept.
+    kinds: Vec<DataKind>,
     /// Minions without a key.
     keyless: Keyless,
 }
@@ -133,7 +138,7 @@ impl Machine {
     fn new(rows: &Arc<Mutex<Rows>>, compat: Compat, clock: &Clock) -> Self {
         let dir = TempDir::new().expect("a directory");
         let keyless = Keyless::default();
-        let (table, store, rounds) = Self::started(&dir, (rows, compat, clock), &keyless);
+        let (table, store, rounds) = Self::started(&dir, (rows, compat, clock), (&KINDS, &keyless));
         Self {
             dir,
             compat,
@@ -143,6 +148,7 @@ impl Machine {
             store,
             rounds,
             is_active: false,
+            kinds: KINDS.to_vec(),
             keyless,
         }
     }
@@ -150,7 +156,7 @@ impl Machine {
     fn started(
         dir: &TempDir,
         (rows, compat, clock): (&Arc<Mutex<Rows>>, Compat, &Clock),
-        keyless: &Keyless,
+        (kinds, keyless): (&[DataKind], &Keyless),
     ) -> (Arc<MemoryTable>, Arc<MinionDataStore>, Rounds) {
         let table = Arc::new(MemoryTable {
             rows: rows.clone(),
@@ -165,7 +171,7 @@ impl Machine {
             cipher: Arc::new(cipher),
             writer: Writer::new(&dir.path().to_string_lossy()),
             store: store.clone(),
-            kinds: vec![DataKind::Grains, DataKind::Mine],
+            kinds: kinds.to_vec(),
             has_key: Some(Box::new({
                 let keyless = keyless.clone();
                 move |minion| !keyless.lock().contains(minion.as_str())
@@ -178,7 +184,8 @@ impl Machine {
     /// As the process that is started after it has ended, in whatever way.
     fn restart(&mut self) {
         let parts = (&self.rows, self.compat, &self.clock);
-        (self.table, self.store, self.rounds) = Self::started(&self.dir, parts, &self.keyless);
+        (self.table, self.store, self.rounds) =
+            Self::started(&self.dir, parts, (&self.kinds, &self.keyless));
         self.is_active = false;
     }
 
@@ -532,6 +539,32 @@ fn last_round_writes_for_a_second_at_most_and_compares_nothing() {
     let mut c = Machine::new(&rows, Compat::V3008, &clock);
     c.round();
     assert_eq!(c.os("m1999").as_deref(), Some("Fedora"));
+}
+
+#[test]
+fn kind_that_is_not_kept_is_neither_written_nor_taken() {
+    let (rows, clock, mut a, mut b) = pair(Compat::V3008);
+    a.store_all("m1", "Debian");
+    a.round();
+    let head = rows.lock().head;
+    b.kinds = vec![DataKind::Grains];
+    b.restart();
+    b.round();
+    assert_eq!(b.mine("m1"), None);
+    b.take_over();
+    let update = b
+        .store
+        .mine_update(&minion("m1"), &map("os", "Fedora"), false);
+    assert!(update.expect("stored"));
+    b.round();
+    b.store.mine_flush(&minion("m1")).expect("flushed");
+    clock.advance(Duration::from_micros(WRITE_INTERVAL.unsigned_abs()));
+    b.round();
+    assert_eq!((rows.lock().head, b.rounds.pending()), (head, 0));
+    assert_eq!(b.store.removed(), []);
+    a.restart();
+    a.round();
+    assert_eq!(a.mine("m1"), Some(map("os", "Debian")));
 }
 
 #[test]
