@@ -91,9 +91,9 @@ fn name_of(minion: &MinionId, bank: Bank) -> Option<DataName> {
 }
 
 impl MinionDataStore {
-    /// Begins to note what is changed, before all that is shared was read, and what is removed of rows up to a version.
+    /// Begins to note what is changed, before all that is shared was read, and what is removed of rows before a version.
     pub(crate) fn note_changes(&self, first_version: i64) {
-        self.note_version(first_version);
+        self.note_version(first_version.saturating_sub(1));
         self.mine_edits.begin();
         self.changed.names.lock().get_or_insert_default();
     }
