@@ -29,24 +29,26 @@ struct Functions {
 
 /// Nothing is noted but between the two ends of a takeover.
 #[derive(Default)]
-pub(super) struct MineEdits(Mutex<Option<HashMap<MinionId, Edits>>>);
+pub(super) struct MineEdits {
+    minions: Mutex<Option<HashMap<MinionId, Edits>>>,
+}
 
 impl MineEdits {
     pub(super) fn begin(&self) {
-        self.0.lock().get_or_insert_default();
+        self.minions.lock().get_or_insert_default();
     }
 
     pub(super) fn end(&self) {
-        *self.0.lock() = None;
+        *self.minions.lock() = None;
     }
 
     pub(super) fn is_on(&self) -> bool {
-        self.0.lock().is_some()
+        self.minions.lock().is_some()
     }
 
     /// Notes that the shared mine counts no longer.
     pub(super) fn note_all(&self, id: &MinionId) {
-        if let Some(edits) = &mut *self.0.lock() {
+        if let Some(edits) = &mut *self.minions.lock() {
             edits.insert(id.clone(), Edits::All);
         }
     }
@@ -58,7 +60,7 @@ impl MineEdits {
         functions: impl Iterator<Item = &'a Value>,
         before: Option<i64>,
     ) {
-        let mut edits = self.0.lock();
+        let mut edits = self.minions.lock();
         let Some(edits) = &mut *edits else { return };
         let first = Functions {
             before,
@@ -74,7 +76,7 @@ impl MineEdits {
     }
 
     fn functions(&self, id: &MinionId) -> Option<Functions> {
-        match self.0.lock().as_ref()?.get(id)? {
+        match self.minions.lock().as_ref()?.get(id)? {
             Edits::All => None,
             Edits::Of(functions) => Some(functions.clone()),
         }

@@ -66,7 +66,7 @@ type Digest = [u8; 16];
 struct Known {
     /// The highest that was seen.
     version: i64,
-    /// What the table has now; `None` where it has nothing.
+    /// That of the table's data now; `None` where it has none.
     digest: Option<Digest>,
     /// When this process wrote it, in microseconds since 1970; 0 when it did not.
     written: i64,
