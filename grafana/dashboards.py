@@ -459,6 +459,7 @@ STORAGE["Returners"] = [
           (rate("saltern_cluster_data_applied_total"), "applied /s"),
           (rate("saltern_cluster_data_refused_total"), "rows refused /s"),
           (rate("saltern_cluster_data_too_large_total"), "too large /s"),
+          (rate("saltern_cluster_data_damaged_total"), "damaged files /s"),
           about="Grains and mines of minions that the active member of a cluster writes for the others, and that these follow. An age above some seconds means that a takeover would target by older grains. Changes of one minion wait for up to a minute."),
     graph("Syndic: masters above", "none",
           ("sum by (master) (saltern_syndic_connected{I}) or vector(0)", "connected: {{master}}"),

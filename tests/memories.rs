@@ -19,6 +19,11 @@ const REASONS: &[(&str, &str)] = &[
     // Stores of other crates that are fields of `Minions`.
     ("content/src/pillar/cache.rs", "a field of `Minions`"),
     ("store/src/minion_data/known.rs", "a field of `Minions`"),
+    (
+        "store/src/minion_data/mine_edits.rs",
+        "a field of `Minions`",
+    ),
+    ("store/src/minion_data/removals.rs", "a field of `Minions`"),
     ("store/src/minion_data/shared.rs", "a field of `Minions`"),
     ("store/src/resources.rs", "a field of `Minions`"),
     ("store/src/sessions.rs", "a field of `Minions`"),

@@ -20,15 +20,18 @@ use saltern_base::hex;
 use saltern_base::metrics::Registry;
 use saltern_config::{ClusterConfig, MasterConfig};
 use saltern_crypto::StateCipher;
+use saltern_model::{KeyState, MinionId};
 use saltern_requests::{SiteOptions, Stores};
 use saltern_sql::{ClusterError, MemberIdentity, Membership, Standing, register_cluster_metrics};
 use saltern_store::files::{self, Create, Version};
 use saltern_store::jobs::Engine;
 use saltern_store::minion_data::DataKind;
-use saltern_store::shared_state::minion_data::{DataSyncParts, MinionDataSync};
+use saltern_store::shared_state::minion_data::{DataSyncParts, HasKey, MinionDataSync};
 use saltern_store::shared_state::minion_keys::{KeySyncParts, MinionKeySync};
 use saltern_store::shared_state::{Report, StatePlaces, restore};
-use saltern_store::{Dropfile, MasterKeys, MinionDataStore, SharedState, StoreError, dropfile};
+use saltern_store::{
+    Dropfile, MasterKeys, MinionDataStore, PkiTree, SharedState, StoreError, dropfile,
+};
 use saltern_wire::member::{BeforeAnswers, MemberTls};
 use saltern_wire::port::{Inherited, Relay, RelayAsker, RelayTarget};
 use tokio::sync::oneshot;
@@ -262,8 +265,10 @@ fn share_data(
             let parts = DataSyncParts {
                 table: membership.data_table()?,
                 cipher: cipher.clone(),
+                instance: instance(&config.cachedir)?,
                 store: store.clone(),
                 kinds,
+                has_key: has_key(config, site.preserve_minion_cache),
                 is_admitted: is_admitted(membership),
                 report: report(membership, ABOUT_DATA),
             };
@@ -271,6 +276,18 @@ fn share_data(
         }
     };
     Ok(SharedData { store, sync })
+}
+
+/// Looks for keys of minions whose data does not outlast them.
+fn has_key(config: &MasterConfig, preserves_data: bool) -> Option<HasKey> {
+    if preserves_data {
+        return None;
+    }
+    let pki = PkiTree::existing(config, Clock::system());
+    let has = move |minion: &MinionId, state| !matches!(pki.version(minion, state), Ok(None));
+    Some(Box::new(move |minion| {
+        KeyState::ALL.into_iter().any(|state| has(minion, state))
+    }))
 }
 
 fn is_admitted(membership: &Arc<Membership>) -> Box<dyn Fn() -> bool + Send + Sync> {
