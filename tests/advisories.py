@@ -306,12 +306,26 @@ def commit_date(clone):
     return datetime.date.fromisoformat(ran.stdout.strip())
 
 
+def keep_added(snapshot, before):
+    """Keeps the entries of locked crates that the clone lacks: somebody who knew them already added them by hand."""
+    known = {(advisory["crate"], advisory["id"]) for advisory in snapshot["advisories"]}
+    added = [
+        advisory
+        for advisory in before["advisories"]
+        if advisory["crate"] in snapshot["crates"] and (advisory["crate"], advisory["id"]) not in known
+    ]
+    snapshot["advisories"] += added
+    return added
+
+
 def renew(clone):
     """Writes the snapshot anew, from a clone of the database."""
     before, date = loaded((ROOT / SNAPSHOT).read_text()), commit_date(clone)
     if date < before["snapshot"]["date"]:
         raise Malformed(f'"{clone}" is of {date}, and the snapshot of {before["snapshot"]["date"]}')
     snapshot = read_clone(clone, date, locked(), before["exceptions"])
+    for advisory in keep_added(snapshot, before):
+        print(f"advisories: {advisory['id']} of {advisory['crate']} is not in the clone, and kept", file=sys.stderr)
     (ROOT / SNAPSHOT).write_text(rendered(snapshot))
 
 
@@ -458,6 +472,10 @@ class Advisories(unittest.TestCase):
         self.assertEqual(snapshot["snapshot"]["newest"], "RUSTSEC-2030-0011")
         self.assertEqual(snapshot["crates"], ["cork", "moss"])
         self.assertEqual(snapshot["advisories"], [fact(ADVISORY)])
+        # One that was added by hand stays, and of a crate that is locked no more it goes.
+        later, gone = fact(ADVISORY) | {"id": "RUSTSEC-2030-0099"}, fact(ADVISORY) | {"crate": "bark"}
+        self.assertEqual(keep_added(snapshot, {"advisories": [fact(ADVISORY) | {"patched": []}, later, gone]}), [later])
+        self.assertEqual(snapshot["advisories"], [fact(ADVISORY), later])
         text = rendered(snapshot)
         self.assertEqual(loaded(text), snapshot)
         for part in ['id = "RUSTSEC-2030-0002", ', "unaffected = []", 'version = "1.1.9"', "date = 2030-02-04\n", "[facts]"]:

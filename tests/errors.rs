@@ -25,6 +25,44 @@ fn errors_are_no_bare_texts() {
     );
 }
 
+/// `std::thread::spawn` and `Scope::spawn` panic where the system starts no thread, so a program uses
+/// `thread::Builder`. Clippy would forbid them in tests, too.
+#[test]
+fn threads_are_started_by_calls_that_can_fail() {
+    let mut found = Vec::new();
+    for (name, text) in sources(&["rs"]) {
+        let is_test = name.contains("tests/") || name.contains("simulation");
+        // Only test builds have its threads.
+        let is_test = is_test || name == "src/base/src/fail_point.rs";
+        if is_test || name.ends_with("tests.rs") || name.starts_with("src/lab/") {
+            continue;
+        }
+        let lines = without_tests(&text).lines().enumerate();
+        let lines = lines.filter(|(_, line)| starts_thread(line));
+        found.extend(lines.map(|(at, _)| format!("{name}:{}", at + 1)));
+    }
+    assert!(
+        found.is_empty(),
+        "a thread whose absence is a panic:\n{}",
+        found.join("\n")
+    );
+}
+
+fn starts_thread(line: &str) -> bool {
+    ["thread::spawn(", "scope.spawn("]
+        .iter()
+        .any(|call| line.contains(call))
+}
+
+#[test]
+fn calls_that_start_threads_are_found() {
+    assert!(starts_thread("    let a = std::thread::spawn(move || {"));
+    assert!(starts_thread("    let a = scope.spawn(|| ());"));
+    assert!(!starts_thread(
+        "    thread::Builder::new().spawn_scoped(scope, read)"
+    ));
+}
+
 #[test]
 fn text_errors_are_found_over_lines_and_in_other_types() {
     let table = [

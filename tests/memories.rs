@@ -19,6 +19,11 @@ const REASONS: &[(&str, &str)] = &[
     // Stores of other crates that are fields of `Minions`.
     ("content/src/pillar/cache.rs", "a field of `Minions`"),
     ("store/src/minion_data/known.rs", "a field of `Minions`"),
+    (
+        "store/src/minion_data/mine_edits.rs",
+        "a field of `Minions`",
+    ),
+    ("store/src/minion_data/removals.rs", "a field of `Minions`"),
     ("store/src/minion_data/shared.rs", "a field of `Minions`"),
     ("store/src/resources.rs", "a field of `Minions`"),
     ("store/src/sessions.rs", "a field of `Minions`"),
@@ -71,6 +76,7 @@ const REASONS: &[(&str, &str)] = &[
     ("functions/peer_calls.rs", "calls that are under way"),
     ("requests/src/explain.rs", "of one answer"),
     ("requests/src/syndics.rs", "of one request"),
+    ("syndic_inventories/second_ways.rs", "syndics of one look"),
     ("syndic/upward.rs", "of one request"),
     (
         "syndic/inventory.rs",

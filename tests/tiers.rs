@@ -20,7 +20,15 @@ fn lines() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
 fn exists(test: &str) -> bool {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (directory, test) = match test.split_once('/') {
-        Some((binary, test)) => (directory_of(binary), format!("{binary}::{test}")),
+        // A file of its own, or one of several.
+        Some((binary, test)) if !test.contains("::") => {
+            let directory = directory_of(&format!("{binary}.rs"));
+            (directory, format!("{binary}::{test}"))
+        }
+        Some((binary, test)) => {
+            let directory = directory_of(&format!("{binary}/main.rs"));
+            (directory.map(|tests| tests.join(binary)), test.to_owned())
+        }
         None => (Some(root.join("e2e")), test.to_owned()),
     };
     let Some((directory, (module, function))) = directory.zip(test.rsplit_once("::")) else {
@@ -31,11 +39,11 @@ fn exists(test: &str) -> bool {
     text.contains(&format!("#[test]\nfn {function}()"))
 }
 
-/// The tests of the crate that has a test binary of this name.
-fn directory_of(binary: &str) -> Option<PathBuf> {
+/// The tests of the crate that has a test binary with this file.
+fn directory_of(file: &str) -> Option<PathBuf> {
     let crates = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../src")).ok()?;
     let mut tests = crates.filter_map(|entry| Some(entry.ok()?.path().join("tests")));
-    tests.find(|tests| tests.join(format!("{binary}.rs")).is_file())
+    tests.find(|tests| tests.join(file).is_file())
 }
 
 #[test]

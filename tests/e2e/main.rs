@@ -74,6 +74,7 @@ mod syndic_native;
 mod syndic_transports;
 mod syndic_two_ways;
 mod targets;
+mod threads;
 mod top;
 mod torn;
 mod traces;

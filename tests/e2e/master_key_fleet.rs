@@ -66,8 +66,11 @@ fn master_key_is_rotated_under_1000_busy_minions_without_a_lost_job() -> TestRes
             let jobs = Jobs::new(site, present);
             std::thread::scope(|scope| {
                 let running = scope.spawn(|| jobs.run());
-                let rotated = rotate_under_load(site, &jobs);
-                jobs.is_over.store(true, Ordering::SeqCst);
+                let rotated = {
+                    // Also after a panic, or the scope would wait for ever.
+                    let _over = SetOnDrop(&jobs.is_over);
+                    rotate_under_load(site, &jobs)
+                };
                 let ended = running.join().expect("the jobs do not panic");
                 // The first that failed stopped the other one.
                 ended.and(rotated)
@@ -84,6 +87,15 @@ fn master_key_is_rotated_under_1000_busy_minions_without_a_lost_job() -> TestRes
             Ok(())
         },
     )
+}
+
+/// Sets a flag when it is dropped.
+struct SetOnDrop<'f>(&'f AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }
 
 fn rotate_under_load(site: &mut Site, jobs: &Jobs) -> Result<()> {
@@ -174,9 +186,10 @@ fn rotate_under_load(site: &mut Site, jobs: &Jobs) -> Result<()> {
         "{count} authentications and three jobs in {:.1?}",
         began.elapsed()
     );
-    // One each, at least.
+    // One each, at least, and no storm: a second one for those whose first was lost to a busy master.
+    let minions = (all + AWAY.len()) as f64;
     ensure!(
-        count >= (all + AWAY.len()) as f64,
+        (minions..=2.0 * minions).contains(&count),
         "{count} authentications"
     );
     Ok(())

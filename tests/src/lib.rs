@@ -43,6 +43,7 @@ pub mod sizes;
 pub mod small_disk;
 pub mod syndics;
 pub mod terminal;
+pub mod thread_limit;
 
 pub use config::Config;
 pub use events::{Event, Listener};

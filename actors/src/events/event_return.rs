@@ -16,6 +16,7 @@ mod python;
 mod queue;
 mod sql;
 
+use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -267,6 +268,12 @@ struct Landed {
 pub(crate) trait Sink: Send + Sync {
     /// Returns a batch; an empty one checks whether it could. Blocks.
     fn give(&self, batch: Vec<PackedEvent>) -> End;
+
+    /// Starts a call on a thread.
+    fn start(&self, call: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        let thread = thread::Builder::new().name("event-return".to_owned());
+        thread.spawn(call).map(drop)
+    }
 }
 
 /// Result of a call.
@@ -419,14 +426,19 @@ impl EventReturn {
             began: Instant::now(),
             end: None,
         };
-        let started = thread::Builder::new()
-            .name("event-return".to_owned())
-            .spawn(move || {
-                let mut flight = flight;
-                flight.end = Some(returner.sink.give(batch));
-            });
+        let kept = Arc::new(Mutex::new(Some((flight, batch))));
+        let (held, called) = (kept.clone(), returner.clone());
+        let started = returner.sink.start(Box::new(move || {
+            let taken = held.lock().take();
+            if let Some((mut flight, batch)) = taken {
+                flight.end = Some(called.sink.give(batch));
+            }
+        }));
         if let Err(error) = started {
-            tracing::error!(%error, "no thread for returning events");
+            let kept = kept.lock().take();
+            if let Some((mut flight, batch)) = kept {
+                flight.end = Some(End::NotTried(format!("no thread: {error}"), batch));
+            }
         }
     }
 

@@ -44,8 +44,36 @@ pub(crate) trait MinionsBelow {
     fn grains(&self, minion: &MinionId) -> Option<Value>;
     /// Digest of its public key, if it is known.
     fn key(&self, minion: &MinionId) -> Option<KeyDigest>;
-    /// The minions whose grains may have changed, and the new cursor.
-    fn changes(&self, since: Option<&Self::Cursor>) -> (Changed, Self::Cursor);
+    /// The minions that may have changed.
+    fn changes(&self, since: Option<&Self::Cursor>) -> MinionChanges<Self::Cursor>;
+}
+
+/// Minions that may have changed since they were looked for.
+pub(crate) struct MinionChanges<C> {
+    /// Those whose grains may have.
+    pub(crate) grains: Changed,
+    /// Those whose public keys may have.
+    pub(crate) keys: Changed,
+    /// The new cursor.
+    pub(crate) cursor: C,
+}
+
+/// Whether a minion is among those that may have changed.
+struct MayHaveChanged(Option<HashSet<MinionId>>);
+
+impl From<Changed> for MayHaveChanged {
+    fn from(changed: Changed) -> Self {
+        match changed {
+            Changed::These(ids) => Self(Some(ids.into_iter().collect())),
+            Changed::Everything => Self(None),
+        }
+    }
+}
+
+impl MayHaveChanged {
+    fn has(&self, minion: &MinionId) -> bool {
+        self.0.as_ref().is_none_or(|these| these.contains(minion))
+    }
 }
 
 /// Inventory on its way to one master above.
@@ -85,6 +113,8 @@ struct AnnouncedMinion {
     away: Option<String>,
     /// Digest of its grains.
     grains: u64,
+    /// Of its public key.
+    key: Option<KeyDigest>,
 }
 
 /// One part.
@@ -196,7 +226,7 @@ impl<B: MinionsBelow> InventorySender<B> {
     /// Finds the minions of the full list; `None` when they cannot be listed now.
     fn find_all(&mut self) -> Option<()> {
         if !self.is_listed {
-            let (_, cursor) = self.below.changes(None);
+            let cursor = self.below.changes(None).cursor;
             // Before the ids: those of an inventory that is full from now on are among them.
             self.is_partial = self.below.is_partial();
             let ids = self.below.ids()?;
@@ -270,10 +300,10 @@ impl<B: MinionsBelow> InventorySender<B> {
 
     /// Finds what has changed since it was announced; `None` when minions cannot be listed now.
     fn look(&mut self) -> Option<()> {
-        let (changed, cursor) = self.below.changes(self.cursor.as_ref());
+        let changes = self.below.changes(self.cursor.as_ref());
         let is_partial = self.below.is_partial();
         let ids = self.below.ids()?;
-        self.cursor = Some(cursor);
+        self.cursor = Some(changes.cursor);
         self.is_partial = is_partial;
         let there: HashSet<&MinionId> = ids.iter().collect();
         let gone = self.announced.keys().filter(|id| !there.contains(id));
@@ -282,16 +312,13 @@ impl<B: MinionsBelow> InventorySender<B> {
             self.announced.remove(id);
         }
         self.gone = gone;
-        let changed: Option<HashSet<MinionId>> = match changed {
-            Changed::These(ids) => Some(ids.into_iter().collect()),
-            Changed::Everything => None,
-        };
-        let may_have_changed = |id: &MinionId| changed.as_ref().is_none_or(|it| it.contains(id));
+        let grains = MayHaveChanged::from(changes.grains);
+        let keys = MayHaveChanged::from(changes.keys);
         for id in ids {
             let is_as_announced = self.announced.get(&id).is_some_and(|before| {
                 before.away == self.away(&id)
-                    && (!may_have_changed(&id)
-                        || before.grains == digest(&packed(&self.grains(&id))))
+                    && (!grains.has(&id) || before.grains == digest(&packed(&self.grains(&id))))
+                    && (!keys.has(&id) || before.key == self.below.key(&id))
             });
             if !is_as_announced {
                 self.pending.push_back(id);
@@ -323,6 +350,7 @@ impl<B: MinionsBelow> InventorySender<B> {
             let entry = AnnouncedMinion {
                 away: self.away(&id),
                 grains: digest(&packed),
+                key: self.below.key(&id),
             };
             let before = self.announced.get(&id);
             let is_as_before = before.is_some_and(|before| before.grains == entry.grains);
@@ -333,8 +361,9 @@ impl<B: MinionsBelow> InventorySender<B> {
             bytes += packed.len();
             let away = entry.away.as_deref().map_or(Value::Nil, Value::from);
             minions.push(Value::Array(vec![id.as_str().into(), away, grains]));
-            let key = self.below.key(&id);
-            keys.push(Value::from(key.map(|key| Bytes::copy_from_slice(&key))));
+            keys.push(Value::from(
+                entry.key.map(|key| Bytes::copy_from_slice(&key)),
+            ));
             self.unanswered.push(id.clone());
             self.announced.insert(id, entry);
         }

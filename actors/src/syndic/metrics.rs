@@ -11,6 +11,7 @@ pub(crate) struct SyndicMetrics {
     pub(crate) returns: IntCounterVec,
     pub(crate) frames: IntCounterVec,
     pub(crate) dropped: IntCounterVec,
+    pub(crate) early_jobs_dropped: IntCounterVec,
     pub(crate) lag: IntGaugeVec,
     pub(crate) lag_seconds: IntGaugeVec,
     pub(crate) events: IntCounterVec,
@@ -59,6 +60,13 @@ impl SyndicMetrics {
                 "saltern_syndic_returns_dropped_total",
                 "Returns that did not go up, by the reason: age, count, size, or refused.",
                 &["outbox", "reason"],
+            ),
+            early_jobs_dropped: counter_vec(
+                registry,
+                "saltern_syndic_early_jobs_dropped_total",
+                "Jobs of a master above whose returns from before their publication may not go up, because too many \
+                 such jobs waited for the outbox.",
+                &["master"],
             ),
             lag: gauge_vec(
                 registry,

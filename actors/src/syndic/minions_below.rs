@@ -5,16 +5,22 @@ use std::sync::Arc;
 
 use saltern_model::{Absence, Changed, DataChanges, MinionId, Standing};
 use saltern_requests::{KeyDigest, Services, absence_below, inventories_are_whole, key_digest};
+use saltern_store::AcceptedIds;
 use saltern_wire::msgpack::Value;
 
-use super::inventory::MinionsBelow;
+use super::inventory::{MinionChanges, MinionsBelow};
 
 /// Minions of this master.
 pub(crate) struct ServicesBelow(pub(crate) Arc<Services>);
 
-/// Generations of the minions' own data, and of the inventories.
+/// Data that was seen last: generations of the minions' own and of the inventories, and the accepted keys.
 #[derive(Default)]
-pub(crate) struct Generations(Option<u64>, Option<u64>);
+pub(crate) struct Generations {
+    own: Option<u64>,
+    below: Option<u64>,
+    /// Another list is made whenever a key comes, goes or is replaced.
+    accepted: Option<Arc<AcceptedIds>>,
+}
 
 impl MinionsBelow for ServicesBelow {
     type Cursor = Generations;
@@ -67,27 +73,43 @@ impl MinionsBelow for ServicesBelow {
         key_digest(minion, services).or_else(|| services.minions.inventories.key(minion))
     }
 
-    fn changes(&self, since: Option<&Generations>) -> (Changed, Generations) {
+    fn changes(&self, since: Option<&Generations>) -> MinionChanges<Generations> {
         let minions = &self.0.minions;
-        let since = since.unwrap_or(&Generations(None, None));
-        let own = minions.data.changes(since.0).unwrap_or_else(|error| {
+        // Before anything is looked for: a key that changes meanwhile is looked at once more.
+        let accepted = self.0.keys.pki.accepted().ok();
+        let (own_seen, below_seen) = since.map_or((None, None), |seen| (seen.own, seen.below));
+        let own = minions.data.changes(own_seen).unwrap_or_else(|error| {
             tracing::error!(%error, "the cache of minion data cannot be listed");
             DataChanges {
                 generation: 0,
                 changed: Changed::Everything,
             }
         });
-        let below = minions.inventories.changes(since.1);
-        let changed = match (own.changed, below.changed) {
-            (Changed::These(mut own), Changed::These(below)) => {
-                own.extend(below);
-                Changed::These(own)
-            }
-            _ => Changed::Everything,
+        let below = minions.inventories.changes(below_seen);
+        let seen = since.and_then(|seen| seen.accepted.as_ref());
+        let has_same_keys = match (seen, &accepted) {
+            (Some(seen), Some(accepted)) => Arc::ptr_eq(seen, accepted),
+            _ => false,
         };
-        (
-            changed,
-            Generations(Some(own.generation), Some(below.generation)),
-        )
+        let (grains, keys) = match (own.changed, below.changed) {
+            (Changed::These(mut own), Changed::These(below)) => {
+                own.extend(below.iter().cloned());
+                (Changed::These(own), Changed::These(below))
+            }
+            _ => (Changed::Everything, Changed::Everything),
+        };
+        MinionChanges {
+            grains,
+            keys: if has_same_keys {
+                keys
+            } else {
+                Changed::Everything
+            },
+            cursor: Generations {
+                own: Some(own.generation),
+                below: Some(below.generation),
+                accepted,
+            },
+        }
     }
 }

@@ -164,6 +164,23 @@ impl Drop for SavedOnStop<'_> {
     }
 }
 
+/// Takes the cursor back, once for all jobs of the masters above that minions had returned before these published them.
+/// After an error all of them wait for the next attempt.
+fn go_back(uppers: &[Arc<Upper>], queue: &mut OutboxQueue) -> Result<(), StoreError> {
+    for upper in uppers {
+        let (upper_name, jids) = (upper.name(), upper.jobs_returned_early());
+        let jobs = jids.len();
+        tracing::debug!(
+            upper = upper_name,
+            jobs,
+            "jobs were returned before they were published"
+        );
+        queue.go_back_to(&jids)?;
+        upper.went_back(&jids);
+    }
+    Ok(())
+}
+
 impl Seed {
     async fn forward_for_ever(&self) {
         let mut queue = SavedOnStop(self.queue.lock().await);
@@ -213,23 +230,6 @@ impl Seed {
         }
     }
 
-    /// Takes the cursor back for jobs of the master above that minions had returned before it published them.
-    fn go_back(&self, queue: &mut OutboxQueue) -> Result<(), StoreError> {
-        if !self.has_to_go_back(queue) {
-            return Ok(());
-        }
-        for upper in &self.uppers {
-            for jid in upper.take_returned_early() {
-                tracing::debug!(%jid, outbox = self.name, "a job was returned before it was published");
-                if let Err(error) = queue.go_back_to(&jid) {
-                    upper.returned_early(jid);
-                    return Err(error);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Whether the cursor is to be taken back.
     fn has_to_go_back(&self, queue: &OutboxQueue) -> bool {
         let mut uppers = self.uppers.iter();
@@ -237,7 +237,9 @@ impl Seed {
     }
 
     async fn attempt(&self, queue: &mut OutboxQueue, session: &mut FrameSession) -> Attempt {
-        if let Err(error) = self.go_back(queue) {
+        if self.has_to_go_back(queue)
+            && let Err(error) = go_back(&self.uppers, queue)
+        {
             return self.failed(&error);
         }
         let connected = self.channel(session.kept());

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use saltern_model::{Jid, Packed};
 use saltern_requests::job::UPPER;
 use saltern_store::StoreError;
-use saltern_store::jobs::StoredJob;
+use saltern_store::jobs::{JobQueries, StoredJob};
 use saltern_wire::msgpack::{Limits, MapView, RawValue, Value, decode};
 
 /// Most jobs that are remembered; beyond it all are forgotten and read again.
@@ -94,6 +94,20 @@ pub(crate) fn origin(load: &bytes::Bytes) -> Origin {
 pub(crate) fn has_gone_in_a_circle(known: &StoredJob, upper: &str) -> bool {
     let origin = || origin(known.record.load.bytes());
     known.reporter.is_none() && origin() != Origin::Upper(upper.to_owned())
+}
+
+/// Whether minions had returned a job, which was `known` like this before, when it was published here: no outbox took
+/// such a return for one of the master above. Asked of the job database after the publication, which notes there up to
+/// which return it came too late: a report may come until then. A job of which returns cannot be looked for counts
+/// as one.
+pub(crate) fn was_returned_early(
+    known: Option<&StoredJob>,
+    jid: &Jid,
+    reader: &dyn JobQueries,
+) -> bool {
+    // A part of a batch has returns of those before it, which went up.
+    let is_first = known.is_none_or(|known| known.reporter.is_some());
+    is_first && reader.has_early_returns(jid).unwrap_or(true)
 }
 
 /// The load of a job as it goes up: as stock's job cache gives it, without the mark.

@@ -452,21 +452,41 @@ impl Seed {
         if known.as_ref().is_some_and(is_circle) {
             return Err(NotForUs::Loop.into());
         }
-        // Whether there was a report: then there are returns that no outbox took for those of this master.
-        let was_reported = known.is_some_and(|known| known.reporter.is_some());
         let link = Gate {
             router: self.router.clone(),
             from,
         };
         let client = LocalClient::inside(ClientConfig::from(&**config), Arc::new(link));
         let published = client.publish(&request).await;
-        if was_reported {
-            self.upper.returned_early(jid);
+        // Looked for afterwards, with an error of the gate, too: it may have been published all the same.
+        if routes::was_returned_early(known.as_ref(), &jid, &*self.reader) {
+            self.has_to_go_back(jid);
         }
         match published {
             Ok(published) => Ok(published.minions.len()),
             Err(ClientError::NoMinions) => Err(NotPublished::NoMinions),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Has the outbox of the master above go back for a job that minions had returned before.
+    fn has_to_go_back(&self, jid: Jid) {
+        let name = jid.as_str().to_owned();
+        if self.upper.returned_early(jid) {
+            return;
+        }
+        let upper = self.upper.name();
+        self.metrics
+            .early_jobs_dropped
+            .with_label_values(&[upper])
+            .inc();
+        if let Some(times) = self.problems.record() {
+            tracing::warn!(
+                upper,
+                jid = name,
+                times,
+                "too many jobs were returned before they were published: early returns of some do not go up"
+            );
         }
     }
 

@@ -1,6 +1,7 @@
 //! State of one master above; shared by its uplink, the outboxes and the control socket.
 //! Outlives the actors.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +64,7 @@ pub(crate) struct Upper {
     state: Mutex<State>,
     /// Notified when a connection stands, or a job is returned once more.
     connected: Vec<Arc<Notify>>,
-    returned_early: Mutex<Vec<Jid>>,
+    returned_early: Mutex<HashSet<Jid>>,
 }
 
 #[derive(Default)]
@@ -94,16 +95,20 @@ impl Upper {
         }
     }
 
-    /// This master has published a job that minions had returned before.
-    pub(crate) fn returned_early(&self, jid: Jid) {
+    /// This master has published a job that minions had returned before. `false` where too many of them wait: its
+    /// outbox does not go back for this one.
+    #[must_use]
+    pub(crate) fn returned_early(&self, jid: Jid) -> bool {
         let mut early = self.returned_early.lock();
-        if early.len() < MAX_RETURNED_EARLY {
-            early.push(jid);
+        let has_room = early.len() < MAX_RETURNED_EARLY || early.contains(&jid);
+        if has_room {
+            early.insert(jid);
         }
         drop(early);
         self.connected
             .iter()
             .for_each(|waiting| waiting.notify_one());
+        has_room
     }
 
     /// Whether there are such jobs.
@@ -111,9 +116,15 @@ impl Upper {
         !self.returned_early.lock().is_empty()
     }
 
-    /// Takes these jobs, for the outbox of this master.
-    pub(crate) fn take_returned_early(&self) -> Vec<Jid> {
-        std::mem::take(&mut *self.returned_early.lock())
+    /// These jobs, for the outbox of this master, until it [went back](Self::went_back) for them.
+    pub(crate) fn jobs_returned_early(&self) -> HashSet<Jid> {
+        self.returned_early.lock().clone()
+    }
+
+    /// The outbox of this master went back for these jobs.
+    pub(crate) fn went_back(&self, jids: &HashSet<Jid>) {
+        let mut early = self.returned_early.lock();
+        early.retain(|jid| !jids.contains(jid));
     }
 
     /// The name of the master.
@@ -155,5 +166,32 @@ impl Upper {
             since: state.since,
             problem: state.problem.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_were_returned_early_wait_until_the_outbox_went_back_and_are_bounded() {
+        let master = UpperMaster {
+            name: "top:4506".to_owned(),
+            host: "top".to_owned(),
+            port: 4506,
+        };
+        let upper = Upper::new(master, Vec::new());
+        let jid = |number: usize| Jid::parse(&format!("20260101{number:012}")).unwrap();
+        let all: HashSet<Jid> = (0..MAX_RETURNED_EARLY).map(jid).collect();
+        assert!((0..MAX_RETURNED_EARLY).all(|number| upper.returned_early(jid(number))));
+        assert!(!upper.returned_early(jid(MAX_RETURNED_EARLY)), "no room");
+        assert!(upper.returned_early(jid(0)), "it waits already");
+        assert_eq!(upper.jobs_returned_early(), all);
+        assert_eq!(upper.jobs_returned_early(), all, "it may have failed");
+        let first = HashSet::from([jid(0)]);
+        upper.went_back(&first);
+        assert!(upper.returned_early(jid(MAX_RETURNED_EARLY)) && upper.has_returned_early());
+        upper.went_back(&upper.jobs_returned_early());
+        assert!(!upper.has_returned_early());
     }
 }

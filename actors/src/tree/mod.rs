@@ -482,11 +482,11 @@ impl Master {
         let (scheduled, reactor) = (self.scheduled.clone(), self.reactor.clone());
         let save = move || {
             scheduled.save();
-            if let Some(reactor) = reactor {
+            if let Some(reactor) = &reactor {
                 reactor.save_log();
             }
         };
-        if let Err(error) = blocking::run(save).await {
+        if let Err(error) = blocking::run_anyway(save).await {
             let error = saltern_base::chain(&error);
             tracing::warn!(error, "the histories of reactor and schedule are not saved");
         }
@@ -495,10 +495,8 @@ impl Master {
     /// Calls the bridge on a blocking thread, as it waits for processes; on this one where the system starts none.
     async fn with_bridge(&self, work: fn(&Bridge)) {
         let bridge = self.bridge.clone();
-        let done = blocking::run(move || work(&bridge)).await;
-        if let Err(BlockingError::NoThread(_)) = done {
-            work(&self.bridge);
-        }
+        // Its panic is in the log.
+        let _ = blocking::run_anyway(move || work(&bridge)).await;
     }
 }
 

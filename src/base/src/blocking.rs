@@ -4,24 +4,29 @@
 //! (`TasksMax` of systemd, pids of a container), and leaves the task in a queue without a bound. Pools here end their
 //! idle threads soon, so that would be any call of a busy hour. Here the caller gets an error, and the work is
 //! dropped without having begun. While some thread of the pool works, its queue is the back-pressure, as in tokio.
+//!
+//! After a refusal, work has a thread of its own until one can be had: that leaves nothing in a queue, and a look
+//! beforehand would take the thread that it looks for.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::thread;
 
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
+use tokio::runtime::{Handle, Id};
+use tokio::sync::oneshot;
 
 use crate::panic_hook::catch_expected;
 
-/// The last call in this process was refused a thread. Until one can be had, tokio is not asked: each call that it
-/// refuses leaves a task in its queue.
-static IS_SHORT: AtomicBool = AtomicBool::new(false);
+/// The runtimes whose pool was refused a thread last. Until one can be had, their pools are not asked: each call that
+/// is refused leaves a task in a queue.
+static SHORT: Mutex<Vec<Id>> = Mutex::new(Vec::new());
+
+/// Work, with the way of its result.
+type Task = Box<dyn FnOnce() + Send>;
 
 /// Why work that blocks gave no result.
 #[derive(Debug, thiserror::Error)]
@@ -44,14 +49,14 @@ impl From<BlockingError> for io::Error {
 }
 
 /// Work that was begun; gives its result. Goes on when this is dropped.
-pub struct Begun<T>(JoinHandle<Option<T>>);
+pub struct Begun<T>(oneshot::Receiver<T>);
 
 impl<T> Future for Begun<T> {
     type Output = Result<T, BlockingError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let ended = ready!(Pin::new(&mut self.0).poll(context));
-        Poll::Ready(ended.ok().flatten().ok_or(BlockingError::Ended))
+        Poll::Ready(ended.map_err(|_| BlockingError::Ended))
     }
 }
 
@@ -78,37 +83,79 @@ pub async fn run<T: Send + 'static>(
     begin(work)?.await
 }
 
+/// Runs work that must be done whatever happens, as at a stop: on this thread where the system starts none.
+///
+/// # Errors
+/// [`BlockingError::Ended`].
+pub async fn run_anyway<T: Send + 'static>(
+    work: impl Fn() -> T + Send + Sync + 'static,
+) -> Result<T, BlockingError> {
+    let work = Arc::new(work);
+    let held = Arc::clone(&work);
+    match run(move || held()).await {
+        Err(BlockingError::NoThread(_)) => Ok(work()),
+        done => done,
+    }
+}
+
 fn begin_on<T: Send + 'static>(
     runtime: &Handle,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Begun<T>, BlockingError> {
-    if IS_SHORT.load(Ordering::Relaxed) {
-        try_thread().map_err(BlockingError::NoThread)?;
-        IS_SHORT.store(false, Ordering::Relaxed);
-    }
-    let work = Arc::new(Mutex::new(Some(work)));
-    let held = Arc::clone(&work);
-    let task = move || {
-        let work = held.lock().take();
-        work.map(|work| work())
-    };
     #[allow(
         clippy::disallowed_methods,
         reason = "the one place whose refusal is caught"
     )]
-    let begun = catch_expected(|| runtime.spawn_blocking(task));
-    begun.map(Begun).ok_or_else(|| {
-        IS_SHORT.store(true, Ordering::Relaxed);
-        // The task is in tokio's queue, and finds nothing to do.
-        drop(work.lock().take());
-        let error = try_thread().err();
-        BlockingError::NoThread(error.unwrap_or_else(|| io::ErrorKind::WouldBlock.into()))
-    })
+    let on_pool = |task: Task| catch_expected(|| runtime.spawn_blocking(task)).is_some();
+    begin_by(runtime.id(), work, on_pool, |task| alone(runtime, task))
 }
 
-/// Whether the system starts a thread just now.
-fn try_thread() -> io::Result<()> {
-    thread::Builder::new().spawn(|| ()).map(drop)
+/// Runs a task on a thread of its own.
+fn alone(runtime: &Handle, task: Task) -> io::Result<()> {
+    let runtime = runtime.clone();
+    let thread = thread::Builder::new().name("blocking".to_owned());
+    let started = thread.spawn(move || {
+        let _inside = runtime.enter();
+        task();
+    });
+    started.map(drop)
+}
+
+/// The same by what hands a task to the pool, and says whether it will be run, and by what starts a thread.
+fn begin_by<T: Send + 'static>(
+    runtime: Id,
+    work: impl FnOnce() -> T + Send + 'static,
+    on_pool: impl FnOnce(Task) -> bool,
+    alone: impl FnOnce(Task) -> io::Result<()>,
+) -> Result<Begun<T>, BlockingError> {
+    let (done, result) = oneshot::channel();
+    if SHORT.lock().contains(&runtime) {
+        // Its caller may be gone.
+        alone(Box::new(move || drop(done.send(work())))).map_err(BlockingError::NoThread)?;
+        SHORT.lock().retain(|short| *short != runtime);
+        return Ok(Begun(result));
+    }
+    let work = Arc::new(Mutex::new(Some((work, done))));
+    let held = Arc::clone(&work);
+    let task = move || {
+        let work = held.lock().take();
+        if let Some((work, done)) = work {
+            let _ = done.send(work());
+        }
+    };
+    if on_pool(Box::new(task)) {
+        return Ok(Begun(result));
+    }
+    // The task is in tokio's queue, and finds nothing to do, unless another thread of the pool has begun it.
+    let refused = work.lock().take();
+    if refused.is_none() {
+        return Ok(Begun(result));
+    }
+    let mut short = SHORT.lock();
+    if !short.contains(&runtime) {
+        short.push(runtime);
+    }
+    Err(BlockingError::NoThread(rustix::io::Errno::AGAIN.into()))
 }
 
 /// The addresses of a host, as `tokio::net::lookup_host` gives them, which blocks in the same way.
@@ -177,9 +224,21 @@ mod tests {
             assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
             let is_dropped = dropped.recv_timeout(Duration::ZERO);
             assert_eq!(is_dropped, Err(mpsc::RecvTimeoutError::Disconnected));
-            // And again, after a look at whether there is one by now.
-            assert!(IS_SHORT.load(Ordering::Relaxed));
-            assert!(run(|| ()).await.is_err());
+        });
+    }
+
+    #[test]
+    fn work_that_must_be_done_is_done_where_no_thread_starts() {
+        let done = without_threads().block_on(run_anyway(|| thread::current().id()));
+        assert_eq!(done.expect("it ends"), thread::current().id());
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let done = runtime.block_on(run_anyway(|| thread::current().id()));
+        assert_ne!(done.expect("it ends"), thread::current().id());
+    }
+
+    #[test]
+    fn name_is_an_error_where_no_thread_starts() {
+        without_threads().block_on(async {
             let found = lookup_host("localhost", 1).await;
             assert_eq!(
                 found.map_err(|error| error.kind()),
@@ -188,13 +247,79 @@ mod tests {
         });
     }
 
+    fn not_asked(_: Task) -> bool {
+        panic!("the pool of this runtime is not asked")
+    }
+
+    fn no_thread(_: Task) -> io::Result<()> {
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// The only thread that can be had is not taken by a look whether there is one, and no call that fails leaves
+    /// anything behind.
     #[test]
-    fn work_begins_again_once_there_are_threads() {
-        let refused = without_threads().block_on(async { begin(|| ()).map(drop) });
-        assert!(refused.is_err());
+    fn work_begins_again_with_the_first_thread_that_can_be_had() {
+        let runtime = without_threads();
+        let id = runtime.handle().id();
+        runtime.block_on(async {
+            assert!(begin(|| ()).is_err());
+            let refused = begin_by(id, || (), not_asked, no_thread).map(drop);
+            assert!(matches!(refused, Err(BlockingError::NoThread(_))));
+            let only = |task: Task| {
+                task();
+                Ok(())
+            };
+            let begun = begin_by(id, || 5, not_asked, only).expect("a thread");
+            assert_eq!(begun.await.expect("it ends"), 5);
+            // From now on its pool is asked again.
+            let on_pool = |task: Task| {
+                task();
+                true
+            };
+            let begun = begin_by(id, || 6, on_pool, no_thread).expect("the pool");
+            assert_eq!(begun.await.expect("it ends"), 6);
+        });
+    }
+
+    #[test]
+    fn work_on_a_thread_of_its_own_is_within_the_runtime_and_its_panic_is_an_error() {
+        let runtime = without_threads();
+        let id = runtime.handle().id();
+        runtime.block_on(async {
+            assert!(begin(|| ()).is_err());
+            let begun = begin(|| Handle::current().id()).expect("a thread");
+            assert_eq!(begun.await.expect("it ends"), id);
+            assert!(begin(|| ()).is_err(), "its pool is asked again");
+            let panicked = run(|| -> u8 { panic!("a test of a panic") }).await;
+            assert!(matches!(panicked, Err(BlockingError::Ended)));
+        });
+    }
+
+    #[test]
+    fn shortage_of_one_runtime_is_not_that_of_another() {
+        let short = without_threads();
+        assert!(short.block_on(async { begin(|| ()).map(drop) }).is_err());
+        let other = Builder::new_current_thread().build().expect("a runtime");
+        let on_pool = |task: Task| {
+            task();
+            true
+        };
+        let begun = begin_by(other.handle().id(), || 5, on_pool, no_thread);
+        let begun = begun.expect("its pool has threads");
+        assert_eq!(other.block_on(begun).expect("it ends"), 5);
+    }
+
+    /// As tokio may do when the system refuses a thread for good: the pool has others.
+    #[test]
+    fn work_that_was_begun_all_the_same_is_not_reported_as_refused() {
         let runtime = Builder::new_current_thread().build().expect("a runtime");
-        assert_eq!(runtime.block_on(run(|| 5)).expect("it ends"), 5);
-        assert!(!IS_SHORT.load(Ordering::Relaxed));
+        let begun_elsewhere = |task: Task| {
+            task();
+            false
+        };
+        let begun = begin_by(runtime.handle().id(), || 5, begun_elsewhere, no_thread);
+        let begun = begun.expect("it has begun");
+        assert_eq!(runtime.block_on(begun).expect("it ends"), 5);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Ctrl-C while a command waits for a person and holds nothing that has to be put back.
 
 use std::process;
+use std::sync::mpsc;
 use std::thread;
 
 use tokio::runtime;
@@ -13,20 +14,50 @@ const INTERRUPTED: i32 = 1;
 
 /// From now on Ctrl-C ends the process with stock's sentence and exit code, in place of a signal.
 pub(crate) fn end_at_ctrl_c() {
-    // Without a runtime the signal ends the process.
+    catch_on(thread::Builder::new());
+}
+
+/// The same on a thread of this kind; whether the signal is caught.
+fn catch_on(thread: thread::Builder) -> bool {
+    // Without a runtime, and without a thread, the signal ends the process.
     let Ok(runtime) = runtime::Builder::new_current_thread().enable_all().build() else {
-        return;
+        return false;
     };
-    // Caught before this returns: the prompt that follows may be answered with Ctrl-C at once.
-    let caught = {
-        let _guard = runtime.enter();
-        signal(SignalKind::interrupt())
-    };
-    let Ok(mut caught) = caught else { return };
-    thread::spawn(move || {
+    let (begun, begins) = mpsc::sync_channel(1);
+    let started = thread.name("interrupt".to_owned()).spawn(move || {
+        let caught = {
+            let _guard = runtime.enter();
+            signal(SignalKind::interrupt())
+        };
+        let _ = begun.send(caught.is_ok());
+        let Ok(mut caught) = caught else { return };
         if runtime.block_on(caught.recv()).is_some() {
             complain("\nExiting gracefully on Ctrl-c");
             process::exit(INTERRUPTED);
         }
     });
+    // Caught before this returns: the prompt that follows may be answered with Ctrl-C at once.
+    started.is_ok() && begins.recv().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signal_is_not_caught_where_no_thread_waits_for_it() {
+        // There is no room for such a stack.
+        assert!(!catch_on(thread::Builder::new().stack_size(1 << 60)));
+        assert!(!is_caught(), "the signal ends the process");
+        assert!(catch_on(thread::Builder::new()));
+        assert!(is_caught());
+    }
+
+    /// Whether SIGINT has a handler, as the kernel says.
+    fn is_caught() -> bool {
+        let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let mask = u64::from_str_radix(line.expect("a mask").trim(), 16).expect("a number");
+        mask & (1 << (nix::libc::SIGINT - 1)) != 0
+    }
 }

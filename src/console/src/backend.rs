@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use saltern_base::blocking::BlockingError;
 use saltern_config::ApiServer;
 use saltern_netapi::stream::{EventSource, TagRules};
 use saltern_netapi::{Api, LogInError, v1};
@@ -48,7 +49,13 @@ pub trait Backend: Send + Sync + 'static {
     ) -> BoxFuture<'_, Result<Option<NewToken>, LogInError>>;
 
     /// The user of a token that is good at this moment.
-    fn user_of<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<String>>;
+    ///
+    /// # Errors
+    /// Nobody knows whether it is good.
+    fn user_of<'a>(
+        &'a self,
+        token: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, BlockingError>>;
 
     /// Revokes a token. Blocks: it removes a file.
     fn revoke(&self, token: &str);
@@ -105,8 +112,11 @@ impl Backend for ServedApi {
         })
     }
 
-    fn user_of<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<String>> {
-        Box::pin(async move { Some(self.api.owner_of(token).await?.user) })
+    fn user_of<'a>(
+        &'a self,
+        token: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, BlockingError>> {
+        Box::pin(async move { Ok(self.api.owner_of(token).await?.map(|owner| owner.user)) })
     }
 
     fn revoke(&self, token: &str) {

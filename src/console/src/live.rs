@@ -195,7 +195,8 @@ impl Subscription {
     async fn has_session(&mut self) -> bool {
         let token = self.site.sessions.token(&self.session, Activity::Page);
         match token {
-            Some(token) => self.site.backend.user_of(&token).await.is_some(),
+            // Where that cannot be known now, it is looked at again at the next check.
+            Some(token) => !matches!(self.site.backend.user_of(&token).await, Ok(None)),
             None => false,
         }
     }

@@ -190,13 +190,16 @@ impl FromRequestParts<Shared> for Visit {
         };
         let token = site.sessions.token(&session, activity);
         let token = token.ok_or_else(to_log_in)?;
-        let user = site.backend.user_of(&token).await;
+        let theme = theme(&parts.headers);
+        let user = site.backend.user_of(&token).await.map_err(|_| {
+            let problem = Problem::busy("your session cannot be checked now");
+            site.failure(&problem, theme)
+        })?;
         let user = user.ok_or_else(to_log_in)?;
         let caller = Caller {
             token,
             from: Peer::of(&parts.extensions),
         };
-        let theme = theme(&parts.headers);
         let functions = FUNCTIONS.iter().map(|function| (*function).into());
         let functions = Value::Array(functions.collect());
         let arguments = vec![("functions", Some(functions))];

@@ -291,6 +291,34 @@ async fn user_logs_in_and_out() {
     assert!(form.body.contains("Your session has ended"));
 }
 
+#[test]
+fn session_that_cannot_be_ended_is_not_said_to_be() {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    // There is no room for such a stack.
+    let runtime = builder.enable_all().thread_stack_size(1 << 60).build();
+    runtime.unwrap().block_on(async {
+        let rig = Rig::new(Table::full("x"));
+        let answer = rig.post("/console/logout", &[]).await;
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.header("set-cookie"), "");
+        assert!(answer.body.contains("still logged in"), "{}", answer.body);
+        assert!(rig.master.revoked.lock().is_empty());
+        assert_eq!(rig.get("/console/jobs").await.status, StatusCode::OK);
+    });
+}
+
+#[tokio::test]
+async fn session_that_cannot_be_checked_is_not_said_to_have_ended() {
+    let rig = Rig::new(Table::full("x"));
+    let no_threads = &rig.master.no_threads;
+    no_threads.store(true, std::sync::atomic::Ordering::SeqCst);
+    let answer = rig.get("/console/jobs").await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(answer.body.contains("cannot be checked"), "{}", answer.body);
+    no_threads.store(false, std::sync::atomic::Ordering::SeqCst);
+    assert_eq!(rig.get("/console/jobs").await.status, StatusCode::OK);
+}
+
 #[tokio::test]
 async fn log_in_leads_to_pages_of_the_console_only() {
     for next in [

@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use futures_util::future::BoxFuture;
-use saltern_base::blocking;
+use saltern_base::blocking::{self, BlockingError};
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_client::{ClientConfig, EventSource};
@@ -171,15 +171,18 @@ impl Api {
     }
 
     /// The owner of a token that is good at this moment.
-    pub async fn owner_of(&self, token: &str) -> Option<TokenOwner> {
+    ///
+    /// # Errors
+    /// Nobody knows whether it is good.
+    pub async fn owner_of(&self, token: &str) -> Result<Option<TokenOwner>, BlockingError> {
         let (master, token) = (Arc::clone(&self.master), Zeroizing::new(token.to_owned()));
         let looked = blocking::run(move || (master.owner_of(&token), token));
-        let (owner, token) = looked.await.ok()?;
+        let (owner, token) = looked.await?;
         match &owner {
             Some(owner) => self.proved.insert(&token, owner.ends, self.now()),
             None => self.proved.remove(&token),
         }
-        owner
+        Ok(owner)
     }
 
     /// Whether a token was good when it was looked at last.
@@ -212,8 +215,11 @@ impl Api {
     }
 
     /// Whether a token is good at this moment.
-    pub async fn is_good(&self, token: &str) -> bool {
-        self.owner_of(token).await.is_some()
+    ///
+    /// # Errors
+    /// Nobody knows.
+    pub async fn is_good(&self, token: &str) -> Result<bool, BlockingError> {
+        Ok(self.owner_of(token).await?.is_some())
     }
 }
 
@@ -233,7 +239,8 @@ impl v1::Backend for V1 {
         let (api, token) = (Arc::clone(&self.api), Zeroizing::new(token.to_owned()));
         let listener = self.listener;
         Box::pin(async move {
-            let is_proved = api.is_proved(&token) || api.owner_of(&token).await.is_some();
+            // The gate looks at it again.
+            let is_proved = api.is_proved(&token) || api.is_good(&token).await.unwrap_or(false);
             let sender = Sender {
                 from,
                 listener,
@@ -288,4 +295,118 @@ pub(crate) fn peer(request: &Request) -> SocketAddr {
 /// The whole body, if it is no longer than `max`. The server has limited the time for it.
 pub(crate) async fn whole_body(body: axum::body::Body, max: usize) -> Option<Bytes> {
     axum::body::to_bytes(body, max).await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use axum::http::{StatusCode, header};
+    use saltern_client::control::ControlError;
+    use saltern_model::Tag;
+    use saltern_model::control::Account;
+    use saltern_wire::msgpack::Value;
+    use tower_service::Service;
+
+    use super::*;
+    use crate::stream;
+
+    /// A master to which every token is good until it is revoked.
+    #[derive(Default)]
+    struct Trusting(parking_lot::Mutex<Vec<String>>);
+
+    impl Master for Trusting {
+        fn ask(&self, _: Bytes, _: Sender) -> BoxFuture<'static, Option<Bytes>> {
+            Box::pin(std::future::ready(None))
+        }
+
+        fn listen(&self) -> Box<dyn EventSource> {
+            unreachable!("no job is waited for")
+        }
+
+        fn account(&self, _: Jid) -> BoxFuture<'static, Result<Option<Account>, ControlError>> {
+            Box::pin(std::future::ready(Ok(None)))
+        }
+
+        fn fire(&self, _: Tag, _: Value) -> BoxFuture<'static, bool> {
+            Box::pin(std::future::ready(false))
+        }
+
+        fn events(&self) -> Option<Arc<dyn stream::EventSource>> {
+            None
+        }
+
+        fn mint(&self) -> Jid {
+            Jid::parse("20260102030405060708").unwrap()
+        }
+
+        fn revoke(&self, token: &str) {
+            self.0.lock().push(token.to_owned());
+        }
+
+        fn owner_of(&self, token: &str) -> Option<TokenOwner> {
+            let is_revoked = self.0.lock().iter().any(|revoked| revoked == token);
+            (!is_revoked).then(|| TokenOwner {
+                user: "ann".to_owned(),
+                ends: 4e9,
+            })
+        }
+    }
+
+    const TOKEN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    /// The first answer of each dialect's pages where the system starts no thread, with what the master revoked.
+    fn without_threads(
+        section: &str,
+        mut request: Request,
+    ) -> (axum::response::Response, Vec<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().display();
+        let text =
+            format!("root_dir: {root}\nid: m\n{section}:\n  port: 8000\n  disable_ssl: true\n");
+        std::fs::write(dir.path().join("master"), text).unwrap();
+        let loaded = saltern_config::load_master(dir.path());
+        let config = Arc::new(loaded.unwrap_or_else(|errors| panic!("{errors}")).config);
+        let server = config.net_api.servers.first().unwrap().clone();
+        let master = Arc::new(Trusting::default());
+        let api = Api::open(
+            config,
+            Clock::system(),
+            &Registry::new(),
+            master.clone(),
+            &SharedState::default(),
+        );
+        let api = api.unwrap();
+        let session = api.sessions().create(TOKEN, 4e9).unwrap();
+        let from = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+        request.extensions_mut().insert(Peer(from));
+        let named = match server.dialect {
+            ApiDialect::CherryPy => session.as_str(),
+            _ => TOKEN,
+        };
+        let headers = request.headers_mut();
+        headers.insert(TOKEN_HEADER, named.parse().unwrap());
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        // There is no room for such a stack.
+        let runtime = builder.enable_all().thread_stack_size(1 << 60).build();
+        let answer = runtime.unwrap().block_on(api.router(&server).call(request));
+        let revoked = master.0.lock().clone();
+        (answer.unwrap(), revoked)
+    }
+
+    #[test]
+    fn token_that_cannot_be_revoked_is_not_said_to_be() {
+        let request = Request::post("/logout").body(Body::empty()).unwrap();
+        let (answer, revoked) = without_threads("rest_cherrypy", request);
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert!(!answer.headers().contains_key(header::SET_COOKIE));
+        assert!(revoked.is_empty());
+    }
+
+    #[test]
+    fn token_that_cannot_be_looked_at_is_not_refused() {
+        let request = Request::get("/minions").header("accept", "application/json");
+        let request = request.body(Body::empty()).unwrap();
+        let (answer, _) = without_threads("rest_tornado", request);
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
 }

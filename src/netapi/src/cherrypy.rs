@@ -7,6 +7,7 @@ mod handlers;
 mod page;
 mod reply;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -109,16 +110,24 @@ fn is_for_app(server: &ApiServer, headers: &HeaderMap, path: &str) -> bool {
 async fn site_file(path: Option<std::path::PathBuf>) -> Response {
     let file = match path {
         Some(path) => files::named(path).await,
-        None => None,
+        None => Ok(None),
     };
     served(file)
 }
 
-fn served(file: Option<SiteFile>) -> Response {
-    match file {
-        Some(file) => response(StatusCode::OK, file.content_type, file.content),
-        None => error_page(&StatusCode::NOT_FOUND.into()),
-    }
+fn served(file: io::Result<Option<SiteFile>>) -> Response {
+    let status = match file {
+        Ok(Some(file)) => return response(StatusCode::OK, file.content_type, file.content),
+        Ok(None) => StatusCode::NOT_FOUND,
+        Err(error) => {
+            tracing::warn!(%error, "a file of the site's API cannot be read");
+            match error.kind() {
+                io::ErrorKind::WouldBlock => StatusCode::SERVICE_UNAVAILABLE,
+                _ => StatusCode::INTERNAL_SERVER_ERROR,
+            }
+        }
+    };
+    error_page(&status.into())
 }
 
 async fn resolved(
@@ -381,7 +390,7 @@ async fn hook_answer(
         false => api.session_token(&parts.headers),
     };
     let is_logged_in = match token {
-        Some(token) => api.is_good(&token).await,
+        Some(token) => api.is_good(&token).await?,
         None => false,
     };
     let with = (&**api, hooks, Reading::CherryPy);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use axum::response::Response;
 use futures_util::future::BoxFuture;
+use saltern_base::blocking::BlockingError;
 use saltern_base::form_text;
 use saltern_http::Stopping;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -85,7 +86,10 @@ struct StreamSession {
 }
 
 impl Sessions for StreamSession {
-    fn find<'a>(&'a self, named: &'a str) -> BoxFuture<'a, Option<LoggedIn>> {
+    fn find<'a>(
+        &'a self,
+        named: &'a str,
+    ) -> BoxFuture<'a, Result<Option<LoggedIn>, BlockingError>> {
         Box::pin(async move {
             let token = match self.dialect {
                 // Stock takes a token of the master here too, where a session is named.
@@ -95,7 +99,9 @@ impl Sessions for StreamSession {
                 }
                 Dialect::Tornado => Zeroizing::new(named.to_owned()),
             };
-            let user = self.api.owner_of(&token).await?.user;
+            let Some(owner) = self.api.owner_of(&token).await? else {
+                return Ok(None);
+            };
             let ended = CancellationToken::new();
             let watched = {
                 let (api, ended) = (self.api.clone(), ended.clone());
@@ -105,7 +111,8 @@ impl Sessions for StreamSession {
                 }
             };
             tokio::spawn(self.gone.clone().run_until_cancelled_owned(watched));
-            Some(LoggedIn { user, ended })
+            let user = owner.user;
+            Ok(Some(LoggedIn { user, ended }))
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Files that a site has its API serve: `static`, `app` and `favicon`.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use saltern_base::blocking;
@@ -16,43 +16,62 @@ pub(crate) struct SiteFile {
 }
 
 /// The file of a path below a directory; `None` for what leaves it, or is none.
-pub(crate) async fn below(dir: &Path, path: &str) -> Option<SiteFile> {
+///
+/// # Errors
+/// It cannot be read, or there is no thread for that ([`io::ErrorKind::WouldBlock`]).
+pub(crate) async fn below(dir: &Path, path: &str) -> io::Result<Option<SiteFile>> {
     let path = Path::new(path.trim_start_matches('/'));
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     if path.as_os_str().is_empty() || !path.components().all(is_plain) {
-        return None;
+        return Ok(None);
     }
     let (dir, path) = (dir.to_owned(), dir.join(path));
     let found = blocking::run(move || {
         // A link may not lead out of the directory either.
-        let (dir, path) = (fs::canonicalize(dir).ok()?, fs::canonicalize(path).ok()?);
+        let (dir, path) = (fs::canonicalize(dir)?, fs::canonicalize(path)?);
         if path.starts_with(dir) {
             read(&path)
         } else {
-            None
+            Ok(None)
         }
     });
-    found.await.ok().flatten()
+    or_absent(found.await.map_err(io::Error::from).flatten())
 }
 
 /// A file of the configuration.
-pub(crate) async fn named(path: PathBuf) -> Option<SiteFile> {
+///
+/// # Errors
+/// As of [`below`].
+pub(crate) async fn named(path: PathBuf) -> io::Result<Option<SiteFile>> {
     let found = blocking::run(move || read(&path));
-    found.await.ok().flatten()
+    or_absent(found.await.map_err(io::Error::from).flatten())
 }
 
-fn read(path: &Path) -> Option<SiteFile> {
-    if !fs::metadata(path).ok()?.is_file() {
-        return None;
+/// A path that no file can have is that of none.
+fn or_absent(found: io::Result<Option<SiteFile>>) -> io::Result<Option<SiteFile>> {
+    match found.as_ref().map_err(io::Error::kind) {
+        Err(
+            io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::InvalidFilename,
+        ) => Ok(None),
+        _ => found,
+    }
+}
+
+fn read(path: &Path) -> io::Result<Option<SiteFile>> {
+    if !fs::metadata(path)?.is_file() {
+        return Ok(None);
     }
     let mut content = Vec::new();
-    let file = fs::File::open(path).ok()?;
-    file.take(MAX_FILE + 1).read_to_end(&mut content).ok()?;
+    let file = fs::File::open(path)?;
+    file.take(MAX_FILE + 1).read_to_end(&mut content)?;
     let is_small = u64::try_from(content.len()).is_ok_and(|length| length <= MAX_FILE);
-    is_small.then(|| SiteFile {
+    Ok(is_small.then(|| SiteFile {
         content_type: content_type(path),
         content,
-    })
+    }))
 }
 
 fn content_type(path: &Path) -> &'static str {
@@ -87,7 +106,7 @@ mod tests {
         fs::write(inside.join("a.js"), "x").unwrap();
         fs::write(dir.path().join("secret"), "x").unwrap();
         std::os::unix::fs::symlink("../secret", inside.join("link")).unwrap();
-        let served = below(&inside, "/a.js").await.unwrap();
+        let served = below(&inside, "/a.js").await.unwrap().unwrap();
         assert_eq!(served.content_type, "text/javascript;charset=utf-8");
         for path in [
             "../secret",
@@ -99,7 +118,31 @@ mod tests {
             "none",
             "a.js/../../secret",
         ] {
-            assert!(below(&inside, path).await.is_none(), "{path}");
+            assert!(below(&inside, path).await.unwrap().is_none(), "{path}");
         }
+        for path in ["a\0b", &"x".repeat(300)] {
+            assert!(below(&inside, path).await.unwrap().is_none(), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn file_that_cannot_be_read_is_not_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
+        assert!(below(dir.path(), "loop").await.is_err());
+        assert!(named(dir.path().join("loop")).await.is_err());
+        assert!(named(dir.path().join("none")).await.unwrap().is_none());
+    }
+
+    #[test]
+    fn file_is_not_absent_where_no_thread_starts() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        // There is no room for such a stack.
+        let runtime = builder.thread_stack_size(1 << 60).build().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a.js"), "x").unwrap();
+        let found = runtime.block_on(below(dir.path(), "a.js"));
+        let error = found.err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     }
 }

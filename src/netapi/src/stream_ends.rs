@@ -67,10 +67,20 @@ impl StreamEnds {
 pub(crate) async fn ended(api: Arc<Api>, token: Zeroizing<String>) {
     // Before the first look, so that no revocation falls between the two.
     let revoked = api.stream_ends().of(&token);
-    while let Some(owner) = api.owner_of(&token).await {
-        let left = owner.ends - api.now();
-        let left = Duration::try_from_secs_f64(left.max(0.0)).unwrap_or(TOKEN_INTERVAL);
-        let pause = left.clamp(MIN_INTERVAL, TOKEN_INTERVAL);
+    let mut ends = f64::INFINITY;
+    loop {
+        let pause = match api.owner_of(&token).await {
+            Ok(Some(owner)) => {
+                ends = owner.ends;
+                let left = Duration::try_from_secs_f64((ends - api.now()).max(0.0));
+                left.unwrap_or(TOKEN_INTERVAL)
+            }
+            Ok(None) => return,
+            // It is looked at again soon, but not beyond its end.
+            Err(_) if api.now() < ends => MIN_INTERVAL,
+            Err(_) => return,
+        };
+        let pause = pause.clamp(MIN_INTERVAL, TOKEN_INTERVAL);
         tokio::select! {
             () = revoked.cancelled() => return,
             () = tokio::time::sleep(pause) => {}

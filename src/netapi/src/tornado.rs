@@ -10,6 +10,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use futures_util::future::BoxFuture;
+use saltern_base::blocking::BlockingError;
 use saltern_config::ApiServer;
 use saltern_wire::msgpack::Value;
 use zeroize::Zeroizing;
@@ -68,7 +69,7 @@ async fn hook_answer(
     let content = whole_body(body, server.max_body).await;
     let content = content.ok_or(StatusCode::PAYLOAD_TOO_LARGE)?;
     let is_logged_in = match credential(&parts.headers) {
-        Some(token) => api.is_good(&token).await,
+        Some(token) => api.is_good(&token).await.map_err(unchecked)?,
         None => false,
     };
     let with = (&**api, hooks, Reading::Tornado);
@@ -129,7 +130,7 @@ async fn answered(
         .filter(|argument| !argument.is_empty());
     let token = credential(&headers);
     let is_proved = match &token {
-        Some(token) => api.is_good(token).await,
+        Some(token) => api.is_good(token).await.map_err(unchecked)?,
         None => false,
     };
     let token = token.as_ref().map(|token| token.as_str());
@@ -436,6 +437,11 @@ fn preflight(headers: &HeaderMap) -> Response {
         answer.insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// A token that cannot be looked at is neither good nor bad.
+fn unchecked(_: BlockingError) -> StatusCode {
+    StatusCode::SERVICE_UNAVAILABLE
 }
 
 /// Tornado's page for an error.

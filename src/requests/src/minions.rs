@@ -353,6 +353,10 @@ impl Minions {
         for memory in ageless {
             memory.forget(minion)?;
         }
+        if !self.preserves_data {
+            // Files that were removed with the old key are still rows of a cluster.
+            self.data.note_owner(minion);
+        }
         Ok(false)
     }
 

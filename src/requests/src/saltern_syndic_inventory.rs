@@ -15,7 +15,7 @@ use saltern_model::{Event, MinionId, Tag};
 use saltern_wire::msgpack::{Dialect, Limits, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
-use crate::syndic_inventories::{Announced, Duplicate, InventoryPart, PartResult};
+use crate::syndic_inventories::{Announced, Duplicate, InventoryPart, NotedWays, PartResult};
 use crate::syndics::{self, SyndicIdentity};
 use crate::{Outcome, Services, event_data};
 
@@ -30,7 +30,7 @@ const MAX_NAMED: usize = 100;
 
 /// Answers what became of the part.
 pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
-    let (result, duplicates) = take(sealed, services);
+    let (result, ways) = take(sealed, services);
     let (word, reason) = match result {
         PartResult::Taken => ("taken", ""),
         PartResult::BeginAnew | PartResult::BeginWithGrains => ("begin_anew", ""),
@@ -53,7 +53,16 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
         ("with_grains", Value::Bool(result != PartResult::BeginAnew)),
     ]);
     let outcome = Outcome::reply(sealed.answer.seal(&encode(&answer, Dialect::Raw)));
-    let events = announcements(&sealed.minion, duplicates, services);
+    if ways.dropped > 0 {
+        services
+            .metrics
+            .refuse_many("syndic_second_way", ways.dropped);
+        complain!(
+            services, minion = %sealed.minion, minions = ways.dropped,
+            "this syndic announces more minions of others than are kept: they may not return by it"
+        );
+    }
+    let events = announcements(&sealed.minion, ways.new, services);
     events.into_iter().fold(outcome, Outcome::and_fire)
 }
 
@@ -84,7 +93,7 @@ fn announcements(syndic: &MinionId, duplicates: Vec<Duplicate>, services: &Servi
     events.collect()
 }
 
-fn take(sealed: &Sealed, services: &Services) -> (PartResult, Vec<Duplicate>) {
+fn take(sealed: &Sealed, services: &Services) -> (PartResult, NotedWays) {
     let syndic = &sealed.minion;
     match part_of(sealed, services) {
         Ok(part) => {
@@ -96,7 +105,7 @@ fn take(sealed: &Sealed, services: &Services) -> (PartResult, Vec<Duplicate>) {
             }
             taken
         }
-        Err(reason) => (PartResult::Refused(reason), Vec::new()),
+        Err(reason) => (PartResult::Refused(reason), NotedWays::default()),
     }
 }
 
@@ -112,7 +121,7 @@ fn part_of(sealed: &Sealed, services: &Services) -> Result<InventoryPart, &'stat
     let mut part = read(&sealed.load).ok_or("it is malformed")?;
     let identity = SyndicIdentity::of(syndic, services);
     let is_its =
-        |minion: &MinionId| !services.minions.syndics.has(minion) && identity.speaks_for(minion);
+        |minion: &MinionId| !services.minions.syndics.has(minion) && identity.may_announce(minion);
     let named = std::mem::take(&mut part.minions);
     let named = named
         .into_iter()

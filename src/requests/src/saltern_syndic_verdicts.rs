@@ -71,12 +71,11 @@ fn take(sealed: &Sealed, services: &Services) -> Result<Vec<SyndicVerdict>, &'st
     }
     let accepted = services.keys.pki.accepted();
     let accepted = accepted.map_err(|_| "accepted keys cannot be listed")?;
-    let inventories = &services.minions.inventories;
     let mut others = 0;
     for minions in verdicts.iter_mut().filter_map(|it| it.minions.as_mut()) {
         let mut below = std::mem::take(minions);
-        // The first way of a minion counts, and it is no fault of the second to say something.
-        below.retain(|minion| !inventories.is_proved_way(minion, syndic));
+        // The route to a minion counts, and it is no fault of another way to say something.
+        below.retain(|minion| !syndics::is_other_way(minion, syndic, services));
         let named = below.len();
         *minions = syndics::minions_below_beside(&accepted, below, syndic, services);
         others += named - minions.len();

@@ -25,13 +25,18 @@
 //! are not its own to announce, may be their second way: jobs for any minions go to it, too. When such
 //! a minion is gone from the inventory that it stood in, the other syndic begins with a full list.
 //!
-//! Syndics also send a digest of each minion's public key, which only a master knows that the minion has signed in
-//! to. A second way with the digest of the first is proved: the minion may return by it ([`SyndicInventories::is_proved_way`]),
-//! and where the first syndic is away it is the route. Any other second way has none but what the first leaves it.
+//! Syndics also send a digest of each minion's public key. A second way with the digest of the first is called proved
+//! ([`SyndicInventories::is_proved_way`]), which is little: whoever has the minion's public key can make the digest, and
+//! minions send that key in clear. So it is the route where the first way is closed, and the minion may return by it
+//! within the bounds of `syndics`; it gives the syndic no other say. Any other second way has none but what the first
+//! leaves it.
 //!
-//! Not here: for which minions a syndic may speak (`syndics`), and what a target means (`job::below`).
+//! Not here: for which minions a syndic may speak (`syndics`), and what a target means (`job::below`). Longer than 500
+//! lines because one lock holds it all.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+mod second_ways;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +52,9 @@ use saltern_policy::target::Targeting;
 use saltern_store::{AcceptedIds, MinionDataStore};
 use saltern_wire::msgpack::{Limits, Value, decode};
 
+use second_ways::Way;
+pub(crate) use second_ways::{Duplicate, NotedWays};
+
 use crate::services::PresenceView;
 use crate::targets;
 use crate::uptime::Uptime;
@@ -58,18 +66,21 @@ pub(crate) struct InventoryLimits {
     minions: (usize, usize),
     /// Bytes of ids, packed grains and reasons of one syndic, and of all.
     bytes: (usize, usize),
+    /// Second ways by one syndic, and of all.
+    second_ways: (usize, usize),
+    /// Minions with second ways up to which each new way is announced by an event.
+    announced: usize,
 }
 
 const LIMITS: InventoryLimits = InventoryLimits {
     minions: (100_000, 500_000),
     bytes: (128 << 20, 256 << 20),
+    second_ways: (50_000, 200_000),
+    announced: 10_000,
 };
 
 /// Changes that are remembered for the index of grains; a reader that is further behind reads all.
 const MAX_CHANGES: usize = 10_000;
-
-/// Minions below two syndics that are remembered, so that each is announced once.
-const MAX_DUPLICATES: usize = 10_000;
 
 /// Seconds for which an inventory counts as current after each part; one comes every 15 seconds at
 /// least.
@@ -102,29 +113,6 @@ pub(crate) struct InventoryPart {
     pub(crate) has_others: bool,
     /// Those among them that are below another syndic, with that one.
     pub(crate) duplicates: Vec<Duplicate>,
-}
-
-/// A minion that a syndic announces although it is below another one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Duplicate {
-    pub(crate) minion: MinionId,
-    /// The syndic that jobs for it go by.
-    pub(crate) first: MinionId,
-    /// Words of the second syndic on it, see [`Announced`].
-    pub(crate) is_away: bool,
-    pub(crate) key: Option<KeyDigest>,
-}
-
-impl Duplicate {
-    /// The entry of a syndic for a minion that is below `first`.
-    pub(crate) fn new(announced: &Announced, first: MinionId) -> Self {
-        Self {
-            minion: announced.id.clone(),
-            first,
-            is_away: announced.away.is_some(),
-            key: announced.key,
-        }
-    }
 }
 
 /// Digest of a minion's public key.
@@ -192,14 +180,8 @@ struct State {
     ids: Option<Arc<AcceptedIds>>,
     /// Of minions below several syndics: the others.
     duplicates: BTreeMap<MinionId, BTreeMap<MinionId, Way>>,
-}
-
-/// Second way of a minion: the words of a syndic on one that stands in the inventory of another.
-struct Way {
-    /// The list that named the minion last.
-    list: u64,
-    is_away: bool,
-    key: Option<KeyDigest>,
+    /// All of these ways.
+    second_ways: usize,
 }
 
 /// Inventory of one syndic.
@@ -224,6 +206,8 @@ struct List {
     list_with_others: Option<u64>,
     minions: usize,
     bytes: usize,
+    /// Minions of other inventories to which it is a second way.
+    second_ways: usize,
 }
 
 struct Kept {
@@ -305,6 +289,11 @@ impl SyndicInventories {
             "saltern_syndic_inventory_minions_without_grains",
             "Minions in the inventories of syndics whose grains are not known; with one, jobs for grains wait for syndics.",
             |state| state.without_grains,
+        );
+        gauge(
+            "saltern_syndic_inventory_second_ways",
+            "Second ways to minions below two syndics: one for each minion and syndic beside the first.",
+            |state| state.second_ways,
         );
         gauge(
             "saltern_syndic_inventory_bytes",
@@ -406,13 +395,15 @@ impl SyndicInventories {
         self.state.read().below.get(minion)?.key
     }
 
-    /// Looks at the syndics in whose inventories minions stand, all at the same moment.
-    pub(crate) fn look_at_syndics<T>(
+    /// Looks at the syndics that jobs for minions of inventories go by, all at the same moment, where these syndics are
+    /// away.
+    pub(crate) fn look_at_routes<T>(
         &self,
+        away: &HashSet<MinionId>,
         look: impl FnOnce(&dyn Fn(&MinionId) -> Option<MinionId>) -> T,
     ) -> T {
-        let state = self.state.read();
-        look(&|minion| state.below.get(minion).map(|kept| kept.syndic.clone()))
+        let (state, now) = (self.state.read(), self.clock.unix());
+        look(&|minion| state.route(minion, away, now).cloned())
     }
 
     /// The grains of a minion: those kept here, else those in an inventory. One whose key is accepted here
@@ -438,31 +429,22 @@ impl SyndicInventories {
         self.state.read().changes(since)
     }
 
-    /// Takes one part of a syndic's inventory. Gives the minions below two syndics that it is the first
-    /// to name.
-    pub(crate) fn take(
-        &self,
-        syndic: &MinionId,
-        mut part: InventoryPart,
-    ) -> (PartResult, Vec<Duplicate>) {
+    /// Takes one part of a syndic's inventory, and its second ways where it is taken.
+    pub(crate) fn take(&self, syndic: &MinionId, part: InventoryPart) -> (PartResult, NotedWays) {
         let mut state = self.state.write();
         // A refused part shows that there is an inventory, too.
         state.hear(syndic, self.uptime.now());
         if part.epoch != self.epoch {
-            return (PartResult::BeginWithGrains, Vec::new());
+            return (PartResult::BeginWithGrains, NotedWays::default());
         }
-        let (list, mut duplicates) = (part.list, std::mem::take(&mut part.duplicates));
-        duplicates.extend(state.second_ways(syndic, &part));
-        // Before a full list forgets those of the one before.
-        let duplicates = state.note_duplicates(syndic, list, duplicates);
-        let result = state.take(syndic, part, self.clock.unix());
+        let taken = state.take(syndic, part, self.clock.unix());
         state.hear(syndic, self.uptime.now());
-        (result, duplicates)
+        taken
     }
 
-    /// A minion is not below this syndic any more.
+    /// A minion is not below this syndic any more, which had claimed it.
     pub(crate) fn remove(&self, minion: &MinionId, syndic: &MinionId) {
-        self.state.write().remove(minion, syndic);
+        self.state.write().release(minion, syndic);
     }
 
     /// Takes the inventory of a syndic for outdated until the syndic has sent a full list: it was
@@ -508,6 +490,7 @@ impl State {
             changed: VecDeque::new(),
             ids: None,
             duplicates: BTreeMap::new(),
+            second_ways: 0,
         }
     }
 
@@ -541,30 +524,6 @@ impl State {
         })
     }
 
-    fn other_ways(&self, minion: &MinionId, now: i64) -> Vec<BelowSyndic> {
-        let Some(others) = self.duplicates.get(minion) else {
-            return Vec::new();
-        };
-        let open = others.iter().filter(|(syndic, way)| {
-            let list = self.lists.get(*syndic);
-            let is_current = list.is_some_and(|list| list.is_current(now));
-            is_current && !way.is_away && self.is_proved_way(minion, syndic)
-        });
-        open.map(|(syndic, _)| BelowSyndic {
-            syndic: syndic.clone(),
-            away: None,
-            is_current: true,
-        })
-        .collect()
-    }
-
-    fn is_proved_way(&self, minion: &MinionId, syndic: &MinionId) -> bool {
-        let first = self.below.get(minion).and_then(|kept| kept.key);
-        let others = self.duplicates.get(minion);
-        let second = others.and_then(|others| others.get(syndic)?.key);
-        first.is_some() && first == second
-    }
-
     fn expect_anew(&mut self, syndic: &MinionId, now: Duration) {
         if let Some(list) = self.lists.get_mut(syndic) {
             list.hear(now);
@@ -575,12 +534,41 @@ impl State {
         }
     }
 
-    fn take(&mut self, syndic: &MinionId, part: InventoryPart, now: i64) -> PartResult {
+    fn take(
+        &mut self,
+        syndic: &MinionId,
+        mut part: InventoryPart,
+        now: i64,
+    ) -> (PartResult, NotedWays) {
+        let result = self.begin_part(syndic, &part, now);
+        if let Some(result) = result {
+            return (result, NotedWays::default());
+        }
+        let mut duplicates = std::mem::take(&mut part.duplicates);
+        duplicates.extend(self.second_ways(syndic, &part));
+        // Before a full list forgets those of the one before.
+        let noted = self.note_duplicates(syndic, part.list, duplicates);
+        match self.take_minions(syndic, part) {
+            Ok(()) => (PartResult::Taken, noted),
+            Err(reason) => {
+                self.forget(syndic);
+                (PartResult::Refused(reason), NotedWays::default())
+            }
+        }
+    }
+
+    /// Whether a part is the next one: its result otherwise, or where it came before.
+    fn begin_part(
+        &mut self,
+        syndic: &MinionId,
+        part: &InventoryPart,
+        now: i64,
+    ) -> Option<PartResult> {
         let list = self.lists.entry(syndic.clone()).or_default();
         let is_same = list.number == part.list && list.next > 0;
         if is_same && part.part + 1 == list.next {
             list.last_part = Some(now);
-            return PartResult::Taken;
+            return Some(PartResult::Taken);
         }
         match part.part {
             0 => {
@@ -588,13 +576,13 @@ impl State {
                 list.is_under_way = true;
             }
             next if is_same && next == list.next => {}
-            _ => return PartResult::BeginAnew,
+            _ => return Some(PartResult::BeginAnew),
         }
         // Its grains are as before, says the syndic, and they are not here.
         let is_lacking = |it: &Announced| it.grains.is_none() && !self.below.contains_key(&it.id);
         if part.minions.iter().any(is_lacking) {
             (list.next, list.is_complete) = (0, false);
-            return PartResult::BeginWithGrains;
+            return Some(PartResult::BeginWithGrains);
         }
         list.next = part.part + 1;
         list.last_part = Some(now);
@@ -602,22 +590,21 @@ impl State {
         if part.has_others {
             list.list_with_others = Some(part.list);
         }
+        None
+    }
+
+    fn take_minions(&mut self, syndic: &MinionId, part: InventoryPart) -> Result<(), &'static str> {
         for gone in &part.gone {
             self.remove(gone, syndic);
-            if let Some(others) = self.duplicates.get_mut(gone) {
-                others.remove(syndic);
-            }
+            self.forget_way(gone, syndic);
         }
         for announced in part.minions {
-            if let Err(reason) = self.put(syndic, part.list, announced) {
-                self.forget(syndic);
-                return PartResult::Refused(reason);
-            }
+            self.put(syndic, part.list, announced)?;
         }
         if part.is_last {
             self.complete(syndic);
         }
-        PartResult::Taken
+        Ok(())
     }
 
     /// The full list is there: minions that did not stand in it are gone.
@@ -631,7 +618,7 @@ impl State {
         }
         let number = list.number;
         list.list_with_others = list.list_with_others.filter(|with| *with == number);
-        self.forget_duplicates(|second, way| second == syndic && way.list != number);
+        self.forget_ways(syndic, Some(number));
         let is_old = |kept: &Kept| kept.syndic == *syndic && kept.list != number;
         let old = self.below.iter().filter(|(_, kept)| is_old(kept));
         let old: Vec<MinionId> = old.map(|(id, _)| id.clone()).collect();
@@ -660,6 +647,7 @@ impl State {
             return Ok(());
         }
         let is_new = before.is_none();
+        let has_other_key = before.is_some_and(|kept| kept.key != key);
         let size_before = before.map_or(0, |kept| kept.size(&id));
         let old = before.map(|kept| kept.grains.clone()).unwrap_or_default();
         let kept = Kept {
@@ -687,14 +675,25 @@ impl State {
         list.minions += usize::from(is_new);
         list.bytes = of_list;
         self.bytes = of_all;
-        if kept.grains != old || is_new {
+        if kept.grains != old || is_new || has_other_key {
             self.note(&id);
         }
         if is_new {
             self.ids = None;
         }
+        // The way of before, when it stood in the inventory of another one.
+        self.forget_way(&id, syndic);
         self.below.insert(id, kept);
         Ok(())
+    }
+
+    /// The claim of a syndic to a minion has ended.
+    fn release(&mut self, id: &MinionId, syndic: &MinionId) {
+        match self.below.contains_key(id) {
+            true => self.remove(id, syndic),
+            // It stood nowhere, and others may have announced it beside the claim.
+            false => self.take_up_second_ways(id),
+        }
     }
 
     fn remove(&mut self, id: &MinionId, syndic: &MinionId) {
@@ -715,55 +714,6 @@ impl State {
         self.ids = None;
         self.note(id);
         self.take_up_second_ways(id);
-    }
-
-    /// Syndics that have announced a minion in vain begin with a full list at their next part.
-    fn take_up_second_ways(&mut self, minion: &MinionId) {
-        let others = self.duplicates.remove(minion).unwrap_or_default();
-        for other in others.keys() {
-            if let Some(list) = self.lists.get_mut(other) {
-                list.next = 0;
-            }
-        }
-    }
-
-    fn forget_duplicates(&mut self, is_old: impl Fn(&MinionId, &Way) -> bool) {
-        self.duplicates.retain(|_, others| {
-            others.retain(|other, way| !is_old(other, way));
-            !others.is_empty()
-        });
-    }
-
-    /// Minions of a part that stand in the inventory of another syndic.
-    fn second_ways(&self, syndic: &MinionId, part: &InventoryPart) -> Vec<Duplicate> {
-        let announced = part.minions.iter().filter_map(|announced| {
-            let kept = self.below.get(&announced.id)?;
-            (kept.syndic != *syndic).then(|| Duplicate::new(announced, kept.syndic.clone()))
-        });
-        announced.collect()
-    }
-
-    /// Remembers minions below two syndics, and gives those that were not known.
-    fn note_duplicates(
-        &mut self,
-        syndic: &MinionId,
-        list: u64,
-        mut duplicates: Vec<Duplicate>,
-    ) -> Vec<Duplicate> {
-        duplicates.retain(|duplicate| {
-            let has_room = self.duplicates.len() < MAX_DUPLICATES;
-            if !has_room && !self.duplicates.contains_key(&duplicate.minion) {
-                return false;
-            }
-            let others = self.duplicates.entry(duplicate.minion.clone());
-            let way = Way {
-                list,
-                is_away: duplicate.is_away,
-                key: duplicate.key,
-            };
-            others.or_default().insert(syndic.clone(), way).is_none()
-        });
-        duplicates
     }
 
     /// Notes that a part of a syndic came, if it has an inventory.
@@ -800,7 +750,7 @@ impl State {
     }
 
     fn forget(&mut self, syndic: &MinionId) -> bool {
-        self.forget_duplicates(|second, _| second == syndic);
+        self.forget_ways(syndic, None);
         if self.lists.remove(syndic).is_none() {
             return false;
         }

@@ -155,7 +155,7 @@ fn of_minion(
 ) -> Result<ReceivedReturn, &'static str> {
     let minion = name.as_str().and_then(|name| MinionId::parse(name).ok());
     let minion = minion.ok_or("it names no minion")?;
-    if !voice.speaks_for(&minion) {
+    if !voice.may_return(&minion, (jid, aggregate.str("fun"))) {
         return Err("it is in the name of a minion of this master's own, or of another syndic's");
     }
     if voice.lacks(&minion) {

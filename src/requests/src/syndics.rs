@@ -9,11 +9,12 @@
 //! inventories are taken, that ends when the inventory of this syndic has the minion no more, or the
 //! syndic has been away for `CLAIM_SECONDS` and it or the next one has an inventory: then the next one does
 //! that returns for it or announces it in its own inventory. A list of the minions of a job ends no claim.
-//! A minion that is connected to the masters of two syndics may return by either: the second one, too, speaks for it while
-//! both announce the same public key of it.
+//! A minion that is connected to the masters of two syndics may return by either. That both announce the same public
+//! key of it proves little, as public keys go in clear: so the second syndic only returns for it, and only jobs that
+//! this master published for it, or any while the first way is closed. It claims, names and announces nothing.
 
-use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use saltern_base::clock::civil;
@@ -22,12 +23,16 @@ use saltern_store::AcceptedIds;
 use saltern_wire::msgpack::{MapView, RawValue};
 use sha2::{Digest, Sha256};
 
+use crate::job::below::{self, AskedMinions};
 use crate::outcome::SyndicMinions;
 use crate::syndic_inventories::{BelowSyndic, KeyDigest, SyndicInventories};
 use crate::{Minions, PresenceView, Services};
 
 /// The most minions that one request may announce, over all its jobs.
 pub(crate) const MAX_LEAVES: usize = 100_000;
+
+/// The most jobs of one request that are looked up because minions of other syndics return them.
+const MAX_LOOKED_UP: usize = 1_000;
 
 /// Seconds for which a syndic has to be away before another one may speak for its minions.
 const CLAIM_SECONDS: i64 = 600;
@@ -123,15 +128,35 @@ fn route(
     presence: &dyn PresenceView,
     inventories: &SyndicInventories,
 ) -> Option<BelowSyndic> {
-    let is_open = |way: &BelowSyndic| {
-        way.away.is_none() && !matches!(presence.state(&way.syndic), Standing::Away(_))
-    };
     let first = inventories.find(id)?;
-    if is_open(&first) {
+    if is_open(&first, presence) {
         return Some(first);
     }
     let mut others = inventories.other_ways(id).into_iter();
-    Some(others.find(is_open).unwrap_or(first))
+    let open = others.find(|way| is_open(way, presence));
+    Some(open.unwrap_or(first))
+}
+
+/// Whether a minion may receive jobs by this way.
+fn is_open(way: &BelowSyndic, presence: &dyn PresenceView) -> bool {
+    way.away.is_none() && !matches!(presence.state(&way.syndic), Standing::Away(_))
+}
+
+/// The syndics with an inventory that are away.
+fn away(services: &Services) -> HashSet<MinionId> {
+    let presence = &services.minions.presence;
+    let mut syndics = services.minions.inventories.syndics();
+    syndics.retain(|syndic| matches!(presence.state(syndic), Standing::Away(_)));
+    syndics.into_iter().collect()
+}
+
+/// Whether a minion is below this syndic, and jobs for it go by another one.
+pub(crate) fn is_other_way(minion: &MinionId, syndic: &MinionId, services: &Services) -> bool {
+    let (presence, inventories) = (&services.minions.presence, &services.minions.inventories);
+    let first = inventories.find(minion);
+    let is_first = first.is_some_and(|first| first.syndic == *syndic);
+    let is_way = is_first || inventories.is_proved_way(minion, syndic);
+    is_way && route(minion, &**presence, inventories).is_some_and(|way| way.syndic != *syndic)
 }
 
 /// Digest of the public key of a minion whose key is accepted here, for the inventory of a master above. It is of more
@@ -142,8 +167,8 @@ pub fn key_digest(minion: &MinionId, services: &Services) -> Option<KeyDigest> {
     Some(digest.chain_update(key.pem()).finalize().into())
 }
 
-/// The minions among these that are below this syndic, in their order: each stands in its inventory or, where it
-/// stands in none, is claimed by it. Looks once at the accepted keys and at the inventories.
+/// The minions among these that are below this syndic, in their order: jobs for each go by it or, where the minion
+/// stands in no inventory, it is claimed by it. Looks once at the accepted keys and at the inventories.
 pub fn minions_below(
     minions: Vec<MinionId>,
     syndic: &MinionId,
@@ -167,7 +192,7 @@ pub(crate) fn minions_below_beside(
         syndics,
         ..
     } = &services.minions;
-    inventories.look_at_syndics(|syndic_of| {
+    inventories.look_at_routes(&away(services), |syndic_of| {
         minions.retain(|minion| {
             // One whose key is accepted here is no syndic's.
             !accepted.contains(minion.as_str())
@@ -199,7 +224,7 @@ pub fn minions_moved(
             .is_some_and(|accepted| accepted.contains(minion.as_str()))
     };
     let has_all = inventories.are_complete(std::slice::from_ref(syndic));
-    inventories.look_at_syndics(|syndic_of| {
+    inventories.look_at_routes(&away(services), |syndic_of| {
         minions.retain(|minion| {
             is_accepted(minion)
                 || match syndic_of(minion) {
@@ -256,6 +281,10 @@ pub(crate) struct SyndicIdentity<'a> {
     announces_all: bool,
     /// Minions taken over from other syndics.
     taken_over: Cell<u64>,
+    /// The last job that a minion of another syndic returns, with the minions that it is for.
+    asked: RefCell<Option<(Jid, AskedMinions)>>,
+    /// The number of jobs that were looked up for that.
+    lookups: Cell<usize>,
     services: &'a Services,
 }
 
@@ -280,6 +309,8 @@ impl<'a> SyndicIdentity<'a> {
             accepted,
             announces_all: inventories.are_complete(std::slice::from_ref(syndic)),
             taken_over: Cell::new(0),
+            asked: RefCell::default(),
+            lookups: Cell::new(0),
             services,
         }
     }
@@ -309,13 +340,19 @@ impl<'a> SyndicIdentity<'a> {
         self.may_speak(minion, |_| false)
     }
 
-    /// Whether it may speak for this minion, of which it brings a return or an entry of its inventory. An
-    /// outdated claim of another syndic ends.
-    pub(crate) fn speaks_for(&self, minion: &MinionId) -> bool {
+    /// Whether this minion, which it announces, is its own. An outdated claim of another syndic ends.
+    pub(crate) fn may_announce(&self, minion: &MinionId) -> bool {
         self.may_speak(minion, |minion| self.replace_outdated_claim(minion))
     }
 
-    fn may_speak(&self, minion: &MinionId, replace: impl FnOnce(&MinionId) -> bool) -> bool {
+    /// Whether it may bring a return of this job and function by this minion. An outdated claim of another syndic ends.
+    pub(crate) fn may_return(&self, minion: &MinionId, (jid, fun): (&Jid, Option<&str>)) -> bool {
+        self.may_speak(minion, |minion| {
+            self.replace_outdated_claim(minion) || self.may_return_beside(minion, (jid, fun))
+        })
+    }
+
+    fn may_speak(&self, minion: &MinionId, else_if: impl FnOnce(&MinionId) -> bool) -> bool {
         // The machine of a syndic may have a minion of the same name below.
         if minion == self.syndic || !self.services.config.saltern_strict_minion_events {
             return true;
@@ -329,13 +366,45 @@ impl<'a> SyndicIdentity<'a> {
             inventories,
             ..
         } = &self.services.minions;
-        let is_its = syndics.claim(minion, self.syndic)
-            || replace(minion)
-            || inventories.is_proved_way(minion, self.syndic);
-        if !is_its {
+        let is_its = syndics.claim(minion, self.syndic) || else_if(minion);
+        // It is no fault of the second way of a minion to say something.
+        if !is_its && !inventories.is_proved_way(minion, self.syndic) {
             self.services.metrics.refuse("syndic_leaf");
         }
         is_its
+    }
+
+    /// Whether it may bring a return by the minion of another syndic: it is its second way, and the first one is closed
+    /// or the job is for it.
+    fn may_return_beside(&self, minion: &MinionId, job: (&Jid, Option<&str>)) -> bool {
+        let Minions {
+            presence,
+            inventories,
+            ..
+        } = &self.services.minions;
+        if !inventories.is_proved_way(minion, self.syndic) {
+            return false;
+        }
+        let first = inventories.find(minion);
+        let is_closed = first.is_some_and(|first| !is_open(&first, &**presence));
+        is_closed || self.is_asked(minion, job)
+    }
+
+    /// Whether this master has published the job for this minion, as far as is known here.
+    fn is_asked(&self, minion: &MinionId, (jid, fun): (&Jid, Option<&str>)) -> bool {
+        let mut asked = self.asked.borrow_mut();
+        // All returns of a job come together.
+        if asked.as_ref().is_none_or(|(known, _)| known != jid) {
+            let count = self.lookups.get();
+            if count >= MAX_LOOKED_UP {
+                return false;
+            }
+            self.lookups.set(count + 1);
+            *asked = Some((jid.clone(), below::asked_minions(jid, self.services)));
+        }
+        asked
+            .as_ref()
+            .is_some_and(|(_, asked)| asked.has(minion, fun))
     }
 
     /// Replaces the claim of another syndic to a minion, if it is outdated and this one may have more.

@@ -1,8 +1,11 @@
 //! A connection to either database.
 
 use std::future::Future;
+use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
+use saltern_base::blocking;
 use saltern_config::{SqlSchema, SqlStore};
 use tokio::time::timeout;
 
@@ -33,6 +36,18 @@ impl Connection {
     }
 }
 
+/// Addresses of the server's name; the drivers would look it up by a call that panics where the system starts no
+/// thread, and end the task that connects.
+pub(crate) async fn addresses(store: &SqlStore) -> Result<Vec<IpAddr>, SqlError> {
+    let failed = |error: io::Error| SqlError::Connection(error.into());
+    let found = blocking::lookup_host(&store.host, store.port).await;
+    let found = found.map_err(failed)?;
+    match found.is_empty() {
+        true => Err(failed(io::ErrorKind::AddrNotAvailable.into())),
+        false => Ok(found.iter().map(|address| address.ip()).collect()),
+    }
+}
+
 /// Gives a task so much time; `late` makes the error of the seconds.
 pub(crate) async fn within<T>(
     limit: Duration,
@@ -42,5 +57,65 @@ pub(crate) async fn within<T>(
     match timeout(limit, task).await {
         Ok(result) => result,
         Err(_) => Err(late(limit.as_secs())),
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::error::Error as _;
+    use std::fs;
+
+    use saltern_config::load_master;
+
+    use super::*;
+
+    /// The options of a connection with the tables of a returner.
+    pub(crate) fn store(returner: &str, host: &str) -> SqlStore {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("master");
+        let mut text = format!("master_job_cache: {returner}\n");
+        let prefix = match returner {
+            "mysql" => "mysql",
+            _ => "returner.pgjsonb",
+        };
+        for (key, value) in [
+            ("host", host),
+            ("port", "9"),
+            ("user", "salt"),
+            ("pass", "x"),
+            ("db", "salt"),
+        ] {
+            text.push_str(&format!("{prefix}.{key}: {value}\n"));
+        }
+        fs::write(&path, text).expect("a file");
+        let config = load_master(&path).expect("a configuration").config;
+        let store = config.returners.sql_store(returner);
+        store.expect("a store").clone()
+    }
+
+    /// The drivers' own look-up of a name would panic here.
+    #[test]
+    fn name_is_an_error_where_no_thread_starts_and_address_needs_none() {
+        for (returner, host, kind) in [
+            ("pgjsonb", "localhost", io::ErrorKind::WouldBlock),
+            ("mysql", "localhost", io::ErrorKind::WouldBlock),
+            ("pgjsonb", "127.0.0.1", io::ErrorKind::ConnectionRefused),
+            ("mysql", "127.0.0.1", io::ErrorKind::ConnectionRefused),
+        ] {
+            let mut builder = tokio::runtime::Builder::new_current_thread();
+            // There is no room for such a stack.
+            let runtime = builder.enable_all().thread_stack_size(1 << 60).build();
+            let runtime = runtime.expect("a runtime");
+            let opened = runtime.block_on(Connection::open(&store(returner, host)));
+            let error = opened.err().expect("there is no server");
+            let mut cause = error.source();
+            let mut found = None;
+            while let Some(error) = cause {
+                found = error.downcast_ref::<io::Error>().or(found);
+                cause = error.source();
+            }
+            let found = found.map(io::Error::kind);
+            assert_eq!(found, Some(kind), "{returner} {host}: {error:?}");
+        }
     }
 }

@@ -56,6 +56,9 @@ pub enum SqlError {
     /// Other questions wait for the connection.
     #[error("{0} other questions wait for the database")]
     Busy(usize),
+    /// It ended without a result; its panic is in the log.
+    #[error("the question ended without an answer")]
+    Ended,
     /// The thread cannot wait for a connection.
     #[error("no runtime")]
     Runtime(#[source] std::io::Error),

@@ -12,6 +12,7 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{ClientIdentity, Conn, OptsBuilder, Params, SslOpts, Value};
 use saltern_config::{SqlStore, SqlTlsMode};
 
+use crate::connection::addresses;
 use crate::error::SqlError;
 use crate::row::{JobRow, ReturnRow};
 use crate::writer::{Batch, EventRow};
@@ -46,6 +47,7 @@ impl Mysql {
     pub(crate) async fn connect(store: &SqlStore, _timeout: Duration) -> Result<Self, SqlError> {
         let options = OptsBuilder::default()
             .ip_or_hostname(store.host.as_str())
+            .resolved_ips(Some(addresses(store).await?))
             .tcp_port(store.port)
             .user(Some(store.user.as_str()))
             .pass(Some(store.password.expose()))

@@ -4,6 +4,7 @@
 //! may still commit, has ended before its rows are looked for again.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use saltern_config::{SqlSchema, SqlStore, SqlTlsMode};
@@ -14,6 +15,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, SimpleQueryMessage, Socket, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::connection::addresses;
 use crate::error::SqlError;
 use crate::row::{JOB_COLUMNS, JobRow, ReturnRow};
 use crate::tls;
@@ -277,8 +279,11 @@ pub(crate) async fn open(
     silence: Option<Duration>,
 ) -> Result<(Client, PostgresConnection), SqlError> {
     let mut config = Config::new();
+    match is_directory(&store.host) {
+        true => _ = config.host(&store.host),
+        false => hosts(&mut config, &store.host, &addresses(store).await?),
+    }
     config
-        .host(&store.host)
         .port(store.port)
         .user(&store.user)
         .password(store.password.expose())
@@ -301,6 +306,18 @@ pub(crate) async fn open(
     Ok(config.connect(tls(store)?).await?)
 }
 
+/// Whether a host is the directory of a socket.
+fn is_directory(host: &str) -> bool {
+    host.starts_with('/')
+}
+
+/// Has each address tried in turn; its certificate is that of the name.
+fn hosts(config: &mut Config, name: &str, addresses: &[IpAddr]) {
+    for address in addresses {
+        config.host(name).hostaddr(*address);
+    }
+}
+
 /// Connector of TLS.
 pub(crate) fn tls(store: &SqlStore) -> Result<MakeRustlsConnect, SqlError> {
     Ok(MakeRustlsConnect::new(tls::client_config(&store.tls)?))
@@ -308,4 +325,47 @@ pub(crate) fn tls(store: &SqlStore) -> Result<MakeRustlsConnect, SqlError> {
 
 fn column<'r, R, T>(rows: &'r [R], value: impl Fn(&'r R) -> T) -> Vec<T> {
     rows.iter().map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use tokio_postgres::NoTls;
+    use tokio_postgres::config::Host;
+
+    use super::*;
+
+    #[test]
+    fn each_address_of_a_name_is_tried_under_the_name() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        listener.set_nonblocking(true).expect("a socket");
+        let port = listener.local_addr().expect("an address").port();
+        let nobody = IpAddr::from([127, 0, 0, 2]);
+        let mut config = Config::new();
+        hosts(
+            &mut config,
+            "db.example.com",
+            &[nobody, Ipv4Addr::LOCALHOST.into()],
+        );
+        let named = Host::Tcp("db.example.com".to_owned());
+        assert_eq!(config.get_hosts(), [named.clone(), named]);
+        config.user("salt").port(port);
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
+            // It ends the connection, which is enough of a server.
+            let accept = async { listener.accept().await.map(drop) };
+            let (connected, accepted) = tokio::join!(config.connect(NoTls), accept);
+            assert!(connected.is_err());
+            accepted.expect("the second address was tried");
+        });
+    }
+
+    #[test]
+    fn directory_is_no_name() {
+        assert!(is_directory("/run/postgresql"));
+        assert!(!is_directory("db.example.com"));
+    }
 }

@@ -89,11 +89,11 @@ impl SqlReader {
                 loop {
                     match asked.recv_timeout(link::IDLE) {
                         Ok(question) => {
-                            // Tokio panics where the system starts no thread for the name of a server. That
-                            // ends the question; the reader has more to answer.
+                            // A panic ends the question; the reader has more to answer.
                             let asked = catch_unwind(AssertUnwindSafe(|| question(&mut link)));
                             if asked.is_err() {
                                 link.disconnect();
+                                link.pause("the last question ended without an answer");
                             }
                         }
                         Err(RecvTimeoutError::Timeout) => link.disconnect(),
@@ -125,7 +125,8 @@ impl SqlReader {
             })?;
         match answered.recv_timeout(PATIENCE) {
             Ok(read) => read,
-            Err(_) => Err(SqlError::Timeout(PATIENCE.as_secs())),
+            Err(RecvTimeoutError::Timeout) => Err(SqlError::Timeout(PATIENCE.as_secs())),
+            Err(RecvTimeoutError::Disconnected) => Err(SqlError::Ended),
         }
     }
 
@@ -269,5 +270,23 @@ impl SqlReader {
             let ids = found.into_iter().filter_map(|row| row.into_iter().next()?);
             Ok(ids.collect())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::tests::store;
+
+    #[test]
+    fn question_that_panics_is_no_timeout_and_the_next_ones_wait() {
+        let reader = SqlReader::new(store("pgjsonb", "127.0.0.1")).expect("a reader");
+        let panicked = reader.ask(|_| -> Result<(), SqlError> { panic!("a test of a panic") });
+        assert!(matches!(panicked, Err(SqlError::Ended)), "{panicked:?}");
+        let refused = reader.minions(1);
+        assert!(
+            matches!(refused, Err(SqlError::Away { .. })),
+            "no attempt at once: {refused:?}"
+        );
     }
 }

@@ -6,6 +6,7 @@
 //! it, is unavailable, unless retention removes it first. A returner begins with what comes after
 //! it was configured.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub struct JobFollower {
     place: JobCursor,
     /// Up to where rows were read ahead of `place`; never behind it.
     ahead: JobCursor,
+    /// The last return that it has had in this process; behind `place` once it went back.
+    farthest: i64,
 }
 
 /// The next row.
@@ -81,6 +84,7 @@ impl JobFollower {
         let follower = Self {
             place,
             ahead: place,
+            farthest: place.returns,
             reader,
             path,
             owner,
@@ -130,7 +134,9 @@ impl JobFollower {
 
     /// The returner has this, or is not to have it.
     pub fn pass(&mut self, followed: &Followed) {
-        followed.advance(&mut self.place);
+        let mut place = self.place;
+        followed.advance(&mut place);
+        self.pass_to(place);
         self.rewind();
     }
 
@@ -147,22 +153,29 @@ impl JobFollower {
     /// The returner has everything up to here, where was read to before.
     pub fn pass_to(&mut self, cursor: JobCursor) {
         self.place = cursor;
+        self.farthest = self.farthest.max(cursor.returns);
     }
 
-    /// Takes the returner back to the first return of this job among the last `limit` that it has, so that all from
-    /// there come to it once more. Forgets what was read ahead. Whether there is one.
+    /// Takes the returner back to the first return of one of these jobs among the last `limit` that it has had, by at
+    /// most `room` of them, so that all from there come to it once more. Forgets what was read ahead. Whether there
+    /// is one. However often it goes back, it does so within the same `limit`.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn go_back_to(&mut self, jid: &Jid, limit: usize) -> Result<bool> {
-        let back = i64::try_from(limit).unwrap_or(i64::MAX);
-        let mut before = self.place.returns.saturating_sub(back).max(0);
-        let runs = self.reader.return_runs(before, limit)?;
+    pub fn go_back_to(&mut self, jids: &HashSet<Jid>, limit: usize, room: usize) -> Result<bool> {
+        let back =
+            |from: i64, by: usize| from.saturating_sub(i64::try_from(by).unwrap_or(i64::MAX));
+        let first = back(self.farthest, limit).max(back(self.place.returns, room));
+        let mut before = first.max(0);
+        let runs = match before < self.place.returns {
+            true => self.reader.return_runs(before, limit)?,
+            false => Vec::new(),
+        };
         for run in runs {
             if before >= self.place.returns {
                 break;
             }
-            if run.jid == *jid {
+            if jids.contains(&run.jid) {
                 self.place.returns = before;
                 self.rewind();
                 return Ok(true);

@@ -19,13 +19,13 @@ mod clear;
 mod environments;
 mod known;
 mod memory;
+mod mine_edits;
+mod removals;
 mod shared;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -44,6 +44,8 @@ use crate::files::{self, Create, Stat, Version};
 use crate::options::StoreOptions;
 use known::{Known, Stamps};
 use memory::{Memory, Parts, Remembered};
+use mine_edits::MineEdits;
+use removals::Removals;
 use shared::ChangedData;
 
 /// The largest file that is read, in bytes.
@@ -79,6 +81,8 @@ pub struct MinionDataStore {
     known: RwLock<Known>,
     /// For the other masters of a cluster.
     changed: ChangedData,
+    mine_edits: MineEdits,
+    removals: Removals,
     /// Held while a minion's files are written or removed, and while its mine is read, changed and
     /// written back; by hash of the id.
     writers: [Mutex<()>; WRITERS],
@@ -98,6 +102,8 @@ impl MinionDataStore {
             memory: Mutex::default(),
             known: RwLock::default(),
             changed: ChangedData::default(),
+            mine_edits: MineEdits::default(),
+            removals: Removals::new(&options.cachedir),
             writers: std::array::from_fn(|_| Mutex::new(())),
         }
     }
@@ -174,6 +180,7 @@ impl MinionDataStore {
             return Err(too_many());
         }
         let _writing = self.writer(id).lock();
+        let before = self.mine_before(id)?;
         let old = match clear {
             true => None,
             false => self.mine(id).or_else(|error| match error.is_damaged() {
@@ -193,6 +200,13 @@ impl MinionDataStore {
             return Err(too_many());
         }
         self.write(id, Bank::Mine, &mine)?;
+        match clear {
+            true => self.mine_edits.note_all(id),
+            false => {
+                let functions = new.iter().map(|(name, _)| name);
+                self.mine_edits.note(id, functions, before);
+            }
+        }
         Ok(true)
     }
 
@@ -204,6 +218,11 @@ impl MinionDataStore {
             Err(error) if error.is_damaged() => return Ok(false),
             mine => mine?,
         };
+        if self.mine_edits.is_on() {
+            let before = self.mine_before(id)?;
+            self.mine_edits.note(id, std::iter::once(function), before);
+            self.changed.note(id, Bank::Mine);
+        }
         let Some(mine) = mine else {
             return Ok(true);
         };
@@ -223,67 +242,9 @@ impl MinionDataStore {
         let _writing = self.writer(id).lock();
         let removed = files::remove(&self.path(id, Bank::Mine)?)?;
         self.memory.lock().forget(id);
-        self.changed.note(id, Bank::Mine);
+        self.mine_edits.note_all(id);
+        self.note_removed(id, Bank::Mine);
         Ok(removed)
-    }
-
-    /// Forgets everything about a minion: its key was deleted, or another key took its name.
-    ///
-    /// Call it after the key is gone, so that no request of the old owner stores anything later.
-    ///
-    /// Stock 3008 leaves the mine behind, so that the next owner of the name answers with it; here
-    /// it goes too. In the layout of 3006 and 3007 the minion's whole directory goes, with the
-    /// files that it pushed, as in stock.
-    ///
-    /// `false`: there was nothing. Anybody can cause that for any id, so it is not recorded.
-    pub fn purge(&self, id: &MinionId) -> Result<bool> {
-        let _writing = self.writer(id).lock();
-        let mut had_any = false;
-        if self.has_banks() {
-            self.load_known()?;
-            let environments = self.known.read().environments(id);
-            for environment in environments {
-                let name = format!("{}:{environment}.p", id.as_str());
-                let path = files::child(&self.cachedir.join("pillar"), &name)?;
-                had_any |= files::remove(&path)?;
-            }
-            for bank in [Bank::Grains, Bank::Pillar, Bank::Mine] {
-                had_any |= files::remove(&self.path(id, bank)?)?;
-            }
-        } else {
-            let dir = files::child(&self.cachedir.join("minions"), id.as_str())?;
-            match fs::remove_dir_all(&dir) {
-                Ok(()) => had_any = true,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(StoreError::io("remove", dir, source)),
-            }
-        }
-        if had_any {
-            self.memory.lock().forget(id);
-            self.known.write().remove(id);
-            for bank in [Bank::Grains, Bank::Mine] {
-                self.changed.note(id, bank);
-            }
-        }
-        Ok(had_any)
-    }
-
-    /// Forgets all minions but those that `keep` says yes to (`check_minion_cache` in
-    /// `salt/key.py`); gives their number.
-    pub fn purge_all_but(&self, keep: impl Fn(&MinionId) -> bool) -> Result<usize> {
-        self.refresh()?;
-        let mut ids: Vec<MinionId> = self.known.write().all().to_vec();
-        if self.has_banks() {
-            ids.extend(self.list("mine")?);
-            ids.extend(self.list("pillar")?);
-            ids.sort_unstable();
-            ids.dedup();
-        }
-        let mut purged = 0;
-        for id in ids.iter().filter(|id| !keep(id)) {
-            purged += usize::from(self.purge(id)?);
-        }
-        Ok(purged)
     }
 
     /// The minions with an entry, sorted, as stock's `cache.list` counts them: in 3008 those with

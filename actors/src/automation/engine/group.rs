@@ -16,6 +16,10 @@ use rustix::fs::Access;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use saltern_base::{blocking, umask};
 use tokio::net::unix::pipe::Receiver;
+use tokio::time::{sleep, timeout};
+
+/// Interval of the looks for the end of a program that no thread waits for.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Process group of one child program. Killed on drop.
 pub(super) struct Group {
@@ -52,7 +56,7 @@ impl Group {
 
     /// Waits for the end of the program, ends what is left of its group, and says how it ended.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
-        self.wait(None).await?;
+        self.wait().await?;
         self.reap()
     }
 
@@ -60,24 +64,26 @@ impl Group {
     pub(super) async fn end(&mut self, within: Duration) {
         // A group that has gone already needs no signal.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
-        let _ = self.wait(Some(within)).await;
+        let _ = timeout(within, self.wait()).await;
         let _ = self.reap();
     }
 
     /// Waits for the end of the program, on a thread that only waits: tokio takes no descriptor of
-    /// a process without `unsafe`.
-    async fn wait(&self, within: Option<Duration>) -> io::Result<()> {
+    /// a process without `unsafe`. Where none starts, and while it has not begun, it is looked for now and then.
+    async fn wait(&self) -> io::Result<()> {
         let end = self.end.clone();
-        let within = within.and_then(|within| Timespec::try_from(within).ok());
-        let waited = blocking::run(move || {
-            loop {
-                match poll(&mut [PollFd::new(&*end, PollFlags::IN)], within.as_ref()) {
-                    Err(rustix::io::Errno::INTR) => {}
-                    waited => return waited.map(drop),
-                }
+        let waiting = blocking::run(move || has_ended(&end, None).map(drop));
+        let looking = async {
+            let none = Timespec::default();
+            while !has_ended(&self.end, Some(&none))? {
+                sleep(LOOK_INTERVAL).await;
             }
-        });
-        Ok(waited.await.map_err(io::Error::from)??)
+            Ok(())
+        };
+        tokio::select! {
+            Ok(waited) = waiting => waited,
+            looked = looking => looked,
+        }
     }
 
     /// Kills the group first: until the program is reaped, its number cannot be used again.
@@ -87,6 +93,16 @@ impl Group {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         }
         self.child.wait()
+    }
+}
+
+/// Whether a program has ended, after a wait for it, which may be for ever.
+fn has_ended(end: &OwnedFd, within: Option<&Timespec>) -> io::Result<bool> {
+    loop {
+        match poll(&mut [PollFd::new(end, PollFlags::IN)], within) {
+            Err(rustix::io::Errno::INTR) => {}
+            waited => return Ok(waited? > 0),
+        }
     }
 }
 
@@ -207,5 +223,52 @@ mod tests {
         group.end(Duration::from_millis(50)).await;
         let mut rest = Vec::new();
         output.read_to_end(&mut rest).await.expect("it is over");
+    }
+
+    /// A runtime for whose pool the system starts no thread: there is no room for such a stack.
+    fn without_threads() -> tokio::runtime::Runtime {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().thread_stack_size(1 << 60);
+        builder.build().expect("a runtime")
+    }
+
+    #[test]
+    fn end_of_a_program_is_seen_where_no_thread_starts() {
+        without_threads().block_on(async {
+            let (mut group, _output) = shell("exit 3");
+            let status = group.ended().await.expect("it ends");
+            assert_eq!(status.code(), Some(3));
+        });
+    }
+
+    #[test]
+    fn program_has_its_time_to_end_where_no_thread_starts() {
+        without_threads().block_on(async {
+            let script =
+                "trap 'sleep 0.2; echo bye; exit' TERM; echo up; while :; do sleep 0.05; done";
+            let (mut group, mut output) = shell(script);
+            output.read_exact(&mut [0; 3]).await.expect("it is up");
+            group.end(Duration::from_secs(120)).await;
+            let mut rest = String::new();
+            output.read_to_string(&mut rest).await.expect("it is over");
+            assert_eq!(rest, "bye\n");
+        });
+    }
+
+    #[test]
+    fn program_that_ignores_sigterm_is_killed_in_time_where_no_thread_is_free() {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().max_blocking_threads(1).build();
+        runtime.expect("a runtime").block_on(async {
+            let (go, gone) = std::sync::mpsc::channel::<()>();
+            let busy = blocking::begin(move || gone.recv()).expect("a thread");
+            let (mut group, mut output) = shell("trap '' TERM; echo up; sleep 600 & wait; wait");
+            output.read_exact(&mut [0; 3]).await.expect("it is up");
+            group.end(Duration::from_millis(50)).await;
+            let mut rest = Vec::new();
+            output.read_to_end(&mut rest).await.expect("it is over");
+            drop(go);
+            assert!(busy.await.expect("it ends").is_err());
+        });
     }
 }

@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use saltern_base::clock::Clock;
@@ -13,6 +14,8 @@ use crate::shared::testing::{event, in_system, recorder, tree};
 struct Shown {
     batches: UnboundedSender<Vec<PackedEvent>>,
     ends: Mutex<mpsc::Receiver<Ending>>,
+    /// Calls for which no thread starts.
+    threadless: Arc<AtomicUsize>,
 }
 
 /// How a batch ends.
@@ -23,6 +26,15 @@ impl Sink for Shown {
         let end = self.batches.send(batch.clone()).is_ok();
         let end = end.then(|| self.ends.lock().recv().ok()).flatten();
         end.map_or(End::Returned, |end| end(batch))
+    }
+
+    fn start(&self, call: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        let left = self.threadless.load(Ordering::SeqCst);
+        if left > 0 {
+            self.threadless.store(left - 1, Ordering::SeqCst);
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        thread::Builder::new().spawn(call).map(drop)
     }
 }
 
@@ -43,6 +55,7 @@ struct Bench {
     tree: Tree,
     batches: UnboundedReceiver<Vec<PackedEvent>>,
     ends: mpsc::Sender<Ending>,
+    threadless: Arc<AtomicUsize>,
     metrics: EventReturnMetrics,
     _fire: UnboundedReceiver<Fire>,
 }
@@ -71,7 +84,9 @@ impl Bench {
         let sink = Shown {
             batches: shown,
             ends: Mutex::new(given),
+            threadless: Arc::default(),
         };
+        let threadless = sink.threadless.clone();
         let metrics = EventReturnMetrics::new(&registry);
         let seed = Seed::new("it", Box::new(sink), &config, (&bus, fire), metrics.clone());
         let tree = tree(&registry);
@@ -82,6 +97,7 @@ impl Bench {
             tree,
             batches,
             ends,
+            threadless,
             metrics,
             _fire: fired,
         };
@@ -201,6 +217,27 @@ fn actor_panic_loses_no_event() {
         }
         assert_eq!(seen, ["b", "c"]);
         bench.tree.shutdown().await;
+    });
+}
+
+#[test]
+fn batch_for_which_no_thread_starts_is_kept() {
+    in_system(async {
+        let mut bench = Bench::new("").await;
+        bench.threadless.store(1, Ordering::SeqCst);
+        bench.fire(&["a"]);
+        let waiting = bench.metrics.waiting.with_label_values(&["it"]);
+        while bench.threadless.load(Ordering::SeqCst) > 0 || waiting.get() < 1 {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::pause();
+        tokio::time::advance(RETRY).await;
+        tokio::time::resume();
+        assert_eq!(bench.next().await, ["a"]);
+        bench.say(returned);
+        bench.tree.shutdown().await;
+        assert_eq!(bench.counted("failed"), 0);
+        assert_eq!(bench.counted("returned"), 1);
     });
 }
 

@@ -1,4 +1,4 @@
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -7,8 +7,8 @@ use super::*;
 /// Minions with why they are away and with a grain.
 type Fleet = Rc<RefCell<BTreeMap<MinionId, (Option<String>, String)>>>;
 
-/// The fleet; borrowed for writing, it cannot be listed.
-struct Below(Fleet);
+/// The fleet; borrowed for writing, it cannot be listed. With the key of those of which one is known.
+struct Below(Fleet, Rc<Cell<Option<u8>>>);
 
 impl MinionsBelow for Below {
     type Cursor = ();
@@ -34,11 +34,16 @@ impl MinionsBelow for Below {
     }
 
     fn key(&self, minion: &MinionId) -> Option<KeyDigest> {
-        minion.as_str().starts_with("known").then_some([7; 32])
+        let is_known = minion.as_str().starts_with("known");
+        self.1.get().filter(|_| is_known).map(|byte| [byte; 32])
     }
 
-    fn changes(&self, _: Option<&()>) -> (Changed, ()) {
-        (Changed::Everything, ())
+    fn changes(&self, _: Option<&()>) -> MinionChanges<()> {
+        MinionChanges {
+            grains: Changed::Everything,
+            keys: Changed::Everything,
+            cursor: (),
+        }
     }
 }
 
@@ -64,7 +69,11 @@ fn names(part: &InventoryPart) -> Vec<String> {
 }
 
 fn agreed(fleet: &Fleet) -> InventorySender<Below> {
-    let mut sender = InventorySender::new(Below(fleet.clone()));
+    agreed_with_key(fleet, &Rc::new(Cell::new(Some(7))))
+}
+
+fn agreed_with_key(fleet: &Fleet, key: &Rc<Cell<Option<u8>>>) -> InventorySender<Below> {
+    let mut sender = InventorySender::new(Below(fleet.clone(), key.clone()));
     assert_eq!(sender.next(Instant::now()), None, "nobody agreed");
     sender.agree("one", Some(1), 1);
     sender
@@ -107,6 +116,27 @@ fn digest_of_a_key_goes_up_with_its_minion() {
     let fields = part.fields();
     let sent = fields.iter().find(|(name, _)| *name == "keys");
     assert_eq!(sent.map(|(_, keys)| keys), Some(&Value::Array(part.keys)));
+}
+
+/// The key of a minion is accepted or replaced after it was announced.
+#[test]
+fn late_or_other_digest_of_a_key_goes_up_when_it_is_there() {
+    let (fleet, now) = (fleet(&["known", "other"]), Instant::now());
+    let key = Rc::new(Cell::new(None));
+    let mut sender = agreed_with_key(&fleet, &key);
+    assert_eq!(sender.next(now).unwrap().keys, [Value::Nil, Value::Nil]);
+    sender.answered(&taken(), 2, now);
+    assert_eq!(sender.next(now), None, "nothing has changed");
+    for byte in [7, 8] {
+        key.set(Some(byte));
+        let part = sender.next(now).unwrap();
+        assert_eq!(names(&part), ["known"]);
+        assert_eq!(part.keys, [Value::from(&[byte; 32][..])]);
+        let without_grains = vec!["known".into(), Value::Nil, Value::Nil];
+        assert_eq!(part.minions, [Value::Array(without_grains)]);
+        sender.answered(&taken(), 2, now);
+        assert_eq!(sender.next(now), None, "it is announced");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! and the returns of each minion still keep their order. Batches are read ahead of the cursor, which
 //! moves when a batch and all before it are stored.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
@@ -616,16 +616,20 @@ impl OutboxQueue {
         self.save_if_due(now)
     }
 
-    /// A master above has published this job after minions had returned it: their returns go up to that master as well,
-    /// which may not have been known when they were passed. What is on its way is read again.
+    /// A master above has published these jobs after minions had returned them: their returns go up to that master as
+    /// well, which may not have been known when they were passed. What is on its way is read again.
     ///
     /// # Errors
     /// The database cannot be read, or the cursor not be written.
-    pub(crate) fn go_back_to(&mut self, jid: &Jid) -> Result<(), StoreError> {
+    pub(crate) fn go_back_to(&mut self, jids: &HashSet<Jid>) -> Result<(), StoreError> {
         self.rewind();
-        // What is farther back would have others dropped, where it is more than may wait.
-        let most = usize::try_from(self.settings.keep_returns / 2).unwrap_or(usize::MAX);
-        if self.follower.go_back_to(jid, most.min(MAX_ROWS_BACK))? {
+        // More than may wait would have others dropped.
+        let room = self
+            .settings
+            .keep_returns
+            .saturating_sub(self.follower.lag()?);
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        if self.follower.go_back_to(jids, MAX_ROWS_BACK, room)? {
             self.save()?;
         }
         Ok(())

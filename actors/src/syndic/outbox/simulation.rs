@@ -2,15 +2,17 @@
 //! and a master that is killed at any moment: each master above gets every return of its jobs, in
 //! the order of each minion, and no return of another's.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 
 use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_requests::job::UPPER;
+use saltern_store::jobs::StoredJob;
 use saltern_store::{DatabaseLimits, JobDatabase, StoreError, StoreOptions, Write};
 use saltern_wire::msgpack::{Dialect, encode};
 use tempfile::TempDir;
 
+use super::super::routes::was_returned_early;
 use super::*;
 
 /// Seeds of one run; `SALTERN_SEED` runs one alone.
@@ -610,16 +612,96 @@ fn return_that_both_outboxes_took_for_the_others_goes_up_when_the_publication_co
     assert_eq!(sent(&mut world, "one:4506"), 0);
 
     let own = world.outboxes.get_mut("one:4506").unwrap();
-    own.go_back_to(&unknown).unwrap();
+    own.go_back_to(&HashSet::from([unknown])).unwrap();
     assert_eq!(sent(&mut world, "one:4506"), 0, "a job without a return");
     let own = world.outboxes.get_mut("one:4506").unwrap();
-    own.go_back_to(&early).unwrap();
+    own.go_back_to(&HashSet::from([early])).unwrap();
     world.open("one:4506").unwrap();
     assert_eq!(
         sent(&mut world, "one:4506"),
         2,
         "it, and the one behind it, over a restart"
     );
+}
+
+/// The report comes when the uplink has looked for one, and before the publication is stored.
+#[test]
+fn return_that_comes_while_its_job_is_being_published_is_an_early_one() {
+    let mut world = World::new();
+    let jid = Jid::parse("20260101000000000001").unwrap();
+    let reader = world.database.reader().unwrap();
+    let is_early = |known: Option<&StoredJob>| was_returned_early(known, &jid, &*reader);
+    let known = reader.load(&jid).unwrap();
+    assert!(known.is_none());
+    world.database.commit(&reported(&jid, 0)).unwrap();
+    assert_eq!(sent_by(world.outboxes.get_mut("one:4506").unwrap()), 0);
+    assert!(!is_early(known.as_ref()), "it is not published yet");
+    let published = || Write::JobPart(job(&jid, "one:4506"));
+    world.database.commit(&[published()]).unwrap();
+    assert!(is_early(known.as_ref()));
+    let known = reader.load(&jid).unwrap();
+    world.database.commit(&[published()]).unwrap();
+    assert!(!is_early(known.as_ref()), "a further part of a batch");
+}
+
+/// A world in which so many jobs of "one:4506" were returned by one minion each, whose returns were passed.
+fn with_returned_jobs(count: usize) -> (World, Vec<Jid>) {
+    let mut world = World::new();
+    let jids = (0..count).map(|number| Jid::parse(&format!("20260101{number:012}")).unwrap());
+    let jids: Vec<Jid> = jids.collect();
+    for jid in &jids {
+        let writes = [
+            Write::Job(job(jid, "one:4506")),
+            Write::Return(returned(jid, 0, 1)),
+        ];
+        world.database.commit(&writes).unwrap();
+    }
+    let own = world.outboxes.get_mut("one:4506").unwrap();
+    assert_eq!(sent_by(own), count as u64);
+    (world, jids)
+}
+
+/// The cursor cannot be saved: no job is forgotten, and one attempt is enough for all of them afterwards.
+#[test]
+fn jobs_for_which_an_outbox_could_not_go_back_wait_for_the_next_attempt() {
+    let (mut world, jids) = with_returned_jobs(4);
+    let master = saltern_config::UpperMaster {
+        name: "one:4506".to_owned(),
+        host: "one".to_owned(),
+        port: 4506,
+    };
+    let uppers = [Arc::new(Upper::new(master, Vec::new()))];
+    for jid in &jids[1..] {
+        assert!(uppers[0].returned_early(jid.clone()));
+    }
+    let own = world.outboxes.get_mut("one:4506").unwrap();
+    let name = super::super::uplink::file_name("one:4506");
+    let cursor = world
+        .options
+        .private_dir()
+        .join(format!("syndic_{name}_place"));
+    fs::remove_file(&cursor).unwrap();
+    fs::create_dir(&cursor).unwrap();
+    assert!(go_back(&uppers, own).is_err());
+    fs::remove_dir(&cursor).unwrap();
+    assert_eq!(uppers[0].jobs_returned_early().len(), 3);
+    assert_eq!(sent_by(own), 3, "it has gone back all the same");
+    go_back(&uppers, own).unwrap();
+    assert!(!uppers[0].has_returned_early());
+    assert_eq!(sent_by(own), 3);
+}
+
+/// Returns that go up once more may not push out those that wait.
+#[test]
+fn outbox_goes_back_no_further_than_returns_may_wait() {
+    let (mut world, jids) = with_returned_jobs(4);
+    let own = world.outboxes.get_mut("one:4506").unwrap();
+    own.bound(None, 3);
+    own.go_back_to(&HashSet::from([jids[0].clone()])).unwrap();
+    assert_eq!(sent_by(own), 0, "it would be the fourth");
+    own.go_back_to(&HashSet::from([jids[2].clone()])).unwrap();
+    own.go_back_to(&HashSet::from([jids[1].clone()])).unwrap();
+    assert_eq!(sent_by(own), 3, "none is dropped");
 }
 
 /// A look reads several times: a job may be published between two of them.

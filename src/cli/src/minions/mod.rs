@@ -155,7 +155,7 @@ impl Minions {
         let (found, jobs) = thread::scope(|scope| {
             // Both at the same time: neither needs the other but for its end.
             let is_read = fields.needs_jobs() && !request.last_jobs;
-            let jobs = is_read.then(|| scope.spawn(read_jobs));
+            let jobs = is_read.then(|| thread::Builder::new().spawn_scoped(scope, read_jobs));
             let found = inventory(config, &request);
             let rows = found.as_ref().map(|(found, _)| found.minions.as_slice());
             wanted.set(rows.unwrap_or_default().iter().map(|row| &row.minion.id));
@@ -165,7 +165,9 @@ impl Minions {
                 let named = found.last_jobs.map(last_job::of_master);
                 (minions.collect::<Vec<Minion>>(), named, has_master)
             });
-            (found, jobs.map(joined))
+            // Where no thread starts, one after the other.
+            let jobs = jobs.map(|jobs| jobs.map_or_else(|_| read_jobs(), joined));
+            (found, jobs)
         });
         let (mut kept, named, has_master) = found?;
         let jobs = match (jobs, named) {

@@ -3,9 +3,10 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use saltern_base::blocking;
+use saltern_base::{blocking, chain};
 use saltern_http::{Peer, cookie};
 use saltern_netapi::LogInError;
+use saltern_netapi::v1::Problem;
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -153,14 +154,17 @@ pub(crate) async fn log_in(
 /// Ends the session, and revokes its token.
 pub(crate) async fn log_out(State(site): State<Shared>, submitted: Submitted) -> Response {
     let (sessions, backend) = (site.sessions.clone(), site.backend.clone());
-    let id = submitted.visit.session;
+    let id = submitted.visit.session.clone();
     let ended = blocking::run(move || {
         if let Some(token) = sessions.end(&id) {
             backend.revoke(&token);
         }
     });
-    if ended.await.is_err() {
-        tracing::error!("a session of the console was not ended");
+    if let Err(error) = ended.await {
+        let error = chain(&error);
+        tracing::error!(error, "a session of the console was not ended");
+        let problem = Problem::busy("you are still logged in: the session cannot be ended now");
+        return site.refusal(&submitted.visit, problem.status(), &problem);
     }
     let mut response = Redirect::to("/console/login").into_response();
     let cookie = site.cookie(SESSION_COOKIE, "", "; HttpOnly; Max-Age=0");

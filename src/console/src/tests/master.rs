@@ -3,11 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
+use saltern_base::blocking::BlockingError;
 use saltern_client::EventSource as JobEvents;
 use saltern_netapi::stream::{
     BusEvent, CloseReason, EarlierEvents, EventBatch, EventSource, EventStream, Position,
@@ -58,6 +59,8 @@ pub(super) struct Table {
     is_empty: bool,
     events: Arc<Kept>,
     pub(super) revoked: Mutex<Vec<String>>,
+    /// The system starts no thread, so no token can be looked at.
+    pub(super) no_threads: AtomicBool,
 }
 
 impl Table {
@@ -74,6 +77,7 @@ impl Table {
             is_empty,
             events: Arc::new(Kept::new(events)),
             revoked: Mutex::default(),
+            no_threads: AtomicBool::default(),
         })
     }
 
@@ -819,8 +823,13 @@ impl Backend for Before {
         Box::pin(std::future::ready(Ok(token)))
     }
 
-    fn user_of<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<String>> {
+    fn user_of<'a>(
+        &'a self,
+        token: &'a str,
+    ) -> BoxFuture<'a, Result<Option<String>, BlockingError>> {
         let user = (token == "t0ken").then(|| "ann".to_owned());
+        let is_known = !self.0.no_threads.load(Ordering::SeqCst);
+        let user = is_known.then_some(user).ok_or(BlockingError::Ended);
         Box::pin(std::future::ready(user))
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use saltern_base::blocking;
+use saltern_base::{blocking, chain};
 use saltern_config::ApiServer;
 use saltern_wire::msgpack::Value;
 use zeroize::Zeroizing;
@@ -43,7 +43,7 @@ impl Asked<'_> {
             }
             (Page::Login, true) => please_log_in(),
             (Page::Login, false) => self.log_in().await?,
-            (Page::Logout, false) => self.log_out().await,
+            (Page::Logout, false) => self.log_out().await?,
             (Page::Token, false) => self.make_tokens().await?,
             (Page::Run, false) => Done::of_calls(self.commands(None, None).await?),
             (Page::Minions, true) => self.minions().await?,
@@ -284,16 +284,19 @@ impl Asked<'_> {
         Ok(done)
     }
 
-    async fn log_out(&self) -> Done {
+    async fn log_out(&self) -> Result<Done, Failure> {
         let id = credential(&self.headers).unwrap_or_default();
         let api = Arc::clone(self.api);
         let ended = blocking::run(move || api.log_out(&id));
-        if ended.await.is_err() {
-            tracing::error!("a session of the API was not ended");
+        if let Err(error) = ended.await {
+            let error = chain(&error);
+            tracing::error!(error, "a session of the API was not ended");
+            let message = "Your token is still valid: it cannot be cleared now; try again later.";
+            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, message));
         }
         let mut done = Done::of(returned("Your token has been cleared".into()));
         done.header("set-cookie", "session_id=; Path=/; Max-Age=0");
-        done
+        Ok(done)
     }
 }
 

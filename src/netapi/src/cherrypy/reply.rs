@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
+use saltern_base::blocking::BlockingError;
 use saltern_wire::msgpack::Value;
 
 use crate::answer::{Form, form, response, text};
@@ -54,6 +55,14 @@ impl Failure {
             is_object: true,
             ..StatusCode::INTERNAL_SERVER_ERROR.into()
         }
+    }
+}
+
+/// A token that cannot be looked at is neither good nor bad.
+impl From<BlockingError> for Failure {
+    fn from(_: BlockingError) -> Self {
+        let message = "The token cannot be checked now; try again later.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 }
 

@@ -24,6 +24,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
+use saltern_base::blocking::BlockingError;
 use saltern_http::websocket::UpgradeError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -124,7 +125,11 @@ impl CloseReason {
 /// Sessions of users who are logged in.
 pub trait Sessions: Send + Sync + 'static {
     /// The session of a token, if there is one and it has not ended.
-    fn find<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<LoggedIn>>;
+    ///
+    /// # Errors
+    /// Nobody knows.
+    fn find<'a>(&'a self, token: &'a str)
+    -> BoxFuture<'a, Result<Option<LoggedIn>, BlockingError>>;
 }
 
 /// A session that has not ended.
@@ -166,6 +171,9 @@ pub enum StreamRefusal {
     /// Too many streams are open.
     #[error("too many streams are open")]
     Full,
+    /// Nobody knows whether the token is good.
+    #[error("the token cannot be checked now; try again later")]
+    Unchecked,
     /// A page of another origin asks for a websocket.
     #[error("Cross origin websockets not allowed")]
     Foreign,
@@ -181,7 +189,7 @@ impl StreamRefusal {
                 StatusCode::BAD_REQUEST
             }
             Self::NotLoggedIn => StatusCode::UNAUTHORIZED,
-            Self::Full => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Full | Self::Unchecked => StatusCode::SERVICE_UNAVAILABLE,
             Self::Foreign => StatusCode::FORBIDDEN,
             // The response of the error has its own.
             Self::Upgrade(_) => StatusCode::BAD_REQUEST,
@@ -193,7 +201,7 @@ impl StreamRefusal {
             (Self::NotLoggedIn, Dialect::Tornado) => {
                 (StatusCode::FOUND, [(header::LOCATION, "/login")]).into_response()
             }
-            (Self::Full, _) => (
+            (Self::Full | Self::Unchecked, _) => (
                 self.status(),
                 [(header::RETRY_AFTER, "5")],
                 self.to_string(),
@@ -258,6 +266,7 @@ impl Streams {
         let token = token.ok_or(StreamRefusal::NotLoggedIn)?;
         let found = self.sessions.find(token).await;
         found
+            .map_err(|_| StreamRefusal::Unchecked)?
             .filter(|session| !session.ended.is_cancelled())
             .ok_or(StreamRefusal::NotLoggedIn)
     }

@@ -5,6 +5,7 @@ use axum::extract::{RawQuery, State};
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use parking_lot::Mutex;
+use saltern_base::blocking::BlockingError;
 use saltern_base::metrics::Registry;
 use saltern_config::yaml;
 
@@ -38,12 +39,18 @@ impl EventStream for ItemsStream {
 struct OneSession(CancellationToken);
 
 impl Sessions for OneSession {
-    fn find<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Option<LoggedIn>> {
+    fn find<'a>(
+        &'a self,
+        token: &'a str,
+    ) -> BoxFuture<'a, Result<Option<LoggedIn>, BlockingError>> {
+        if token == "unknown" {
+            return Box::pin(std::future::ready(Err(BlockingError::Ended)));
+        }
         let session = (token == "abc").then(|| LoggedIn {
             user: "fred".to_owned(),
             ended: self.0.clone(),
         });
-        Box::pin(std::future::ready(session))
+        Box::pin(std::future::ready(Ok(session)))
     }
 }
 
@@ -238,6 +245,13 @@ async fn stream_ends_with_session_and_master_and_says_why() {
         let closed = &bench.streams.metrics.closed;
         assert_eq!(closed.with_label_values(&[reason]).get(), 1);
     }
+}
+
+#[tokio::test]
+async fn token_that_cannot_be_checked_is_not_refused() {
+    let refused = bench([]).get("", &[("x-auth-token", "unknown")]).await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert!(refused.headers().contains_key("retry-after"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -117,7 +117,7 @@ impl Problem {
     }
 
     /// The master cannot do it now.
-    pub(super) fn busy(detail: impl Into<String>) -> Self {
+    pub fn busy(detail: impl Into<String>) -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "urn:saltern:problem:busy",

@@ -19,7 +19,7 @@ use super::ipcidr::{self, Network};
 use super::nodegroups::{MAX_WORDS, Nodegroups, OPERATORS};
 use super::subdict::{MatchKind, Subdict};
 use crate::expression::PatternCache;
-use crate::target::Problems;
+use crate::target::{Problems, names_in_list};
 
 /// Why there is no answer. Stock raises an exception for these.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,7 +100,7 @@ impl Single<'_> {
     fn simple(&self, matcher: &str, text: &str, delimiter: &str) -> Result<bool, SingleError> {
         Ok(match matcher {
             "glob" => self.patterns.glob(text)?.matches(self.id),
-            "list" => text.split(',').any(|id| id == self.id),
+            "list" => names_in_list(text).any(|id| id == self.id),
             "pcre" => {
                 let pattern = self.patterns.regex_at_start(text)?;
                 pattern.matches(self.id)
@@ -338,6 +338,23 @@ mod tests {
         }
         assert_eq!(ask("compound", &"( ".repeat(5000)), Ok(false));
         assert_eq!(ask("compound", &"not ".repeat(5000)), Ok(false));
+    }
+
+    /// As in a search of the cache: what is between two commas and empty names nobody.
+    #[test]
+    fn list_names_minions_by_the_rule_of_all_targets() {
+        for (id, expected) in [("a", true), (" b", true), ("b", false), ("", false)] {
+            let single = Single {
+                id,
+                grains: &Value::Nil,
+                pillar: &Value::Nil,
+                nodegroups: &Nodegroups::default(),
+                compat: Compat::V3008,
+                patterns: &PatternCache::default(),
+            };
+            let is_named = single.matches("list", &Value::from("a,, b"));
+            assert_eq!(is_named, Ok(expected), "{id:?}");
+        }
     }
 
     #[test]

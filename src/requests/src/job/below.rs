@@ -6,19 +6,22 @@
 //! stock's do. A minion has grains that may be missing here, so a target with grains is exact only where
 //! those of all minions are known.
 
-use saltern_model::{MinionId, Standing, Target, TargetType};
+use std::collections::HashSet;
+
+use saltern_model::{Jid, JobRecord, MinionId, Standing, Target, TargetType};
 use saltern_policy::acl::Whom;
 use saltern_policy::matching::MatchOptions;
 use saltern_policy::target::Resolved;
 use saltern_store::AcceptedIds;
-use saltern_wire::msgpack::Value;
+use saltern_wire::msgpack::{Value, decode_exact};
 
 use super::request::Request;
 use super::resolve::match_options;
-use crate::Services;
 use crate::credentials::Sender;
+use crate::envelope::LOAD_LIMITS;
 use crate::syndic_inventories::SyndicInventories;
 use crate::targets::Accepted;
+use crate::{Services, probe, targets};
 
 /// Minions below syndics that a target means.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +86,65 @@ fn resolve(target: &Target, options: &MatchOptions<'_>, services: &Services) -> 
         minions: found.minions,
         syndics,
     }
+}
+
+/// Minions below syndics that a job of this master is for.
+pub(crate) enum AskedMinions {
+    /// No job is stored. Nor are probes and, as the tracker looks for the job as well, answers to them.
+    NoJob,
+    /// It is not known here for which.
+    Unknown,
+    /// These, and no others.
+    These(HashSet<MinionId>),
+}
+
+impl AskedMinions {
+    /// Whether a minion may be one of them, which returns this function.
+    pub(crate) fn has(&self, minion: &MinionId, fun: Option<&str>) -> bool {
+        match self {
+            Self::NoJob => fun.is_some_and(probe::may_answer),
+            Self::Unknown => true,
+            Self::These(minions) => minions.contains(minion),
+        }
+    }
+}
+
+/// The minions below syndics that a stored job is for: those that it expects, and those that its target means,
+/// whatever the rules of its user are. None of a job that this master has not published.
+pub(crate) fn asked_minions(jid: &Jid, services: &Services) -> AskedMinions {
+    let job = match services.jobs.reader.load(jid) {
+        Ok(Some(stored)) if stored.reporter.is_none() => stored.record,
+        Ok(None) => return AskedMinions::NoJob,
+        Ok(Some(_)) => return AskedMinions::These(HashSet::new()),
+        Err(error) => {
+            tracing::error!(%jid, %error, "the job of a return by a second syndic cannot be read");
+            return AskedMinions::These(HashSet::new());
+        }
+    };
+    match minions_of_target(&job, services) {
+        None => AskedMinions::Unknown,
+        Some(minions) => AskedMinions::These(minions.into_iter().chain(job.minions).collect()),
+    }
+}
+
+/// The minions of inventories that the target of a stored job means; `None` where ids alone do not decide it. Grains may
+/// have changed below.
+fn minions_of_target(job: &JobRecord, services: &Services) -> Option<Vec<MinionId>> {
+    let load = decode_exact(job.load.bytes(), &LOAD_LIMITS).unwrap_or(Value::Nil);
+    let compat = services.config.salt_compat;
+    let target = load.get("tgt");
+    let target = target.and_then(|tgt| targets::of_load(tgt, load.get("tgt_type"), compat));
+    let Some(target) = target else {
+        // No publication, or one that means nobody.
+        return Some(Vec::new());
+    };
+    if !is_decided_by_ids(&target) {
+        return None;
+    }
+    let accepted = services.keys.pki.accepted().ok()?;
+    let options = match_options(&load, &[]);
+    let found = among(&services.minions.inventories, &accepted, &target, &options)?;
+    (!found.may_mean_more && found.problems.is_empty()).then_some(found.minions)
 }
 
 /// The minions of the inventories that a target means; `None` where that cannot be decided.

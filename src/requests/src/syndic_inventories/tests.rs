@@ -1,3 +1,5 @@
+//! Inventories and second ways without requests. Longer than 500 lines because it is a list: one rule a test.
+
 use saltern_wire::msgpack::{Dialect, encode};
 
 use super::*;
@@ -10,13 +12,15 @@ fn state() -> State {
     State::new(InventoryLimits {
         minions: (3, 4),
         bytes: (60, 80),
+        second_ways: (2, 3),
+        announced: 2,
     })
 }
 
 const NOW: i64 = 1_000;
 
 fn take(state: &mut State, syndic: &MinionId, part: InventoryPart) -> PartResult {
-    state.take(syndic, part, NOW)
+    state.take(syndic, part, NOW).0
 }
 
 fn announced(name: &str, os: &str) -> Announced {
@@ -395,4 +399,171 @@ fn list_without_the_grains_of_a_minion_that_is_not_kept_begins_with_all_of_them(
     let all = last(part(9, 0, &["a", "b"]));
     assert_eq!(take(&mut state, &relay, all), PartResult::Taken);
     assert_eq!(state.without_grains, 0);
+}
+
+/// The same part, with a digest of the keys of its minions.
+fn with_key(mut part: InventoryPart, byte: u8) -> InventoryPart {
+    for minion in &mut part.minions {
+        minion.key = Some([byte; 32]);
+    }
+    part
+}
+
+/// Room for what these tests are not about.
+fn large_state() -> State {
+    let mut state = state();
+    (state.limits.minions, state.limits.bytes) = ((10, 10), (1_000, 2_000));
+    state
+}
+
+/// The new second ways that a part names, and how many are not kept.
+fn noted(state: &mut State, syndic: &MinionId, part: InventoryPart) -> (Vec<String>, u64) {
+    let (result, ways) = state.take(syndic, part, NOW);
+    assert_eq!(result, PartResult::Taken);
+    let new = ways.new.iter().map(|way| way.minion.to_string());
+    (new.collect(), ways.dropped)
+}
+
+/// The ways that are kept: of all, and by each of these syndics.
+fn ways(state: &State, syndics: [&MinionId; 2]) -> (usize, [usize; 2]) {
+    let ways: usize = state.duplicates.values().map(BTreeMap::len).sum();
+    assert_eq!(state.second_ways, ways);
+    assert!(state.duplicates.values().all(|others| !others.is_empty()));
+    let by = |syndic| state.lists.get(syndic).map_or(0, |list| list.second_ways);
+    (ways, syndics.map(by))
+}
+
+#[test]
+fn minion_that_has_another_key_has_changed() {
+    let (mut state, relay) = (large_state(), id("relay"));
+    let mut seen = state.generation;
+    for (next, byte, is_change) in [(0, 1, true), (1, 1, false), (2, 2, true)] {
+        take(&mut state, &relay, with_key(part(7, next, &["a"]), byte));
+        let changes = state.changes(Some(seen)).changed;
+        let expected = if is_change { vec![id("a")] } else { Vec::new() };
+        assert_eq!(changes, Changed::These(expected), "part {next}");
+        seen = state.generation;
+    }
+}
+
+/// A syndic that has become the first way of a minion is not its second one, too.
+#[test]
+fn way_of_a_syndic_ends_when_the_minion_stands_in_its_inventory() {
+    let (mut state, relay, other) = (large_state(), id("relay"), id("other"));
+    // It was announced beside a claim, while it stood nowhere.
+    let mut beside = last(part(1, 0, &[]));
+    let announced = Announced {
+        key: Some([1; 32]),
+        ..announced("a", "x")
+    };
+    beside.duplicates = vec![Duplicate::new(&announced, relay.clone())];
+    take(&mut state, &other, beside);
+    assert_eq!(ways(&state, [&relay, &other]), (1, [0, 1]));
+    take(&mut state, &other, with_key(part(1, 1, &["a"]), 1));
+    assert!(!state.is_proved_way(&id("a"), &other));
+    assert_eq!(ways(&state, [&relay, &other]), (0, [0, 0]));
+}
+
+/// A minion that was claimed and stood in no inventory is announced anew by those that had announced it in vain.
+#[test]
+fn second_way_is_taken_up_when_the_claim_of_the_first_ends() {
+    let (mut state, relay, other) = (large_state(), id("relay"), id("other"));
+    let mut beside = last(part(1, 0, &[]));
+    beside.duplicates = vec![Duplicate::new(&announced("a", "x"), relay.clone())];
+    take(&mut state, &other, beside);
+    state.release(&id("a"), &relay);
+    let next = take(&mut state, &other, part(1, 1, &[]));
+    assert_eq!(next, PartResult::BeginAnew);
+    assert_eq!(ways(&state, [&relay, &other]), (0, [0, 0]));
+}
+
+#[test]
+fn part_that_is_not_taken_changes_no_way() {
+    let (mut state, relay, other) = (large_state(), id("relay"), id("other"));
+    take(&mut state, &relay, last(with_key(part(7, 0, &["a"]), 1)));
+    let gap = with_key(part(1, 1, &["a"]), 1);
+    assert_eq!(take(&mut state, &other, gap), PartResult::BeginAnew);
+    assert_eq!(ways(&state, [&relay, &other]), (0, [0, 0]));
+    take(&mut state, &other, last(with_key(part(1, 0, &["a"]), 1)));
+    assert!(state.is_proved_way(&id("a"), &other));
+    let gap = with_key(part(1, 2, &["a"]), 2);
+    assert_eq!(take(&mut state, &other, gap), PartResult::BeginAnew);
+    assert!(state.is_proved_way(&id("a"), &other), "as it was announced");
+    let names: Vec<String> = (0..20).map(|number| format!("m{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let large = part(1, 1, &names);
+    assert!(matches!(
+        take(&mut state, &other, large),
+        PartResult::Refused(_)
+    ));
+    assert_eq!(
+        ways(&state, [&relay, &other]),
+        (0, [0, 0]),
+        "its all are gone"
+    );
+}
+
+#[test]
+fn second_ways_are_bounded_for_each_syndic_and_counted_beyond() {
+    let (mut state, relay) = (large_state(), id("relay"));
+    let (other, third) = (id("other"), id("third"));
+    take(&mut state, &relay, last(part(7, 0, &["a", "b", "c"])));
+    let names = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>()
+    };
+    let all = || last(part(1, 0, &["a", "b", "c"]));
+    assert_eq!(noted(&mut state, &other, all()), (names(&["a", "b"]), 1));
+    let again = last(part(2, 0, &["a", "b", "c"]));
+    assert_eq!(noted(&mut state, &other, again), (Vec::new(), 1));
+    // One is left of all, and "c" is the third minion: no event names it.
+    let second = last(part(1, 0, &["c", "a"]));
+    assert_eq!(noted(&mut state, &third, second), (Vec::new(), 1));
+    assert_eq!(ways(&state, [&other, &third]), (3, [2, 1]));
+    let mut gone = part(2, 1, &[]);
+    gone.gone = vec![id("a"), id("b")];
+    assert_eq!(noted(&mut state, &other, gone), (Vec::new(), 0));
+    assert_eq!(ways(&state, [&other, &third]), (1, [0, 1]));
+    let again = part(2, 2, &["b"]);
+    assert_eq!(noted(&mut state, &other, again), (names(&["b"]), 0));
+    state.forget(&third);
+    assert_eq!(ways(&state, [&other, &third]), (1, [1, 0]));
+    state.remove(&id("b"), &relay);
+    assert_eq!(ways(&state, [&other, &third]), (0, [0, 0]));
+}
+
+#[test]
+fn route_to_a_minion_is_its_second_way_while_the_first_is_closed() {
+    let (mut state, relay, other) = (large_state(), id("relay"), id("other"));
+    let none = HashSet::new();
+    let is_away = HashSet::from([relay.clone()]);
+    let minion = id("a");
+    take(&mut state, &relay, last(with_key(part(7, 0, &["a"]), 1)));
+    assert_eq!(
+        state.route(&minion, &is_away, NOW),
+        Some(&relay),
+        "there is no other"
+    );
+    take(&mut state, &other, last(with_key(part(1, 0, &["a"]), 1)));
+    assert_eq!(state.route(&minion, &none, NOW), Some(&relay));
+    assert_eq!(state.route(&minion, &is_away, NOW), Some(&other));
+    take(&mut state, &relay, away(with_key(part(7, 1, &["a"]), 1)));
+    assert_eq!(
+        state.route(&minion, &none, NOW),
+        Some(&other),
+        "it has no connection"
+    );
+    let both = HashSet::from([relay.clone(), other.clone()]);
+    assert_eq!(state.route(&minion, &both, NOW), Some(&relay));
+    take(&mut state, &other, away(with_key(part(1, 1, &["a"]), 1)));
+    assert_eq!(state.route(&minion, &none, NOW), Some(&relay));
+    take(&mut state, &other, with_key(part(1, 2, &["a"]), 2));
+    assert_eq!(
+        state.route(&minion, &is_away, NOW),
+        Some(&relay),
+        "it is not proved"
+    );
+    assert_eq!(state.route(&id("b"), &none, NOW), None);
 }

@@ -5,9 +5,10 @@
 use std::time::Duration;
 
 use saltern_crypto::SigAlgo;
-use saltern_model::MinionId;
+use saltern_model::{Jid, JobRecord, MinionId, Packed};
 use saltern_requests::{Effect, Topics, absence_below};
-use saltern_wire::msgpack::Value;
+use saltern_store::Write;
+use saltern_wire::msgpack::{Dialect, Value, encode};
 
 use crate::wire::client::{JID, Load, Minion, clear, published_by_root};
 use crate::wire::site::{Site, data, decode, events, list, started};
@@ -99,10 +100,18 @@ impl<'a> Relay<'a> {
         assert_eq!(self.ask(self.part(&[]).set("list", number)), "taken");
     }
 
-    /// Whether a return of this minion, which comes by this syndic, is stored.
+    /// Whether a return of [`JID`] by this minion, which comes by this syndic, is stored.
     fn returns_for(&self, minion: &str) -> bool {
+        self.returns(JID, minion)
+    }
+
+    fn returns(&self, jid: &str, minion: &str) -> bool {
+        self.returns_function(jid, minion, "test.ping")
+    }
+
+    fn returns_function(&self, jid: &str, minion: &str, fun: &str) -> bool {
         let pong = Value::map([("return", "pong")]);
-        let job = Load::new().set("jid", JID).set("fun", "test.ping");
+        let job = Load::new().set("jid", jid).set("fun", fun);
         let job = job.set("return", Value::map([(minion, pong)])).value();
         let load = self.minion.load("_syndic_return");
         let load = load.set("load", Value::Array(vec![job]));
@@ -125,6 +134,25 @@ impl<'a> Relay<'a> {
 fn below(site: &Site) -> Vec<String> {
     let ids = site.services.minions.inventories.ids();
     ids.sorted().iter().map(ToString::to_string).collect()
+}
+
+/// Stores a job of this master, as it was published for a target; it expects these minions.
+fn stored(site: &Site, jid: &str, (kind, tgt): (&str, &str), minions: &[&str]) {
+    let load = Value::map([("tgt", tgt), ("tgt_type", kind)]);
+    let minions = minions.iter().map(|id| MinionId::parse(id).unwrap());
+    let job = JobRecord {
+        jid: Jid::parse(jid).unwrap(),
+        created: 1,
+        user: "root".to_owned(),
+        fun: "test.ping".to_owned(),
+        tgt: tgt.to_owned(),
+        tgt_type: kind.to_owned(),
+        load: Packed::new(encode(&load, Dialect::Bin)),
+        minions: minions.collect(),
+        nocache: false,
+    };
+    let job = Write::JobPart(job);
+    site.database.lock().commit(&[job]).unwrap();
 }
 
 /// The minions that a job expects, and the recipients of its publication.
@@ -603,6 +631,7 @@ fn syndic_returns_for_the_minion_of_another_where_both_announce_the_same_key() {
         assert_eq!((result.as_str(), events.len()), ("taken", 1));
         assert_eq!(route(&site, "a").as_deref(), Some("one"));
 
+        stored(&site, JID, ("glob", "a"), &["a"]);
         let (refused, unannounced) = (site.refused(), site.services.metrics.unannounced.get());
         for (relay, is_taken) in [(&one, true), (&two, is_proved), (&one, true)] {
             assert_eq!(relay.returns_for("a"), is_taken, "{} {of_two:?}", relay.id);
@@ -620,6 +649,96 @@ fn syndic_returns_for_the_minion_of_another_where_both_announce_the_same_key() {
     }
 }
 
+/// A minion's public key is enough to make its digest: with that alone a syndic may not return what it likes.
+#[test]
+fn second_way_returns_only_jobs_of_this_master_for_the_minion_while_the_first_is_open() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    let part = one
+        .part(&[("a", "x"), ("b", "x")])
+        .set("keys", keys(&[1, 2]));
+    assert_eq!(one.ask(part), "taken");
+    two.announce_with_key("a", 1);
+    let jid = |number: usize| format!("202601020304050{number:05}");
+    for (number, (kind, tgt), expects, is_taken) in [
+        (1, ("glob", "a"), &["a"][..], true),
+        (2, ("list", "b"), &["b"], false),
+        (3, ("list", "b,a"), &[], true),
+        (4, ("glob", "b*"), &["a"], true),
+        (5, ("grain", "os:y"), &[], true),
+        (6, ("pillar", "role:db"), &["b"], true),
+        (7, ("compound", "b or L@c"), &[], false),
+    ] {
+        stored(&site, &jid(number), (kind, tgt), expects);
+        assert_eq!(two.returns(&jid(number), "a"), is_taken, "{kind} {tgt}");
+        assert!(
+            !two.returns(&jid(number), "b"),
+            "it does not announce that one"
+        );
+    }
+    // Such a job is of the master below, or somebody has made it up.
+    assert!(!two.returns(&jid(8), "a"));
+    let reporter = Some(two.id());
+    let job = Jid::parse(&jid(1)).unwrap();
+    let job = site
+        .services
+        .jobs
+        .reader
+        .load(&job)
+        .unwrap()
+        .unwrap()
+        .record;
+    let job = JobRecord {
+        jid: Jid::parse(&jid(9)).unwrap(),
+        ..job
+    };
+    let reported = Write::ClosedJob { job, reporter };
+    site.database.lock().commit(&[reported]).unwrap();
+    assert!(!two.returns(&jid(9), "a"), "a minion has reported it");
+    // Probes are not stored, and whoever takes their answers knows them.
+    let answers = |number: usize, minion: &str| {
+        two.returns_function(&jid(number), minion, "saltutil.running")
+    };
+    assert!(answers(8, "a") && !answers(8, "b") && !answers(9, "a") && !answers(2, "a"));
+    assert!(one.returns(&jid(8), "a") && one.returns(&jid(9), "a"));
+
+    site.around.away.lock().push(one.id());
+    assert!(two.returns(&jid(8), "a"), "there is no other way");
+    assert!(!two.returns(&jid(8), "b"));
+    site.around.away.lock().clear();
+    let away = Value::Array(vec!["a".into(), "no connection".into(), Value::Nil]);
+    let part = one.part(&[]).set("part", 1_i64).set("last", false);
+    let part = part.set("minions", Value::Array(vec![away]));
+    assert_eq!(one.ask(part.set("keys", keys(&[1]))), "taken");
+    assert!(two.returns(&jid(8), "a"), "it is away from the first");
+}
+
+/// It returns for the minion, and names it in no list: jobs expect it by the first way.
+#[test]
+fn second_way_names_no_minion_of_a_job() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce_with_key("a", 1);
+    two.announce_with_key("a", 1);
+    site.around.away.lock().push(one.id());
+    let refused = site.refused();
+    for (relay, is_named) in [(&one, true), (&two, false)] {
+        let named = Value::map([("jid", Value::from(JID)), ("minions", list(&["a"]))]);
+        let event = Value::map([("tag", Value::from(JID)), ("data", named)]);
+        let load = relay.minion.load("_minion_event");
+        let load = load.set("pretag", format!("syndic/{}", relay.id).as_str());
+        let outcome = site.ask(
+            relay
+                .minion
+                .sealed(load.set("events", Value::Array(vec![event])), 3),
+        );
+        let mut effects = outcome.effects.iter();
+        let names = effects.any(|effect| matches!(effect, Effect::ExpectSyndicMinions(_)));
+        assert_eq!(names, is_named, "{}", relay.id);
+    }
+    assert_eq!(site.refused(), refused, "it is no fault of the second one");
+}
+
 /// The proof that a minion is below a second syndic ends with that syndic's words.
 #[test]
 fn second_way_of_a_minion_ends_when_its_syndic_has_it_no_more() {
@@ -628,6 +747,7 @@ fn second_way_of_a_minion_ends_when_its_syndic_has_it_no_more() {
     let announced = |relay: &Relay<'_>| relay.part(&[("a", "x")]).set("keys", keys(&[1]));
     one.ask(announced(&one));
     two.ask(announced(&two));
+    stored(&site, JID, ("glob", "a"), &["a"]);
     assert!(two.returns_for("a"));
     let gone = two.part(&[]).set("part", 1_i64).set("last", false);
     assert_eq!(two.ask(gone.set("gone", list(&["a"]))), "taken");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use saltern_crypto::SigAlgo;
 use saltern_model::{Jid, JobRecord, MinionId, Packed};
 use saltern_requests::explain::missing_of_ended;
-use saltern_requests::{Effect, SyndicVerdict};
+use saltern_requests::{Effect, SyndicVerdict, minions_moved};
 use saltern_store::jobs::{JobNotes, LostReason, SyndicSays};
 use saltern_store::{JobState, Write};
 use saltern_wire::msgpack::{Dialect, Value, encode};
@@ -261,19 +261,30 @@ fn explanation_of_an_ended_job_has_verdicts_and_what_inventories_say_at_this_mom
     assert_eq!(now[2], stored[2], "it is below none");
 }
 
-/// The syndic of a minion's second way may say why the minion is silent: that is left out, and is no fault of it.
+/// The syndics of all ways of a minion may say why the minion is silent. That by which jobs for it go counts; what the
+/// other one says is left out, and is no fault of it.
 #[test]
-fn verdict_of_the_second_way_of_a_minion_is_left_out_in_silence() {
+fn verdicts_count_of_the_way_that_is_the_route_and_are_left_out_in_silence_of_another() {
     let site = Site::new(OPTIONS);
     let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
     one.announce_with_key("a", 1);
     two.announce_with_key("a", 1);
     let refused = site.refused();
-    for (relay, expected) in [(&one, 1), (&two, 0)] {
+    let says = |relay: &Relay<'_>| {
         let verdict = verdict(0, "away".into(), list(&["a"]));
         let load = request(&relay.minion, vec![verdict]);
         let (result, verdicts) = ask(&site, relay, load);
-        assert_eq!((result.as_str(), verdicts.len()), ("taken", expected));
-    }
+        assert_eq!(result, "taken");
+        verdicts.len()
+    };
+    let moved = |syndic: &str| {
+        let [minion, syndic] = ["a", syndic].map(|name| MinionId::parse(name).unwrap());
+        !minions_moved(vec![minion], &syndic, &site.services).is_empty()
+    };
+    assert_eq!([says(&one), says(&two)], [1, 0]);
+    assert_eq!(["one", "two"].map(moved), [false, true]);
+    one.is_away_since(site.clock.unix_micros());
+    assert_eq!([says(&one), says(&two)], [0, 1], "it is the route");
+    assert_eq!(["one", "two"].map(moved), [true, false]);
     assert_eq!(site.refused(), refused);
 }

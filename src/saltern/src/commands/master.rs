@@ -149,8 +149,16 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
         standby::finish(&state);
     }
     if let Some(member) = member {
-        member.data.sync.stop();
-        member.keys.stop();
+        // The other members wait for both.
+        let stop_data = || member.data.sync.stop();
+        std::thread::scope(|threads| {
+            let thread = std::thread::Builder::new().name("stop-data".to_owned());
+            let started = thread.spawn_scoped(threads, stop_data);
+            member.keys.stop();
+            if started.is_err() {
+                stop_data();
+            }
+        });
         standby::leave(member.membership);
     }
     exit

@@ -11,6 +11,7 @@ use saltern_store::jobs::{
     Batch, Committed, Engine, Housekeeping, Imported, JobLog, Pending, Removed, Retention,
 };
 use saltern_store::{AuditHead, CachedJob, Result, StoreError};
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::error::SqlState;
 
@@ -162,8 +163,39 @@ pub fn open_cluster(store: SqlStore, options: ClusterOptions) -> Result<Engine> 
 /// An engine of this process.
 pub(super) struct OwnedEngine {
     pub(super) engine: Engine,
-    /// Set when another process owns the jobs: nothing is appended any more.
-    pub(super) has_lost: Arc<AtomicBool>,
+    pub(super) signs: Arc<EngineSigns>,
+}
+
+/// Signs of an engine that it appends nothing any more.
+#[derive(Default)]
+pub(super) struct EngineSigns {
+    /// Another process owns the jobs.
+    pub(super) has_lost: AtomicBool,
+    /// The writer's task is over although it can still be asked, as after a panic.
+    pub(super) has_ended: AtomicBool,
+}
+
+/// Runs the task of a writer, which is over once nobody can ask it any more. Whatever else ends it is a sign.
+pub(super) fn spawn_writer(
+    runtime: &Handle,
+    signs: Arc<EngineSigns>,
+    writing: impl Future<Output = ()> + Send + 'static,
+) {
+    struct End(Arc<EngineSigns>, bool);
+
+    impl Drop for End {
+        fn drop(&mut self) {
+            self.0.has_ended.store(!self.1, Ordering::Release);
+        }
+    }
+
+    let end = End(signs, false);
+    runtime.spawn(async move {
+        // The whole of it, not the flag alone.
+        let mut end = end;
+        writing.await;
+        end.1 = true;
+    });
 }
 
 /// Becomes the owner of the jobs, only under a lease if one is given.
@@ -172,9 +204,9 @@ pub(super) fn open_engine(target: Arc<Target>, fence: Option<Fence>) -> Result<O
     let (reply, opened) = oneshot::channel();
     let (tasks, waiting) = mpsc::channel(MAX_TASKS);
     let (held, opening) = (runtime.clone(), target.clone());
-    let has_lost = Arc::<AtomicBool>::default();
-    let lost = has_lost.clone();
-    runtime.handle().spawn(async move {
+    let signs = Arc::<EngineSigns>::default();
+    let lost = signs.clone();
+    spawn_writer(runtime.handle(), signs.clone(), async move {
         match Writer::open(opening, fence, lost).await {
             Ok(writer) => {
                 if reply.send(Ok(writer.shared())).is_ok() {
@@ -206,7 +238,7 @@ pub(super) fn open_engine(target: Arc<Target>, fence: Option<Fence>) -> Result<O
         queries,
         housekeeping: log,
     };
-    Ok(OwnedEngine { engine, has_lost })
+    Ok(OwnedEngine { engine, signs })
 }
 
 /// The owner's end of the writer.

@@ -143,6 +143,9 @@ pub enum ClusterError {
     /// The lease was taken by another master.
     #[error("another master took over the lease of the cluster, so this one is no longer active")]
     TakenOver,
+    /// The task that stores jobs and returns is over; the log has its panic.
+    #[error("the writer of the job database has ended, so nothing can be stored any more")]
+    WriterEnded,
     /// Only members that are gone are removed.
     #[error(
         "the master \"{name}\" is a live member of the cluster, seen {seconds} s ago: stop it first; one \

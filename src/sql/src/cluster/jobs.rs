@@ -53,6 +53,14 @@ impl ClusterReader {
         })
     }
 
+    pub(super) fn has_early_returns(&self, jid: &Jid) -> Result<bool> {
+        self.read("look for returns in", |link| {
+            let sql = "SELECT 1 FROM jobs AS j WHERE jid = $1 AND EXISTS \
+                       (SELECT 1 FROM returns AS r WHERE r.jid = j.jid AND r.id <= j.returns_before)";
+            Ok(link.row(sql, &[&jid.as_str()])?.is_some())
+        })
+    }
+
     pub(super) fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>> {
         self.read("look for a job in", |link| {
             let sql = "SELECT (SELECT coalesce(sum(cardinality(e.minions)), 0)::bigint \

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 
 use super::data_table::SealedData;
-use super::engine::{ClusterOptions, Target, open_engine};
+use super::engine::{ClusterOptions, EngineSigns, Target, open_engine};
 use super::error::ClusterError;
 use super::key_table::SealedKeys;
 use super::layout::{self, LayoutError, VERSION};
@@ -140,8 +140,8 @@ struct State {
     looked: Option<Instant>,
     figures: ClusterFigures,
     last_error: String,
-    /// The sign of the engine that the jobs have another owner.
-    has_lost: Option<Arc<AtomicBool>>,
+    /// Signs of the engine that it appends nothing any more.
+    signs: Option<Arc<EngineSigns>>,
     /// Reasons for what it does not share as it should, by what they are about.
     notes: BTreeMap<&'static str, String>,
     /// The same as its row has it.
@@ -464,7 +464,7 @@ impl Membership {
                 looked: None,
                 figures: ClusterFigures::default(),
                 last_error: String::new(),
-                has_lost: None,
+                signs: None,
                 notes: BTreeMap::new(),
                 noted: String::new(),
             }),
@@ -518,7 +518,7 @@ impl Membership {
     /// Without the lease, or when another master got it meanwhile.
     pub fn open_engine(&self) -> Result<Engine, StoreError> {
         let opened = open_engine(self.target.clone(), Some(self.fence()?))?;
-        self.state.lock().has_lost = Some(opened.has_lost);
+        self.state.lock().signs = Some(opened.signs);
         Ok(opened.engine)
     }
 
@@ -850,9 +850,13 @@ impl Membership {
         if !state.was_active {
             return None;
         }
-        let has_lost = state.has_lost.as_ref();
-        if has_lost.is_some_and(|lost| lost.load(Ordering::Acquire)) {
-            return Some(ClusterError::TakenOver);
+        if let Some(signs) = &state.signs {
+            if signs.has_lost.load(Ordering::Acquire) {
+                return Some(ClusterError::TakenOver);
+            }
+            if signs.has_ended.load(Ordering::Acquire) {
+                return Some(ClusterError::WriterEnded);
+            }
         }
         if state.holder.epoch(self.now()).is_some() {
             return None;
@@ -884,5 +888,78 @@ enum RoundError {
 impl From<SqlError> for RoundError {
     fn from(error: SqlError) -> Self {
         Self::Sql(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+
+    use saltern_config::load_master;
+
+    use super::*;
+    use crate::cluster::engine::spawn_writer;
+
+    /// A member whose database is away, with the losses that it reports.
+    fn member() -> (Arc<Membership>, Receiver<ClusterError>) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("master");
+        let text = "id: a\nsaltern_cluster: {postgres: 'host=/nowhere user=salt', name: saltern, lease: 600}\n";
+        std::fs::write(&path, text).expect("a file");
+        let config = load_master(&path).expect("a configuration").config;
+        let config = config.saltern_cluster.expect("a cluster");
+        let me = MemberIdentity {
+            name: "a".to_owned(),
+            instance: "1".to_owned(),
+            address: "a.example.com".to_owned(),
+            version: "0".to_owned(),
+            master_key: "key".to_owned(),
+            secret_check: None,
+        };
+        let (lost, losses) = channel();
+        let joined = Membership::join(&config, me, move |loss| drop(lost.send(loss)));
+        (joined.expect("joined"), losses)
+    }
+
+    /// The same with the lease, and an engine whose writer does this.
+    fn active(
+        writing: impl Future<Output = ()> + Send + 'static,
+    ) -> (Arc<Membership>, Receiver<ClusterError>) {
+        let (member, losses) = member();
+        let signs = Arc::<EngineSigns>::default();
+        let runtime = member.target.runtime().expect("a runtime");
+        {
+            let mut state = member.state.lock();
+            let now = member.now();
+            let request = state.holder.due(now).expect("a request");
+            state.holder.answered(request.number, Some(1));
+            (state.was_active, state.signs) = (true, Some(signs.clone()));
+        }
+        let (ended, end) = channel();
+        spawn_writer(runtime.handle(), signs, async move {
+            let _ended: Sender<()> = ended;
+            writing.await;
+        });
+        assert!(end.recv().is_err(), "the writer is over");
+        // And with its thread all that it held.
+        drop(runtime);
+        (member, losses)
+    }
+
+    #[test]
+    fn member_whose_writer_panics_reports_a_loss_although_it_has_the_lease() {
+        let (member, losses) = active(async { panic!("a test of a panic") });
+        let loss = losses.recv().expect("a loss");
+        assert!(matches!(loss, ClusterError::WriterEnded), "{loss}");
+        assert!(member.figures().is_active, "the lease goes on");
+        member.leave();
+    }
+
+    #[test]
+    fn member_whose_writer_is_asked_no_more_has_lost_nothing() {
+        let (member, losses) = active(async {});
+        let loss = losses.recv_timeout(WATCH_INTERVAL * 5);
+        assert!(matches!(loss, Err(RecvTimeoutError::Timeout)), "{loss:?}");
+        member.leave();
     }
 }

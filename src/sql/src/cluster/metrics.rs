@@ -182,5 +182,10 @@ fn register_data_metrics(registry: &Registry, data: &MinionDataSync) {
             "saltern_cluster_data_too_large_total",
             "Changes of grains and mines of minions that are too large for the other masters of the cluster to have.",
         ),
+        damaged: counter(
+            registry,
+            "saltern_cluster_data_damaged_total",
+            "Files of grains and mines of minions that are damaged, and that what the cluster has replaces.",
+        ),
     });
 }

@@ -35,6 +35,10 @@ impl JobQueries for ClusterReader {
         Self::is_published_for(self, jid, minion)
     }
 
+    fn has_early_returns(&self, jid: &Jid) -> Result<bool> {
+        Self::has_early_returns(self, jid)
+    }
+
     fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>> {
         Self::incomplete(self, jid, minion)
     }

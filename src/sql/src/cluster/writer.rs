@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 
 use super::decide::{Numbers, decide};
-use super::engine::Target;
+use super::engine::{EngineSigns, Target};
 use super::layout::{self, LayoutError, VERSION, WRITER};
 use super::lease_table::Fence;
 use super::session::{Session, Values};
@@ -112,8 +112,8 @@ pub(super) struct Writer {
     /// The row must be looked at before the next transaction.
     must_look: bool,
     doubt: Option<Doubt>,
-    /// Another process owns the jobs; whoever renews the lease looks at it.
-    has_lost: Arc<AtomicBool>,
+    /// That another process owns the jobs; whoever renews the lease looks at it.
+    signs: Arc<EngineSigns>,
     /// Jobs above the bound that is kept, as counted last.
     excess: u64,
     failures: LogThrottle,
@@ -125,7 +125,7 @@ impl Writer {
     pub(super) async fn open(
         target: Arc<Target>,
         fence: Option<Fence>,
-        has_lost: Arc<AtomicBool>,
+        signs: Arc<EngineSigns>,
     ) -> Result<Self> {
         let began = Instant::now();
         // A lock of a lost owner ends by its time, and the lease is renewed meanwhile.
@@ -164,7 +164,7 @@ impl Writer {
             state,
             must_look: false,
             doubt: None,
-            has_lost,
+            signs,
             excess: 0,
             failures: LogThrottle::new(LOG_INTERVAL),
         })
@@ -224,13 +224,13 @@ impl Writer {
         let deadline = Instant::now() + self.target.options.patience;
         let mut pause = FIRST_PAUSE;
         loop {
-            if self.has_lost.load(Ordering::Acquire) {
+            if self.signs.has_lost.load(Ordering::Acquire) {
                 return Err(self.target.not_owner());
             }
             let error = match self.attempt(work).await {
                 Ok(done) => return Ok(done),
                 Err(Failure::NotOwner) => {
-                    self.has_lost.store(true, Ordering::Release);
+                    self.signs.has_lost.store(true, Ordering::Release);
                     tracing::error!(place = %self.target.place.display(), "another process owns the jobs");
                     continue;
                 }

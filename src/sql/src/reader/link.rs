@@ -118,14 +118,19 @@ impl Link {
                 Ok(())
             }
             Err(error) => {
-                let doubled = self.failures.min(8);
-                self.failures = self.failures.saturating_add(1);
-                let pause = FIRST_PAUSE.saturating_mul(1 << doubled).min(MAX_PAUSE);
-                self.paused_until = Some(self.runtime.now() + pause);
-                self.why = saltern_base::chain(&error);
+                self.pause(saltern_base::chain(&error));
                 Err(error)
             }
         }
+    }
+
+    /// Begins a back-off, or a longer one.
+    pub(super) fn pause(&mut self, why: impl Into<String>) {
+        let doubled = self.failures.min(8);
+        self.failures = self.failures.saturating_add(1);
+        let pause = FIRST_PAUSE.saturating_mul(1 << doubled).min(MAX_PAUSE);
+        self.paused_until = Some(self.runtime.now() + pause);
+        self.why = why.into();
     }
 
     pub(super) fn disconnect(&mut self) {

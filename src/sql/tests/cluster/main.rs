@@ -17,6 +17,7 @@ mod conformance;
 mod data;
 mod differences;
 mod faults;
+mod fleet;
 mod guarantees;
 mod keys;
 mod leases;

@@ -39,6 +39,9 @@ pub trait JobQueries: Send + Sync {
     /// minion; neither its load nor its other minions are read into memory.
     fn is_published_for(&self, jid: &Jid, minion: &MinionId) -> Result<bool>;
 
+    /// Whether there are returns of this job from before the last publication of it or of a part of it.
+    fn has_early_returns(&self, jid: &Jid) -> Result<bool>;
+
     /// A job of the master's own that ended without all its returns, if there is one of this jid and
     /// its returns are stored; neither its load nor its minions are read into memory.
     fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>>;

@@ -1,16 +1,83 @@
-//! Clears a part of the cached data of a minion (`clear_cached_minion_data` in
-//! `salt/utils/master.py`). All of it goes by [`MinionDataStore::purge`].
+//! Removes the cached data of a minion, as a whole or a part of it (`clear_cached_minion_data` in
+//! `salt/utils/master.py`).
 
+use std::fs;
+use std::io;
 use std::sync::Arc;
 
 use saltern_model::MinionId;
 use saltern_wire::msgpack::Value;
 
 use super::{Bank, MinionDataStore};
-use crate::error::Result;
+use crate::error::{Result, StoreError};
 use crate::files;
 
 impl MinionDataStore {
+    /// Forgets everything about a minion: its key was deleted, or another key took its name.
+    ///
+    /// Call it after the key is gone, so that no request of the old owner stores anything later.
+    ///
+    /// Stock 3008 leaves the mine behind, so that the next owner of the name answers with it; here
+    /// it goes too. In the layout of 3006 and 3007 the minion's whole directory goes, with the
+    /// files that it pushed, as in stock.
+    ///
+    /// `false`: there was nothing. Anybody can cause that for any id, so the index does not hear of it. The other
+    /// masters of a cluster do, as far as they have something: `salt-key` removes the files in a process of its own.
+    pub fn purge(&self, id: &MinionId) -> Result<bool> {
+        let _writing = self.writer(id).lock();
+        let mut had_any = false;
+        if self.has_banks() {
+            had_any |= self.remove_environments(id)?;
+            for bank in [Bank::Grains, Bank::Pillar, Bank::Mine] {
+                had_any |= files::remove(&self.path(id, bank)?)?;
+            }
+        } else {
+            let dir = files::child(&self.cachedir.join("minions"), id.as_str())?;
+            match fs::remove_dir_all(&dir) {
+                Ok(()) => had_any = true,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(StoreError::io("remove", dir, source)),
+            }
+        }
+        if had_any {
+            self.memory.lock().forget(id);
+            self.known.write().remove(id);
+        }
+        self.note_owner(id);
+        if had_any {
+            for bank in [Bank::Grains, Bank::Mine] {
+                self.note_removed(id, bank);
+            }
+        }
+        Ok(had_any)
+    }
+
+    /// Has what the other masters of a cluster have of a minion compared with its files: its key is another one now.
+    pub fn note_owner(&self, id: &MinionId) {
+        self.mine_edits.note_all(id);
+        for bank in [Bank::Grains, Bank::Mine] {
+            self.changed.note_removed(id, bank);
+        }
+    }
+
+    /// Forgets all minions but those that `keep` says yes to (`check_minion_cache` in
+    /// `salt/key.py`); gives their number.
+    pub fn purge_all_but(&self, keep: impl Fn(&MinionId) -> bool) -> Result<usize> {
+        self.refresh()?;
+        let mut ids: Vec<MinionId> = self.known.write().all().to_vec();
+        if self.has_banks() {
+            ids.extend(self.list("mine")?);
+            ids.extend(self.list("pillar")?);
+            ids.sort_unstable();
+            ids.dedup();
+        }
+        let mut purged = 0;
+        for id in ids.iter().filter(|id| !keep(id)) {
+            purged += usize::from(self.purge(id)?);
+        }
+        Ok(purged)
+    }
+
     /// Removes the grains, the pillar, or both. Pillars of environments of their own stay, as in
     /// stock.
     ///
@@ -28,10 +95,15 @@ impl MinionDataStore {
             return Ok(());
         }
         // One file has both.
+        let is_without_grains = grains;
         let grains = if grains { None } else { self.grains(id)? };
         let pillar = if pillar { None } else { self.pillar(id)? };
         let of = |part: Option<Arc<Value>>| part.map(|part| part.as_ref().clone());
-        self.write_parts(id, (of(grains), of(pillar)))
+        self.write_parts(id, (of(grains), of(pillar)))?;
+        if is_without_grains {
+            self.note_removed(id, Bank::Data);
+        }
+        Ok(())
     }
 
     /// Writes the file that has both as far as there is something, and removes it where there is nothing.
@@ -54,7 +126,7 @@ impl MinionDataStore {
     pub(super) fn remove(&self, id: &MinionId, bank: Bank) -> Result<()> {
         files::remove(&self.path(id, bank)?)?;
         self.memory.lock().forget_one(id, bank);
-        self.changed.note(id, bank);
+        self.note_removed(id, bank);
         self.notice(id, bank, None);
         Ok(())
     }

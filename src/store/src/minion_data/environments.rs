@@ -75,6 +75,19 @@ impl MinionDataStore {
         decoded(&packed, path).map(Some)
     }
 
+    /// Removes the minion's pillars of environments of their own; whether there was one.
+    pub(super) fn remove_environments(&self, id: &MinionId) -> Result<bool> {
+        self.load_known()?;
+        let environments = self.known.read().environments(id);
+        let mut had_any = false;
+        for environment in environments {
+            let name = format!("{}:{environment}.p", id.as_str());
+            let path = files::child(&self.cachedir.join("pillar"), &name)?;
+            had_any |= files::remove(&path)?;
+        }
+        Ok(had_any)
+    }
+
     /// The pillars of 3008 that lie under `<id>:<pillarenv>`.
     pub(super) fn list_environments(&self) -> Result<Vec<(MinionId, String)>> {
         let mut found = Vec::new();

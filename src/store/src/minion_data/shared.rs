@@ -3,9 +3,10 @@
 //!
 //! Pillars are not shared: they are secrets of a minion, and the active member makes them.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use saltern_base::chain;
 use saltern_model::MinionId;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -36,6 +37,8 @@ pub(crate) enum ReplacedData {
     Same,
     /// It is now.
     Written,
+    /// It is now, in the place of a file that was damaged.
+    Mended,
     /// The one here is newer, and stays.
     Kept,
 }
@@ -43,39 +46,65 @@ pub(crate) enum ReplacedData {
 /// Names of what was changed since somebody asked; nothing is noted for nobody.
 #[derive(Default)]
 pub(super) struct ChangedData {
-    names: Mutex<Option<BTreeSet<DataName>>>,
+    /// Each with whether it was removed.
+    names: Mutex<Option<BTreeMap<DataName, bool>>>,
 }
 
 impl ChangedData {
     /// Notes a change in a file of a minion.
     pub(super) fn note(&self, minion: &MinionId, bank: Bank) {
-        let kind = match bank {
-            Bank::Data | Bank::Grains => DataKind::Grains,
-            Bank::Mine => DataKind::Mine,
-            Bank::Pillar => return,
-        };
-        if let Some(changed) = &mut *self.names.lock() {
-            let minion = minion.clone();
-            changed.insert(DataName { kind, minion });
+        self.put(minion, bank, false);
+    }
+
+    /// Notes that it is gone.
+    pub(super) fn note_removed(&self, minion: &MinionId, bank: Bank) {
+        self.put(minion, bank, true);
+    }
+
+    fn put(&self, minion: &MinionId, bank: Bank, is_removed: bool) {
+        if let Some(name) = name_of(minion, bank)
+            && let Some(changed) = &mut *self.names.lock()
+        {
+            changed.insert(name, is_removed);
         }
     }
 
-    fn has(&self, name: &DataName) -> bool {
+    pub(super) fn has(&self, name: &DataName) -> bool {
+        self.change(name).is_some()
+    }
+
+    /// Whether what was changed was removed.
+    fn change(&self, name: &DataName) -> Option<bool> {
         let changed = self.names.lock();
-        changed
-            .as_ref()
-            .is_some_and(|changed| changed.contains(name))
+        changed.as_ref()?.get(name).copied()
     }
 }
 
+fn name_of(minion: &MinionId, bank: Bank) -> Option<DataName> {
+    let kind = match bank {
+        Bank::Data | Bank::Grains => DataKind::Grains,
+        Bank::Mine => DataKind::Mine,
+        Bank::Pillar => return None,
+    };
+    let minion = minion.clone();
+    Some(DataName { kind, minion })
+}
+
 impl MinionDataStore {
-    /// Begins to note what is changed.
-    pub(crate) fn note_changes(&self) {
+    /// Begins to note what is changed, before all that is shared was read, and what is removed of rows before a version.
+    pub(crate) fn note_changes(&self, first_version: i64) {
+        self.note_version(first_version.saturating_sub(1));
+        self.mine_edits.begin();
         self.changed.names.lock().get_or_insert_default();
     }
 
-    /// Names of what was changed since the last call.
-    pub(crate) fn take_changed(&self) -> BTreeSet<DataName> {
+    /// All that is shared was read.
+    pub(crate) fn end_merging(&self) {
+        self.mine_edits.end();
+    }
+
+    /// Names of what was changed since the last call, each with whether it was removed.
+    pub(crate) fn take_changed(&self) -> BTreeMap<DataName, bool> {
         let mut changed = self.changed.names.lock();
         changed.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -83,7 +112,7 @@ impl MinionDataStore {
     /// How much was changed since then.
     pub(crate) fn changed_len(&self) -> usize {
         let changed = self.changed.names.lock();
-        changed.as_ref().map_or(0, BTreeSet::len)
+        changed.as_ref().map_or(0, BTreeMap::len)
     }
 
     /// The minions that may have data of a kind.
@@ -100,26 +129,30 @@ impl MinionDataStore {
     /// The data as it is packed; empty when there is none. Not cached.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The file cannot be read, or is damaged, as one without content is.
     pub(crate) fn packed(&self, name: &DataName) -> Result<Vec<u8>> {
         let bank = self.bank_of_kind(name.kind);
         let path = self.path(&name.minion, bank)?;
         let Some(packed) = files::read(&path, FILE_BYTES)? else {
             return Ok(Vec::new());
         };
+        let reason = "it is no mapping";
+        let Value::Map(parts) = decoded(&packed, path.clone())? else {
+            return Err(StoreError::Malformed { path, reason });
+        };
         if bank != Bank::Data {
             return Ok(packed);
         }
-        let Value::Map(parts) = decoded(&packed, path)? else {
-            return Ok(Vec::new());
-        };
         let mut parts = parts.into_iter();
-        let grains = parts.find(|(name, _)| name.as_str() == Some("grains"));
-        Ok(grains.map_or(Vec::new(), |(_, grains)| encode(&grains, Dialect::Bin)))
+        match parts.find(|(name, _)| name.as_str() == Some("grains")) {
+            None => Ok(Vec::new()),
+            Some((_, grains)) if grains.as_map().is_some() => Ok(encode(&grains, Dialect::Bin)),
+            Some(_) => Err(StoreError::Malformed { path, reason }),
+        }
     }
 
-    /// Makes the data here that of the active member, and removes it where there is none; not where it was
-    /// changed here since changes are noted, or when the file is newer than a time in microseconds since 1970.
+    /// Makes the data here that of the active member, and removes it where there is none, with grains the pillar, too; not where it was
+    /// changed here since changes are noted, but for functions of a mine that were not, or when the file is newer than a time in microseconds since 1970.
     ///
     /// # Errors
     /// The file cannot be written, or it is no data.
@@ -139,37 +172,76 @@ impl MinionDataStore {
             return Err(StoreError::Malformed { path, reason });
         }
         let _writing = self.writer(id).lock();
-        if self.changed.has(name) {
-            return Ok(ReplacedData::Kept);
+        if let Some(is_removed) = self.changed.change(name) {
+            if is_removed {
+                self.removals.note(name);
+            }
+            let mine = value.as_ref().filter(|_| name.kind == DataKind::Mine);
+            return match mine.and_then(Value::as_map) {
+                Some(shared) => self.merge_mine(id, (shared, newest)),
+                None => Ok(ReplacedData::Kept),
+            };
         }
-        match self.packed(name) {
-            Ok(own) if own == packed => return Ok(ReplacedData::Same),
-            Err(error) if !error.is_damaged() => return Err(error),
-            // What is damaged is replaced.
-            Ok(_) | Err(_) => {}
-        }
+        let is_damaged = match self.packed(name) {
+            Ok(own) if own == packed && !(value.is_none() && self.has_pillar(name)?) => {
+                return Ok(ReplacedData::Same);
+            }
+            Ok(_) => false,
+            Err(error) if error.is_damaged() => {
+                tracing::warn!(minion = %id, error = chain(&error), "it is replaced by what the cluster has");
+                true
+            }
+            Err(error) => return Err(error),
+        };
         let stat = Version::of(&path, true)?.filter(Stat::is_file);
         let written = stat.map(|stat| stat.version.modified_micros());
-        if written
+        let is_newer = written
             .zip(newest)
-            .is_some_and(|(written, newest)| written > newest)
-        {
+            .is_some_and(|(written, newest)| written > newest);
+        if is_newer && !is_damaged {
             return Ok(ReplacedData::Kept);
         }
         match (bank, value) {
-            (Bank::Data, grains) => {
+            (Bank::Data, Some(grains)) => {
                 // Without a pillar, not with an empty one: stock takes that for the minion's.
                 let pillar = self.pillar(id).or_else(|error| match error.is_damaged() {
                     true => Ok(None),
                     false => Err(error),
                 })?;
-                let pillar = pillar.map(|pillar| pillar.as_ref().clone());
-                self.write_parts(id, (grains, pillar))?;
+                let pillar = pillar.map(|pillar| ("pillar", pillar.as_ref().clone()));
+                let parts = [("grains", grains)].into_iter().chain(pillar);
+                self.write(id, bank, &Value::map(parts))?;
             }
             (bank, Some(value)) => self.write(id, bank, &value)?,
+            (Bank::Grains, None) => {
+                // The key may have another owner now.
+                self.remove_environments(id)?;
+                self.remove(id, Bank::Pillar)?;
+                self.remove(id, Bank::Grains)?;
+            }
             (bank, None) => self.remove(id, bank)?,
         }
-        Ok(ReplacedData::Written)
+        Ok(match is_damaged {
+            true => ReplacedData::Mended,
+            false => ReplacedData::Written,
+        })
+    }
+
+    /// Whether grains that are gone leave a pillar behind.
+    fn has_pillar(&self, name: &DataName) -> Result<bool> {
+        if name.kind != DataKind::Grains {
+            return Ok(false);
+        }
+        let bank = self.bank_of(Bank::Pillar);
+        Ok(Version::of(&self.path(&name.minion, bank)?, true)?.is_some())
+    }
+
+    /// Notes that data is gone, also in case that this process is killed.
+    pub(super) fn note_removed(&self, id: &MinionId, bank: Bank) {
+        if let Some(name) = name_of(id, bank) {
+            self.changed.note_removed(id, bank);
+            self.removals.note(&name);
+        }
     }
 
     fn bank_of_kind(&self, kind: DataKind) -> Bank {

@@ -34,6 +34,10 @@ impl JobQueries for JobReader {
         Self::is_published_for(self, jid, minion)
     }
 
+    fn has_early_returns(&self, jid: &Jid) -> Result<bool> {
+        Self::has_early_returns(self, jid)
+    }
+
     fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>> {
         Self::incomplete(self, jid, minion)
     }

@@ -99,6 +99,17 @@ impl JobReader {
         })
     }
 
+    pub(super) fn has_early_returns(&self, jid: &Jid) -> Result<bool> {
+        self.read("look for returns in", |connection| {
+            connection
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM jobs JOIN returns ON returns.jid = jobs.jid
+                                     WHERE jobs.jid = ?1 AND returns.id <= jobs.returns_before)",
+                )?
+                .query_row([jid.as_str()], |row| row.get(0))
+        })
+    }
+
     pub(super) fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>> {
         self.read("look for a job in", |connection| {
             connection

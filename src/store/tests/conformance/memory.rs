@@ -514,6 +514,13 @@ impl JobQueries for Memory {
         Ok(rows.job(jid).is_some_and(expects))
     }
 
+    fn has_early_returns(&self, jid: &Jid) -> Result<bool> {
+        let rows = self.rows();
+        let before = number(rows.returns_before.get(jid));
+        let has_some = rows.returns_of(jid).any(|(id, _)| id <= before);
+        Ok(rows.job(jid).is_some() && has_some)
+    }
+
     fn incomplete(&self, jid: &Jid, minion: &MinionId) -> Result<Option<IncompleteJob>> {
         let rows = self.rows();
         let is_incomplete = |job: &&StoredJob| {

@@ -39,6 +39,7 @@ macro_rules! guarantees {
             return_is_kept_once,
             job_part_replaces_the_load_and_adds_minions,
             report_of_a_job_gives_way_to_its_publication,
+            returns_from_before_a_publication_are_early,
             open_jobs_are_those_whose_returns_are_awaited,
             reader_sees_what_is_committed_later,
             newest_returns_are_given_in_their_order_to_who_wants_them,
@@ -303,6 +304,27 @@ pub(crate) fn report_of_a_job_gives_way_to_its_publication(site: &dyn Site) {
     assert!(queries.is_published_for(&jid(1), &id("m2")).expect("read"));
     assert!(!queries.is_published_for(&jid(1), &id("m1")).expect("read"));
     assert_eq!(queries.publisher_of(&jid(1)).expect("read"), Some(id("m3")));
+}
+
+pub(crate) fn returns_from_before_a_publication_are_early(site: &dyn Site) {
+    let engine = site.open();
+    let is_early = |number: u32| {
+        let queries = &engine.queries;
+        queries.has_early_returns(&jid(number)).expect("a read")
+    };
+    let reported = Write::ClosedJob {
+        job: job(1, &["m1"]),
+        reporter: Some(id("m1")),
+    };
+    append(&engine, vec![reported, returned(1, "m1")]);
+    assert!(!is_early(1), "it is not published");
+    append(&engine, vec![Write::JobPart(job(1, &["m1", "m2"]))]);
+    assert!(is_early(1));
+    append(&engine, vec![Write::JobPart(job(2, &["m1"]))]);
+    append(&engine, vec![returned(2, "m1")]);
+    assert!(!is_early(2) && !is_early(3));
+    append(&engine, vec![Write::JobPart(job(2, &["m2"]))]);
+    assert!(is_early(2), "before its second part");
 }
 
 pub(crate) fn open_jobs_are_those_whose_returns_are_awaited(site: &dyn Site) {

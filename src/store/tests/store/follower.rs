@@ -1,6 +1,7 @@
 //! Rows that a follower is given: all that came after it was configured, once its position is saved
 //! none twice.
 
+use std::collections::HashSet;
 use std::fs;
 
 use saltern_model::Compat;
@@ -152,4 +153,39 @@ fn follower_of_a_restored_database_misses_nothing_that_comes_then() {
     let rows = labels(&again.next(10).expect("read"));
     assert_eq!(rows.len(), 10);
     assert_eq!(rows.first().map(String::as_str), Some("job 2"));
+}
+
+#[test]
+fn follower_goes_back_to_the_first_return_of_a_set_of_jobs_within_one_bound() {
+    let (_dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
+    let mut database = database.expect("a database");
+    let mut follower = follower(&database, &options, "it");
+    for number in 1..=6 {
+        let writes = [
+            Write::Job(job(number, &["a"])),
+            Write::Return(ret(number, "a", Value::from(true))),
+        ];
+        database.commit(&writes).expect("committed");
+    }
+    for row in follower.next(20).expect("read") {
+        follower.pass(&row);
+    }
+    let mut back = |numbers: &[u32], limit: usize, room: usize| {
+        let jids: HashSet<_> = numbers.iter().map(|number| jid(*number)).collect();
+        let went = follower.go_back_to(&jids, limit, room).expect("read");
+        (went, follower.lag().expect("read"))
+    };
+    assert_eq!(back(&[9], 10, 10), (false, 0), "none of it");
+    assert_eq!(back(&[1], 5, 10), (false, 0), "it is too far back");
+    assert_eq!(
+        back(&[3], 10, 3),
+        (false, 0),
+        "there is no room for so many"
+    );
+    assert_eq!(back(&[6, 4, 5], 4, 3), (true, 3), "the first of them");
+    assert_eq!(back(&[2], 4, 10), (false, 3), "the bound is as before");
+    assert_eq!(back(&[3], 4, 10), (true, 4));
+    assert_eq!(back(&[5], 4, 10), (false, 4), "it comes again anyway");
 }

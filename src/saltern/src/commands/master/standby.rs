@@ -20,15 +20,18 @@ use saltern_base::hex;
 use saltern_base::metrics::Registry;
 use saltern_config::{ClusterConfig, MasterConfig};
 use saltern_crypto::StateCipher;
+use saltern_model::{KeyState, MinionId};
 use saltern_requests::{SiteOptions, Stores};
 use saltern_sql::{ClusterError, MemberIdentity, Membership, Standing, register_cluster_metrics};
 use saltern_store::files::{self, Create, Version};
 use saltern_store::jobs::Engine;
 use saltern_store::minion_data::DataKind;
-use saltern_store::shared_state::minion_data::{DataSyncParts, MinionDataSync};
+use saltern_store::shared_state::minion_data::{DataSyncParts, HasKey, MinionDataSync};
 use saltern_store::shared_state::minion_keys::{KeySyncParts, MinionKeySync};
 use saltern_store::shared_state::{Report, StatePlaces, restore};
-use saltern_store::{Dropfile, MasterKeys, MinionDataStore, SharedState, StoreError, dropfile};
+use saltern_store::{
+    Dropfile, MasterKeys, MinionDataStore, PkiTree, SharedState, StoreError, dropfile,
+};
 use saltern_wire::member::{BeforeAnswers, MemberTls};
 use saltern_wire::port::{Inherited, Relay, RelayAsker, RelayTarget};
 use tokio::sync::oneshot;
@@ -262,8 +265,10 @@ fn share_data(
             let parts = DataSyncParts {
                 table: membership.data_table()?,
                 cipher: cipher.clone(),
+                instance: instance(&config.cachedir)?,
                 store: store.clone(),
                 kinds,
+                has_key: has_key(config, site.preserve_minion_cache),
                 is_admitted: is_admitted(membership),
                 report: report(membership, ABOUT_DATA),
             };
@@ -271,6 +276,18 @@ fn share_data(
         }
     };
     Ok(SharedData { store, sync })
+}
+
+/// Looks for keys of minions whose data does not outlast them.
+fn has_key(config: &MasterConfig, preserves_data: bool) -> Option<HasKey> {
+    if preserves_data {
+        return None;
+    }
+    let pki = PkiTree::existing(config, Clock::system());
+    let has = move |minion: &MinionId, state| !matches!(pki.version(minion, state), Ok(None));
+    Some(Box::new(move |minion| {
+        KeyState::ALL.into_iter().any(|state| has(minion, state))
+    }))
 }
 
 fn is_admitted(membership: &Arc<Membership>) -> Box<dyn Fn() -> bool + Send + Sync> {
@@ -326,21 +343,43 @@ fn instance(cachedir: &Path) -> Result<String, StoreError> {
 /// Ends a process that lost its lease, whatever its other threads wait for.
 fn end_at_once(config: Arc<MasterConfig>) -> impl FnOnce(ClusterError) + Send {
     move |error| {
-        let (said, heard) = mpsc::channel();
-        let thread = thread::Builder::new().name("lease-lost".to_owned());
-        // Where no thread starts, nothing is said: the process must end.
-        let _ = thread.spawn(move || {
-            let error = chain(&error);
-            tracing::error!("{error}; it ends, and stands by when it is started again");
-            complain(&format!("the master gives up: {error}"));
-            remove_sockets(&config.sock_dir);
-            let _ = std::fs::remove_file(&config.pidfile);
-            let _ = said.send(());
-        });
-        // Said or not.
-        let _ = heard.recv_timeout(LOG_GRACE);
+        report_loss(thread::Builder::new(), config, error);
         end(Exit::GaveUp)
     }
+}
+
+/// Says why a process ends, within [`LOG_GRACE`].
+fn report_loss(thread: thread::Builder, config: Arc<MasterConfig>, error: ClusterError) {
+    let (said, heard) = mpsc::channel();
+    let say = Arc::new(move || {
+        let error = chain(&error);
+        tracing::error!("{error}; it ends, and stands by when it is started again");
+        complain(&format!("the master gives up: {error}"));
+        remove_sockets(&config.sock_dir);
+        let _ = std::fs::remove_file(&config.pidfile);
+    });
+    let held = Arc::clone(&say);
+    let started = thread.name("lease-lost".to_owned()).spawn(move || {
+        held();
+        let _ = said.send(());
+    });
+    match started {
+        // Said or not.
+        Ok(_) => _ = heard.recv_timeout(LOG_GRACE),
+        // Here, then. Whatever holds it up, SIGALRM ends the process.
+        Err(_) => {
+            alarm(LOG_GRACE);
+            say();
+            alarm(Duration::ZERO);
+        }
+    }
+}
+
+#[allow(unsafe_code, reason = "nobody else uses the alarm")]
+fn alarm(after: Duration) {
+    let seconds = u32::try_from(after.as_secs()).unwrap_or(1);
+    // SAFETY: it sets a timer of the kernel, and touches no memory of the process.
+    unsafe { nix::libc::alarm(seconds) };
 }
 
 #[allow(
@@ -604,6 +643,21 @@ mod tests {
     use saltern_config::load_master;
 
     use super::*;
+
+    #[test]
+    fn loss_of_the_lease_is_reported_where_no_thread_starts() {
+        let place = tempfile::tempdir().expect("a directory");
+        let pidfile = place.path().join("pid");
+        let (root, pid) = (place.path().display(), pidfile.display());
+        let text = format!("root_dir: {root}\npidfile: {pid}\n");
+        std::fs::write(place.path().join("master"), text).expect("written");
+        let config = load_master(place.path()).expect("a configuration").config;
+        std::fs::write(&pidfile, "1").expect("written");
+        // There is no room for such a stack.
+        let thread = thread::Builder::new().stack_size(1 << 60);
+        report_loss(thread, Arc::new(config), ClusterError::TakenOver);
+        assert!(!pidfile.exists(), "as after the log line");
+    }
 
     #[tokio::test]
     async fn dropfile_that_cannot_be_removed_is_passed_on_once() {

@@ -11,8 +11,9 @@ use saltern_base::log_throttle::LogThrottle;
 use saltern_base::metrics::IntCounter;
 use saltern_crypto::StateCipher;
 
-use super::DataTable;
+use super::content::Writer;
 use super::rounds::{RoundParts, Rounds, Standing};
+use super::{DataTable, HasKey};
 use crate::MinionDataStore;
 use crate::error::Result;
 use crate::minion_data::DataKind;
@@ -42,10 +43,14 @@ pub struct DataSyncParts {
     pub table: Arc<dyn DataTable>,
     /// Opens and seals them.
     pub cipher: Arc<StateCipher>,
+    /// This installation, which no other member is.
+    pub instance: String,
     /// Those of this machine, for as long as the process runs.
     pub store: Arc<MinionDataStore>,
     /// The kinds that this member keeps.
     pub kinds: Vec<DataKind>,
+    /// Data of minions without a key is removed; `None` where it is to outlast the key.
+    pub has_key: Option<HasKey>,
     /// Says when the member has been admitted to its cluster.
     pub is_admitted: Box<dyn Fn() -> bool + Send + Sync>,
     /// Has the other members know.
@@ -71,10 +76,13 @@ pub struct DataCounters {
     pub refused: IntCounter,
     /// Changes that are too large to be shared.
     pub too_large: IntCounter,
+    /// Files that are no data.
+    pub damaged: IntCounter,
 }
 
 struct Member {
     rounds: Mutex<Rounds>,
+    table: Arc<dyn DataTable>,
     state: Mutex<State>,
     /// Notified when the active member has what the others wrote.
     taken_over: Condvar,
@@ -91,7 +99,7 @@ struct State {
     is_active: bool,
     has_taken_over: bool,
     pending: usize,
-    progress: Progress<4>,
+    progress: Progress<5>,
 }
 
 impl MinionDataSync {
@@ -102,14 +110,18 @@ impl MinionDataSync {
     pub fn start(cachedir: &Path, parts: DataSyncParts) -> Result<Self> {
         let clock = Clock::system();
         let rounds = Rounds::new(RoundParts {
-            table: parts.table,
+            table: parts.table.clone(),
             cipher: parts.cipher,
+            writer: Writer::new(&parts.instance),
             store: parts.store.clone(),
             kinds: parts.kinds,
+            has_key: parts.has_key,
             clock: clock.clone(),
         });
+        let table = parts.table;
         let member = Arc::new(Member {
             rounds: Mutex::new(rounds),
+            table,
             state: Mutex::new(State {
                 is_active: false,
                 has_taken_over: false,
@@ -136,7 +148,9 @@ impl MinionDataSync {
     /// port is open.
     pub fn begin_takeover(&self) {
         if let Some(member) = &self.0 {
-            member.store.note_changes();
+            // Without the lease it ends at once.
+            let first = member.table.first_version().unwrap_or_default();
+            member.store.note_changes(first);
             member.state.lock().is_active = true;
             member.thread.wake();
         }
@@ -187,15 +201,16 @@ impl MinionDataSync {
     }
 }
 
-impl From<DataCounters> for [IntCounter; 4] {
+impl From<DataCounters> for [IntCounter; 5] {
     fn from(counters: DataCounters) -> Self {
         let DataCounters {
             written,
             applied,
             refused,
             too_large,
+            damaged,
         } = counters;
-        [written, applied, refused, too_large]
+        [written, applied, refused, too_large, damaged]
     }
 }
 
@@ -212,6 +227,13 @@ impl Member {
                 let (error, path) = (chain(&error), self.place.display());
                 tracing::warn!(error, times, %path, "grains and mines are not shared with the cluster");
             }
+            let pending = self.state.lock().pending;
+            if is_last && pending > 0 {
+                tracing::warn!(
+                    pending,
+                    "grains and mines of the last minute are not in the database: they are when this machine is active again"
+                );
+            }
         }
         match is_active {
             true => INTERVAL,
@@ -224,9 +246,7 @@ impl Member {
         let done = rounds.round(standing, &|| self.thread.is_ending());
         let failed = rounds.failed();
         let why = (failed > 0).then(|| {
-            format!(
-                "what the active member has of {failed} grains and mines cannot be written here"
-            )
+            format!("what the cluster has of {failed} grains and mines is not in the files here")
         });
         (self.report)(why);
         let counts = rounds.counts();

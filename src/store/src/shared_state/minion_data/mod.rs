@@ -9,14 +9,17 @@
 //!
 //! Not here: the table (beside the cluster's engine of the job database), pillars, and who may use what.
 //!
-//! Suggested reading order: `rounds`, `member`.
+//! Suggested reading order: `content`, `rounds`, `member`.
 
+mod content;
 mod member;
 mod rounds;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
+
+use saltern_model::MinionId;
 
 pub use member::{DataCounters, DataFigures, DataSyncParts, MinionDataSync};
 
@@ -30,7 +33,7 @@ pub const TOMBSTONE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Longest data of a minion that is shared, packed.
 const MAX_DATA_LEN: usize = 256 << 10;
 
-/// Longest sealed row of it: with a name of 255 bytes, salt and authentication tag.
+/// Longest sealed row of it: with a name of 255 bytes, its writer, salt and authentication tag.
 pub const MAX_SEALED_LEN: usize = MAX_DATA_LEN + 1024;
 
 /// Number of a kind in rows, beside those of files and keys.
@@ -40,6 +43,9 @@ const fn number_of(kind: DataKind) -> u8 {
         DataKind::Mine => 8,
     }
 }
+
+/// Says whether a minion has a key, in whatever state.
+pub type HasKey = Box<dyn Fn(&MinionId) -> bool + Send + Sync>;
 
 /// A row to be written.
 #[derive(Clone, Debug)]

@@ -2,26 +2,28 @@
 //! so; while it is active it writes what was changed here.
 //!
 //! The table is the truth, but for files that are newer than the first row that is seen of them: this machine was
-//! active without writing to the table, as under a release before. No row is written before the whole table was
+//! active without writing to the table, as under a release before, or was killed before it wrote. No row is written before the whole table was
 //! read, so a takeover writes what the table lacks and nothing else.
+
+mod push;
+mod take;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use openssl::sha::sha256;
-use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_crypto::StateCipher;
 use saltern_model::MinionId;
 
-use super::{DataTable, DataWrite, MAX_DATA_LEN, TOMBSTONE_AGE, number_of};
+use super::content::Writer;
+use super::{DataTable, DataWrite, HasKey, TOMBSTONE_AGE};
 use crate::MinionDataStore;
 use crate::error::{Result, StoreError};
-use crate::minion_data::{DataKind, DataName, ReplacedData};
-use crate::shared_state::row::{self, RowError};
-use crate::shared_state::{MAX_ROWS, RowPosition, SealedRow};
+use crate::minion_data::{DataKind, DataName};
+use crate::shared_state::RowPosition;
 
 /// Microseconds between two writes of the same data.
 pub(super) const WRITE_INTERVAL: i64 = 60_000_000;
@@ -35,14 +37,20 @@ const RETRY_INTERVAL: i64 = 600_000_000;
 /// Microseconds between two removals of old rows without content, and comparisons of all files.
 const UPKEEP_INTERVAL: i64 = 3_600_000_000;
 
-/// Microseconds that a file has to be newer than a row to count: clocks of members differ.
+/// Microseconds that a file has to be newer than a row of another member to count: clocks of members differ.
 const CLOCKS_DIFFER: i64 = 60_000_000;
+
+/// Microseconds that a file may be older than a row of this member: the kernel stamps files with a clock that ticks.
+const TICK: i64 = 50_000;
 
 /// Bytes of the rows of one write, unless one alone has more.
 const MAX_WRITE_LEN: usize = 1 << 20;
 
 /// Writes of one round: jobs are committed beside them.
 const MAX_WRITES: usize = 4;
+
+/// Microseconds for which the last round goes on writing: the next active member waits for it.
+const LAST_ROUND: i64 = 1_000_000;
 
 /// Files that are looked at between two looks at whether it ends.
 const MAX_LOOKS: usize = 1_024;
@@ -53,13 +61,17 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Data, short enough to remember for each minion.
 type Digest = [u8; 16];
 
-/// A row with content, as it was seen or written last.
+/// A row as it was seen or written last, also of what was removed: one that is older was put back by somebody.
 #[derive(Clone, Copy)]
 struct Known {
+    /// The highest that was seen.
     version: i64,
-    digest: Digest,
+    /// That of the table's data now; `None` where it has none.
+    digest: Option<Digest>,
     /// When this process wrote it, in microseconds since 1970; 0 when it did not.
     written: i64,
+    /// When it was seen last.
+    seen: i64,
 }
 
 /// Data that is about to be written.
@@ -80,12 +92,20 @@ pub(super) struct Counts {
     pub(super) refused: u64,
     /// Data that is too large to be shared.
     pub(super) too_large: u64,
+    /// Files that are no data, when they were to be shared or replaced.
+    pub(super) damaged: u64,
 }
 
 impl Counts {
     /// In the order of the counters of a member.
-    pub(super) const fn all(&self) -> [u64; 4] {
-        [self.written, self.applied, self.refused, self.too_large]
+    pub(super) const fn all(&self) -> [u64; 5] {
+        [
+            self.written,
+            self.applied,
+            self.refused,
+            self.too_large,
+            self.damaged,
+        ]
     }
 }
 
@@ -93,7 +113,7 @@ impl Counts {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Standing {
     pub(super) is_active: bool,
-    /// It is the last round: nothing waits for its turn.
+    /// It is the last round: nothing waits for its turn, and it is short.
     pub(super) is_last: bool,
 }
 
@@ -101,9 +121,12 @@ pub(super) struct Standing {
 pub(super) struct RoundParts {
     pub(super) table: Arc<dyn DataTable>,
     pub(super) cipher: Arc<StateCipher>,
+    pub(super) writer: Writer,
     pub(super) store: Arc<MinionDataStore>,
     /// The kinds that this member keeps.
     pub(super) kinds: Vec<DataKind>,
+    /// `None` where data outlasts the key.
+    pub(super) has_key: Option<HasKey>,
     pub(super) clock: Clock,
 }
 
@@ -114,7 +137,8 @@ pub(super) struct Rounds {
     known: HashMap<DataName, Known>,
     /// To be compared with its row, and written where it differs.
     dirty: BTreeSet<DataName>,
-    /// Rows that are no files here, for want of the disk: the files say nothing against them.
+    /// Rows that are no files here, for want of the disk or because the files are damaged, which say nothing against
+    /// them.
     failed: BTreeSet<DataName>,
     /// The whole table was read since this member is active.
     has_taken_over: bool,
@@ -122,6 +146,7 @@ pub(super) struct Rounds {
     read_at: Option<i64>,
     began_at: Option<i64>,
     upkept_at: Option<i64>,
+    pruned_at: Option<i64>,
     counts: Counts,
     row_failures: LogThrottle,
     file_failures: LogThrottle,
@@ -130,6 +155,7 @@ pub(super) struct Rounds {
 
 impl Rounds {
     pub(super) fn new(parts: RoundParts) -> Self {
+        parts.store.read_removals();
         Self {
             parts,
             position: RowPosition::default(),
@@ -141,6 +167,7 @@ impl Rounds {
             read_at: None,
             began_at: None,
             upkept_at: None,
+            pruned_at: None,
             counts: Counts::default(),
             row_failures: LogThrottle::new(LOG_INTERVAL),
             file_failures: LogThrottle::new(LOG_INTERVAL),
@@ -176,6 +203,9 @@ impl Rounds {
         if !self.failed.is_empty() && self.is_over(self.began_at, RETRY_INTERVAL) {
             self.begin_reading();
         }
+        if self.is_over(self.pruned_at, UPKEEP_INTERVAL) {
+            self.prune();
+        }
         let is_due = !self.has_taken_over || self.is_over(self.read_at, CHECK_INTERVAL);
         if is_due && !self.pull(is_ending)? {
             return Ok(());
@@ -185,25 +215,59 @@ impl Rounds {
         }
         let has_just_taken_over = !self.has_taken_over;
         self.has_taken_over = true;
+        if has_just_taken_over {
+            self.parts.store.end_merging();
+            let removed = self.parts.store.removed().into_iter();
+            let kinds = &self.parts.kinds;
+            self.dirty
+                .extend(removed.filter(|name| kinds.contains(&name.kind)));
+        }
         if has_just_taken_over && !standing.is_last {
             // Somebody waits for it, and to compare all files takes longer.
             return Ok(());
         }
-        for name in self.parts.store.take_changed() {
-            self.failed.remove(&name);
-            self.dirty.insert(name);
-        }
-        if self.is_over(self.upkept_at, UPKEEP_INTERVAL) {
-            for kind in self.parts.kinds.clone() {
-                let minions = self.parts.store.minions_with(kind)?;
-                let names = minions.into_iter().map(|minion| DataName { kind, minion });
-                let names = names.filter(|name| !self.failed.contains(name));
-                self.dirty.extend(names);
-            }
+        if !standing.is_last && self.is_over(self.upkept_at, UPKEEP_INTERVAL) {
+            self.compare_all(is_ending)?;
             self.upkept_at = Some(self.parts.clock.unix_micros());
             self.parts.table.expire(TOMBSTONE_AGE)?;
         }
+        for (name, is_removed) in self.parts.store.take_changed() {
+            if !self.parts.kinds.contains(&name.kind) {
+                // A minion's mine may be removed although none is kept.
+                self.parts.store.settle([name].into_iter());
+                continue;
+            }
+            self.failed.remove(&name);
+            if is_removed && self.has_row(&name) {
+                self.parts.store.note_removal(&name);
+            }
+            self.dirty.insert(name);
+        }
         self.push(standing, is_ending)
+    }
+
+    /// Has all files compared with their rows, and removes the data of minions that have no key any more: another
+    /// process may have deleted it, or the rows came when its data had been removed.
+    fn compare_all(&mut self, is_ending: &dyn Fn() -> bool) -> Result<()> {
+        let mut names = BTreeSet::new();
+        for kind in self.parts.kinds.clone() {
+            let minions = self.parts.store.minions_with(kind)?;
+            names.extend(minions.into_iter().map(|minion| DataName { kind, minion }));
+        }
+        if let Some(has_key) = &self.parts.has_key {
+            let shared = self.known.keys().filter(|name| self.has_row(name));
+            let minions = names.iter().chain(shared);
+            let minions: BTreeSet<&MinionId> = minions.map(|name| &name.minion).collect();
+            let without = minions.into_iter().filter(|minion| !has_key(minion));
+            let without: Vec<&MinionId> = without.take_while(|_| !is_ending()).collect();
+            // Once more: while it is accepted a key is in no directory for a moment.
+            for minion in without.into_iter().filter(|minion| !has_key(minion)) {
+                self.parts.store.purge(minion)?;
+            }
+        }
+        names.retain(|name| !self.failed.contains(name));
+        self.dirty.extend(names);
+        Ok(())
     }
 
     fn is_over(&self, since: Option<i64>, interval: i64) -> bool {
@@ -211,10 +275,27 @@ impl Rounds {
         since.is_none_or(|since| now.abs_diff(since) >= interval.unsigned_abs())
     }
 
-    /// Reads the whole table once more.
+    /// Whether the table has data of that name.
+    fn has_row(&self, name: &DataName) -> bool {
+        let known = self.known.get(name);
+        known.is_some_and(|known| known.digest.is_some())
+    }
+
+    /// Forgets rows that the table has no longer, either.
+    fn prune(&mut self) {
+        let now = self.parts.clock.unix_micros();
+        let age = |known: &Known| u128::from(now.abs_diff(known.seen));
+        self.known
+            .retain(|_, known| known.digest.is_some() || age(known) < TOMBSTONE_AGE.as_micros());
+        self.pruned_at = Some(now);
+    }
+
+    /// Reads the whole table once more. What was seen stays known.
     fn begin_reading(&mut self) {
         self.position = RowPosition::default();
-        self.known.clear();
+        for known in self.known.values_mut() {
+            known.digest = None;
+        }
         self.read_at = None;
         // What the table lacks is to be found.
         self.upkept_at = None;
@@ -234,6 +315,8 @@ impl Rounds {
                 }
                 has_gone_back = true;
                 self.begin_reading();
+                // Its versions count from an earlier time.
+                self.known.clear();
                 continue;
             }
             for (revision, sealed) in &page.rows {
@@ -249,196 +332,16 @@ impl Rounds {
             }
         }
     }
-
-    fn refuse(&mut self, reason: &str) {
-        self.counts.refused += 1;
-        if let Some(times) = self.row_failures.record() {
-            tracing::warn!(reason, times, "a row of a minion's data is not used");
-        }
-    }
-
-    fn log_file_failure(&self, error: &StoreError) {
-        if let Some(times) = self.file_failures.record() {
-            let error = chain(error);
-            tracing::warn!(
-                error,
-                times,
-                "grains or a mine are not shared with the cluster"
-            );
-        }
-    }
-
-    /// Takes a row over.
-    fn take(&mut self, sealed: &SealedRow) {
-        let content = match row::open_kind(&self.parts.cipher, sealed) {
-            Ok(content) => content,
-            Err(error) => return self.refuse(&error.to_string()),
-        };
-        let mut kinds = [DataKind::Grains, DataKind::Mine].into_iter();
-        let kind = kinds.find(|kind| number_of(*kind) == content.kind);
-        let (Some(kind), Ok(minion)) = (kind, MinionId::parse(&content.name)) else {
-            return self.refuse(&RowError::Unknown.to_string());
-        };
-        if !self.parts.kinds.contains(&kind) {
-            return;
-        }
-        let name = DataName { kind, minion };
-        let known = self.known.get(&name).copied();
-        if known.is_some_and(|known| sealed.version < known.version) {
-            return self.refuse("it is older than the one that was there");
-        }
-        // What this member has written as the active one counts, whatever is read later.
-        if !self.has_taken_over || self.failed.contains(&name) {
-            // A row that follows one that was seen is newer than any file here.
-            let newest = match known {
-                Some(_) => None,
-                None => Some(content.modified.saturating_add(CLOCKS_DIFFER)),
-            };
-            match self.parts.store.replace(&name, (&content.content, newest)) {
-                Ok(replaced) => {
-                    self.failed.remove(&name);
-                    self.counts.applied += u64::from(replaced == ReplacedData::Written);
-                }
-                Err(error) => {
-                    self.log_file_failure(&error);
-                    self.failed.insert(name.clone());
-                }
-            }
-        }
-        self.note(name, (sealed.version, &content.content), 0);
-    }
-
-    /// Remembers what the table has.
-    fn note(&mut self, name: DataName, (version, content): (i64, &[u8]), written: i64) {
-        if content.is_empty() {
-            self.known.remove(&name);
-            return;
-        }
-        let known = Known {
-            version,
-            digest: digest(content),
-            written,
-        };
-        self.known.insert(name, known);
-    }
-
-    /// Writes what differs from its row.
-    fn push(&mut self, standing: Standing, is_ending: &dyn Fn() -> bool) -> Result<()> {
-        let mut writes = 0;
-        loop {
-            let left = self.dirty.len();
-            let batch = self.next_batch(standing)?;
-            if !batch.is_empty() {
-                if !self.write(batch)? {
-                    // Another member is active, and this process is about to end.
-                    return Ok(());
-                }
-                writes += 1;
-            }
-            let has_done_all = self.dirty.len() == left;
-            let is_enough = writes == MAX_WRITES || is_ending();
-            if has_done_all || (is_enough && !standing.is_last) {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Writes rows; whether this member is the active one.
-    fn write(&mut self, batch: Vec<Change>) -> Result<bool> {
-        let rows: Vec<DataWrite> = batch.iter().map(|change| change.write.clone()).collect();
-        let Some(revision) = self.parts.table.write(&rows)? else {
-            return Ok(false);
-        };
-        self.position = self.position.max(RowPosition::behind(revision));
-        self.counts.written += batch.len() as u64;
-        let now = self.parts.clock.unix_micros();
-        for change in batch {
-            self.dirty.remove(&change.name);
-            let version = change.write.row.version;
-            self.note(change.name, (version, &change.content), now);
-        }
-        Ok(true)
-    }
-
-    /// The next rows to be written, with their contents.
-    fn next_batch(&mut self, standing: Standing) -> Result<Vec<Change>> {
-        let now = self.parts.clock.unix_micros();
-        let (mut batch, mut done, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for name in &self.dirty {
-            if batch.len() == MAX_ROWS || done.len() == MAX_LOOKS {
-                break;
-            }
-            let known = self.known.get(name);
-            let is_early = known.is_some_and(|known| {
-                known.written > 0 && now.abs_diff(known.written) < WRITE_INTERVAL.unsigned_abs()
-            });
-            if is_early && !standing.is_last {
-                continue;
-            }
-            let content = match self.parts.store.packed(name) {
-                Ok(content) => content,
-                Err(error) => {
-                    // When it is written the next time.
-                    self.log_file_failure(&error);
-                    done.push(name.clone());
-                    continue;
-                }
-            };
-            if content.len() > MAX_DATA_LEN {
-                self.counts.too_large += 1;
-                if let Some(times) = self.too_large.record() {
-                    let (minion, bytes) = (&name.minion, content.len());
-                    tracing::warn!(
-                        %minion, bytes, times,
-                        "grains or a mine are too large to be shared with the cluster"
-                    );
-                }
-                done.push(name.clone());
-                continue;
-            }
-            let is_same = match known {
-                Some(known) => !content.is_empty() && known.digest == digest(&content),
-                None => content.is_empty(),
-            };
-            if is_same {
-                done.push(name.clone());
-                continue;
-            }
-            bytes += content.len();
-            if bytes > MAX_WRITE_LEN && !batch.is_empty() {
-                break;
-            }
-            let version = match self.next_version {
-                Some(version) => version,
-                None => self.parts.table.first_version()?,
-            };
-            self.next_version = Some(version + 1);
-            let row = row::seal_kind(
-                &self.parts.cipher,
-                (number_of(name.kind), name.minion.as_str()),
-                // That of the row, not of the file: no member has had it before.
-                (now, &content),
-                version,
-            );
-            let row = row.map_err(StoreError::Sealed)?;
-            let is_tombstone = content.is_empty();
-            batch.push(Change {
-                name: name.clone(),
-                content,
-                write: DataWrite { row, is_tombstone },
-            });
-        }
-        for name in &done {
-            self.dirty.remove(name);
-        }
-        Ok(batch)
-    }
 }
 
-fn digest(content: &[u8]) -> Digest {
+/// The digest of data; `None` of none.
+fn digest_of(content: &[u8]) -> Option<Digest> {
+    if content.is_empty() {
+        return None;
+    }
     let mut digest = Digest::default();
     let whole = sha256(content);
     let length = digest.len();
     digest.copy_from_slice(whole.split_at(length).0);
-    digest
+    Some(digest)
 }
