@@ -176,11 +176,12 @@ impl MinionDataStore {
             if is_removed {
                 self.removals.note(name);
             }
-            let mine = value.as_ref().filter(|_| name.kind == DataKind::Mine);
-            return match mine.and_then(Value::as_map) {
-                Some(shared) => self.merge_mine(id, (shared, newest)),
-                None => Ok(ReplacedData::Kept),
-            };
+            if name.kind != DataKind::Mine {
+                return Ok(ReplacedData::Kept);
+            }
+            // Of a mine that is gone nothing is left but what was changed here.
+            let shared = value.as_ref().and_then(Value::as_map);
+            return self.merge_mine(id, (shared.unwrap_or_default(), newest));
         }
         let is_damaged = match self.packed(name) {
             Ok(own) if own == packed && !(value.is_none() && self.has_pillar(name)?) => {
