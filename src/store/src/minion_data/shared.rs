@@ -46,7 +46,7 @@ pub(crate) enum ReplacedData {
 /// Names of what was changed since somebody asked; nothing is noted for nobody.
 #[derive(Default)]
 pub(super) struct ChangedData {
-    /// Each with whether it was removed.
+    /// Each with whether it was removed, whatever came after.
     names: Mutex<Option<BTreeMap<DataName, bool>>>,
 }
 
@@ -65,7 +65,8 @@ impl ChangedData {
         if let Some(name) = name_of(minion, bank)
             && let Some(changed) = &mut *self.names.lock()
         {
-            changed.insert(name, is_removed);
+            // What follows a removal does not make it undone.
+            *changed.entry(name).or_default() |= is_removed;
         }
     }
 

@@ -88,6 +88,14 @@ fn data_of_the_next_owner_replaces_that_of_the_one_before_at_once() {
         b.round();
         assert_eq!(b.mine("m1"), Some(map("f", "new owner")), "{compat:?}");
         assert_eq!((a.rounds.pending(), a.store.removed()), (0, Vec::new()));
+
+        // Another process has removed the files.
+        a.purge_elsewhere("m1");
+        a.store.note_owner(&minion("m1"));
+        update(&a, "m1", &map("h", "third owner"));
+        a.round();
+        b.round();
+        assert_eq!(b.mine("m1"), Some(map("h", "third owner")), "{compat:?}");
     }
 }
 
