@@ -1,4 +1,4 @@
-//! What takes much away at once is held back until an operator confirms it: a directory may be lost, or not mounted.
+//! Losses of much at once are held back until an operator confirms them: a directory may be lost, or not mounted.
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +45,7 @@ impl MassLoss {
         Ok(self.is_confirmed)
     }
 
-    /// What was confirmed is done.
+    /// Notes that all that was confirmed is done.
     pub(super) fn end(&mut self) {
         self.is_confirmed = false;
     }
