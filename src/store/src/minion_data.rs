@@ -180,12 +180,14 @@ impl MinionDataStore {
             return Err(too_many());
         }
         let _writing = self.writer(id).lock();
-        let before = self.mine_before(id)?;
+        let mut before = self.mine_before(id)?;
         let old = match clear {
             true => None,
             false => self.mine(id).or_else(|error| match error.is_damaged() {
                 true => {
                     tracing::warn!(minion = %id, %error, "a damaged mine is replaced");
+                    // Nothing of it counts against the shared one.
+                    before = None;
                     Ok(None)
                 }
                 false => Err(error),

@@ -25,20 +25,9 @@ impl MinionDataStore {
     /// masters of a cluster do, as far as they have something: `salt-key` removes the files in a process of its own.
     pub fn purge(&self, id: &MinionId) -> Result<bool> {
         let _writing = self.writer(id).lock();
-        let mut had_any = false;
-        if self.has_banks() {
-            had_any |= self.remove_environments(id)?;
-            for bank in [Bank::Grains, Bank::Pillar, Bank::Mine] {
-                had_any |= files::remove(&self.path(id, bank)?)?;
-            }
-        } else {
-            let dir = files::child(&self.cachedir.join("minions"), id.as_str())?;
-            match fs::remove_dir_all(&dir) {
-                Ok(()) => had_any = true,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(StoreError::io("remove", dir, source)),
-            }
-        }
+        let removed = self.remove_all(id);
+        // What cannot be removed is not to be the next owner's, either.
+        let had_any = *removed.as_ref().unwrap_or(&true);
         if had_any {
             self.memory.lock().forget(id);
             self.known.write().remove(id);
@@ -49,7 +38,28 @@ impl MinionDataStore {
                 self.note_removed(id, bank);
             }
         }
-        Ok(had_any)
+        removed
+    }
+
+    /// Removes all files of a minion that can be removed; whether there was one.
+    fn remove_all(&self, id: &MinionId) -> Result<bool> {
+        if self.has_banks() {
+            let mut removed = self.remove_environments(id);
+            for bank in [Bank::Grains, Bank::Pillar, Bank::Mine] {
+                let one = self.path(id, bank).and_then(|path| files::remove(&path));
+                removed = match (removed, one) {
+                    (Ok(any), Ok(one)) => Ok(any || one),
+                    (Err(error), _) | (_, Err(error)) => Err(error),
+                };
+            }
+            return removed;
+        }
+        let dir = files::child(&self.cachedir.join("minions"), id.as_str())?;
+        match fs::remove_dir_all(&dir) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(StoreError::io("remove", dir, source)),
+        }
     }
 
     /// Has what the other masters of a cluster have of a minion compared with its files: its key is another one now.

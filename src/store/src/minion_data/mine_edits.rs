@@ -110,6 +110,9 @@ impl MinionDataStore {
             return Ok(ReplacedData::Kept);
         }
         let own = self.mine(id)?;
+        if own.is_none() && shared.is_empty() {
+            return Ok(ReplacedData::Kept);
+        }
         let own = own.as_deref().and_then(Value::as_map).unwrap_or_default();
         let is_own = |(name, _): &&(Value, Value)| names.contains(&encode(name, Dialect::Bin));
         let of_others = shared.iter().filter(|entry| !is_own(entry));

@@ -1,7 +1,8 @@
 //! Grains and mines that were removed here, and of which the table of a cluster may have a row still: in a file, so that
 //! a master that is killed meanwhile removes them when it is started again, and does not read the row.
 //!
-//! `cachedir/saltern/cluster_removals`: a line for each, with the version that no row of before is above. It does not
+//! `cachedir/saltern/cluster_removals`: a line for each, with the version that no row of before is above, and one that
+//! begins with `-` when it counts no longer. It does not
 //! wait for the disk: what a loss of power takes of it is found by the keys that are gone.
 
 use std::collections::BTreeMap;
@@ -21,6 +22,12 @@ use crate::files::{self, Create};
 /// Room for some millions of them.
 const MAX_FILE_LEN: usize = 1 << 28;
 
+/// Begins a line that says that another one counts no longer.
+const SETTLED: &str = "- ";
+
+/// Lines that are of no use, beside as many as there are of use.
+const MAX_SETTLED_LINES: usize = 1_024;
+
 pub(super) struct Removals {
     path: PathBuf,
     state: Mutex<State>,
@@ -31,6 +38,8 @@ struct State {
     /// The last version that a row has, once this master writes rows.
     last: Option<i64>,
     versions: BTreeMap<DataName, i64>,
+    /// Lines in the file, also of what is settled.
+    lines: usize,
     /// To append to.
     file: Option<File>,
 }
@@ -49,7 +58,9 @@ impl State {
         match &mut self.file {
             Some(file) => file.write_all(line.as_bytes()).map_err(failed),
             None => Ok(()),
-        }
+        }?;
+        self.lines += line.lines().count();
+        Ok(())
     }
 }
 
@@ -74,15 +85,25 @@ impl Removals {
         let lines = text
             .split_inclusive('\n')
             .filter_map(|line| line.strip_suffix('\n'));
-        self.state.lock().versions.extend(lines.filter_map(parsed));
+        let mut state = self.state.lock();
+        for line in lines {
+            state.lines += 1;
+            match line.strip_prefix(SETTLED) {
+                Some(line) => {
+                    if let Some((name, _)) = parsed(line) {
+                        state.versions.remove(&name);
+                    }
+                }
+                None => state.versions.extend(parsed(line)),
+            }
+        }
     }
 
     /// Notes one, once this master writes rows.
     pub(super) fn note(&self, name: &DataName) {
         let mut state = self.state.lock();
         let Some(last) = state.last else { return };
-        if state.versions.insert(name.clone(), last).is_some() {
-            // No row was written since, or it is settled then.
+        if state.versions.insert(name.clone(), last) == Some(last) {
             return;
         }
         if let Err(error) = state.append(&self.path, &line(name, last)) {
@@ -98,18 +119,25 @@ impl Removals {
     /// Forgets some that the table has.
     fn settle(&self, names: &[DataName]) -> Result<()> {
         let mut state = self.state.lock();
-        let before = state.versions.len();
+        let mut settled = String::new();
         for name in names {
-            state.versions.remove(name);
+            if let Some(last) = state.versions.remove(name) {
+                settled = settled + SETTLED + &line(name, last);
+            }
         }
-        if state.versions.len() == before {
+        if settled.is_empty() {
             return Ok(());
         }
-        state.file = None;
         if state.versions.is_empty() {
+            (state.file, state.lines) = (None, 0);
             files::remove(&self.path)?;
             return Ok(());
         }
+        // Requests wait for this lock: the whole is written once it is mostly of no use.
+        if state.lines <= 2 * state.versions.len() + MAX_SETTLED_LINES {
+            return state.append(&self.path, &settled);
+        }
+        (state.file, state.lines) = (None, state.versions.len());
         let lines = state.versions.iter().map(|(name, last)| line(name, *last));
         let text: String = lines.collect();
         files::write_atomic(&self.path, text.as_bytes(), Create::PRIVATE.derived())

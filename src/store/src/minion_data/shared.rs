@@ -46,7 +46,7 @@ pub(crate) enum ReplacedData {
 /// Names of what was changed since somebody asked; nothing is noted for nobody.
 #[derive(Default)]
 pub(super) struct ChangedData {
-    /// Each with whether it was removed.
+    /// Each with whether it was removed, whatever came after.
     names: Mutex<Option<BTreeMap<DataName, bool>>>,
 }
 
@@ -65,7 +65,8 @@ impl ChangedData {
         if let Some(name) = name_of(minion, bank)
             && let Some(changed) = &mut *self.names.lock()
         {
-            changed.insert(name, is_removed);
+            // What follows a removal does not make it undone.
+            *changed.entry(name).or_default() |= is_removed;
         }
     }
 
@@ -176,11 +177,12 @@ impl MinionDataStore {
             if is_removed {
                 self.removals.note(name);
             }
-            let mine = value.as_ref().filter(|_| name.kind == DataKind::Mine);
-            return match mine.and_then(Value::as_map) {
-                Some(shared) => self.merge_mine(id, (shared, newest)),
-                None => Ok(ReplacedData::Kept),
-            };
+            if name.kind != DataKind::Mine {
+                return Ok(ReplacedData::Kept);
+            }
+            // Of a mine that is gone nothing is left but what was changed here.
+            let shared = value.as_ref().and_then(Value::as_map);
+            return self.merge_mine(id, (shared.unwrap_or_default(), newest));
         }
         let is_damaged = match self.packed(name) {
             Ok(own) if own == packed && !(value.is_none() && self.has_pillar(name)?) => {

@@ -17,6 +17,7 @@
 
 mod kind;
 mod log;
+mod mass_loss;
 pub mod minion_data;
 pub mod minion_keys;
 mod pending;

@@ -114,6 +114,7 @@ impl MinionDataSync {
             cipher: parts.cipher,
             writer: Writer::new(&parts.instance),
             store: parts.store.clone(),
+            cachedir: cachedir.to_owned(),
             kinds: parts.kinds,
             has_key: parts.has_key,
             clock: clock.clone(),
@@ -245,9 +246,19 @@ impl Member {
         let mut rounds = self.rounds.lock();
         let done = rounds.round(standing, &|| self.thread.is_ending());
         let failed = rounds.failed();
-        let why = (failed > 0).then(|| {
-            format!("what the cluster has of {failed} grains and mines is not in the files here")
-        });
+        let held_back = rounds.held_back();
+        let why = match held_back {
+            Some((minions, confirmation)) => Some(format!(
+                "{minions} minions with grains or a mine have no key, which is too many to remove them; if that is \
+                 right, make the file \"{}\"",
+                confirmation.display()
+            )),
+            None if failed > 0 => Some(format!(
+                "what the cluster has of {failed} grains and mines is not in the files here"
+            )),
+            None => None,
+        };
+        let is_held_back = held_back.is_some();
         (self.report)(why);
         let counts = rounds.counts();
         let mut state = self.state.lock();
@@ -258,7 +269,7 @@ impl Member {
             tracing::info!(applied, "grains and mines are those of the cluster");
         }
         state.pending = rounds.pending();
-        let is_complete = done.is_ok() && failed == 0;
+        let is_complete = done.is_ok() && failed == 0 && !is_held_back;
         state.progress.note(counts.all(), is_complete);
         done
     }

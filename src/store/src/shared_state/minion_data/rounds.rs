@@ -9,10 +9,12 @@ mod push;
 mod take;
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use openssl::sha::sha256;
+use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_crypto::StateCipher;
@@ -24,6 +26,10 @@ use crate::MinionDataStore;
 use crate::error::{Result, StoreError};
 use crate::minion_data::{DataKind, DataName};
 use crate::shared_state::RowPosition;
+use crate::shared_state::mass_loss::MassLoss;
+
+/// The file by which an operator confirms that data of many minions without a key goes.
+const CONFIRMATION: &str = "confirm_lost_data";
 
 /// Microseconds between two writes of the same data.
 pub(super) const WRITE_INTERVAL: i64 = 60_000_000;
@@ -123,6 +129,7 @@ pub(super) struct RoundParts {
     pub(super) cipher: Arc<StateCipher>,
     pub(super) writer: Writer,
     pub(super) store: Arc<MinionDataStore>,
+    pub(super) cachedir: PathBuf,
     /// The kinds that this member keeps.
     pub(super) kinds: Vec<DataKind>,
     /// `None` where data outlasts the key.
@@ -147,6 +154,9 @@ pub(super) struct Rounds {
     began_at: Option<i64>,
     upkept_at: Option<i64>,
     pruned_at: Option<i64>,
+    mass_loss: MassLoss,
+    /// Minions without a key whose data stays, because they are many.
+    held_back: usize,
     counts: Counts,
     row_failures: LogThrottle,
     file_failures: LogThrottle,
@@ -156,6 +166,7 @@ pub(super) struct Rounds {
 impl Rounds {
     pub(super) fn new(parts: RoundParts) -> Self {
         parts.store.read_removals();
+        let mass_loss = MassLoss::new(&parts.cachedir, CONFIRMATION);
         Self {
             parts,
             position: RowPosition::default(),
@@ -168,6 +179,8 @@ impl Rounds {
             began_at: None,
             upkept_at: None,
             pruned_at: None,
+            mass_loss,
+            held_back: 0,
             counts: Counts::default(),
             row_failures: LogThrottle::new(LOG_INTERVAL),
             file_failures: LogThrottle::new(LOG_INTERVAL),
@@ -189,6 +202,11 @@ impl Rounds {
         self.failed.len()
     }
 
+    /// Minions whose data is held back, and the file by which an operator confirms that it goes.
+    pub(super) fn held_back(&self) -> Option<(usize, &Path)> {
+        (self.held_back > 0).then(|| (self.held_back, self.mass_loss.confirmation()))
+    }
+
     /// Whether all that others wrote before this member became active is here.
     pub(super) fn has_taken_over(&self) -> bool {
         self.has_taken_over
@@ -200,14 +218,16 @@ impl Rounds {
     /// # Errors
     /// The table does not answer, or a directory cannot be listed.
     pub(super) fn round(&mut self, standing: Standing, is_ending: &dyn Fn() -> bool) -> Result<()> {
-        if !self.failed.is_empty() && self.is_over(self.began_at, RETRY_INTERVAL) {
+        // The last one writes.
+        let may_read = !(standing.is_last && self.has_taken_over);
+        if may_read && !self.failed.is_empty() && self.is_over(self.began_at, RETRY_INTERVAL) {
             self.begin_reading();
         }
         if self.is_over(self.pruned_at, UPKEEP_INTERVAL) {
             self.prune();
         }
         let is_due = !self.has_taken_over || self.is_over(self.read_at, CHECK_INTERVAL);
-        if is_due && !self.pull(is_ending)? {
+        if may_read && is_due && !self.pull(is_ending)? {
             return Ok(());
         }
         if !standing.is_active {
@@ -226,7 +246,11 @@ impl Rounds {
             // Somebody waits for it, and to compare all files takes longer.
             return Ok(());
         }
-        if !standing.is_last && self.is_over(self.upkept_at, UPKEEP_INTERVAL) {
+        let interval = match self.held_back {
+            0 => UPKEEP_INTERVAL,
+            _ => RETRY_INTERVAL,
+        };
+        if !standing.is_last && self.is_over(self.upkept_at, interval) {
             self.compare_all(is_ending)?;
             self.upkept_at = Some(self.parts.clock.unix_micros());
             self.parts.table.expire(TOMBSTONE_AGE)?;
@@ -258,15 +282,44 @@ impl Rounds {
             let shared = self.known.keys().filter(|name| self.has_row(name));
             let minions = names.iter().chain(shared);
             let minions: BTreeSet<&MinionId> = minions.map(|name| &name.minion).collect();
+            let all = minions.len();
             let without = minions.into_iter().filter(|minion| !has_key(minion));
             let without: Vec<&MinionId> = without.take_while(|_| !is_ending()).collect();
-            // Once more: while it is accepted a key is in no directory for a moment.
-            for minion in without.into_iter().filter(|minion| !has_key(minion)) {
-                self.parts.store.purge(minion)?;
+            if is_ending() {
+                // Of a part nobody knows whether it is too much.
+                return Ok(());
             }
+            // Once more: while it is accepted a key is in no directory for a moment.
+            let without = without.into_iter().filter(|minion| !has_key(minion));
+            let without: Vec<MinionId> = without.cloned().collect();
+            self.purge_all((&without, all))?;
         }
         names.retain(|name| !self.failed.contains(name));
         self.dirty.extend(names);
+        Ok(())
+    }
+
+    /// Removes the data of minions without a key, unless that is most of what there is: the directory of the keys may
+    /// be lost, or not mounted.
+    fn purge_all(&mut self, (without, all): (&[MinionId], usize)) -> Result<()> {
+        let lost = without.len();
+        self.held_back = 0;
+        if !self.mass_loss.allows((lost, all))? {
+            self.held_back = lost;
+            let confirmation = self.mass_loss.confirmation().display();
+            tracing::error!(
+                lost, all, %confirmation,
+                "many minions with grains or a mine have no key: they are not removed unless the file confirms it"
+            );
+            return Ok(());
+        }
+        for minion in without {
+            if let Err(error) = self.parts.store.purge(minion) {
+                let error = chain(&error);
+                tracing::warn!(%minion, error, "grains and a mine without a key cannot be removed");
+            }
+        }
+        self.mass_loss.end();
         Ok(())
     }
 

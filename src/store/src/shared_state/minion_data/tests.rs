@@ -171,6 +171,7 @@ impl Machine {
             cipher: Arc::new(cipher),
             writer: Writer::new(&dir.path().to_string_lossy()),
             store: store.clone(),
+            cachedir: options.cachedir.clone(),
             kinds: kinds.to_vec(),
             has_key: Some(Box::new({
                 let keyless = keyless.clone();
@@ -303,6 +304,8 @@ fn pair(compat: Compat) -> (Arc<Mutex<Rows>>, Clock, Machine, Machine) {
     a.take_over();
     (rows, clock, a, b)
 }
+
+mod faults;
 
 #[test]
 fn grains_and_mine_that_were_sent_to_one_master_are_those_of_the_next_one() {

@@ -10,7 +10,7 @@ mod pull;
 mod push;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -26,9 +26,10 @@ use super::record::Digests;
 use super::refusal::Refusal;
 use super::scan::Scanner;
 use super::{KIND, KeyTable, MARKER, TOMBSTONE_AGE};
+use crate::PkiTree;
 use crate::error::{Result, StoreError};
+use crate::shared_state::mass_loss::MassLoss;
 use crate::shared_state::{RowId, RowPosition, row};
-use crate::{PkiTree, files};
 
 /// Microseconds between two readings of the whole table, which finds rows that somebody removed.
 const READ_INTERVAL: i64 = 3_600_000_000;
@@ -49,11 +50,8 @@ const UNKNOWN_WAIT: i64 = 5_000_000;
 /// Microseconds that a row of a minion that was never seen may be older than the last round: clocks differ.
 const MAX_ROW_AGE: i64 = 24 * 3_600_000_000;
 
-/// Accepted keys that may go at once unless an operator confirms it.
-const MAX_LOST: usize = 20;
-
-/// The same, as a part of all.
-const MAX_LOST_PART: usize = 5;
+/// The file by which an operator confirms that many accepted keys go at once.
+const CONFIRMATION: &str = "confirm_lost_keys";
 
 /// Minions named in the log when their keys count no longer.
 const MAX_NAMED: usize = 50;
@@ -92,10 +90,8 @@ pub(super) struct Rounds {
     tree: Arc<PkiTree>,
     /// The master's own public key, which its directory has.
     master_key: String,
-    /// The file by which an operator confirms that many keys go at once.
-    confirmation: PathBuf,
-    /// It was there, until what it confirms is done.
-    is_confirmed: bool,
+    /// Many keys do not go at once.
+    mass_loss: MassLoss,
     clock: Clock,
     /// Time after which a missing file is looked for once more: stock's `salt-key` removes a key here before it
     /// writes it there.
@@ -160,8 +156,7 @@ impl Rounds {
             cipher,
             tree,
             master_key: master_key.to_owned(),
-            confirmation: confirmation_file(cachedir),
-            is_confirmed: false,
+            mass_loss: MassLoss::new(cachedir, CONFIRMATION),
             clock,
             settle,
             memory,
@@ -232,7 +227,7 @@ impl Rounds {
         self.held_back = 0;
         let done = self.steps(standing);
         if done.is_ok() {
-            self.is_confirmed = false;
+            self.mass_loss.end();
         }
         if done.is_ok() && self.memory.is_joined {
             if self.is_complete() {
@@ -341,12 +336,7 @@ impl Rounds {
         (lost, accepted): (usize, usize),
         reason: &'static str,
     ) -> Result<()> {
-        if lost <= MAX_LOST || lost.saturating_mul(MAX_LOST_PART) <= accepted {
-            return Ok(());
-        }
-        // Once for each confirmation, so that it does not hold for the next loss.
-        self.is_confirmed = self.is_confirmed || files::remove(&self.confirmation)?;
-        if self.is_confirmed {
+        if self.mass_loss.allows((lost, accepted))? {
             return Ok(());
         }
         self.held_back = lost;
@@ -354,7 +344,7 @@ impl Rounds {
             lost,
             accepted,
             reason,
-            confirmation: self.confirmation.clone(),
+            confirmation: self.mass_loss.confirmation().to_owned(),
         })
     }
 
@@ -557,9 +547,4 @@ impl Rounds {
         self.unsynced.clear();
         self.memory.save(self.clock.unix_micros())
     }
-}
-
-/// The file by which an operator confirms that many accepted keys go at once.
-fn confirmation_file(cachedir: &Path) -> PathBuf {
-    cachedir.join("saltern").join("confirm_lost_keys")
 }

@@ -71,12 +71,24 @@ impl Rounds {
             });
             let is_early = is_early && !standing.is_last;
             // A removal waits for no turn.
-            if is_early && self.parts.store.removed_at(name).is_none() {
+            let removed_at = self.parts.store.removed_at(name);
+            if is_early && removed_at.is_none() {
                 continue;
             }
+            // What is written after a removal is above it.
+            version += i64::from(removed_at == Some(version));
+            // Of an owner before, perhaps.
+            let is_of_before = known
+                .zip(removed_at)
+                .is_some_and(|(known, at)| known.digest.is_some() && known.version <= at);
             self.parts.store.note_version(version);
             let content = match self.parts.store.packed(name) {
                 Ok(content) => content,
+                // Nothing can be said of the file, but that the row is not to be.
+                Err(error) if is_of_before => {
+                    self.log_file_failure(&error);
+                    Vec::new()
+                }
                 Err(error) => {
                     // When it is written the next time.
                     self.log_file_failure(&error);
@@ -106,7 +118,7 @@ impl Rounds {
                 done.push(name.clone());
                 continue;
             }
-            if is_early && !content.is_empty() {
+            if is_early && !content.is_empty() && !is_of_before {
                 continue;
             }
             bytes += content.len();

@@ -53,10 +53,8 @@ impl Rounds {
         if !self.has_taken_over
             && let Some(removed_at) = self.parts.store.removed_at(&name)
         {
-            let is_here = self.parts.store.packed(&name);
-            let is_here = is_here.map_or(true, |packed| !packed.is_empty());
-            if !is_here && sealed.version <= removed_at {
-                // It was killed before it wrote so.
+            if sealed.version <= removed_at {
+                // It was killed before it wrote so, and a file here is of a later owner.
                 self.dirty.insert(name.clone());
                 return self.note(name, (sealed.version, packed), 0);
             }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 
 use saltern_model::{KeyState, MinionId};
 
-use super::{MAX_LOST, Rounds};
+use super::Rounds;
 use crate::error::{Result, StoreError};
+use crate::shared_state::mass_loss::MAX_LOST;
 use crate::shared_state::minion_keys::memory::Known;
 use crate::shared_state::minion_keys::record::Digests;
 use crate::shared_state::minion_keys::scan::read_record;
