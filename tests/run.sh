@@ -109,9 +109,12 @@ rmdir "$disk"
 group=
 for root in /sys/fs/cgroup/pids /sys/fs/cgroup; do
     probe=$root/saltern-tests-probe-$$
-    mkdir "$probe" 2>/dev/null || continue
-    [ ! -e "$probe/pids.max" ] || group=$root
-    rmdir "$probe"
+    [ -e "$root/cgroup.procs" ] && mkdir "$probe" 2>/dev/null || continue
+    # A process of its own, which is over by then, is moved, too.
+    if [ -e "$probe/pids.max" ] && (echo "$BASHPID" >"$probe/cgroup.procs") 2>/dev/null; then
+        group=$root
+    fi
+    rmdir "$probe" 2>/dev/null || { sleep 0.2 && rmdir "$probe"; } || true
     [ -z "$group" ] || break
 done
 if [ -z "$group" ]; then
