@@ -5,8 +5,12 @@
 //! idle threads soon, so that would be any call of a busy hour. Here the caller gets an error, and the work is
 //! dropped without having begun. While some thread of the pool works, its queue is the back-pressure, as in tokio.
 //!
-//! After a refusal, work has a thread of its own until one can be had: that leaves nothing in a queue, and a look
-//! beforehand would take the thread that it looks for.
+//! After a refusal, work has a thread of its own, until there was no refusal for [`SHORTAGE`]: that leaves nothing in
+//! a queue, and a look beforehand would take the thread that it looks for. So of refusals and threads in turn, no more
+//! than one task is left in a queue in that time.
+//!
+//! The end of a runtime does not wait for such threads, as it does for those of its pool: whatever must be over by
+//! then is awaited by who began it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -14,16 +18,48 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::panic_hook::catch_expected;
 
-/// The runtimes whose pool was refused a thread last. Until one can be had, their pools are not asked: each call that
-/// is refused leaves a task in a queue.
-static SHORT: Mutex<Vec<Id>> = Mutex::new(Vec::new());
+/// Time after the last refusal in which the pool of a runtime is not asked: each call that is refused leaves a task in
+/// a queue.
+const SHORTAGE: Duration = Duration::from_secs(1);
+
+/// The runtimes that were refused a thread, and when that was last; others are forgotten.
+static SHORT: Mutex<Vec<(Id, Instant)>> = Mutex::new(Vec::new());
+
+/// Notes that a runtime is refused a thread, and forgets those that were not for a while, or have ended.
+fn refused(runtime: Id) {
+    let mut short = SHORT.lock();
+    let now = Instant::now();
+    short.retain(|(id, last)| *id != runtime && now.duration_since(*last) < SHORTAGE);
+    short.push((runtime, now));
+}
+
+/// Whether the pool of a runtime is not to be asked. The first one who may ask it again is the only one for a while.
+fn is_short(runtime: Id) -> bool {
+    let mut short = SHORT.lock();
+    let Some((_, last)) = short.iter_mut().find(|(id, _)| *id == runtime) else {
+        return false;
+    };
+    let now = Instant::now();
+    let is_short = now.duration_since(*last) < SHORTAGE;
+    if !is_short {
+        *last = now;
+    }
+    is_short
+}
+
+/// Notes that the pool of a runtime took work.
+fn served(runtime: Id) {
+    SHORT.lock().retain(|(id, _)| *id != runtime);
+}
 
 /// Work, with the way of its result.
 type Task = Box<dyn FnOnce() + Send>;
@@ -129,10 +165,13 @@ fn begin_by<T: Send + 'static>(
     alone: impl FnOnce(Task) -> io::Result<()>,
 ) -> Result<Begun<T>, BlockingError> {
     let (done, result) = oneshot::channel();
-    if SHORT.lock().contains(&runtime) {
+    if is_short(runtime) {
         // Its caller may be gone.
-        alone(Box::new(move || drop(done.send(work())))).map_err(BlockingError::NoThread)?;
-        SHORT.lock().retain(|short| *short != runtime);
+        let begun = alone(Box::new(move || drop(done.send(work()))));
+        begun.map_err(|error| {
+            refused(runtime);
+            BlockingError::NoThread(error)
+        })?;
         return Ok(Begun(result));
     }
     let work = Arc::new(Mutex::new(Some((work, done))));
@@ -144,17 +183,15 @@ fn begin_by<T: Send + 'static>(
         }
     };
     if on_pool(Box::new(task)) {
+        served(runtime);
         return Ok(Begun(result));
     }
     // The task is in tokio's queue, and finds nothing to do, unless another thread of the pool has begun it.
-    let refused = work.lock().take();
-    if refused.is_none() {
+    let left = work.lock().take();
+    if left.is_none() {
         return Ok(Begun(result));
     }
-    let mut short = SHORT.lock();
-    if !short.contains(&runtime) {
-        short.push(runtime);
-    }
+    refused(runtime);
     Err(BlockingError::NoThread(rustix::io::Errno::AGAIN.into()))
 }
 
@@ -187,16 +224,17 @@ async fn resolve(name: impl ToSocketAddrs + Send + 'static) -> io::Result<Vec<So
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
-    use std::time::Duration;
 
     use tokio::runtime::{Builder, Runtime};
+    use tokio::time::advance;
 
     use super::*;
 
-    /// A runtime for whose pool the system starts no thread: there is no room for such a stack.
+    /// A runtime for whose pool the system starts no thread: there is no room for such a stack. Its clock stands still.
     fn without_threads() -> Runtime {
         let mut builder = Builder::new_current_thread();
         builder.enable_all().thread_stack_size(1 << 60);
+        builder.start_paused(true);
         builder.build().expect("a runtime")
     }
 
@@ -255,8 +293,8 @@ mod tests {
         Err(io::ErrorKind::WouldBlock.into())
     }
 
-    /// The only thread that can be had is not taken by a look whether there is one, and no call that fails leaves
-    /// anything behind.
+    /// The only thread that can be had is not taken by a look whether there is one, and no call of a shortage leaves
+    /// anything behind, whether it fails or not.
     #[test]
     fn work_begins_again_with_the_first_thread_that_can_be_had() {
         let runtime = without_threads();
@@ -269,15 +307,50 @@ mod tests {
                 task();
                 Ok(())
             };
-            let begun = begin_by(id, || 5, not_asked, only).expect("a thread");
-            assert_eq!(begun.await.expect("it ends"), 5);
-            // From now on its pool is asked again.
+            for _ in 0..3 {
+                advance(SHORTAGE * 2 / 3).await;
+                let refused = begin_by(id, || (), not_asked, no_thread).map(drop);
+                assert!(matches!(refused, Err(BlockingError::NoThread(_))));
+                let begun = begin_by(id, || 5, not_asked, only).expect("a thread");
+                assert_eq!(begun.await.expect("it ends"), 5);
+            }
+            advance(SHORTAGE).await;
+            // By one only, and by all after it.
             let on_pool = |task: Task| {
+                let begun = begin_by(id, || 5, not_asked, only);
+                assert!(begun.is_ok());
                 task();
                 true
             };
             let begun = begin_by(id, || 6, on_pool, no_thread).expect("the pool");
             assert_eq!(begun.await.expect("it ends"), 6);
+            let on_pool = |task: Task| {
+                task();
+                true
+            };
+            let begun = begin_by(id, || 7, on_pool, no_thread).expect("the pool");
+            assert_eq!(begun.await.expect("it ends"), 7);
+        });
+    }
+
+    #[test]
+    fn runtimes_that_were_short_are_forgotten() {
+        let kept = without_threads();
+        let mut ended = Builder::new_current_thread();
+        let ended = [(); 3].map(|()| ended.build().expect("a runtime"));
+        let ids = ended.each_ref().map(|ended| ended.handle().id());
+        kept.block_on(async {
+            for id in ids {
+                assert!(begin_by(id, || (), |_| false, no_thread).is_err());
+            }
+            let are_kept = |short: &[(Id, Instant)]| {
+                let mut all = ids.iter();
+                all.any(|id| short.iter().any(|(short, _)| short == id))
+            };
+            assert!(are_kept(&SHORT.lock()));
+            advance(SHORTAGE).await;
+            assert!(begin(|| ()).is_err());
+            assert!(!are_kept(&SHORT.lock()));
         });
     }
 
@@ -289,6 +362,7 @@ mod tests {
             assert!(begin(|| ()).is_err());
             let begun = begin(|| Handle::current().id()).expect("a thread");
             assert_eq!(begun.await.expect("it ends"), id);
+            advance(SHORTAGE).await;
             assert!(begin(|| ()).is_err(), "its pool is asked again");
             let panicked = run(|| -> u8 { panic!("a test of a panic") }).await;
             assert!(matches!(panicked, Err(BlockingError::Ended)));
