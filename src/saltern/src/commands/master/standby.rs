@@ -161,7 +161,11 @@ pub(super) fn stand_by(
             return Err(Exit::Failure);
         };
         let master_key = me.master_key.clone();
-        let joined = Membership::join(cluster, me, end_at_once(config.clone()));
+        let end = end_at_once(config.clone()).map_err(|error| {
+            complain(&format!("no thread: {error}"));
+            Exit::Failure
+        })?;
+        let joined = Membership::join(cluster, me, end);
         let membership = joined.map_err(failed)?;
         let secret = cipher.as_ref().filter(|_| cluster.share_keys);
         let keys = share_keys((config, master_key), &membership, secret);
@@ -324,45 +328,43 @@ fn instance(cachedir: &Path) -> Result<String, StoreError> {
 }
 
 /// Ends a process that lost its lease, whatever its other threads wait for.
-fn end_at_once(config: Arc<MasterConfig>) -> impl FnOnce(ClusterError) + Send {
-    move |error| {
-        report_loss(thread::Builder::new(), config, error);
+fn end_at_once(config: Arc<MasterConfig>) -> io::Result<impl FnOnce(ClusterError) + Send> {
+    let report = reporter(thread::Builder::new(), move |error| {
+        say_loss(&config, &error)
+    })?;
+    Ok(move |error| {
+        report(error);
         end(Exit::GaveUp)
-    }
+    })
 }
 
-/// Says why a process ends, within [`LOG_GRACE`].
-fn report_loss(thread: thread::Builder, config: Arc<MasterConfig>, error: ClusterError) {
+/// Reports a loss on a thread that waits for it from now on, within [`LOG_GRACE`]: none may start then.
+fn reporter(
+    thread: thread::Builder,
+    say: impl FnOnce(ClusterError) + Send + 'static,
+) -> io::Result<impl FnOnce(ClusterError) + Send> {
+    let (lost, losses) = mpsc::channel();
     let (said, heard) = mpsc::channel();
-    let say = Arc::new(move || {
-        let error = chain(&error);
-        tracing::error!("{error}; it ends, and stands by when it is started again");
-        complain(&format!("the master gives up: {error}"));
-        remove_sockets(&config.sock_dir);
-        let _ = std::fs::remove_file(&config.pidfile);
-    });
-    let held = Arc::clone(&say);
-    let started = thread.name("lease-lost".to_owned()).spawn(move || {
-        held();
-        let _ = said.send(());
-    });
-    match started {
-        // Said or not.
-        Ok(_) => _ = heard.recv_timeout(LOG_GRACE),
-        // Here, then. Whatever holds it up, SIGALRM ends the process.
-        Err(_) => {
-            alarm(LOG_GRACE);
-            say();
-            alarm(Duration::ZERO);
+    thread.name("lease-lost".to_owned()).spawn(move || {
+        // Without a loss, the member has left.
+        if let Ok(error) = losses.recv() {
+            say(error);
+            let _ = said.send(());
         }
-    }
+    })?;
+    Ok(move |error| {
+        let _ = lost.send(error);
+        // Said or not.
+        let _ = heard.recv_timeout(LOG_GRACE);
+    })
 }
 
-#[allow(unsafe_code, reason = "nobody else uses the alarm")]
-fn alarm(after: Duration) {
-    let seconds = u32::try_from(after.as_secs()).unwrap_or(1);
-    // SAFETY: it sets a timer of the kernel, and touches no memory of the process.
-    unsafe { nix::libc::alarm(seconds) };
+fn say_loss(config: &MasterConfig, error: &ClusterError) {
+    let error = chain(error);
+    tracing::error!("{error}; it ends, and stands by when it is started again");
+    complain(&format!("the master gives up: {error}"));
+    remove_sockets(&config.sock_dir);
+    let _ = std::fs::remove_file(&config.pidfile);
 }
 
 #[allow(
@@ -628,7 +630,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loss_of_the_lease_is_reported_where_no_thread_starts() {
+    fn loss_of_the_lease_is_said_by_a_thread_that_waits_for_it() {
         let place = tempfile::tempdir().expect("a directory");
         let pidfile = place.path().join("pid");
         let (root, pid) = (place.path().display(), pidfile.display());
@@ -636,10 +638,43 @@ mod tests {
         std::fs::write(place.path().join("master"), text).expect("written");
         let config = load_master(place.path()).expect("a configuration").config;
         std::fs::write(&pidfile, "1").expect("written");
+        let (name, named) = mpsc::channel();
+        let say = move |error| {
+            say_loss(&config, &error);
+            let _ = name.send(thread::current().name().map(str::to_owned));
+        };
+        let report = reporter(thread::Builder::new(), say).expect("a thread");
+        assert!(pidfile.exists(), "nothing is lost yet");
+        report(ClusterError::TakenOver);
+        assert!(!pidfile.exists(), "as after the log line");
+        let name = named.recv().expect("it was said");
+        assert_eq!(name.as_deref(), Some("lease-lost"));
+    }
+
+    /// As by a disk or a reader that hangs.
+    #[test]
+    fn loss_of_the_lease_is_reported_within_a_bound() {
+        let (hang, hangs) = mpsc::channel::<()>();
+        let say = move |_| _ = hangs.recv();
+        let report = reporter(thread::Builder::new(), say).expect("a thread");
+        report(ClusterError::TakenOver);
+        drop(hang);
+    }
+
+    /// Before there is anything to lose.
+    #[test]
+    fn cluster_is_not_joined_where_no_thread_starts() {
         // There is no room for such a stack.
         let thread = thread::Builder::new().stack_size(1 << 60);
-        report_loss(thread, Arc::new(config), ClusterError::TakenOver);
-        assert!(!pidfile.exists(), "as after the log line");
+        assert!(reporter(thread, |_| {}).is_err());
+    }
+
+    #[test]
+    fn thread_for_a_loss_ends_with_a_member_that_leaves() {
+        let (held, ended) = mpsc::channel::<()>();
+        let say = move |_| drop(held);
+        drop(reporter(thread::Builder::new(), say).expect("a thread"));
+        assert!(ended.recv().is_err(), "it holds nothing any more");
     }
 
     #[tokio::test]
