@@ -119,13 +119,10 @@ fn served(file: io::Result<Option<SiteFile>>) -> Response {
     let status = match file {
         Ok(Some(file)) => return response(StatusCode::OK, file.content_type, file.content),
         Ok(None) => StatusCode::NOT_FOUND,
-        Err(error) => {
-            tracing::warn!(%error, "a file of the site's API cannot be read");
-            match error.kind() {
-                io::ErrorKind::WouldBlock => StatusCode::SERVICE_UNAVAILABLE,
-                _ => StatusCode::INTERNAL_SERVER_ERROR,
-            }
-        }
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        },
     };
     error_page(&status.into())
 }

@@ -3,11 +3,18 @@
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use saltern_base::blocking;
+use saltern_base::log_throttle::LogThrottle;
 
 /// The largest file that is served.
 const MAX_FILE: u64 = 32 << 20;
+
+/// Lines about files that cannot be read.
+static UNREADABLE: LazyLock<LogThrottle> =
+    LazyLock::new(|| LogThrottle::new(Duration::from_secs(60)));
 
 /// A file, with its content type.
 pub(crate) struct SiteFile {
@@ -18,7 +25,7 @@ pub(crate) struct SiteFile {
 /// The file of a path below a directory; `None` for what leaves it, or is none.
 ///
 /// # Errors
-/// It cannot be read, or there is no thread for that ([`io::ErrorKind::WouldBlock`]).
+/// It is there and cannot be read, or there is no thread for that ([`io::ErrorKind::WouldBlock`]).
 pub(crate) async fn below(dir: &Path, path: &str) -> io::Result<Option<SiteFile>> {
     let path = Path::new(path.trim_start_matches('/'));
     let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
@@ -26,16 +33,14 @@ pub(crate) async fn below(dir: &Path, path: &str) -> io::Result<Option<SiteFile>
         return Ok(None);
     }
     let (dir, path) = (dir.to_owned(), dir.join(path));
-    let found = blocking::run(move || {
+    reported(path, move |path| {
         // A link may not lead out of the directory either.
-        let (dir, path) = (fs::canonicalize(dir)?, fs::canonicalize(path)?);
-        if path.starts_with(dir) {
-            read(&path)
-        } else {
-            Ok(None)
+        match (fs::canonicalize(dir), fs::canonicalize(path)) {
+            (Ok(dir), Ok(path)) if path.starts_with(&dir) => read(&path),
+            _ => Ok(None),
         }
-    });
-    or_absent(found.await.map_err(io::Error::from).flatten())
+    })
+    .await
 }
 
 /// A file of the configuration.
@@ -43,25 +48,29 @@ pub(crate) async fn below(dir: &Path, path: &str) -> io::Result<Option<SiteFile>
 /// # Errors
 /// As of [`below`].
 pub(crate) async fn named(path: PathBuf) -> io::Result<Option<SiteFile>> {
-    let found = blocking::run(move || read(&path));
-    or_absent(found.await.map_err(io::Error::from).flatten())
+    reported(path, read).await
 }
 
-/// A path that no file can have is that of none.
-fn or_absent(found: io::Result<Option<SiteFile>>) -> io::Result<Option<SiteFile>> {
-    match found.as_ref().map_err(io::Error::kind) {
-        Err(
-            io::ErrorKind::NotFound
-            | io::ErrorKind::NotADirectory
-            | io::ErrorKind::InvalidInput
-            | io::ErrorKind::InvalidFilename,
-        ) => Ok(None),
-        _ => found,
+/// Reads a file, and says which one cannot be read.
+async fn reported(
+    path: PathBuf,
+    read: impl FnOnce(&Path) -> io::Result<Option<SiteFile>> + Send + 'static,
+) -> io::Result<Option<SiteFile>> {
+    let held = path.clone();
+    let found = blocking::run(move || read(&held)).await;
+    let found = found.map_err(io::Error::from).flatten();
+    if let Err(error) = &found
+        && let Some(times) = UNREADABLE.record()
+    {
+        let path = path.display();
+        tracing::warn!(%error, %path, times, "a file of the site's API cannot be read");
     }
+    found
 }
 
+/// As in stock, what cannot be looked at is absent, whatever the error.
 fn read(path: &Path) -> io::Result<Option<SiteFile>> {
-    if !fs::metadata(path)?.is_file() {
+    if !fs::metadata(path).is_ok_and(|found| found.is_file()) {
         return Ok(None);
     }
     let mut content = Vec::new();
@@ -126,12 +135,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn file_that_cannot_be_read_is_not_absent() {
+    async fn file_that_cannot_be_read_is_not_absent_and_one_that_cannot_be_found_is() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("loop", dir.path().join("loop")).unwrap();
-        assert!(below(dir.path(), "loop").await.is_err());
-        assert!(named(dir.path().join("loop")).await.is_err());
+        assert!(below(dir.path(), "loop").await.unwrap().is_none());
+        assert!(named(dir.path().join("loop")).await.unwrap().is_none());
         assert!(named(dir.path().join("none")).await.unwrap().is_none());
+        // A file whose first byte nobody can read.
+        let process = Path::new("/proc/self");
+        assert!(below(process, "mem").await.is_err());
+        assert!(named(process.join("mem")).await.is_err());
     }
 
     #[test]
