@@ -19,6 +19,7 @@ use saltern_model::control::Account;
 use saltern_model::{Jid, Tag};
 use saltern_netapi::{Master, Sender, TokenOwner, stream};
 use saltern_requests::Services;
+use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 use saltern_wire::port::Standing;
 
@@ -76,17 +77,15 @@ impl Master for InsideMaster {
         self.services.minter.mint()
     }
 
-    fn revoke(&self, token: &str) {
-        if let Err(error) = self.services.users.tokens.remove(token) {
-            tracing::error!(%error, "a token cannot be revoked");
-        }
+    fn revoke(&self, token: &str) -> Result<(), StoreError> {
+        self.services.users.tokens.remove(token).map(drop)
     }
 
-    fn owner_of(&self, token: &str) -> Option<TokenOwner> {
-        let token = self.services.users.tokens.find(token).ok().flatten();
-        token.map(|token| TokenOwner {
+    fn owner_of(&self, token: &str) -> Result<Option<TokenOwner>, StoreError> {
+        let token = self.services.users.tokens.find(token)?;
+        Ok(token.map(|token| TokenOwner {
             user: token.name().to_owned(),
             ends: token.ends(),
-        })
+        }))
     }
 }

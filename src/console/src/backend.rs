@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use saltern_base::blocking::BlockingError;
 use saltern_config::ApiServer;
 use saltern_netapi::stream::{EventSource, TagRules};
-use saltern_netapi::{Api, LogInError, v1};
+use saltern_netapi::{Api, LogInError, UncheckedToken, v1};
+use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 use saltern_wire::port::InsideListener;
 use zeroize::Zeroizing;
@@ -55,10 +55,13 @@ pub trait Backend: Send + Sync + 'static {
     fn user_of<'a>(
         &'a self,
         token: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, BlockingError>>;
+    ) -> BoxFuture<'a, Result<Option<String>, UncheckedToken>>;
 
     /// Revokes a token. Blocks: it removes a file.
-    fn revoke(&self, token: &str);
+    ///
+    /// # Errors
+    /// It may still be good.
+    fn revoke(&self, token: &str) -> Result<(), StoreError>;
 
     /// All events; nothing when they are not kept.
     fn events(&self) -> Option<Arc<dyn EventSource>>;
@@ -115,12 +118,12 @@ impl Backend for ServedApi {
     fn user_of<'a>(
         &'a self,
         token: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, BlockingError>> {
+    ) -> BoxFuture<'a, Result<Option<String>, UncheckedToken>> {
         Box::pin(async move { Ok(self.api.owner_of(token).await?.map(|owner| owner.user)) })
     }
 
-    fn revoke(&self, token: &str) {
-        self.api.revoke(token);
+    fn revoke(&self, token: &str) -> Result<(), StoreError> {
+        self.api.revoke(token)
     }
 
     fn events(&self) -> Option<Arc<dyn EventSource>> {

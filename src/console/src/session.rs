@@ -96,13 +96,18 @@ impl ConsoleSessions {
         Some(token)
     }
 
-    /// Ends a session, whatever its state; gives its token, for it to be revoked. Blocks: it removes
-    /// a file.
-    pub(crate) fn end(&self, id: &str) -> Option<Zeroizing<String>> {
-        let token = self.kept.token(id);
+    /// Ends a session, whatever its state, once its token is revoked. Blocks: it removes a file.
+    pub(crate) fn end(
+        &self,
+        id: &str,
+        revoke: impl FnOnce(&str) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        if let Some(token) = self.kept.token(id) {
+            revoke(&token)?;
+        }
         self.kept.end(id);
         self.used.lock().remove(&hash_of(id));
-        token
+        Ok(())
     }
 }
 

@@ -308,6 +308,22 @@ fn session_that_cannot_be_ended_is_not_said_to_be() {
 }
 
 #[tokio::test]
+async fn session_goes_on_while_its_token_cannot_be_revoked() {
+    let rig = Rig::new(Table::full("x"));
+    let is_full = &rig.master.is_full;
+    is_full.store(true, std::sync::atomic::Ordering::SeqCst);
+    let answer = rig.post("/console/logout", &[]).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(answer.header("set-cookie"), "");
+    assert!(answer.body.contains("still logged in"), "{}", answer.body);
+    assert_eq!(rig.get("/console/jobs").await.status, StatusCode::OK);
+    is_full.store(false, std::sync::atomic::Ordering::SeqCst);
+    let answer = rig.post("/console/logout", &[]).await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+    assert_eq!(*rig.master.revoked.lock(), ["t0ken"]);
+}
+
+#[tokio::test]
 async fn session_that_cannot_be_checked_is_not_said_to_have_ended() {
     let rig = Rig::new(Table::full("x"));
     let no_threads = &rig.master.no_threads;

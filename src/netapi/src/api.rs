@@ -8,7 +8,7 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::HeaderMap;
 use futures_util::future::BoxFuture;
-use saltern_base::blocking::{self, BlockingError};
+use saltern_base::blocking;
 use saltern_base::clock::Clock;
 use saltern_base::metrics::Registry;
 use saltern_client::{ClientConfig, EventSource};
@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 
 use crate::hook::{HookMetrics, HookSecrets, SecretsError};
 use crate::hooks::SharedHooks;
-use crate::master::{Master, Sender, TokenOwner};
+use crate::master::{Master, Sender, TokenOwner, UncheckedToken};
 use crate::proved::ProvedTokens;
 use crate::sessions::Sessions;
 use crate::stream::{AclError, EventAcl, StreamMetrics};
@@ -174,10 +174,11 @@ impl Api {
     ///
     /// # Errors
     /// Nobody knows whether it is good.
-    pub async fn owner_of(&self, token: &str) -> Result<Option<TokenOwner>, BlockingError> {
+    pub async fn owner_of(&self, token: &str) -> Result<Option<TokenOwner>, UncheckedToken> {
         let (master, token) = (Arc::clone(&self.master), Zeroizing::new(token.to_owned()));
         let looked = blocking::run(move || (master.owner_of(&token), token));
         let (owner, token) = looked.await?;
+        let owner = owner?;
         match &owner {
             Some(owner) => self.proved.insert(&token, owner.ends, self.now()),
             None => self.proved.remove(&token),
@@ -191,18 +192,26 @@ impl Api {
     }
 
     /// Ends a session, its token, and the streams that are open with it. Blocks: it removes files.
-    pub(crate) fn log_out(&self, id: &str) {
+    ///
+    /// # Errors
+    /// The token may still be good, and the session goes on.
+    pub(crate) fn log_out(&self, id: &str) -> Result<(), StoreError> {
         if let Some(token) = self.sessions.token(id) {
-            self.revoke(&token);
+            self.revoke(&token)?;
         }
         self.sessions.end(id);
+        Ok(())
     }
 
     /// Revokes a token and ends the streams that are open with it. Blocks: it removes a file.
-    pub fn revoke(&self, token: &str) {
-        self.master.revoke(token);
+    ///
+    /// # Errors
+    /// It may still be good, and its streams go on as long as it is.
+    pub fn revoke(&self, token: &str) -> Result<(), StoreError> {
+        self.master.revoke(token)?;
         self.stream_ends.revoked(token);
         self.proved.remove(token);
+        Ok(())
     }
 
     /// The token behind the session that a request names in `X-Auth-Token` or its cookie, if there
@@ -218,7 +227,7 @@ impl Api {
     ///
     /// # Errors
     /// Nobody knows.
-    pub async fn is_good(&self, token: &str) -> Result<bool, BlockingError> {
+    pub async fn is_good(&self, token: &str) -> Result<bool, UncheckedToken> {
         Ok(self.owner_of(token).await?.is_some())
     }
 }
@@ -261,7 +270,9 @@ impl v1::Backend for V1 {
     }
 
     fn ended(&self, token: Zeroizing<String>) -> BoxFuture<'static, ()> {
-        Box::pin(stream_ends::ended(Arc::clone(&self.api), token))
+        // Who asks has been looked at.
+        let ends = self.api.proved.end(&token).unwrap_or(f64::INFINITY);
+        Box::pin(stream_ends::ended(Arc::clone(&self.api), token, ends))
     }
 }
 
@@ -298,21 +309,45 @@ pub(crate) async fn whole_body(body: axum::body::Body, max: usize) -> Option<Byt
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::io;
+    use std::path::Path;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
     use axum::body::Body;
     use axum::http::{StatusCode, header};
     use saltern_client::control::ControlError;
     use saltern_model::Tag;
     use saltern_model::control::Account;
     use saltern_wire::msgpack::Value;
+    use tokio::runtime::{Builder, Runtime};
     use tower_service::Service;
 
     use super::*;
     use crate::stream;
 
+    /// The end of each token, in seconds since 1970.
+    pub(crate) const ENDS: f64 = 4e9;
+
     /// A master to which every token is good until it is revoked.
     #[derive(Default)]
-    struct Trusting(parking_lot::Mutex<Vec<String>>);
+    pub(crate) struct Trusting {
+        revoked: parking_lot::Mutex<Vec<String>>,
+        /// Its disk gives errors.
+        pub(crate) is_broken: AtomicBool,
+        /// Times that it was asked about a token.
+        pub(crate) looks: AtomicUsize,
+    }
+
+    impl Trusting {
+        fn look(&self) -> Result<(), StoreError> {
+            self.looks.fetch_add(1, Ordering::SeqCst);
+            match self.is_broken.load(Ordering::SeqCst) {
+                true => Err(StoreError::io("read", "token", io::ErrorKind::Other)),
+                false => Ok(()),
+            }
+        }
+    }
 
     impl Master for Trusting {
         fn ask(&self, _: Bytes, _: Sender) -> BoxFuture<'static, Option<Bytes>> {
@@ -339,43 +374,63 @@ mod tests {
             Jid::parse("20260102030405060708").unwrap()
         }
 
-        fn revoke(&self, token: &str) {
-            self.0.lock().push(token.to_owned());
+        fn revoke(&self, token: &str) -> Result<(), StoreError> {
+            self.look()?;
+            self.revoked.lock().push(token.to_owned());
+            Ok(())
         }
 
-        fn owner_of(&self, token: &str) -> Option<TokenOwner> {
-            let is_revoked = self.0.lock().iter().any(|revoked| revoked == token);
-            (!is_revoked).then(|| TokenOwner {
+        fn owner_of(&self, token: &str) -> Result<Option<TokenOwner>, StoreError> {
+            self.look()?;
+            let is_revoked = self.revoked.lock().iter().any(|revoked| revoked == token);
+            Ok((!is_revoked).then(|| TokenOwner {
                 user: "ann".to_owned(),
-                ends: 4e9,
-            })
+                ends: ENDS,
+            }))
         }
     }
 
-    const TOKEN: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+    pub(crate) const TOKEN: &str =
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
-    /// The first answer of each dialect's pages where the system starts no thread, with what the master revoked.
-    fn without_threads(
+    /// The API of a master, below a directory, with a server by this section.
+    pub(crate) fn open(
+        dir: &Path,
         section: &str,
-        mut request: Request,
-    ) -> (axum::response::Response, Vec<String>) {
-        let dir = tempfile::tempdir().unwrap();
-        let root = dir.path().display();
+        (clock, master): (Clock, &Arc<Trusting>),
+    ) -> Arc<Api> {
+        let root = dir.display();
         let text =
             format!("root_dir: {root}\nid: m\n{section}:\n  port: 8000\n  disable_ssl: true\n");
-        std::fs::write(dir.path().join("master"), text).unwrap();
-        let loaded = saltern_config::load_master(dir.path());
+        std::fs::write(dir.join("master"), text).unwrap();
+        let loaded = saltern_config::load_master(dir);
         let config = Arc::new(loaded.unwrap_or_else(|errors| panic!("{errors}")).config);
-        let server = config.net_api.servers.first().unwrap().clone();
-        let master = Arc::new(Trusting::default());
         let api = Api::open(
             config,
-            Clock::system(),
+            clock,
             &Registry::new(),
             master.clone(),
             &SharedState::default(),
         );
-        let api = api.unwrap();
+        api.unwrap()
+    }
+
+    /// A runtime for whose pool the system starts no thread: there is no room for such a stack.
+    fn without_threads() -> Runtime {
+        let mut builder = Builder::new_current_thread();
+        builder.enable_all().thread_stack_size(1 << 60);
+        builder.build().unwrap()
+    }
+
+    /// The first answer of each dialect's pages, with what the master revoked.
+    fn first_answer(
+        runtime: &Runtime,
+        master: &Arc<Trusting>,
+        (section, mut request): (&str, Request),
+    ) -> (axum::response::Response, Vec<String>) {
+        let dir = tempfile::tempdir().unwrap();
+        let api = open(dir.path(), section, (Clock::system(), master));
+        let server = api.config().net_api.servers.first().unwrap().clone();
         let session = api.sessions().create(TOKEN, 4e9).unwrap();
         let from = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
         request.extensions_mut().insert(Peer(from));
@@ -385,28 +440,55 @@ mod tests {
         };
         let headers = request.headers_mut();
         headers.insert(TOKEN_HEADER, named.parse().unwrap());
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        // There is no room for such a stack.
-        let runtime = builder.enable_all().thread_stack_size(1 << 60).build();
-        let answer = runtime.unwrap().block_on(api.router(&server).call(request));
-        let revoked = master.0.lock().clone();
+        let answer = runtime.block_on(api.router(&server).call(request));
+        // A session ends with its token only.
+        let is_over = api.sessions().token(&session).is_none();
+        let revoked = master.revoked.lock().clone();
+        assert_eq!(is_over, revoked.iter().any(|revoked| revoked == TOKEN));
         (answer.unwrap(), revoked)
+    }
+
+    /// Runtimes and masters by which nobody learns anything about a token.
+    fn blind() -> [(Runtime, Arc<Trusting>); 2] {
+        let broken = Trusting {
+            is_broken: AtomicBool::new(true),
+            ..Trusting::default()
+        };
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        [
+            (without_threads(), Arc::default()),
+            (runtime, Arc::new(broken)),
+        ]
     }
 
     #[test]
     fn token_that_cannot_be_revoked_is_not_said_to_be() {
+        for (runtime, master) in blind() {
+            let request = Request::post("/logout").body(Body::empty()).unwrap();
+            let (answer, revoked) = first_answer(&runtime, &master, ("rest_cherrypy", request));
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+            assert!(!answer.headers().contains_key(header::SET_COOKIE));
+            assert!(revoked.is_empty());
+        }
+    }
+
+    #[test]
+    fn session_ends_with_its_token() {
         let request = Request::post("/logout").body(Body::empty()).unwrap();
-        let (answer, revoked) = without_threads("rest_cherrypy", request);
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
-        assert!(!answer.headers().contains_key(header::SET_COOKIE));
-        assert!(revoked.is_empty());
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let asked = ("rest_cherrypy", request);
+        let (answer, revoked) = first_answer(&runtime, &Arc::default(), asked);
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(revoked, [TOKEN]);
     }
 
     #[test]
     fn token_that_cannot_be_looked_at_is_not_refused() {
-        let request = Request::get("/minions").header("accept", "application/json");
-        let request = request.body(Body::empty()).unwrap();
-        let (answer, _) = without_threads("rest_tornado", request);
-        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        for (runtime, master) in blind() {
+            let request = Request::get("/minions").header("accept", "application/json");
+            let request = request.body(Body::empty()).unwrap();
+            let (answer, _) = first_answer(&runtime, &master, ("rest_tornado", request));
+            assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        }
     }
 }

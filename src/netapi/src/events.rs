@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::http::request::Parts;
 use axum::response::Response;
 use futures_util::future::BoxFuture;
-use saltern_base::blocking::BlockingError;
 use saltern_base::form_text;
 use saltern_http::Stopping;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use zeroize::Zeroizing;
 
 use crate::api::Api;
+use crate::master::{TokenOwner, UncheckedToken};
 use crate::stream::{Dialect, LoggedIn, Sessions, SocketRequest, Streams};
 use crate::stream_ends;
 
@@ -89,7 +89,7 @@ impl Sessions for StreamSession {
     fn find<'a>(
         &'a self,
         named: &'a str,
-    ) -> BoxFuture<'a, Result<Option<LoggedIn>, BlockingError>> {
+    ) -> BoxFuture<'a, Result<Option<LoggedIn>, UncheckedToken>> {
         Box::pin(async move {
             let token = match self.dialect {
                 // Stock takes a token of the master here too, where a session is named.
@@ -99,19 +99,18 @@ impl Sessions for StreamSession {
                 }
                 Dialect::Tornado => Zeroizing::new(named.to_owned()),
             };
-            let Some(owner) = self.api.owner_of(&token).await? else {
+            let Some(TokenOwner { user, ends }) = self.api.owner_of(&token).await? else {
                 return Ok(None);
             };
             let ended = CancellationToken::new();
             let watched = {
                 let (api, ended) = (self.api.clone(), ended.clone());
                 async move {
-                    stream_ends::ended(api, token).await;
+                    stream_ends::ended(api, token, ends).await;
                     ended.cancel();
                 }
             };
             tokio::spawn(self.gone.clone().run_until_cancelled_owned(watched));
-            let user = owner.user;
             Ok(Some(LoggedIn { user, ended }))
         })
     }
@@ -119,7 +118,40 @@ impl Sessions for StreamSession {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+    use std::time::{Duration, SystemTime};
+
+    use saltern_base::clock::Clock;
+    use tokio::time::Instant;
+
     use super::*;
+    use crate::api::tests::{ENDS, TOKEN, Trusting, open};
+
+    /// The end is known from the log-in, and needs no look.
+    #[tokio::test(start_paused = true)]
+    async fn stream_ends_with_its_token_though_nobody_can_look_at_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Clock::manual(SystemTime::UNIX_EPOCH + Duration::from_secs_f64(ENDS - 10.0));
+        let master = Arc::<Trusting>::default();
+        let api = open(dir.path(), "rest_tornado", (clock.clone(), &master));
+        let gone = CancellationToken::new();
+        let session = StreamSession {
+            api: api.clone(),
+            dialect: Dialect::Tornado,
+            gone: gone.clone(),
+            _guard: gone.drop_guard(),
+        };
+        let found = session.find(TOKEN).await.unwrap().unwrap();
+        let other = api.v1(saltern_wire::port::InsideListener::Console);
+        let other = other.ended(Zeroizing::new(TOKEN.to_owned()));
+        master.is_broken.store(true, Ordering::SeqCst);
+        clock.advance(Duration::from_secs(20));
+        let began = Instant::now();
+        found.ended.cancelled().await;
+        other.await;
+        assert!(began.elapsed() < Duration::from_secs(1));
+        assert_eq!(master.looks.load(Ordering::SeqCst), 3);
+    }
 
     #[test]
     fn token_of_a_websocket_is_the_rest_of_its_path() {

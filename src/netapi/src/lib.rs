@@ -41,5 +41,5 @@ mod wsgi;
 
 pub use api::{Api, OpenError};
 pub use log_in::LogInError;
-pub use master::{Master, Sender, TokenOwner};
+pub use master::{Master, Sender, TokenOwner, UncheckedToken};
 pub use sessions::{SessionError, Sessions};

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
+use saltern_base::blocking::BlockingError;
 use saltern_client::control::ControlError;
 use saltern_client::{ClientError, EventListener, EventSource, MasterLink};
 use saltern_model::control::Account;
 use saltern_model::{Jid, Tag};
+use saltern_store::StoreError;
 use saltern_wire::msgpack::Value;
 use saltern_wire::port::InsideListener;
 
@@ -40,10 +42,27 @@ pub trait Master: Send + Sync + 'static {
     fn mint(&self) -> Jid;
 
     /// Revokes a token. Blocks: it removes a file.
-    fn revoke(&self, token: &str);
+    ///
+    /// # Errors
+    /// It may still be good.
+    fn revoke(&self, token: &str) -> Result<(), StoreError>;
 
     /// The owner of a token that is good at this moment. Blocks: it reads a file.
-    fn owner_of(&self, token: &str) -> Option<TokenOwner>;
+    ///
+    /// # Errors
+    /// Nobody knows whether it is good.
+    fn owner_of(&self, token: &str) -> Result<Option<TokenOwner>, StoreError>;
+}
+
+/// Why nobody knows whether a token is good.
+#[derive(Debug, thiserror::Error)]
+pub enum UncheckedToken {
+    /// The work was not done.
+    #[error(transparent)]
+    Blocking(#[from] BlockingError),
+    /// Its file cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Sender of a request.

@@ -37,6 +37,11 @@ impl ProvedTokens {
         self.0.lock().remove(&hash_of(token));
     }
 
+    /// The end of a token that was good, in seconds since 1970.
+    pub(crate) fn end(&self, token: &str) -> Option<f64> {
+        self.0.lock().get(&hash_of(token)).copied()
+    }
+
     /// Whether a token was good, and has not ended since.
     pub(crate) fn contains(&self, token: &str, now: f64) -> bool {
         let tokens = self.0.lock();

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
@@ -15,7 +16,10 @@ use crate::api::Api;
 /// How often the token of an open stream is looked at: other processes may remove it too.
 const TOKEN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Shortest time between two looks.
+/// Longest time for which a stream goes on while nobody knows whether its token is good.
+const MAX_UNCHECKED: Duration = Duration::from_secs(60);
+
+/// Shortest time between two looks, as at the end of a token.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Entries before those of ended streams are removed for the first time.
@@ -63,24 +67,23 @@ impl StreamEnds {
     }
 }
 
-/// Resolves when a token is good no more.
-pub(crate) async fn ended(api: Arc<Api>, token: Zeroizing<String>) {
+/// Resolves when a token is good no more, or nobody has known it for [`MAX_UNCHECKED`]; `ends` is the end of the
+/// token, in seconds since 1970, as far as that is known.
+pub(crate) async fn ended(api: Arc<Api>, token: Zeroizing<String>, mut ends: f64) {
     // Before the first look, so that no revocation falls between the two.
     let revoked = api.stream_ends().of(&token);
-    let mut ends = f64::INFINITY;
+    let mut checked = Instant::now();
     loop {
-        let pause = match api.owner_of(&token).await {
-            Ok(Some(owner)) => {
-                ends = owner.ends;
-                let left = Duration::try_from_secs_f64((ends - api.now()).max(0.0));
-                left.unwrap_or(TOKEN_INTERVAL)
-            }
+        match api.owner_of(&token).await {
+            Ok(Some(owner)) => (ends, checked) = (owner.ends, Instant::now()),
             Ok(None) => return,
-            // It is looked at again soon, but not beyond its end.
-            Err(_) if api.now() < ends => MIN_INTERVAL,
+            // Nobody knows.
+            Err(_) if api.now() < ends && checked.elapsed() < MAX_UNCHECKED => {}
             Err(_) => return,
-        };
-        let pause = pause.clamp(MIN_INTERVAL, TOKEN_INTERVAL);
+        }
+        let left = Duration::try_from_secs_f64((ends - api.now()).max(0.0));
+        let left = left.unwrap_or(TOKEN_INTERVAL);
+        let pause = left.clamp(MIN_INTERVAL, TOKEN_INTERVAL);
         tokio::select! {
             () = revoked.cancelled() => return,
             () = tokio::time::sleep(pause) => {}
@@ -94,7 +97,29 @@ fn hash_of(token: &str) -> TokenHash {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
+    use saltern_base::clock::Clock;
+
     use super::*;
+    use crate::api::tests::{TOKEN, Trusting, open};
+
+    #[tokio::test(start_paused = true)]
+    async fn token_that_cannot_be_looked_at_is_looked_at_seldom_and_not_for_ever() {
+        let dir = tempfile::tempdir().unwrap();
+        let master = Arc::<Trusting>::default();
+        master.is_broken.store(true, Ordering::SeqCst);
+        let api = open(dir.path(), "rest_tornado", (Clock::system(), &master));
+        let began = Instant::now();
+        ended(api, Zeroizing::new(TOKEN.to_owned()), f64::INFINITY).await;
+        let took = began.elapsed();
+        assert!(
+            (MAX_UNCHECKED..MAX_UNCHECKED + TOKEN_INTERVAL).contains(&took),
+            "{took:?}"
+        );
+        let looks = master.looks.load(Ordering::SeqCst);
+        assert!((30..=31).contains(&looks), "{looks} looks");
+    }
 
     #[test]
     fn revoked_token_ends_its_streams_only() {

@@ -10,7 +10,6 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use futures_util::future::BoxFuture;
-use saltern_base::blocking::BlockingError;
 use saltern_config::ApiServer;
 use saltern_wire::msgpack::Value;
 use zeroize::Zeroizing;
@@ -22,6 +21,7 @@ use crate::events;
 use crate::hook::{HookRefusal, Hooks};
 use crate::hooks::{self, HookFailure};
 use crate::low_data::{CallError, Calls, Chunk};
+use crate::master::UncheckedToken;
 use crate::permissions::permissions;
 use crate::stream::{Dialect, SocketRequest, StreamRefusal};
 
@@ -440,7 +440,7 @@ fn preflight(headers: &HeaderMap) -> Response {
 }
 
 /// A token that cannot be looked at is neither good nor bad.
-fn unchecked(_: BlockingError) -> StatusCode {
+fn unchecked(_: UncheckedToken) -> StatusCode {
     StatusCode::SERVICE_UNAVAILABLE
 }
 

@@ -202,8 +202,8 @@ impl Tokens {
         match self.read(&path)? {
             Found::Nothing => Ok(None),
             Found::Token(value, ends) if self.now() < ends => Ok(Some(Token { value, ends })),
-            Found::Token(..) => self.discard(name, "expired"),
-            Found::Damaged => self.discard(name, "damaged"),
+            Found::Token(..) => Ok(self.discard(name, "expired")),
+            Found::Damaged => Ok(self.discard(name, "damaged")),
         }
     }
 
@@ -292,11 +292,16 @@ impl Tokens {
         })
     }
 
-    fn discard(&self, name: &str, why: &'static str) -> Result<Option<Token>> {
-        files::remove(&self.path(name)?)?;
-        self.shared.remove(StateKind::Token, &self.file_name(name));
-        tracing::info!(why, "a token was removed");
-        Ok(None)
+    /// Whether it can be removed or not, it is no token.
+    fn discard(&self, name: &str, why: &'static str) -> Option<Token> {
+        match self.path(name).and_then(|path| files::remove(&path)) {
+            Ok(_) => {
+                self.shared.remove(StateKind::Token, &self.file_name(name));
+                tracing::info!(why, "a token was removed");
+            }
+            Err(error) => tracing::debug!(why, %error, "a token cannot be removed"),
+        }
+        None
     }
 
     fn path(&self, name: &str) -> Result<PathBuf> {

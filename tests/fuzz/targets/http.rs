@@ -18,7 +18,7 @@ use saltern_http::{HttpLimits, HttpMetrics, HttpServer, Peer, Request};
 use saltern_model::control::Account;
 use saltern_model::{Jid, Tag};
 use saltern_netapi::{Api, Master, Sender, TokenOwner, stream};
-use saltern_store::SharedState;
+use saltern_store::{SharedState, StoreError};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use tokio_util::sync::CancellationToken;
 use tower_service::Service as _;
@@ -92,10 +92,12 @@ impl Master for Refusing {
         Jid::parse("20260102030405060708").unwrap()
     }
 
-    fn revoke(&self, _: &str) {}
+    fn revoke(&self, _: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
 
-    fn owner_of(&self, _: &str) -> Option<TokenOwner> {
-        None
+    fn owner_of(&self, _: &str) -> Result<Option<TokenOwner>, StoreError> {
+        Ok(None)
     }
 }
 

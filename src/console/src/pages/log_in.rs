@@ -5,8 +5,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use saltern_base::{blocking, chain};
 use saltern_http::{Peer, cookie};
-use saltern_netapi::LogInError;
 use saltern_netapi::v1::Problem;
+use saltern_netapi::{LogInError, UncheckedToken};
 use serde::Serialize;
 use zeroize::Zeroizing;
 
@@ -155,12 +155,9 @@ pub(crate) async fn log_in(
 pub(crate) async fn log_out(State(site): State<Shared>, submitted: Submitted) -> Response {
     let (sessions, backend) = (site.sessions.clone(), site.backend.clone());
     let id = submitted.visit.session.clone();
-    let ended = blocking::run(move || {
-        if let Some(token) = sessions.end(&id) {
-            backend.revoke(&token);
-        }
-    });
-    if let Err(error) = ended.await {
+    let ended = blocking::run(move || sessions.end(&id, |token| backend.revoke(token)));
+    let ended = ended.await.map_err(UncheckedToken::from);
+    if let Err(error) = ended.and_then(|ended| ended.map_err(UncheckedToken::from)) {
         let error = chain(&error);
         tracing::error!(error, "a session of the console was not ended");
         let problem = Problem::busy("you are still logged in: the session cannot be ended now");

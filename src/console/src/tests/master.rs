@@ -1,6 +1,7 @@
 //! A master that answers by a table, and keeps what it was asked.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -14,7 +15,8 @@ use saltern_netapi::stream::{
     BusEvent, CloseReason, EarlierEvents, EventBatch, EventSource, EventStream, Position,
     StreamItem, TagRules,
 };
-use saltern_netapi::{LogInError, v1};
+use saltern_netapi::{LogInError, UncheckedToken, v1};
+use saltern_store::StoreError;
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_wire, encode, pack};
 use zeroize::Zeroizing;
 
@@ -61,6 +63,8 @@ pub(super) struct Table {
     pub(super) revoked: Mutex<Vec<String>>,
     /// The system starts no thread, so no token can be looked at.
     pub(super) no_threads: AtomicBool,
+    /// Its disk takes nothing.
+    pub(super) is_full: AtomicBool,
 }
 
 impl Table {
@@ -78,6 +82,7 @@ impl Table {
             events: Arc::new(Kept::new(events)),
             revoked: Mutex::default(),
             no_threads: AtomicBool::default(),
+            is_full: AtomicBool::default(),
         })
     }
 
@@ -826,15 +831,19 @@ impl Backend for Before {
     fn user_of<'a>(
         &'a self,
         token: &'a str,
-    ) -> BoxFuture<'a, Result<Option<String>, BlockingError>> {
+    ) -> BoxFuture<'a, Result<Option<String>, UncheckedToken>> {
         let user = (token == "t0ken").then(|| "ann".to_owned());
         let is_known = !self.0.no_threads.load(Ordering::SeqCst);
-        let user = is_known.then_some(user).ok_or(BlockingError::Ended);
+        let user = is_known.then_some(user).ok_or(BlockingError::Ended.into());
         Box::pin(std::future::ready(user))
     }
 
-    fn revoke(&self, token: &str) {
+    fn revoke(&self, token: &str) -> Result<(), StoreError> {
+        if self.0.is_full.load(Ordering::SeqCst) {
+            return Err(StoreError::io("remove", "token", io::ErrorKind::Other));
+        }
         self.0.revoked.lock().push(token.to_owned());
+        Ok(())
     }
 
     fn events(&self) -> Option<Arc<dyn EventSource>> {

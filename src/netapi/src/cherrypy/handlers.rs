@@ -16,6 +16,7 @@ use super::site_file;
 use crate::answer::response;
 use crate::api::{Api, TOKEN_HEADER, credential};
 use crate::low_data::{CLIENTS, Calls, Chunk};
+use crate::master::UncheckedToken;
 use crate::permissions::permissions;
 
 /// A request as the pages see it.
@@ -287,8 +288,9 @@ impl Asked<'_> {
     async fn log_out(&self) -> Result<Done, Failure> {
         let id = credential(&self.headers).unwrap_or_default();
         let api = Arc::clone(self.api);
-        let ended = blocking::run(move || api.log_out(&id));
-        if let Err(error) = ended.await {
+        let ended = blocking::run(move || api.log_out(&id)).await;
+        let ended = ended.map_err(UncheckedToken::from);
+        if let Err(error) = ended.and_then(|ended| ended.map_err(UncheckedToken::from)) {
             let error = chain(&error);
             tracing::error!(error, "a session of the API was not ended");
             let message = "Your token is still valid: it cannot be cleared now; try again later.";

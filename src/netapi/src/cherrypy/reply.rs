@@ -2,11 +2,11 @@
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use saltern_base::blocking::BlockingError;
 use saltern_wire::msgpack::Value;
 
 use crate::answer::{Form, form, response, text};
 use crate::low_data::{Answered, CallError};
+use crate::master::UncheckedToken;
 
 /// The content type of the page for errors.
 const HTML: &str = "text/html;charset=utf-8";
@@ -59,8 +59,8 @@ impl Failure {
 }
 
 /// A token that cannot be looked at is neither good nor bad.
-impl From<BlockingError> for Failure {
-    fn from(_: BlockingError) -> Self {
+impl From<UncheckedToken> for Failure {
+    fn from(_: UncheckedToken) -> Self {
         let message = "The token cannot be checked now; try again later.";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }

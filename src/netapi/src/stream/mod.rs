@@ -24,10 +24,11 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
-use saltern_base::blocking::BlockingError;
 use saltern_http::websocket::UpgradeError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+
+use crate::master::UncheckedToken;
 
 pub use acl::{AclError, EventAcl, TagRules};
 pub use batch::{BusEvent, EventBatch};
@@ -128,8 +129,10 @@ pub trait Sessions: Send + Sync + 'static {
     ///
     /// # Errors
     /// Nobody knows.
-    fn find<'a>(&'a self, token: &'a str)
-    -> BoxFuture<'a, Result<Option<LoggedIn>, BlockingError>>;
+    fn find<'a>(
+        &'a self,
+        token: &'a str,
+    ) -> BoxFuture<'a, Result<Option<LoggedIn>, UncheckedToken>>;
 }
 
 /// A session that has not ended.

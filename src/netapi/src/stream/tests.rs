@@ -42,9 +42,9 @@ impl Sessions for OneSession {
     fn find<'a>(
         &'a self,
         token: &'a str,
-    ) -> BoxFuture<'a, Result<Option<LoggedIn>, BlockingError>> {
+    ) -> BoxFuture<'a, Result<Option<LoggedIn>, UncheckedToken>> {
         if token == "unknown" {
-            return Box::pin(std::future::ready(Err(BlockingError::Ended)));
+            return Box::pin(std::future::ready(Err(BlockingError::Ended.into())));
         }
         let session = (token == "abc").then(|| LoggedIn {
             user: "fred".to_owned(),
