@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use saltern_config::{SqlSchema, SqlStore, SqlTlsMode};
 use tokio::task::JoinHandle;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{SslMode, TargetSessionAttrs};
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, SimpleQueryMessage, Socket, Statement};
@@ -280,8 +280,16 @@ pub(crate) async fn open(
 ) -> Result<(Client, PostgresConnection), SqlError> {
     let mut config = Config::new();
     match is_directory(&store.host) {
-        true => _ = config.host(&store.host),
-        false => hosts(&mut config, &store.host, &addresses(store).await?),
+        true => _ = config.host(&store.host).connect_timeout(timeout),
+        false => hosts(
+            &mut config,
+            &store.host,
+            (&addresses(store).await?, timeout),
+        ),
+    }
+    if silence.is_some() && config.get_hostaddrs().len() > 1 {
+        // A standby of the database answers, too; of the only address, the session says so itself.
+        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
     }
     config
         .port(store.port)
@@ -289,7 +297,6 @@ pub(crate) async fn open(
         .password(store.password.expose())
         .dbname(&store.database)
         .application_name("saltern")
-        .connect_timeout(timeout)
         .keepalives_idle(KEEPALIVE)
         .ssl_mode(match store.tls.mode {
             SqlTlsMode::Disable => SslMode::Disable,
@@ -311,8 +318,11 @@ fn is_directory(host: &str) -> bool {
     host.starts_with('/')
 }
 
-/// Has each address tried in turn; its certificate is that of the name.
-fn hosts(config: &mut Config, name: &str, addresses: &[IpAddr]) {
+/// Has each address tried in turn, with its share of the time, so that a silent one leaves some to the others; its
+/// certificate is that of the name.
+fn hosts(config: &mut Config, name: &str, (addresses, limit): (&[IpAddr], Duration)) {
+    let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    config.connect_timeout(limit / count.max(1));
     for address in addresses {
         config.host(name).hostaddr(*address);
     }
@@ -346,8 +356,12 @@ mod tests {
         hosts(
             &mut config,
             "db.example.com",
-            &[nobody, Ipv4Addr::LOCALHOST.into()],
+            (
+                &[nobody, Ipv4Addr::LOCALHOST.into()],
+                Duration::from_secs(10),
+            ),
         );
+        assert_eq!(config.get_connect_timeout(), Some(&Duration::from_secs(5)));
         let named = Host::Tcp("db.example.com".to_owned());
         assert_eq!(config.get_hosts(), [named.clone(), named]);
         config.user("salt").port(port);
