@@ -16,6 +16,7 @@ use rustix::fs::Access;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use saltern_base::{blocking, umask};
 use tokio::net::unix::pipe::Receiver;
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 /// Interval of the looks for the end of a program that no thread waits for.
@@ -69,21 +70,12 @@ impl Group {
     }
 
     /// Waits for the end of the program, on a thread that only waits: tokio takes no descriptor of
-    /// a process without `unsafe`. Where none starts, and while it has not begun, it is looked for now and then.
+    /// a process without `unsafe`. Where none starts, and until it has begun, it is looked for now and then.
     async fn wait(&self) -> io::Result<()> {
         let end = self.end.clone();
-        let waiting = blocking::run(move || has_ended(&end, None).map(drop));
-        let looking = async {
-            let none = Timespec::default();
-            while !has_ended(&self.end, Some(&none))? {
-                sleep(LOOK_INTERVAL).await;
-            }
-            Ok(())
-        };
-        tokio::select! {
-            Ok(waited) = waiting => waited,
-            looked = looking => looked,
-        }
+        let wait = move || has_ended(&end, None).map(drop);
+        let none = Timespec::default();
+        watch(wait, || has_ended(&self.end, Some(&none))).await
     }
 
     /// Kills the group first: until the program is reaped, its number cannot be used again.
@@ -93,6 +85,34 @@ impl Group {
             let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         }
         self.child.wait()
+    }
+}
+
+/// Waits for an end on a thread, and looks for it as long as none does.
+async fn watch(
+    wait: impl FnOnce() -> io::Result<()> + Send + 'static,
+    mut has_ended: impl FnMut() -> io::Result<bool>,
+) -> io::Result<()> {
+    let (begin, begun) = oneshot::channel();
+    let waiting = blocking::run(move || {
+        let _ = begin.send(());
+        wait()
+    });
+    let looking = async {
+        while !has_ended()? {
+            sleep(LOOK_INTERVAL).await;
+        }
+        Ok(())
+    };
+    tokio::pin!(waiting, looking);
+    let waited = tokio::select! {
+        waited = &mut waiting => waited,
+        looked = &mut looking => return looked,
+        Ok(()) = begun => waiting.await,
+    };
+    match waited {
+        Ok(waited) => waited,
+        Err(_) => looking.await,
     }
 }
 
@@ -171,8 +191,13 @@ fn is_executable(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
     use rustix::fs::Mode;
     use tokio::io::AsyncReadExt;
+    use tokio::task::yield_now;
+    use tokio::time::advance;
 
     use super::*;
 
@@ -230,6 +255,34 @@ mod tests {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().thread_stack_size(1 << 60);
         builder.build().expect("a runtime")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn end_is_not_looked_for_while_a_thread_waits_for_it() {
+        let (go, gone) = mpsc::channel::<()>();
+        let (begin, begun) = oneshot::channel();
+        let wait = move || {
+            let _ = begin.send(());
+            let _ = gone.recv();
+            Ok(())
+        };
+        let looks = Arc::<AtomicUsize>::default();
+        let counted = looks.clone();
+        let look = move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok(false)
+        };
+        let watched = tokio::spawn(watch(wait, look));
+        begun.await.expect("it waits");
+        yield_now().await;
+        let before = looks.load(Ordering::SeqCst);
+        for _ in 0..5 {
+            advance(LOOK_INTERVAL).await;
+            yield_now().await;
+        }
+        assert_eq!(looks.load(Ordering::SeqCst), before);
+        drop(go);
+        watched.await.expect("no panic").expect("the end");
     }
 
     #[test]
