@@ -81,9 +81,14 @@ rmdir "$disk"
 group=
 for root in /sys/fs/cgroup/pids /sys/fs/cgroup; do
     probe=$root/saltern-tests-probe-$$
+    # Where it is no group, a directory of this name would be a plain one.
+    [ -e "$root/cgroup.procs" ] || continue
     mkdir "$probe" 2>/dev/null || continue
-    [ ! -e "$probe/pids.max" ] || group=$root
-    rmdir "$probe"
+    # A process of its own, which is over by then, is moved, too.
+    if [ -e "$probe/pids.max" ] && (echo "$BASHPID" >"$probe/cgroup.procs") 2>/dev/null; then
+        group=$root
+    fi
+    rmdir "$probe" 2>/dev/null || { sleep 0.2 && rmdir "$probe"; } || true
     [ -z "$group" ] || break
 done
 if [ -z "$group" ]; then

@@ -182,15 +182,15 @@ fn rotate_under_load(site: &mut Site, jobs: &Jobs) -> Result<()> {
     rotate(site, &["finish"], 0)?;
     jobs.wait_for_more(3)?;
     let count = authentications(site)? - before;
-    eprintln!(
-        "{count} authentications and three jobs in {:.1?}",
-        began.elapsed()
-    );
-    // One each, at least, and no storm: a second one for those whose first was lost to a busy master.
+    let took = began.elapsed();
+    eprintln!("{count} authentications and three jobs in {took:.1?}");
+    // One each, at least, and no storm: more for those whose first was lost to a busy master, on a slow machine most of
+    // them, but not again and again.
     let minions = (all + AWAY.len()) as f64;
+    let most = minions * (2.0 + took.as_secs_f64() / 10.0);
     ensure!(
-        (minions..=2.0 * minions).contains(&count),
-        "{count} authentications"
+        (minions..=most).contains(&count),
+        "{count} authentications in {took:?}"
     );
     Ok(())
 }
