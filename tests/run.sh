@@ -109,7 +109,9 @@ rmdir "$disk"
 group=
 for root in /sys/fs/cgroup/pids /sys/fs/cgroup; do
     probe=$root/saltern-tests-probe-$$
-    [ -e "$root/cgroup.procs" ] && mkdir "$probe" 2>/dev/null || continue
+    # Where it is no group, a directory of this name would be a plain one.
+    [ -e "$root/cgroup.procs" ] || continue
+    mkdir "$probe" 2>/dev/null || continue
     # A process of its own, which is over by then, is moved, too.
     if [ -e "$probe/pids.max" ] && (echo "$BASHPID" >"$probe/cgroup.procs") 2>/dev/null; then
         group=$root

@@ -336,13 +336,12 @@ mod tests {
     #[test]
     fn runtimes_that_were_short_are_forgotten() {
         let kept = without_threads();
-        let mut ids = Vec::new();
+        let mut ended = Builder::new_current_thread();
+        let ended = [(); 3].map(|()| ended.build().expect("a runtime"));
+        let ids = ended.each_ref().map(|ended| ended.handle().id());
         kept.block_on(async {
-            for _ in 0..3 {
-                let ended = Builder::new_current_thread().build().expect("a runtime");
-                let id = ended.handle().id();
+            for id in ids {
                 assert!(begin_by(id, || (), |_| false, no_thread).is_err());
-                ids.push(id);
             }
             let are_kept = |short: &[(Id, Instant)]| {
                 let mut all = ids.iter();
