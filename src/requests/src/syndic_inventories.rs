@@ -28,7 +28,8 @@
 //! Syndics also send a digest of each minion's public key. A second way with the digest of the first is called proved
 //! ([`SyndicInventories::is_proved_way`]), which is little: whoever has the minion's public key can make the digest, and
 //! minions send that key in clear. So it is the route where the first way is closed, and the minion may return by it
-//! within the bounds of `syndics`; it gives the syndic no other say. Any other second way has none but what the first
+//! within the bounds of `syndics`. While it is the route, the syndic also says why the minion has not returned a job
+//! (`saltern_syndic_verdicts`) and what it runs; otherwise it may only confirm that a job runs. It has no other say. Any other second way has none but what the first
 //! leaves it.
 //!
 //! Not here: for which minions a syndic may speak (`syndics`), and what a target means (`job::below`). Longer than 500

@@ -11,7 +11,9 @@
 //! that returns for it or announces it in its own inventory. A list of the minions of a job ends no claim.
 //! A minion that is connected to the masters of two syndics may return by either. That both announce the same public
 //! key of it proves little, as public keys go in clear: so the second syndic only returns for it, and only jobs that
-//! this master published for it, or any while the first way is closed. It claims, names and announces nothing.
+//! this master published for it, or any while the first way is closed. It claims, names and announces nothing. An
+//! answer to a probe counts as that of the first way while this one is closed; before, it may only confirm that jobs
+//! run ([`MayReturn::ConfirmsOnly`]). A return of which this cannot be decided is not refused: its request comes again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
