@@ -87,7 +87,7 @@ pub(crate) fn take_all(
 /// Why nothing of a request is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Undecided {
-    /// What has to be known of a return cannot be read now.
+    /// The state that decides on a return cannot be read now.
     NotNow,
     /// Too many of its returns need a search: it has to come in parts.
     TooLarge,
