@@ -670,7 +670,7 @@ impl JobTracker {
         let load = MapView::parse(record.load.bytes().clone(), &Limits::WIRE).ok();
         let answer = load.and_then(|load| probe::answer(&load, record.minion.clone()));
         if let Some(answer) = answer {
-            self.take_answer(answer, context);
+            self.take_answer(answer, returned.confirms_only, context);
         }
     }
 
@@ -684,11 +684,17 @@ impl JobTracker {
             && matches!(self.seed.reader.has(jid), Ok(false))
     }
 
-    fn take_answer(&mut self, answer: ProbeAnswer, context: &mut Context<Self>) {
+    fn take_answer(
+        &mut self,
+        answer: ProbeAnswer,
+        confirms_only: bool,
+        context: &mut Context<Self>,
+    ) {
         let answered = Answered {
             probe: answer.probe,
             minion: answer.minion,
             running: answer.running,
+            confirms_only,
         };
         self.step(JobEvent::Answered(answered), context);
     }
@@ -756,7 +762,8 @@ impl Handler<TakeReturn> for JobTracker {
             self.outbox.then(context, move || answer.done());
             return;
         }
-        if returned.forwarded && self.is_stray_answer(&returned) {
+        // One that may only confirm is nothing else, also when a job of its jid came meanwhile.
+        if returned.forwarded && (returned.confirms_only || self.is_stray_answer(&returned)) {
             self.seed.metrics.strays.inc();
             self.outbox.then(context, move || answer.done());
             return;
@@ -795,7 +802,7 @@ impl Handler<TakeAnswer> for JobTracker {
     type Result = ();
 
     fn handle(&mut self, TakeAnswer(answer): TakeAnswer, context: &mut Self::Context) {
-        self.take_answer(answer, context);
+        self.take_answer(answer, false, context);
     }
 }
 

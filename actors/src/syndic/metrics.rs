@@ -65,7 +65,7 @@ impl SyndicMetrics {
                 registry,
                 "saltern_syndic_early_jobs_dropped_total",
                 "Jobs of a master above whose returns from before their publication may not go up, because too many \
-                 such jobs waited for the outbox.",
+                 such jobs waited for the outbox, or they are too far back.",
                 &["master"],
             ),
             lag: gauge_vec(

@@ -2,13 +2,18 @@
 //! syndics below it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use saltern_model::{Absence, Changed, DataChanges, MinionId, Standing};
 use saltern_requests::{KeyDigest, Services, absence_below, inventories_are_whole, key_digest};
 use saltern_store::AcceptedIds;
 use saltern_wire::msgpack::Value;
+use tokio::time::Instant;
 
 use super::inventory::{MinionChanges, MinionsBelow};
+
+/// The shortest time between two comparisons of the digests of all keys, each of which reads the file of a key.
+const KEY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Minions of this master.
 pub(crate) struct ServicesBelow(pub(crate) Arc<Services>);
@@ -18,8 +23,11 @@ pub(crate) struct ServicesBelow(pub(crate) Arc<Services>);
 pub(crate) struct Generations {
     own: Option<u64>,
     below: Option<u64>,
-    /// Another list is made whenever a key comes, goes or is replaced.
+    /// Another list is made when a key comes or goes, or a file takes the place of its own. A file that is overwritten in
+    /// place is not seen: the digest goes up with the next change of a key, or the next full list.
     accepted: Option<Arc<AcceptedIds>>,
+    /// When all keys were compared last.
+    compared: Option<Instant>,
 }
 
 impl MinionsBelow for ServicesBelow {
@@ -91,6 +99,11 @@ impl MinionsBelow for ServicesBelow {
             (Some(seen), Some(accepted)) => Arc::ptr_eq(seen, accepted),
             _ => false,
         };
+        // While keys are being accepted, each look finds another list.
+        let compared = since.and_then(|seen| seen.compared);
+        let now = Instant::now();
+        let is_due = compared.is_none_or(|at| now - at >= KEY_INTERVAL);
+        let has_to_compare = !has_same_keys && is_due;
         let (grains, keys) = match (own.changed, below.changed) {
             (Changed::These(mut own), Changed::These(below)) => {
                 own.extend(below.iter().cloned());
@@ -100,16 +113,81 @@ impl MinionsBelow for ServicesBelow {
         };
         MinionChanges {
             grains,
-            keys: if has_same_keys {
-                keys
-            } else {
+            keys: if has_to_compare {
                 Changed::Everything
+            } else {
+                keys
             },
             cursor: Generations {
                 own: Some(own.generation),
                 below: Some(below.generation),
-                accepted,
+                accepted: if has_to_compare {
+                    accepted
+                } else {
+                    seen.cloned()
+                },
+                compared: if has_to_compare { Some(now) } else { compared },
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use saltern_base::clock::Clock;
+    use saltern_base::metrics::Registry;
+    use saltern_config::load_master;
+    use saltern_requests::{Stores, Unwatched};
+    use saltern_runners::{RunnerContext, Runners};
+    use saltern_store::{DatabaseLimits, JobDatabase};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn keys_are_compared_when_one_was_replaced_and_only_at_intervals() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, shown) = (dir.path(), dir.path().display());
+        let keys = root.join("pki/minions");
+        fs::create_dir_all(&keys).unwrap();
+        fs::create_dir_all(root.join("cache")).unwrap();
+        let places =
+            format!("pki_dir: {shown}/pki\ncachedir: {shown}/cache\nsock_dir: {shown}/s\n");
+        fs::write(
+            root.join("master"),
+            format!("root_dir: {shown}\nid: m\n{places}"),
+        )
+        .unwrap();
+        let loaded = load_master(root).map_err(|errors| errors.to_string());
+        let config = Arc::new(loaded.unwrap().config);
+        let stores = Stores::open(&config, &Clock::system()).unwrap();
+        let jobs = JobDatabase::open(&root.join("jobs.sqlite"), DatabaseLimits::default()).unwrap();
+        let runners = Runners::new(RunnerContext::new(config.clone(), jobs.reader().unwrap()));
+        let below = ServicesBelow(Arc::new(Services::new(
+            config,
+            Clock::system(),
+            stores,
+            (runners, jobs.reader().unwrap()),
+            Arc::new(Unwatched),
+            &Registry::new(),
+        )));
+        // As its keeper replaces a key: another file takes its place.
+        let replace = |text: &str| {
+            fs::write(root.join("new"), text).unwrap();
+            fs::rename(root.join("new"), keys.join("m1")).unwrap();
+        };
+        replace("one");
+        let first = below.changes(None);
+        assert_eq!(first.keys, Changed::Everything);
+        replace("two");
+        let soon = below.changes(Some(&first.cursor));
+        assert_eq!(soon.keys, Changed::These(Vec::new()));
+        tokio::time::advance(KEY_INTERVAL).await;
+        let later = below.changes(Some(&soon.cursor));
+        assert_eq!(later.keys, Changed::Everything, "it is not forgotten");
+        replace("three");
+        let soon = below.changes(Some(&later.cursor));
+        assert_eq!(soon.keys, Changed::These(Vec::new()));
     }
 }

@@ -16,6 +16,7 @@ mod queue;
 #[cfg(test)]
 mod simulation;
 
+use std::collections::HashSet;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ use parking_lot::Mutex;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_channel::RequestError;
 use saltern_config::SyndicFailover;
-use saltern_model::Tag;
+use saltern_model::{Jid, Tag};
 use saltern_requests::Services;
 use saltern_store::StoreError;
 use saltern_supervise::Child;
@@ -165,8 +166,12 @@ impl Drop for SavedOnStop<'_> {
 }
 
 /// Takes the cursor back, once for all jobs of the masters above that minions had returned before these published them.
-/// After an error all of them wait for the next attempt.
-fn go_back(uppers: &[Arc<Upper>], queue: &mut OutboxQueue) -> Result<(), StoreError> {
+/// After an error all of them wait for the next attempt. Gives the jobs to which it cannot go back, by master.
+fn go_back(
+    uppers: &[Arc<Upper>],
+    queue: &mut OutboxQueue,
+) -> Result<Vec<(Arc<Upper>, HashSet<Jid>)>, StoreError> {
+    let mut lost = Vec::new();
     for upper in uppers {
         let (upper_name, jids) = (upper.name(), upper.jobs_returned_early());
         let jobs = jids.len();
@@ -175,10 +180,13 @@ fn go_back(uppers: &[Arc<Upper>], queue: &mut OutboxQueue) -> Result<(), StoreEr
             jobs,
             "jobs were returned before they were published"
         );
-        queue.go_back_to(&jids)?;
-        upper.went_back(&jids);
+        let unreached = queue.go_back_to(&jids)?;
+        upper.went_back(&jids, unreached.later);
+        if !unreached.lost.is_empty() {
+            lost.push((upper.clone(), unreached.lost));
+        }
     }
-    Ok(())
+    Ok(lost)
 }
 
 impl Seed {
@@ -203,6 +211,7 @@ impl Seed {
                     }
                     self.wait_for_connection().await;
                 }
+                Attempt::Idle if self.has_gone_up(&queue) => {}
                 Attempt::Idle => {
                     if queue.may_rest() {
                         gathering.moved(Instant::now());
@@ -236,11 +245,35 @@ impl Seed {
         queue.is_for_one() && uppers.any(|upper| upper.has_returned_early())
     }
 
+    /// Nothing waits: whether there are jobs to which there was no room to go back before.
+    fn has_gone_up(&self, queue: &OutboxQueue) -> bool {
+        let mut uppers = self.uppers.iter();
+        queue.is_for_one() && uppers.any(|upper| upper.has_gone_up())
+    }
+
+    /// Early returns of these jobs do not go up: they are too far back.
+    fn early_returns_lost(&self, lost: &[(Arc<Upper>, HashSet<Jid>)]) {
+        for (upper, jids) in lost {
+            let (upper, jobs) = (upper.name(), jids.len());
+            let counter = &self.metrics.early_jobs_dropped;
+            counter.with_label_values(&[upper]).inc_by(jobs as u64);
+            let named = jids.iter().take(queue::MAX_NAMED).map(Jid::as_str);
+            let named: Vec<&str> = named.collect();
+            tracing::warn!(
+                upper,
+                jobs,
+                jids = named.join(", "),
+                "returns from before the publication of these jobs are too far back to go up"
+            );
+        }
+    }
+
     async fn attempt(&self, queue: &mut OutboxQueue, session: &mut FrameSession) -> Attempt {
-        if self.has_to_go_back(queue)
-            && let Err(error) = go_back(&self.uppers, queue)
-        {
-            return self.failed(&error);
+        if self.has_to_go_back(queue) {
+            match go_back(&self.uppers, queue) {
+                Ok(lost) => self.early_returns_lost(&lost),
+                Err(error) => return self.failed(&error),
+            }
         }
         let connected = self.channel(session.kept());
         let agreed = connected.as_ref().and_then(|(upper, channel)| {
@@ -585,7 +618,7 @@ impl Seed {
             .with_label_values(&[outbox, reason])
             .inc_by(*returns);
         self.counts.lock().dropped += returns;
-        let named: Vec<&str> = jids.iter().map(saltern_model::Jid::as_str).collect();
+        let named: Vec<&str> = jids.iter().map(Jid::as_str).collect();
         let named = named.join(", ");
         tracing::warn!(
             outbox,

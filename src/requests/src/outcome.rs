@@ -390,6 +390,9 @@ pub struct ReceivedReturn {
     pub standalone: bool,
     /// The return came through a syndic: the job need not have expected this minion.
     pub forwarded: bool,
+    /// It may only confirm, as an answer to a probe, that jobs run: it came by the second way of a minion whose first
+    /// is open.
+    pub confirms_only: bool,
     /// The events to fire once it is stored.
     pub events: Vec<Event>,
     /// `job_cache` is on and nothing asked for the return not to be kept.

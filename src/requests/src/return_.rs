@@ -147,6 +147,7 @@ pub(crate) fn kept(
         reporter: Some(reporter.id()),
         standalone: false,
         forwarded: false,
+        confirms_only: false,
         events,
         keep: services.config.job_cache,
     })

@@ -327,6 +327,7 @@ pub fn of_the_master(
         reporter: None,
         standalone: true,
         forwarded: false,
+        confirms_only: false,
         events: Vec::new(),
         keep: true,
     })

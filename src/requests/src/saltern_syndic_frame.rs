@@ -12,7 +12,7 @@ use saltern_wire::msgpack::{Dialect, Kind, RawValue, Value, encode};
 use crate::audit::AuditNote;
 use crate::envelope::Sealed;
 use crate::syndic_frames::{FrameHeader, FrameRefusal, RefusalClass};
-use crate::syndic_return::{self, Taken};
+use crate::syndic_return::{self, Taken, Undecided};
 use crate::{Outcome, Services, syndics};
 
 /// The most bytes of a frame with several returns. A syndic of ours fills one with 1 MB of returns,
@@ -22,7 +22,8 @@ const MAX_FRAME_BYTES: usize = 16 << 20;
 /// Answers when the frame is stored, or why it is not.
 pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
     match take(sealed, services) {
-        Ok((number, taken)) => stored(sealed, number, taken),
+        Ok((number, Some(taken))) => stored(sealed, number, taken),
+        Ok((number, None)) => Outcome::reply(not_stored(sealed, number)),
         Err(FrameRefusal::BeginAnew(session)) => {
             let epoch = Value::from(services.minions.frames.epoch());
             let fields = vec![("epoch", epoch), ("session", number_value(session))];
@@ -43,7 +44,8 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
     }
 }
 
-fn take(sealed: &Sealed, services: &Services) -> Result<(u64, Taken), FrameRefusal> {
+/// The number of a frame and what it brings; without that it has to come again.
+fn take(sealed: &Sealed, services: &Services) -> Result<(u64, Option<Taken>), FrameRefusal> {
     let (syndic, frames) = (&sealed.minion, &services.minions.frames);
     may_send(syndic, services)?;
     let malformed = |class| FrameRefusal::Refused(class, "it is malformed");
@@ -65,7 +67,14 @@ fn take(sealed: &Sealed, services: &Services) -> Result<(u64, Taken), FrameRefus
     if !matches!(services.keys.pki.accepted_key(syndic), Ok(Some(_))) {
         frames.forget(syndic);
     }
-    Ok((header.number, taken))
+    match taken {
+        Ok(taken) => Ok((header.number, Some(taken))),
+        Err(Undecided::NotNow) => Ok((header.number, None)),
+        Err(Undecided::TooLarge) => {
+            let reason = "too many of its returns need a search of their job";
+            Err(FrameRefusal::Refused(RefusalClass::Content, reason))
+        }
+    }
 }
 
 /// Whether frames of this peer are taken. One that is no syndic comes first: as `_syndic_return` its
@@ -97,16 +106,19 @@ fn header(sealed: &Sealed) -> Option<FrameHeader<'_>> {
 }
 
 fn stored(sealed: &Sealed, number: u64, taken: Taken) -> Outcome {
-    let number = number_value(number);
     let returns = number_value(taken.len() as u64);
-    let fields = vec![("number", number.clone()), ("returns", returns)];
+    let fields = vec![("number", number_value(number)), ("returns", returns)];
     Outcome {
         reply: answer(sealed, "stored", fields),
-        reply_if_not_stored: answer(sealed, "not_stored", vec![("number", number)]),
+        reply_if_not_stored: not_stored(sealed, number),
         later: None,
         audit: AuditNote::default(),
         effects: taken.into_effects(),
     }
+}
+
+fn not_stored(sealed: &Sealed, number: u64) -> Bytes {
+    answer(sealed, "not_stored", vec![("number", number_value(number))])
 }
 
 fn number_value(number: u64) -> Value {

@@ -28,7 +28,8 @@
 //! Syndics also send a digest of each minion's public key. A second way with the digest of the first is called proved
 //! ([`SyndicInventories::is_proved_way`]), which is little: whoever has the minion's public key can make the digest, and
 //! minions send that key in clear. So it is the route where the first way is closed, and the minion may return by it
-//! within the bounds of `syndics`; it gives the syndic no other say. Any other second way has none but what the first
+//! within the bounds of `syndics`. While it is the route, the syndic also says why the minion has not returned a job
+//! (`saltern_syndic_verdicts`) and what it runs; otherwise it may only confirm that a job runs. It has no other say. Any other second way has none but what the first
 //! leaves it.
 //!
 //! Not here: for which minions a syndic may speak (`syndics`), and what a target means (`job::below`). Longer than 500
@@ -192,6 +193,8 @@ struct List {
     next: u64,
     /// A full list is on its way.
     is_under_way: bool,
+    /// Another full list has to follow it: a minion that it may have named in vain is its own now.
+    begins_anew_after: bool,
     /// There was a full list.
     is_complete: bool,
     /// See [`InventoryPart::is_partial`], as the last part says.
@@ -442,9 +445,15 @@ impl SyndicInventories {
         taken
     }
 
-    /// A minion is not below this syndic any more, which had claimed it.
-    pub(crate) fn remove(&self, minion: &MinionId, syndic: &MinionId) {
-        self.state.write().release(minion, syndic);
+    /// A minion is not below this syndic any more, which had claimed it. A part that is about to be taken puts it into
+    /// the inventory of `announcing`, if there is one.
+    pub(crate) fn remove(
+        &self,
+        minion: &MinionId,
+        syndic: &MinionId,
+        announcing: Option<&MinionId>,
+    ) {
+        self.state.write().release(minion, syndic, announcing);
     }
 
     /// Takes the inventory of a syndic for outdated until the syndic has sent a full list: it was
@@ -574,6 +583,7 @@ impl State {
             0 => {
                 list.number = part.list;
                 list.is_under_way = true;
+                list.begins_anew_after = false;
             }
             next if is_same && next == list.next => {}
             _ => return Some(PartResult::BeginAnew),
@@ -617,6 +627,9 @@ impl State {
             return;
         }
         let number = list.number;
+        if std::mem::take(&mut list.begins_anew_after) {
+            list.next = 0;
+        }
         list.list_with_others = list.list_with_others.filter(|with| *with == number);
         self.forget_ways(syndic, Some(number));
         let is_old = |kept: &Kept| kept.syndic == *syndic && kept.list != number;
@@ -688,15 +701,20 @@ impl State {
     }
 
     /// The claim of a syndic to a minion has ended.
-    fn release(&mut self, id: &MinionId, syndic: &MinionId) {
+    fn release(&mut self, id: &MinionId, syndic: &MinionId, announcing: Option<&MinionId>) {
         match self.below.contains_key(id) {
-            true => self.remove(id, syndic),
+            true => self.remove_but(id, syndic, announcing),
             // It stood nowhere, and others may have announced it beside the claim.
-            false => self.take_up_second_ways(id),
+            false => self.take_up_second_ways(id, announcing),
         }
     }
 
     fn remove(&mut self, id: &MinionId, syndic: &MinionId) {
+        self.remove_but(id, syndic, None);
+    }
+
+    /// The same, where a part of `announcing` is about to put it into the inventory of that one.
+    fn remove_but(&mut self, id: &MinionId, syndic: &MinionId, announcing: Option<&MinionId>) {
         if self.below.get(id).is_none_or(|kept| kept.syndic != *syndic) {
             return;
         }
@@ -713,7 +731,7 @@ impl State {
         }
         self.ids = None;
         self.note(id);
-        self.take_up_second_ways(id);
+        self.take_up_second_ways(id, announcing);
     }
 
     /// Notes that a part of a syndic came, if it has an inventory.

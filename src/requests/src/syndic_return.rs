@@ -14,7 +14,7 @@ use crate::envelope::Sealed;
 use crate::job::UPPER;
 use crate::outcome::ReceivedReturn;
 use crate::return_::Reporter;
-use crate::syndics::{MAX_LEAVES, SyndicIdentity};
+use crate::syndics::{MAX_LEAVES, MayReturn, SyndicIdentity};
 use crate::{Effect, Outcome, Services, reply, return_, syndics, targets};
 
 /// The most jobs of one request, and the most returns over all of them. Stock's syndics send the
@@ -41,7 +41,9 @@ pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
         return Outcome::reply(nil);
     }
     syndics::heard(&sealed.minion, services);
-    let taken = take_all(&sealed.load, &sealed.minion, services);
+    let Ok(taken) = take_all(&sealed.load, &sealed.minion, services) else {
+        return Outcome::reply(reply::no_answer());
+    };
     Outcome {
         reply: nil,
         reply_if_not_stored: reply::no_answer(),
@@ -52,15 +54,26 @@ pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
 }
 
 /// Takes every usable return of a request; refuses, counts and logs the others.
-pub(crate) fn take_all(load: &MapView, syndic: &MinionId, services: &Services) -> Taken {
+///
+/// # Errors
+/// Of one of them it cannot be said whether it is usable: none is taken, and the request has to come again.
+pub(crate) fn take_all(
+    load: &MapView,
+    syndic: &MinionId,
+    services: &Services,
+) -> Result<Taken, Undecided> {
     let voice = SyndicIdentity::of(syndic, services);
     let mut taken = Taken::default();
     let aggregates = aggregates(load);
     let beyond = aggregates.len().saturating_sub(MAX_JOBS);
     for aggregate in aggregates.iter().take(MAX_JOBS) {
-        if let Err(reason) = take(aggregate, &voice, &mut taken, services) {
-            services.metrics.refuse("return");
-            complain!(services, minion = %syndic, reason, "returns of a syndic dropped");
+        match take(aggregate, &voice, &mut taken, services) {
+            Ok(()) => {}
+            Err(NotTaken::Undecided(undecided)) => return Err(undecided),
+            Err(NotTaken::Refused(reason)) => {
+                services.metrics.refuse("return");
+                complain!(services, minion = %syndic, reason, "returns of a syndic dropped");
+            }
         }
     }
     if beyond > 0 {
@@ -68,7 +81,30 @@ pub(crate) fn take_all(load: &MapView, syndic: &MinionId, services: &Services) -
         let jobs = beyond;
         complain!(services, minion = %syndic, jobs, "more jobs in one request than are taken");
     }
-    taken
+    Ok(taken)
+}
+
+/// Why nothing of a request is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Undecided {
+    /// The state that decides on a return cannot be read now.
+    NotNow,
+    /// Too many of its returns need a search: it has to come in parts.
+    TooLarge,
+}
+
+/// Why a return is not taken.
+enum NotTaken {
+    /// It is not usable.
+    Refused(&'static str),
+    /// Nor is any other of the request.
+    Undecided(Undecided),
+}
+
+impl From<&'static str> for NotTaken {
+    fn from(reason: &'static str) -> Self {
+        Self::Refused(reason)
+    }
 }
 
 /// The number of returns of a request, usable or not.
@@ -113,7 +149,7 @@ fn take(
     voice: &SyndicIdentity<'_>,
     taken: &mut Taken,
     services: &Services,
-) -> Result<(), &'static str> {
+) -> Result<(), NotTaken> {
     let jid = aggregate.str("jid").ok_or("there is no jid")?;
     let jid = Jid::parse(jid).map_err(|_| "the jid is not a jid")?;
     let returns = aggregate.get("return").and_then(RawValue::as_map);
@@ -125,7 +161,7 @@ fn take(
         .map(|load| job_of(load, &jid, voice, services));
     for (name, item) in returns.iter() {
         if taken.returns.len() >= MAX_RETURNS || taken.bytes > MAX_BYTES {
-            return Err("there are more in one request than are taken");
+            return Err("there are more in one request than are taken".into());
         }
         let one = of_minion(aggregate, (name, item), &jid, voice, services);
         match one {
@@ -137,7 +173,8 @@ fn take(
                 taken.bytes += one.record.load.bytes().len();
                 taken.returns.push(one);
             }
-            Err(reason) => {
+            Err(undecided @ NotTaken::Undecided(_)) => return Err(undecided),
+            Err(NotTaken::Refused(reason)) => {
                 services.metrics.refuse("return");
                 complain!(services, minion = %voice.syndic(), %jid, reason, "return of a syndic dropped");
             }
@@ -152,11 +189,19 @@ fn of_minion(
     jid: &Jid,
     voice: &SyndicIdentity<'_>,
     services: &Services,
-) -> Result<ReceivedReturn, &'static str> {
+) -> Result<ReceivedReturn, NotTaken> {
     let minion = name.as_str().and_then(|name| MinionId::parse(name).ok());
     let minion = minion.ok_or("it names no minion")?;
-    if !voice.may_return(&minion, (jid, aggregate.str("fun"))) {
-        return Err("it is in the name of a minion of this master's own, or of another syndic's");
+    let may_return = voice.may_return(&minion, (jid, aggregate.str("fun")));
+    match may_return {
+        MayReturn::Yes | MayReturn::ConfirmsOnly => {}
+        MayReturn::No => {
+            let reason =
+                "it is in the name of a minion of this master's own, or of another syndic's";
+            return Err(reason.into());
+        }
+        MayReturn::CannotSay => return Err(NotTaken::Undecided(Undecided::NotNow)),
+        MayReturn::TooMany => return Err(NotTaken::Undecided(Undecided::TooLarge)),
     }
     if voice.lacks(&minion) {
         // Refused, the first return of a minion that was accepted this moment would be lost.
@@ -173,6 +218,7 @@ fn of_minion(
     let names = (jid.clone(), jid.as_str());
     let mut kept = return_::kept(&mut load, minion, names, reporter, services)?;
     kept.forwarded = true;
+    kept.confirms_only = may_return == MayReturn::ConfirmsOnly;
     Ok(kept)
 }
 

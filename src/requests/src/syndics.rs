@@ -11,7 +11,9 @@
 //! that returns for it or announces it in its own inventory. A list of the minions of a job ends no claim.
 //! A minion that is connected to the masters of two syndics may return by either. That both announce the same public
 //! key of it proves little, as public keys go in clear: so the second syndic only returns for it, and only jobs that
-//! this master published for it, or any while the first way is closed. It claims, names and announces nothing.
+//! this master published for it, or any while the first way is closed. It claims, names and announces nothing. An
+//! answer to a probe counts as that of the first way while this one is closed; before, it may only confirm that jobs
+//! run ([`MayReturn::ConfirmsOnly`]). A return of which this cannot be decided is not refused: its request comes again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -19,20 +21,21 @@ use std::sync::Arc;
 
 use saltern_base::clock::civil;
 use saltern_model::{Absence, Doubt, Jid, MinionId, Standing};
-use saltern_store::AcceptedIds;
+use saltern_store::{AcceptedIds, StoreError};
 use saltern_wire::msgpack::{MapView, RawValue};
 use sha2::{Digest, Sha256};
 
-use crate::job::below::{self, AskedMinions};
+use crate::job::below::AskedJob;
 use crate::outcome::SyndicMinions;
 use crate::syndic_inventories::{BelowSyndic, KeyDigest, SyndicInventories};
-use crate::{Minions, PresenceView, Services};
+use crate::{Minions, PresenceView, Services, probe};
 
 /// The most minions that one request may announce, over all its jobs.
 pub(crate) const MAX_LEAVES: usize = 100_000;
 
-/// The most jobs of one request that are looked up because minions of other syndics return them.
-const MAX_LOOKED_UP: usize = 1_000;
+/// The most returns of one request for which all minions that their job expects are searched: they come by a second way,
+/// and the target does not mean their minion.
+const MAX_SEARCHES: usize = 1_000;
 
 /// Seconds for which a syndic has to be away before another one may speak for its minions.
 const CLAIM_SECONDS: i64 = 600;
@@ -272,6 +275,21 @@ pub fn inventories_are_whole(services: &Services) -> bool {
     !services.site.order_masters || (inventories.are_complete(&known) && !known.iter().any(is_away))
 }
 
+/// Whether a syndic may bring a return by a minion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MayReturn {
+    /// It may.
+    Yes,
+    /// As an answer to a probe, which may only confirm that jobs run: an open way is before this one.
+    ConfirmsOnly,
+    /// It may not.
+    No,
+    /// That cannot be read now: the request has to come again.
+    CannotSay,
+    /// There are too many of the kind in one request: it has to come in parts.
+    TooMany,
+}
+
 /// Authority of a syndic to speak for minions; made for one request.
 pub(crate) struct SyndicIdentity<'a> {
     syndic: &'a MinionId,
@@ -281,10 +299,10 @@ pub(crate) struct SyndicIdentity<'a> {
     announces_all: bool,
     /// Minions taken over from other syndics.
     taken_over: Cell<u64>,
-    /// The last job that a minion of another syndic returns, with the minions that it is for.
-    asked: RefCell<Option<(Jid, AskedMinions)>>,
-    /// The number of jobs that were looked up for that.
-    lookups: Cell<usize>,
+    /// The last job that a minion of another syndic returns.
+    asked: RefCell<Option<(Jid, AskedJob)>>,
+    /// See [`MAX_SEARCHES`].
+    searches: Cell<usize>,
     services: &'a Services,
 }
 
@@ -310,7 +328,7 @@ impl<'a> SyndicIdentity<'a> {
             announces_all: inventories.are_complete(std::slice::from_ref(syndic)),
             taken_over: Cell::new(0),
             asked: RefCell::default(),
-            lookups: Cell::new(0),
+            searches: Cell::new(0),
             services,
         }
     }
@@ -342,14 +360,28 @@ impl<'a> SyndicIdentity<'a> {
 
     /// Whether this minion, which it announces, is its own. An outdated claim of another syndic ends.
     pub(crate) fn may_announce(&self, minion: &MinionId) -> bool {
-        self.may_speak(minion, |minion| self.replace_outdated_claim(minion))
+        self.may_speak(minion, |minion| {
+            self.replace_outdated_claim(minion, Some(self.syndic))
+        })
     }
 
     /// Whether it may bring a return of this job and function by this minion. An outdated claim of another syndic ends.
-    pub(crate) fn may_return(&self, minion: &MinionId, (jid, fun): (&Jid, Option<&str>)) -> bool {
-        self.may_speak(minion, |minion| {
-            self.replace_outdated_claim(minion) || self.may_return_beside(minion, (jid, fun))
-        })
+    pub(crate) fn may_return(&self, minion: &MinionId, job: (&Jid, Option<&str>)) -> MayReturn {
+        let is_strict = self.services.config.saltern_strict_minion_events;
+        if is_strict && minion != self.syndic && self.accepted.is_none() {
+            return MayReturn::CannotSay;
+        }
+        let mut beside = MayReturn::Yes;
+        let is_its = self.may_speak(minion, |minion| {
+            self.replace_outdated_claim(minion, None) || {
+                beside = self.may_return_beside(minion, job);
+                matches!(beside, MayReturn::Yes | MayReturn::ConfirmsOnly)
+            }
+        });
+        match beside {
+            MayReturn::Yes if !is_its => MayReturn::No,
+            beside => beside,
+        }
     }
 
     fn may_speak(&self, minion: &MinionId, else_if: impl FnOnce(&MinionId) -> bool) -> bool {
@@ -376,39 +408,62 @@ impl<'a> SyndicIdentity<'a> {
 
     /// Whether it may bring a return by the minion of another syndic: it is its second way, and the first one is closed
     /// or the job is for it.
-    fn may_return_beside(&self, minion: &MinionId, job: (&Jid, Option<&str>)) -> bool {
+    fn may_return_beside(&self, minion: &MinionId, job: (&Jid, Option<&str>)) -> MayReturn {
         let Minions {
             presence,
             inventories,
             ..
         } = &self.services.minions;
         if !inventories.is_proved_way(minion, self.syndic) {
-            return false;
+            return MayReturn::No;
         }
         let first = inventories.find(minion);
-        let is_closed = first.is_some_and(|first| !is_open(&first, &**presence));
-        is_closed || self.is_asked(minion, job)
+        if first.is_some_and(|first| !is_open(&first, &**presence)) {
+            return MayReturn::Yes;
+        }
+        self.is_asked(minion, job).unwrap_or_else(|error| {
+            tracing::error!(%minion, %error, "the job of a return by a second syndic cannot be read");
+            MayReturn::CannotSay
+        })
     }
 
     /// Whether this master has published the job for this minion, as far as is known here.
-    fn is_asked(&self, minion: &MinionId, (jid, fun): (&Jid, Option<&str>)) -> bool {
+    fn is_asked(
+        &self,
+        minion: &MinionId,
+        (jid, fun): (&Jid, Option<&str>),
+    ) -> Result<MayReturn, StoreError> {
         let mut asked = self.asked.borrow_mut();
         // All returns of a job come together.
-        if asked.as_ref().is_none_or(|(known, _)| known != jid) {
-            let count = self.lookups.get();
-            if count >= MAX_LOOKED_UP {
-                return false;
+        let known = asked.take().filter(|(known, _)| known == jid);
+        let job = match known {
+            Some((_, job)) => job,
+            None => AskedJob::find(jid, self.services)?,
+        };
+        let (_, job) = asked.insert((jid.clone(), job));
+        match job {
+            AskedJob::NoJob if fun.is_some_and(probe::may_answer) => {
+                return Ok(MayReturn::ConfirmsOnly);
             }
-            self.lookups.set(count + 1);
-            *asked = Some((jid.clone(), below::asked_minions(jid, self.services)));
+            AskedJob::NoJob | AskedJob::Reported => return Ok(MayReturn::No),
+            job if job.means(minion, self.services) => return Ok(MayReturn::Yes),
+            _ => {}
         }
-        asked
-            .as_ref()
-            .is_some_and(|(_, asked)| asked.has(minion, fun))
+        let searches = self.searches.get();
+        if searches >= MAX_SEARCHES {
+            return Ok(MayReturn::TooMany);
+        }
+        self.searches.set(searches + 1);
+        let reader = &self.services.jobs.reader;
+        Ok(match reader.is_published_for(jid, minion)? {
+            true => MayReturn::Yes,
+            false => MayReturn::No,
+        })
     }
 
-    /// Replaces the claim of another syndic to a minion, if it is outdated and this one may have more.
-    fn replace_outdated_claim(&self, minion: &MinionId) -> bool {
+    /// Replaces the claim of another syndic to a minion, if it is outdated and this one may have more. `announcing` puts
+    /// the minion into its inventory with the part that it is in.
+    fn replace_outdated_claim(&self, minion: &MinionId, announcing: Option<&MinionId>) -> bool {
         let minions = &self.services.minions;
         let Some(before) = minions.syndics.claimant(minion) else {
             return false;
@@ -426,7 +481,7 @@ impl<'a> SyndicIdentity<'a> {
             return false;
         }
         tracing::debug!(%minion, %before, now = %self.syndic, "a minion is below another syndic");
-        minions.inventories.remove(minion, &before);
+        minions.inventories.remove(minion, &before, announcing);
         self.taken_over.update(|count| count.saturating_add(1));
         true
     }

@@ -39,6 +39,17 @@ pub struct JobFollower {
     farthest: i64,
 }
 
+/// How far a returner went back for jobs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct WentBack {
+    /// It did.
+    pub has_moved: bool,
+    /// Jobs whose returns within the bound all come, once more or for the first time.
+    pub reached: HashSet<Jid>,
+    /// Jobs with returns for which there was no room.
+    pub without_room: HashSet<Jid>,
+}
+
 /// The next row.
 pub enum Followed {
     /// A job.
@@ -157,32 +168,56 @@ impl JobFollower {
     }
 
     /// Takes the returner back to the first return of one of these jobs among the last `limit` that it has had, by at
-    /// most `room` of them, so that all from there come to it once more. Forgets what was read ahead. Whether there
-    /// is one. However often it goes back, it does so within the same `limit`.
+    /// most `room` of them, so that all from there come to it once more. Forgets what was read ahead. However often it
+    /// goes back, it does so within the same `limit`.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn go_back_to(&mut self, jids: &HashSet<Jid>, limit: usize, room: usize) -> Result<bool> {
+    pub fn go_back_to(
+        &mut self,
+        jids: &HashSet<Jid>,
+        limit: usize,
+        room: usize,
+    ) -> Result<WentBack> {
         let back =
             |from: i64, by: usize| from.saturating_sub(i64::try_from(by).unwrap_or(i64::MAX));
-        let first = back(self.farthest, limit).max(back(self.place.returns, room));
-        let mut before = first.max(0);
-        let runs = match before < self.place.returns {
+        let place = self.place.returns;
+        let mut before = back(self.farthest, limit).max(0);
+        let first = back(place, room).max(before);
+        let runs = match before < place {
             true => self.reader.return_runs(before, limit)?,
             false => Vec::new(),
         };
+        // These come anyway.
+        let to_come = self.reader.return_runs(place, limit)?.into_iter();
+        let to_come = to_come.map(|run| run.jid).filter(|jid| jids.contains(jid));
+        let mut went = WentBack {
+            reached: to_come.collect(),
+            ..WentBack::default()
+        };
+        let mut to = None;
         for run in runs {
-            if before >= self.place.returns {
+            if before >= place {
                 break;
             }
             if jids.contains(&run.jid) {
-                self.place.returns = before;
-                self.rewind();
-                return Ok(true);
+                if run.last > first {
+                    to.get_or_insert(before.max(first));
+                }
+                match before < first {
+                    true => went.without_room.insert(run.jid),
+                    false => went.reached.insert(run.jid),
+                };
             }
             before = run.last;
         }
-        Ok(false)
+        went.reached.retain(|jid| !went.without_room.contains(jid));
+        if let Some(to) = to {
+            went.has_moved = true;
+            self.place.returns = to;
+            self.rewind();
+        }
+        Ok(went)
     }
 
     /// Forgets what was read ahead: it is read again.

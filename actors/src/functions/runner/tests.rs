@@ -79,6 +79,7 @@ fn kept() -> ReceivedReturn {
         reporter: None,
         standalone: true,
         forwarded: false,
+        confirms_only: false,
         events: Vec::new(),
         keep: true,
     }

@@ -169,6 +169,9 @@ pub(super) struct Answered {
     pub(super) minion: MinionId,
     /// The jobs that it runs, each as it describes it; `None` when it cannot tell.
     pub(super) running: Option<Vec<(Jid, Packed)>>,
+    /// It came by the second way of a minion whose first is open, and counts only as far as it confirms that all runs
+    /// that the minion was asked about.
+    pub(super) confirms_only: bool,
 }
 
 /// See [`JobEvent::Asked`].

@@ -232,7 +232,11 @@ impl Machine {
             probe,
             minion,
             running,
+            confirms_only,
         } = answered;
+        if *confirms_only && !self.confirms(answered) {
+            return;
+        }
         let sent = self.rounds.answered(probe, minion);
         for jid in self.listed.get(minion).cloned().unwrap_or_default() {
             let Some(job) = self.jobs.get_mut(&jid) else {
@@ -253,6 +257,19 @@ impl Machine {
             };
             self.conclude(&jid, change.into_iter().collect(), turn);
         }
+    }
+
+    /// Whether an answer says that all jobs run which the minion is asked about, and none by its first way came before.
+    fn confirms(&self, answered: &Answered) -> bool {
+        let Answered {
+            probe,
+            minion,
+            running,
+            ..
+        } = answered;
+        let runs = |jid: &Jid| running.iter().flatten().any(|(running, _)| running == jid);
+        let mut listed = self.listed.get(minion).into_iter().flatten();
+        self.rounds.awaits(probe, minion) && listed.all(runs)
     }
 
     /// Records a minion's statement about a job.

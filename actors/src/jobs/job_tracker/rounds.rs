@@ -99,6 +99,12 @@ impl Rounds {
         self.probes.insert(probe.clone(), probe_sent);
     }
 
+    /// Whether no answer of this minion to this probe has come, and it is not given up.
+    pub(super) fn awaits(&self, probe: &Jid, minion: &MinionId) -> bool {
+        let known = self.probes.get(probe);
+        known.is_some_and(|known| known.pending.contains(minion))
+    }
+
     /// Records an answer; gives when the minion was asked, unless that is long ago.
     pub(super) fn answered(&mut self, probe: &Jid, minion: &MinionId) -> Option<Moment> {
         if self.asked.get(minion).is_some_and(|asked| asked == probe) {

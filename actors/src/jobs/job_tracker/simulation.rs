@@ -512,6 +512,7 @@ impl<'a> Simulation<'a> {
             probe,
             minion,
             running: can_say.then_some(running),
+            confirms_only: false,
         }));
     }
 

@@ -331,6 +331,7 @@ impl Rig {
             reporter: Some(id(minion)),
             standalone: false,
             forwarded: false,
+            confirms_only: false,
             events: vec![event("ret")],
             keep: true,
         });
@@ -918,6 +919,7 @@ fn unstored_return_counts_and_is_answered_after_its_event() {
             reporter: Some(id("a")),
             standalone: false,
             forwarded: false,
+            confirms_only: false,
             events: vec![event("ret")],
             keep: false,
         });
@@ -1112,6 +1114,7 @@ fn report_over_quota_is_refused_and_an_expected_return_is_not() {
                 reporter: Some(id(minion)),
                 standalone: false,
                 forwarded: false,
+                confirms_only: false,
                 events: vec![event("ret")],
                 keep: true,
             })

@@ -181,6 +181,15 @@ pub(crate) struct Dropped {
     pub(crate) jids: Vec<Jid>,
 }
 
+/// Jobs to which an outbox did not go back.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unreached {
+    /// Those for which there may be room when what waits has gone up.
+    pub(crate) later: HashSet<Jid>,
+    /// Those with returns that are too far back.
+    pub(crate) lost: HashSet<Jid>,
+}
+
 /// The next thing to do.
 pub(crate) enum Next {
     /// Nothing.
@@ -621,18 +630,25 @@ impl OutboxQueue {
     ///
     /// # Errors
     /// The database cannot be read, or the cursor not be written.
-    pub(crate) fn go_back_to(&mut self, jids: &HashSet<Jid>) -> Result<(), StoreError> {
+    pub(crate) fn go_back_to(&mut self, jids: &HashSet<Jid>) -> Result<Unreached, StoreError> {
         self.rewind();
         // More than may wait would have others dropped.
-        let room = self
-            .settings
-            .keep_returns
-            .saturating_sub(self.follower.lag()?);
+        let lag = self.follower.lag()?;
+        let room = self.settings.keep_returns.saturating_sub(lag);
         let room = usize::try_from(room).unwrap_or(usize::MAX);
-        if self.follower.go_back_to(jids, MAX_ROWS_BACK, room)? {
+        let went = self.follower.go_back_to(jids, MAX_ROWS_BACK, room)?;
+        if went.has_moved {
             self.save()?;
         }
-        Ok(())
+        let is_beyond =
+            |jid: &&Jid| !went.reached.contains(*jid) && !went.without_room.contains(*jid);
+        let mut lost: HashSet<Jid> = jids.iter().filter(is_beyond).cloned().collect();
+        let mut later = went.without_room;
+        if lag == 0 {
+            // There is never more room.
+            lost.extend(later.drain());
+        }
+        Ok(Unreached { later, lost })
     }
 
     /// Whether its returns are those of the jobs of one master above.

@@ -13,6 +13,7 @@ use saltern_wire::msgpack::{Dialect, encode};
 use tempfile::TempDir;
 
 use super::super::routes::was_returned_early;
+use super::queue::Unreached;
 use super::*;
 
 /// Seeds of one run; `SALTERN_SEED` runs one alone.
@@ -612,7 +613,9 @@ fn return_that_both_outboxes_took_for_the_others_goes_up_when_the_publication_co
     assert_eq!(sent(&mut world, "one:4506"), 0);
 
     let own = world.outboxes.get_mut("one:4506").unwrap();
-    own.go_back_to(&HashSet::from([unknown])).unwrap();
+    let one = HashSet::from([unknown]);
+    let went = own.go_back_to(&one).unwrap();
+    assert_eq!(went.lost, one, "it is not found");
     assert_eq!(sent(&mut world, "one:4506"), 0, "a job without a return");
     let own = world.outboxes.get_mut("one:4506").unwrap();
     own.go_back_to(&HashSet::from([early])).unwrap();
@@ -686,7 +689,7 @@ fn jobs_for_which_an_outbox_could_not_go_back_wait_for_the_next_attempt() {
     fs::remove_dir(&cursor).unwrap();
     assert_eq!(uppers[0].jobs_returned_early().len(), 3);
     assert_eq!(sent_by(own), 3, "it has gone back all the same");
-    go_back(&uppers, own).unwrap();
+    assert!(go_back(&uppers, own).unwrap().is_empty());
     assert!(!uppers[0].has_returned_early());
     assert_eq!(sent_by(own), 3);
 }
@@ -697,10 +700,14 @@ fn outbox_goes_back_no_further_than_returns_may_wait() {
     let (mut world, jids) = with_returned_jobs(4);
     let own = world.outboxes.get_mut("one:4506").unwrap();
     own.bound(None, 3);
-    own.go_back_to(&HashSet::from([jids[0].clone()])).unwrap();
-    assert_eq!(sent_by(own), 0, "it would be the fourth");
-    own.go_back_to(&HashSet::from([jids[2].clone()])).unwrap();
-    own.go_back_to(&HashSet::from([jids[1].clone()])).unwrap();
+    let one = |number: usize| HashSet::from([jids[number].clone()]);
+    let went = own.go_back_to(&one(0)).unwrap();
+    assert_eq!(went.lost, one(0), "it would be the fourth");
+    assert_eq!(sent_by(own), 0);
+    assert_eq!(own.go_back_to(&one(2)).unwrap(), Unreached::default());
+    let went = own.go_back_to(&one(0)).unwrap();
+    assert_eq!((went.later, went.lost), (one(0), HashSet::new()));
+    assert_eq!(own.go_back_to(&one(1)).unwrap(), Unreached::default());
     assert_eq!(sent_by(own), 3, "none is dropped");
 }
 

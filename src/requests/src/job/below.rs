@@ -8,11 +8,11 @@
 
 use std::collections::HashSet;
 
-use saltern_model::{Jid, JobRecord, MinionId, Standing, Target, TargetType};
+use saltern_model::{Jid, MinionId, Standing, Target, TargetType};
 use saltern_policy::acl::Whom;
 use saltern_policy::matching::MatchOptions;
-use saltern_policy::target::Resolved;
-use saltern_store::AcceptedIds;
+use saltern_policy::target::{Candidates, Resolved, names_in_list};
+use saltern_store::{AcceptedIds, StoreError};
 use saltern_wire::msgpack::{Value, decode_exact};
 
 use super::request::Request;
@@ -21,7 +21,7 @@ use crate::credentials::Sender;
 use crate::envelope::LOAD_LIMITS;
 use crate::syndic_inventories::SyndicInventories;
 use crate::targets::Accepted;
-use crate::{Services, probe, targets};
+use crate::{Services, targets};
 
 /// Minions below syndics that a target means.
 #[derive(Clone, Debug, Default)]
@@ -88,63 +88,85 @@ fn resolve(target: &Target, options: &MatchOptions<'_>, services: &Services) -> 
     }
 }
 
-/// Minions below syndics that a job of this master is for.
-pub(crate) enum AskedMinions {
+/// A job that a minion returns by its second way, as far as its target says whom it is for. Those that the job expects
+/// beside the target are not in it.
+pub(crate) enum AskedJob {
     /// No job is stored. Nor are probes and, as the tracker looks for the job as well, answers to them.
     NoJob,
-    /// It is not known here for which.
+    /// A peer has reported it: this master has not published it.
+    Reported,
+    /// No publication, or one that means nobody.
+    Nobody,
+    /// It is not known here for whom.
     Unknown,
-    /// These, and no others.
-    These(HashSet<MinionId>),
+    /// Minions of these names.
+    Names(HashSet<String>),
+    /// Those that this target means, of this load.
+    Target(Target, Value),
 }
 
-impl AskedMinions {
-    /// Whether a minion may be one of them, which returns this function.
-    pub(crate) fn has(&self, minion: &MinionId, fun: Option<&str>) -> bool {
+impl AskedJob {
+    /// Looks for a job. Of a published one nothing but its load is read: it may expect very many minions.
+    ///
+    /// # Errors
+    /// The job database cannot be read.
+    pub(crate) fn find(jid: &Jid, services: &Services) -> Result<Self, StoreError> {
+        let reader = &services.jobs.reader;
+        let Some(load) = reader.load_of(jid)? else {
+            return Ok(Self::NoJob);
+        };
+        if reader.is_reported(jid)? {
+            return Ok(Self::Reported);
+        }
+        let load = decode_exact(load.bytes(), &LOAD_LIMITS).unwrap_or(Value::Nil);
+        let compat = services.config.salt_compat;
+        let target = load.get("tgt");
+        let target = target.and_then(|tgt| targets::of_load(tgt, load.get("tgt_type"), compat));
+        Ok(match target {
+            None => Self::Nobody,
+            Some(Target::List(names)) => Self::Names(names.into_iter().collect()),
+            Some(Target::Expression(TargetType::List, text)) => {
+                Self::Names(names_in_list(&text).map(str::to_owned).collect())
+            }
+            // Grains may have changed below.
+            Some(target) if !is_decided_by_ids(&target) => Self::Unknown,
+            Some(target) => Self::Target(target, load),
+        })
+    }
+
+    /// Whether its target means this minion of an inventory, whatever the rules of its user are.
+    pub(crate) fn means(&self, minion: &MinionId, services: &Services) -> bool {
         match self {
-            Self::NoJob => fun.is_some_and(probe::may_answer),
+            Self::NoJob | Self::Reported | Self::Nobody => false,
             Self::Unknown => true,
-            Self::These(minions) => minions.contains(minion),
+            Self::Names(names) => names.contains(minion.as_str()),
+            Self::Target(target, load) => {
+                let options = MatchOptions {
+                    greedy: false,
+                    expands_ranges: false,
+                    ..match_options(load, &[])
+                };
+                let targeting = &services.minions.inventories.targeting;
+                let found = targeting.resolve_with(target, &One(minion), &options);
+                found.map_or(true, |found| {
+                    found.may_mean_more || !found.problems.is_empty() || !found.minions.is_empty()
+                })
+            }
         }
     }
 }
 
-/// The minions below syndics that a stored job is for: those that it expects, and those that its target means,
-/// whatever the rules of its user are. None of a job that this master has not published.
-pub(crate) fn asked_minions(jid: &Jid, services: &Services) -> AskedMinions {
-    let job = match services.jobs.reader.load(jid) {
-        Ok(Some(stored)) if stored.reporter.is_none() => stored.record,
-        Ok(None) => return AskedMinions::NoJob,
-        Ok(Some(_)) => return AskedMinions::These(HashSet::new()),
-        Err(error) => {
-            tracing::error!(%jid, %error, "the job of a return by a second syndic cannot be read");
-            return AskedMinions::These(HashSet::new());
-        }
-    };
-    match minions_of_target(&job, services) {
-        None => AskedMinions::Unknown,
-        Some(minions) => AskedMinions::These(minions.into_iter().chain(job.minions).collect()),
-    }
-}
+/// One minion as the only candidate of a target.
+struct One<'a>(&'a MinionId);
 
-/// The minions of inventories that the target of a stored job means; `None` where ids alone do not decide it. Grains may
-/// have changed below.
-fn minions_of_target(job: &JobRecord, services: &Services) -> Option<Vec<MinionId>> {
-    let load = decode_exact(job.load.bytes(), &LOAD_LIMITS).unwrap_or(Value::Nil);
-    let compat = services.config.salt_compat;
-    let target = load.get("tgt");
-    let target = target.and_then(|tgt| targets::of_load(tgt, load.get("tgt_type"), compat));
-    let Some(target) = target else {
-        // No publication, or one that means nobody.
-        return Some(Vec::new());
-    };
-    if !is_decided_by_ids(&target) {
-        return None;
+impl Candidates for One<'_> {
+    fn ids(&self) -> &[MinionId] {
+        std::slice::from_ref(self.0)
     }
-    let accepted = services.keys.pki.accepted().ok()?;
-    let options = match_options(&load, &[]);
-    let found = among(&services.minions.inventories, &accepted, &target, &options)?;
-    (!found.may_mean_more && found.problems.is_empty()).then_some(found.minions)
+
+    fn find(&self, id: &str) -> Option<&MinionId> {
+        (self.0.as_str() == id).then_some(self.0)
+    }
 }
 
 /// The minions of the inventories that a target means; `None` where that cannot be decided.

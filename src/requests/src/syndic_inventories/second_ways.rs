@@ -101,14 +101,19 @@ impl State {
         Some(second.map_or(&first.syndic, |(syndic, _)| syndic))
     }
 
-    /// Syndics that have announced a minion in vain begin with a full list at their next part.
-    pub(super) fn take_up_second_ways(&mut self, minion: &MinionId) {
+    /// Syndics that have announced a minion in vain begin with a full list at their next part, or after the list that
+    /// is under way: it may have named the minion already. Not the one whose part puts the minion into its inventory.
+    pub(super) fn take_up_second_ways(&mut self, minion: &MinionId, but: Option<&MinionId>) {
         let others = self.duplicates.remove(minion).unwrap_or_default();
         self.second_ways = self.second_ways.saturating_sub(others.len());
         for other in others.keys() {
             if let Some(list) = self.lists.get_mut(other) {
-                list.next = 0;
                 list.second_ways = list.second_ways.saturating_sub(1);
+                match list.is_under_way && list.next > 0 {
+                    _ if Some(other) == but => {}
+                    true => list.begins_anew_after = true,
+                    false => list.next = 0,
+                }
             }
         }
     }

@@ -471,10 +471,38 @@ fn second_way_is_taken_up_when_the_claim_of_the_first_ends() {
     let mut beside = last(part(1, 0, &[]));
     beside.duplicates = vec![Duplicate::new(&announced("a", "x"), relay.clone())];
     take(&mut state, &other, beside);
-    state.release(&id("a"), &relay);
+    state.release(&id("a"), &relay, None);
     let next = take(&mut state, &other, part(1, 1, &[]));
     assert_eq!(next, PartResult::BeginAnew);
     assert_eq!(ways(&state, [&relay, &other]), (0, [0, 0]));
+}
+
+/// One that has named the minion in the list that is under way cannot name it again before the next one.
+#[test]
+fn list_that_is_under_way_is_finished_before_a_second_way_is_taken_up() {
+    let (mut state, relay, other) = (large_state(), id("relay"), id("other"));
+    take(&mut state, &relay, last(part(7, 0, &["a", "b"])));
+    let mut begin = |number: u64| take(&mut state, &other, part(number, 0, &["a"]));
+    assert_eq!(begin(1), PartResult::Taken);
+    let mut gone = part(7, 1, &[]);
+    gone.gone = vec![id("a")];
+    take(&mut state, &relay, gone);
+    for (next, expected) in [
+        (last(part(1, 1, &["b"])), PartResult::Taken),
+        (part(1, 2, &[]), PartResult::BeginAnew),
+        (last(part(2, 0, &["a", "b"])), PartResult::Taken),
+        (part(2, 1, &[]), PartResult::Taken),
+    ] {
+        assert_eq!(take(&mut state, &other, next), expected);
+    }
+    assert_eq!(state.below.get(&id("a")).unwrap().syndic, other);
+    // The one that takes it over with its part goes on.
+    take(&mut state, &other, part(3, 0, &["b"]));
+    state.release(&id("b"), &relay, Some(&other));
+    let rest = last(part(3, 1, &["a", "b"]));
+    assert_eq!(take(&mut state, &other, rest), PartResult::Taken);
+    let next = take(&mut state, &other, part(3, 2, &[]));
+    assert_eq!(next, PartResult::Taken);
 }
 
 #[test]

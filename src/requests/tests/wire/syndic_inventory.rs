@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use saltern_crypto::SigAlgo;
 use saltern_model::{Jid, JobRecord, MinionId, Packed};
-use saltern_requests::{Effect, Topics, absence_below};
+use saltern_requests::{Effect, Outcome, Topics, absence_below};
 use saltern_store::Write;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -110,14 +110,38 @@ impl<'a> Relay<'a> {
     }
 
     fn returns_function(&self, jid: &str, minion: &str, fun: &str) -> bool {
+        let outcome = self.returned(jid, minion, fun);
+        let mut effects = outcome.effects.iter();
+        effects.any(|effect| matches!(effect, Effect::StoreReturn(_)))
+    }
+
+    fn returned(&self, jid: &str, minion: &str, fun: &str) -> Outcome {
         let pong = Value::map([("return", "pong")]);
         let job = Load::new().set("jid", jid).set("fun", fun);
         let job = job.set("return", Value::map([(minion, pong)])).value();
         let load = self.minion.load("_syndic_return");
         let load = load.set("load", Value::Array(vec![job]));
+        self.site.ask(self.minion.sealed(load, 3))
+    }
+
+    /// The outcome of a frame with a return by "a" of each of these jobs, and the answer.
+    fn frame(&self, number: i64, jids: &[String]) -> (Outcome, Value) {
+        let reply = self.site.ask(clear(self.minion.auth(), 3)).reply;
+        let keys = self.minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);
+        let agreed = keys.get("saltern_syndic_frames").unwrap();
+        let epoch = agreed.get("epoch").and_then(Value::as_str).unwrap();
+        let jobs = jids.iter().map(|jid| {
+            let pong = Value::map([("return", "pong")]);
+            let job = Load::new().set("jid", jid.as_str()).set("fun", "test.ping");
+            job.set("return", Value::map([("a", pong)])).value()
+        });
+        let load = self.minion.load("saltern_syndic_frame");
+        let load = load.set("epoch", epoch).set("stream", 0_i64);
+        let load = load.set("session", 1_000_i64).set("number", number);
+        let load = load.set("load", Value::Array(jobs.collect()));
         let outcome = self.site.ask(self.minion.sealed(load, 3));
-        let mut effects = outcome.effects.iter();
-        effects.any(|effect| matches!(effect, Effect::StoreReturn(_)))
+        let answer = self.minion.open(&outcome.reply, 3);
+        (outcome, answer)
     }
 
     /// The syndic is away since `at`, in microseconds since 1970.
@@ -137,7 +161,12 @@ fn below(site: &Site) -> Vec<String> {
 }
 
 /// Stores a job of this master, as it was published for a target; it expects these minions.
-fn stored(site: &Site, jid: &str, (kind, tgt): (&str, &str), minions: &[&str]) {
+fn stored(site: &Site, jid: &str, target: (&str, &str), minions: &[&str]) {
+    let job = published(jid, target, minions);
+    site.database.lock().commit(&[job]).unwrap();
+}
+
+fn published(jid: &str, (kind, tgt): (&str, &str), minions: &[&str]) -> Write {
     let load = Value::map([("tgt", tgt), ("tgt_type", kind)]);
     let minions = minions.iter().map(|id| MinionId::parse(id).unwrap());
     let job = JobRecord {
@@ -151,8 +180,7 @@ fn stored(site: &Site, jid: &str, (kind, tgt): (&str, &str), minions: &[&str]) {
         minions: minions.collect(),
         nocache: false,
     };
-    let job = Write::JobPart(job);
-    site.database.lock().commit(&[job]).unwrap();
+    Write::JobPart(job)
 }
 
 /// The minions that a job expects, and the recipients of its publication.
@@ -700,10 +728,21 @@ fn second_way_returns_only_jobs_of_this_master_for_the_minion_while_the_first_is
         two.returns_function(&jid(number), minion, "saltutil.running")
     };
     assert!(answers(8, "a") && !answers(8, "b") && !answers(9, "a") && !answers(2, "a"));
+    let confirms_only = |relay: &Relay<'_>, jid: &str, fun: &str| {
+        let outcome = relay.returned(jid, "a", fun);
+        match outcome.effects.as_slice() {
+            [Effect::StoreReturn(returned)] => returned.confirms_only,
+            _ => panic!("one return of {jid}"),
+        }
+    };
+    let probe = "saltutil.running";
+    assert!(confirms_only(&two, &jid(8), probe), "the first way is open");
+    assert!(!confirms_only(&one, &jid(8), probe) && !confirms_only(&two, &jid(1), probe));
     assert!(one.returns(&jid(8), "a") && one.returns(&jid(9), "a"));
 
     site.around.away.lock().push(one.id());
     assert!(two.returns(&jid(8), "a"), "there is no other way");
+    assert!(!confirms_only(&two, &jid(8), probe));
     assert!(!two.returns(&jid(8), "b"));
     site.around.away.lock().clear();
     let away = Value::Array(vec!["a".into(), "no connection".into(), Value::Nil]);
@@ -711,6 +750,69 @@ fn second_way_returns_only_jobs_of_this_master_for_the_minion_while_the_first_is
     let part = part.set("minions", Value::Array(vec![away]));
     assert_eq!(one.ask(part.set("keys", keys(&[1]))), "taken");
     assert!(two.returns(&jid(8), "a"), "it is away from the first");
+}
+
+fn text<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
+    answer.get(name).and_then(Value::as_str)
+}
+
+/// Nothing of the request is refused for good: it comes again.
+#[test]
+fn returns_by_a_second_way_come_again_when_their_job_cannot_be_read() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce_with_key("a", 1);
+    two.announce_with_key("a", 1);
+    stored(&site, JID, ("glob", "a"), &["a"]);
+    let jids = [JID.to_owned()];
+    let files = ["jobs.sqlite", "jobs.sqlite-wal"];
+    let files = files.map(|name| site.services.config.cachedir.join(name));
+    let contents = files.clone().map(|file| std::fs::read(file).unwrap());
+    for file in &files {
+        std::fs::write(file, []).unwrap();
+    }
+    let refused = site.refused();
+    let (outcome, answer) = two.frame(1, &jids);
+    assert_eq!(text(&answer, "result"), Some("not_stored"));
+    assert_eq!(answer.get("number"), Some(&Value::from(1_i64)));
+    assert!(outcome.effects.is_empty());
+    assert!(!two.returns_for("a"));
+    assert_eq!(site.refused(), refused, "none is refused");
+    for (file, content) in files.iter().zip(contents) {
+        std::fs::write(file, content).unwrap();
+    }
+    let (outcome, answer) = two.frame(2, &jids);
+    assert_eq!(text(&answer, "result"), Some("stored"));
+    assert_eq!(outcome.effects.len(), 1);
+    assert!(two.returns_for("a"));
+}
+
+/// A frame of an outbox has the returns of up to 4,000 jobs.
+#[test]
+fn second_way_returns_very_many_jobs_at_once() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    one.announce_with_key("a", 1);
+    two.announce_with_key("a", 1);
+    let jid = |number: usize| format!("202601020304050{number:05}");
+    let all = |from: usize, target| {
+        let jids: Vec<String> = (from..from + 1_001).map(jid).collect();
+        let jobs = jids.iter().map(|jid| published(jid, target, &["a"]));
+        let jobs: Vec<Write> = jobs.collect();
+        site.database.lock().commit(&jobs).unwrap();
+        jids
+    };
+    let meant = all(0, ("glob", "a*"));
+    let (outcome, answer) = two.frame(1, &meant);
+    assert_eq!(answer.get("returns"), Some(&Value::from(1_001_i64)));
+    assert_eq!(outcome.effects.len(), 1_001);
+    // Where the target does not say it, all minions of the job are searched: the syndic is to send fewer.
+    let expected = all(2_000, ("glob", "b*"));
+    let (outcome, answer) = two.frame(2, &expected);
+    assert_eq!(text(&answer, "class"), Some("content"), "{answer:?}");
+    assert!(outcome.effects.is_empty());
+    let (_, answer) = two.frame(3, &expected[1..]);
+    assert_eq!(answer.get("returns"), Some(&Value::from(1_000_i64)));
 }
 
 /// It returns for the minion, and names it in no list: jobs expect it by the first way.
@@ -778,6 +880,26 @@ fn minion_that_has_moved_is_below_the_other_syndic_at_its_next_part() {
     assert_eq!((result.as_str(), events), ("taken", Vec::new()));
     assert_eq!(expected(&site, "a", "list").unwrap().1, exactly(&["two"]));
     assert_eq!(expected(&site, "b", "list").unwrap().1, exactly(&["one"]));
+}
+
+/// Each part takes minions over, and none of them makes the list begin anew.
+#[test]
+fn list_that_takes_minions_over_ends_in_one_pass() {
+    let site = Site::new(OPTIONS);
+    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
+    let all = [("a", "x"), ("b", "x"), ("c", "x")];
+    one.announce(&all);
+    two.announce(&all);
+    one.is_away_since(site.clock.unix_micros());
+    site.clock.advance(Duration::from_secs(600));
+    for (number, minion) in (0_i64..).zip(all) {
+        let part = two.part(&[minion]).set("list", 2_i64);
+        let part = part.set("part", number).set("last", number == 2);
+        assert_eq!(two.ask(part), "taken", "part {number}");
+        assert_eq!(route(&site, minion.0).as_deref(), Some("two"));
+    }
+    let next = two.part(&[]).set("list", 2_i64).set("part", 3_i64);
+    assert_eq!(two.ask(next.set("last", false)), "taken");
 }
 
 #[test]

@@ -53,6 +53,13 @@ impl ClusterReader {
         })
     }
 
+    pub(super) fn is_reported(&self, jid: &Jid) -> Result<bool> {
+        self.read("look for a job in", |link| {
+            let sql = "SELECT 1 FROM jobs WHERE jid = $1 AND reporter IS NOT NULL";
+            Ok(link.row(sql, &[&jid.as_str()])?.is_some())
+        })
+    }
+
     pub(super) fn has_early_returns(&self, jid: &Jid) -> Result<bool> {
         self.read("look for returns in", |link| {
             let sql = "SELECT 1 FROM jobs AS j WHERE jid = $1 AND EXISTS \

@@ -39,6 +39,10 @@ pub trait JobQueries: Send + Sync {
     /// minion; neither its load nor its other minions are read into memory.
     fn is_published_for(&self, jid: &Jid, minion: &MinionId) -> Result<bool>;
 
+    /// Whether there is a job of this jid that a peer has reported, and this master has not published; nothing
+    /// else of it is read.
+    fn is_reported(&self, jid: &Jid) -> Result<bool>;
+
     /// Whether there are returns of this job from before the last publication of it or of a part of it.
     fn has_early_returns(&self, jid: &Jid) -> Result<bool>;
 

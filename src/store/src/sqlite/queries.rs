@@ -34,6 +34,10 @@ impl JobQueries for JobReader {
         Self::is_published_for(self, jid, minion)
     }
 
+    fn is_reported(&self, jid: &Jid) -> Result<bool> {
+        Self::is_reported(self, jid)
+    }
+
     fn has_early_returns(&self, jid: &Jid) -> Result<bool> {
         Self::has_early_returns(self, jid)
     }

@@ -99,6 +99,16 @@ impl JobReader {
         })
     }
 
+    pub(super) fn is_reported(&self, jid: &Jid) -> Result<bool> {
+        self.read("look for a job in", |connection| {
+            connection
+                .prepare_cached(
+                    "SELECT EXISTS (SELECT 1 FROM jobs WHERE jid = ?1 AND reporter IS NOT NULL)",
+                )?
+                .query_row([jid.as_str()], |row| row.get(0))
+        })
+    }
+
     pub(super) fn has_early_returns(&self, jid: &Jid) -> Result<bool> {
         self.read("look for returns in", |connection| {
             connection

@@ -514,6 +514,11 @@ impl JobQueries for Memory {
         Ok(rows.job(jid).is_some_and(expects))
     }
 
+    fn is_reported(&self, jid: &Jid) -> Result<bool> {
+        let rows = self.rows();
+        Ok(rows.job(jid).is_some_and(|job| job.reporter.is_some()))
+    }
+
     fn has_early_returns(&self, jid: &Jid) -> Result<bool> {
         let rows = self.rows();
         let before = number(rows.returns_before.get(jid));

@@ -293,6 +293,8 @@ pub(crate) fn report_of_a_job_gives_way_to_its_publication(site: &dyn Site) {
     assert_eq!(stored.reporter, Some(id("m1")));
     assert_eq!(stored.state, JobState::Complete);
     assert!(!queries.is_published_for(&jid(1), &id("m1")).expect("read"));
+    assert!(queries.is_reported(&jid(1)).expect("read"));
+    assert!(!queries.is_reported(&jid(2)).expect("read"));
     let for_minion = Write::PublishedFor {
         jid: jid(1),
         minion: id("m3"),
@@ -301,6 +303,7 @@ pub(crate) fn report_of_a_job_gives_way_to_its_publication(site: &dyn Site) {
     let stored = queries.load(&jid(1)).expect("read").expect("kept");
     assert_eq!(stored.reporter, None);
     assert_eq!(stored.record.minions, [id("m2")], "not those of the report");
+    assert!(!queries.is_reported(&jid(1)).expect("read"));
     assert!(queries.is_published_for(&jid(1), &id("m2")).expect("read"));
     assert!(!queries.is_published_for(&jid(1), &id("m1")).expect("read"));
     assert_eq!(queries.publisher_of(&jid(1)).expect("read"), Some(id("m3")));

@@ -172,10 +172,14 @@ fn follower_goes_back_to_the_first_return_of_a_set_of_jobs_within_one_bound() {
     for row in follower.next(20).expect("read") {
         follower.pass(&row);
     }
+    let mut counts = Vec::new();
     let mut back = |numbers: &[u32], limit: usize, room: usize| {
         let jids: HashSet<_> = numbers.iter().map(|number| jid(*number)).collect();
         let went = follower.go_back_to(&jids, limit, room).expect("read");
-        (went, follower.lag().expect("read"))
+        let lag = follower.lag().expect("read");
+        let count = (went.reached.len(), went.without_room.len());
+        counts.push(count);
+        (went.has_moved, lag)
     };
     assert_eq!(back(&[9], 10, 10), (false, 0), "none of it");
     assert_eq!(back(&[1], 5, 10), (false, 0), "it is too far back");
@@ -188,4 +192,17 @@ fn follower_goes_back_to_the_first_return_of_a_set_of_jobs_within_one_bound() {
     assert_eq!(back(&[2], 4, 10), (false, 3), "the bound is as before");
     assert_eq!(back(&[3], 4, 10), (true, 4));
     assert_eq!(back(&[5], 4, 10), (false, 4), "it comes again anyway");
+    assert_eq!(back(&[2, 5, 6], 5, 0), (false, 4));
+    // Those that come, and those for which there was no room.
+    let expected = [
+        (0, 0),
+        (0, 0),
+        (0, 1),
+        (3, 0),
+        (0, 0),
+        (1, 0),
+        (1, 0),
+        (2, 1),
+    ];
+    assert_eq!(counts, expected);
 }

@@ -225,6 +225,7 @@ fn job_missing_from_an_answer_may_have_left_after_the_probe() {
             probe,
             minion: id("m1"),
             running: Some(Vec::new()),
+            confirms_only: false,
         })
     };
     step(0, begin(1, &["m1"]));
@@ -248,4 +249,47 @@ fn job_missing_from_an_answer_may_have_left_after_the_probe() {
         matches!(state, Some(MinionState::Ending { .. })),
         "{state:?}"
     );
+}
+
+/// A second syndic may know no more of a minion than its public key.
+#[test]
+fn answer_by_a_second_way_may_only_confirm_that_a_job_runs() {
+    let (mut machine, world) = (Machine::new(rules(), 1), Present::default());
+    let mut step = |seconds, event| {
+        let effects = machine.step(at(seconds), event, &world);
+        let probe = effects.into_iter().find_map(|effect| match effect {
+            TrackerEffect::Probe { probe, .. } => Some(probe),
+            _ => None,
+        });
+        let job = machine.jobs.get(&jid(1));
+        let entry = job.and_then(|job| job.entry(&id("m1")));
+        (probe, entry.map(|entry| entry.state().clone()))
+    };
+    step(0, begin(1, &["m1"]));
+    step(0, JobEvent::Left(jid(1)));
+    let asked = (1..60).find_map(|at| Some((at, step(at, JobEvent::Tick).0?)));
+    let (at, probe) = asked.expect("a question");
+    let mut answer = |running: Option<&[u32]>, confirms_only| {
+        let describe = |number: &u32| (jid(*number), Packed::new(&b"\x80"[..]));
+        let answered = Answered {
+            probe: probe.clone(),
+            minion: id("m1"),
+            running: running.map(|running| running.iter().map(describe).collect()),
+            confirms_only,
+        };
+        step(at, JobEvent::Answered(answered)).1
+    };
+    for running in [None, Some(&[][..]), Some(&[2][..])] {
+        let state = answer(running, true);
+        assert_eq!(state, Some(MinionState::Expected), "{running:?}");
+    }
+    assert_eq!(answer(Some(&[2, 1]), true), Some(MinionState::Running));
+    for confirms_only in [false, true] {
+        let running: &[u32] = if confirms_only { &[1] } else { &[] };
+        let state = answer(Some(running), confirms_only);
+        assert!(
+            matches!(state, Some(MinionState::Ending { .. })),
+            "the first way says that it does not run: {state:?}"
+        );
+    }
 }

@@ -24,6 +24,7 @@ fn forwarded(record: ReturnRecord) -> Box<ReceivedReturn> {
         reporter: Some(id("relay")),
         standalone: false,
         forwarded: true,
+        confirms_only: false,
         events: vec![event("ret")],
         keep: true,
     })
