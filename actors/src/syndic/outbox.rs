@@ -165,12 +165,12 @@ impl Drop for SavedOnStop<'_> {
     }
 }
 
+/// Jobs whose early returns are too far back, by the master above that published them.
+type LostJobs = Vec<(Arc<Upper>, HashSet<Jid>)>;
+
 /// Takes the cursor back, once for all jobs of the masters above that minions had returned before these published them.
 /// After an error all of them wait for the next attempt. Gives the jobs to which it cannot go back, by master.
-fn go_back(
-    uppers: &[Arc<Upper>],
-    queue: &mut OutboxQueue,
-) -> Result<Vec<(Arc<Upper>, HashSet<Jid>)>, StoreError> {
+fn go_back(uppers: &[Arc<Upper>], queue: &mut OutboxQueue) -> Result<LostJobs, StoreError> {
     let mut lost = Vec::new();
     for upper in uppers {
         let (upper_name, jids) = (upper.name(), upper.jobs_returned_early());
