@@ -165,8 +165,9 @@ fn answers(
         server,
         |config| {
             interfaces.configure(config, server, service);
-            // The minion answers, however busy the machine is.
-            config.set("timeout", 30);
+            // The minion answers, however busy the machine is: to list its functions it loads all of its modules, and to
+            // say that it does so it starts a process.
+            config.set("timeout", 60).set("gather_job_timeout", 60);
             if extent == Extent::Python && server.is_ours() {
                 let python = server.release().program("python3");
                 config.set("python_bridge", python.display());
