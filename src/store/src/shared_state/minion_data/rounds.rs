@@ -262,7 +262,7 @@ impl Rounds {
                 continue;
             }
             self.failed.remove(&name);
-            if is_removed && self.has_row(&name) {
+            if is_removed && (self.has_row(&name) || !self.has_read_all()) {
                 self.parts.store.note_removal(&name);
             }
             self.dirty.insert(name);
@@ -332,6 +332,11 @@ impl Rounds {
     fn has_row(&self, name: &DataName) -> bool {
         let known = self.known.get(name);
         known.is_some_and(|known| known.digest.is_some())
+    }
+
+    /// Whether the table was read to its end. Until then nobody knows that it lacks a row.
+    fn has_read_all(&self) -> bool {
+        self.read_at.is_some()
     }
 
     /// Forgets rows that the table has no longer, either.

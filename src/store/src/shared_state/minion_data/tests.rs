@@ -223,6 +223,16 @@ impl Machine {
         self.try_round().expect("a round");
     }
 
+    /// A round that has no more time than for one page.
+    fn short_round(&mut self) {
+        let standing = Standing {
+            is_active: self.is_active,
+            is_last: false,
+        };
+        let round = self.rounds.round(standing, &|| true);
+        round.expect("a round");
+    }
+
     fn stop(&mut self) {
         let standing = Standing {
             is_active: true,

@@ -186,6 +186,26 @@ fn last_round_writes_and_reads_nothing_although_a_reading_is_due() {
 }
 
 #[test]
+fn removal_is_written_in_the_last_round_although_a_reading_was_broken_off() {
+    let (_, clock, mut a, mut b) = pair(Compat::V3008);
+    for number in 0..10 {
+        a.store(&format!("m{number}"), "Debian");
+    }
+    a.round();
+    b.round();
+    fs::write(a.file("m0"), b"").expect("damaged");
+    clock.advance(Duration::from_secs(3600));
+    a.round();
+    assert_eq!(a.rounds.failed(), 1);
+    clock.advance(Duration::from_secs(3600));
+    a.short_round();
+    a.store.purge(&minion("m9")).expect("purged");
+    a.stop();
+    b.round();
+    assert_eq!(b.os("m9"), None);
+}
+
+#[test]
 fn later_version_of_a_removal_outlives_a_kill() {
     let (rows, _, mut a, _) = pair(Compat::V3008);
     for id in ["m1", "m2"] {
