@@ -5,7 +5,7 @@
 //! idle threads soon, so that would be any call of a busy hour. Here the caller gets an error, and the work is
 //! dropped without having begun. While some thread of the pool works, its queue is the back-pressure, as in tokio.
 //!
-//! After a refusal, work has a thread of its own, until there was no refusal for [`SHORTAGE`]: that leaves nothing in
+//! After a refusal, work has a thread of its own, until there was no refusal for a second: that leaves nothing in
 //! a queue, and a look beforehand would take the thread that it looks for. So of refusals and threads in turn, no more
 //! than one task is left in a queue in that time.
 //!
