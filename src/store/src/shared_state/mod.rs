@@ -15,6 +15,7 @@
 //! Suggested reading order: `kind`, `row`, `pending`, `log`, `restore`, then `revisions`, [`minion_keys`] and
 //! [`minion_data`].
 
+mod digest;
 mod kind;
 mod log;
 mod mass_loss;

@@ -1,23 +1,18 @@
 //! Content of a row: the member that wrote it, and the data as it is packed; no data where something was removed.
 
-use openssl::sha::sha256;
+use crate::shared_state::digest::{Digest, digest};
 
 /// No packed value begins with this byte.
 const HAS_WRITER: u8 = 0xc1;
 
-const WRITER_LEN: usize = 16;
-
 /// An installation of a master, as its rows name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Writer([u8; WRITER_LEN]);
+pub(super) struct Writer(Digest);
 
 impl Writer {
     /// The one of an instance, of whatever length.
     pub(super) fn new(instance: &str) -> Self {
-        let mut writer = [0; WRITER_LEN];
-        let whole = sha256(instance.as_bytes());
-        writer.copy_from_slice(whole.split_at(WRITER_LEN).0);
-        Self(writer)
+        Self(digest(instance.as_bytes()))
     }
 
     /// The content of a row of this writer.

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use openssl::sha::sha256;
 use saltern_base::chain;
 use saltern_base::clock::Clock;
 use saltern_base::log_throttle::LogThrottle;
@@ -26,6 +25,7 @@ use crate::MinionDataStore;
 use crate::error::{Result, StoreError};
 use crate::minion_data::{DataKind, DataName};
 use crate::shared_state::RowPosition;
+use crate::shared_state::digest::{Digest, digest};
 use crate::shared_state::mass_loss::MassLoss;
 
 /// The file by which an operator confirms that data of many minions without a key goes.
@@ -63,9 +63,6 @@ const MAX_LOOKS: usize = 1_024;
 
 /// Minimum time between two log lines about rows or files that cannot be used.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-
-/// Data, short enough to remember for each minion.
-type Digest = [u8; 16];
 
 /// A row as it was seen or written last, also of what was removed: one that is older was put back by somebody.
 #[derive(Clone, Copy)]
@@ -394,12 +391,5 @@ impl Rounds {
 
 /// The digest of data; `None` of none.
 fn digest_of(content: &[u8]) -> Option<Digest> {
-    if content.is_empty() {
-        return None;
-    }
-    let mut digest = Digest::default();
-    let whole = sha256(content);
-    let length = digest.len();
-    digest.copy_from_slice(whole.split_at(length).0);
-    Some(digest)
+    (!content.is_empty()).then(|| digest(content))
 }

@@ -1,14 +1,13 @@
 //! A minion's keys as one record: in each of the four directories one at most.
 
-use openssl::sha::sha256;
 use saltern_crypto::clean_key;
 use saltern_model::KeyState;
 
+use crate::shared_state::digest;
+pub(super) use crate::shared_state::digest::Digest;
+
 /// Longest text of a key that is shared: one of 16384 bits has less than 3 KiB.
 pub(super) const MAX_KEY_LEN: usize = 16 << 10;
-
-/// A key, short enough to remember for each minion. Line ends and blanks around it do not count.
-pub(super) type Digest = [u8; 16];
 
 /// The keys of a minion as they are compared, in the order of [`KeyState::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,12 +32,9 @@ pub(super) const fn place_of(state: KeyState) -> usize {
     number_of(state) as usize - 1
 }
 
+/// The digest of a key. Line ends and blanks around it do not count.
 pub(super) fn digest(pem: &str) -> Digest {
-    let mut digest = Digest::default();
-    let whole = sha256(clean_key(pem).as_bytes());
-    let length = digest.len();
-    digest.copy_from_slice(whole.split_at(length).0);
-    digest
+    digest::digest(clean_key(pem).as_bytes())
 }
 
 impl Digests {
