@@ -89,6 +89,14 @@ impl<'a> Relay<'a> {
         MinionId::parse(&self.id).unwrap()
     }
 
+    /// Two syndics that announce the same minion "a" with the same key.
+    pub(super) fn two_ways(site: &'a Site) -> (Self, Self) {
+        let ways = (Self::started(site, "one"), Self::started(site, "two"));
+        ways.0.announce_with_key("a", 1);
+        ways.1.announce_with_key("a", 1);
+        ways
+    }
+
     /// Announces one minion, with a digest of its key.
     pub(super) fn announce_with_key(&self, minion: &str, key: u8) {
         let part = self.part(&[(minion, "x")]).set("keys", keys(&[key]));
@@ -760,9 +768,7 @@ fn text<'a>(answer: &'a Value, name: &str) -> Option<&'a str> {
 #[test]
 fn returns_by_a_second_way_come_again_when_their_job_cannot_be_read() {
     let site = Site::new(OPTIONS);
-    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
-    one.announce_with_key("a", 1);
-    two.announce_with_key("a", 1);
+    let (_one, two) = Relay::two_ways(&site);
     stored(&site, JID, ("glob", "a"), &["a"]);
     let jids = [JID.to_owned()];
     let files = ["jobs.sqlite", "jobs.sqlite-wal"];
@@ -791,9 +797,7 @@ fn returns_by_a_second_way_come_again_when_their_job_cannot_be_read() {
 #[test]
 fn second_way_returns_very_many_jobs_at_once() {
     let site = Site::new(OPTIONS);
-    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
-    one.announce_with_key("a", 1);
-    two.announce_with_key("a", 1);
+    let (_one, two) = Relay::two_ways(&site);
     let jid = |number: usize| format!("202601020304050{number:05}");
     let all = |from: usize, target| {
         let jids: Vec<String> = (from..from + 1_001).map(jid).collect();
@@ -819,9 +823,7 @@ fn second_way_returns_very_many_jobs_at_once() {
 #[test]
 fn second_way_names_no_minion_of_a_job() {
     let site = Site::new(OPTIONS);
-    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
-    one.announce_with_key("a", 1);
-    two.announce_with_key("a", 1);
+    let (one, two) = Relay::two_ways(&site);
     site.around.away.lock().push(one.id());
     let refused = site.refused();
     for (relay, is_named) in [(&one, true), (&two, false)] {

@@ -266,9 +266,7 @@ fn explanation_of_an_ended_job_has_verdicts_and_what_inventories_say_at_this_mom
 #[test]
 fn verdicts_count_of_the_way_that_is_the_route_and_are_left_out_in_silence_of_another() {
     let site = Site::new(OPTIONS);
-    let (one, two) = (Relay::started(&site, "one"), Relay::started(&site, "two"));
-    one.announce_with_key("a", 1);
-    two.announce_with_key("a", 1);
+    let (one, two) = Relay::two_ways(&site);
     let refused = site.refused();
     let says = |relay: &Relay<'_>| {
         let verdict = verdict(0, "away".into(), list(&["a"]));

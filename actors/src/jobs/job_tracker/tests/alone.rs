@@ -109,6 +109,20 @@ fn ending(effects: Vec<TrackerEffect>) -> Option<Value> {
     Some(decode_exact(event.data.as_ref(), &Limits::WIRE).unwrap())
 }
 
+/// The probe that was sent, and the state of "m1" in a job after it.
+fn probed(
+    effects: Vec<TrackerEffect>,
+    (machine, job): (&Machine, u32),
+) -> (Option<Jid>, Option<MinionState>) {
+    let probe = effects.into_iter().find_map(|effect| match effect {
+        TrackerEffect::Probe { probe, .. } => Some(probe),
+        _ => None,
+    });
+    let job = machine.jobs.get(&jid(job));
+    let entry = job.and_then(|job| job.entry(&id("m1")));
+    (probe, entry.map(|entry| entry.state().clone()))
+}
+
 #[test]
 fn syndic_minions_end_no_unrelated_job() {
     let mut rules = rules();
@@ -208,18 +222,7 @@ fn job_that_no_syndic_could_receive_is_not_complete() {
 #[test]
 fn job_missing_from_an_answer_may_have_left_after_the_probe() {
     let (mut machine, world) = (Machine::new(rules(), 1), Present::default());
-    let mut step = |seconds, event| {
-        let effects = machine.step(at(seconds), event, &world);
-        let probe = effects.into_iter().find_map(|effect| match effect {
-            TrackerEffect::Probe { probe, .. } => Some(probe),
-            _ => None,
-        });
-        let of_second = machine
-            .jobs
-            .get(&jid(2))
-            .and_then(|job| job.entry(&id("m1")));
-        (probe, of_second.map(|entry| entry.state().clone()))
-    };
+    let mut step = |seconds, event| probed(machine.step(at(seconds), event, &world), (&machine, 2));
     let answer = |probe| {
         JobEvent::Answered(Answered {
             probe,
@@ -255,16 +258,7 @@ fn job_missing_from_an_answer_may_have_left_after_the_probe() {
 #[test]
 fn answer_by_a_second_way_may_only_confirm_that_a_job_runs() {
     let (mut machine, world) = (Machine::new(rules(), 1), Present::default());
-    let mut step = |seconds, event| {
-        let effects = machine.step(at(seconds), event, &world);
-        let probe = effects.into_iter().find_map(|effect| match effect {
-            TrackerEffect::Probe { probe, .. } => Some(probe),
-            _ => None,
-        });
-        let job = machine.jobs.get(&jid(1));
-        let entry = job.and_then(|job| job.entry(&id("m1")));
-        (probe, entry.map(|entry| entry.state().clone()))
-    };
+    let mut step = |seconds, event| probed(machine.step(at(seconds), event, &world), (&machine, 1));
     step(0, begin(1, &["m1"]));
     step(0, JobEvent::Left(jid(1)));
     let asked = (1..60).find_map(|at| Some((at, step(at, JobEvent::Tick).0?)));
