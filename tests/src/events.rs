@@ -1,9 +1,11 @@
 //! The event bus as stock Salt's own listener sees it (`peers/listen.py`).
 
-use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
@@ -14,6 +16,12 @@ use serde_json::Value;
 use crate::process::{Group, Process, null, peer};
 use crate::release::Release;
 use crate::site::SOON;
+
+/// No two marks of a process have the same event.
+static MARKS: AtomicUsize = AtomicUsize::new(0);
+
+/// A master that takes or passes on nothing for so long, as one that is stopped, is not waited for by a mark.
+const MARK_WAIT: Duration = Duration::from_secs(10);
 
 /// One event of the bus.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,6 +52,7 @@ pub struct Listener {
     child: Process,
     group: Option<Group>,
     heard: Arc<Heard>,
+    pull: PathBuf,
 }
 
 #[derive(Default)]
@@ -96,6 +105,7 @@ impl Listener {
             child,
             group,
             heard,
+            pull: sock_dir.join("master_event_pull.ipc"),
         };
         listener.wait("the listener to connect", SOON, |state| {
             state.listening.then_some(())
@@ -127,9 +137,21 @@ impl Listener {
         })
     }
 
-    /// How many events have come so far: a mark for [`Listener::since`].
+    /// How many events the master had sent by now: a mark for [`Listener::since`]. The listener may be behind a
+    /// command that has ended, so an event of our own is fired, and what came up to it is before the mark. Where
+    /// no master passes it on, what has come is.
     pub fn mark(&self) -> usize {
-        self.heard.state.lock().events.len()
+        let tag = format!("saltern-tests/mark/{}", MARKS.fetch_add(1, Relaxed));
+        let passed = || {
+            fire(&self.pull, &tag).ok()?;
+            let is_it = |event: &Event| event.tag == tag;
+            let position = |state: &State| state.events.iter().position(is_it);
+            self.wait("a mark", MARK_WAIT, position).ok()
+        };
+        match passed() {
+            Some(position) => position + 1,
+            None => self.heard.state.lock().events.len(),
+        }
     }
 
     /// The events since a mark.
@@ -178,6 +200,17 @@ impl Listener {
             }
         }
     }
+}
+
+/// Fires an event without data, framed as stock's own tools do (`salt/transport/tcp.py`, `PublishServer`).
+fn fire(pull: &Path, tag: &str) -> io::Result<()> {
+    let data = [tag.as_bytes(), b"\n\n\x80"].concat();
+    let length = u8::try_from(data.len()).map_err(io::Error::other)?;
+    let frame = [&b"\x82\xa4head\x80\xa4body\xc4"[..], &[length], &data].concat();
+    let prefix = u32::try_from(frame.len()).map_err(io::Error::other)?;
+    let mut stream = UnixStream::connect(pull)?;
+    stream.set_write_timeout(Some(MARK_WAIT))?;
+    stream.write_all(&[&prefix.to_be_bytes(), &*frame].concat())
 }
 
 impl Drop for Listener {

@@ -298,7 +298,7 @@ mod tests {
     fn program_has_its_time_to_end_where_no_thread_starts() {
         without_threads().block_on(async {
             let script =
-                "trap 'sleep 0.2; echo bye; exit' TERM; echo up; while :; do sleep 0.05; done";
+                "exec 2>/dev/null; trap 'sleep 0.2; echo bye; exit' TERM; echo up; while :; do sleep 0.05; done";
             let (mut group, mut output) = shell(script);
             output.read_exact(&mut [0; 3]).await.expect("it is up");
             group.end(Duration::from_secs(120)).await;
