@@ -277,8 +277,14 @@ fn a_batch_is_stopped(server: Server) -> TestResult {
             ];
             let run = site.salt(&long)?;
             let jid = jid_of(&run)?;
-            let active = json(&site.salt_run(&["batch.list_active", "--out=json"])?)?;
-            ensure!(active[0]["jid"] == jid.as_str(), "{active}");
+            // Stock's master begins it when it reads the event of the command, which has ended.
+            let active = wait_until("the batch to be listed", SOON, || {
+                let run = site.salt_run(&["batch.list_active", "--out=json"]).ok()?;
+                let active = json(&run).ok()?;
+                (active[0]["jid"] == jid.as_str()).then_some(active)
+            })?;
+            let published = format!("salt/job/{jid}/new");
+            site.events().tag(&published, SOON)?;
             ensure!(active[0]["batch_size"] == 1, "{active}");
             let stop = ["batch.stop", &jid, "kill=True", "--out=json"];
             let stopped = json(&site.salt_run(&stop)?)?;

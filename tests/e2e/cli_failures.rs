@@ -225,14 +225,21 @@ fn master_that_cannot_be_reached_is_a_sentence() -> TestResult {
         }
 
         site.step("a master that is stopped in the middle");
-        for (name, program, words) in [
-            ("run", "salt-run", &["test.sleep", "60"][..]),
-            ("batch", "salt", &["-b", "1", "m1", "test.sleep", "60"]),
-            ("static", "salt", &["-s", "m1", "test.sleep", "60"]),
+        // The batch goes on when its master is back: each job has an argument of its own.
+        for (name, program, words, argument) in [
+            ("run", "salt-run", &["test.sleep", "60"][..], ""),
+            (
+                "batch",
+                "salt",
+                &["-b", "1", "m1", "test.sleep", "61"],
+                "61",
+            ),
+            ("static", "salt", &["-s", "m1", "test.sleep", "62"], "62"),
             (
                 "cp",
                 "salt-cp",
                 &["-t", "60", "m1", "/etc/hosts", "/sys/none"],
+                "/sys/none",
             ),
         ] {
             if name == "cp" {
@@ -243,14 +250,13 @@ fn master_that_cannot_be_reached_is_a_sentence() -> TestResult {
             let mut command = site.own_command(program, words);
             command.stdin(Stdio::null());
             let mut daemon = Daemon::start(name, &mut command, &log)?;
-            let begin = if name == "run" {
-                "salt/run/"
-            } else {
-                "salt/job/"
-            };
             site.events().find_since(mark, "its begin", SOON, |event| {
-                let is_new = event.tag.starts_with(begin) && event.tag.ends_with("/new");
-                is_new.then_some(())
+                let is_new = event.tag.ends_with("/new");
+                let is_its = match name {
+                    "run" => event.tag.starts_with("salt/run/"),
+                    _ => event.data["arg"].to_string().contains(argument),
+                };
+                (is_new && is_its).then_some(())
             })?;
             site.kill_master();
             let ended = wait_until("the command to end", SOON, || daemon.ended())?;

@@ -298,6 +298,7 @@ fn be_brief(site: &mut Site) -> Result<()> {
     site.announce("the publish connection broke");
     site.stop_master()?;
     site.start_master()?;
+    site.wait_until_ready_again()?;
     wait_until("the minions to be back", SOON, || {
         let run = site.salt(&["m[12]", "test.ping"]).ok()?;
         // A request that a stock master does not answer in time ends with exit code 0, too.

@@ -224,6 +224,10 @@ fn below(top: &mut Site) -> TestResult {
             pair.wait_for("b", "active")?;
             pair.wait_until_b_serves()?;
             let stayed = minions.iter().filter(|(id, _, _)| *id != "ws3007");
+            wait_until("all to be its own subscribers", SOON, || {
+                (value(pair.b, "saltern_subscribers", &[]).ok()? > 4.5).then_some(())
+            })?;
+            pair.a.wait_until_ready()?;
             for (id, _, _) in stayed.clone() {
                 wait_for_ping(pair.b, id)?;
             }
@@ -272,8 +276,13 @@ fn commands_are_those_of_the_active_one(pair: &Pair<'_>) -> Result<()> {
     );
     let ours = run(&mut standby.own_command("salt", &ping), SOON)?;
     ensure!(answer(&ours)? == minions, "ours: {ours}");
-    let up = answer(&standby.salt_run(&["manage.up", "--out=json"])?)?;
-    ensure!(up.as_array().is_some_and(|all| all.len() == 6), "{up}");
+    // Its job files may come later than the member waits for them.
+    wait_until("stock's command to know all six", SOON, || {
+        let up = answer(&standby.salt_run(&["manage.up", "--out=json"]).ok()?).ok()?;
+        up.as_array()
+            .is_some_and(|all| all.len() == 6)
+            .then_some(())
+    })?;
     let keys = ["-L", "--out=json"];
     ensure!(answer(&standby.salt_key(&keys)?)? == answer(&active.salt_key(&keys)?)?);
 

@@ -2,12 +2,13 @@
 //! minion loses its connection. Needs a binary built with the feature `fault-injection`.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use saltern_tests::process::run;
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use saltern_tests::{Release, Server, Site, TestResult, until_exists, wait_until};
 
 use crate::durability::connections;
 
@@ -96,7 +97,7 @@ fn panic_leaves_memory_as_it_was() -> TestResult {
                 after < before + 10.0,
                 "{before:.1} MiB before the panic became {after:.1} MiB"
             );
-            let log = std::fs::read_to_string(site.path("log/master.out"))?;
+            let log = fs::read_to_string(site.path("log/master.out"))?;
             let frames = log.lines().find_map(|line| line.split_once("frames="));
             let (_, frames) = frames.context("the log has no frames")?;
             let addresses = frames
@@ -118,7 +119,8 @@ fn a_job_survives(site: &Site, actor: &Actor) -> Result<()> {
     let Actor { name, instance } = actor;
     site.step(&format!("{name} {instance} panics while a job runs"));
     let mark = site.events().mark();
-    let function = format!("sleep 1; echo survived {name} {instance}");
+    let go = site.path(format!("go-{name}-{}", instance.replace('/', "-")));
+    let function = format!("{}; echo survived {name} {instance}", until_exists(&go));
     let mut command = site.stock_command("salt", &["*", "cmd.run", &function]);
     let job = std::thread::spawn(move || run(&mut command, SOON * 2));
     site.events()
@@ -131,6 +133,7 @@ fn a_job_survives(site: &Site, actor: &Actor) -> Result<()> {
     wait_until(&format!("{name} {instance} to be restarted"), SOON, || {
         (*actors(site).ok()?.get(actor)? == restarts + 1).then_some(())
     })?;
+    fs::write(&go, "")?;
     let job = job.join().expect("running a command does not panic")?;
     job.expect_code(0)?;
     for id in ["m3006", "m3008", "native"] {

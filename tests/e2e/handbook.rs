@@ -245,7 +245,10 @@ impl Reader<'_> {
                 self.site.start_prepared_minion(id)?;
                 self.wait_reconnected(id)
             }
-            ["reconnected", id] => self.wait_reconnected(id),
+            ["reconnected", id] => {
+                self.site.wait_until_ready_again()?;
+                self.wait_reconnected(id)
+            }
             _ => bail!("no such order: {order}"),
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Event, Release, Server, Site, TestResult, logs, wait_until};
+use saltern_tests::{Event, Release, Server, Site, TestResult, logs, until_exists, wait_until};
 use serde_json::Value;
 
 #[test]
@@ -102,7 +102,9 @@ fn changed_files_are_announced(server: Server) -> TestResult {
 
             site.step("a file comes");
             let mark = site.events().mark();
-            fs::write(roots.join("new.sls"), "new")?;
+            // In one step, so that no look sees it empty.
+            fs::write(site.path("new"), "new")?;
+            fs::rename(site.path("new"), roots.join("new.sls"))?;
             let new = update(site, mark, |data| data["changed"] == true)?;
             expect_files(&new, &[], &[], &["new.sls"])?;
 
@@ -371,7 +373,9 @@ fn a_job_that_is_under_way_outlives_an_orderly_stop() -> TestResult {
         |_| {},
         |site| {
             site.bring_up(&[("m1", MinionKind::Stock(Release::V3008))])?;
-            let started = site.salt(&["--async", "m1", "test.sleep", "4"])?;
+            let go = site.path("go");
+            let work = format!("{}; echo True", until_exists(&go));
+            let started = site.salt(&["--async", "m1", "cmd.run", &work])?;
             let jid = started.stdout.trim().rsplit(' ').next().unwrap_or_default();
             let jid = jid.to_owned();
             site.events().tag(&format!("salt/job/{jid}/new"), SOON)?;
@@ -382,6 +386,8 @@ fn a_job_that_is_under_way_outlives_an_orderly_stop() -> TestResult {
                 "the pid file is left"
             );
             site.start_master()?;
+            site.wait_until_ready_again()?;
+            fs::write(&go, "")?;
             wait_until("the return to be stored", SOON, || {
                 let found = site.salt_run(&["jobs.lookup_jid", &jid]).ok()?;
                 found.stdout.contains("True").then_some(())
@@ -400,17 +406,15 @@ fn maintenance_tasks_are_listed_and_run_on_request() -> TestResult {
             let listed = site.saltern(&["maintenance", "list"])?;
             listed.expect_code(0)?.expect_text("shared_key")?;
             ensure!(!listed.stdout.contains("key_cache"), "{}", listed.stdout);
-            let before = number(
-                site,
-                "saltern_maintenance_runs_total{result=\"ok\",task=\"tokens\"}",
-            )?;
+            let runs = "saltern_maintenance_runs_total{result=\"ok\",task=\"tokens\"}";
+            // The round at the start runs it, too, and nobody waits for that.
+            let before = wait_until("the first round", SOON, || {
+                number(site, runs).ok().filter(|runs| *runs >= 1.0)
+            })?;
             site.saltern(&["maintenance", "run", "tokens"])?
                 .expect_code(0)?
                 .expect_text("ok")?;
-            let after = number(
-                site,
-                "saltern_maintenance_runs_total{result=\"ok\",task=\"tokens\"}",
-            )?;
+            let after = number(site, runs)?;
             ensure!(after == before + 1.0, "{before} runs, then {after}");
             let refused = site.saltern(&["maintenance", "run", "key_cache"])?;
             refused.expect_code(1)?;

@@ -42,7 +42,7 @@ fn everything(server: Server) -> TestResult {
     Site::run(
         server,
         // The minion answers, however busy the machine is; the one long job has a `-t`.
-        |config| _ = config.set("timeout", 60),
+        |config| _ = config.set("timeout", 60).set("gather_job_timeout", 30),
         |site| {
             a_key_is_pending_then_accepted(site)?;
             ping_prints_true(site)?;
@@ -233,6 +233,9 @@ fn an_async_job_is_found_by_salt_run(site: &Site) -> Result<()> {
         .strip_prefix("Executed command with job ID: ")
         .with_context(|| format!("no jid in\n{run}"))?;
     site.events().tag(&format!("salt/job/{jid}/ret/m1"), SOON)?;
+    if site.server().is_ours() {
+        site.wait_until_mirrored()?;
+    }
     site.salt_run(&["jobs.lookup_jid", jid])?
         .expect_code(0)?
         .expect_stdout("m1:\n    later")?;

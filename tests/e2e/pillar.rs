@@ -75,6 +75,7 @@ fn compare() -> Result<()> {
             |config| {
                 let root = config.get("root_dir").unwrap_or_default().to_owned();
                 config
+                    .set("gather_job_timeout", 60)
                     .set("file_roots", format!("{{base: [{root}/states]}}"))
                     .set(
                         "pillar_roots",

@@ -169,8 +169,8 @@ fn returners_of_3008_get_the_events_that_stock_gives_them() -> TestResult {
     Ok(compare_events(Release::V3008)?)
 }
 
-/// Two events of a job, and three of those that are fired.
-const EVENTS: usize = 5;
+/// The last event that is fired, which both returners get.
+const LAST_TAG: &str = "site/not/44";
 
 fn compare_events(release: Release) -> Result<()> {
     let configure = |config: &mut Config, server: Server| {
@@ -194,7 +194,7 @@ fn compare_events(release: Release) -> Result<()> {
             ("site/not/2", "{}"),
             ("other", "{}"),
             ("site/3", "{text: größe}"),
-            ("site/not/44", "{}"),
+            (LAST_TAG, "{}"),
         ] {
             let run = site.salt_run(&["event.send", tag, &format!("data={data}")])?;
             run.expect_code(0)?;
@@ -202,7 +202,8 @@ fn compare_events(release: Release) -> Result<()> {
         let written = ["lines", "raw"].map(|name| {
             wait_until("the lines of a returner", SOON, || {
                 let lines = lines(&site.path(name)).ok()?;
-                (lines.len() >= EVENTS).then_some(lines)
+                let is_last = |line: &Value| line[1]["tag"] == LAST_TAG;
+                lines.iter().any(is_last).then_some(lines)
             })
         });
         let [own, raw] = written;
@@ -256,6 +257,8 @@ fn queued_events_reach_the_returner_before_the_stop() -> TestResult {
         site.start_master()?;
         for tag in ["site/1", "site/2"] {
             site.salt_run(&["event.send", tag])?.expect_code(0)?;
+            // Nobody answers what fires an event.
+            site.events().tag(tag, SOON)?;
         }
         ensure!(
             lines(&site.path("lines"))?.is_empty(),
@@ -420,7 +423,9 @@ fn compare_jobs(release: Release) -> Result<()> {
         let jid = jid.into_iter().find(|part| part.len() == 20);
         let jid = jid.context("the command shows its jid")?.to_owned();
         let given = wait_until("the calls of the job cache", SOON, || {
-            let lines = lines(&site.path("lines")).ok()?.split_off(before);
+            let mut lines = lines(&site.path("lines")).ok()?.split_off(before);
+            // The minion may return the first job twice where the first return took too long.
+            lines.retain(|line| line.to_string().contains(&jid));
             has_ended(&lines).then_some(lines)
         })?;
         let found = site.salt_run(&["jobs.lookup_jid", &jid, "--out=json"])?;

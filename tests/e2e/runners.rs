@@ -68,7 +68,7 @@ fn compare(release: Release) -> TestResult {
             .find(|part| part.len() == 20)
             .context("the command shows its jid")?
             .to_owned();
-        files_are_there(site, &jid)?;
+        site.wait_until_mirrored()?;
         let mut differences = Vec::new();
         for question in QUESTIONS {
             let words: Vec<String> = question
@@ -87,18 +87,6 @@ fn compare(release: Release) -> TestResult {
         ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
         Ok(())
     })
-}
-
-/// Waits until the mirror has written everything: stock's answer then has the job's return.
-fn files_are_there(site: &Site, jid: &str) -> Result<()> {
-    wait_until("the job files", SOON, || {
-        let lag = site.saltern(&["metrics"]).ok()?.stdout;
-        let lag = lag
-            .lines()
-            .find_map(|line| line.strip_prefix("saltern_mirror_lag_rows "))?;
-        (lag.trim() == "0").then_some(())
-    })
-    .with_context(|| format!("job {jid}"))
 }
 
 fn parsed(text: &str) -> Result<Value> {

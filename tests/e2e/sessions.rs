@@ -44,6 +44,15 @@ pub(crate) fn wait_connected(site: &Site, minions: usize) -> Result<()> {
     wait_until(&what, SOON, || (subscribed() >= minions).then_some(()))
 }
 
+/// Waits until so many have subscribed: the kernel takes connections before the master does.
+fn wait_subscribed(site: &Site, minions: usize) -> Result<()> {
+    let minions = u32::try_from(minions)?;
+    wait_until(&format!("{minions} minions to be subscribed"), SOON, || {
+        let subscribers = site.metric("saltern_subscribers", "").ok()?;
+        (subscribers >= f64::from(minions)).then_some(())
+    })
+}
+
 /// How many authentications this process of the master has answered, whatever it said.
 pub(crate) fn authentications(site: &Site) -> Result<u64> {
     let metrics = site.saltern(&["metrics"])?;
@@ -96,7 +105,7 @@ fn sessions_survive_a_restart_and_a_kill() -> TestResult {
                 ensure!(status.success(), "the master ended with {status}");
             }
             site.start_master_only()?;
-            wait_connected(site, all)?;
+            wait_subscribed(site, all)?;
             site.step("a publication to all minions, a return of each");
             let ping = site.salt(&["-t", "30", "--out=txt", "-L", &swarm_ids, "test.ping"])?;
             let answers = ping.expect_code(0)?.stdout.matches(": True").count();
@@ -140,7 +149,7 @@ fn a_job_goes_on_while_a_killed_master_comes_back() -> TestResult {
         site.step("kill -9 in the middle of the returns");
         site.kill_master();
         site.start_master()?;
-        wait_connected(site, MINIONS)?;
+        wait_subscribed(site, MINIONS)?;
         let ping = site.salt(&["-t", "30", "--out=txt", "*", "test.ping"])?;
         let answers = ping.expect_code(0)?.stdout.matches(": True").count();
         ensure!(

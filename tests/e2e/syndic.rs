@@ -22,7 +22,7 @@ pub(crate) fn above(config: &mut Config) {
         .set("syndic_wait", 3)
         .set("timeout", 3)
         // A busy machine takes its time for an answer over two levels.
-        .set("gather_job_timeout", 8);
+        .set("gather_job_timeout", 20);
 }
 
 pub(crate) fn below(config: &mut Config) {
@@ -70,10 +70,8 @@ pub(crate) fn seen_from_above(top: &mut Site) -> Result<BTreeSet<String>> {
     }
     ensure!(!run.stdout.contains("did not return"), "{run}");
     ensure!(!run.stdout.contains(SYNDIC), "{run}");
+    let jid = new_jid(top, mark)?;
     let events = top.events().since(mark);
-    let new = events.iter().find(|event| event.tag.ends_with("/new"));
-    let jid = new.and_then(|event| event.data["jid"].as_str());
-    let jid = jid.unwrap_or_default().to_owned();
     let of_job = events.iter().filter(|event| event.tag.contains(&jid));
     let tags = of_job.map(|event| event.tag.replace(&jid, "JID")).collect();
 
@@ -203,7 +201,7 @@ fn killed_in_the_middle(release: Release) -> TestResult {
         leaves.extend([LEAF_A, LEAF_B].map(str::to_owned));
 
         top.step("everybody, over both levels");
-        let run = top.salt(&["--out", "json", "--static", "*", "test.ping"])?;
+        let run = top.salt(&["-t", "60", "--out", "json", "--static", "*", "test.ping"])?;
         run.expect_code(0)?;
         let answers: serde_json::Value = serde_json::from_str(&run.stdout)?;
         let answered = answers.as_object().into_iter().flatten();

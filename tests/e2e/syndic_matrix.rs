@@ -222,7 +222,7 @@ fn wait_for_all(site: &Site) -> Result<()> {
 
 fn configure(config: &mut Config) {
     below(config);
-    config.set("timeout", 3).set("gather_job_timeout", 8);
+    config.set("timeout", 3).set("gather_job_timeout", 20);
 }
 
 fn both_kinds(top: Server) -> TestResult {

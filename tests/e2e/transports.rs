@@ -81,6 +81,7 @@ fn everything(server: Server, transport: &'static str, tls: Tls) -> TestResult {
             let states = site.path("srv").display().to_string();
             site.config()
                 .set("timeout", 60)
+                .set("gather_job_timeout", 30)
                 .set("transport", transport)
                 .set("file_roots", format!("{{base: [{states}]}}"));
             if let Some(ssl) = &ssl {
@@ -164,6 +165,7 @@ fn it_comes_back_after_a_restart(site: &mut Site, transport: &str) -> Result<()>
     site.kill_master();
     site.start_master()?;
     is_connected(site, transport)?;
+    site.wait_until_ready_again()?;
     ping_prints_true(site)
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::minions::MinionKind;
-use crate::process::{Daemon, Run, peer, run};
+use crate::process::{Daemon, Run, peer, run, wait_until};
 use crate::release::{Release, saltern_program};
 use crate::session::Session;
 use crate::site::{SOON, Site};
@@ -156,6 +156,16 @@ impl Site {
         // Before the others: what follows the function belongs to the function.
         command.args(["cmd", "-c"]).arg(self.path("conf"));
         run(command.args(arguments), SOON * 2)
+    }
+
+    /// Waits until our master has written the job files that stock's `salt-run` reads: the last job is in them.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub fn wait_until_mirrored(&self) -> Result<()> {
+        wait_until("the job files", SOON, || {
+            (self.metric("saltern_mirror_lag_rows", "").ok()? == 0.0).then_some(())
+        })
     }
 
     /// The value of one metric of our master, summed up over all whose labels contain this text.

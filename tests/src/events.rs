@@ -17,6 +17,9 @@ use crate::process::{Group, Process, null, peer};
 use crate::release::Release;
 use crate::site::SOON;
 
+/// What tags of marks begin with.
+const MARK: &str = "saltern-tests/mark/";
+
 /// No two marks of a process have the same event.
 static MARKS: AtomicUsize = AtomicUsize::new(0);
 
@@ -141,7 +144,7 @@ impl Listener {
     /// command that has ended, so an event of our own is fired, and what came up to it is before the mark. Where
     /// no master passes it on, what has come is.
     pub fn mark(&self) -> usize {
-        let tag = format!("saltern-tests/mark/{}", MARKS.fetch_add(1, Relaxed));
+        let tag = format!("{MARK}{}", MARKS.fetch_add(1, Relaxed));
         let passed = || {
             fire(&self.pull, &tag).ok()?;
             let is_it = |event: &Event| event.tag == tag;
@@ -154,9 +157,15 @@ impl Listener {
         }
     }
 
-    /// The events since a mark.
+    /// The events from a mark up to now, without those of marks.
     pub fn since(&self, mark: usize) -> Vec<Event> {
-        self.heard.state.lock().events[mark..].to_vec()
+        self.mark();
+        let state = self.heard.state.lock();
+        let since = state.events.iter().skip(mark);
+        since
+            .filter(|event| !event.tag.starts_with(MARK))
+            .cloned()
+            .collect()
     }
 
     /// Waits for an event after the mark for which `pick` gives a value.

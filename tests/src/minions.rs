@@ -171,6 +171,21 @@ impl Site {
         Ok(())
     }
 
+    /// The same where some of them had another master, whose loss they do not notice: waits for those that have
+    /// noticed one by now.
+    ///
+    /// # Errors
+    /// As for [`Site::wait_until_ready_again`].
+    pub fn wait_until_ready(&self) -> Result<()> {
+        for (id, before) in &self.losses_before {
+            wait_until(&format!("{id} to be ready"), SOON, || {
+                let (losses, is_ready) = self.losses(id).ok()?;
+                (losses == *before || is_ready).then_some(())
+            })?;
+        }
+        Ok(())
+    }
+
     /// How often each stock minion that runs, and would notice it, has lost its master. Those of 3006 do not.
     pub(crate) fn all_losses(&self) -> BTreeMap<String, usize> {
         let minions = self.minions.iter().filter(|(_, minion)| {

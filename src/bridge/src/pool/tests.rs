@@ -203,7 +203,7 @@ fn frame_with_an_oversized_length_is_refused() {
 fn helper_that_fails_to_start_is_not_restarted_within_the_back_off() {
     let script = "echo >>{top}/starts; printf '\\001ESalt is broken\\n' >&2; exit 3";
     let (top, bridge) = bridge(script, "");
-    for _ in 0..2 {
+    for _ in 0..20 {
         let error = ask(&bridge, LONG).expect_err("it does not come up");
         assert_eq!(
             error.to_string(),
@@ -211,7 +211,9 @@ fn helper_that_fails_to_start_is_not_restarted_within_the_back_off() {
              \"python_bridge\") ended with code 3: Salt is broken"
         );
     }
-    assert_eq!(lines(&top, "starts"), 1);
+    // A pause may be over before the next question on a busy machine; the seventh takes six seconds.
+    let starts = lines(&top, "starts");
+    assert!(starts < 8, "{starts} starts");
 }
 
 #[test]
