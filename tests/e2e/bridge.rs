@@ -129,7 +129,9 @@ fn configure(server: Server) -> impl FnOnce(&mut Config) {
             .set("pillar_roots", format!("{{base: [{root}/pillar]}}"))
             .set("ext_pillar", "[{site_pillar: [one, {two: 2}]}]")
             .set("master_tops", "{site_tops: {state: common}}")
-            .set("timeout", 60);
+            // A minion gives its answer when the helper has started, which takes its time on a busy machine.
+            .set("timeout", 60)
+            .set("gather_job_timeout", 60);
         if server.is_ours() {
             let python = server.release().program("python3");
             config.set("python_bridge", python.display());

@@ -2,9 +2,9 @@
 //! database, where stock's `salt-run` reads the files that our master mirrors; everything else both
 //! read from the same caches and files.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Release, Server, Site, TestResult, wait_until};
+use saltern_tests::{Release, Server, Site, TestResult};
 use serde_json::{Value, json};
 
 #[test]
