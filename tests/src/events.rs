@@ -24,7 +24,7 @@ const MARK: &str = "saltern-tests/mark/";
 static MARKS: AtomicUsize = AtomicUsize::new(0);
 
 /// A master that takes or passes on nothing for so long, as one that is stopped, is not waited for by a mark.
-const MARK_WAIT: Duration = Duration::from_secs(10);
+const MARK_WAIT: Duration = Duration::from_secs(30);
 
 /// One event of the bus.
 #[derive(Clone, Debug, PartialEq)]
