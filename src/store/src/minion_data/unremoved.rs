@@ -12,27 +12,28 @@ use crate::error::Result;
 use crate::files::{Stat, Version};
 
 #[derive(Default)]
-pub(super) struct UnremovedFiles(Mutex<BTreeMap<MinionId, Vec<(Bank, Version)>>>);
+pub(super) struct UnremovedFiles {
+    minions: Mutex<BTreeMap<MinionId, Vec<(Bank, Version)>>>,
+}
 
 impl UnremovedFiles {
     fn note(&self, id: &MinionId, files: Vec<(Bank, Version)>) {
-        let mut all = self.0.lock();
+        let mut minions = self.minions.lock();
         match files.is_empty() {
-            true => all.remove(id),
-            false => all.insert(id.clone(), files),
+            true => minions.remove(id),
+            false => minions.insert(id.clone(), files),
         };
     }
 
     /// Whether a file is one of them.
     pub(super) fn has(&self, id: &MinionId, bank: Bank, version: &Version) -> bool {
-        let Self(all) = self;
-        let all = all.lock();
-        let mut files = all.get(id).into_iter().flatten();
+        let minions = self.minions.lock();
+        let mut files = minions.get(id).into_iter().flatten();
         files.any(|(of, left)| *of == bank && left.has_content_of(version))
     }
 
     fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.minions.lock().is_empty()
     }
 }
 
