@@ -25,6 +25,7 @@ const REASONS: &[(&str, &str)] = &[
     ),
     ("store/src/minion_data/removals.rs", "a field of `Minions`"),
     ("store/src/minion_data/shared.rs", "a field of `Minions`"),
+    ("store/src/minion_data/unremoved.rs", "a field of `Minions`"),
     ("store/src/resources.rs", "a field of `Minions`"),
     ("store/src/sessions.rs", "a field of `Minions`"),
     ("store/src/syndics.rs", "a field of `Minions`"),

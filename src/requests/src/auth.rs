@@ -495,6 +495,10 @@ fn gate(
         .pki
         .state(minion)?
         .filter(|state| *state != KeyState::Denied);
+    if known_state.is_none() {
+        // A key that is new ends all that is kept under its name: not one whose file is out of sight.
+        services.require_pki()?;
+    }
     let known_key = match known_state {
         Some(state) => services.keys.pki.stored_pem(minion, state)?,
         None => None,

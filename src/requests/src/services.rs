@@ -201,6 +201,15 @@ impl Services {
         self.keys.master.both(self.clock.unix())
     }
 
+    /// Whether the directory of the minions' keys is there, so that a minion without one in it has none.
+    ///
+    /// # Errors
+    /// It is lost, or not mounted.
+    pub fn require_pki(&self) -> Result<(), StoreError> {
+        let Keys { pki, master, .. } = &self.keys;
+        master.require_directory(pki, &self.config)
+    }
+
     /// Puts the services together.
     pub fn new(
         config: Arc<MasterConfig>,

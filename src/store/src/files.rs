@@ -391,6 +391,12 @@ impl Version {
         self.modified < other.changed
     }
 
+    /// Whether it is the same file with the same content, whoever may use it now.
+    pub(crate) fn has_content_of(&self, other: &Version) -> bool {
+        let content = |of: &Self| (of.device, of.inode, of.size, of.modified);
+        content(self) == content(other)
+    }
+
     /// When the content last changed, in microseconds since 1970-01-01 UTC.
     pub fn modified_micros(&self) -> i64 {
         i64::try_from(self.modified.div_euclid(1_000)).unwrap_or(i64::MAX)

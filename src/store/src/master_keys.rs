@@ -18,6 +18,7 @@ use saltern_model::Compat;
 use crate::error::{Result, StoreError};
 use crate::files::{self, Create, Version};
 use crate::options::StoreOptions;
+use crate::pki::PkiTree;
 pub use rotation::{
     MasterKeyRotation, PreviousMasterKey, ReplacingStep, RotationError, fingerprint,
 };
@@ -163,6 +164,22 @@ impl MasterKeys {
         match key.public().pem() == self.public_pem {
             true => Ok(()),
             false => Err(StoreError::Replaced { path }),
+        }
+    }
+
+    /// Whether `pki_dir` still is the directory of a master: one that is lost or not mounted has no key of one, and
+    /// that it has none of a minion says nothing about that minion.
+    ///
+    /// # Errors
+    /// It has no key of a master, or none that can be read.
+    pub fn require_directory(&self, tree: &PkiTree, config: &MasterConfig) -> Result<()> {
+        if tree.is_of_master(&self.public_pem).unwrap_or_default() {
+            return Ok(());
+        }
+        match self.compare_with_disk(config) {
+            // Keys of minions stay when that of the master is replaced, or its public half is another one's.
+            Ok(()) | Err(StoreError::Replaced { .. }) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

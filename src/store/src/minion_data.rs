@@ -24,6 +24,7 @@ mod removals;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod unremoved;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -47,6 +48,7 @@ use memory::{Memory, Parts, Remembered};
 use mine_edits::MineEdits;
 use removals::Removals;
 use shared::ChangedData;
+use unremoved::UnremovedFiles;
 
 /// The largest file that is read, in bytes.
 const FILE_BYTES: usize = 64 << 20;
@@ -83,6 +85,7 @@ pub struct MinionDataStore {
     changed: ChangedData,
     mine_edits: MineEdits,
     removals: Removals,
+    unremoved: UnremovedFiles,
     /// Held while a minion's files are written or removed, and while its mine is read, changed and
     /// written back; by hash of the id.
     writers: [Mutex<()>; WRITERS],
@@ -104,6 +107,7 @@ impl MinionDataStore {
             changed: ChangedData::default(),
             mine_edits: MineEdits::default(),
             removals: Removals::new(&options.cachedir),
+            unremoved: UnremovedFiles::default(),
             writers: std::array::from_fn(|_| Mutex::new(())),
         }
     }
@@ -287,6 +291,7 @@ impl MinionDataStore {
     fn read(&self, id: &MinionId, bank: Bank) -> Result<Option<Arc<Parts>>> {
         let path = self.path(id, bank)?;
         let stat = Version::of(&path, true)?.filter(Stat::is_file);
+        let stat = stat.filter(|stat| !self.unremoved.has(id, bank, &stat.version));
         let Some(stat) = stat else {
             self.memory.lock().forget_one(id, bank);
             self.notice(id, bank, None);

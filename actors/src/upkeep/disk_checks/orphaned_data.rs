@@ -40,6 +40,8 @@ impl OrphanedData {
     /// Compares the keys and purges; gives the number of minions with purged data.
     pub(super) fn forget(&mut self, services: &Services) -> Result<usize, StoreError> {
         let now = self.look(services)?;
+        // What was seen of a directory that is not mounted says nothing.
+        services.require_pki()?;
         let forgotten = match &self.last {
             None => forget_without_key(services, &now)?,
             Some(last) => forget_changed(services, last, &now)?,
@@ -235,6 +237,28 @@ mod tests {
             assert_eq!(kept(&services, "stays"), [true; 3], "{options}");
             assert_eq!(kept(&services, "waits"), [true; 3], "{options}");
         }
+    }
+
+    #[test]
+    fn lost_directory_of_keys_purges_nothing() {
+        let site = Site::new("");
+        let services = site.services();
+        services.keys.pki.accept(&id("stays"), "a key").unwrap();
+        keep(&services, "stays");
+        let mut orphaned_data = OrphanedData::default();
+        assert_eq!(orphaned_data.forget(&services).unwrap(), 0);
+        let (pki, aside) = (site.dir.path().join("pki"), site.dir.path().join("aside"));
+        fs::rename(&pki, &aside).unwrap();
+        // As another process leaves it that is started meanwhile.
+        for state in KeyState::ALL {
+            fs::create_dir_all(pki.join(state.directory())).unwrap();
+        }
+        assert!(orphaned_data.forget(&services).is_err());
+        assert!(OrphanedData::default().forget(&services).is_err());
+        fs::remove_dir_all(&pki).unwrap();
+        fs::rename(&aside, &pki).unwrap();
+        assert_eq!(orphaned_data.forget(&services).unwrap(), 0);
+        assert_eq!(kept(&services, "stays"), [true; 3]);
     }
 
     #[test]

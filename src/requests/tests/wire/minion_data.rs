@@ -128,6 +128,33 @@ fn deleted_key_clears_every_memory() {
     assert_eq!(kept(&m1), minions.memory_names());
 }
 
+/// A `pki_dir` that is not mounted says nothing about a minion's key.
+#[test]
+fn lost_directory_of_keys_ends_nothing_that_is_kept_of_a_minion() {
+    for options in ["", "auto_accept: True\n", "open_mode: True\n"] {
+        let site = Site::new(&(ALL_MEMORIES.to_owned() + options));
+        let id = MinionId::parse("m1").unwrap();
+        fill_every_memory(&site, &id);
+        let minions = &site.services.minions;
+        let (pki, aside) = (site.path("pki"), site.path("aside"));
+        std::fs::rename(&pki, &aside).unwrap();
+        for state in KeyState::ALL {
+            std::fs::create_dir_all(pki.join(state.directory())).unwrap();
+        }
+        let minion = Minion::new("m1", "minion");
+        let reply = site.ask_in_vain("lost", clear(minion.auth(), 3));
+        let inner = minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);
+        assert_eq!(inner.get("ret"), Some(&true.into()), "it waits");
+        assert_eq!(minions.memories_with(&id).unwrap(), minions.memory_names());
+        std::fs::remove_dir_all(&pki).unwrap();
+        std::fs::rename(&aside, &pki).unwrap();
+        let reply = site.ask(clear(minion.auth(), 3)).reply;
+        let inner = minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);
+        assert!(inner.get("session").is_some(), "{options}");
+        assert_eq!(minions.memories_with(&id).unwrap(), minions.memory_names());
+    }
+}
+
 /// Memories that alone do not go with a replaced key, each with the reason.
 const OUTLASTS_A_REPLACED_KEY: [(&str, &str); 2] = [
     ("session", "replaced when the new owner authenticates"),

@@ -45,7 +45,7 @@ impl Machine {
             instance: name.to_owned(),
             store: store.clone(),
             kinds: vec![DataKind::Grains],
-            has_key: None,
+            keys: None,
             is_admitted: Box::new(|| true),
             report: Box::new(|_| {}),
         };

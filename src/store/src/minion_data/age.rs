@@ -2,7 +2,7 @@
 
 use saltern_model::MinionId;
 
-use super::{Bank, MinionDataStore};
+use super::MinionDataStore;
 use crate::error::Result;
 use crate::files::{Stat, Version};
 
@@ -10,11 +10,7 @@ impl MinionDataStore {
     /// Whether any of the minion's files was written before this version of its key file came to
     /// be. Costs a `stat` for each file.
     pub fn is_older_than(&self, id: &MinionId, key: &Version) -> Result<bool> {
-        let banks: &[Bank] = match self.has_banks() {
-            true => &[Bank::Grains, Bank::Pillar, Bank::Mine],
-            false => &[Bank::Data, Bank::Mine],
-        };
-        for bank in banks {
+        for bank in self.banks() {
             let stat = Version::of(&self.path(id, *bank)?, true)?.filter(Stat::is_file);
             if stat.is_some_and(|stat| stat.version.is_from_before(key)) {
                 return Ok(true);

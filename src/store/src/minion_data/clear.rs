@@ -28,6 +28,7 @@ impl MinionDataStore {
         let removed = self.remove_all(id);
         // What cannot be removed is not to be the next owner's, either.
         let had_any = *removed.as_ref().unwrap_or(&true);
+        let left = self.note_unremoved(id);
         if had_any {
             self.memory.lock().forget(id);
             self.known.write().remove(id);
@@ -38,22 +39,27 @@ impl MinionDataStore {
                 self.note_removed(id, bank);
             }
         }
-        removed
+        left.and(removed)
     }
 
     /// Removes all files of a minion that can be removed; whether there was one.
     fn remove_all(&self, id: &MinionId) -> Result<bool> {
-        if self.has_banks() {
-            let mut removed = self.remove_environments(id);
-            for bank in [Bank::Grains, Bank::Pillar, Bank::Mine] {
-                let one = self.path(id, bank).and_then(|path| files::remove(&path));
-                removed = match (removed, one) {
-                    (Ok(any), Ok(one)) => Ok(any || one),
-                    (Err(error), _) | (_, Err(error)) => Err(error),
-                };
-            }
-            return removed;
+        let mut removed = Ok(false);
+        for bank in self.banks() {
+            let one = self.path(id, *bank).and_then(|path| files::remove(&path));
+            removed = both(removed, one);
         }
+        match self.has_banks() {
+            true => both(removed, self.remove_environments(id)),
+            // The files that it pushed may be of anybody; with them the rest goes, too.
+            false => match self.remove_directory(id) {
+                Ok(any) => Ok(any || removed.unwrap_or_default()),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    fn remove_directory(&self, id: &MinionId) -> Result<bool> {
         let dir = files::child(&self.cachedir.join("minions"), id.as_str())?;
         match fs::remove_dir_all(&dir) {
             Ok(()) => Ok(true),
@@ -139,6 +145,13 @@ impl MinionDataStore {
         self.note_removed(id, bank);
         self.notice(id, bank, None);
         Ok(())
+    }
+}
+
+fn both(removed: Result<bool>, more: Result<bool>) -> Result<bool> {
+    match (removed, more) {
+        (Ok(any), Ok(one)) => Ok(any || one),
+        (Err(error), _) | (_, Err(error)) => Err(error),
     }
 }
 

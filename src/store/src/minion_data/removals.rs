@@ -42,6 +42,10 @@ struct State {
     lines: usize,
     /// To append to.
     file: Option<File>,
+    /// Bytes of the whole lines in the file, where behind them may be a part of one.
+    torn_at: Option<u64>,
+    /// The file lacks lines that could not be written.
+    is_incomplete: bool,
 }
 
 impl State {
@@ -55,11 +59,33 @@ impl State {
             options.append(true).create(true).mode(0o600);
             self.file = Some(options.open(path).map_err(failed)?);
         }
-        match &mut self.file {
-            Some(file) => file.write_all(line.as_bytes()).map_err(failed),
-            None => Ok(()),
-        }?;
+        let Some(file) = &mut self.file else {
+            return Ok(());
+        };
+        // A part of a line would become one with the next.
+        let end = match self.torn_at {
+            Some(end) => file.set_len(end).map(|()| end),
+            None => file.metadata().map(|metadata| metadata.len()),
+        };
+        let end = end.map_err(failed)?;
+        self.torn_at = Some(end);
+        file.write_all(line.as_bytes()).map_err(failed)?;
+        self.torn_at = None;
         self.lines += line.lines().count();
+        Ok(())
+    }
+
+    /// Writes the whole file anew.
+    fn rewrite(&mut self, path: &Path) -> Result<()> {
+        self.file = None;
+        let lines = self.versions.iter().map(|(name, last)| line(name, *last));
+        let text: String = lines.collect();
+        match text.is_empty() {
+            true => files::remove(path).map(|_| ()),
+            false => files::write_atomic(path, text.as_bytes(), Create::PRIVATE.derived()),
+        }?;
+        self.lines = self.versions.len();
+        (self.torn_at, self.is_incomplete) = (None, false);
         Ok(())
     }
 }
@@ -82,11 +108,16 @@ impl Removals {
         });
         let text = text.unwrap_or_default();
         // Without its end the last line is a part of one.
-        let lines = text
-            .split_inclusive('\n')
-            .filter_map(|line| line.strip_suffix('\n'));
+        let (whole, part) = match text.rsplit_once('\n') {
+            Some((whole, part)) => (whole, part),
+            None => ("", text.as_str()),
+        };
         let mut state = self.state.lock();
-        for line in lines {
+        if !part.is_empty() {
+            let end = text.len() - part.len();
+            state.torn_at = Some(end as u64);
+        }
+        for line in whole.lines() {
             state.lines += 1;
             match line.strip_prefix(SETTLED) {
                 Some(line) => {
@@ -107,6 +138,7 @@ impl Removals {
             return;
         }
         if let Err(error) = state.append(&self.path, &line(name, last)) {
+            state.is_incomplete = true;
             let error = chain(&error);
             tracing::warn!(error, "removed grains or a mine may come back after a kill");
         }
@@ -119,28 +151,29 @@ impl Removals {
     /// Forgets some that the table has.
     fn settle(&self, names: &[DataName]) -> Result<()> {
         let mut state = self.state.lock();
-        let mut settled = String::new();
+        let mut settled = Vec::new();
         for name in names {
-            if let Some(last) = state.versions.remove(name) {
-                settled = settled + SETTLED + &line(name, last);
-            }
+            let removed = state.versions.remove_entry(name);
+            settled.extend(removed);
         }
         if settled.is_empty() {
             return Ok(());
         }
-        if state.versions.is_empty() {
-            (state.file, state.lines) = (None, 0);
-            files::remove(&self.path)?;
-            return Ok(());
-        }
+        let is_small = state.lines <= 2 * state.versions.len() + MAX_SETTLED_LINES;
         // Requests wait for this lock: the whole is written once it is mostly of no use.
-        if state.lines <= 2 * state.versions.len() + MAX_SETTLED_LINES {
-            return state.append(&self.path, &settled);
+        let written = match is_small && !state.versions.is_empty() && !state.is_incomplete {
+            true => {
+                let lines = settled.iter().map(|(name, last)| line(name, *last));
+                let lines: String = lines.map(|line| SETTLED.to_owned() + &line).collect();
+                state.append(&self.path, &lines)
+            }
+            false => state.rewrite(&self.path),
+        };
+        if written.is_err() {
+            // As the file has it, until the next time.
+            state.versions.extend(settled);
         }
-        (state.file, state.lines) = (None, state.versions.len());
-        let lines = state.versions.iter().map(|(name, last)| line(name, *last));
-        let text: String = lines.collect();
-        files::write_atomic(&self.path, text.as_bytes(), Create::PRIVATE.derived())
+        written
     }
 }
 
@@ -175,6 +208,17 @@ impl MinionDataStore {
         self.removals.state.lock().last = Some(version);
     }
 
+    /// Notes that rows are written from this version on: all that is there is below it, also where a table was restored
+    /// from a backup.
+    pub(crate) fn begin_versions(&self, first: i64) {
+        let last = first.saturating_sub(1);
+        let mut state = self.removals.state.lock();
+        state.last = Some(last);
+        for version in state.versions.values_mut() {
+            *version = last.min(*version);
+        }
+    }
+
     /// Notes that a row has what is gone here.
     pub(crate) fn note_removal(&self, name: &DataName) {
         self.removals.note(name);
@@ -207,5 +251,68 @@ impl MinionDataStore {
                 "a list of removed grains and mines cannot be written"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn name(minion: &str) -> DataName {
+        DataName {
+            kind: DataKind::Mine,
+            minion: MinionId::parse(minion).expect("an id"),
+        }
+    }
+
+    fn opened(dir: &Path) -> Removals {
+        let removals = Removals::new(dir);
+        removals.read();
+        removals.state.lock().last = Some(7);
+        removals
+    }
+
+    /// Those of a process that is started now.
+    fn read(dir: &Path) -> Vec<String> {
+        let removals = opened(dir);
+        let state = removals.state.lock();
+        let names = state.versions.keys();
+        names.map(|name| name.minion.to_string()).collect()
+    }
+
+    #[test]
+    fn part_of_a_line_falsifies_neither_itself_nor_the_next() {
+        for part in ["7 mi", "7 mine m1", "- 7 mine m2", "\n\n7"] {
+            let dir = tempfile::tempdir().expect("a directory");
+            opened(dir.path()).note(&name("m2"));
+            let path = dir.path().join("saltern/cluster_removals");
+            let before = fs::read_to_string(&path).expect("lines");
+            fs::write(&path, before + part).expect("torn");
+            opened(dir.path()).note(&name("m3"));
+            assert_eq!(read(dir.path()), ["m2", "m3"], "{part}");
+        }
+    }
+
+    #[test]
+    fn line_that_cannot_be_written_is_in_the_file_once_there_is_room() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let removals = opened(dir.path());
+        for minion in ["m1", "m2", "m3", "m4"] {
+            removals.note(&name(minion));
+        }
+        let full = || {
+            let full = OpenOptions::new().append(true).open("/dev/full");
+            removals.state.lock().file = Some(full.expect("a full disk"));
+        };
+        full();
+        assert!(removals.settle(&[name("m1")]).is_err());
+        assert_eq!(removals.version(&name("m1")), Some(7), "as in the file");
+        full();
+        removals.note(&name("m5"));
+        assert_eq!(removals.version(&name("m5")), Some(7));
+        removals.settle(&[name("m1"), name("m2")]).expect("settled");
+        assert_eq!(read(dir.path()), ["m3", "m4", "m5"]);
     }
 }

@@ -94,7 +94,7 @@ fn name_of(minion: &MinionId, bank: Bank) -> Option<DataName> {
 impl MinionDataStore {
     /// Begins to note what is changed, before all that is shared was read, and what is removed of rows before a version.
     pub(crate) fn note_changes(&self, first_version: i64) {
-        self.note_version(first_version.saturating_sub(1));
+        self.begin_versions(first_version);
         self.mine_edits.begin();
         self.changed.names.lock().get_or_insert_default();
     }
@@ -134,6 +134,9 @@ impl MinionDataStore {
     pub(crate) fn packed(&self, name: &DataName) -> Result<Vec<u8>> {
         let bank = self.bank_of_kind(name.kind);
         let path = self.path(&name.minion, bank)?;
+        if self.is_unremoved(&name.minion, (bank, &path))? {
+            return Ok(Vec::new());
+        }
         let Some(packed) = files::read(&path, FILE_BYTES)? else {
             return Ok(Vec::new());
         };

@@ -63,7 +63,7 @@ impl PkiTree {
     }
 
     /// Whether the directory has this public key of a master: it is that master's then.
-    pub(crate) fn is_of_master(&self, public_pem: &str) -> Result<bool> {
+    pub fn is_of_master(&self, public_pem: &str) -> Result<bool> {
         for path in &self.master_public_files {
             let text = files::read_text(path, KEY_BYTES)?;
             if text.is_some_and(|text| clean_key(&text) == clean_key(public_pem)) {

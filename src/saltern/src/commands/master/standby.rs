@@ -26,7 +26,7 @@ use saltern_sql::{ClusterError, MemberIdentity, Membership, Standing, register_c
 use saltern_store::files::{self, Create, Version};
 use saltern_store::jobs::Engine;
 use saltern_store::minion_data::DataKind;
-use saltern_store::shared_state::minion_data::{DataSyncParts, HasKey, MinionDataSync};
+use saltern_store::shared_state::minion_data::{DataSyncParts, KeyLookup, MinionDataSync};
 use saltern_store::shared_state::minion_keys::{KeySyncParts, MinionKeySync};
 use saltern_store::shared_state::{Report, StatePlaces, restore};
 use saltern_store::{
@@ -171,7 +171,7 @@ pub(super) fn stand_by(
         let joined = Membership::join(cluster, me, end);
         let membership = joined.map_err(failed)?;
         let secret = cipher.as_ref().filter(|_| cluster.share_keys);
-        let keys = share_keys((config, master_key), &membership, secret);
+        let keys = share_keys((config, master_key.clone()), &membership, secret);
         let keys = match keys {
             Ok(keys) => keys,
             Err(error) => {
@@ -179,7 +179,7 @@ pub(super) fn stand_by(
                 return Err(failed(error));
             }
         };
-        let data = match share_data(config, &membership, cipher.as_ref()) {
+        let data = match share_data((config, master_key), &membership, cipher.as_ref()) {
             Ok(data) => data,
             Err(error) => {
                 keys.stop();
@@ -251,7 +251,7 @@ pub(super) struct SharedData {
 
 /// Shares grains and mines from here on, as far as they are kept, under the members' secret.
 fn share_data(
-    config: &Arc<MasterConfig>,
+    (config, master_key): (&Arc<MasterConfig>, String),
     membership: &Arc<Membership>,
     cipher: Option<&Arc<StateCipher>>,
 ) -> Result<SharedData, StoreError> {
@@ -272,7 +272,7 @@ fn share_data(
                 instance: instance(&config.cachedir)?,
                 store: store.clone(),
                 kinds,
-                has_key: has_key(config, site.preserve_minion_cache),
+                keys: key_lookup((config, master_key), site.preserve_minion_cache),
                 is_admitted: is_admitted(membership),
                 report: report(membership, ABOUT_DATA),
             };
@@ -283,15 +283,20 @@ fn share_data(
 }
 
 /// Looks for keys of minions whose data does not outlast them.
-fn has_key(config: &MasterConfig, preserves_data: bool) -> Option<HasKey> {
+fn key_lookup(
+    (config, master_key): (&MasterConfig, String),
+    preserves_data: bool,
+) -> Option<KeyLookup> {
     if preserves_data {
         return None;
     }
-    let pki = PkiTree::existing(config, Clock::system());
-    let has = move |minion: &MinionId, state| !matches!(pki.version(minion, state), Ok(None));
-    Some(Box::new(move |minion| {
-        KeyState::ALL.into_iter().any(|state| has(minion, state))
-    }))
+    let pki = Arc::new(PkiTree::existing(config, Clock::system()));
+    let keys = pki.clone();
+    let has = move |minion: &MinionId, state| !matches!(keys.version(minion, state), Ok(None));
+    Some(KeyLookup {
+        has_key: Box::new(move |minion| KeyState::ALL.into_iter().any(|state| has(minion, state))),
+        are_here: Box::new(move || pki.is_of_master(&master_key).unwrap_or_default()),
+    })
 }
 
 fn is_admitted(membership: &Arc<Membership>) -> Box<dyn Fn() -> bool + Send + Sync> {

@@ -13,7 +13,7 @@ use saltern_crypto::StateCipher;
 
 use super::content::Writer;
 use super::rounds::{RoundParts, Rounds, Standing};
-use super::{DataTable, HasKey};
+use super::{DataTable, KeyLookup};
 use crate::MinionDataStore;
 use crate::error::Result;
 use crate::minion_data::DataKind;
@@ -50,7 +50,7 @@ pub struct DataSyncParts {
     /// The kinds that this member keeps.
     pub kinds: Vec<DataKind>,
     /// Data of minions without a key is removed; `None` where it is to outlast the key.
-    pub has_key: Option<HasKey>,
+    pub keys: Option<KeyLookup>,
     /// Says when the member has been admitted to its cluster.
     pub is_admitted: Box<dyn Fn() -> bool + Send + Sync>,
     /// Has the other members know.
@@ -116,7 +116,7 @@ impl MinionDataSync {
             store: parts.store.clone(),
             cachedir: cachedir.to_owned(),
             kinds: parts.kinds,
-            has_key: parts.has_key,
+            keys: parts.keys,
             clock: clock.clone(),
         });
         let table = parts.table;
@@ -247,7 +247,13 @@ impl Member {
         let done = rounds.round(standing, &|| self.thread.is_ending());
         let failed = rounds.failed();
         let held_back = rounds.held_back();
+        let are_keys_lost = rounds.are_keys_lost();
         let why = match held_back {
+            _ if are_keys_lost => Some(
+                "the directory of minions' keys is not that of this master, so grains and mines without a key are not \
+                 removed"
+                    .to_owned(),
+            ),
             Some((minions, confirmation)) => Some(format!(
                 "{minions} minions with grains or a mine have no key, which is too many to remove them; if that is \
                  right, make the file \"{}\"",
@@ -258,7 +264,7 @@ impl Member {
             )),
             None => None,
         };
-        let is_held_back = held_back.is_some();
+        let is_held_back = held_back.is_some() || are_keys_lost;
         (self.report)(why);
         let counts = rounds.counts();
         let mut state = self.state.lock();

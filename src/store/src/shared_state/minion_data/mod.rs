@@ -47,6 +47,14 @@ const fn number_of(kind: DataKind) -> u8 {
 /// Says whether a minion has a key, in whatever state.
 pub type HasKey = Box<dyn Fn(&MinionId) -> bool + Send + Sync>;
 
+/// Looks for keys of minions, whose data does not outlast them.
+pub struct KeyLookup {
+    /// Looks for one.
+    pub has_key: HasKey,
+    /// Says whether their directory is that of this master, and not one that is lost, or not mounted.
+    pub are_here: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
 /// A row to be written.
 #[derive(Clone, Debug)]
 pub struct DataWrite {

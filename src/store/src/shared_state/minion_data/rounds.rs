@@ -20,7 +20,7 @@ use saltern_crypto::StateCipher;
 use saltern_model::MinionId;
 
 use super::content::Writer;
-use super::{DataTable, DataWrite, HasKey, TOMBSTONE_AGE};
+use super::{DataTable, DataWrite, KeyLookup, TOMBSTONE_AGE};
 use crate::MinionDataStore;
 use crate::error::{Result, StoreError};
 use crate::minion_data::{DataKind, DataName};
@@ -130,7 +130,7 @@ pub(super) struct RoundParts {
     /// The kinds that this member keeps.
     pub(super) kinds: Vec<DataKind>,
     /// `None` where data outlasts the key.
-    pub(super) has_key: Option<HasKey>,
+    pub(super) keys: Option<KeyLookup>,
     pub(super) clock: Clock,
 }
 
@@ -154,6 +154,8 @@ pub(super) struct Rounds {
     mass_loss: MassLoss,
     /// Minions without a key whose data stays, because they are many.
     held_back: usize,
+    /// The directory of the keys is not this master's, so nothing is removed for want of one.
+    are_keys_lost: bool,
     counts: Counts,
     row_failures: LogThrottle,
     file_failures: LogThrottle,
@@ -178,6 +180,7 @@ impl Rounds {
             pruned_at: None,
             mass_loss,
             held_back: 0,
+            are_keys_lost: false,
             counts: Counts::default(),
             row_failures: LogThrottle::new(LOG_INTERVAL),
             file_failures: LogThrottle::new(LOG_INTERVAL),
@@ -204,6 +207,11 @@ impl Rounds {
         (self.held_back > 0).then(|| (self.held_back, self.mass_loss.confirmation()))
     }
 
+    /// Whether the directory of the keys is not this master's.
+    pub(super) fn are_keys_lost(&self) -> bool {
+        self.are_keys_lost
+    }
+
     /// Whether all that others wrote before this member became active is here.
     pub(super) fn has_taken_over(&self) -> bool {
         self.has_taken_over
@@ -213,7 +221,7 @@ impl Rounds {
     /// one goes on.
     ///
     /// # Errors
-    /// The table does not answer, or a directory cannot be listed.
+    /// The table does not answer.
     pub(super) fn round(&mut self, standing: Standing, is_ending: &dyn Fn() -> bool) -> Result<()> {
         // The last one writes.
         let may_read = !(standing.is_last && self.has_taken_over);
@@ -243,12 +251,12 @@ impl Rounds {
             // Somebody waits for it, and to compare all files takes longer.
             return Ok(());
         }
-        let interval = match self.held_back {
-            0 => UPKEEP_INTERVAL,
-            _ => RETRY_INTERVAL,
+        let interval = match self.held_back > 0 || self.are_keys_lost {
+            false => UPKEEP_INTERVAL,
+            true => RETRY_INTERVAL,
         };
         if !standing.is_last && self.is_over(self.upkept_at, interval) {
-            self.compare_all(is_ending)?;
+            self.compare_all(is_ending);
             self.upkept_at = Some(self.parts.clock.unix_micros());
             self.parts.table.expire(TOMBSTONE_AGE)?;
         }
@@ -269,46 +277,78 @@ impl Rounds {
 
     /// Has all files compared with their rows, and removes the data of minions that have no key any more: another
     /// process may have deleted it, or the rows came when its data had been removed.
-    fn compare_all(&mut self, is_ending: &dyn Fn() -> bool) -> Result<()> {
+    fn compare_all(&mut self, is_ending: &dyn Fn() -> bool) {
         let mut names = BTreeSet::new();
         for kind in self.parts.kinds.clone() {
-            let minions = self.parts.store.minions_with(kind)?;
-            names.extend(minions.into_iter().map(|minion| DataName { kind, minion }));
+            match self.parts.store.minions_with(kind) {
+                Ok(minions) => {
+                    names.extend(minions.into_iter().map(|minion| DataName { kind, minion }));
+                }
+                // The others go on.
+                Err(error) => self.log_file_failure(&error),
+            }
         }
-        if let Some(has_key) = &self.parts.has_key {
+        self.purge_keyless(&names, is_ending);
+        names.retain(|name| !self.failed.contains(name));
+        self.dirty.extend(names);
+    }
+
+    fn purge_keyless(&mut self, names: &BTreeSet<DataName>, is_ending: &dyn Fn() -> bool) {
+        let Some(KeyLookup { has_key, are_here }) = &self.parts.keys else {
+            return;
+        };
+        let mut are_lost = !are_here();
+        let mut without = Vec::new();
+        let mut all = 0;
+        if !are_lost {
             let shared = self.known.keys().filter(|name| self.has_row(name));
             let minions = names.iter().chain(shared);
             let minions: BTreeSet<&MinionId> = minions.map(|name| &name.minion).collect();
-            let all = minions.len();
-            let without = minions.into_iter().filter(|minion| !has_key(minion));
-            let without: Vec<&MinionId> = without.take_while(|_| !is_ending()).collect();
+            all = minions.len();
+            let keyless = minions.into_iter().filter(|minion| !has_key(minion));
+            let keyless: Vec<&MinionId> = keyless.take_while(|_| !is_ending()).collect();
             if is_ending() {
                 // Of a part nobody knows whether it is too much.
-                return Ok(());
+                return;
             }
             // Once more: while it is accepted a key is in no directory for a moment.
-            let without = without.into_iter().filter(|minion| !has_key(minion));
-            let without: Vec<MinionId> = without.cloned().collect();
-            self.purge_all((&without, all))?;
+            let keyless = keyless.into_iter().filter(|minion| !has_key(minion));
+            without.extend(keyless.cloned());
+            // It may have been lost meanwhile.
+            are_lost = !are_here();
         }
-        names.retain(|name| !self.failed.contains(name));
-        self.dirty.extend(names);
-        Ok(())
+        self.are_keys_lost = are_lost;
+        match are_lost {
+            false => self.purge_all((&without, all)),
+            true => tracing::error!(
+                "the directory of minions' keys is not that of this master: grains and mines without a key stay"
+            ),
+        }
     }
 
     /// Removes the data of minions without a key, unless that is most of what there is: the directory of the keys may
     /// be lost, or not mounted.
-    fn purge_all(&mut self, (without, all): (&[MinionId], usize)) -> Result<()> {
+    fn purge_all(&mut self, (without, all): (&[MinionId], usize)) {
         let lost = without.len();
-        self.held_back = 0;
-        if !self.mass_loss.allows((lost, all))? {
-            self.held_back = lost;
+        let may_go = self.mass_loss.allows((lost, all)).unwrap_or_else(|error| {
+            let error = chain(&error);
+            tracing::error!(
+                error,
+                "the loss of many keys cannot be confirmed by this file"
+            );
+            false
+        });
+        self.held_back = match may_go {
+            true => 0,
+            false => lost,
+        };
+        if !may_go {
             let confirmation = self.mass_loss.confirmation().display();
             tracing::error!(
                 lost, all, %confirmation,
                 "many minions with grains or a mine have no key: they are not removed unless the file confirms it"
             );
-            return Ok(());
+            return;
         }
         for minion in without {
             if let Err(error) = self.parts.store.purge(minion) {
@@ -317,7 +357,6 @@ impl Rounds {
             }
         }
         self.mass_loss.end();
-        Ok(())
     }
 
     fn is_over(&self, since: Option<i64>, interval: i64) -> bool {

@@ -32,6 +32,8 @@ struct Rows {
     is_away: bool,
     /// Writes to come of which the answer is lost.
     lost_answers: u32,
+    /// How often it was read.
+    reads: usize,
     /// Rows of each write so far.
     writes: Vec<usize>,
     /// Time that each write takes.
@@ -51,7 +53,8 @@ fn away<T>() -> Result<T> {
 
 impl RevisionTable for MemoryTable {
     fn changed_after(&self, position: &RowPosition) -> Result<RowPage> {
-        let rows = self.rows.lock();
+        let mut rows = self.rows.lock();
+        rows.reads += 1;
         if rows.is_away {
             return away();
         }
@@ -132,6 +135,9 @@ struct Machine {
     keyless: Keyless,
 }
 
+/// Stands for the directory of the keys; no minion has this name.
+const ALL_KEYS: &str = "";
+
 type Keyless = Arc<Mutex<BTreeSet<String>>>;
 
 impl Machine {
@@ -173,10 +179,16 @@ impl Machine {
             store: store.clone(),
             cachedir: options.cachedir.clone(),
             kinds: kinds.to_vec(),
-            has_key: Some(Box::new({
-                let keyless = keyless.clone();
-                move |minion| !keyless.lock().contains(minion.as_str())
-            })),
+            keys: Some(KeyLookup {
+                has_key: Box::new({
+                    let keyless = keyless.clone();
+                    move |minion| !keyless.lock().contains(minion.as_str())
+                }),
+                are_here: Box::new({
+                    let keyless = keyless.clone();
+                    move || !keyless.lock().contains(ALL_KEYS)
+                }),
+            }),
             clock: clock.clone(),
         });
         (table, store, rounds)
@@ -221,6 +233,17 @@ impl Machine {
 
     fn round(&mut self) {
         self.try_round().expect("a round");
+    }
+
+    /// Rounds until all that was changed here is written, which takes few.
+    fn write_all(&mut self) {
+        for _ in 0..20 {
+            if self.rounds.pending() + self.store.changed_len() == 0 {
+                return;
+            }
+            self.round();
+        }
+        panic!("{} are not written", self.rounds.pending());
     }
 
     /// A round that has no more time than for one page.

@@ -662,6 +662,7 @@ fn more_keys_than_a_page_are_shared() {
     for id in &ids {
         b.delete(id);
     }
+    assert!(b.try_round().is_err());
     b.confirm();
     b.round();
     a.round();
@@ -709,6 +710,8 @@ fn join_that_takes_many_accepted_keys_away_has_to_be_confirmed() {
     assert_eq!(c.rounds.as_ref().map(Rounds::pending), Some(21));
     c.stop();
     assert!(c.refusal().is_some(), "as it was last");
+    c.confirm();
+    assert!(c.try_round().is_err(), "that was before it says so");
     c.confirm();
     c.round();
     assert_eq!(c.refusal(), None);
@@ -778,10 +781,15 @@ fn accepted_keys_that_are_gone_at_once_are_not_deleted_elsewhere() {
             .expect("moved");
     }
     a.round();
+    // What is confirmed for nothing, or before it is reported, is not confirmed.
+    a.confirm();
+    a.round();
     a.confirm();
     for id in ids.iter().take(21) {
         a.delete(id);
     }
+    assert!(a.try_round().is_err());
+    a.confirm();
     a.round();
     assert!(!a.memory_file().with_file_name("confirm_lost_keys").exists());
     b.round();

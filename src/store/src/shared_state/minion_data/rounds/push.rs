@@ -76,13 +76,33 @@ impl Rounds {
                 continue;
             }
             // What is written after a removal is above it.
-            version += i64::from(removed_at == Some(version));
-            // Of an owner before, perhaps.
-            let is_of_before = known
-                .zip(removed_at)
-                .is_some_and(|(known, at)| known.digest.is_some() && known.version <= at);
+            if let Some(at) = removed_at.filter(|at| *at >= version) {
+                version = at.saturating_add(1);
+                self.next_version = Some(version);
+            }
+            // The table may have data of an owner before.
+            let is_of_before = removed_at.is_some_and(|at| {
+                let may_have_row = self.has_row(name) || !self.has_read_all();
+                may_have_row && known.is_none_or(|known| known.version <= at)
+            });
             self.parts.store.note_version(version);
             let content = match self.parts.store.packed(name) {
+                Ok(content) if content.len() > MAX_DATA_LEN => {
+                    self.counts.too_large += 1;
+                    if let Some(times) = self.too_large.record() {
+                        let (minion, bytes) = (&name.minion, content.len());
+                        tracing::warn!(
+                            %minion, bytes, times,
+                            "grains or a mine are too large to be shared with the cluster"
+                        );
+                    }
+                    if !is_of_before {
+                        done.push(name.clone());
+                        continue;
+                    }
+                    // The row is not to be.
+                    Vec::new()
+                }
                 Ok(content) => content,
                 // Nothing can be said of the file, but that the row is not to be.
                 Err(error) if is_of_before => {
@@ -102,18 +122,6 @@ impl Rounds {
                     continue;
                 }
             };
-            if content.len() > MAX_DATA_LEN {
-                self.counts.too_large += 1;
-                if let Some(times) = self.too_large.record() {
-                    let (minion, bytes) = (&name.minion, content.len());
-                    tracing::warn!(
-                        %minion, bytes, times,
-                        "grains or a mine are too large to be shared with the cluster"
-                    );
-                }
-                done.push(name.clone());
-                continue;
-            }
             let is_known = !content.is_empty() || self.has_read_all();
             if is_known && known.and_then(|known| known.digest) == digest_of(&content) {
                 done.push(name.clone());
