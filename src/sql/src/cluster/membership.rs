@@ -617,7 +617,7 @@ impl Membership {
                 // Whatever held it up may have lasted until the others were upgraded.
                 has_tables = false;
                 match error {
-                    RoundError::Sql(error) => self.failed(&error.to_string()),
+                    RoundError::Sql(error) => self.failed(&chain(&error)),
                     RoundError::Store(error) => self.failed(&chain(&error)),
                     RoundError::Refused(refusal) => {
                         let mut state = self.state.lock();
