@@ -947,6 +947,21 @@ mod tests {
     }
 
     #[test]
+    fn member_without_a_database_stands_by_with_the_cause() {
+        let (member, _losses) = member();
+        let reason = loop {
+            match member.standing() {
+                Ok(Standing::Waiting { reason }) if !reason.contains("not answered yet") => {
+                    break reason;
+                }
+                _ => thread::sleep(WATCH_INTERVAL),
+            }
+        };
+        assert!(reason.contains("No such file"), "{reason}");
+        member.leave();
+    }
+
+    #[test]
     fn member_whose_writer_panics_reports_a_loss_although_it_has_the_lease() {
         let (member, losses) = active(async { panic!("a test of a panic") });
         let loss = losses.recv().expect("a loss");
