@@ -82,9 +82,7 @@ mod tests {
     /// An actor asks this at each look, and must not panic.
     #[test]
     fn write_for_which_no_thread_starts_is_tried_again() {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        // There is no room for such a stack.
-        let runtime = builder.thread_stack_size(1 << 60).enable_time().build();
+        let runtime = blocking::without_threads().build();
         let mut writer = HistoryWriter::default();
         let (sender, mut written) = mpsc::unbounded_channel::<()>();
         runtime.unwrap().block_on(async {

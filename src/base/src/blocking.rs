@@ -5,9 +5,10 @@
 //! idle threads soon, so that would be any call of a busy hour. Here the caller gets an error, and the work is
 //! dropped without having begun. While some thread of the pool works, its queue is the back-pressure, as in tokio.
 //!
-//! After a refusal, work has a thread of its own, until there was no refusal for a second: that leaves nothing in
-//! a queue, and a look beforehand would take the thread that it looks for. So of refusals and threads in turn, no more
-//! than one task is left in a queue in that time.
+//! After a refusal of the pool, work has a thread of its own for a second: that leaves nothing in a queue, and a look
+//! beforehand would take the thread that it looks for. Then one call asks the pool again, whatever became of the others
+//! meanwhile; so no more than one task a second is left in its queue. Threads of their own are bounded, as those of the
+//! pool are; but they have no queue, and work that finds no room is refused.
 //!
 //! The end of a runtime does not wait for such threads, as it does for those of its pool: whatever must be over by
 //! then is awaited by who began it.
@@ -27,14 +28,45 @@ use tokio::time::Instant;
 
 use crate::panic_hook::catch_expected;
 
-/// Time after the last refusal in which the pool of a runtime is not asked: each call that is refused leaves a task in
-/// a queue.
+/// Time after the last refusal of a pool in which it is not asked: each call that it refuses leaves a task in its queue.
 const SHORTAGE: Duration = Duration::from_secs(1);
 
-/// The runtimes that were refused a thread, and when that was last; others are forgotten.
+/// Threads beside the pool of a runtime, as many as tokio's pool has at most.
+const MAX_THREADS: usize = 512;
+
+/// The runtimes whose pool was refused a thread, and when that was last; others are forgotten.
 static SHORT: Mutex<Vec<(Id, Instant)>> = Mutex::new(Vec::new());
 
-/// Notes that a runtime is refused a thread, and forgets those that were not for a while, or have ended.
+/// The runtimes with threads beside their pool, and how many these are.
+static BESIDE: Mutex<Vec<(Id, usize)>> = Mutex::new(Vec::new());
+
+/// A thread beside the pool of a runtime, from before its start to its end.
+struct Beside(Id);
+
+impl Beside {
+    /// Nothing where there are too many.
+    fn of(runtime: Id) -> Option<Self> {
+        let mut all = BESIDE.lock();
+        match all.iter_mut().find(|(id, _)| *id == runtime) {
+            Some((_, count)) if *count >= MAX_THREADS => return None,
+            Some((_, count)) => *count += 1,
+            None => all.push((runtime, 1)),
+        }
+        Some(Self(runtime))
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let mut all = BESIDE.lock();
+        if let Some((_, count)) = all.iter_mut().find(|(id, _)| *id == self.0) {
+            *count -= 1;
+        }
+        all.retain(|(_, count)| *count > 0);
+    }
+}
+
+/// Notes that the pool of a runtime is refused a thread, and forgets those that were not for a while, or have ended.
 fn refused(runtime: Id) {
     let mut short = SHORT.lock();
     let now = Instant::now();
@@ -70,6 +102,9 @@ pub enum BlockingError {
     /// It was not begun.
     #[error("the system starts no thread")]
     NoThread(#[source] io::Error),
+    /// It was not begun: its pool is short of threads, and too many work beside it.
+    #[error("{MAX_THREADS} threads work already, and their pool is short of them")]
+    Full,
     /// It panicked, which is in the log, or the runtime ends.
     #[error("the work on a thread ended without a result")]
     Ended,
@@ -79,6 +114,7 @@ impl From<BlockingError> for io::Error {
     fn from(error: BlockingError) -> Self {
         match error {
             BlockingError::NoThread(source) => source,
+            BlockingError::Full => Self::new(io::ErrorKind::WouldBlock, error),
             BlockingError::Ended => Self::other(error),
         }
     }
@@ -99,7 +135,7 @@ impl<T> Future for Begun<T> {
 /// Begins work on the pool of the caller's runtime.
 ///
 /// # Errors
-/// [`BlockingError::NoThread`], and the work is dropped.
+/// [`BlockingError::NoThread`] and [`BlockingError::Full`], and the work is dropped.
 ///
 /// # Panics
 /// Outside a runtime.
@@ -129,7 +165,7 @@ pub async fn run_anyway<T: Send + 'static>(
     let work = Arc::new(work);
     let held = Arc::clone(&work);
     match run(move || held()).await {
-        Err(BlockingError::NoThread(_)) => Ok(work()),
+        Err(BlockingError::NoThread(_) | BlockingError::Full) => Ok(work()),
         done => done,
     }
 }
@@ -147,14 +183,17 @@ fn begin_on<T: Send + 'static>(
 }
 
 /// Runs a task on a thread of its own.
-fn alone(runtime: &Handle, task: Task) -> io::Result<()> {
+fn alone(runtime: &Handle, task: Task) -> Result<(), BlockingError> {
+    let beside = Beside::of(runtime.id()).ok_or(BlockingError::Full)?;
     let runtime = runtime.clone();
     let thread = thread::Builder::new().name("blocking".to_owned());
     let started = thread.spawn(move || {
+        // Also after a panic.
+        let _beside = beside;
         let _inside = runtime.enter();
         task();
     });
-    started.map(drop)
+    started.map(drop).map_err(BlockingError::NoThread)
 }
 
 /// The same by what hands a task to the pool, and says whether it will be run, and by what starts a thread.
@@ -162,16 +201,12 @@ fn begin_by<T: Send + 'static>(
     runtime: Id,
     work: impl FnOnce() -> T + Send + 'static,
     on_pool: impl FnOnce(Task) -> bool,
-    alone: impl FnOnce(Task) -> io::Result<()>,
+    alone: impl FnOnce(Task) -> Result<(), BlockingError>,
 ) -> Result<Begun<T>, BlockingError> {
     let (done, result) = oneshot::channel();
     if is_short(runtime) {
-        // Its caller may be gone.
-        let begun = alone(Box::new(move || drop(done.send(work()))));
-        begun.map_err(|error| {
-            refused(runtime);
-            BlockingError::NoThread(error)
-        })?;
+        // Its caller may be gone. A refusal is none of the pool, which may have threads again.
+        alone(Box::new(move || drop(done.send(work()))))?;
         return Ok(Begun(result));
     }
     let work = Arc::new(Mutex::new(Some((work, done))));
@@ -221,6 +256,15 @@ async fn resolve(name: impl ToSocketAddrs + Send + 'static) -> io::Result<Vec<So
     run(move || name.to_socket_addrs().map(Iterator::collect)).await?
 }
 
+/// Builder of a test's runtime for whose pool the system starts no thread: there is no room for such a stack.
+#[cfg(any(test, feature = "fault-injection"))]
+#[must_use]
+pub fn without_threads() -> tokio::runtime::Builder {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().thread_stack_size(1 << 60);
+    builder
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
@@ -230,12 +274,10 @@ mod tests {
 
     use super::*;
 
-    /// A runtime for whose pool the system starts no thread: there is no room for such a stack. Its clock stands still.
+    /// The same, whose clock stands still.
     fn without_threads() -> Runtime {
-        let mut builder = Builder::new_current_thread();
-        builder.enable_all().thread_stack_size(1 << 60);
-        builder.start_paused(true);
-        builder.build().expect("a runtime")
+        let mut builder = super::without_threads();
+        builder.start_paused(true).build().expect("a runtime")
     }
 
     #[test]
@@ -289,12 +331,12 @@ mod tests {
         panic!("the pool of this runtime is not asked")
     }
 
-    fn no_thread(_: Task) -> io::Result<()> {
-        Err(io::ErrorKind::WouldBlock.into())
+    fn no_thread(_: Task) -> Result<(), BlockingError> {
+        Err(BlockingError::NoThread(io::ErrorKind::WouldBlock.into()))
     }
 
     /// The only thread that can be had is not taken by a look whether there is one, and no call of a shortage leaves
-    /// anything behind, whether it fails or not.
+    /// anything behind, whether it fails or not, or makes it longer.
     #[test]
     fn work_begins_again_with_the_first_thread_that_can_be_had() {
         let runtime = without_threads();
@@ -308,13 +350,13 @@ mod tests {
                 Ok(())
             };
             for _ in 0..3 {
-                advance(SHORTAGE * 2 / 3).await;
+                advance(SHORTAGE / 4).await;
                 let refused = begin_by(id, || (), not_asked, no_thread).map(drop);
                 assert!(matches!(refused, Err(BlockingError::NoThread(_))));
                 let begun = begin_by(id, || 5, not_asked, only).expect("a thread");
                 assert_eq!(begun.await.expect("it ends"), 5);
             }
-            advance(SHORTAGE).await;
+            advance(SHORTAGE / 4).await;
             // By one only, and by all after it.
             let on_pool = |task: Task| {
                 let begun = begin_by(id, || 5, not_asked, only);
@@ -331,6 +373,29 @@ mod tests {
             let begun = begin_by(id, || 7, on_pool, no_thread).expect("the pool");
             assert_eq!(begun.await.expect("it ends"), 7);
         });
+    }
+
+    #[test]
+    fn threads_beside_the_pool_are_bounded() {
+        let runtime = without_threads();
+        let id = runtime.handle().id();
+        runtime.block_on(async {
+            assert!(begin(|| ()).is_err());
+            let mut others: Vec<_> = (1..MAX_THREADS).filter_map(|_| Beside::of(id)).collect();
+            let (end, ended) = mpsc::channel::<()>();
+            let last = begin(move || ended.recv().is_err()).expect("a thread");
+            let refused = begin(|| ()).map(drop).expect_err("too many threads");
+            assert!(matches!(refused, BlockingError::Full), "{refused}");
+            others.pop();
+            let panicked = run(|| -> u8 { panic!("a test of a panic") }).await;
+            assert!(matches!(panicked, Err(BlockingError::Ended)));
+            drop((others, end));
+            assert!(last.await.expect("it ends"));
+        });
+        // A thread gives its place back a little after its result.
+        while BESIDE.lock().iter().any(|(of, _)| *of == id) {
+            thread::yield_now();
+        }
     }
 
     #[test]

@@ -112,18 +112,56 @@ impl FailPoint {
     }
 }
 
+/// A place at which a test can have the thread or the task panic that passes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PanicPoint {
+    /// The writer of a cluster's jobs begins with a task.
+    ClusterWriter,
+}
+
+impl PanicPoint {
+    /// Stands at the place.
+    #[inline]
+    pub fn pass(self) {
+        #[cfg(feature = "fault-injection")]
+        armed::panic_at(self);
+    }
+
+    /// From now on, whoever passes the place panics.
+    #[cfg(feature = "fault-injection")]
+    pub fn arm(self) {
+        armed::arm_panic(self);
+    }
+}
+
 #[cfg(feature = "fault-injection")]
 mod armed {
-    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
     use std::time::Duration;
 
     use rustix::process::{Signal, getpid, kill_process};
 
-    use super::FailPoint;
+    use super::{FailPoint, PanicPoint};
 
     /// How many times each place may still be passed, the fatal time included; 0 for ever.
     static LEFT: [AtomicU32; FailPoint::ALL.len()] =
         [const { AtomicU32::new(0) }; FailPoint::ALL.len()];
+
+    static PANICS_IN_WRITER: AtomicBool = AtomicBool::new(false);
+
+    fn panics(point: PanicPoint) -> &'static AtomicBool {
+        match point {
+            PanicPoint::ClusterWriter => &PANICS_IN_WRITER,
+        }
+    }
+
+    pub(super) fn arm_panic(point: PanicPoint) {
+        panics(point).store(true, SeqCst);
+    }
+
+    pub(super) fn panic_at(point: PanicPoint) {
+        assert!(!panics(point).load(SeqCst), "a test asked for a panic");
+    }
 
     pub(super) fn arm(point: FailPoint, count: u32) {
         left(point).store(count, SeqCst);

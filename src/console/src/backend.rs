@@ -60,7 +60,7 @@ pub trait Backend: Send + Sync + 'static {
     /// Revokes a token. Blocks: it removes a file.
     ///
     /// # Errors
-    /// It may still be good.
+    /// It may still be good, if only to another master ([`StoreError::is_done_here`]).
     fn revoke(&self, token: &str) -> Result<(), StoreError>;
 
     /// All events; nothing when they are not kept.

@@ -158,7 +158,14 @@ impl Subscription {
             if self.checked.elapsed() >= CHECK_INTERVAL {
                 self.checked = Instant::now();
                 self.rules = self.site.backend.event_rules(&self.user);
-                return Some(match self.has_session().await {
+                // A look may hang, as the disk does.
+                let has_session = tokio::select! {
+                    biased;
+                    () = self.stop.cancelled() => return Some(self.close("the master stops")),
+                    () = &mut self.ended => false,
+                    has_session = has_session(&self.site, &self.session) => has_session,
+                };
+                return Some(match has_session {
                     true => News::Silence,
                     false => self.close("session ended"),
                 });
@@ -191,14 +198,13 @@ impl Subscription {
         self.is_over = true;
         News::Closed(reason)
     }
+}
 
-    async fn has_session(&mut self) -> bool {
-        let token = self.site.sessions.token(&self.session, Activity::Page);
-        match token {
-            // Where that cannot be known now, it is looked at again at the next check.
-            Some(token) => !matches!(self.site.backend.user_of(&token).await, Ok(None)),
-            None => false,
-        }
+async fn has_session(site: &Shared, session: &str) -> bool {
+    match site.sessions.token(session, Activity::Page) {
+        // Where that cannot be known now, it is looked at again at the next check.
+        Some(token) => !matches!(site.backend.user_of(&token).await, Ok(None)),
+        None => false,
     }
 }
 

@@ -96,18 +96,22 @@ impl ConsoleSessions {
         Some(token)
     }
 
-    /// Ends a session, whatever its state, once its token is revoked. Blocks: it removes a file.
+    /// Ends a session, whatever its state, once its token is revoked here. Blocks: it removes a file.
+    ///
+    /// # Errors
+    /// The token may still be good, and the session goes on; unless that [is done here](StoreError::is_done_here).
     pub(crate) fn end(
         &self,
         id: &str,
         revoke: impl FnOnce(&str) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        if let Some(token) = self.kept.token(id) {
-            revoke(&token)?;
+        let token = self.kept.token(id);
+        let revoked = token.map_or(Ok(()), |token| revoke(&token));
+        if revoked.as_ref().err().is_none_or(StoreError::is_done_here) {
+            self.kept.end(id);
+            self.used.lock().remove(&hash_of(id));
         }
-        self.kept.end(id);
-        self.used.lock().remove(&hash_of(id));
-        Ok(())
+        revoked
     }
 }
 

@@ -6,12 +6,18 @@ mod drift;
 mod injection;
 mod master;
 
+use std::task::Poll;
+
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
+use axum::response::Response;
+use futures_util::poll;
 use http_body_util::BodyExt;
+use saltern_base::blocking;
 use saltern_base::clock::Clock;
-use saltern_http::Peer;
+use saltern_http::{Peer, Stopping};
+use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use super::*;
@@ -66,10 +72,14 @@ impl Rig {
         }
     }
 
-    async fn send(&self, mut request: Request<Body>) -> Answer {
+    async fn call(&self, mut request: Request<Body>) -> Response {
         let from = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
         request.extensions_mut().insert(Peer(from));
-        let response = self.router.clone().call(request).await.unwrap();
+        self.router.clone().call(request).await.unwrap()
+    }
+
+    async fn send(&self, request: Request<Body>) -> Answer {
+        let response = self.call(request).await;
         let (parts, body) = response.into_parts();
         let body = body.collect().await.unwrap().to_bytes();
         Answer {
@@ -79,10 +89,14 @@ impl Rig {
         }
     }
 
-    async fn get(&self, path: &str) -> Answer {
+    fn request(&self, path: &str) -> Request<Body> {
         let cookie = format!("other=1; saltern_console={}", self.session);
         let request = Request::get(path).header("cookie", cookie);
-        self.send(request.body(Body::empty()).unwrap()).await
+        request.body(Body::empty()).unwrap()
+    }
+
+    async fn get(&self, path: &str) -> Answer {
+        self.send(self.request(path)).await
     }
 
     async fn post(&self, path: &str, form: &[(&str, &str)]) -> Answer {
@@ -293,9 +307,7 @@ async fn user_logs_in_and_out() {
 
 #[test]
 fn session_that_cannot_be_ended_is_not_said_to_be() {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    // There is no room for such a stack.
-    let runtime = builder.enable_all().thread_stack_size(1 << 60).build();
+    let runtime = blocking::without_threads().build();
     runtime.unwrap().block_on(async {
         let rig = Rig::new(Table::full("x"));
         let answer = rig.post("/console/logout", &[]).await;
@@ -321,6 +333,21 @@ async fn session_goes_on_while_its_token_cannot_be_revoked() {
     let answer = rig.post("/console/logout", &[]).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
     assert_eq!(*rig.master.revoked.lock(), ["t0ken"]);
+}
+
+#[tokio::test]
+async fn session_whose_token_only_this_master_has_removed_is_over_here() {
+    let rig = Rig::new(Table::full("x"));
+    let is_unshared = &rig.master.is_unshared;
+    is_unshared.store(true, std::sync::atomic::Ordering::SeqCst);
+    let answer = rig.post("/console/logout", &[]).await;
+    assert_eq!(answer.status, StatusCode::ACCEPTED);
+    let cookies = answer.headers.get_all("set-cookie").iter();
+    let cookies: Vec<&str> = cookies.filter_map(|cookie| cookie.to_str().ok()).collect();
+    let is_over = |cookie: &&str| cookie.contains("Max-Age=0");
+    assert!(cookies.iter().any(is_over), "{cookies:?}");
+    assert!(answer.body.contains("Another master"), "{}", answer.body);
+    assert_eq!(rig.get("/console/jobs").await.status, StatusCode::SEE_OTHER);
 }
 
 #[tokio::test]
@@ -781,6 +808,35 @@ async fn events_are_shown_with_their_job_and_followed_from_there() {
         "{}",
         answer.body
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn stream_ends_although_a_look_at_its_session_hangs() {
+    for (is_stop, reason) in [(false, "session ended"), (true, "the master stops")] {
+        let rig = Rig::new(Table::full("x"));
+        let stop = CancellationToken::new();
+        let mut request = rig.request("/console/events/stream");
+        request.extensions_mut().insert(Stopping(stop.clone()));
+        let mut body = rig.call(request).await.into_body();
+        assert!(body.frame().await.is_some(), "the time until the next try");
+        rig.master
+            .hangs
+            .store(true, std::sync::atomic::Ordering::SeqCst);
+        // The next thing that it does is a look.
+        tokio::time::advance(std::time::Duration::from_secs(5)).await;
+        let mut next = Box::pin(body.frame());
+        assert!(poll!(&mut next).is_pending());
+        match is_stop {
+            true => stop.cancel(),
+            false => rig.master.ended.cancel(),
+        }
+        let Poll::Ready(Some(Ok(closed))) = poll!(&mut next) else {
+            panic!("it goes on");
+        };
+        let closed = closed.into_data().unwrap();
+        let closed = String::from_utf8(closed.to_vec()).unwrap();
+        assert!(closed.contains(reason), "{closed}");
+    }
 }
 
 #[tokio::test]

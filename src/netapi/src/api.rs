@@ -194,24 +194,25 @@ impl Api {
     /// Ends a session, its token, and the streams that are open with it. Blocks: it removes files.
     ///
     /// # Errors
-    /// The token may still be good, and the session goes on.
+    /// The token may still be good, and the session goes on; unless that [is done here](StoreError::is_done_here).
     pub(crate) fn log_out(&self, id: &str) -> Result<(), StoreError> {
-        if let Some(token) = self.sessions.token(id) {
-            self.revoke(&token)?;
+        let token = self.sessions.token(id);
+        let revoked = token.map_or(Ok(()), |token| self.revoke(&token));
+        if revoked.as_ref().err().is_none_or(StoreError::is_done_here) {
+            self.sessions.end(id);
         }
-        self.sessions.end(id);
-        Ok(())
+        revoked
     }
 
-    /// Revokes a token and ends the streams that are open with it. Blocks: it removes a file.
+    /// Revokes a token and ends the streams that are open with it, in any case. Blocks: it removes a file.
     ///
     /// # Errors
-    /// It may still be good, and its streams go on as long as it is.
+    /// It may still be good: here, or, where that [is done here](StoreError::is_done_here), to another master.
     pub fn revoke(&self, token: &str) -> Result<(), StoreError> {
-        self.master.revoke(token)?;
+        let revoked = self.master.revoke(token);
         self.stream_ends.revoked(token);
         self.proved.remove(token);
-        Ok(())
+        revoked
     }
 
     /// The token behind the session that a request names in `X-Auth-Token` or its cookie, if there
@@ -317,8 +318,11 @@ pub(crate) mod tests {
     use axum::body::Body;
     use axum::http::{StatusCode, header};
     use saltern_client::control::ControlError;
-    use saltern_model::Tag;
+    use saltern_crypto::{SecretBytes, StateCipher};
     use saltern_model::control::Account;
+    use saltern_model::{Compat, Tag};
+    use saltern_store::Tokens;
+    use saltern_store::shared_state::{RowId, SealedRow, StateBatch, StateTable};
     use saltern_wire::msgpack::Value;
     use tokio::runtime::{Builder, Runtime};
     use tower_service::Service;
@@ -337,11 +341,64 @@ pub(crate) mod tests {
         pub(crate) is_broken: AtomicBool,
         /// Times that it was asked about a token.
         pub(crate) looks: AtomicUsize,
+        /// Looks hang while this is so.
+        is_held: parking_lot::Mutex<bool>,
+        released: parking_lot::Condvar,
+        /// Its tokens, if it shares them.
+        tokens: Option<Tokens>,
+    }
+
+    /// Looks at tokens hang until this is dropped.
+    pub(crate) struct Held(Arc<Trusting>);
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            *self.0.is_held.lock() = false;
+            self.0.released.notify_all();
+        }
+    }
+
+    /// The table of a cluster in which another master is active by now.
+    struct OtherOwner;
+
+    impl StateTable for OtherOwner {
+        fn first_version(&self) -> i64 {
+            1
+        }
+
+        fn write(&self, _: &StateBatch) -> Result<bool, StoreError> {
+            Ok(false)
+        }
+
+        fn read_after(&self, _: Option<&RowId>) -> Result<Vec<SealedRow>, StoreError> {
+            Ok(Vec::new())
+        }
     }
 
     impl Trusting {
+        /// A member of a cluster, which has tokens below a directory.
+        pub(crate) fn with_other_owner(dir: &Path) -> Self {
+            let cipher = StateCipher::new(&SecretBytes::new(vec![1; 32]), "saltern").unwrap();
+            let patience = std::time::Duration::from_secs(600);
+            let place = (Path::new("memory"), patience);
+            let shared = SharedState::start(Arc::new(OtherOwner), Arc::new(cipher), place);
+            let tokens = Tokens::at(&dir.join("tokens"), Compat::V3008, Clock::system());
+            Self {
+                tokens: Some(tokens.unwrap().shared_by(&shared.unwrap())),
+                ..Self::default()
+            }
+        }
+
+        /// Has looks at tokens hang.
+        pub(crate) fn hold(self: &Arc<Self>) -> Held {
+            *self.is_held.lock() = true;
+            Held(self.clone())
+        }
+
         fn look(&self) -> Result<(), StoreError> {
             self.looks.fetch_add(1, Ordering::SeqCst);
+            self.released
+                .wait_while(&mut self.is_held.lock(), |is_held| *is_held);
             match self.is_broken.load(Ordering::SeqCst) {
                 true => Err(StoreError::io("read", "token", io::ErrorKind::Other)),
                 false => Ok(()),
@@ -377,7 +434,8 @@ pub(crate) mod tests {
         fn revoke(&self, token: &str) -> Result<(), StoreError> {
             self.look()?;
             self.revoked.lock().push(token.to_owned());
-            Ok(())
+            let removed = self.tokens.as_ref().map(|tokens| tokens.remove(token));
+            removed.unwrap_or(Ok(false)).map(drop)
         }
 
         fn owner_of(&self, token: &str) -> Result<Option<TokenOwner>, StoreError> {
@@ -415,13 +473,6 @@ pub(crate) mod tests {
         api.unwrap()
     }
 
-    /// A runtime for whose pool the system starts no thread: there is no room for such a stack.
-    fn without_threads() -> Runtime {
-        let mut builder = Builder::new_current_thread();
-        builder.enable_all().thread_stack_size(1 << 60);
-        builder.build().unwrap()
-    }
-
     /// The first answer of each dialect's pages, with what the master revoked.
     fn first_answer(
         runtime: &Runtime,
@@ -456,7 +507,7 @@ pub(crate) mod tests {
         };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         [
-            (without_threads(), Arc::default()),
+            (blocking::without_threads().build().unwrap(), Arc::default()),
             (runtime, Arc::new(broken)),
         ]
     }
@@ -480,6 +531,23 @@ pub(crate) mod tests {
         let (answer, revoked) = first_answer(&runtime, &Arc::default(), asked);
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(revoked, [TOKEN]);
+    }
+
+    /// Its next request would be refused here, so the session and the cookie are no good any more.
+    #[test]
+    fn token_that_only_this_master_has_removed_is_not_said_to_be_valid() {
+        let dir = tempfile::tempdir().unwrap();
+        let master = Arc::new(Trusting::with_other_owner(dir.path()));
+        let request = Request::post("/logout").body(Body::empty()).unwrap();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let asked = ("rest_cherrypy", request);
+        let (answer, revoked) = first_answer(&runtime, &master, asked);
+        assert_eq!(answer.status(), StatusCode::ACCEPTED);
+        assert!(answer.headers().contains_key(header::SET_COOKIE));
+        assert_eq!(revoked, [TOKEN]);
+        let body = runtime.block_on(whole_body(answer.into_body(), 1 << 10));
+        let body = String::from_utf8(body.unwrap().to_vec()).unwrap();
+        assert!(body.contains("another master may still take it"), "{body}");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub trait Master: Send + Sync + 'static {
     /// Revokes a token. Blocks: it removes a file.
     ///
     /// # Errors
-    /// It may still be good.
+    /// It may still be good, if only to another master ([`StoreError::is_done_here`]).
     fn revoke(&self, token: &str) -> Result<(), StoreError>;
 
     /// The owner of a token that is good at this moment. Blocks: it reads a file.

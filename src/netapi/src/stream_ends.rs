@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
@@ -67,28 +67,39 @@ impl StreamEnds {
     }
 }
 
-/// Resolves when a token is good no more, or nobody has known it for [`MAX_UNCHECKED`]; `ends` is the end of the
-/// token, in seconds since 1970, as far as that is known.
+/// Resolves when a token is good no more, or nobody has known it for [`MAX_UNCHECKED`], also while a look at it hangs;
+/// `ends` is the end of the token, in seconds since 1970, as far as that is known.
 pub(crate) async fn ended(api: Arc<Api>, token: Zeroizing<String>, mut ends: f64) {
     // Before the first look, so that no revocation falls between the two.
     let revoked = api.stream_ends().of(&token);
     let mut checked = Instant::now();
     loop {
-        match api.owner_of(&token).await {
+        let left = left(&api, ends).unwrap_or(MAX_UNCHECKED);
+        let looked = tokio::select! {
+            biased;
+            () = revoked.cancelled() => return,
+            looked = api.owner_of(&token) => looked,
+            () = sleep(left.min(MAX_UNCHECKED.saturating_sub(checked.elapsed()))) => return,
+        };
+        match looked {
             Ok(Some(owner)) => (ends, checked) = (owner.ends, Instant::now()),
             Ok(None) => return,
             // Nobody knows.
             Err(_) if api.now() < ends && checked.elapsed() < MAX_UNCHECKED => {}
             Err(_) => return,
         }
-        let left = Duration::try_from_secs_f64((ends - api.now()).max(0.0));
-        let left = left.unwrap_or(TOKEN_INTERVAL);
+        let left = self::left(&api, ends).unwrap_or(TOKEN_INTERVAL);
         let pause = left.clamp(MIN_INTERVAL, TOKEN_INTERVAL);
         tokio::select! {
             () = revoked.cancelled() => return,
-            () = tokio::time::sleep(pause) => {}
+            () = sleep(pause) => {}
         }
     }
+}
+
+/// Time until the end of a token; nothing where it has none.
+fn left(api: &Api, ends: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64((ends - api.now()).max(0.0)).ok()
 }
 
 fn hash_of(token: &str) -> TokenHash {
@@ -97,12 +108,33 @@ fn hash_of(token: &str) -> TokenHash {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
     use std::sync::atomic::Ordering;
 
+    use futures_util::poll;
     use saltern_base::clock::Clock;
+    use tokio::task::yield_now;
+    use tokio::time::advance;
 
     use super::*;
-    use crate::api::tests::{TOKEN, Trusting, open};
+    use crate::api::tests::{Held, TOKEN, Trusting, open};
+
+    /// A stream whose look at its token hangs until the first one is dropped.
+    async fn hanging(
+        (master, api): (&Arc<Trusting>, &Arc<Api>),
+        ends: f64,
+    ) -> (Held, Pin<Box<impl Future<Output = ()>>>) {
+        let held = master.hold();
+        master.looks.store(0, Ordering::SeqCst);
+        let token = Zeroizing::new(TOKEN.to_owned());
+        let mut stream = Box::pin(ended(api.clone(), token, ends));
+        assert!(poll!(&mut stream).is_pending());
+        while master.looks.load(Ordering::SeqCst) == 0 {
+            yield_now().await;
+        }
+        assert!(poll!(&mut stream).is_pending());
+        (held, stream)
+    }
 
     #[tokio::test(start_paused = true)]
     async fn token_that_cannot_be_looked_at_is_looked_at_seldom_and_not_for_ever() {
@@ -119,6 +151,46 @@ mod tests {
         );
         let looks = master.looks.load(Ordering::SeqCst);
         assert!((30..=31).contains(&looks), "{looks} looks");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn look_that_hangs_does_not_keep_a_stream_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let master = Arc::<Trusting>::default();
+        let api = open(dir.path(), "rest_tornado", (Clock::system(), &master));
+
+        let with = (&master, &api);
+        let (held, mut stream) = hanging(with, f64::INFINITY).await;
+        advance(MAX_UNCHECKED - TOKEN_INTERVAL).await;
+        assert!(poll!(&mut stream).is_pending());
+        advance(TOKEN_INTERVAL + MIN_INTERVAL).await;
+        assert!(poll!(&mut stream).is_ready(), "nobody has known it");
+        drop(held);
+
+        let (held, mut stream) = hanging(with, api.now() + 10.0).await;
+        advance(Duration::from_secs(11)).await;
+        assert!(poll!(&mut stream).is_ready(), "its time is over");
+        drop(held);
+
+        let (held, mut stream) = hanging(with, f64::INFINITY).await;
+        api.stream_ends().revoked(TOKEN);
+        assert!(poll!(&mut stream).is_ready(), "it is revoked");
+        drop(held);
+    }
+
+    /// That another master still takes it is another question.
+    #[tokio::test(start_paused = true)]
+    async fn token_that_only_this_master_has_removed_ends_its_streams() {
+        let dir = tempfile::tempdir().unwrap();
+        let master = Arc::new(Trusting::with_other_owner(dir.path()));
+        let api = open(dir.path(), "rest_tornado", (Clock::system(), &master));
+        assert!(api.is_good(TOKEN).await.unwrap() && api.is_proved(TOKEN));
+        let token = Zeroizing::new(TOKEN.to_owned());
+        let mut stream = Box::pin(ended(api.clone(), token, f64::INFINITY));
+        assert!(poll!(&mut stream).is_pending());
+        let error = api.revoke(TOKEN).err().unwrap();
+        assert!(error.is_done_here(), "{error}");
+        assert!(poll!(&mut stream).is_ready() && !api.is_proved(TOKEN));
     }
 
     #[test]

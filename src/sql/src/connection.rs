@@ -26,13 +26,14 @@ impl Connection {
     /// Connects.
     pub(crate) async fn open(store: &SqlStore) -> Result<Self, SqlError> {
         let limit = store.connect_timeout.unwrap_or(CONNECT);
-        let opened = async {
-            Ok(match store.schema {
-                SqlSchema::Mysql => Self::Mysql(Box::new(Mysql::connect(store, limit).await?)),
-                _ => Self::Postgres(Box::new(Postgres::connect(store, limit).await?)),
-            })
-        };
-        within(limit, SqlError::ConnectTimeout, opened).await
+        Ok(match store.schema {
+            SqlSchema::Mysql => {
+                let opened = Mysql::connect(store, limit);
+                let opened = within(limit, SqlError::ConnectTimeout, opened).await?;
+                Self::Mysql(Box::new(opened))
+            }
+            _ => Self::Postgres(Box::new(Postgres::connect(store, limit).await?)),
+        })
     }
 }
 
@@ -102,9 +103,7 @@ pub(crate) mod tests {
             ("pgjsonb", "127.0.0.1", io::ErrorKind::ConnectionRefused),
             ("mysql", "127.0.0.1", io::ErrorKind::ConnectionRefused),
         ] {
-            let mut builder = tokio::runtime::Builder::new_current_thread();
-            // There is no room for such a stack.
-            let runtime = builder.enable_all().thread_stack_size(1 << 60).build();
+            let runtime = blocking::without_threads().build();
             let runtime = runtime.expect("a runtime");
             let opened = runtime.block_on(Connection::open(&store(returner, host)));
             let error = opened.err().expect("there is no server");

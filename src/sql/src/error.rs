@@ -80,6 +80,15 @@ impl SqlError {
         matches!(self, Self::Connection(_))
     }
 
+    /// The one of two failed attempts to connect that says more: a server's word is worth more than that another one
+    /// is silent.
+    pub(crate) fn or(self, later: Self) -> Self {
+        match self {
+            Self::Database { .. } | Self::ReadOnly => self,
+            _ => later,
+        }
+    }
+
     /// The same error, of a commit.
     pub(crate) fn of_commit(self) -> Self {
         match self {

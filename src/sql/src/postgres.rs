@@ -4,18 +4,20 @@
 //! may still commit, has ended before its rows are looked for again.
 
 use std::collections::HashMap;
+use std::future::{Future, ready};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use saltern_config::{SqlSchema, SqlStore, SqlTlsMode};
 use tokio::task::JoinHandle;
-use tokio_postgres::config::{SslMode, TargetSessionAttrs};
+use tokio::time::Instant;
+use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Config, SimpleQueryMessage, Socket, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::connection::addresses;
+use crate::connection::{addresses, within};
 use crate::error::SqlError;
 use crate::row::{JOB_COLUMNS, JobRow, ReturnRow};
 use crate::tls;
@@ -68,20 +70,26 @@ pub(crate) type PostgresConnection =
 type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 impl Postgres {
-    pub(crate) async fn connect(store: &SqlStore, timeout: Duration) -> Result<Self, SqlError> {
-        let (client, connection) = open(store, timeout, None).await?;
+    pub(crate) async fn connect(store: &SqlStore, limit: Duration) -> Result<Self, SqlError> {
+        open(store, (limit, None), |client, connection| {
+            ready(Ok(Self::of(store.schema, client, connection)))
+        })
+        .await
+    }
+
+    fn of(schema: SqlSchema, client: Client, connection: PostgresConnection) -> Self {
         let driver = tokio::spawn(async move {
             if let Err(error) = connection.await {
                 // Whoever writes next gets an error of its own.
                 tracing::debug!(%error, "the connection to PostgreSQL has ended");
             }
         });
-        Ok(Self {
-            schema: store.schema,
+        Self {
+            schema,
             client,
             statements: HashMap::new(),
             driver,
-        })
+        }
     }
 
     /// Runs a statement; how many rows it changed.
@@ -271,27 +279,67 @@ impl Postgres {
     }
 }
 
-/// A connection, and what runs its protocol; `silence` is the time after which a server that does not
+/// Opens a connection and makes a session of it, within a time; `silence` is the time after which a server that does not
 /// acknowledge is lost.
-pub(crate) async fn open(
+///
+/// Each address of a name is tried in turn, with its share of what is left of the time, so that one that says nothing,
+/// or whose server is no use, leaves some to the others. The driver's own time ends when the system has connected, as it
+/// does also for a server that is frozen. Must be called within the runtime that is to run the connection.
+pub(crate) async fn open<T, M: Future<Output = Result<T, SqlError>>>(
     store: &SqlStore,
-    timeout: Duration,
-    silence: Option<Duration>,
-) -> Result<(Client, PostgresConnection), SqlError> {
+    (limit, silence): (Duration, Option<Duration>),
+    make: impl Fn(Client, PostgresConnection) -> M,
+) -> Result<T, SqlError> {
+    if is_directory(&store.host) {
+        let connected = connect(config_of(store, silence), tls(store)?, &make);
+        return within(limit, SqlError::ConnectTimeout, connected).await;
+    }
+    let began = Instant::now();
+    let found = within(limit, SqlError::ConnectTimeout, addresses(store)).await?;
+    let left = limit.saturating_sub(began.elapsed());
+    open_at(&found, store, (left, silence), make).await
+}
+
+/// The same at these addresses of the name.
+pub(crate) async fn open_at<T, M: Future<Output = Result<T, SqlError>>>(
+    addresses: &[IpAddr],
+    store: &SqlStore,
+    (limit, silence): (Duration, Option<Duration>),
+    make: impl Fn(Client, PostgresConnection) -> M,
+) -> Result<T, SqlError> {
+    let (config, tls) = (config_of(store, silence), tls(store)?);
+    let began = Instant::now();
+    let mut failed = SqlError::ConnectTimeout(limit.as_secs());
+    for (at, address) in addresses.iter().enumerate() {
+        let others = u32::try_from(addresses.len() - at).unwrap_or(u32::MAX);
+        let share = limit.saturating_sub(began.elapsed()) / others;
+        let mut config = config.clone();
+        config.hostaddr(*address);
+        let connected = connect(config, tls.clone(), &make);
+        match within(share, SqlError::ConnectTimeout, connected).await {
+            Ok(connected) => return Ok(connected),
+            // The time is that of them all.
+            Err(SqlError::ConnectTimeout(_)) => {}
+            Err(error) => failed = failed.or(error),
+        }
+    }
+    Err(failed)
+}
+
+async fn connect<T, M: Future<Output = Result<T, SqlError>>>(
+    config: Config,
+    tls: MakeRustlsConnect,
+    make: &impl Fn(Client, PostgresConnection) -> M,
+) -> Result<T, SqlError> {
+    let (client, connection) = config.connect(tls).await?;
+    make(client, connection).await
+}
+
+/// The options of a connection to the host; its certificate is that of the name, whatever the address.
+fn config_of(store: &SqlStore, silence: Option<Duration>) -> Config {
     let mut config = Config::new();
-    match is_directory(&store.host) {
-        true => _ = config.host(&store.host).connect_timeout(timeout),
-        false => hosts(
-            &mut config,
-            &store.host,
-            (&addresses(store).await?, timeout),
-        ),
-    }
-    if silence.is_some() && config.get_hostaddrs().len() > 1 {
-        // A standby of the database answers, too; of the only address, the session says so itself.
-        config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-    }
     config
+        .host(&store.host)
         .port(store.port)
         .user(&store.user)
         .password(store.password.expose())
@@ -310,22 +358,12 @@ pub(crate) async fn open(
             .keepalives_retries(3)
             .tcp_user_timeout(silence.max(PROBE));
     }
-    Ok(config.connect(tls(store)?).await?)
+    config
 }
 
 /// Whether a host is the directory of a socket.
 fn is_directory(host: &str) -> bool {
     host.starts_with('/')
-}
-
-/// Has each address tried in turn, with its share of the time, so that a silent one leaves some to the others; its
-/// certificate is that of the name.
-fn hosts(config: &mut Config, name: &str, (addresses, limit): (&[IpAddr], Duration)) {
-    let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
-    config.connect_timeout(limit / count.max(1));
-    for address in addresses {
-        config.host(name).hostaddr(*address);
-    }
 }
 
 /// Connector of TLS.
@@ -338,43 +376,118 @@ fn column<'r, R, T>(rows: &'r [R], value: impl Fn(&'r R) -> T) -> Vec<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::{Ipv4Addr, TcpListener};
-
-    use tokio_postgres::NoTls;
-    use tokio_postgres::config::Host;
+pub(crate) mod tests {
+    use std::io::{self, Read, Write};
+    use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+    use std::thread;
 
     use super::*;
+    use crate::connection::tests::store;
 
-    #[test]
-    fn each_address_of_a_name_is_tried_under_the_name() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        listener.set_nonblocking(true).expect("a socket");
-        let port = listener.local_addr().expect("an address").port();
-        let nobody = IpAddr::from([127, 0, 0, 2]);
-        let mut config = Config::new();
-        hosts(
-            &mut config,
-            "db.example.com",
-            (
-                &[nobody, Ipv4Addr::LOCALHOST.into()],
-                Duration::from_secs(10),
-            ),
-        );
-        assert_eq!(config.get_connect_timeout(), Some(&Duration::from_secs(5)));
-        let named = Host::Tcp("db.example.com".to_owned());
-        assert_eq!(config.get_hosts(), [named.clone(), named]);
-        config.user("salt").port(port);
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_all().build().expect("a runtime");
-        runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(listener).expect("a listener");
-            // It ends the connection, which is enough of a server.
-            let accept = async { listener.accept().await.map(drop) };
-            let (connected, accepted) = tokio::join!(config.connect(NoTls), accept);
-            assert!(connected.is_err());
-            accepted.expect("the second address was tried");
-        });
+    /// Behaviour of a server of a test.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Fake {
+        /// Accepts, and says nothing, as one that is frozen.
+        Silent,
+        /// Ends the connection.
+        Absent,
+        /// Takes no writes.
+        Standby,
+        /// Takes them.
+        Primary,
+    }
+
+    fn message(kind: u8, content: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(content.len() + 4).expect("a short message");
+        [&[kind], &length.to_be_bytes()[..], content].concat()
+    }
+
+    fn read(stream: &mut TcpStream, is_first: bool) -> io::Result<(u8, Vec<u8>)> {
+        let (mut kind, mut length) = ([0; 1], [0; 4]);
+        if !is_first {
+            stream.read_exact(&mut kind)?;
+        }
+        stream.read_exact(&mut length)?;
+        let length = usize::try_from(u32::from_be_bytes(length)).expect("a length");
+        let mut content = vec![0; length - 4];
+        stream.read_exact(&mut content)?;
+        Ok((kind[0], content))
+    }
+
+    /// Answers as PostgreSQL, as far as a session is opened.
+    fn answer(stream: &mut TcpStream, fake: Fake) -> io::Result<()> {
+        let ready = message(b'Z', b"I");
+        read(stream, true)?;
+        stream.write_all(&message(b'R', &[0; 4]))?;
+        stream.write_all(&ready)?;
+        loop {
+            let (kind, content) = read(stream, false)?;
+            if kind != b'Q' {
+                return Ok(());
+            }
+            if content.starts_with(b"SHOW transaction_read_only") {
+                let value: &[u8] = match fake {
+                    Fake::Standby => b"\0\x01\0\0\0\x02on",
+                    _ => b"\0\x01\0\0\0\x03off",
+                };
+                let column = [&b"\0\x01a\0"[..], &[0; 6], &25_u32.to_be_bytes(), &[0; 8]].concat();
+                stream.write_all(&message(b'T', &column))?;
+                stream.write_all(&message(b'D', value))?;
+            }
+            stream.write_all(&message(b'C', b"SET\0"))?;
+            stream.write_all(&ready)?;
+        }
+    }
+
+    /// Servers at addresses of the loopback with one port, which end with the process; gives how to reach them.
+    pub(crate) fn servers(fakes: &[Fake]) -> (SqlStore, Vec<IpAddr>) {
+        let mut store = store("pgjsonb", "127.0.0.1");
+        store.tls.mode = SqlTlsMode::Disable;
+        store.port = 0;
+        let mut all = Vec::new();
+        for (number, fake) in (1..).zip(fakes) {
+            let address = Ipv4Addr::new(127, 0, 0, number);
+            let listener = TcpListener::bind(SocketAddr::from((address, store.port)));
+            let listener = listener.expect("a port");
+            store.port = listener.local_addr().expect("an address").port();
+            all.push(IpAddr::from(address));
+            let fake = *fake;
+            let serve = move || {
+                let mut kept = Vec::new();
+                while let Ok((mut stream, _)) = listener.accept() {
+                    match fake {
+                        Fake::Silent => kept.push(stream),
+                        Fake::Absent => drop(stream),
+                        Fake::Standby | Fake::Primary => drop(answer(&mut stream, fake)),
+                    }
+                }
+            };
+            let thread = thread::Builder::new().spawn(serve);
+            drop(thread.expect("a thread"));
+        }
+        (store, all)
+    }
+
+    async fn connected(fakes: &[Fake]) -> Result<Postgres, SqlError> {
+        let (store, addresses) = servers(fakes);
+        let limit = (Duration::from_secs(2), None);
+        open_at(&addresses, &store, limit, |client, connection| {
+            ready(Ok(Postgres::of(store.schema, client, connection)))
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn silent_address_leaves_time_to_the_others() {
+        connected(&[Fake::Silent, Fake::Primary])
+            .await
+            .expect("the second one answers");
+        let failed = connected(&[Fake::Absent, Fake::Silent]).await;
+        let failed = failed.err().expect("nobody answers");
+        assert!(matches!(failed, SqlError::Connection(_)), "{failed:?}");
+        let failed = connected(&[Fake::Silent]).await;
+        let failed = failed.err().expect("nobody answers");
+        assert!(matches!(failed, SqlError::ConnectTimeout(2)), "{failed:?}");
     }
 
     #[test]

@@ -281,6 +281,7 @@ mod tests {
     #[test]
     fn question_that_panics_is_no_timeout_and_the_next_ones_wait() {
         let reader = SqlReader::new(store("pgjsonb", "127.0.0.1")).expect("a reader");
+        reader.ask(Link::stop_clock).expect("its time stands still");
         let panicked = reader.ask(|_| -> Result<(), SqlError> { panic!("a test of a panic") });
         assert!(matches!(panicked, Err(SqlError::Ended)), "{panicked:?}");
         let refused = reader.minions(1);

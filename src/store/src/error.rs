@@ -243,6 +243,11 @@ impl StoreError {
         matches!(self, Self::Malformed { .. } | Self::TooLarge { .. })
     }
 
+    /// Whether it is done here, and only the other masters of the cluster may not have it.
+    pub fn is_done_here(&self) -> bool {
+        matches!(self, Self::NotShared { .. })
+    }
+
     /// The file's permissions keep this process from it.
     pub(crate) fn is_forbidden(&self) -> bool {
         let denied = io::ErrorKind::PermissionDenied;

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use saltern_base::chain;
 use saltern_base::clock::Clock;
+use saltern_base::log_throttle::LogThrottle;
 use saltern_config::MasterConfig;
 use saltern_crypto::KeyString;
 use saltern_model::Compat;
@@ -29,6 +31,9 @@ const FILE_BYTES: usize = 1 << 20;
 /// Tokens that may be kept at a time. Each took a log-in, and they are swept when they expire.
 const MAX_TOKENS: usize = 100_000;
 
+/// Minimum time between two log lines about failures.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Directory of eauth tokens, one file a token, bounded by `MAX_TOKENS`.
 pub struct Tokens {
     dir: PathBuf,
@@ -37,6 +42,7 @@ pub struct Tokens {
     shared: SharedState,
     /// About how many there are: counted at the start and by each sweep, and up with each new one.
     count: AtomicUsize,
+    failures: LogThrottle,
 }
 
 /// Owner of a new token.
@@ -112,6 +118,16 @@ enum Found {
     Nothing,
 }
 
+/// A token by its name.
+enum Looked {
+    /// Good at this moment.
+    Good(Token),
+    /// Without a file, or without one any more.
+    Gone,
+    /// No token, but its file cannot be removed.
+    Stays,
+}
+
 impl Tokens {
     /// The tokens of a configuration; makes the directory if there is none.
     pub fn open(config: &MasterConfig, clock: Clock) -> Result<Self> {
@@ -127,6 +143,7 @@ impl Tokens {
             clock,
             shared: SharedState::default(),
             count: AtomicUsize::new(0),
+            failures: LogThrottle::new(LOG_INTERVAL),
         };
         let count = tokens.list()?.len();
         tokens.count.store(count, Ordering::Relaxed);
@@ -193,18 +210,25 @@ impl Tokens {
     /// expired. Looks at the file each time.
     ///
     /// # Errors
-    /// When the file cannot be read, or what is left of a token cannot be removed.
+    /// When the file cannot be read.
     pub fn find(&self, name: &str) -> Result<Option<Token>> {
+        Ok(match self.look(name)? {
+            Looked::Good(token) => Some(token),
+            Looked::Gone | Looked::Stays => None,
+        })
+    }
+
+    fn look(&self, name: &str) -> Result<Looked> {
         if !is_name(name) {
-            return Ok(None);
+            return Ok(Looked::Gone);
         }
         let path = self.path(name)?;
-        match self.read(&path)? {
-            Found::Nothing => Ok(None),
-            Found::Token(value, ends) if self.now() < ends => Ok(Some(Token { value, ends })),
-            Found::Token(..) => Ok(self.discard(name, "expired")),
-            Found::Damaged => Ok(self.discard(name, "damaged")),
-        }
+        Ok(match self.read(&path)? {
+            Found::Nothing => Looked::Gone,
+            Found::Token(value, ends) if self.now() < ends => Looked::Good(Token { value, ends }),
+            Found::Token(..) => self.discard(name, "expired"),
+            Found::Damaged => self.discard(name, "damaged"),
+        })
     }
 
     /// Takes a token away from its owner; `false` when there is none of this name.
@@ -237,7 +261,7 @@ impl Tokens {
         Ok(names)
     }
 
-    /// Removes the tokens that have expired; how many these were. One that cannot be read is
+    /// Removes the tokens that have expired; how many these were. One that cannot be read or removed is
     /// left for the next sweep.
     ///
     /// # Errors
@@ -246,9 +270,9 @@ impl Tokens {
         let names = self.list()?;
         let mut kept = 0;
         for name in &names {
-            match self.find(name) {
-                Ok(None) => {}
-                Ok(Some(_)) => kept += 1,
+            match self.look(name) {
+                Ok(Looked::Gone) => {}
+                Ok(Looked::Good(_) | Looked::Stays) => kept += 1,
                 Err(error) => {
                     kept += 1;
                     tracing::warn!(%error, "a token cannot be read");
@@ -293,15 +317,21 @@ impl Tokens {
     }
 
     /// Whether it can be removed or not, it is no token.
-    fn discard(&self, name: &str, why: &'static str) -> Option<Token> {
+    fn discard(&self, name: &str, why: &'static str) -> Looked {
         match self.path(name).and_then(|path| files::remove(&path)) {
             Ok(_) => {
                 self.shared.remove(StateKind::Token, &self.file_name(name));
                 tracing::info!(why, "a token was removed");
+                Looked::Gone
             }
-            Err(error) => tracing::debug!(why, %error, "a token cannot be removed"),
+            Err(error) => {
+                if let Some(times) = self.failures.record() {
+                    let error = chain(&error);
+                    tracing::warn!(why, error, times, "a token cannot be removed");
+                }
+                Looked::Stays
+            }
         }
-        None
     }
 
     fn path(&self, name: &str) -> Result<PathBuf> {
@@ -334,4 +364,25 @@ fn random_name() -> String {
 fn number(value: Option<&Value>) -> Option<f64> {
     let value = value?;
     value.as_f64().filter(|number| !number.is_nan())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The names there are numbers, the files no tokens, and nobody may remove them, root neither.
+    #[test]
+    fn token_that_cannot_be_removed_is_none_and_counts_as_kept() {
+        let tokens = Tokens::at(
+            Path::new("/proc/self/fdinfo"),
+            Compat::V3007,
+            Clock::system(),
+        );
+        let tokens = tokens.expect("a directory");
+        assert!(tokens.find("0").expect("it is read").is_none());
+        // That of the list itself is closed by then.
+        let removed = tokens.sweep().expect("a list");
+        assert!(removed <= 1, "{removed} removed");
+        assert!(tokens.count.load(Ordering::Relaxed) >= 3, "those that stay");
+    }
 }

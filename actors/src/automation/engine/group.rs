@@ -250,11 +250,9 @@ mod tests {
         output.read_to_end(&mut rest).await.expect("it is over");
     }
 
-    /// A runtime for whose pool the system starts no thread: there is no room for such a stack.
     fn without_threads() -> tokio::runtime::Runtime {
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        builder.enable_all().thread_stack_size(1 << 60);
-        builder.build().expect("a runtime")
+        let runtime = blocking::without_threads().build();
+        runtime.expect("a runtime")
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,6 +23,9 @@ const BEFORE_COOKIE: &str = "saltern_console_login";
 
 const SESSION_ENDED: &str = "Your session has ended. Log in to go on where you were.";
 
+const ENDED_HERE: &str = "Your session has ended on this master. Another master of the cluster may still take its \
+     token, because their database does not answer.";
+
 #[derive(Serialize)]
 struct LogInView<'a> {
     eauths: Vec<String>,
@@ -152,18 +155,30 @@ pub(crate) async fn log_in(
 }
 
 /// Ends the session, and revokes its token.
-pub(crate) async fn log_out(State(site): State<Shared>, submitted: Submitted) -> Response {
+pub(crate) async fn log_out(
+    State(site): State<Shared>,
+    headers: HeaderMap,
+    submitted: Submitted,
+) -> Response {
     let (sessions, backend) = (site.sessions.clone(), site.backend.clone());
     let id = submitted.visit.session.clone();
     let ended = blocking::run(move || sessions.end(&id, |token| backend.revoke(token)));
     let ended = ended.await.map_err(UncheckedToken::from);
-    if let Err(error) = ended.and_then(|ended| ended.map_err(UncheckedToken::from)) {
-        let error = chain(&error);
-        tracing::error!(error, "a session of the console was not ended");
-        let problem = Problem::busy("you are still logged in: the session cannot be ended now");
-        return site.refusal(&submitted.visit, problem.status(), &problem);
-    }
-    let mut response = Redirect::to("/console/login").into_response();
+    let mut response = match ended.and_then(|ended| ended.map_err(UncheckedToken::from)) {
+        Ok(()) => Redirect::to("/console/login").into_response(),
+        Err(UncheckedToken::Store(error)) if error.is_done_here() => {
+            let error = chain(&error);
+            tracing::warn!(error, "a session's token was removed on this master only");
+            let said = (StatusCode::ACCEPTED, Some(ENDED_HERE));
+            form(&site, &headers, ("/console/", "", ""), said)
+        }
+        Err(error) => {
+            let error = chain(&error);
+            tracing::error!(error, "a session of the console was not ended");
+            let problem = Problem::busy("you are still logged in: the session cannot be ended now");
+            return site.refusal(&submitted.visit, problem.status(), &problem);
+        }
+    };
     let cookie = site.cookie(SESSION_COOKIE, "", "; HttpOnly; Max-Age=0");
     response.headers_mut().append(header::SET_COOKIE, cookie);
     response

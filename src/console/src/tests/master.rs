@@ -18,6 +18,7 @@ use saltern_netapi::stream::{
 use saltern_netapi::{LogInError, UncheckedToken, v1};
 use saltern_store::StoreError;
 use saltern_wire::msgpack::{Dialect, Limits, Value, decode_wire, encode, pack};
+use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use crate::{Backend, LogIn, NewToken};
@@ -65,6 +66,12 @@ pub(super) struct Table {
     pub(super) no_threads: AtomicBool,
     /// Its disk takes nothing.
     pub(super) is_full: AtomicBool,
+    /// The database of its cluster is away.
+    pub(super) is_unshared: AtomicBool,
+    /// Looks at tokens hang.
+    pub(super) hangs: AtomicBool,
+    /// Ends the streams of a token.
+    pub(super) ended: CancellationToken,
 }
 
 impl Table {
@@ -83,6 +90,9 @@ impl Table {
             revoked: Mutex::default(),
             no_threads: AtomicBool::default(),
             is_full: AtomicBool::default(),
+            is_unshared: AtomicBool::default(),
+            hangs: AtomicBool::default(),
+            ended: CancellationToken::new(),
         })
     }
 
@@ -795,7 +805,7 @@ impl v1::Backend for Table {
     }
 
     fn ended(&self, _: Zeroizing<String>) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::pending())
+        Box::pin(self.ended.clone().cancelled_owned())
     }
 }
 
@@ -832,6 +842,9 @@ impl Backend for Before {
         &'a self,
         token: &'a str,
     ) -> BoxFuture<'a, Result<Option<String>, UncheckedToken>> {
+        if self.0.hangs.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
         let user = (token == "t0ken").then(|| "ann".to_owned());
         let is_known = !self.0.no_threads.load(Ordering::SeqCst);
         let user = is_known.then_some(user).ok_or(BlockingError::Ended.into());
@@ -839,6 +852,10 @@ impl Backend for Before {
     }
 
     fn revoke(&self, token: &str) -> Result<(), StoreError> {
+        if self.0.is_unshared.load(Ordering::SeqCst) {
+            let path = "postgresql://db/salt".into();
+            return Err(StoreError::NotShared { path });
+        }
         if self.0.is_full.load(Ordering::SeqCst) {
             return Err(StoreError::io("remove", "token", io::ErrorKind::Other));
         }

@@ -290,13 +290,26 @@ impl Asked<'_> {
         let api = Arc::clone(self.api);
         let ended = blocking::run(move || api.log_out(&id)).await;
         let ended = ended.map_err(UncheckedToken::from);
-        if let Err(error) = ended.and_then(|ended| ended.map_err(UncheckedToken::from)) {
-            let error = chain(&error);
-            tracing::error!(error, "a session of the API was not ended");
-            let message = "Your token is still valid: it cannot be cleared now; try again later.";
-            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, message));
-        }
         let mut done = Done::of(returned("Your token has been cleared".into()));
+        match ended.and_then(|ended| ended.map_err(UncheckedToken::from)) {
+            Ok(()) => {}
+            Err(UncheckedToken::Store(error)) if error.is_done_here() => {
+                let error = chain(&error);
+                tracing::warn!(error, "a token was removed on this master only");
+                let message = "Your token has been cleared here; another master may still take it";
+                done = Done {
+                    status: Some(StatusCode::ACCEPTED),
+                    ..Done::of(returned(message.into()))
+                };
+            }
+            Err(error) => {
+                let error = chain(&error);
+                tracing::error!(error, "a session of the API was not ended");
+                let message =
+                    "Your token is still valid: it cannot be cleared now; try again later.";
+                return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, message));
+            }
+        }
         done.header("set-cookie", "session_id=; Path=/; Max-Age=0");
         Ok(done)
     }

@@ -85,7 +85,7 @@ impl Target {
     /// comes first. Must be called within the runtime that is to run the connection.
     pub(super) async fn open(&self, settings: &str) -> std::result::Result<Session, SqlError> {
         let first = self.last.load(Ordering::Relaxed);
-        let mut failed = None;
+        let mut failed = SqlError::ConnectTimeout(0);
         for turn in 0..self.servers.len() {
             let at = (first + turn) % self.servers.len();
             let Some(server) = self.servers.get(at) else {
@@ -96,14 +96,10 @@ impl Target {
                     self.last.store(at, Ordering::Relaxed);
                     return Ok(session);
                 }
-                // What a server says is worth more than that another one is silent.
-                Err(error) if !matches!(failed, Some(SqlError::Database { .. })) => {
-                    failed = Some(error);
-                }
-                Err(_) => {}
+                Err(error) => failed = failed.or(error),
             }
         }
-        Err(failed.unwrap_or(SqlError::ConnectTimeout(0)))
+        Err(failed)
     }
 
     /// A thread for connections.

@@ -617,7 +617,7 @@ impl Membership {
                 // Whatever held it up may have lasted until the others were upgraded.
                 has_tables = false;
                 match error {
-                    RoundError::Sql(error) => self.failed(&error.to_string()),
+                    RoundError::Sql(error) => self.failed(&chain(&error)),
                     RoundError::Store(error) => self.failed(&chain(&error)),
                     RoundError::Refused(refusal) => {
                         let mut state = self.state.lock();
@@ -944,6 +944,21 @@ mod tests {
         // And with its thread all that it held.
         drop(runtime);
         (member, losses)
+    }
+
+    #[test]
+    fn member_without_a_database_stands_by_with_the_cause() {
+        let (member, _losses) = member();
+        let reason = loop {
+            match member.standing() {
+                Ok(Standing::Waiting { reason }) if !reason.contains("not answered yet") => {
+                    break reason;
+                }
+                _ => thread::sleep(WATCH_INTERVAL),
+            }
+        };
+        assert!(reason.contains("No such file"), "{reason}");
+        member.leave();
     }
 
     #[test]

@@ -16,7 +16,6 @@ use tokio_postgres::{AsyncMessage, Client, Row, RowStream, SimpleQueryMessage, S
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::engine::ClusterOptions;
-use crate::connection::within;
 use crate::error::SqlError;
 use crate::postgres::{self, PostgresConnection};
 
@@ -54,29 +53,39 @@ impl Session {
         settings: &str,
     ) -> Result<Self, SqlError> {
         let limit = store.connect_timeout.unwrap_or(CONNECT);
-        let opened = async {
-            let silence = Some(options.idle_limit);
-            let (client, connection) = postgres::open(store, limit, silence).await?;
-            let warnings = Arc::<AtomicU64>::default();
-            let driver = tokio::spawn(drive(connection, warnings.clone()));
-            let session = Self {
-                client,
-                statements: HashMap::new(),
-                warnings,
-                driver,
-                tls: postgres::tls(store)?,
-            };
-            let bounds = bounds(options.idle_limit);
-            let settings = format!("SET search_path = {}; {bounds}; {settings}", options.name);
-            // A standby of the database answers, too, and lags behind.
-            let is_read_only = session.texts("SHOW transaction_read_only").await?;
-            if is_read_only.concat().concat() == "on" {
-                return Err(SqlError::ReadOnly);
-            }
-            session.run(&settings).await?;
-            Ok(session)
+        let tls = postgres::tls(store)?;
+        let limits = (limit, Some(options.idle_limit));
+        postgres::open(store, limits, |client, connection| {
+            Self::begin((client, connection), tls.clone(), options, settings)
+        })
+        .await
+    }
+
+    /// Begins a session with a server that takes writes.
+    async fn begin(
+        (client, connection): (Client, PostgresConnection),
+        tls: MakeRustlsConnect,
+        options: &ClusterOptions,
+        settings: &str,
+    ) -> Result<Self, SqlError> {
+        let warnings = Arc::<AtomicU64>::default();
+        let driver = tokio::spawn(drive(connection, warnings.clone()));
+        let session = Self {
+            client,
+            statements: HashMap::new(),
+            warnings,
+            driver,
+            tls,
         };
-        within(limit, SqlError::ConnectTimeout, opened).await
+        let bounds = bounds(options.idle_limit);
+        let settings = format!("SET search_path = {}; {bounds}; {settings}", options.name);
+        // A standby of the database answers, too, and lags behind.
+        let is_read_only = session.texts("SHOW transaction_read_only").await?;
+        if is_read_only.concat().concat() == "on" {
+            return Err(SqlError::ReadOnly);
+        }
+        session.run(&settings).await?;
+        Ok(session)
     }
 
     /// Runs statements without values.
@@ -212,5 +221,42 @@ impl SqlError {
             || self.has_code(&SqlState::CANNOT_CONNECT_NOW)
             || self.has_code(&SqlState::LOCK_NOT_AVAILABLE)
             || self.has_code(&SqlState::TOO_MANY_CONNECTIONS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postgres::tests::{Fake, servers};
+
+    async fn session(fakes: &[Fake]) -> Result<Session, SqlError> {
+        let (store, addresses) = servers(fakes);
+        let options = ClusterOptions {
+            name: "saltern".to_owned(),
+            patience: CONNECT,
+            idle_limit: CONNECT,
+        };
+        let (tls, limits) = (postgres::tls(&store)?, (CONNECT, Some(CONNECT)));
+        postgres::open_at(&addresses, &store, limits, |client, connection| {
+            Session::begin((client, connection), tls.clone(), &options, "SELECT 1")
+        })
+        .await
+    }
+
+    #[tokio::test]
+    async fn standby_leaves_the_others_to_be_tried_and_is_the_reason_without_one() {
+        for fakes in [
+            [Fake::Standby, Fake::Primary],
+            [Fake::Absent, Fake::Primary],
+        ] {
+            session(&fakes).await.expect("one takes writes");
+        }
+        for fakes in [[Fake::Standby, Fake::Absent], [Fake::Absent, Fake::Standby]] {
+            let failed = session(&fakes).await.err().expect("none takes writes");
+            assert!(
+                matches!(failed, SqlError::ReadOnly),
+                "{fakes:?}: {failed:?}"
+            );
+        }
     }
 }

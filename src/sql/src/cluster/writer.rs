@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use saltern_base::fail_point::PanicPoint;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_store::jobs::{
     Batch, Committed, Imported, Removed, Retention, Write, Written, genesis,
@@ -221,6 +222,7 @@ impl Writer {
     }
 
     async fn carry_out(&mut self, work: &Work, tasks: &mpsc::Receiver<Task>) -> Result<Done> {
+        PanicPoint::ClusterWriter.pass();
         let deadline = Instant::now() + self.target.options.patience;
         let mut pause = FIRST_PAUSE;
         loop {

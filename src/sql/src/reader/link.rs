@@ -133,6 +133,15 @@ impl Link {
         self.why = why.into();
     }
 
+    /// Has no time pass for it, so that a back-off does not end by itself.
+    #[cfg(test)]
+    pub(super) fn stop_clock(&mut self) -> Result<(), SqlError> {
+        self.runtime.block_on(async {
+            tokio::time::pause();
+            Ok(())
+        })
+    }
+
     pub(super) fn disconnect(&mut self) {
         // Its tasks end in the runtime.
         let _inside = self.runtime.enter();

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
+use saltern_base::fail_point::PanicPoint;
 use saltern_config::{ClusterConfig, load_master};
 use saltern_sql::{
     ClusterError, Layout, MemberIdentity, Membership, Standing, Tables, check_cluster,
@@ -80,6 +81,25 @@ pub(crate) fn is_active(standing: &Standing) -> bool {
 
 fn is_behind(name: &'static str) -> impl Fn(&Standing) -> bool {
     move |standing| matches!(standing, Standing::Standby { active: Some(one) } if one.name == name)
+}
+
+/// Its lease goes on, so nobody else would write either.
+#[test]
+fn active_member_whose_writer_panics_has_lost_its_lease() {
+    let database = Database::start();
+    let config = config(&database);
+    init_cluster(&config).expect("made");
+    let (member, losses) = join(&config, me("a", "1", "key"));
+    standing(&member, is_active).expect("a member");
+    let engine = member.open_engine().expect("the owner");
+    append(&engine, vec![Write::Job(job(1, &["m1"]))]).expect("stored");
+    PanicPoint::ClusterWriter.arm();
+    let lost = append(&engine, vec![Write::Job(job(2, &["m1"]))]);
+    assert!(lost.is_err(), "nobody has stored it");
+    let loss = losses
+        .recv_timeout(Duration::from_secs(60))
+        .expect("a loss");
+    assert!(matches!(loss, ClusterError::WriterEnded), "{loss}");
 }
 
 #[test]
