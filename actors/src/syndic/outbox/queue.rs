@@ -181,15 +181,6 @@ pub(crate) struct Dropped {
     pub(crate) jids: Vec<Jid>,
 }
 
-/// Jobs to which an outbox did not go back.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unreached {
-    /// Those for which there may be room when what waits has gone up.
-    pub(crate) later: HashSet<Jid>,
-    /// Those with returns that are too far back.
-    pub(crate) lost: HashSet<Jid>,
-}
-
 /// The next thing to do.
 pub(crate) enum Next {
     /// Nothing.
@@ -626,29 +617,25 @@ impl OutboxQueue {
     }
 
     /// A master above has published these jobs after minions had returned them: their returns go up to that master as
-    /// well, which may not have been known when they were passed. What is on its way is read again.
+    /// well, which may not have been known when they were passed. What is on its way is read again. Gives the jobs
+    /// with returns that do not go up: they are too far back. A later attempt would find them no nearer, as the cursor
+    /// moves on with what waits.
     ///
     /// # Errors
     /// The database cannot be read, or the cursor not be written.
-    pub(crate) fn go_back_to(&mut self, jids: &HashSet<Jid>) -> Result<Unreached, StoreError> {
+    pub(crate) fn go_back_to(&mut self, jids: &HashSet<Jid>) -> Result<HashSet<Jid>, StoreError> {
         self.rewind();
         // More than may wait would have others dropped.
-        let lag = self.follower.lag()?;
-        let room = self.settings.keep_returns.saturating_sub(lag);
+        let room = self
+            .settings
+            .keep_returns
+            .saturating_sub(self.follower.lag()?);
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let went = self.follower.go_back_to(jids, MAX_ROWS_BACK, room)?;
         if went.has_moved {
             self.save()?;
         }
-        let is_beyond =
-            |jid: &&Jid| !went.reached.contains(*jid) && !went.without_room.contains(*jid);
-        let mut lost: HashSet<Jid> = jids.iter().filter(is_beyond).cloned().collect();
-        let mut later = went.without_room;
-        if lag == 0 {
-            // There is never more room.
-            lost.extend(later.drain());
-        }
-        Ok(Unreached { later, lost })
+        Ok(went.lost)
     }
 
     /// Whether its returns are those of the jobs of one master above.
