@@ -566,7 +566,7 @@ impl State {
         }
     }
 
-    /// Whether a part is the next one: its result otherwise, or where it came before.
+    /// Whether a part is the next one, or the last one once more: its result otherwise.
     fn begin_part(
         &mut self,
         syndic: &MinionId,
@@ -575,11 +575,10 @@ impl State {
     ) -> Option<PartResult> {
         let list = self.lists.entry(syndic.clone()).or_default();
         let is_same = list.number == part.list && list.next > 0;
-        if is_same && part.part + 1 == list.next {
-            list.last_part = Some(now);
-            return Some(PartResult::Taken);
-        }
         match part.part {
+            // Taken once more, which changes nothing but for what came between: a minion of another syndic may have
+            // become this one's with the claim to it.
+            again if is_same && again + 1 == list.next => {}
             0 => {
                 list.number = part.list;
                 list.is_under_way = true;

@@ -511,6 +511,41 @@ fn part_that_is_not_taken_changes_no_way() {
     take(&mut state, &relay, last(with_key(part(7, 0, &["a"]), 1)));
     let gap = with_key(part(1, 1, &["a"]), 1);
     assert_eq!(take(&mut state, &other, gap), PartResult::BeginAnew);
+/// The answer to a part is lost in a cut that also ends the claim of the first syndic: the part comes again, and takes the
+/// minion over.
+#[test]
+fn part_that_comes_again_puts_minions_that_were_released_since() {
+    let (mut state, relay, other) = (large_state(), id("relay"), id("other"));
+    take(&mut state, &relay, last(part(7, 0, &["a", "b"])));
+    for again in [
+        last(part(1, 0, &["a"])),
+        part(1, 1, &["b"]),
+        part(2, 0, &["b"]),
+    ] {
+        let names = again.minions.iter().map(|it| it.id.clone());
+        let names: Vec<MinionId> = names.collect();
+        assert_eq!(take(&mut state, &other, again.clone()), PartResult::Taken);
+        for name in &names {
+            state.release(name, &relay, Some(&other));
+            assert_eq!(take(&mut state, &other, again.clone()), PartResult::Taken);
+            assert_eq!(state.below.get(name).unwrap().syndic, other);
+        }
+        // For the next round.
+        state.remove(&id("b"), &other);
+        take(&mut state, &relay, last(part(8, 0, &["b"])));
+    }
+    assert!(state.lists.get(&other).unwrap().is_under_way);
+    // A part without its grains cannot put it.
+    let mut without = part(2, 1, &["b"]);
+    without.minions[0].grains = None;
+    assert_eq!(take(&mut state, &other, without.clone()), PartResult::Taken);
+    state.release(&id("b"), &relay, Some(&other));
+    assert_eq!(
+        take(&mut state, &other, without),
+        PartResult::BeginWithGrains
+    );
+}
+
     assert_eq!(ways(&state, [&relay, &other]), (0, [0, 0]));
     take(&mut state, &other, last(with_key(part(1, 0, &["a"]), 1)));
     assert!(state.is_proved_way(&id("a"), &other));
