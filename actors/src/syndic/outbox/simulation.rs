@@ -708,6 +708,62 @@ fn outbox_goes_back_no_further_than_returns_may_wait() {
     assert_eq!(sent_by(own), 3, "none is dropped");
 }
 
+/// So many returns of a job of "one:4506" wait.
+fn commit_returns(world: &mut World, count: usize) {
+    let jid = world.job_of("one:4506");
+    let writes = (0..count).map(|number| Write::Return(returned(&jid, number, 1)));
+    let writes: Vec<Write> = writes.collect();
+    world.database.commit(&writes).unwrap();
+}
+
+/// A master above that takes no more than a hundred returns at once says so now and then, and not at every other batch.
+#[test]
+fn batch_that_was_too_large_is_not_tried_again_at_once() {
+    let mut world = World::new();
+    commit_returns(&mut world, 6_000);
+    let own = world.outboxes.get_mut("one:4506").unwrap();
+    let (mut refused, mut sizes) = (0, BTreeSet::new());
+    loop {
+        match own.next(2).unwrap() {
+            Next::Batch(batch) if batch.returns > 100 => {
+                assert_eq!(own.refused(batch, "refused").unwrap(), None);
+                refused += 1;
+            }
+            Next::Batch(batch) => {
+                sizes.insert(batch.returns);
+                own.acknowledged(batch).unwrap();
+            }
+            Next::Dropped(dropped) => panic!("{dropped:?}"),
+            Next::Idle => break,
+        }
+    }
+    // From 1,000 down to 62, and once more after 64 batches of as many.
+    assert_eq!(refused, 5, "{sizes:?}");
+}
+
+/// The master above refuses all that is on its way.
+#[test]
+fn frames_that_are_refused_together_make_the_next_batch_smaller_once() {
+    let mut world = World::with_frames();
+    commit_returns(&mut world, 3_000);
+    let own = world.outboxes.get_mut("one:4506").unwrap();
+    let send = |own: &mut OutboxQueue| match own.next(2).unwrap() {
+        Next::Batch(batch) => {
+            let returns = batch.returns;
+            (own.sent(batch).0, returns)
+        }
+        _ => panic!("returns wait"),
+    };
+    let (first, returns) = send(own);
+    assert_eq!(returns, 3_000);
+    for _ in 0..3 {
+        assert_eq!(own.frame_refused(first, "refused").unwrap(), None);
+    }
+    let (_, returns) = send(own);
+    // Beside some jobs.
+    assert!((1_400..=1_500).contains(&returns), "{returns}");
+}
+
 /// A look reads several times: a job may be published between two of them.
 #[test]
 fn job_that_is_published_while_an_outbox_reads_on_is_returned_to_the_master_that_published_it() {
