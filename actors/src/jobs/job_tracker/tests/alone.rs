@@ -305,21 +305,23 @@ fn answer_by_a_second_way_does_not_undo_what_the_first_one_said() {
     step(0, begin(1, &["m1"]));
     step(0, JobEvent::Left(jid(1)));
     let mut now = 0;
-    let is_ending = |state: &_| matches!(state, Some(MinionState::Ending { .. }));
-    let is_lost = |state: &_| matches!(state, Some(MinionState::Unknown(Reason::NotRunning)));
-    let is_running = |state: &_| *state == Some(MinionState::Running);
-    let rounds: [(&dyn Fn(&_) -> bool, &dyn Fn(&_) -> bool); 3] = [
-        (&is_running, &is_ending),
-        (&is_ending, &is_lost),
-        (&is_lost, &is_lost),
-    ];
-    for (number, (confirmed, denied)) in rounds.into_iter().enumerate() {
+    let named = |state: Option<MinionState>| match state {
+        Some(MinionState::Running) => "running",
+        Some(MinionState::Ending { .. }) => "ending",
+        Some(MinionState::Unknown(Reason::NotRunning)) => "not running",
+        _ => "another",
+    };
+    for (confirmed, denied) in [
+        ("running", "ending"),
+        ("ending", "not running"),
+        ("not running", "not running"),
+    ] {
         let asked = (now + 1..200).find_map(|at| Some((at, step(at, JobEvent::Tick).0?)));
         let (at, probe) = asked.expect("a question");
         now = at;
         let (_, state) = step(at, answer(&probe, true, true));
-        assert!(confirmed(&state), "round {number}: {state:?}");
+        assert_eq!(named(state), confirmed, "at {at}");
         let (_, state) = step(at, answer(&probe, false, false));
-        assert!(denied(&state), "round {number}: {state:?}");
+        assert_eq!(named(state), denied, "at {at}");
     }
 }
