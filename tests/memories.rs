@@ -31,6 +31,7 @@ const REASONS: &[(&str, &str)] = &[
     ("store/src/syndics.rs", "a field of `Minions`"),
     ("requests/src/syndic_frames.rs", "a field of `Minions`"),
     ("requests/src/syndic_inventories.rs", "a field of `Minions`"),
+    ("requests/src/job/below.rs", "as long as one request"),
     // What follows the keys or the data themselves.
     (
         "matching/index.rs",

@@ -111,22 +111,18 @@ impl MinionsBelow for ServicesBelow {
             }
             _ => (Changed::Everything, Changed::Everything),
         };
+        let (keys, accepted, compared) = match has_to_compare {
+            true => (Changed::Everything, accepted, Some(now)),
+            false => (keys, seen.cloned(), compared),
+        };
         MinionChanges {
             grains,
-            keys: if has_to_compare {
-                Changed::Everything
-            } else {
-                keys
-            },
+            keys,
             cursor: Generations {
                 own: Some(own.generation),
                 below: Some(below.generation),
-                accepted: if has_to_compare {
-                    accepted
-                } else {
-                    seen.cloned()
-                },
-                compared: if has_to_compare { Some(now) } else { compared },
+                accepted,
+                compared,
             },
         }
     }
@@ -177,17 +173,33 @@ mod tests {
             fs::write(root.join("new"), text).unwrap();
             fs::rename(root.join("new"), keys.join("m1")).unwrap();
         };
+        // A list is read anew until its directory is a few of the kernel's ticks old.
+        let settle = || {
+            let list = || below.0.keys.pki.accepted().unwrap();
+            while !Arc::ptr_eq(&list(), &list()) {
+                std::thread::yield_now();
+            }
+        };
+        let none = Changed::These(Vec::new());
         replace("one");
+        settle();
         let first = below.changes(None);
         assert_eq!(first.keys, Changed::Everything);
+        tokio::time::advance(KEY_INTERVAL).await;
+        let same = below.changes(Some(&first.cursor));
+        assert_eq!(same.keys, none, "no key has changed");
         replace("two");
-        let soon = below.changes(Some(&first.cursor));
-        assert_eq!(soon.keys, Changed::These(Vec::new()));
+        settle();
+        let other = below.changes(Some(&same.cursor));
+        assert_eq!(other.keys, Changed::Everything);
+        replace("three");
+        settle();
+        let soon = below.changes(Some(&other.cursor));
+        assert_eq!(soon.keys, none, "the last comparison was a moment ago");
         tokio::time::advance(KEY_INTERVAL).await;
         let later = below.changes(Some(&soon.cursor));
         assert_eq!(later.keys, Changed::Everything, "it is not forgotten");
-        replace("three");
-        let soon = below.changes(Some(&later.cursor));
-        assert_eq!(soon.keys, Changed::These(Vec::new()));
+        tokio::time::advance(KEY_INTERVAL).await;
+        assert_eq!(below.changes(Some(&later.cursor)).keys, none);
     }
 }

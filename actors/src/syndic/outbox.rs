@@ -169,7 +169,7 @@ impl Drop for SavedOnStop<'_> {
 type LostJobs = Vec<(Arc<Upper>, HashSet<Jid>)>;
 
 /// Takes the cursor back, once for all jobs of the masters above that minions had returned before these published them.
-/// After an error all of them wait for the next attempt. Gives the jobs to which it cannot go back, by master.
+/// After an error all of them wait for the next attempt. Gives the jobs of which it cannot reach all, by master.
 fn go_back(uppers: &[Arc<Upper>], queue: &mut OutboxQueue) -> Result<LostJobs, StoreError> {
     let mut lost = Vec::new();
     for upper in uppers {
@@ -180,10 +180,10 @@ fn go_back(uppers: &[Arc<Upper>], queue: &mut OutboxQueue) -> Result<LostJobs, S
             jobs,
             "jobs were returned before they were published"
         );
-        let unreached = queue.go_back_to(&jids)?;
-        upper.went_back(&jids, unreached.later);
-        if !unreached.lost.is_empty() {
-            lost.push((upper.clone(), unreached.lost));
+        let of_upper = queue.go_back_to(&jids)?;
+        upper.went_back(&jids);
+        if !of_upper.is_empty() {
+            lost.push((upper.clone(), of_upper));
         }
     }
     Ok(lost)
@@ -211,7 +211,6 @@ impl Seed {
                     }
                     self.wait_for_connection().await;
                 }
-                Attempt::Idle if self.has_gone_up(&queue) => {}
                 Attempt::Idle => {
                     if queue.may_rest() {
                         gathering.moved(Instant::now());
@@ -245,13 +244,7 @@ impl Seed {
         queue.is_for_one() && uppers.any(|upper| upper.has_returned_early())
     }
 
-    /// Nothing waits: whether there are jobs to which there was no room to go back before.
-    fn has_gone_up(&self, queue: &OutboxQueue) -> bool {
-        let mut uppers = self.uppers.iter();
-        queue.is_for_one() && uppers.any(|upper| upper.has_gone_up())
-    }
-
-    /// Early returns of these jobs do not go up: they are too far back.
+    /// Early returns of these jobs do not go up, or some of them: they are too far back.
     fn early_returns_lost(&self, lost: &[(Arc<Upper>, HashSet<Jid>)]) {
         for (upper, jids) in lost {
             let (upper, jobs) = (upper.name(), jids.len());

@@ -64,16 +64,8 @@ pub(crate) struct Upper {
     state: Mutex<State>,
     /// Notified when a connection stands, or a job is returned once more.
     connected: Vec<Arc<Notify>>,
-    returned_early: Mutex<EarlyJobs>,
-}
-
-/// Jobs that minions had returned before they were published here.
-#[derive(Default)]
-struct EarlyJobs {
-    /// For the next attempt of the outbox.
-    next: HashSet<Jid>,
-    /// For when what waits there has gone up.
-    later: HashSet<Jid>,
+    /// Jobs that minions had returned before they were published here, for the next attempt of the outbox.
+    returned_early: Mutex<HashSet<Jid>>,
 }
 
 #[derive(Default)]
@@ -109,10 +101,9 @@ impl Upper {
     #[must_use]
     pub(crate) fn returned_early(&self, jid: Jid) -> bool {
         let mut early = self.returned_early.lock();
-        let count = early.next.len() + early.later.len();
-        let has_room = count < MAX_RETURNED_EARLY || early.next.contains(&jid);
+        let has_room = early.len() < MAX_RETURNED_EARLY || early.contains(&jid);
         if has_room {
-            early.next.insert(jid);
+            early.insert(jid);
         }
         drop(early);
         self.connected
@@ -123,28 +114,17 @@ impl Upper {
 
     /// Whether there are such jobs.
     pub(crate) fn has_returned_early(&self) -> bool {
-        !self.returned_early.lock().next.is_empty()
+        !self.returned_early.lock().is_empty()
     }
 
     /// These jobs, for the outbox of this master, until it [went back](Self::went_back) for them.
     pub(crate) fn jobs_returned_early(&self) -> HashSet<Jid> {
-        self.returned_early.lock().next.clone()
+        self.returned_early.lock().clone()
     }
 
-    /// The outbox of this master went back for these jobs, as far as it could; for some it has to do so once more, when
-    /// what waits has gone up.
-    pub(crate) fn went_back(&self, jids: &HashSet<Jid>, later: HashSet<Jid>) {
-        let mut early = self.returned_early.lock();
-        early.next.retain(|jid| !jids.contains(jid));
-        early.later.extend(later);
-    }
-
-    /// Nothing waits in the outbox of this master. Whether it has to go back now.
-    pub(crate) fn has_gone_up(&self) -> bool {
-        let mut early = self.returned_early.lock();
-        let later = std::mem::take(&mut early.later);
-        early.next.extend(later);
-        !early.next.is_empty()
+    /// The outbox of this master went back for these jobs, as far as it could.
+    pub(crate) fn went_back(&self, jids: &HashSet<Jid>) {
+        self.returned_early.lock().retain(|jid| !jids.contains(jid));
     }
 
     /// The name of the master.
@@ -208,15 +188,9 @@ mod tests {
         assert!(upper.returned_early(jid(0)), "it waits already");
         assert_eq!(upper.jobs_returned_early(), all);
         assert_eq!(upper.jobs_returned_early(), all, "it may have failed");
-        let first = HashSet::from([jid(0)]);
-        upper.went_back(&first, HashSet::new());
+        upper.went_back(&HashSet::from([jid(0)]));
         assert!(upper.returned_early(jid(MAX_RETURNED_EARLY)) && upper.has_returned_early());
-        let one = HashSet::from([jid(1)]);
-        upper.went_back(&upper.jobs_returned_early(), one.clone());
-        assert!(!upper.has_returned_early(), "it waits for what is there");
-        assert!(upper.has_gone_up());
-        assert_eq!(upper.jobs_returned_early(), one);
-        upper.went_back(&one, HashSet::new());
-        assert!(!upper.has_gone_up() && !upper.has_returned_early());
+        upper.went_back(&upper.jobs_returned_early());
+        assert!(!upper.has_returned_early());
     }
 }

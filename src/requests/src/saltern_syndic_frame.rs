@@ -71,7 +71,7 @@ fn take(sealed: &Sealed, services: &Services) -> Result<(u64, Option<Taken>), Fr
         Ok(taken) => Ok((header.number, Some(taken))),
         Err(Undecided::NotNow) => Ok((header.number, None)),
         Err(Undecided::TooLarge) => {
-            let reason = "too many of its returns need a search of their job";
+            let reason = "its returns by second ways need too much of their jobs to be read";
             Err(FrameRefusal::Refused(RefusalClass::Content, reason))
         }
     }

@@ -326,7 +326,9 @@ impl RequestMetrics {
     }
 
     pub(crate) fn refuse_many(&self, reason: &str, count: u64) {
-        self.refused.with_label_values(&[reason]).inc_by(count);
+        if count > 0 {
+            self.refused.with_label_values(&[reason]).inc_by(count);
+        }
     }
 
     fn new(registry: &Registry) -> Self {

@@ -53,8 +53,8 @@ use saltern_policy::target::Targeting;
 use saltern_store::{AcceptedIds, MinionDataStore};
 use saltern_wire::msgpack::{Limits, Value, decode};
 
-use second_ways::Way;
 pub(crate) use second_ways::{Duplicate, NotedWays};
+use second_ways::{Way, WayCounts};
 
 use crate::services::PresenceView;
 use crate::targets;
@@ -67,7 +67,7 @@ pub(crate) struct InventoryLimits {
     minions: (usize, usize),
     /// Bytes of ids, packed grains and reasons of one syndic, and of all.
     bytes: (usize, usize),
-    /// Second ways by one syndic, and of all.
+    /// Second ways by one syndic, and of all; half as many that are not proved.
     second_ways: (usize, usize),
     /// Minions with second ways up to which each new way is announced by an event.
     announced: usize,
@@ -182,7 +182,7 @@ struct State {
     /// Of minions below several syndics: the others.
     duplicates: BTreeMap<MinionId, BTreeMap<MinionId, Way>>,
     /// All of these ways.
-    second_ways: usize,
+    second_ways: WayCounts,
 }
 
 /// Inventory of one syndic.
@@ -209,8 +209,8 @@ struct List {
     list_with_others: Option<u64>,
     minions: usize,
     bytes: usize,
-    /// Minions of other inventories to which it is a second way.
-    second_ways: usize,
+    /// Ways to minions of other inventories.
+    second_ways: WayCounts,
 }
 
 struct Kept {
@@ -296,7 +296,7 @@ impl SyndicInventories {
         gauge(
             "saltern_syndic_inventory_second_ways",
             "Second ways to minions below two syndics: one for each minion and syndic beside the first.",
-            |state| state.second_ways,
+            |state| state.second_ways.all,
         );
         gauge(
             "saltern_syndic_inventory_bytes",
@@ -499,7 +499,7 @@ impl State {
             changed: VecDeque::new(),
             ids: None,
             duplicates: BTreeMap::new(),
-            second_ways: 0,
+            second_ways: WayCounts::default(),
         }
     }
 
@@ -566,7 +566,7 @@ impl State {
         }
     }
 
-    /// Whether a part is the next one: its result otherwise, or where it came before.
+    /// Whether a part is the next one, or the last one once more: its result otherwise.
     fn begin_part(
         &mut self,
         syndic: &MinionId,
@@ -575,11 +575,10 @@ impl State {
     ) -> Option<PartResult> {
         let list = self.lists.entry(syndic.clone()).or_default();
         let is_same = list.number == part.list && list.next > 0;
-        if is_same && part.part + 1 == list.next {
-            list.last_part = Some(now);
-            return Some(PartResult::Taken);
-        }
         match part.part {
+            // Taken once more, which changes nothing but for what came between: a minion of another syndic may have
+            // become this one's with the claim to it.
+            again if is_same && again + 1 == list.next => {}
             0 => {
                 list.number = part.list;
                 list.is_under_way = true;

@@ -41,8 +41,14 @@ pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
         return Outcome::reply(nil);
     }
     syndics::heard(&sealed.minion, services);
-    let Ok(taken) = take_all(&sealed.load, &sealed.minion, services) else {
-        return Outcome::reply(reply::no_answer());
+    let taken = match take_all(&sealed.load, &sealed.minion, services) {
+        Ok(taken) => taken,
+        Err(Undecided::NotNow) => return Outcome::reply(reply::no_answer()),
+        Err(Undecided::TooLarge) => {
+            // Any answer but nil has a syndic of ours send fewer; stock's are no second way.
+            let refused = encode(&Value::Bool(false), Dialect::Raw);
+            return Outcome::reply(sealed.answer.seal(&refused));
+        }
     };
     Outcome {
         reply: nil,
@@ -69,18 +75,23 @@ pub(crate) fn take_all(
     for aggregate in aggregates.iter().take(MAX_JOBS) {
         match take(aggregate, &voice, &mut taken, services) {
             Ok(()) => {}
-            Err(NotTaken::Undecided(undecided)) => return Err(undecided),
+            Err(NotTaken::Undecided(undecided)) => {
+                // All of it comes again.
+                voice.forget_refused();
+                return Err(undecided);
+            }
             Err(NotTaken::Refused(reason)) => {
-                services.metrics.refuse("return");
+                taken.refused += 1;
                 complain!(services, minion = %syndic, reason, "returns of a syndic dropped");
             }
         }
     }
     if beyond > 0 {
-        services.metrics.refuse("return");
+        taken.refused += 1;
         let jobs = beyond;
         complain!(services, minion = %syndic, jobs, "more jobs in one request than are taken");
     }
+    services.metrics.refuse_many("return", taken.refused);
     Ok(taken)
 }
 
@@ -128,6 +139,8 @@ fn aggregates(load: &MapView) -> Vec<MapView> {
 pub(crate) struct Taken {
     returns: Vec<ReceivedReturn>,
     bytes: usize,
+    /// Those that are not taken, and jobs with them.
+    refused: u64,
 }
 
 impl Taken {
@@ -175,7 +188,7 @@ fn take(
             }
             Err(undecided @ NotTaken::Undecided(_)) => return Err(undecided),
             Err(NotTaken::Refused(reason)) => {
-                services.metrics.refuse("return");
+                taken.refused += 1;
                 complain!(services, minion = %voice.syndic(), %jid, reason, "return of a syndic dropped");
             }
         }

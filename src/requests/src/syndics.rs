@@ -16,7 +16,8 @@
 //! run ([`MayReturn::ConfirmsOnly`]). A return of which this cannot be decided is not refused: its request comes again.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use saltern_base::clock::civil;
@@ -28,14 +29,14 @@ use sha2::{Digest, Sha256};
 use crate::job::below::AskedJob;
 use crate::outcome::SyndicMinions;
 use crate::syndic_inventories::{BelowSyndic, KeyDigest, SyndicInventories};
-use crate::{Minions, PresenceView, Services, probe};
+use crate::{Minions, PresenceView, Services, job, probe};
 
 /// The most minions that one request may announce, over all its jobs.
 pub(crate) const MAX_LEAVES: usize = 100_000;
 
-/// The most returns of one request for which all minions that their job expects are searched: they come by a second way,
-/// and the target does not mean their minion.
-const MAX_SEARCHES: usize = 1_000;
+/// About how many bytes of jobs are read and searched for one request with returns by second ways, before it has to come
+/// in parts. A single return is always decided.
+const MAX_READ: usize = 16 << 20;
 
 /// Seconds for which a syndic has to be away before another one may speak for its minions.
 const CLAIM_SECONDS: i64 = 600;
@@ -299,15 +300,19 @@ pub(crate) struct SyndicIdentity<'a> {
     announces_all: bool,
     /// Minions taken over from other syndics.
     taken_over: Cell<u64>,
-    /// The last job that a minion of another syndic returns.
-    asked: RefCell<Option<(Jid, AskedJob)>>,
-    /// See [`MAX_SEARCHES`].
-    searches: Cell<usize>,
+    /// Words in the name of minions that are not its own.
+    refused: Cell<u64>,
+    /// The jobs that minions of other syndics return; no more than [`MAX_READ`] allows.
+    asked: RefCell<HashMap<Jid, AskedJob>>,
+    /// See [`MAX_READ`].
+    read: job::below::Read,
     services: &'a Services,
 }
 
 impl Drop for SyndicIdentity<'_> {
     fn drop(&mut self) {
+        let refused = self.refused.get();
+        self.services.metrics.refuse_many("syndic_leaf", refused);
         let minions = self.taken_over.get();
         if minions > 0 {
             tracing::info!(syndic = %self.syndic, minions, "minions are below another syndic now");
@@ -327,8 +332,9 @@ impl<'a> SyndicIdentity<'a> {
             accepted,
             announces_all: inventories.are_complete(std::slice::from_ref(syndic)),
             taken_over: Cell::new(0),
+            refused: Cell::new(0),
             asked: RefCell::default(),
-            searches: Cell::new(0),
+            read: job::below::Read::default(),
             services,
         }
     }
@@ -351,6 +357,11 @@ impl<'a> SyndicIdentity<'a> {
     /// The syndic itself.
     pub(crate) fn syndic(&self) -> &MinionId {
         self.syndic
+    }
+
+    /// Nothing of the request is decided: what was refused does not count.
+    pub(crate) fn forget_refused(&self) {
+        self.refused.set(0);
     }
 
     /// Whether it may speak for this minion, which it names in a list. Another syndic keeps its claim.
@@ -401,7 +412,7 @@ impl<'a> SyndicIdentity<'a> {
         let is_its = syndics.claim(minion, self.syndic) || else_if(minion);
         // It is no fault of the second way of a minion to say something.
         if !is_its && !inventories.is_proved_way(minion, self.syndic) {
-            self.services.metrics.refuse("syndic_leaf");
+            self.refused.update(|count| count.saturating_add(1));
         }
         is_its
     }
@@ -433,29 +444,18 @@ impl<'a> SyndicIdentity<'a> {
         minion: &MinionId,
         (jid, fun): (&Jid, Option<&str>),
     ) -> Result<MayReturn, StoreError> {
-        let mut asked = self.asked.borrow_mut();
-        // All returns of a job come together.
-        let known = asked.take().filter(|(known, _)| known == jid);
-        let job = match known {
-            Some((_, job)) => job,
-            None => AskedJob::find(jid, self.services)?,
-        };
-        let (_, job) = asked.insert((jid.clone(), job));
-        match job {
-            AskedJob::NoJob if fun.is_some_and(probe::may_answer) => {
-                return Ok(MayReturn::ConfirmsOnly);
-            }
-            AskedJob::NoJob | AskedJob::Reported => return Ok(MayReturn::No),
-            job if job.means(minion, self.services) => return Ok(MayReturn::Yes),
-            _ => {}
-        }
-        let searches = self.searches.get();
-        if searches >= MAX_SEARCHES {
+        if self.read.get() >= MAX_READ {
             return Ok(MayReturn::TooMany);
         }
-        self.searches.set(searches + 1);
-        let reader = &self.services.jobs.reader;
-        Ok(match reader.is_published_for(jid, minion)? {
+        let mut asked = self.asked.borrow_mut();
+        let job = match asked.entry(jid.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(AskedJob::find(jid, &self.read, self.services)?),
+        };
+        if job.is_none() && fun.is_some_and(probe::may_answer) {
+            return Ok(MayReturn::ConfirmsOnly);
+        }
+        Ok(match job.is_for(minion, jid, &self.read, self.services)? {
             true => MayReturn::Yes,
             false => MayReturn::No,
         })

@@ -44,10 +44,8 @@ pub struct JobFollower {
 pub struct WentBack {
     /// It did.
     pub has_moved: bool,
-    /// Jobs whose returns within the bound all come, once more or for the first time.
-    pub reached: HashSet<Jid>,
-    /// Jobs with returns for which there was no room.
-    pub without_room: HashSet<Jid>,
+    /// Jobs with returns that do not come any more: they are too far back, or gone.
+    pub lost: HashSet<Jid>,
 }
 
 /// The next row.
@@ -182,37 +180,19 @@ impl JobFollower {
         let back =
             |from: i64, by: usize| from.saturating_sub(i64::try_from(by).unwrap_or(i64::MAX));
         let place = self.place.returns;
-        let mut before = back(self.farthest, limit).max(0);
-        let first = back(place, room).max(before);
-        let runs = match before < place {
-            true => self.reader.return_runs(before, limit)?,
-            false => Vec::new(),
-        };
-        // These come anyway.
-        let to_come = self.reader.return_runs(place, limit)?.into_iter();
-        let to_come = to_come.map(|run| run.jid).filter(|jid| jids.contains(jid));
-        let mut went = WentBack {
-            reached: to_come.collect(),
-            ..WentBack::default()
-        };
-        let mut to = None;
-        for run in runs {
-            if before >= place {
-                break;
+        let bound = back(self.farthest, limit).max(back(place, room)).max(0);
+        let mut went = WentBack::default();
+        let mut to = place;
+        for jid in jids {
+            // Those behind the cursor come anyway.
+            let mut first = self.reader.first_return(jid, 0)?;
+            if first.is_none_or(|first| first <= bound.min(place)) {
+                went.lost.insert(jid.clone());
+                first = self.reader.first_return(jid, bound)?;
             }
-            if jids.contains(&run.jid) {
-                if run.last > first {
-                    to.get_or_insert(before.max(first));
-                }
-                match before < first {
-                    true => went.without_room.insert(run.jid),
-                    false => went.reached.insert(run.jid),
-                };
-            }
-            before = run.last;
+            to = first.map_or(to, |first| to.min(first - 1));
         }
-        went.reached.retain(|jid| !went.without_room.contains(jid));
-        if let Some(to) = to {
+        if to < place {
             went.has_moved = true;
             self.place.returns = to;
             self.rewind();

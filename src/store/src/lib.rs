@@ -39,7 +39,7 @@ pub use dead_letters::{DeadLetter, DeadLetters, dead_letters};
 pub use dropfile::Dropfile;
 pub use engine::{examine, open_engine, open_reader};
 pub use error::{Result, StoreError};
-pub use follower::{Followed, JobFollower};
+pub use follower::{Followed, JobFollower, WentBack};
 pub use history_file::{HistoryFile, SavedHistory};
 pub use job_cursor::JobCursor;
 pub use jobs::{

@@ -252,14 +252,16 @@ impl Machine {
                     if found.is_none() && sent.is_none_or(|sent| sent < left) {
                         continue;
                     }
-                    self.said(&jid, minion, found, turn)
+                    self.said(&jid, (minion, *confirms_only), found, turn)
                 }
             };
             self.conclude(&jid, change.into_iter().collect(), turn);
         }
     }
 
-    /// Whether an answer says that all jobs run which the minion is asked about, and none by its first way came before.
+    /// Whether an answer says that all jobs run which the minion is asked about, and none by its first way came before:
+    /// to this probe, or to one that left a job ending or lost. So the first way alone ends the wait for a minion, and
+    /// no second one prolongs it then.
     fn confirms(&self, answered: &Answered) -> bool {
         let Answered {
             probe,
@@ -267,16 +269,24 @@ impl Machine {
             running,
             ..
         } = answered;
-        let runs = |jid: &Jid| running.iter().flatten().any(|(running, _)| running == jid);
+        let is_awaited = |jid: &Jid| {
+            let entry = self.jobs.get(jid).and_then(|job| job.entry(minion));
+            let state = entry.map(|entry| entry.state());
+            !state
+                .is_some_and(|state| matches!(state, MinionState::Ending { .. }) || state.is_lost())
+        };
+        let is_named = |jid: &Jid| running.iter().flatten().any(|(running, _)| running == jid);
+        let runs = |jid: &Jid| is_named(jid) && is_awaited(jid);
         let mut listed = self.listed.get(minion).into_iter().flatten();
         self.rounds.awaits(probe, minion) && listed.all(runs)
     }
 
-    /// Records a minion's statement about a job.
+    /// Records a minion's statement about a job. One that only confirms does not take the place of the last that came by
+    /// the first way.
     fn said(
         &mut self,
         jid: &Jid,
-        minion: &MinionId,
+        (minion, confirms_only): (&MinionId, bool),
         running: Option<&Packed>,
         turn: &mut Turn<'_>,
     ) -> Option<Change> {
@@ -285,10 +295,12 @@ impl Machine {
         answer_asks(job, jid, minion, running, &mut turn.effects);
         let entry = job.entry_mut(minion)?;
         entry.asked_since = None;
-        entry.said = Some(Box::new(Said {
-            at: now,
-            running: running.cloned(),
-        }));
+        if !confirms_only {
+            entry.said = Some(Box::new(Said {
+                at: now,
+                running: running.cloned(),
+            }));
+        }
         if running.is_some() {
             let change = change(job, minion, MinionState::Running);
             self.progress_soon(jid, now);

@@ -45,6 +45,9 @@ const MAX_OVERHEAD: usize = 64 << 10;
 /// How often a master above may refuse a single return before it is dropped.
 const MAX_REFUSALS: u32 = 5;
 
+/// Batches of as many rows as a master above takes before more are tried, when it has refused more.
+const MAX_REDUCED: u32 = 64;
+
 /// Jobs that a report of dropped returns names.
 pub(super) const MAX_NAMED: usize = 10;
 
@@ -102,6 +105,8 @@ pub(crate) struct OutboxQueue {
     /// Rows to read at once: fewer while a master above refuses.
     rows: usize,
     refusals: u32,
+    /// Batches that are stored above before there may be more rows in one.
+    reduced: u32,
     unsaved: usize,
     /// When the cursor of what is stored above has to be saved, in microseconds since 1970.
     save_at: Option<i64>,
@@ -181,15 +186,6 @@ pub(crate) struct Dropped {
     pub(crate) jids: Vec<Jid>,
 }
 
-/// Jobs to which an outbox did not go back.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Unreached {
-    /// Those for which there may be room when what waits has gone up.
-    pub(crate) later: HashSet<Jid>,
-    /// Those with returns that are too far back.
-    pub(crate) lost: HashSet<Jid>,
-}
-
 /// The next thing to do.
 pub(crate) enum Next {
     /// Nothing.
@@ -247,6 +243,7 @@ impl OutboxQueue {
             loaded: VecDeque::new(),
             rows: MAX_ROWS,
             refusals: 0,
+            reduced: 0,
             unsaved: 0,
             save_at: None,
             oldest: None,
@@ -262,7 +259,7 @@ impl OutboxQueue {
         self.rewind();
         self.forget_loads();
         self.framed = max_bytes;
-        self.rows = self.max_rows();
+        (self.rows, self.reduced) = (self.max_rows(), 0);
     }
 
     /// Largest request that the master above takes, where batches go up in frames.
@@ -576,9 +573,24 @@ impl OutboxQueue {
         self.loaded.clear();
     }
 
-    /// The next batch may be larger.
+    /// A batch is stored above: the next one may be larger, unless such a one was refused lately.
     fn grow(&mut self) {
-        (self.rows, self.refusals) = ((self.rows * 2).min(self.max_rows()), 0);
+        self.refusals = 0;
+        self.reduced = self.reduced.saturating_sub(1);
+        if self.reduced == 0 {
+            self.rows = (self.rows * 2).min(self.max_rows());
+        }
+    }
+
+    /// So many rows were refused together.
+    fn reduce(&mut self, rows: usize) {
+        self.rows = (rows / 2).max(1);
+        (self.refusals, self.reduced) = (0, MAX_REDUCED);
+    }
+
+    /// A single return was refused for good: it may have been the only fault of those that were refused with it.
+    fn dropped_one(&mut self) {
+        (self.refusals, self.reduced) = (0, 0);
     }
 
     /// A batch goes up in these frames: the next one is read behind it. The number is that of the batch.
@@ -626,29 +638,25 @@ impl OutboxQueue {
     }
 
     /// A master above has published these jobs after minions had returned them: their returns go up to that master as
-    /// well, which may not have been known when they were passed. What is on its way is read again.
+    /// well, which may not have been known when they were passed. What is on its way is read again. Gives the jobs
+    /// with returns that do not go up: they are too far back. A later attempt would find them no nearer, as the cursor
+    /// moves on with what waits.
     ///
     /// # Errors
     /// The database cannot be read, or the cursor not be written.
-    pub(crate) fn go_back_to(&mut self, jids: &HashSet<Jid>) -> Result<Unreached, StoreError> {
+    pub(crate) fn go_back_to(&mut self, jids: &HashSet<Jid>) -> Result<HashSet<Jid>, StoreError> {
         self.rewind();
         // More than may wait would have others dropped.
-        let lag = self.follower.lag()?;
-        let room = self.settings.keep_returns.saturating_sub(lag);
+        let room = self
+            .settings
+            .keep_returns
+            .saturating_sub(self.follower.lag()?);
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let went = self.follower.go_back_to(jids, MAX_ROWS_BACK, room)?;
         if went.has_moved {
             self.save()?;
         }
-        let is_beyond =
-            |jid: &&Jid| !went.reached.contains(*jid) && !went.without_room.contains(*jid);
-        let mut lost: HashSet<Jid> = jids.iter().filter(is_beyond).cloned().collect();
-        let mut later = went.without_room;
-        if lag == 0 {
-            // There is never more room.
-            lost.extend(later.drain());
-        }
-        Ok(Unreached { later, lost })
+        Ok(went.lost)
     }
 
     /// Whether its returns are those of the jobs of one master above.
@@ -673,19 +681,24 @@ impl OutboxQueue {
         number: u64,
         reason: &'static str,
     ) -> Result<Option<Dropped>, StoreError> {
-        let first = self.on_their_way.pop_front();
+        let mut sent = self.on_their_way.iter();
+        let rows = sent.find(|batch| batch.number == number);
+        let rows = rows.map_or(self.rows, |batch| batch.rows.min(self.rows));
+        // Without one, another frame of what was on its way with it was refused before.
+        let Some(first) = self.on_their_way.pop_front() else {
+            return Ok(None);
+        };
         self.rewind();
-        let Some(single) = first.filter(|first| first.number == number && first.returns == 1)
-        else {
-            self.rows = (self.rows / 2).max(1);
-            self.refusals = 0;
+        let single = Some(first).filter(|first| first.number == number && first.returns == 1);
+        let Some(single) = single else {
+            self.reduce(rows);
             return Ok(None);
         };
         self.refusals += 1;
         if self.refusals < MAX_REFUSALS && reason != "size" {
             return Ok(None);
         }
-        self.refusals = 0;
+        self.dropped_one();
         self.follower.pass_to(single.end);
         self.rewind();
         self.save()?;
@@ -717,16 +730,15 @@ impl OutboxQueue {
         batch: Batch,
         reason: &'static str,
     ) -> Result<Option<Dropped>, StoreError> {
-        self.refusals += 1;
         if batch.returns > 1 {
-            self.rows = (batch.rows.len() / 2).max(1);
-            self.refusals = 0;
+            self.reduce(batch.rows.len());
             return Ok(None);
         }
+        self.refusals += 1;
         if self.refusals < MAX_REFUSALS && reason != "size" {
             return Ok(None);
         }
-        self.refusals = 0;
+        self.dropped_one();
         let dropped = Dropped {
             reason,
             returns: batch.returns,

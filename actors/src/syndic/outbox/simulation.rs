@@ -13,7 +13,6 @@ use saltern_wire::msgpack::{Dialect, encode};
 use tempfile::TempDir;
 
 use super::super::routes::was_returned_early;
-use super::queue::Unreached;
 use super::*;
 
 /// Seeds of one run; `SALTERN_SEED` runs one alone.
@@ -614,8 +613,7 @@ fn return_that_both_outboxes_took_for_the_others_goes_up_when_the_publication_co
 
     let own = world.outboxes.get_mut("one:4506").unwrap();
     let one = HashSet::from([unknown]);
-    let went = own.go_back_to(&one).unwrap();
-    assert_eq!(went.lost, one, "it is not found");
+    assert_eq!(own.go_back_to(&one).unwrap(), one, "it is not found");
     assert_eq!(sent(&mut world, "one:4506"), 0, "a job without a return");
     let own = world.outboxes.get_mut("one:4506").unwrap();
     own.go_back_to(&HashSet::from([early])).unwrap();
@@ -701,14 +699,69 @@ fn outbox_goes_back_no_further_than_returns_may_wait() {
     let own = world.outboxes.get_mut("one:4506").unwrap();
     own.bound(None, 3);
     let one = |number: usize| HashSet::from([jids[number].clone()]);
-    let went = own.go_back_to(&one(0)).unwrap();
-    assert_eq!(went.lost, one(0), "it would be the fourth");
-    assert_eq!(sent_by(own), 0);
-    assert_eq!(own.go_back_to(&one(2)).unwrap(), Unreached::default());
-    let went = own.go_back_to(&one(0)).unwrap();
-    assert_eq!((went.later, went.lost), (one(0), HashSet::new()));
-    assert_eq!(own.go_back_to(&one(1)).unwrap(), Unreached::default());
+    let none = HashSet::new();
+    let mut lost = |number: usize| own.go_back_to(&one(number)).unwrap();
+    assert_eq!(lost(0), one(0), "it would be the fourth");
+    assert_eq!(lost(2), none);
+    assert_eq!(lost(0), one(0), "counted at once: it comes no nearer");
+    assert_eq!(lost(1), none);
     assert_eq!(sent_by(own), 3, "none is dropped");
+}
+
+/// So many returns of a job of "one:4506" wait.
+fn commit_returns(world: &mut World, count: usize) {
+    let jid = world.job_of("one:4506");
+    let writes = (0..count).map(|number| Write::Return(returned(&jid, number, 1)));
+    let writes: Vec<Write> = writes.collect();
+    world.database.commit(&writes).unwrap();
+}
+
+/// A master above that takes no more than a hundred returns at once says so now and then, and not at every other batch.
+#[test]
+fn batch_that_was_too_large_is_not_tried_again_at_once() {
+    let mut world = World::new();
+    commit_returns(&mut world, 6_000);
+    let own = world.outboxes.get_mut("one:4506").unwrap();
+    let (mut refused, mut sizes) = (0, BTreeSet::new());
+    loop {
+        match own.next(2).unwrap() {
+            Next::Batch(batch) if batch.returns > 100 => {
+                assert_eq!(own.refused(batch, "refused").unwrap(), None);
+                refused += 1;
+            }
+            Next::Batch(batch) => {
+                sizes.insert(batch.returns);
+                own.acknowledged(batch).unwrap();
+            }
+            Next::Dropped(dropped) => panic!("{dropped:?}"),
+            Next::Idle => break,
+        }
+    }
+    // From 1,000 down to 62, and once more after 64 batches of as many.
+    assert_eq!(refused, 5, "{sizes:?}");
+}
+
+/// The master above refuses all that is on its way.
+#[test]
+fn frames_that_are_refused_together_make_the_next_batch_smaller_once() {
+    let mut world = World::with_frames();
+    commit_returns(&mut world, 3_000);
+    let own = world.outboxes.get_mut("one:4506").unwrap();
+    let send = |own: &mut OutboxQueue| match own.next(2).unwrap() {
+        Next::Batch(batch) => {
+            let returns = batch.returns;
+            (own.sent(batch).0, returns)
+        }
+        _ => panic!("returns wait"),
+    };
+    let (first, returns) = send(own);
+    assert_eq!(returns, 3_000);
+    for _ in 0..3 {
+        assert_eq!(own.frame_refused(first, "refused").unwrap(), None);
+    }
+    let (_, returns) = send(own);
+    // Beside some jobs.
+    assert!((1_400..=1_500).contains(&returns), "{returns}");
 }
 
 /// A look reads several times: a job may be published between two of them.

@@ -6,6 +6,7 @@
 //! stock's do. A minion has grains that may be missing here, so a target with grains is exact only where
 //! those of all minions are known.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 
 use saltern_model::{Jid, MinionId, Standing, Target, TargetType};
@@ -88,9 +89,15 @@ fn resolve(target: &Target, options: &MatchOptions<'_>, services: &Services) -> 
     }
 }
 
-/// A job that a minion returns by its second way, as far as its target says whom it is for. Those that the job expects
-/// beside the target are not in it.
-pub(crate) enum AskedJob {
+/// A job that a minion returns by its second way, as far as is known here for whom it is.
+pub(crate) struct AskedJob {
+    target: AskedTarget,
+    /// All minions that the job expects; they are read when the target does not mean one.
+    expected: Option<HashSet<MinionId>>,
+}
+
+/// Minions that a job's target means. Those that the job expects beside the target are not in it.
+enum AskedTarget {
     /// No job is stored. Nor are probes and, as the tracker looks for the job as well, answers to them.
     NoJob,
     /// A peer has reported it: this master has not published it.
@@ -101,23 +108,87 @@ pub(crate) enum AskedJob {
     Unknown,
     /// Minions of these names.
     Names(HashSet<String>),
-    /// Those that this target means, of this load.
-    Target(Target, Value),
+    /// Those that this target means, of this load; with about how many bytes it has.
+    Target(Target, Value, usize),
 }
+
+/// How much of a request's jobs was read and searched, in bytes.
+pub(crate) type Read = Cell<usize>;
+
+/// Cost of a look into the database, and of matching a target, beside their bytes.
+const LOOK: usize = 1 << 10;
+const MATCH: usize = 1 << 8;
 
 impl AskedJob {
     /// Looks for a job. Of a published one nothing but its load is read: it may expect very many minions.
     ///
     /// # Errors
     /// The job database cannot be read.
-    pub(crate) fn find(jid: &Jid, services: &Services) -> Result<Self, StoreError> {
+    pub(crate) fn find(jid: &Jid, read: &Read, services: &Services) -> Result<Self, StoreError> {
+        Ok(Self {
+            target: AskedTarget::find(jid, read, services)?,
+            expected: None,
+        })
+    }
+
+    /// Whether there is none.
+    pub(crate) fn is_none(&self) -> bool {
+        matches!(self.target, AskedTarget::NoJob)
+    }
+
+    /// Whether this master has published it for this minion of an inventory, whatever the rules of its user are: its target
+    /// means the minion, or it expects it beside that.
+    ///
+    /// # Errors
+    /// The job database cannot be read.
+    pub(crate) fn is_for(
+        &mut self,
+        minion: &MinionId,
+        jid: &Jid,
+        read: &Read,
+        services: &Services,
+    ) -> Result<bool, StoreError> {
+        if matches!(self.target, AskedTarget::NoJob | AskedTarget::Reported) {
+            return Ok(false);
+        }
+        if self.target.means(minion, read, services) {
+            return Ok(true);
+        }
+        let expected = match self.expected.take() {
+            Some(expected) => expected,
+            None => expected_by(jid, read, services)?,
+        };
+        Ok(self.expected.insert(expected).contains(minion))
+    }
+}
+
+/// All minions that a job expects: one search of the database costs as much as reading them once for all returns.
+fn expected_by(
+    jid: &Jid,
+    read: &Read,
+    services: &Services,
+) -> Result<HashSet<MinionId>, StoreError> {
+    let Some(job) = services.jobs.reader.load(jid)? else {
+        return Ok(HashSet::new());
+    };
+    let minions = job.record.minions;
+    let names = minions.iter().map(|minion| minion.as_str().len() + 16);
+    read.update(|read| read + LOOK + job.record.load.bytes().len() + names.sum::<usize>());
+    Ok(minions.into_iter().collect())
+}
+
+impl AskedTarget {
+    fn find(jid: &Jid, read: &Read, services: &Services) -> Result<Self, StoreError> {
         let reader = &services.jobs.reader;
+        read.update(|read| read + LOOK);
         let Some(load) = reader.load_of(jid)? else {
             return Ok(Self::NoJob);
         };
         if reader.is_reported(jid)? {
             return Ok(Self::Reported);
         }
+        let bytes = load.bytes().len();
+        read.update(|read| read + bytes);
         let load = decode_exact(load.bytes(), &LOAD_LIMITS).unwrap_or(Value::Nil);
         let compat = services.config.salt_compat;
         let target = load.get("tgt");
@@ -130,17 +201,25 @@ impl AskedJob {
             }
             // Grains may have changed below.
             Some(target) if !is_decided_by_ids(&target) => Self::Unknown,
-            Some(target) => Self::Target(target, load),
+            Some(target) => {
+                let bytes = match &target {
+                    Target::Expression(_, text) => text.len(),
+                    Target::List(words) | Target::Words(words) => {
+                        words.iter().map(String::len).sum()
+                    }
+                };
+                Self::Target(target, load, bytes)
+            }
         })
     }
 
-    /// Whether its target means this minion of an inventory, whatever the rules of its user are.
-    pub(crate) fn means(&self, minion: &MinionId, services: &Services) -> bool {
+    fn means(&self, minion: &MinionId, read: &Read, services: &Services) -> bool {
         match self {
             Self::NoJob | Self::Reported | Self::Nobody => false,
             Self::Unknown => true,
             Self::Names(names) => names.contains(minion.as_str()),
-            Self::Target(target, load) => {
+            Self::Target(target, load, bytes) => {
+                read.update(|read| read + MATCH + bytes);
                 let options = MatchOptions {
                     greedy: false,
                     expands_ranges: false,

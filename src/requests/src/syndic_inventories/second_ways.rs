@@ -44,6 +44,35 @@ pub(super) struct Way {
     pub(super) list: u64,
     is_away: bool,
     key: Option<KeyDigest>,
+    /// It was proved when it was named last.
+    was_proved: bool,
+}
+
+/// Numbers of second ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct WayCounts {
+    pub(super) all: usize,
+    /// Those that were not proved when they were named last.
+    pub(super) unproved: usize,
+}
+
+impl WayCounts {
+    fn add(&mut self, way: &Way) {
+        self.all += 1;
+        self.unproved += usize::from(!way.was_proved);
+    }
+
+    fn remove(&mut self, way: &Way) {
+        self.all = self.all.saturating_sub(1);
+        let unproved = usize::from(!way.was_proved);
+        self.unproved = self.unproved.saturating_sub(unproved);
+    }
+
+    /// Whether there is no room for one more, of `limit`. Ways that are not proved have half of it: they may not return,
+    /// and leave the rest to those that may.
+    fn is_full(self, is_proved: bool, limit: usize) -> bool {
+        self.all >= limit || (!is_proved && self.unproved >= limit / 2)
+    }
 }
 
 impl State {
@@ -72,12 +101,17 @@ impl State {
     }
 
     pub(super) fn is_proved_way(&self, minion: &MinionId, syndic: &MinionId) -> bool {
+        let others = self.duplicates.get(minion);
+        let second = others.and_then(|others| others.get(syndic)?.key);
+        self.proves(minion, syndic, second)
+    }
+
+    /// Whether a digest that this syndic announces is that of the minion's first way, another one.
+    fn proves(&self, minion: &MinionId, syndic: &MinionId, key: Option<KeyDigest>) -> bool {
         let first = self.below.get(minion);
         let first = first.filter(|kept| kept.syndic != *syndic);
         let first = first.and_then(|kept| kept.key);
-        let others = self.duplicates.get(minion);
-        let second = others.and_then(|others| others.get(syndic)?.key);
-        first.is_some() && first == second
+        first.is_some() && first == key
     }
 
     /// The syndic that jobs for a minion go by, where these are away: that in whose inventory it stands or, where that
@@ -105,10 +139,10 @@ impl State {
     /// is under way: it may have named the minion already. Not the one whose part puts the minion into its inventory.
     pub(super) fn take_up_second_ways(&mut self, minion: &MinionId, but: Option<&MinionId>) {
         let others = self.duplicates.remove(minion).unwrap_or_default();
-        self.second_ways = self.second_ways.saturating_sub(others.len());
-        for other in others.keys() {
+        for (other, way) in &others {
+            self.second_ways.remove(way);
             if let Some(list) = self.lists.get_mut(other) {
-                list.second_ways = list.second_ways.saturating_sub(1);
+                list.second_ways.remove(way);
                 match list.is_under_way && list.next > 0 {
                     _ if Some(other) == but => {}
                     true => list.begins_anew_after = true,
@@ -123,10 +157,10 @@ impl State {
         let Some(others) = self.duplicates.get_mut(minion) else {
             return;
         };
-        if others.remove(syndic).is_some() {
-            self.second_ways = self.second_ways.saturating_sub(1);
+        if let Some(way) = others.remove(syndic) {
+            self.second_ways.remove(&way);
             if let Some(list) = self.lists.get_mut(syndic) {
-                list.second_ways = list.second_ways.saturating_sub(1);
+                list.second_ways.remove(&way);
             }
         }
         if others.is_empty() {
@@ -166,23 +200,31 @@ impl State {
         let mut noted = NotedWays::default();
         let limits = self.limits;
         for duplicate in duplicates {
-            let others = self.duplicates.get(&duplicate.minion);
-            let is_new = others.is_none_or(|others| !others.contains_key(syndic));
-            let list = self.lists.entry(syndic.clone()).or_default();
-            let of_all = self.second_ways;
-            let is_full =
-                list.second_ways >= limits.second_ways.0 || of_all >= limits.second_ways.1;
-            if is_new && is_full {
-                noted.dropped += 1;
-                continue;
-            }
-            list.second_ways += usize::from(is_new);
-            self.second_ways += usize::from(is_new);
             let way = Way {
                 list: number,
                 is_away: duplicate.is_away,
                 key: duplicate.key,
+                was_proved: self.proves(&duplicate.minion, syndic, duplicate.key),
             };
+            let others = self.duplicates.get(&duplicate.minion);
+            let before = others.and_then(|others| others.get(syndic));
+            let is_new = before.is_none();
+            let list = self.lists.entry(syndic.clone()).or_default();
+            let of_list = list.second_ways;
+            let is_full = of_list.is_full(way.was_proved, limits.second_ways.0)
+                || self
+                    .second_ways
+                    .is_full(way.was_proved, limits.second_ways.1);
+            if is_new && is_full {
+                noted.dropped += 1;
+                continue;
+            }
+            if let Some(before) = before {
+                list.second_ways.remove(before);
+                self.second_ways.remove(before);
+            }
+            list.second_ways.add(&way);
+            self.second_ways.add(&way);
             let others = self.duplicates.entry(duplicate.minion.clone());
             others.or_default().insert(syndic.clone(), way);
             if is_new && self.duplicates.len() <= limits.announced {

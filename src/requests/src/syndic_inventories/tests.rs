@@ -427,9 +427,15 @@ fn noted(state: &mut State, syndic: &MinionId, part: InventoryPart) -> (Vec<Stri
 /// The ways that are kept: of all, and by each of these syndics.
 fn ways(state: &State, syndics: [&MinionId; 2]) -> (usize, [usize; 2]) {
     let ways: usize = state.duplicates.values().map(BTreeMap::len).sum();
-    assert_eq!(state.second_ways, ways);
+    assert_eq!(state.second_ways.all, ways);
     assert!(state.duplicates.values().all(|others| !others.is_empty()));
-    let by = |syndic| state.lists.get(syndic).map_or(0, |list| list.second_ways);
+    let lists = state.lists.values();
+    let unproved: usize = lists.map(|list| list.second_ways.unproved).sum();
+    assert_eq!(state.second_ways.unproved, unproved);
+    let by = |syndic| {
+        let list = state.lists.get(syndic);
+        list.map_or(0, |list| list.second_ways.all)
+    };
     (ways, syndics.map(by))
 }
 
@@ -505,6 +511,41 @@ fn list_that_is_under_way_is_finished_before_a_second_way_is_taken_up() {
     assert_eq!(next, PartResult::Taken);
 }
 
+/// The answer to a part is lost in a cut that also ends the claim of the first syndic: the part comes again, and takes the
+/// minion over.
+#[test]
+fn part_that_comes_again_puts_minions_that_were_released_since() {
+    let (mut state, relay, other) = (large_state(), id("relay"), id("other"));
+    take(&mut state, &relay, last(part(7, 0, &["a", "b"])));
+    for again in [
+        last(part(1, 0, &["a"])),
+        part(1, 1, &["b"]),
+        part(2, 0, &["b"]),
+    ] {
+        let names = again.minions.iter().map(|it| it.id.clone());
+        let names: Vec<MinionId> = names.collect();
+        assert_eq!(take(&mut state, &other, again.clone()), PartResult::Taken);
+        for name in &names {
+            state.release(name, &relay, Some(&other));
+            assert_eq!(take(&mut state, &other, again.clone()), PartResult::Taken);
+            assert_eq!(state.below.get(name).unwrap().syndic, other);
+        }
+        // For the next round.
+        state.remove(&id("b"), &other);
+        take(&mut state, &relay, last(part(8, 0, &["b"])));
+    }
+    assert!(state.lists.get(&other).unwrap().is_under_way);
+    // A part without its grains cannot put it.
+    let mut without = part(2, 1, &["b"]);
+    without.minions[0].grains = None;
+    assert_eq!(take(&mut state, &other, without.clone()), PartResult::Taken);
+    state.release(&id("b"), &relay, Some(&other));
+    assert_eq!(
+        take(&mut state, &other, without),
+        PartResult::BeginWithGrains
+    );
+}
+
 #[test]
 fn part_that_is_not_taken_changes_no_way() {
     let (mut state, relay, other) = (large_state(), id("relay"), id("other"));
@@ -535,30 +576,57 @@ fn part_that_is_not_taken_changes_no_way() {
 fn second_ways_are_bounded_for_each_syndic_and_counted_beyond() {
     let (mut state, relay) = (large_state(), id("relay"));
     let (other, third) = (id("other"), id("third"));
-    take(&mut state, &relay, last(part(7, 0, &["a", "b", "c"])));
+    let proved = |part: InventoryPart| with_key(part, 1);
+    let all = || proved(last(part(7, 0, &["a", "b", "c"])));
+    take(&mut state, &relay, all());
     let names = |names: &[&str]| {
         names
             .iter()
             .map(|name| (*name).to_owned())
             .collect::<Vec<_>>()
     };
-    let all = || last(part(1, 0, &["a", "b", "c"]));
+    let all = || proved(last(part(1, 0, &["a", "b", "c"])));
     assert_eq!(noted(&mut state, &other, all()), (names(&["a", "b"]), 1));
-    let again = last(part(2, 0, &["a", "b", "c"]));
+    let again = proved(last(part(2, 0, &["a", "b", "c"])));
     assert_eq!(noted(&mut state, &other, again), (Vec::new(), 1));
     // One is left of all, and "c" is the third minion: no event names it.
-    let second = last(part(1, 0, &["c", "a"]));
+    let second = proved(last(part(1, 0, &["c", "a"])));
     assert_eq!(noted(&mut state, &third, second), (Vec::new(), 1));
     assert_eq!(ways(&state, [&other, &third]), (3, [2, 1]));
     let mut gone = part(2, 1, &[]);
     gone.gone = vec![id("a"), id("b")];
     assert_eq!(noted(&mut state, &other, gone), (Vec::new(), 0));
     assert_eq!(ways(&state, [&other, &third]), (1, [0, 1]));
-    let again = part(2, 2, &["b"]);
+    let again = proved(part(2, 2, &["b"]));
     assert_eq!(noted(&mut state, &other, again), (names(&["b"]), 0));
     state.forget(&third);
     assert_eq!(ways(&state, [&other, &third]), (1, [1, 0]));
     state.remove(&id("b"), &relay);
+    assert_eq!(ways(&state, [&other, &third]), (0, [0, 0]));
+}
+
+/// A syndic may announce what it likes: those by which minions may return keep their room.
+#[test]
+fn second_ways_without_the_key_have_half_of_the_room() {
+    let (mut state, relay) = (large_state(), id("relay"));
+    let (other, third) = (id("other"), id("third"));
+    take(
+        &mut state,
+        &relay,
+        with_key(last(part(7, 0, &["a", "b", "c"])), 1),
+    );
+    let wrong = with_key(last(part(1, 0, &["a", "b", "c"])), 2);
+    assert_eq!(noted(&mut state, &other, wrong), (vec!["a".to_owned()], 2));
+    let none = last(part(1, 0, &["b"]));
+    assert_eq!(noted(&mut state, &third, none), (Vec::new(), 1), "of all");
+    let right = with_key(part(1, 1, &["b", "a"]), 1);
+    assert_eq!(noted(&mut state, &other, right), (vec!["b".to_owned()], 0));
+    assert!(state.is_proved_way(&id("a"), &other) && state.is_proved_way(&id("b"), &other));
+    let none = part(1, 1, &["b"]);
+    assert_eq!(noted(&mut state, &third, none), (vec!["b".to_owned()], 0));
+    assert_eq!(ways(&state, [&other, &third]), (3, [2, 1]));
+    state.forget(&third);
+    state.forget(&other);
     assert_eq!(ways(&state, [&other, &third]), (0, [0, 0]));
 }
 

@@ -132,21 +132,33 @@ impl<'a> Relay<'a> {
         self.site.ask(self.minion.sealed(load, 3))
     }
 
+    /// A return by "a" of each of these jobs.
+    fn returns_of(jids: &[String]) -> Value {
+        let jobs = jids.iter().map(|jid| {
+            let pong = Value::map([("return", "pong")]);
+            let job = Load::new().set("jid", jid.as_str()).set("fun", "test.ping");
+            job.set("return", Value::map([("a", pong)])).value()
+        });
+        Value::Array(jobs.collect())
+    }
+
+    /// The outcome of a request with these, without a frame.
+    fn returned_all(&self, jids: &[String]) -> Outcome {
+        let load = self.minion.load("_syndic_return");
+        let load = load.set("load", Self::returns_of(jids));
+        self.site.ask(self.minion.sealed(load, 3))
+    }
+
     /// The outcome of a frame with a return by "a" of each of these jobs, and the answer.
     fn frame(&self, number: i64, jids: &[String]) -> (Outcome, Value) {
         let reply = self.site.ask(clear(self.minion.auth(), 3)).reply;
         let keys = self.minion.verified(&reply, SigAlgo::Pkcs1v15Sha1);
         let agreed = keys.get("saltern_syndic_frames").unwrap();
         let epoch = agreed.get("epoch").and_then(Value::as_str).unwrap();
-        let jobs = jids.iter().map(|jid| {
-            let pong = Value::map([("return", "pong")]);
-            let job = Load::new().set("jid", jid.as_str()).set("fun", "test.ping");
-            job.set("return", Value::map([("a", pong)])).value()
-        });
         let load = self.minion.load("saltern_syndic_frame");
         let load = load.set("epoch", epoch).set("stream", 0_i64);
         let load = load.set("session", 1_000_i64).set("number", number);
-        let load = load.set("load", Value::Array(jobs.collect()));
+        let load = load.set("load", Self::returns_of(jids));
         let outcome = self.site.ask(self.minion.sealed(load, 3));
         let answer = self.minion.open(&outcome.reply, 3);
         (outcome, answer)
@@ -810,13 +822,53 @@ fn second_way_returns_very_many_jobs_at_once() {
     let (outcome, answer) = two.frame(1, &meant);
     assert_eq!(answer.get("returns"), Some(&Value::from(1_001_i64)));
     assert_eq!(outcome.effects.len(), 1_001);
-    // Where the target does not say it, all minions of the job are searched: the syndic is to send fewer.
+    // Where the target does not say it, the minions of each job are read.
     let expected = all(2_000, ("glob", "b*"));
-    let (outcome, answer) = two.frame(2, &expected);
+    let (_, answer) = two.frame(2, &expected);
+    assert_eq!(answer.get("returns"), Some(&Value::from(1_001_i64)));
+}
+
+/// Jobs with large loads are read once for all returns of a request, and no more of them than a worker has time for.
+#[test]
+fn second_way_has_to_send_fewer_returns_of_jobs_with_large_loads() {
+    let site = Site::new(OPTIONS);
+    let (_one, two) = Relay::two_ways(&site);
+    let jid = |number: usize| format!("202601020304050{number:05}");
+    let names = "b0123456789,".repeat(500_000);
+    let jobs = (0..4).map(|number| published(&jid(number), ("list", &names), &["a"]));
+    let jobs: Vec<Write> = jobs.collect();
+    site.database.lock().commit(&jobs).unwrap();
+    drop(jobs);
+    let refused = site.refused();
+    let unknown = jid(9);
+    let all: Vec<String> = std::iter::once(unknown).chain((0..4).map(jid)).collect();
+    let (outcome, answer) = two.frame(1, &all);
     assert_eq!(text(&answer, "class"), Some("content"), "{answer:?}");
     assert!(outcome.effects.is_empty());
-    let (_, answer) = two.frame(3, &expected[1..]);
-    assert_eq!(answer.get("returns"), Some(&Value::from(1_000_i64)));
+    assert_eq!(
+        site.refused(),
+        refused + 1,
+        "the frame, and no return of it"
+    );
+    let outcome = two.returned_all(&all);
+    assert!(outcome.effects.is_empty());
+    let answer = two.minion.open(&outcome.reply, 3);
+    assert_eq!(answer, Value::Bool(false), "our syndics send fewer then");
+    assert_eq!(site.refused(), refused + 1);
+    // Each job alone is decided, however large it is, and however often it comes.
+    for (number, jid) in (2..).zip(&all[1..]) {
+        let many = vec![jid.clone(); 3_000];
+        let (outcome, answer) = two.frame(number, &many);
+        assert_eq!(text(&answer, "result"), Some("stored"), "{answer:?}");
+        assert_eq!(outcome.effects.len(), 3_000);
+    }
+    let (_, answer) = two.frame(9, &all[..1]);
+    assert_eq!(answer.get("returns"), Some(&Value::from(0_i64)));
+    assert_eq!(
+        site.refused(),
+        refused + 2,
+        "it is counted when it is decided"
+    );
 }
 
 /// It returns for the minion, and names it in no list: jobs expect it by the first way.

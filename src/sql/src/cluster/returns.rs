@@ -168,6 +168,15 @@ impl ClusterReader {
         })
     }
 
+    pub(super) fn first_return(&self, jid: &Jid, cursor: i64) -> Result<Option<i64>> {
+        self.read("look for returns in", |link| {
+            // By the index of jids: in the order of numbers all returns behind the cursor might be read.
+            let sql = "SELECT min(id + 0) FROM returns WHERE jid = $1 AND id + 0 > $2";
+            let row = link.row(sql, &[&jid.as_str(), &cursor])?;
+            Ok(row.map(|row| row.try_get(0)).transpose()?.flatten())
+        })
+    }
+
     pub(super) fn returns_of(&self, functions: &[&str], cursor: i64) -> Result<ReturnsOf> {
         let sql = within(&format!(
             "(SELECT {COLUMNS}, octet_length(load) AS size FROM returns WHERE id > $1 AND id <= $2 \

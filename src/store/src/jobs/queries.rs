@@ -153,6 +153,9 @@ pub trait JobQueries: Send + Sync {
     /// that follow each other together. Nothing else of them is read.
     fn return_runs(&self, cursor: i64, limit: usize) -> Result<Vec<ReturnRun>>;
 
+    /// The lowest number above `cursor` of a return of this job.
+    fn first_return(&self, jid: &Jid, cursor: i64) -> Result<Option<i64>>;
+
     /// As [`Self::jobs_within`], whatever bytes they have.
     fn jobs_after(&self, cursor: i64, limit: usize) -> Result<Vec<StoredJob>> {
         Ok(self.jobs_within(cursor, limit, usize::MAX)?.0)

@@ -158,6 +158,10 @@ impl JobQueries for JobReader {
         Self::return_runs(self, cursor, limit)
     }
 
+    fn first_return(&self, jid: &Jid, cursor: i64) -> Result<Option<i64>> {
+        Self::first_return(self, jid, cursor)
+    }
+
     fn returns_of(&self, functions: &[&str], cursor: i64) -> Result<ReturnsOf> {
         Self::returns_of(self, functions, cursor)
     }

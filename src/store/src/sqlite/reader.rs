@@ -230,6 +230,15 @@ impl JobReader {
         })
     }
 
+    pub(super) fn first_return(&self, jid: &Jid, cursor: i64) -> Result<Option<i64>> {
+        self.read("look for returns in", |connection| {
+            // By the index of jids: in the order of numbers all returns behind the cursor might be read.
+            connection
+                .prepare_cached("SELECT min(+id) FROM returns WHERE jid = ?1 AND +id > ?2")?
+                .query_row((jid.as_str(), cursor), |row| row.get(0))
+        })
+    }
+
     pub(super) fn return_span(&self) -> Result<(i64, i64)> {
         let sql = "SELECT (SELECT coalesce(min(id), 0) FROM returns),
                           (SELECT coalesce(max(id), 0) FROM returns)";

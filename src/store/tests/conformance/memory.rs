@@ -772,6 +772,12 @@ impl JobQueries for Memory {
         Ok(runs)
     }
 
+    fn first_return(&self, jid: &Jid, cursor: i64) -> Result<Option<i64>> {
+        let rows = self.rows();
+        let above = rows.returns_of(jid).map(|(id, _)| id);
+        Ok(above.filter(|id| *id > cursor).min())
+    }
+
     fn returns_of(&self, functions: &[&str], cursor: i64) -> Result<ReturnsOf> {
         let rows = self.rows();
         let last = rows.returns.keys().last().copied().unwrap_or(0);

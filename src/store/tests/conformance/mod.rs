@@ -617,6 +617,15 @@ pub(crate) fn followers_get_rows_in_their_order_and_within_bytes(site: &dyn Site
         }
         assert_eq!(queries.return_runs(0, limit).expect("read"), expected);
     }
+    for number in [1, 2, 99] {
+        let all = queries.returns_after(0, 10).expect("read");
+        for cursor in 0..=last_return {
+            let mut above = all.iter().filter(|row| row.id > cursor);
+            let expected = above.find(|row| row.record.jid == jid(number));
+            let first = queries.first_return(&jid(number), cursor).expect("read");
+            assert_eq!(first, expected.map(|row| row.id), "{number} {cursor}");
+        }
+    }
     assert!(
         queries
             .return_runs(last_return, 10)

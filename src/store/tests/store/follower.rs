@@ -5,7 +5,9 @@ use std::collections::HashSet;
 use std::fs;
 
 use saltern_model::Compat;
-use saltern_store::{DatabaseLimits, Followed, JobDatabase, JobFollower, StoreOptions, Write};
+use saltern_store::{
+    DatabaseLimits, Followed, JobDatabase, JobFollower, StoreOptions, WentBack, Write,
+};
 use saltern_wire::msgpack::Value;
 
 use crate::common::{jid, job, place, ret};
@@ -172,37 +174,62 @@ fn follower_goes_back_to_the_first_return_of_a_set_of_jobs_within_one_bound() {
     for row in follower.next(20).expect("read") {
         follower.pass(&row);
     }
-    let mut counts = Vec::new();
     let mut back = |numbers: &[u32], limit: usize, room: usize| {
         let jids: HashSet<_> = numbers.iter().map(|number| jid(*number)).collect();
         let went = follower.go_back_to(&jids, limit, room).expect("read");
         let lag = follower.lag().expect("read");
-        let count = (went.reached.len(), went.without_room.len());
-        counts.push(count);
-        (went.has_moved, lag)
+        (went.has_moved, lag, went.lost.len())
     };
-    assert_eq!(back(&[9], 10, 10), (false, 0), "none of it");
-    assert_eq!(back(&[1], 5, 10), (false, 0), "it is too far back");
-    assert_eq!(
-        back(&[3], 10, 3),
-        (false, 0),
-        "there is no room for so many"
-    );
-    assert_eq!(back(&[6, 4, 5], 4, 3), (true, 3), "the first of them");
-    assert_eq!(back(&[2], 4, 10), (false, 3), "the bound is as before");
-    assert_eq!(back(&[3], 4, 10), (true, 4));
-    assert_eq!(back(&[5], 4, 10), (false, 4), "it comes again anyway");
-    assert_eq!(back(&[2, 5, 6], 5, 0), (false, 4));
-    // Those that come, and those for which there was no room.
-    let expected = [
-        (0, 0),
-        (0, 0),
-        (0, 1),
-        (3, 0),
-        (0, 0),
-        (1, 0),
-        (1, 0),
-        (2, 1),
-    ];
-    assert_eq!(counts, expected);
+    assert_eq!(back(&[9], 10, 10), (false, 0, 1), "none of it");
+    assert_eq!(back(&[1], 5, 10), (false, 0, 1), "it is too far back");
+    let without_room = back(&[3], 10, 3);
+    assert_eq!(without_room, (false, 0, 1), "it would be the fourth");
+    assert_eq!(back(&[6, 4, 5], 4, 3), (true, 3, 0), "the first of them");
+    assert_eq!(back(&[2], 4, 10), (false, 3, 1), "the bound is as before");
+    assert_eq!(back(&[3], 4, 10), (true, 4, 0));
+    assert_eq!(back(&[5], 4, 10), (false, 4, 0), "it comes again anyway");
+    assert_eq!(back(&[2, 5, 6], 5, 0), (false, 4, 1));
+}
+
+/// One return far back, and one within the bound or still to come: it is counted, and what is near comes.
+#[test]
+fn job_with_one_return_too_far_back_is_lost_in_part() {
+    for (passed, has_moved) in [(6, true), (4, false)] {
+        let (_dir, options) = place(Compat::V3008);
+        fs::create_dir_all(options.private_dir()).expect("a directory");
+        let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
+        let mut database = database.expect("a database");
+        let mut follower = follower(&database, &options, "it");
+        for (number, minion) in [(1, "a"), (2, "a"), (2, "b"), (3, "a"), (1, "b"), (3, "b")] {
+            let writes = [Write::Return(ret(number, minion, Value::from(true)))];
+            database.commit(&writes).expect("committed");
+        }
+        let mut rows = follower.next(20).expect("read");
+        rows.retain(|row| matches!(row, Followed::Return(_)));
+        rows.truncate(passed);
+        for row in &rows {
+            follower.pass(row);
+        }
+        let went = follower.go_back_to(&HashSet::from([jid(1)]), 3, 10);
+        let went = went.expect("read");
+        assert_eq!(went.lost, HashSet::from([jid(1)]), "{passed}");
+        let lag = follower.lag().expect("read");
+        assert_eq!((went.has_moved, lag), (has_moved, 2), "{passed}");
+    }
+}
+
+/// After an outage very many returns wait, and those of the job at their end.
+#[test]
+fn job_whose_returns_come_far_behind_the_cursor_is_not_lost() {
+    let (_dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
+    let mut database = database.expect("a database");
+    let mut follower = follower(&database, &options, "it");
+    for number in 1..=9 {
+        let writes = [Write::Return(ret(number, "a", Value::from(true)))];
+        database.commit(&writes).expect("committed");
+    }
+    let went = follower.go_back_to(&HashSet::from([jid(9)]), 3, 10);
+    assert_eq!(went.expect("read"), WentBack::default());
 }

@@ -3,7 +3,7 @@
 use super::super::machine::{Counted, JobEnvironment};
 use super::super::moment::Moment;
 use super::*;
-use crate::jobs::job_tracker::job::MinionState;
+use crate::jobs::job_tracker::job::{MinionState, Reason};
 
 /// Every minion is reachable; only these syndics, if any, are not.
 #[derive(Default)]
@@ -285,5 +285,43 @@ fn answer_by_a_second_way_may_only_confirm_that_a_job_runs() {
             matches!(state, Some(MinionState::Ending { .. })),
             "the first way says that it does not run: {state:?}"
         );
+    }
+}
+
+/// It answers each probe before the first way does, and says that the job runs.
+#[test]
+fn answer_by_a_second_way_does_not_undo_what_the_first_one_said() {
+    let (mut machine, world) = (Machine::new(rules(), 1), Present::default());
+    let mut step = |seconds, event| probed(machine.step(at(seconds), event, &world), (&machine, 1));
+    let answer = |probe: &Jid, runs: bool, confirms_only| {
+        let described = runs.then(|| (jid(1), Packed::new(&b"\x80"[..])));
+        JobEvent::Answered(Answered {
+            probe: probe.clone(),
+            minion: id("m1"),
+            running: Some(described.into_iter().collect()),
+            confirms_only,
+        })
+    };
+    step(0, begin(1, &["m1"]));
+    step(0, JobEvent::Left(jid(1)));
+    let mut now = 0;
+    let named = |state: Option<MinionState>| match state {
+        Some(MinionState::Running) => "running",
+        Some(MinionState::Ending { .. }) => "ending",
+        Some(MinionState::Unknown(Reason::NotRunning)) => "not running",
+        _ => "another",
+    };
+    for (confirmed, denied) in [
+        ("running", "ending"),
+        ("ending", "not running"),
+        ("not running", "not running"),
+    ] {
+        let asked = (now + 1..200).find_map(|at| Some((at, step(at, JobEvent::Tick).0?)));
+        let (at, probe) = asked.expect("a question");
+        now = at;
+        let (_, state) = step(at, answer(&probe, true, true));
+        assert_eq!(named(state), confirmed, "at {at}");
+        let (_, state) = step(at, answer(&probe, false, false));
+        assert_eq!(named(state), denied, "at {at}");
     }
 }
