@@ -295,7 +295,7 @@ fn a_full_disk_refuses_new_work_and_recovers_alone() -> TestResult {
                 let run = site.salt(&["m1", "test.ping"]).ok()?;
                 (run.code == Some(0) && run.stdout.trim() == "m1:\n    True").then_some(())
             })?;
-            site.wait_until_mirrored()?;
+            site.wait_until_mirrored(&jid, "m1")?;
             site.salt_run(&["jobs.lookup_jid", &jid])?
                 .expect_text("before")?;
             // The mount must not be busy when it is taken away.

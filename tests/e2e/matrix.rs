@@ -233,9 +233,7 @@ fn an_async_job_is_found_by_salt_run(site: &Site) -> Result<()> {
         .strip_prefix("Executed command with job ID: ")
         .with_context(|| format!("no jid in\n{run}"))?;
     site.events().tag(&format!("salt/job/{jid}/ret/m1"), SOON)?;
-    if site.server().is_ours() {
-        site.wait_until_mirrored()?;
-    }
+    site.wait_until_mirrored(jid, "m1")?;
     site.salt_run(&["jobs.lookup_jid", jid])?
         .expect_code(0)?
         .expect_stdout("m1:\n    later")?;

@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Release, Server, Site, TestResult};
+use saltern_tests::{Release, Run, Server, Site, TestResult};
 use serde_json::{Value, json};
 
 #[test]
@@ -57,18 +57,13 @@ fn compare(release: Release) -> TestResult {
         let mark = site.events().mark();
         let first = site.salt(&["m1", "cmd.run", "echo oops; exit 3", "--show-jid"])?;
         site.salt(&["m1", "test.echo", "grüße", "--metadata={who: me}"])?;
-        site.salt(&["-L", "m1,ghost", "test.ping", "--async"])?;
+        let last = site.salt(&["-L", "m1,ghost", "test.ping", "--async"])?;
         site.events()
             .find_since(mark, "the last return", SOON, |event| {
                 (event.tag.ends_with("/ret/m1") && event.data["fun"] == "test.ping").then_some(())
             })?;
-        let jid = first
-            .stdout
-            .split(|c: char| !c.is_ascii_digit())
-            .find(|part| part.len() == 20)
-            .context("the command shows its jid")?
-            .to_owned();
-        site.wait_until_mirrored()?;
+        let jid = jid_of(&first)?.to_owned();
+        site.wait_until_mirrored(jid_of(&last)?, "m1")?;
         let mut differences = Vec::new();
         for question in QUESTIONS {
             let words: Vec<String> = question
@@ -87,6 +82,12 @@ fn compare(release: Release) -> TestResult {
         ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
         Ok(())
     })
+}
+
+fn jid_of(run: &Run) -> Result<&str> {
+    let mut parts = run.stdout.split(|c: char| !c.is_ascii_digit());
+    let jid = parts.find(|part| part.len() == 20);
+    jid.context("the command shows its jid")
 }
 
 fn parsed(text: &str) -> Result<Value> {

@@ -158,13 +158,14 @@ impl Site {
         run(command.args(arguments), SOON * 2)
     }
 
-    /// Waits until our master has written the job files that stock's `salt-run` reads: the last job is in them.
+    /// Waits until our master has written a return of a minion into the job files that stock's `salt-run` reads.
     ///
     /// # Errors
     /// When that takes too long.
-    pub fn wait_until_mirrored(&self) -> Result<()> {
+    pub fn wait_until_mirrored(&self, jid: &str, id: &str) -> Result<()> {
         wait_until("the job files", SOON, || {
-            (self.metric("saltern_mirror_lag_rows", "").ok()? == 0.0).then_some(())
+            let found = self.salt_run(&["jobs.lookup_jid", jid]).ok()?.stdout;
+            found.contains(&format!("{id}:")).then_some(())
         })
     }
 

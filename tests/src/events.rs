@@ -140,6 +140,12 @@ impl Listener {
         })
     }
 
+    /// Whether an event with exactly this tag has come.
+    pub fn has_come(&self, tag: &str) -> bool {
+        let state = self.heard.state.lock();
+        state.events.iter().any(|event| event.tag == tag)
+    }
+
     /// How many events the master had sent by now: a mark for [`Listener::since`]. The listener may be behind a
     /// command that has ended, so an event of our own is fired, and what came up to it is before the mark. Where
     /// no master passes it on, what has come is.

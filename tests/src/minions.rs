@@ -313,10 +313,7 @@ impl Site {
     /// When it does not come.
     pub fn wait_started(&self, id: &str) -> Result<()> {
         let tag = format!("salt/minion/{id}/start");
-        let is_in = || {
-            let events = self.events();
-            events.since(0).iter().any(|event| event.tag == tag)
-        };
+        let is_in = || self.events().has_come(&tag);
         let stays_out = || {
             let has = |state: &str| self.path(state).join(id).exists();
             !self.server().is_ours() && has("pki/minions") && has("pki/minions_pre")
