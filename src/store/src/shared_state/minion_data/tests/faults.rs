@@ -63,6 +63,12 @@ fn lost_directory_of_keys_takes_no_data_away_until_it_is_confirmed() {
     assert_eq!(a.rounds.held_back().map(|(lost, _)| lost), Some(30));
     assert_eq!(a.os("m7").as_deref(), Some("Fedora"));
     assert!(!confirmation.exists());
+    // One of after it counts although the process that said so has ended.
+    a.restart();
+    fs::write(&confirmation, "").expect("confirmed");
+    a.take_over();
+    assert_eq!(a.rounds.held_back(), None);
+    assert!(a.has_nothing_of("m7"));
 }
 
 #[test]
