@@ -18,6 +18,7 @@ use crate::commands::ClearRequest;
 use crate::envelope::{allowed, is_nonce};
 use crate::handle::Class;
 use crate::key_admission::Admission;
+use crate::known_key::{KeyLookupError, known_key};
 use crate::origin::Origin;
 use crate::syndic_frames::FrameAgreement;
 use crate::{Outcome, Services, event_data, events, python_text, reply};
@@ -309,6 +310,10 @@ pub(crate) fn handle(request: ClearRequest<'_>, services: &Services) -> Outcome 
             Ok(false) => keys_full(decision, &asker, &minion),
             Err(error) => not_stored(&asker, &minion, &error),
         },
+        Err(error @ KeyLookupError::Changed) => {
+            tracing::warn!(%minion, %error, "the minion is asked to retry");
+            asker.negative(Negative::Unable, "error")
+        }
         Err(error) => {
             tracing::error!(%minion, %error, "the key cannot be looked up");
             asker.negative(Negative::Unable, "error")
@@ -489,21 +494,9 @@ fn gate(
     minion: &MinionId,
     presented: &str,
     services: &Services,
-) -> Result<Decision, StoreError> {
-    let known_state = services
-        .keys
-        .pki
-        .state(minion)?
-        .filter(|state| *state != KeyState::Denied);
-    if known_state.is_none() {
-        // A key that is new ends all that is kept under its name: not one whose file is out of sight.
-        services.require_pki()?;
-    }
-    let known_key = match known_state {
-        Some(state) => services.keys.pki.stored_pem(minion, state)?,
-        None => None,
-    };
-    let known = known_state.zip(known_key.as_deref());
+) -> Result<Decision, KeyLookupError> {
+    let known = known_key(minion, services)?;
+    let known = known.as_ref().map(|(state, pem)| (*state, pem.as_str()));
     let auto_reject = services.users.rules().autosign.rejects(minion.as_str());
     let is_new = matches!(known, None | Some((KeyState::Pending, _)));
     let auto_sign = is_new && auto_signs(load, minion, services)?;

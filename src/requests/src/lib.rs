@@ -39,6 +39,7 @@ mod handle;
 mod highstates;
 pub mod job;
 mod key_admission;
+mod known_key;
 mod master_gate;
 mod master_opts;
 mod master_tops;

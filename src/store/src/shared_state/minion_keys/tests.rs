@@ -711,9 +711,8 @@ fn join_that_takes_many_accepted_keys_away_has_to_be_confirmed() {
     c.stop();
     assert!(c.refusal().is_some(), "as it was last");
     c.confirm();
-    assert!(c.try_round().is_err(), "that was before it says so");
-    c.confirm();
-    c.round();
+    c.take_over()
+        .expect("the process before has said so, and ended");
     assert_eq!(c.refusal(), None);
     clock.advance(Duration::from_secs(6));
     c.round();
@@ -794,6 +793,40 @@ fn accepted_keys_that_are_gone_at_once_are_not_deleted_elsewhere() {
     assert!(!a.memory_file().with_file_name("confirm_lost_keys").exists());
     b.round();
     assert_eq!(b.keys().len(), 10);
+}
+
+#[test]
+fn refused_takeover_is_confirmed_to_the_process_after_it() {
+    let ids = ids(100);
+    let all: Vec<&str> = ids.iter().map(String::as_str).collect();
+    let (_, _, mut a, mut b) = pair(&all);
+    a.stop();
+    for id in ids.iter().take(30) {
+        a.delete(id);
+    }
+    // From before anybody said so.
+    a.confirm();
+    // The service manager starts it again and again.
+    for _ in 0..3 {
+        assert!(matches!(
+            a.take_over(),
+            Err(StoreError::TooManyKeysLost { lost: 30, .. })
+        ));
+        a.stop();
+    }
+    a.confirm();
+    a.take_over().expect("confirmed");
+    b.round();
+    assert_eq!(b.keys().len(), 70);
+    // The next loss is another one.
+    for id in ids.iter().skip(30).take(30) {
+        a.delete(id);
+    }
+    a.stop();
+    a.confirm();
+    assert!(a.take_over().is_err());
+    b.round();
+    assert_eq!(b.keys().len(), 70);
 }
 
 #[test]

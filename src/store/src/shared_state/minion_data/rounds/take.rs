@@ -7,7 +7,7 @@ use super::{CLOCKS_DIFFER, Known, Rounds, TICK, digest_of};
 use crate::error::StoreError;
 use crate::minion_data::{DataKind, DataName, ReplacedData};
 use crate::shared_state::SealedRow;
-use crate::shared_state::minion_data::{content, number_of};
+use crate::shared_state::minion_data::{MAX_DATA_LEN, content, number_of};
 use crate::shared_state::row::{self, RowError};
 
 impl Rounds {
@@ -69,7 +69,13 @@ impl Rounds {
                 _ if writer == Some(self.parts.writer) => Some(row.modified.saturating_sub(TICK)),
                 _ => Some(row.modified.saturating_add(CLOCKS_DIFFER)),
             };
-            match self.parts.store.replace(&name, (packed, newest)) {
+            let is_own_tombstone = packed.is_empty() && writer == Some(self.parts.writer);
+            let replaced = match is_own_tombstone && self.is_too_large(&name) {
+                // The row ended that of an owner before, beside files that were too large for another one.
+                true => Ok(ReplacedData::Kept),
+                false => self.parts.store.replace(&name, (packed, newest)),
+            };
+            match replaced {
                 Ok(replaced) => {
                     self.failed.remove(&name);
                     if replaced != ReplacedData::Kept {
@@ -87,6 +93,12 @@ impl Rounds {
             }
         }
         self.note(name, (sealed.version, packed), 0);
+    }
+
+    /// Whether the data here is not shared for its length.
+    fn is_too_large(&self, name: &DataName) -> bool {
+        let packed = self.parts.store.packed(name);
+        packed.is_ok_and(|packed| packed.len() > MAX_DATA_LEN)
     }
 
     /// Remembers what the table has.

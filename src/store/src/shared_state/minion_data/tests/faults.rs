@@ -63,6 +63,12 @@ fn lost_directory_of_keys_takes_no_data_away_until_it_is_confirmed() {
     assert_eq!(a.rounds.held_back().map(|(lost, _)| lost), Some(30));
     assert_eq!(a.os("m7").as_deref(), Some("Fedora"));
     assert!(!confirmation.exists());
+    // One of after it counts although the process that said so has ended.
+    a.restart();
+    fs::write(&confirmation, "").expect("confirmed");
+    a.take_over();
+    assert_eq!(a.rounds.held_back(), None);
+    assert!(a.has_nothing_of("m7"));
 }
 
 #[test]
@@ -103,11 +109,23 @@ fn too_large_data_of_the_next_owner_ends_the_row_of_the_one_before() {
         let large = "x".repeat(MAX_DATA_LEN);
         a.store.purge(&minion("m1")).expect("purged");
         a.store_all("m1", &large);
+        // The row is newer than the files, also for one that has seen none before it.
+        clock.advance(Duration::from_secs(60));
         a.round();
+        b.restart();
         b.round();
         assert!(b.has_nothing_of("m1"), "{compat:?}");
         assert_eq!((a.rounds.pending(), a.store.removed()), (0, Vec::new()));
-        assert_eq!(a.os("m1").as_deref(), Some(large.as_str()));
+        // They stay, also when the row without content is read again.
+        for _ in 0..2 {
+            assert_eq!(a.os("m1").as_deref(), Some(large.as_str()), "{compat:?}");
+            assert_eq!(a.mine("m1"), Some(map("os", large.as_str())), "{compat:?}");
+            let pillar = a.store.pillar(&minion("m1")).expect("read");
+            assert_eq!(pillar.as_deref(), Some(&map("secret", "m1")), "{compat:?}");
+            a.restart();
+            a.round();
+        }
+        a.take_over();
         // When it is small enough it is shared.
         clock.advance(Duration::from_secs(60));
         a.store_all("m1", "new owner");
