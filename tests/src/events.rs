@@ -17,7 +17,7 @@ use crate::process::{Group, Process, null, peer};
 use crate::release::Release;
 use crate::site::SOON;
 
-/// What tags of marks begin with.
+/// Begin of the tags of marks.
 const MARK: &str = "saltern-tests/mark/";
 
 /// No two marks of a process have the same event.
