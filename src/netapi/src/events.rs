@@ -150,7 +150,9 @@ mod tests {
         found.ended.cancelled().await;
         other.await;
         assert!(began.elapsed() < Duration::from_secs(1));
-        assert_eq!(master.looks.load(Ordering::SeqCst), 3);
+        // That of the log-in, and one of each stream, which may not have begun when the end comes.
+        let looks = master.looks.load(Ordering::SeqCst);
+        assert!((1..=3).contains(&looks), "{looks} looks");
     }
 
     #[test]

@@ -19,6 +19,9 @@ const TOKEN_INTERVAL: Duration = Duration::from_secs(2);
 /// Longest time for which a stream goes on while nobody knows whether its token is good.
 const MAX_UNCHECKED: Duration = Duration::from_secs(60);
 
+/// Shortest time that a look may take, so that one after a long stop of the process gets an answer.
+const MIN_LOOK: Duration = Duration::from_secs(5);
+
 /// Shortest time between two looks, as at the end of a token.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -67,19 +70,20 @@ impl StreamEnds {
     }
 }
 
-/// Resolves when a token is good no more, or nobody has known it for [`MAX_UNCHECKED`], also while a look at it hangs;
-/// `ends` is the end of the token, in seconds since 1970, as far as that is known.
+/// Resolves when a token is good no more, or nobody has known it for [`MAX_UNCHECKED`], also while a look at it hangs,
+/// which has [`MIN_LOOK`] at least; `ends` is the end of the token, in seconds since 1970, as far as that is known.
 pub(crate) async fn ended(api: Arc<Api>, token: Zeroizing<String>, mut ends: f64) {
     // Before the first look, so that no revocation falls between the two.
     let revoked = api.stream_ends().of(&token);
     let mut checked = Instant::now();
     loop {
         let left = left(&api, ends).unwrap_or(MAX_UNCHECKED);
+        let unchecked = MAX_UNCHECKED.saturating_sub(checked.elapsed());
         let looked = tokio::select! {
             biased;
             () = revoked.cancelled() => return,
             looked = api.owner_of(&token) => looked,
-            () = sleep(left.min(MAX_UNCHECKED.saturating_sub(checked.elapsed()))) => return,
+            () = sleep(left.min(unchecked.max(MIN_LOOK))) => return,
         };
         match looked {
             Ok(Some(owner)) => (ends, checked) = (owner.ends, Instant::now()),
@@ -114,7 +118,7 @@ mod tests {
     use futures_util::poll;
     use saltern_base::clock::Clock;
     use tokio::task::yield_now;
-    use tokio::time::advance;
+    use tokio::time::{advance, timeout};
 
     use super::*;
     use crate::api::tests::{Held, TOKEN, Trusting, open};
@@ -176,6 +180,32 @@ mod tests {
         api.stream_ends().revoked(TOKEN);
         assert!(poll!(&mut stream).is_ready(), "it is revoked");
         drop(held);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn look_after_a_long_stop_of_the_process_has_time_for_an_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let master = Arc::<Trusting>::default();
+        let api = open(dir.path(), "rest_tornado", (Clock::system(), &master));
+        let token = Zeroizing::new(TOKEN.to_owned());
+        let mut stream = Box::pin(ended(api, token, f64::INFINITY));
+        for looks in 2..=3 {
+            // The look before is answered.
+            assert!(timeout(MIN_INTERVAL, &mut stream).await.is_err());
+            let held = master.hold();
+            advance(MAX_UNCHECKED).await;
+            assert!(poll!(&mut stream).is_pending());
+            while master.looks.load(Ordering::SeqCst) < looks {
+                yield_now().await;
+            }
+            advance(MIN_LOOK - TOKEN_INTERVAL).await;
+            assert!(poll!(&mut stream).is_pending(), "the look is given up");
+            if looks == 3 {
+                advance(TOKEN_INTERVAL).await;
+                assert!(poll!(&mut stream).is_ready(), "it hangs");
+            }
+            drop(held);
+        }
     }
 
     /// That another master still takes it is another question.

@@ -5,9 +5,11 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use saltern_base::blocking;
 use saltern_config::{SqlSchema, SqlStore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::SqlError;
 use crate::mysql::Mysql;
@@ -61,12 +63,37 @@ pub(crate) async fn within<T>(
     }
 }
 
+/// The first of several attempts to connect that succeeds. The next one begins when one has failed, or its share of the
+/// time is over; those before go on: a silent one leaves time to the others, a slow one has all of it.
+pub(crate) async fn first_of<T>(
+    mut attempts: impl ExactSizeIterator<Item = impl Future<Output = Result<T, SqlError>>>,
+    limit: Duration,
+) -> Result<T, SqlError> {
+    let end = Instant::now() + limit;
+    let share = limit / u32::try_from(attempts.len()).unwrap_or(u32::MAX).max(1);
+    let late = SqlError::ConnectTimeout(limit.as_secs());
+    let (mut under_way, mut failed) = (FuturesUnordered::new(), None);
+    loop {
+        under_way.extend(attempts.next());
+        let is_last = attempts.len() == 0;
+        let until = if is_last { end } else { Instant::now() + share };
+        match timeout_at(until, under_way.next()).await {
+            Ok(Some(Ok(opened))) => return Ok(opened),
+            Ok(Some(Err(error))) => failed = Some(error.after(failed)),
+            Ok(None) => return Err(failed.unwrap_or(late)),
+            Err(_) if is_last => return Err(late.after(failed)),
+            Err(_) => {}
+        }
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use std::error::Error as _;
     use std::fs;
 
     use saltern_config::load_master;
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -92,6 +119,77 @@ pub(crate) mod tests {
         let config = load_master(&path).expect("a configuration").config;
         let store = config.returners.sql_store(returner);
         store.expect("a store").clone()
+    }
+
+    const LIMIT: Duration = Duration::from_secs(12);
+
+    /// Seconds of an attempt, and what comes of it then.
+    type Attempt = (u64, fn() -> Result<(), SqlError>);
+
+    /// The outcome of attempts, and the seconds that they took.
+    async fn first(attempts: [Attempt; 2]) -> (Result<(), SqlError>, u64) {
+        let began = Instant::now();
+        let attempts = attempts.into_iter().map(|(seconds, outcome)| async move {
+            sleep(Duration::from_secs(seconds)).await;
+            outcome()
+        });
+        (first_of(attempts, LIMIT).await, began.elapsed().as_secs())
+    }
+
+    fn good() -> Result<(), SqlError> {
+        Ok(())
+    }
+
+    fn refused() -> Result<(), SqlError> {
+        let (code, text) = ("28000".to_owned(), String::new());
+        Err(SqlError::Database { code, text })
+    }
+
+    fn away() -> Result<(), SqlError> {
+        Err(SqlError::Connection(
+            io::Error::from(io::ErrorKind::ConnectionRefused).into(),
+        ))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_attempt_has_the_whole_time_and_silent_one_leaves_some_to_the_next() {
+        const SILENT: u64 = 1_000;
+        let cases: [([Attempt; 2], u64); 5] = [
+            ([(11, good), (SILENT, good)], 11),
+            ([(SILENT, good), (4, good)], 10),
+            ([(11, good), (1, refused)], 11),
+            ([(1, away), (4, good)], 5),
+            ([(7, away), (5, good)], 11),
+        ];
+        for (attempts, seconds) in cases {
+            let (opened, took) = first(attempts).await;
+            opened.expect("one takes it");
+            assert_eq!(took, seconds, "{attempts:?}");
+        }
+        let (opened, took) = first([(SILENT, good), (SILENT, good)]).await;
+        let failed = opened.expect_err("all are silent");
+        assert!(matches!(failed, SqlError::ConnectTimeout(12)), "{failed:?}");
+        assert_eq!(took, 12);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_of_one_address_and_refusal_of_another_are_both_in_the_error() {
+        let (refuses, silent): (Attempt, Attempt) = ((1, refused), (1_000, good));
+        for attempts in [[refuses, silent], [silent, refuses]] {
+            let (opened, took) = first(attempts).await;
+            let failed = opened.expect_err("nobody takes it");
+            assert_eq!(took, 12);
+            assert!(failed.asks_for_another_connection(), "{failed:?}");
+            let says = saltern_base::chain(&failed);
+            assert!(
+                says.contains("28000") && says.contains("within 12 s"),
+                "{says}"
+            );
+        }
+        let (opened, took) = first([refuses, refuses]).await;
+        let failed = opened.expect_err("both refuse");
+        assert!(matches!(failed, SqlError::Database { .. }), "{failed:?}");
+        assert_eq!(took, 2);
     }
 
     /// The drivers' own look-up of a name would panic here.

@@ -14,6 +14,14 @@ pub enum SqlError {
     /// No connection within seconds.
     #[error("no connection to the database within {0} s")]
     ConnectTimeout(u64),
+    /// No server of several takes the connection: one may do so later, its error is the source; another one refuses it.
+    #[error("no server of the database takes the connection; one says: {refusal}")]
+    Several {
+        /// Of the one that may take it later.
+        source: Box<Self>,
+        /// Of the one that refuses.
+        refusal: Box<Self>,
+    },
     /// The server is a standby of the database, or takes no writes by its configuration.
     #[error("the database takes no writes")]
     ReadOnly,
@@ -80,12 +88,38 @@ impl SqlError {
         matches!(self, Self::Connection(_))
     }
 
-    /// The one of two failed attempts to connect that says more: a server's word is worth more than that another one
-    /// is silent.
-    pub(crate) fn or(self, later: Self) -> Self {
-        match self {
-            Self::Database { .. } | Self::ReadOnly => self,
-            _ => later,
+    /// Whether another connection may do what this one did not: it is lost, its server takes no writes
+    /// any more, or a row is locked by another one, which may be that of a lost machine.
+    pub(crate) fn asks_for_another_connection(&self) -> bool {
+        !self.keeps_connection()
+            || self.has_code(&SqlState::READ_ONLY_SQL_TRANSACTION)
+            || self.has_code(&SqlState::CANNOT_CONNECT_NOW)
+            || self.has_code(&SqlState::LOCK_NOT_AVAILABLE)
+            || self.has_code(&SqlState::TOO_MANY_CONNECTIONS)
+    }
+
+    /// The error of several attempts to connect, this one and those before. One that may succeed later decides, so a
+    /// refusal is final only where all refuse. Otherwise a server's word is worth more than that another one is silent.
+    pub(crate) fn after(self, failed: Option<Self>) -> Self {
+        let Some(failed) = failed else {
+            return self;
+        };
+        let asks = [&failed, &self].map(Self::asks_for_another_connection);
+        match (asks, &failed, &self) {
+            (_, Self::Several { .. }, _) => failed,
+            ([true, false], ..) => Self::several(failed, self),
+            ([false, true], ..) => Self::several(self, failed),
+            (_, Self::Database { .. } | Self::ReadOnly, _) | (.., Self::ConnectTimeout(_)) => {
+                failed
+            }
+            _ => self,
+        }
+    }
+
+    fn several(source: Self, refusal: Self) -> Self {
+        Self::Several {
+            source: Box::new(source),
+            refusal: Box::new(refusal),
         }
     }
 

@@ -85,7 +85,7 @@ impl Target {
     /// comes first. Must be called within the runtime that is to run the connection.
     pub(super) async fn open(&self, settings: &str) -> std::result::Result<Session, SqlError> {
         let first = self.last.load(Ordering::Relaxed);
-        let mut failed = SqlError::ConnectTimeout(0);
+        let mut failed = None;
         for turn in 0..self.servers.len() {
             let at = (first + turn) % self.servers.len();
             let Some(server) = self.servers.get(at) else {
@@ -96,10 +96,10 @@ impl Target {
                     self.last.store(at, Ordering::Relaxed);
                     return Ok(session);
                 }
-                Err(error) => failed = failed.or(error),
+                Err(error) => failed = Some(error.after(failed)),
             }
         }
-        Err(failed)
+        Err(failed.unwrap_or(SqlError::ConnectTimeout(0)))
     }
 
     /// A thread for connections.

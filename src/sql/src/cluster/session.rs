@@ -10,7 +10,7 @@ use std::time::Duration;
 use saltern_config::SqlStore;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_postgres::error::{Severity, SqlState};
+use tokio_postgres::error::Severity;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, RowStream, SimpleQueryMessage, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -212,31 +212,27 @@ async fn drive(mut connection: PostgresConnection, warnings: Arc<AtomicU64>) {
     }
 }
 
-impl SqlError {
-    /// Whether another connection may do what this one did not: it is lost, its server takes no writes
-    /// any more, or a row is locked by another one, which may be that of a lost machine.
-    pub(super) fn asks_for_another_connection(&self) -> bool {
-        !self.keeps_connection()
-            || self.has_code(&SqlState::READ_ONLY_SQL_TRANSACTION)
-            || self.has_code(&SqlState::CANNOT_CONNECT_NOW)
-            || self.has_code(&SqlState::LOCK_NOT_AVAILABLE)
-            || self.has_code(&SqlState::TOO_MANY_CONNECTIONS)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::engine::Target;
     use crate::postgres::tests::{Fake, servers};
 
-    async fn session(fakes: &[Fake]) -> Result<Session, SqlError> {
-        let (store, addresses) = servers(fakes);
-        let options = ClusterOptions {
+    /// Longer than a test may take, where an answer is awaited.
+    const LONG: Duration = Duration::from_secs(300);
+
+    fn options() -> ClusterOptions {
+        ClusterOptions {
             name: "saltern".to_owned(),
             patience: CONNECT,
             idle_limit: CONNECT,
-        };
-        let (tls, limits) = (postgres::tls(&store)?, (CONNECT, Some(CONNECT)));
+        }
+    }
+
+    async fn session(limit: Duration, fakes: &[Fake]) -> Result<Session, SqlError> {
+        let (store, addresses) = servers(fakes);
+        let options = options();
+        let (tls, limits) = (postgres::tls(&store)?, (limit, Some(CONNECT)));
         postgres::open_at(&addresses, &store, limits, |client, connection| {
             Session::begin((client, connection), tls.clone(), &options, "SELECT 1")
         })
@@ -249,14 +245,68 @@ mod tests {
             [Fake::Standby, Fake::Primary],
             [Fake::Absent, Fake::Primary],
         ] {
-            session(&fakes).await.expect("one takes writes");
+            session(LONG, &fakes).await.expect("one takes writes");
         }
         for fakes in [[Fake::Standby, Fake::Absent], [Fake::Absent, Fake::Standby]] {
-            let failed = session(&fakes).await.err().expect("none takes writes");
+            let failed = session(LONG, &fakes).await.err();
+            let failed = failed.expect("none takes writes");
             assert!(
                 matches!(failed, SqlError::ReadOnly),
                 "{fakes:?}: {failed:?}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn refusal_of_one_address_is_final_only_where_no_other_may_serve_later() {
+        let refuses = Fake::Says("28000");
+        for other in [Fake::Absent, Fake::Standby, Fake::Says("57P03")] {
+            for fakes in [[refuses, other], [other, refuses]] {
+                let failed = session(LONG, &fakes).await.err();
+                let failed = failed.expect("none takes writes");
+                let says = failed.to_string();
+                assert!(
+                    failed.asks_for_another_connection() && says.contains("28000"),
+                    "{fakes:?}: {failed:?}"
+                );
+            }
+        }
+        for fakes in [[refuses, Fake::Silent], [Fake::Silent, refuses]] {
+            let failed = session(Duration::from_secs(1), &fakes).await.err();
+            let failed = failed.expect("none takes writes");
+            assert!(
+                failed.asks_for_another_connection(),
+                "{fakes:?}: {failed:?}"
+            );
+        }
+        let fakes = [refuses, Fake::Says("3D000")];
+        let failed = session(LONG, &fakes).await.err().expect("both refuse");
+        assert!(!failed.asks_for_another_connection(), "{failed:?}");
+    }
+
+    #[tokio::test]
+    async fn refusal_of_one_host_is_final_only_where_no_other_may_serve_later() {
+        let refuses = Fake::Says("28P01");
+        for (fakes, asks) in [
+            ([refuses, Fake::Absent], true),
+            ([Fake::Standby, refuses], true),
+            ([refuses, refuses], false),
+        ] {
+            let (store, addresses) = servers(&fakes);
+            let hosts = addresses.iter().map(|address| SqlStore {
+                host: address.to_string(),
+                connect_timeout: Some(LONG),
+                ..store.clone()
+            });
+            let target = Target::new(hosts.collect(), options()).expect("a target");
+            let failed = target.open("SELECT 1").await.err();
+            let failed = failed.expect("none takes writes");
+            assert_eq!(
+                failed.asks_for_another_connection(),
+                asks,
+                "{fakes:?}: {failed:?}"
+            );
+            assert!(failed.to_string().contains("28P01"), "{failed}");
         }
     }
 }
