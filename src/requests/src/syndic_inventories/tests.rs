@@ -537,7 +537,7 @@ fn part_that_comes_again_puts_minions_that_were_released_since() {
     assert!(state.lists.get(&other).unwrap().is_under_way);
     // A part without its grains cannot put it.
     let mut without = part(2, 1, &["b"]);
-    without.minions[0].grains = None;
+    without.minions.iter_mut().for_each(|one| one.grains = None);
     assert_eq!(take(&mut state, &other, without.clone()), PartResult::Taken);
     state.release(&id("b"), &relay, Some(&other));
     assert_eq!(
