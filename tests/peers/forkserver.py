@@ -14,6 +14,7 @@ belongs to one process: no thread, no open file, no process id. That is checked 
 """
 
 import gc
+import importlib.machinery
 import json
 import os
 import resource
@@ -74,6 +75,26 @@ class Program:
             os.killpg(self.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
+
+
+def invalidate_in_threads():
+    """Lets several threads forget at once what importlib has cached.
+
+    The workers of a master of 3008 load modules in threads, and so call `PathFinder.invalidate_caches`, in
+    which CPython 3.11 removes an entry that another thread may have removed: a worker to which that happens
+    is without modules for good ("failed to load modules, worker will be non-functional").
+    """
+    finder = importlib.machinery.PathFinder
+    invalidate = finder.invalidate_caches
+
+    def retried():
+        while True:
+            try:
+                return invalidate()
+            except KeyError:
+                pass  # the other thread has removed it
+
+    finder.invalidate_caches = staticmethod(retried)
 
 
 def check_nothing_is_left_behind():
@@ -234,6 +255,7 @@ def load(script):
     return code, main.__dict__
 
 
+invalidate_in_threads()
 check_nothing_is_left_behind()
 gc.collect()
 gc.freeze()
