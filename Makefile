@@ -57,11 +57,10 @@ demo: ## Start a master and three minions in .demo/, run real jobs, leave them r
 demo-stop: ## Stop what `make demo` started
 	packaging/demo.sh stop
 
-# What a tier has, tests/run.sh says, and prints what it leaves out. End-to-end tests wait half of their time:
-# what compiles the workspace once more for its lints runs then.
+# What a tier has, tests/run.sh says, and prints what it leaves out.
 .PHONY: test
 test: ## Everything CI runs: `lint`, dashboards and alerts, all tests, stock Salt end to end included
-	@MAKE="$(MAKE)" tests/steps.sh stock $(QUICK_LINTS) grafana-check doc-tests test-programs built-tests+clippy+doc
+	@MAKE="$(MAKE)" tests/steps.sh stock $(LINTS) grafana-check doc-tests test-programs built-tests
 
 .PHONY: doc-tests
 doc-tests: ## Run the examples that stand in the documentation
@@ -88,8 +87,7 @@ test-all: test bench-check ## `test` with all releases, all seeds and the long f
 .PHONY: check
 check: lint unit ## Format, lints, documentation, licences, and the tests that need no stock daemon
 
-QUICK_LINTS := fmt deny vet docs
-LINTS := $(QUICK_LINTS) clippy doc
+LINTS := fmt deny vet docs clippy doc
 
 .PHONY: lint
 lint: $(LINTS) ## Format, lints, documentation, licences, the handbook with its links

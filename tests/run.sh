@@ -7,7 +7,7 @@
 #   tests/run.sh -E 'binary(e2e)' jobs::  end-to-end tests by name
 #
 #   tests/run.sh --build                  builds them, and nothing else
-#   tests/run.sh --built                  runs what was built, without cargo: it may be at work on lints meanwhile
+#   tests/run.sh --built                  runs what was built, without cargo
 #
 # SALTERN_TESTS=all runs what `make test-all` does: the tests of tests/tiers.list too, and the long forms.
 # This is the only place that knows of the two tiers; what is left out is printed.
