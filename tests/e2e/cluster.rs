@@ -267,9 +267,7 @@ fn standby_takes_over_every_acknowledged_return_of_a_killed_master() -> TestResu
             pair.a.step("a job that is open while its master is killed");
             pair.a.minion("m1")?.signal(Signal::STOP)?;
             let published = pair.a.salt(&["m1", "test.ping", "--async"])?;
-            let jid = published.stdout.split(|c: char| !c.is_ascii_digit());
-            let jid = jid.into_iter().find(|part| part.len() == 20);
-            let jid = jid.context("the command shows its jid")?.to_owned();
+            let jid = published.jid()?.to_owned();
             pair.a.kill_master();
             pair.wait_for("b", "active")?;
             pair.wait_until_b_serves()?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 use serde_json::Value;
@@ -43,7 +43,7 @@ fn known_after_the_switch(release: Release) -> TestResult {
         site.bring_up(&[("m1", MinionKind::Native)])?;
         let first = site.salt(&["m1", "test.echo", "grüße", "--show-jid"])?;
         site.salt(&["-L", "m1,ghost", "test.ping", "--async"])?;
-        let jid = jid_of(&first.stdout)?;
+        let jid = first.jid()?.to_owned();
         let before = QUESTIONS
             .iter()
             .map(|question| {
@@ -88,13 +88,6 @@ fn asked(question: &[&str], jid: &str) -> Vec<String> {
     words.map(|word| word.replace("{jid}", jid)).collect()
 }
 
-fn jid_of(text: &str) -> Result<String> {
-    text.split(|c: char| !c.is_ascii_digit())
-        .find(|part| part.len() == 20)
-        .map(str::to_owned)
-        .context("the command shows its jid")
-}
-
 #[test]
 fn removed_job_database_is_noticed_and_loses_nothing() -> TestResult {
     Site::run(
@@ -102,7 +95,10 @@ fn removed_job_database_is_noticed_and_loses_nothing() -> TestResult {
         |_| {},
         |site| {
             site.bring_up(&[("m1", MinionKind::Native)])?;
-            let first = jid_of(&site.salt(&["m1", "test.ping", "--show-jid"])?.stdout)?;
+            let first = site
+                .salt(&["m1", "test.ping", "--show-jid"])?
+                .jid()?
+                .to_owned();
             let database = site.path("cache/saltern/jobs.sqlite");
 
             site.step("it is removed while the master runs");
@@ -110,7 +106,10 @@ fn removed_job_database_is_noticed_and_loses_nothing() -> TestResult {
             // A maintenance task may be the first that meets what is gone.
             site.announce("a maintenance task failed");
             remove(&database)?;
-            let second = jid_of(&site.salt(&["m1", "test.ping", "--show-jid"])?.stdout)?;
+            let second = site
+                .salt(&["m1", "test.ping", "--show-jid"])?
+                .jid()?
+                .to_owned();
             ensure!(database.exists(), "a commit puts it back");
             site.saltern(&["doctor"])?
                 .expect_code(1)?

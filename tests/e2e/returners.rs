@@ -419,9 +419,7 @@ fn compare_jobs(release: Release) -> Result<()> {
         })?;
         let run = site.salt(&["m1", "test.echo", "grüße", "--show-jid"])?;
         run.expect_code(0)?.expect_text("grüße")?;
-        let jid = run.stdout.split(|c: char| !c.is_ascii_digit());
-        let jid = jid.into_iter().find(|part| part.len() == 20);
-        let jid = jid.context("the command shows its jid")?.to_owned();
+        let jid = run.jid()?.to_owned();
         let given = wait_until("the calls of the job cache", SOON, || {
             let lines = lines(&site.path("lines")).ok()?.split_off(before);
             has_ended(&lines).then_some(lines)

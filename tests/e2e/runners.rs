@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Release, Run, Server, Site, TestResult};
+use saltern_tests::{Release, Server, Site, TestResult};
 use serde_json::{Value, json};
 
 #[test]
@@ -62,8 +62,8 @@ fn compare(release: Release) -> TestResult {
             .find_since(mark, "the last return", SOON, |event| {
                 (event.tag.ends_with("/ret/m1") && event.data["fun"] == "test.ping").then_some(())
             })?;
-        let jid = jid_of(&first)?.to_owned();
-        site.wait_until_mirrored(jid_of(&last)?, "m1")?;
+        let jid = first.jid()?.to_owned();
+        site.wait_until_mirrored(last.jid()?, "m1")?;
         let mut differences = Vec::new();
         for question in QUESTIONS {
             let words: Vec<String> = question
@@ -82,12 +82,6 @@ fn compare(release: Release) -> TestResult {
         ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
         Ok(())
     })
-}
-
-fn jid_of(run: &Run) -> Result<&str> {
-    let mut parts = run.stdout.split(|c: char| !c.is_ascii_digit());
-    let jid = parts.find(|part| part.len() == 20);
-    jid.context("the command shows its jid")
 }
 
 fn parsed(text: &str) -> Result<Value> {

@@ -66,9 +66,7 @@ fn echo(site: &Site, text: &str) -> Result<String> {
     let mut command = site.stock_command("salt", &["m1", "test.echo", text, "--show-jid"]);
     let run = run(command.env("PYTHONPATH", home().join("clients")), SOON)?;
     run.expect_code(0)?.expect_text(text)?;
-    let jid = run.stdout.split(|c: char| !c.is_ascii_digit());
-    let jid = jid.into_iter().find(|part| part.len() == 20);
-    Ok(jid.context("the command shows its jid")?.to_owned())
+    Ok(run.jid()?.to_owned())
 }
 
 #[test]

@@ -162,13 +162,7 @@ impl Site {
     /// # Errors
     /// When one of them does not say in time that it is ready.
     pub fn wait_until_ready_again(&self) -> Result<()> {
-        for (id, before) in &self.losses_before {
-            wait_until(&format!("{id} to be ready again"), SOON, || {
-                let (losses, is_ready) = self.losses(id).ok()?;
-                (losses > *before && is_ready).then_some(())
-            })?;
-        }
-        Ok(())
+        self.wait_until_all(|is_lost, is_ready| is_lost && is_ready)
     }
 
     /// The same where some of them had another master, whose loss they do not notice: waits for those that have
@@ -177,10 +171,15 @@ impl Site {
     /// # Errors
     /// As for [`Site::wait_until_ready_again`].
     pub fn wait_until_ready(&self) -> Result<()> {
+        self.wait_until_all(|is_lost, is_ready| !is_lost || is_ready)
+    }
+
+    /// Waits until this holds for each of them, of whether it has noticed the last end of its master, and is ready.
+    fn wait_until_all(&self, holds: impl Fn(bool, bool) -> bool) -> Result<()> {
         for (id, before) in &self.losses_before {
-            wait_until(&format!("{id} to be ready"), SOON, || {
+            wait_until(&format!("{id} to be ready again"), SOON, || {
                 let (losses, is_ready) = self.losses(id).ok()?;
-                (losses == *before || is_ready).then_some(())
+                holds(losses > *before, is_ready).then_some(())
             })?;
         }
         Ok(())

@@ -86,6 +86,16 @@ impl Run {
         Ok(self)
     }
 
+    /// The jid that it shows: the first number of twenty digits on standard output.
+    ///
+    /// # Errors
+    /// When there is none: shows the command and all its output.
+    pub fn jid(&self) -> Result<&str> {
+        let mut parts = self.stdout.split(|c: char| !c.is_ascii_digit());
+        let jid = parts.find(|part| part.len() == 20);
+        jid.with_context(|| format!("no jid\n{self}"))
+    }
+
     /// Fails unless standard output, without surrounding blanks, is `text`.
     ///
     /// # Errors
