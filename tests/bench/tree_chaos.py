@@ -105,9 +105,12 @@ def stored(top, jids):
     }
 
 
-def publish(top, jobs, history, stop):
-    """Publishes this many jobs one after the other; whether one without an answer was published is not known."""
-    for number in range(jobs):
+def publish(top, options, history, stop, killed):
+    """Publishes jobs one after the other, spread over all kills; whether one without an answer was published is not
+    known."""
+    for number in range(options.jobs):
+        while len(killed) * options.jobs < number * options.kills and not stop.is_set():
+            stop.wait(0.1)
         command = [SALTERN, "cmd", "-c", top.dir / "conf", "--async", "*", "test.echo", f"job {number}"]
         began = time.monotonic()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -115,13 +118,14 @@ def publish(top, jobs, history, stop):
         stop.wait(0.5)
 
 
-def kill_at_random(tree, options, rng, history):
+def kill_at_random(tree, options, rng, history, killed):
     for number in range(1, options.kills + 1):
         time.sleep(rng.random() * 2)
         name = rng.choice(list(TREE))
         history.note("fault", kind=f"kill {name}")
         print(f"{number} of {options.kills}: {name}", flush=True)
         tree.masters[name].kill()
+        killed.append(name)
         # Mostly at once, as systemd would; sometimes others have to wait for it.
         time.sleep(rng.choice((0, 0, rng.random() * 5)))
         tree.start(tree.masters[name])
@@ -142,7 +146,7 @@ def published(history):
 
 def run(tree, options, rng, top):
     history, stop = History(top / "clients.history"), threading.Event()
-    histories, swarms = [history.path], []
+    histories, swarms, killed = [history.path], [], []
     for master in tree.masters.values():
         tree.start(master)
     wait_for("the syndics", tree.is_idle, LIMIT)
@@ -152,9 +156,9 @@ def run(tree, options, rng, top):
                 histories.append(top / f"{name}.history")
                 minions = max(1, options.minions // len(tree.syndics))
                 swarms.append(start_swarm(master.ret_port, minions, histories[-1], "--prefix", name))
-        client = threading.Thread(target=publish, args=(tree.top, options.jobs, history, stop), daemon=True)
+        client = threading.Thread(target=publish, args=(tree.top, options, history, stop, killed), daemon=True)
         client.start()
-        kill_at_random(tree, options, rng, history)
+        kill_at_random(tree, options, rng, history, killed)
         # The last jobs meet a whole tree.
         client.join(LIMIT + options.jobs)
         jids = published(history)
