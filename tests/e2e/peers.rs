@@ -195,7 +195,7 @@ fn ask_over_the_wire(site: &Site, answers: &mut Vec<(String, Value)>) -> Result<
 
 fn job(cmd: &str, fun: &str, tgt: &str, form: &str) -> Value {
     json!({"cmd": cmd, "fun": fun, "arg": [], "tgt": tgt, "tgt_type": "glob", "ret": "",
-           "tmo": 20, "form": form})
+           "tmo": 60, "form": form})
 }
 
 /// Lines of our log about what is refused here on purpose.

@@ -164,7 +164,7 @@ fn ask(site: &mut Site) -> Result<Vec<(String, Value)>> {
     }
     answers.push(("broken".to_owned(), Value::from(run.code)));
     fs::write(site.path("pillar/older.sls"), "role: repaired\n")?;
-    site.salt(&["m6", "saltutil.refresh_pillar", "wait=True"])?
+    site.salt(&["m6", "saltutil.refresh_pillar", "wait=True", "timeout=150"])?
         .expect_code(0)?;
     let run = site.salt(&["m6", "pillar.get", "role", "--out=txt"])?;
     answers.push(("repaired".to_owned(), Value::from(run.stdout)));

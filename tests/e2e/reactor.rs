@@ -222,7 +222,7 @@ impl Scene<'_> {
         let expected: Vec<String> = expected.map(|line| row.filled(line, &root)).collect();
         // A row that is wrong fails below, with what came instead. A file may be there before its
         // text.
-        wait_until("the reactions", SOON / 4, || {
+        wait_until("the reactions", SOON, || {
             (row::lanes(&self.came(row, mark)) == row::lanes(&expected)).then_some(())
         })
         .ok();

@@ -201,7 +201,11 @@ fn compare_events(release: Release) -> Result<()> {
         }
         let written = ["lines", "raw"].map(|name| {
             wait_until("the lines of a returner", SOON, || {
-                let lines = lines(&site.path(name)).ok()?;
+                let mut lines = lines(&site.path(name)).ok()?;
+                if !site.server().is_ours() {
+                    // A minion sends a return once more whose answer is late, and stock's master fires it again.
+                    lines.dedup();
+                }
                 let is_last = |line: &Value| line.to_string().contains(LAST_TAG);
                 lines.iter().any(is_last).then_some(lines)
             })
@@ -421,8 +425,14 @@ fn compare_jobs(release: Release) -> Result<()> {
         run.expect_code(0)?.expect_text("grüße")?;
         let jid = run.jid()?.to_owned();
         let given = wait_until("the calls of the job cache", SOON, || {
-            let lines = lines(&site.path("lines")).ok()?.split_off(before);
-            has_ended(&lines).then_some(lines)
+            let mut lines = lines(&site.path("lines")).ok()?.split_off(before);
+            // A minion sends a return once more whose answer is late, and stock's master stores it again: that of the
+            // first job is before the second one, and that of the second one behind its end.
+            let begin = lines.iter().position(|line| line[0] == "prep_jid")?;
+            let mut lines = lines.split_off(begin);
+            let end = lines.iter().position(|line| line[0] == "update_endtime")?;
+            lines.truncate(end + 1);
+            Some(lines)
         })?;
         let found = site.salt_run(&["jobs.lookup_jid", &jid, "--out=json"])?;
         let found: Value = serde_json::from_str(&found.expect_code(0)?.stdout)?;
@@ -474,7 +484,9 @@ fn nothing_acknowledged_is_lost_when_the_python_of_a_job_cache_is_killed() -> Te
             let lines = lines(&site.path("lines")).ok()?;
             let returns = lines.iter().filter(|line| line[0] == "returner");
             let returns = returns.filter(|line| line[1]["fun"] == "test.echo");
-            let texts: Vec<Value> = returns.map(|line| line[1]["return"].clone()).collect();
+            let mut texts: Vec<Value> = returns.map(|line| line[1]["return"].clone()).collect();
+            // A new Python may have had the first one before the master was killed, which gives it once more.
+            texts.dedup();
             (texts.len() >= 3).then_some(texts)
         })?;
         ensure!(returns == ["one", "two", "three"], "{returns:?}");

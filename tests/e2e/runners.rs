@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 use saltern_tests::site::{MinionKind, SOON};
-use saltern_tests::{Release, Server, Site, TestResult};
+use saltern_tests::{Release, Server, Site, TestResult, wait_until};
 use serde_json::{Value, json};
 
 #[test]
@@ -205,7 +205,8 @@ fn compare_data(release: Release) -> TestResult {
         site.bring_up(&[("m1", MinionKind::Stock(release))])?;
         site.salt(&["m1", "mine.send", "test.ping"])?
             .expect_code(0)?;
-        site.salt(&["m1", "saltutil.refresh_pillar", "wait=True"])?;
+        site.salt(&["m1", "saltutil.refresh_pillar", "wait=True", "timeout=150"])?
+            .expect_code(0)?;
         let mut differences = Vec::new();
         let mut client = site.client()?;
         for (fun, arg, kwarg) in data_questions() {
@@ -317,11 +318,10 @@ fn stocks_own_client_runs_functions_here() -> TestResult {
                 })?;
             ensure!(end.data["fun"] == "runner.jobs.list_jobs", "{}", end.data);
             // The call itself is kept as a job of the master.
-            let kept = run("search_function=runner.*")?;
-            ensure!(
-                kept.as_object().is_some_and(|kept| !kept.is_empty()),
-                "{kept}"
-            );
+            wait_until("the call to be kept", SOON, || {
+                let kept = run("search_function=runner.*").ok()?;
+                (!kept.as_object()?.is_empty()).then_some(())
+            })?;
             let unknown = site.saltern(&["run", "no.such"])?;
             ensure!(unknown.code == Some(1), "{:?}", unknown.code);
             ensure!(unknown.stdout.contains("no.such"), "{}", unknown.stdout);

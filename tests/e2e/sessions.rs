@@ -107,7 +107,7 @@ fn sessions_survive_a_restart_and_a_kill() -> TestResult {
             site.start_master_only()?;
             wait_subscribed(site, all)?;
             site.step("a publication to all minions, a return of each");
-            let ping = site.salt(&["-t", "30", "--out=txt", "-L", &swarm_ids, "test.ping"])?;
+            let ping = site.salt(&["-t", "60", "--out=txt", "-L", &swarm_ids, "test.ping"])?;
             let answers = ping.expect_code(0)?.stdout.matches(": True").count();
             ensure!(answers == SWARM, "{answers} of {SWARM} answered\n{ping}");
             for (id, channel, reader) in &mut peers {
@@ -150,7 +150,7 @@ fn a_job_goes_on_while_a_killed_master_comes_back() -> TestResult {
         site.kill_master();
         site.start_master()?;
         wait_subscribed(site, MINIONS)?;
-        let ping = site.salt(&["-t", "30", "--out=txt", "*", "test.ping"])?;
+        let ping = site.salt(&["-t", "60", "--out=txt", "*", "test.ping"])?;
         let answers = ping.expect_code(0)?.stdout.matches(": True").count();
         ensure!(
             answers == MINIONS,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use saltern_tests::site::{Failure, MinionKind, SOON};
 use saltern_tests::syndics::wait_for_syndic;
 use saltern_tests::{Config, Event, Release, Server, Site, TestResult, wait_until};
@@ -75,20 +75,23 @@ pub(crate) fn seen_from_above(top: &mut Site) -> Result<BTreeSet<String>> {
     let of_job = events.iter().filter(|event| event.tag.contains(&jid));
     let tags = of_job.map(|event| event.tag.replace(&jid, "JID")).collect();
 
+    // A command for minions that return ends with their returns, whatever its timeout is.
     top.step("one by name");
-    let run = top.salt(&[STOCK, "test.echo", "hello"])?;
+    let run = top.salt(&["-t", "60", STOCK, "test.echo", "hello"])?;
     run.expect_code(0)?;
     run.expect_stdout(&format!("{STOCK}:\n    hello"))?;
 
     top.step("one that fails");
-    let run = top.salt(&["-L", &format!("{STOCK},{NATIVE}"), "cmd.run", "exit 3"])?;
+    let both = format!("{STOCK},{NATIVE}");
+    let run = top.salt(&["-t", "60", "-L", &both, "cmd.run", "exit 3"])?;
     run.expect_code(1)?;
 
     top.step("the job cache above");
-    let run = top.salt_run(&["jobs.lookup_jid", &jid])?;
-    for leaf in [STOCK, NATIVE] {
-        run.expect_text(&format!("{leaf}:"))?;
-    }
+    wait_until("both returns in the job cache", SOON, || {
+        let found = top.salt_run(&["jobs.lookup_jid", &jid]).ok()?.stdout;
+        let has = |leaf: &&str| found.contains(&format!("{leaf}:"));
+        [STOCK, NATIVE].iter().all(has).then_some(())
+    })?;
     Ok(tags)
 }
 
@@ -253,12 +256,17 @@ fn killed_in_the_middle(release: Release) -> TestResult {
         ensure!(returned.iter().eq(&leaves), "{returned:?}");
         let new = top.metric("saltern_returns_total", "")? - stored;
         ensure!(new == leaves.len() as f64, "{new} returns were new");
-        let run = top.salt_run(&["--out", "json", "jobs.lookup_jid", &jid, "missing=True"])?;
-        let found: serde_json::Value = serde_json::from_str(&run.stdout)?;
-        let found = found.as_object().context("a map of returns")?;
-        ensure!(found.len() == leaves.len(), "{run}");
-        for (leaf, said) in found {
-            ensure!(leaves.remove(leaf) && said == "done", "{leaf}: {said}");
+        // The files that stock reads come later.
+        let found = wait_until("all of them in the job cache", SOON, || {
+            let arguments = ["--out", "json", "jobs.lookup_jid", &jid, "missing=True"];
+            let run = top.salt_run(&arguments).ok()?;
+            let found: serde_json::Value = serde_json::from_str(&run.stdout).ok()?;
+            let found = found.as_object()?.clone();
+            let is_done = |said: &serde_json::Value| said == "done";
+            (found.len() == leaves.len() && found.values().all(is_done)).then_some(found)
+        })?;
+        for leaf in found.keys() {
+            ensure!(leaves.remove(leaf), "{leaf}");
         }
         ensure!(leaves.is_empty(), "{leaves:?}");
         fleet.stop()?;

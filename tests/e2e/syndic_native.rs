@@ -92,14 +92,14 @@ fn as_on_a_flat_master(top: &mut Site, low: &mut Site) -> Result<()> {
     }
 
     top.step("a glob that one minion matches, and a name that nobody has");
-    let run = top.salt(&["leaf-n*", "test.ping"])?;
+    let run = top.salt(&["-t", "60", "leaf-n*", "test.ping"])?;
     run.expect_code(0)?;
     run.expect_stdout(&format!("{NATIVE}:\n    True"))?;
     let run = top.salt(&["-L", &format!("{STOCK},nobody"), "test.ping"])?;
     run.expect_text(&format!("{STOCK}:\n    True"))?;
 
     top.step("a state");
-    let run = top.salt(&[STOCK, "state.apply", "one"])?;
+    let run = top.salt(&["-t", "60", STOCK, "state.apply", "one"])?;
     run.expect_code(0)?;
     run.expect_text("Succeeded: 1")?;
 
@@ -188,7 +188,7 @@ fn master_above_with_another_key_is_refused_until_trust_is_renewed() -> TestResu
         let mark = top.events().mark();
         std::fs::remove_file(low.path("syndic/pki/syndic_master.pub"))?;
         wait_for_syndic(SYNDIC, &[(top, mark)])?;
-        let run = top.salt(&[NATIVE, "test.ping"])?;
+        let run = top.salt(&["-t", "60", NATIVE, "test.ping"])?;
         run.expect_text(&format!("{NATIVE}:\n    True"))?;
         Ok(())
     })

@@ -54,7 +54,7 @@ class Probe:
         socket.connect(self.address)
         try:
             socket.send(payload)
-            return socket.recv() if socket.poll(30_000) else None
+            return socket.recv() if socket.poll(120_000) else None
         finally:
             socket.close()
 

@@ -24,7 +24,7 @@ pub(crate) const NOT_HANDLED: &[u8] = b"\xda\x00\x26Some exception handling mini
 /// Runs a test on one thread.
 pub(crate) fn in_system(test: impl Future<Output = ()>) {
     actix::System::new().block_on(async {
-        let ended = tokio::time::timeout(Duration::from_secs(60), test).await;
+        let ended = tokio::time::timeout(Duration::from_secs(180), test).await;
         ended.expect("the test ends in time");
     });
 }

@@ -10,7 +10,7 @@ use saltern_model::{Jid, MinionId};
 use saltern_store::jobs::JobState;
 use saltern_wire::zmtp::SubClient;
 
-use crate::site::{Identity, Running, Site, jid_of};
+use crate::site::{Minion, Running, Site, jid_of};
 use crate::{in_system, until};
 
 /// Names the directory of the site to the process that is to die.
@@ -84,8 +84,7 @@ fn handled(running: &Running) -> f64 {
 }
 
 /// Sends a return and does not wait for its acknowledgement.
-async fn send_return(identity: &Identity, running: &Running, jid: String) {
-    let mut minion = identity.sign_in(running).await;
+fn send_return(mut minion: Minion, jid: String) {
     actix_rt::spawn(async move { minion.return_until_acknowledged(&jid).await });
 }
 
@@ -101,26 +100,29 @@ async fn die_with_the_last_returns(site: Site) {
     let reader = site.reader();
     // Nothing is to be written any more but returns.
     until(|| reader.load(&job).unwrap().unwrap().published.is_some()).await;
-    let mut signed_in = Vec::new();
+    let (mut signed_in, mut others) = (Vec::new(), Vec::new());
     for id in MINIONS {
         signed_in.push(site.minion_of_file(id).sign_in(&running).await);
     }
-    // The next commit waits, and what comes meanwhile is committed together behind it.
+    for id in OTHERS {
+        others.push(site.minion_of_file(id).sign_in(&running).await);
+    }
+    // The next commit waits, and what comes meanwhile is committed together behind it. A commit gives up after some
+    // seconds, so from here on nothing takes long.
     let other = rusqlite::Connection::open(&running.config.saltern_job_database).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut others = OTHERS.iter().enumerate();
+    let mut others = others.into_iter().enumerate();
     let mut before = 0.0;
     while before == 0.0 {
-        let (number, id) = others.next().expect("the first one is being committed");
+        let (number, minion) = others.next().expect("the first one is being committed");
         let handled_before = handled(&running);
         let unasked = format!("2026010203040506070{number}");
-        send_return(&site.minion_of_file(id), &running, unasked).await;
+        send_return(minion, unasked);
         until(|| waiting(&running) > 0.0 || handled(&running) > handled_before).await;
         before = waiting(&running);
     }
-    for mut minion in signed_in {
-        let jid = jid.clone();
-        actix_rt::spawn(async move { minion.return_until_acknowledged(&jid).await });
+    for minion in signed_in {
+        send_return(minion, jid.clone());
     }
     until(|| waiting(&running) >= before + 2.0).await;
     FailPoint::CommitAfter.arm(2);

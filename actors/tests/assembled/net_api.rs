@@ -11,7 +11,7 @@ use crate::site::{Minion, Running, Site};
 
 /// A user of `sharedsecret` with few rights, and one with all.
 const OPTIONS: &str = "saltern_api: {port: 0}\nnetapi_enable_clients: [local, local_async, runner, wheel]\n\
-     sharedsecret: hush\ntimeout: 2\nexternal_auth: {sharedsecret: {ann: ['.*', '@runner', '@wheel'], \
+     sharedsecret: hush\ntimeout: 60\nexternal_auth: {sharedsecret: {ann: ['.*', '@runner', '@wheel'], \
      bob: [test.ping]}}\n";
 
 /// One exchange: status and headers, and the body.

@@ -224,7 +224,10 @@ fn endless_includes_are_an_error() {
     let big = "y: ".to_owned() + &"z".repeat(4 << 20);
     files.push(("base/w20.sls", &big));
     let master = Master::new(&files);
-    let pillars = master.open("pillar_safe_render_error: false\n").unwrap();
+    // Time enough for a busy machine, which is no bound here.
+    let options = "pillar_safe_render_error: false\nsaltern_render_timeout: 600\n\
+                   saltern_pillar_timeout: 600\n";
+    let pillars = master.open(options).unwrap();
     for (minion, expected) in [
         ("deep1", "is included more than 100 levels deep"),
         ("wide1", "the pillar is larger than is allowed"),

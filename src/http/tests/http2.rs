@@ -8,7 +8,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use saltern_http::{Method, Request, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::running::{Running, small, soon};
+use crate::running::{Running, small, soon, standing};
 
 /// One connection of a client.
 pub(crate) struct Http2(SendRequest<Full<Bytes>>);
@@ -112,8 +112,8 @@ async fn long_or_many_headers_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn idle_connection_is_closed() {
     let server = Running::start(small());
-    let client = Http2::connect(&server).await;
-    assert_eq!(client.get("/").await.status(), StatusCode::OK);
+    let client = standing(Http2::connect(&server)).await;
+    assert_eq!(standing(client.get("/")).await.status(), StatusCode::OK);
     let mut pace = tokio::time::interval(std::time::Duration::from_secs(1));
     while server.metric("saltern_http_connections", "test") > 0.0 {
         pace.tick().await;
@@ -125,8 +125,8 @@ async fn idle_connection_is_closed() {
 #[tokio::test(start_paused = true)]
 async fn response_that_is_not_read_is_cut_off() {
     let server = Running::start(small());
-    let client = Http2::connect(&server).await;
-    let _unread = client.get("/large").await;
+    let client = standing(Http2::connect(&server)).await;
+    let _unread = standing(client.get("/large")).await;
     server
         .reaches("saltern_http_refused_total", "timeout", 1.0)
         .await;

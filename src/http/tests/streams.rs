@@ -5,7 +5,7 @@ use std::time::Duration;
 use saltern_http::HttpLimits;
 
 use crate::http2::Http2;
-use crate::running::{Running, STREAM, read_until, rest, small, soon};
+use crate::running::{Running, STREAM, read_until, rest, settle, small, soon, standing};
 
 /// Open streams of the test below, for each version.
 const STREAMS: usize = 500;
@@ -71,7 +71,8 @@ async fn stopping_server_cuts_off_a_stream_that_is_not_read() {
 #[tokio::test(start_paused = true)]
 async fn stream_that_is_not_read_is_cut_off() {
     let server = Running::start(small());
-    let _stream = server.send(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    let _stream = standing(server.send(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+    settle().await;
     server
         .reaches("saltern_http_refused_total", "timeout", 1.0)
         .await;
@@ -81,8 +82,8 @@ async fn stream_that_is_not_read_is_cut_off() {
 #[tokio::test(start_paused = true)]
 async fn stream_has_no_deadline() {
     let server = Running::start(small());
-    let mut stream = server.send(STREAM).await;
-    read_until(&mut stream, "first").await;
+    let mut stream = standing(server.send(STREAM)).await;
+    standing(read_until(&mut stream, "first")).await;
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(server.metric("saltern_http_streams", "test"), 1.0);
     drop(stream);

@@ -18,7 +18,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::http2::Http2;
-use crate::running::{Running, read_until, rest, small, soon};
+use crate::running::{Running, read_until, rest, settle, small, soon, standing};
 
 /// A directory with the files of a server.
 pub(crate) struct Files(tempfile::TempDir);
@@ -111,7 +111,9 @@ async fn silence_before_the_handshake_is_cut_off() {
     let files = Files::new(&Identity::new());
     let server = Running::start_with(small(), Some(files.tls()));
     let began = tokio::time::Instant::now();
-    assert_eq!(rest(server.connect().await).await, "");
+    let stream = standing(server.connect()).await;
+    settle().await;
+    assert_eq!(rest(stream).await, "");
     assert!(began.elapsed() < small().head_time * 2);
     server
         .reaches("saltern_http_refused_total", "timeout", 1.0)

@@ -49,7 +49,7 @@ fn scenario(site: &mut Site) -> Result<()> {
     site.bring_up(&[(MINION, MinionKind::Native)])?;
     let end = site.path("flood-end").display().to_string();
     let mut flood = site.stock_peer("flood_events.py", &[MAX_EVENTS, "10", &end]);
-    let flood = std::thread::spawn(move || run(&mut flood, SOON));
+    let flood = std::thread::spawn(move || run(&mut flood, 4 * SOON));
     let mut seen = Outcomes::default();
     let mut panics = 0.0;
     for count in PANICS {

@@ -265,7 +265,7 @@ mod sessions {
             .expect("it is current");
         assert!(found.key.same_as(&made.key));
         assert!(admit(&sessions, &options, &id("m1")).key.same_as(&made.key));
-        clock.advance(options.publish_session + Duration::from_secs(5));
+        clock.advance(options.publish_session + Duration::from_secs(600));
         assert!(sessions.get(&id("m1")).expect("read").is_none());
     }
 
@@ -275,7 +275,7 @@ mod sessions {
         let clock = Clock::manual(Clock::system().now());
         let sessions = Sessions::with_options(&options, clock.clone()).expect("sessions");
         let old = admit(&sessions, &options, &id("m1"));
-        clock.advance(options.publish_session + Duration::from_secs(5));
+        clock.advance(options.publish_session + Duration::from_secs(600));
         assert!(sessions.get(&id("m1")).expect("read").is_none());
         let new = admit(&sessions, &options, &id("m1"));
         assert!(!new.key.same_as(&old.key));
