@@ -28,7 +28,7 @@ NAME = re.compile(r"\b((?:saltern|process)_[a-z_]+)\b")
 SUFFIX = re.compile(r"_(bucket|sum|count)$")
 
 # Longest that anything below may take, in seconds.
-PATIENCE = 120
+PATIENCE = 300
 
 
 def run(*command, **more):

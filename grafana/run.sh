@@ -23,7 +23,7 @@ begin() {
     local name="$1" port="$2"
     shift 2
     launch "$pids" "$demo/log/$name" "$@"
-    wait_until 400 takes_connections "$port" ||
+    wait_until 2400 takes_connections "$port" ||
         die "waited in vain for 127.0.0.1:$port; see $demo/log/$name"
 }
 

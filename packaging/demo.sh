@@ -112,14 +112,25 @@ END
     done
 }
 
-# Ends the demo with its logs on screen when the condition does not come to hold.
+# Ends the demo with its logs on screen when the condition does not come to hold: a program has ended, or
+# it takes minutes.
 wait_for() {
     local what="$1"
     shift
-    if wait_until 200 "$@"; then return 0; fi
+    wait_until 2400 holds_or_has_failed "$@" || true
+    if "$@" >/dev/null 2>&1; then return 0; fi
     tail -n 20 "$demo"/log/* >&2
     stop
     die "waited in vain for $what"
+}
+
+holds_or_has_failed() { "$@" || has_failed; }
+has_failed() {
+    local pid began
+    while read -r pid began; do
+        if is_gone "$pid" "$began"; then return 0; fi
+    done <"$demo/pids"
+    return 1
 }
 
 serves() { [ -S "$demo/run/master_event_pub.ipc" ] && takes_connections "$ret_port"; }

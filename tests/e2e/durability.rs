@@ -69,7 +69,7 @@ fn session_keys(site: &Site) -> Result<Vec<String>> {
 fn kill_9_loses_no_acknowledged_return() -> TestResult {
     Site::run(
         OURS,
-        |_| {},
+        |config| _ = config.set("timeout", 60),
         |site| {
             site.bring_up(&[("m1", MinionKind::Stock(Release::V3008))])?;
             // From here on the returner speaks in its name.
@@ -116,7 +116,7 @@ fn returns_until_killed(site: &mut Site, enough: usize) -> Result<Vec<String>> {
             site.path("conf/master"),
             site.minion_conf("m1").join("minion"),
         ])
-        .arg("60")
+        .arg((2 * enough + 5).to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

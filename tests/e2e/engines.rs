@@ -175,7 +175,7 @@ fn an_engine_that_dies_comes_back_and_one_that_cannot_work_is_given_up() -> Test
             "engines",
             format!(
                 "\n  - site_engine: {{greeting: hello, path: {root}/ended}}\
-                 \n  - broken: {{reason: none}}\
+                 \n  - broken: {{path: {root}/listening}}\
                  \n  - nowhere: {{engine_module: script, cmd: {root}/nothing}}\
                  \n  - endless: {{engine_module: script, cmd: /bin/sh {root}/endless.sh}}"
             ),
@@ -183,7 +183,12 @@ fn an_engine_that_dies_comes_back_and_one_that_cannot_work_is_given_up() -> Test
     };
     Site::prepared(server, configure, |site| {
         write(site, "ext/engines/site_engine.py", SITE_ENGINE)?;
-        let broken = "def start(reason):\n    raise ValueError('it cannot be done')\n";
+        // Not before somebody listens.
+        let broken = "import os, time\n\
+            def start(path):\n    \
+                while not os.path.exists(path):\n        \
+                    time.sleep(0.1)\n    \
+                raise ValueError('it cannot be done')\n";
         write(site, "ext/engines/broken.py", broken)?;
         // A child that the shell waits for, and its number for the test.
         let child = site.path("child");
@@ -192,6 +197,7 @@ fn an_engine_that_dies_comes_back_and_one_that_cannot_work_is_given_up() -> Test
         site.announce("an engine has ended; it is started again");
         site.announce("an engine is given up");
         site.start_master()?;
+        write(site, "listening", "")?;
 
         site.step("those that cannot work");
         let reason = site

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::small_disk::SmallDisk;
+use saltern_tests::terminal::Terminal;
 use saltern_tests::{Release, Server, Site, TestResult, until_exists, wait_until};
 
 const NATIVE: MinionKind = MinionKind::Native;
@@ -163,34 +164,23 @@ fn events_are_followed_and_interrupted_command_names_its_job() -> TestResult {
                 "{line}"
             );
 
-            let answered = || -> Result<String> {
-                let metrics = site.saltern(&["metrics"])?.stdout;
-                let mut lines = metrics.lines();
-                let line = lines.find(|line| {
-                    line.starts_with("saltern_request_seconds_count{class=\"clear\"}")
-                });
-                Ok(line.unwrap_or_default().to_owned())
-            };
-            let before = answered()?;
+            let go = site.path("go");
+            let held = until_exists(&go);
             let mark = site.events().mark();
-            let waiting = start(&["cmd", "m1", "test.sleep", "60"])?;
+            let words = ["cmd", "-c", &conf, "m1", "cmd.run", &held];
+            let mut waiting = Terminal::start(&saltern_program(), words)?;
+            // The master has answered it, so it has its jid.
+            waiting.wait_for(&["0 of 1 returned, "])?;
             let jid = site.events().find_since(mark, "the job", SOON, |event| {
-                event
-                    .tag
-                    .ends_with("/new")
-                    .then(|| event.data["jid"].clone())
+                let is_new = event.tag.ends_with("/new");
+                is_new.then(|| event.data["jid"].as_str().map(str::to_owned))
             })?;
-            // The event comes before the answer, and only that names its jid to the command.
-            wait_until("the command to have its jid", SOON, || {
-                (answered().ok()? != before).then_some(())
-            })?;
+            let jid = jid.context("a jid")?;
             site.announce("the publish connection broke");
             site.kill_master();
-            let output = waiting.wait_with_output()?;
-            let said = String::from_utf8(output.stderr)?;
-            let jid = jid.as_str().context("a jid")?;
-            ensure!(said.contains(&format!("saltern explain {jid}")), "{said}");
-            ensure!(output.status.code() == Some(1), "{:?}", output.status);
+            waiting.wait_for(&[&format!("saltern explain {jid}")])?;
+            ensure!(waiting.end()?.code() == Some(1), "{}", waiting.screen());
+            std::fs::write(&go, "")?;
             Ok(())
         },
     )

@@ -93,6 +93,7 @@ fn panic_leaves_memory_as_it_was() -> TestResult {
                 (*found.next()?.1 == 1).then_some(())
             })?;
             let after = resident()?;
+            site.step(&format!("{before:.1} MiB, then {after:.1} MiB"));
             ensure!(
                 after < before + 10.0,
                 "{before:.1} MiB before the panic became {after:.1} MiB"

@@ -30,6 +30,8 @@ fn orchestrated(release: Release) -> TestResult {
                 }
             },
             |site| {
+                // Its `salt-run` and the one of this test may meet in a clone: then it tries again.
+                site.announce("stock's salt-run may not see what is new in gitfs");
                 let repository = site.path("repo");
                 std::fs::create_dir(&repository)?;
                 git(&repository, &["init", "-q", "-b", "master"])?;

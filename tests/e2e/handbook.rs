@@ -202,8 +202,15 @@ impl Reader<'_> {
         self.site.write_config()
     }
 
-    /// Waits until a minion answers: it may have to connect anew first.
+    /// Waits until a minion answers: it may have to connect anew first. A job that is published before is lost, and
+    /// its command waits for minutes.
     fn wait_reconnected(&self, id: &str) -> Result<()> {
+        if self.site.server().is_ours() {
+            wait_until(&format!("{id} to be present"), SOON, || {
+                let present = self.site.saltern(&["minions", "-w", "present", id]);
+                present.is_ok_and(|ran| ran.code == Some(0)).then_some(())
+            })?;
+        }
         wait_until(&format!("{id} to answer"), SOON * 2, || {
             let ping = self.site.salt(&[id, "test.ping"]).ok()?;
             ping.stdout.contains("True").then_some(())

@@ -34,8 +34,8 @@ const MEMORY: u64 = (128 + 64 + 96) << 20;
 /// one of two and 99 of 100: the attackers share the machine with the master, and both with
 /// whatever else runs there.
 const FACTOR: u32 = 10;
-const MEDIAN_FLOOR: Duration = Duration::from_secs(5);
-const P99_FLOOR: Duration = Duration::from_secs(30);
+const MEDIAN_FLOOR: Duration = Duration::from_secs(10);
+const P99_FLOOR: Duration = Duration::from_secs(60);
 
 fn duration() -> Result<Duration> {
     let seconds = size("SALTERN_HOSTILE_SECONDS", SECONDS)?;

@@ -92,7 +92,7 @@ fn asked(question: &[&str], jid: &str) -> Vec<String> {
 fn removed_job_database_is_noticed_and_loses_nothing() -> TestResult {
     Site::run(
         Server::Saltern(Release::V3008),
-        |_| {},
+        |config| _ = config.set("timeout", 60),
         |site| {
             site.bring_up(&[("m1", MinionKind::Native)])?;
             let first = site
@@ -174,7 +174,7 @@ fn file_modes_exclude_others_unless_users_are_admitted() -> TestResult {
         Site::prepared(
             Server::Saltern(Release::V3008),
             |config| {
-                config.set("publisher_acl", acl);
+                config.set("publisher_acl", acl).set("timeout", 60);
             },
             |site| {
                 // As some starters of daemons leave it; directories as earlier releases made them.

@@ -83,15 +83,16 @@ fn dies_at(site: &mut Site, point: &str, count: usize) -> Result<()> {
         "checkpoint-within" => Some(site.start_fleet("large", 16, &LARGE_RETURNS)?),
         _ => None,
     };
-    site.saltern(&["debug", "die", point, "--count", &count.to_string()])?
-        .expect_code(0)?;
+    // Returns come all the time: it may be dead before it has answered.
+    let asked = site.saltern(&["debug", "die", point, "--count", &count.to_string()])?;
     match point {
         "session-between" => forget_a_session(site)?,
         "rotation-between" => drop_dropfile(site)?,
         _ => {}
     }
     let what = format!("the master to die at {point}");
-    let status = wait_until(&what, SOON, || site.master().ended())?;
+    let status = wait_until(&what, SOON, || site.master().ended());
+    let status = status.with_context(|| asked.to_string())?;
     let signal = status.signal();
     ensure!(
         signal == Some(9),

@@ -150,6 +150,7 @@ fn log_levels_change_at_run_time_until_reload() -> TestResult {
         Server::Saltern(Release::V3008),
         |config| {
             config
+                .set("timeout", 60)
                 .set("log_level", "info")
                 .set("saltern_log_format", "json")
                 .set(

@@ -245,6 +245,7 @@ fn an_old_key_is_rotated(server: Server) -> TestResult {
         server,
         |config| {
             config
+                .set("timeout", 60)
                 .set("publish_session", 20)
                 .set("ping_on_rotate", "True");
         },
@@ -373,12 +374,15 @@ fn a_job_that_is_under_way_outlives_an_orderly_stop() -> TestResult {
         |_| {},
         |site| {
             site.bring_up(&[("m1", MinionKind::Stock(Release::V3008))])?;
-            let go = site.path("go");
-            let work = format!("{}; echo True", until_exists(&go));
+            let (begun, go) = (site.path("begun"), site.path("go"));
+            let held = until_exists(&go);
+            let work = format!("touch {}; {held}; echo True", begun.display());
             let started = site.salt(&["--async", "m1", "cmd.run", &work])?;
             let jid = started.stdout.trim().rsplit(' ').next().unwrap_or_default();
             let jid = jid.to_owned();
-            site.events().tag(&format!("salt/job/{jid}/new"), SOON)?;
+            wait_until("the job to be under way", SOON, || {
+                begun.exists().then_some(())
+            })?;
             let status = site.stop_master()?;
             ensure!(status.success(), "the exit after SIGTERM was {status}");
             ensure!(

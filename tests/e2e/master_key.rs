@@ -200,6 +200,7 @@ fn minion_that_trusts_the_signing_key_takes_a_new_master_key() -> TestResult {
             rotate(site, &["begin"], 0)?;
             site.stop_master()?;
             site.start_master_only()?;
+            site.wait_until_ready_again()?;
             rotate(site, &["finish", "--force"], 0)?;
             // A deleted key has the shared key rotated, so the minion logs in anew with the next publication.
             site.accept_beforehand("other")?;

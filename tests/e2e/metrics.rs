@@ -63,6 +63,7 @@ fn metrics_of_a_busy_master_name_no_minion_no_job_and_no_user() -> TestResult {
         // What was done meanwhile, more of the same and a minion that is silent, has a name already
         // or one from a closed set.
         let new: Vec<_> = after.difference(&before).collect();
+        site.step(&format!("{} new series of {}", new.len(), after.len()));
         ensure!(new.len() < 60, "new series: {new:?}");
         for path in ["/healthz", "/readyz"] {
             let answer = page(site, path)?;

@@ -26,7 +26,8 @@ def main():
             break
         if end:
             time.sleep(0.005)
-        if not bus.fire_event(data, f"flood/{number}"):
+        # Milliseconds to connect; a busy machine may take longer than stock's one second.
+        if not bus.fire_event(data, f"flood/{number}", timeout=180_000):
             sys.exit(f"event {number} was not taken")
         fired += 1
     print(fired)

@@ -17,6 +17,7 @@ A request has a `name`, one method with its path (`"get": "/keys"`), and perhaps
 - `with`: the user whose name and password are put into each command;
 - `<session:ann>` and `<token:ann>` anywhere: ann's session, and a token of the master for ann;
 - `stream`: this many lines are read of an answer that never ends;
+- `until`: asked again until the answer has this text: stock answers a client before it keeps a return;
 - `compare`: `type` when the body is never the same twice, `status` when not even its type is;
 - `only`: the dialects that the request is for;
 - `smoke`: whether it is one of the few that stand for its kind;
@@ -133,9 +134,15 @@ class Player:
                 headers["X-Auth-Token"] = session
         for name, value in row.get("headers", {}).items():
             headers[name] = self.filled(value)
-        return self.answer(method.upper(), path, headers, body, row)
+        end = time.monotonic() + LIMIT
+        while True:
+            answer, raw = self.answer(method.upper(), path, headers, body, row)
+            if row.get("until", "").encode() in raw or time.monotonic() > end:
+                return answer
+            time.sleep(0.1)
 
     def answer(self, method, path, headers, body, row):
+        """What is compared of the answer, and its bytes."""
         connection = http.client.HTTPConnection(self.host, timeout=LIMIT)
         try:
             # By hand, because the library would add an Accept-Encoding, and a length to no body.
@@ -152,9 +159,9 @@ class Player:
                 raw = b"".join(response.readline() for _ in range(row["stream"]))
             else:
                 raw = response.read()
-            return self.shown(row, response, raw)
+            return self.shown(row, response, raw), raw
         except (OSError, http.client.HTTPException) as error:
-            return {"status": 0, "headers": {}, "body": f"{type(error).__name__}: {error}"}
+            return {"status": 0, "headers": {}, "body": f"{type(error).__name__}: {error}"}, b""
         finally:
             connection.close()
 

@@ -14,6 +14,9 @@ import sys
 
 import websocket
 
+# Longer than any wait of a test: seconds without a message.
+PATIENCE = 180
+
 
 def end_of(socket):
     while True:
@@ -32,7 +35,7 @@ def main():
     origin = next((option for option in options if ": " not in option), None)
     sys.stdin.readline()
     try:
-        socket = websocket.create_connection(url, header=headers, origin=origin, timeout=60)
+        socket = websocket.create_connection(url, header=headers, origin=origin, timeout=PATIENCE)
     except websocket.WebSocketBadStatusException as error:
         print(f"refused: {error.status_code}", flush=True)
         return
@@ -52,7 +55,7 @@ def main():
                     message = socket.recv()
             except websocket.WebSocketTimeoutException:
                 message = ""
-            socket.settimeout(60)
+            socket.settimeout(PATIENCE)
             print(json.dumps(message), flush=True)
         else:
             message = ""

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::process::run;
+use crate::process::{run, wait_until};
 use crate::site::SOON;
 
 /// The variable that excuses tests from what they can only show on a small disk.
@@ -96,10 +96,13 @@ impl SmallDisk {
     /// # Errors
     /// When somebody has a file open for writing.
     pub fn make_read_only(&self) -> Result<()> {
-        let mut command = Command::new("mount");
-        command.args(["-o", "remount,ro"]).arg(&self.path);
-        run(&mut command, SOON)?.expect_code(0)?;
-        Ok(())
+        // What a process has open that is being ended is closed a little later.
+        wait_until("the disk to be read-only", SOON, || {
+            let mut command = Command::new("mount");
+            command.args(["-o", "remount,ro"]).arg(&self.path);
+            let remounted = run(&mut command, SOON).ok()?;
+            (remounted.code == Some(0)).then_some(())
+        })
     }
 
     /// Gives the room back.

@@ -21,8 +21,8 @@ const SYSTEM: &str = "/usr/bin/python3";
 const PROGRAMS: [&str; 2] = ["salt-call", "salt-master"];
 /// The longest first line that is read.
 const MAX_LINE_BYTES: u64 = 512;
-/// How long a Python may take to say whether it has Salt.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a Python may take to say whether it has Salt: none is passed over because the machine is busy.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Succeeds in a Python that has Salt; finding it is enough.
 const QUESTION: &str =

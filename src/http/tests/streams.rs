@@ -91,6 +91,28 @@ async fn stream_has_no_deadline() {
     assert_eq!(server.metric("saltern_http_refused_total", "test"), 0.0);
 }
 
+/// A busy machine gives the connection no turn between the arrival of a request and the end of the time for it.
+#[tokio::test]
+async fn request_that_came_in_time_is_answered_by_a_late_turn() {
+    for _ in 0..20 {
+        let server = Running::start(small());
+        let mut stream = server.connect().await;
+        server
+            .reaches("saltern_http_connections", "test", 1.0)
+            .await;
+        stream.writable().await.expect("writable");
+        tokio::time::pause();
+        let sent = stream.try_write(STREAM).expect("written");
+        assert_eq!(sent, STREAM.len());
+        tokio::time::advance(small().head_time).await;
+        read_until(&mut stream, "first").await;
+        tokio::task::yield_now().await;
+        assert_eq!(server.metric("saltern_http_streams", "test"), 1.0);
+        assert_eq!(server.metric("saltern_http_refused_total", "test"), 0.0);
+        tokio::time::resume();
+    }
+}
+
 /// A stream gives its place among the requests back.
 #[tokio::test]
 async fn open_stream_is_no_running_request() {

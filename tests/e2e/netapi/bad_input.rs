@@ -44,6 +44,7 @@ fn bad_requests_are_refused_with_a_sentence_and_counted() -> TestResult {
             (refused(site).ok()? - counted >= cases).then_some(())
         })?;
         let grown = site.master().memory()?.saturating_sub(memory);
+        site.step(&format!("the master grew by {} MiB", grown >> 20));
         ensure!(grown < GROWTH, "the master grew by {grown} bytes");
         nothing_happened(site, mark, user)
     })

@@ -111,6 +111,7 @@ fn master_with_500_streams_is_not_held_up_by_them() -> TestResult {
         let status = site.stop_master()?;
         ensure!(status.success(), "{status}");
         let end: Value = serde_json::from_str(&streams.ask("end")?)?;
+        site.step(&end.to_string());
         ensure!(end["ended"] == json!(STREAMS), "cut, not ended: {end}");
         start_again(site)
     })

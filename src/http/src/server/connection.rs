@@ -172,6 +172,9 @@ impl Connections {
         loop {
             let deadline = next(&activity, closing);
             tokio::select! {
+                // What has arrived counts, however late this task has its turn: a deadline that it has moved
+                // is over last.
+                biased;
                 ended = connection.as_mut() => {
                     return match ended {
                         Ok(()) if activity.is_upgraded() => {
