@@ -228,7 +228,7 @@ fn master_that_cannot_be_reached_is_a_sentence() -> TestResult {
         // The batch goes on when its master is back: each job has an argument of its own. None returns before the
         // minion is ended, or it might find no master.
         for (name, program, words, argument) in [
-            ("run", "salt-run", &["test.sleep", "600"][..], ""),
+            ("run", "salt-run", &["test.sleep", "300"][..], ""),
             (
                 "batch",
                 "salt",
