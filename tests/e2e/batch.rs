@@ -372,6 +372,14 @@ fn compare(release: Release) -> Result<()> {
             // Both minions answer, however busy the machine is; the line with another has a `-t`.
             |config| _ = config.set("timeout", 60).set("gather_job_timeout", 2),
             |site| {
+                // A return that is sent again, because a busy master was late, is printed twice by stock.
+                for (id, kind) in fleet {
+                    site.prepare_minion(id, kind, |config| {
+                        config
+                            .set("return_retry_timer", 60)
+                            .set("return_retry_timer_max", 61);
+                    })?;
+                }
                 site.bring_up(&fleet)?;
                 let parse_tag = COMMANDS
                     .iter()
