@@ -11,7 +11,7 @@ use super::{OURS, Watch};
 
 /// Concurrent returns: more than one worker handles and this site's queue holds.
 /// Each has an accepted key, and for each of these a storm needs three authentications more.
-const MINIONS: usize = 48;
+const MINIONS: usize = 120;
 const BACKLOG: usize = 15;
 const RETURNS: &[&str] = &["--returns", "400", "--rate", "200"];
 
