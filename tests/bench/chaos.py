@@ -16,6 +16,7 @@ Needs `make lab` and `tests/install-stock.sh`; SALTERN=target/debug/saltern take
 import argparse
 import collections
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -114,7 +115,8 @@ class Member(Master):
 
     def page(self, path):
         """A page of its status port; nothing without an answer."""
-        with contextlib.suppress(OSError):
+        # One that is killed meanwhile may send a part of it.
+        with contextlib.suppress(OSError, http.client.HTTPException):
             with urllib.request.urlopen(f"http://{self.address}:{self.metrics_port}{path}", timeout=5) as answer:
                 return answer.read().decode()
         return ""

@@ -80,7 +80,10 @@ fn an_async_batch_of_stock_goes_on_over_a_kill() -> TestResult {
         OURS,
         // A stock minion of 3007 takes up to ten seconds to come back, and on a busy machine more.
         |config| {
-            config.set("saltern_batch_resume_delay", 25);
+            config
+                .set("saltern_batch_resume_delay", 25)
+                // One that is at work has that long to say so.
+                .set("gather_job_timeout", 60);
         },
         |site| {
             site.bring_up(&FLEET)?;
@@ -369,6 +372,14 @@ fn compare(release: Release) -> Result<()> {
             // Both minions answer, however busy the machine is; the line with another has a `-t`.
             |config| _ = config.set("timeout", 60).set("gather_job_timeout", 2),
             |site| {
+                // A return that is sent again, because a busy master was late, is printed twice by stock.
+                for (id, kind) in fleet {
+                    site.prepare_minion(id, kind, |config| {
+                        config
+                            .set("return_retry_timer", 60)
+                            .set("return_retry_timer_max", 61);
+                    })?;
+                }
                 site.bring_up(&fleet)?;
                 let parse_tag = COMMANDS
                     .iter()
@@ -422,6 +433,12 @@ fn saltern_cmd(site: &Site, arguments: &[&str]) -> Result<Run> {
     saltern(site, "cmd", arguments)
 }
 
+/// Waits until the first minions of a batch are sent their part.
+fn wait_until_sent(site: &Site, jid: &str) -> Result<()> {
+    site.events().tag(&format!("salt/job/{jid}/new"), SOON)?;
+    Ok(())
+}
+
 #[test]
 fn our_own_command_line_follows_a_batch_to_its_end() -> TestResult {
     Site::run(
@@ -458,7 +475,9 @@ fn our_own_command_line_follows_a_batch_to_its_end() -> TestResult {
             let go = site.path("go");
             let command = until_exists(&go);
             let run = saltern_cmd(site, &["-b", "1", "--async", "n*", "cmd.run", &command])?;
-            let (jid, events, mark) = (jid_of(&run)?, site.events(), site.events().mark());
+            let (jid, events) = (jid_of(&run)?, site.events());
+            wait_until_sent(site, &jid)?;
+            let mark = events.mark();
             let watched = std::thread::scope(|scope| {
                 let asked = scope.spawn(|| {
                     let asked = events.find_since(mark, "the status", SOON, |event| {
@@ -479,6 +498,7 @@ fn our_own_command_line_follows_a_batch_to_its_end() -> TestResult {
                 .expect_text("Executing run on ['n2']")?;
             let run = saltern_cmd(site, &["-b", "1", "--async", "n*", "cmd.run", "sleep 600"])?;
             let jid = jid_of(&run)?;
+            wait_until_sent(site, &jid)?;
             saltern(site, "run", &["batch.stop", &jid, "kill=True"])?
                 .expect_code(0)?
                 .expect_text("True")?;

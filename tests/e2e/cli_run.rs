@@ -77,6 +77,10 @@ fn compare(release: Release) -> TestResult {
                 .unwrap_or_default()
                 .to_owned();
             site.salt(&["-t", "60", "*", "test.ping"])?.expect_code(0)?;
+            // What stock's reads comes later than what ours does.
+            for id in ["m1", "m2"] {
+                site.wait_until_mirrored(&jid, id)?;
+            }
             let mut differences = Vec::new();
             for line in LINES {
                 let words: Vec<&str> = line

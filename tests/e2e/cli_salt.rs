@@ -43,7 +43,7 @@ const COMMON: Lines = &[
     &["-E", "m(1|2)", "test.ping"],
     &["-L", "m1,m2", "test.ping"],
     &["-L", "m1 m2", "test.ping"],
-    &["-L", "m1,ghost", "test.ping"],
+    &["-L", "m1,ghost", "-t", "4", "test.ping"],
     &["-L", "ghost", "test.ping"],
     &["-G", "role:web", "test.ping"],
     &["-G", "role|web", "--delimiter=|", "test.ping"],
@@ -113,14 +113,14 @@ const COMMON: Lines = &[
     &["m3", "test.ping"],
     &["m3", "-v", "--summary", "test.ping"],
     &["m3", "--out=json", "test.ping"],
-    &["-L", "m1,m3", "test.ping"],
+    &["-L", "m1,m3", "-t", "4", "test.ping"],
     &["m3", "-s", "test.ping"],
     &["m3", "--hide-timeout", "test.ping"],
 ];
 
 /// Batches with a minion of which our master does not know whether it is there.
 const OF_STOCK_MASTERS: Lines = &[
-    &["m[13]", "-b", "1", "test.ping"],
+    &["m[13]", "-b", "1", "-t", "4", "test.ping"],
     &["m3", "-b", "1", "test.ping"],
 ];
 
@@ -133,7 +133,7 @@ const OF_3006: Lines = &[
 
 const FULL: Lines = &[
     &["*1", "test.ping"],
-    &["m[13]", "-t", "2", "test.version"],
+    &["m[13]", "-t", "4", "test.version"],
     &["-E", "m1$", "test.ping"],
     &["-C", "none or ( m2 and not none )", "test.ping"],
     &["-C", "L@none,m2 and P@role:web", "test.ping"],
@@ -211,8 +211,8 @@ fn configure(config: &mut Config) {
 /// Seconds for minions that answer, however busy the machine is.
 const PATIENT: u32 = 60;
 
-/// Seconds for minions that never answer: each such line waits for them, in both commands. Only the
-/// native minion, which is quick, answers beside them.
+/// Seconds for minions that never answer: each such line waits for them, in both commands. A line with a minion that
+/// does answer beside them has more by `-t`.
 const BRIEF: u32 = 2;
 
 fn set_patience(config: &mut Config, seconds: u32) {

@@ -15,7 +15,8 @@ const LEASE: u64 = 40;
 
 /// A job of a minion that has answered; its jid.
 fn job(site: &Site) -> Result<String> {
-    let run = site.salt(&["--show-jid", "m1", "test.ping"])?;
+    // It answers, however busy the machine is.
+    let run = site.salt(&["-t", "60", "--show-jid", "m1", "test.ping"])?;
     run.expect_code(0)?.expect_text("True")?;
     let text = format!("{}\n{}", run.stdout, run.stderr);
     let mut words = text.split(|c: char| !c.is_ascii_digit());

@@ -1,21 +1,19 @@
 //! A master that ran alone moves its jobs into a cluster, and out of it again.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use saltern_stock::databases::{Kind, PASSWORD, Server as Database};
 use saltern_tests::site::MinionKind;
 use saltern_tests::{Release, Server, Site, TestResult};
 
 use crate::cluster::wait_for_ping;
 
-/// A job of a minion that has answered; its jid.
+/// A job of a minion that has answered, and that stock's job cache has; its jid.
 fn job(site: &Site) -> Result<String> {
     wait_for_ping(site, "m1")?;
-    let run = site.salt_run(&["jobs.list_jobs", "--out=json"])?;
-    let jobs: serde_json::Value = serde_json::from_str(&run.expect_code(0)?.stdout)?;
-    let jids = jobs.as_object().into_iter().flatten();
-    let pings = jids.filter(|(_, job)| job["Function"] == "test.ping");
-    let newest = pings.map(|(jid, _)| jid.clone()).max();
-    newest.with_context(|| format!("no job in {jobs}"))
+    let run = site.saltern_cmd(&["--async", "m1", "test.ping"])?;
+    let jid = run.expect_code(0)?.jid()?;
+    site.wait_until_mirrored(jid, "m1")?;
+    Ok(jid.to_owned())
 }
 
 fn check_job(site: &Site, jid: &str) -> Result<()> {

@@ -21,6 +21,9 @@ use crate::site::SOON;
 /// The member of a WebDriver object that names an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
+/// How often a browser is started: its driver gives one up after a minute, which is not much on a busy machine.
+const ATTEMPTS: u32 = 3;
+
 /// Keys without a character, as WebDriver writes them.
 pub mod key {
     /// To the next field.
@@ -68,7 +71,14 @@ impl Browser {
             .build()
             .new_agent();
         let sessions = format!("http://127.0.0.1:{port}/session");
-        let opened = call(&agent, &sessions, &capabilities(profile.path()))?;
+        let mut attempt = 1;
+        let opened = loop {
+            let data = profile.path().join(format!("data-{attempt}"));
+            match call(&agent, &sessions, &capabilities(&data)) {
+                Err(_) if attempt < ATTEMPTS => attempt += 1,
+                opened => break opened?,
+            }
+        };
         let id = opened["sessionId"].as_str().context("no session")?;
         Ok(Self {
             session: format!("{sessions}/{id}"),
@@ -292,7 +302,7 @@ impl Drop for Browser {
     }
 }
 
-fn capabilities(profile: &Path) -> Value {
+fn capabilities(data: &Path) -> Value {
     let arguments = [
         "--headless=new",
         "--no-sandbox",
@@ -307,10 +317,7 @@ fn capabilities(profile: &Path) -> Value {
         "--remote-debugging-pipe",
     ];
     let mut arguments: Vec<String> = arguments.map(str::to_owned).to_vec();
-    arguments.push(format!(
-        "--user-data-dir={}",
-        profile.join("data").display()
-    ));
+    arguments.push(format!("--user-data-dir={}", data.display()));
     let options = json!({"binary": "/usr/bin/chromium", "args": arguments});
     let wanted = json!({
         "browserName": "chrome",

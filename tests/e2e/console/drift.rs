@@ -25,7 +25,8 @@ fn drift_is_found_by_a_dry_run_and_corrected_by_a_run() -> TestResult {
         let text = browser.text("#groups")?;
         ensure!(text.contains("file.managed motd"), "{text}");
 
-        site.saltern_cmd(&["alfa", "state.apply"])?.expect_code(0)?;
+        site.saltern_cmd(&["-t", "60", "alfa", "state.apply"])?
+            .expect_code(0)?;
         expect_verdict(&browser, console, "corrected")?;
         // All minions with this result: it is one.
         dry_run(&browser, "#groups [data-group^=corrected]")?;

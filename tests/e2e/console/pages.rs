@@ -321,10 +321,14 @@ fn fill(site: &mut Site) -> Result<()> {
     site.saltern_cmd(&["-t", "60", "*", "test.ping"])?
         .expect_code(0)?;
     // Its exit code is that of the state that fails.
-    site.saltern_cmd(&["alfa", "state.apply", "web"])?;
-    site.saltern_cmd(&["alfa", "state.apply"])?;
-    site.saltern_cmd(&["alfa", "mine.send", "test.ping"])?;
-    site.saltern_cmd(&["*", "cmd.run", "echo no route to host; exit 3"])?;
+    for words in [
+        &["alfa", "state.apply", "web"][..],
+        &["alfa", "state.apply"],
+        &["alfa", "mine.send", "test.ping"],
+        &["*", "cmd.run", "echo no route to host; exit 3"],
+    ] {
+        site.saltern_cmd(&[&["-t", "60"], words].concat())?;
+    }
     site.saltern_cmd(&["--async", "bravo", "test.sleep", "3000"])?
         .expect_code(0)?;
     fill_automation(site)

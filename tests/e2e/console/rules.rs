@@ -22,7 +22,6 @@ fn users_are_offered_what_their_rules_allow_and_refused_the_rest() -> TestResult
         site.bring_up(&[("alfa", kind), ("bravo", kind)])?;
         site.start_minion("delta", kind)?;
         site.wait_pending("delta")?;
-        let ann = console.logged_in(site, ANN)?;
         let all = [
             "Now",
             "Jobs",
@@ -37,7 +36,8 @@ fn users_are_offered_what_their_rules_allow_and_refused_the_rest() -> TestResult
             "Schedule",
             "Audit",
         ];
-        expect_offered(&ann, &all)?;
+        // One browser after the other: each is four processes.
+        expect_offered(&console.logged_in(site, ANN)?, &all)?;
         bob(site, console)?;
         kim(site, console)
     })
