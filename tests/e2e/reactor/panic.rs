@@ -16,7 +16,11 @@ const MAX_EVENTS: &str = "20000";
 /// The reactor panics after so many ends of calls.
 const PANICS: [usize; 4] = [20, 60, 120, 180];
 
-/// Two reactions to each event: a job, and a call.
+/// So many events wait for it then.
+const WAITING: usize = 20;
+
+/// Reactions to each event: a job, a call, and one for which it has to wait, so that events are fired faster than they
+/// are reacted to.
 const SLS: &str = "
 job:
   local.test.echo:
@@ -25,6 +29,9 @@ job:
 call:
   runner.test.arg:
     - args: {tag: {{ tag }}}
+rest:
+  runner.test.sleep:
+    - args: {s_time: 0.05}
 ";
 
 #[test]
@@ -47,15 +54,18 @@ fn scenario(site: &mut Site) -> Result<()> {
     }
     site.start_master()?;
     site.bring_up(&[(MINION, MinionKind::Native)])?;
-    let end = site.path("flood-end").display().to_string();
-    let mut flood = site.stock_peer("flood_events.py", &[MAX_EVENTS, "10", &end]);
-    let flood = std::thread::spawn(move || run(&mut flood, 4 * SOON));
+    let [end, handled] = ["flood-end", "flood-seen"].map(|name| site.path(name));
+    let files = [&end, &handled].map(|path| path.display().to_string());
+    let mut flood = site.stock_peer("flood_events.py", &[MAX_EVENTS, "10", &files[0], &files[1]]);
+    let flood = std::thread::spawn(move || run(&mut flood, 8 * SOON));
     let mut seen = Outcomes::default();
     let mut panics = 0.0;
     for count in PANICS {
         wait_until("reactions before a panic", SOON, || {
             seen.look(site);
-            (seen.called.len() >= count).then_some(())
+            std::fs::write(&handled, seen.called.len().to_string()).ok()?;
+            let is_flooded = seen.fired >= seen.called.len() + WAITING;
+            (seen.called.len() >= count && is_flooded).then_some(())
         })?;
         site.saltern(&["debug", "panic", "reactor"])?
             .expect_code(0)?;
@@ -87,9 +97,10 @@ fn scenario(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Number of reactions, by the tag of their event.
+/// Number of events, and of reactions by the tag of their event.
 #[derive(Default)]
 struct Outcomes {
+    fired: usize,
     called: BTreeMap<String, usize>,
     published: BTreeMap<String, usize>,
     lost: BTreeMap<String, usize>,
@@ -111,6 +122,7 @@ impl Outcomes {
             } else if is("saltern/reactor/lost", "") {
                 (&mut self.lost, &data["tag"])
             } else {
+                self.fired += usize::from(event.tag.starts_with("flood/"));
                 continue;
             };
             if let Some(tag) = tag.as_str().filter(|tag| tag.starts_with("flood/")) {
