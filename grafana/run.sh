@@ -23,8 +23,8 @@ begin() {
     local name="$1" port="$2"
     shift 2
     launch "$pids" "$demo/log/$name" "$@"
-    wait_until 2400 takes_connections "$port" ||
-        die "waited in vain for 127.0.0.1:$port; see $demo/log/$name"
+    wait_while_they_run "$pids" "127.0.0.1:$port" takes_connections "$port" ||
+        die "$name does not listen on 127.0.0.1:$port; see $demo/log/$name"
 }
 
 start() {

@@ -117,29 +117,21 @@ END
 wait_for() {
     local what="$1"
     shift
-    wait_until 2400 holds_or_has_failed "$@" || true
-    if "$@" >/dev/null 2>&1; then return 0; fi
+    if wait_while_they_run "$demo/pids" "$what" "$@"; then return 0; fi
     tail -n 20 "$demo"/log/* >&2
     stop
     die "waited in vain for $what"
 }
 
-holds_or_has_failed() { "$@" || has_failed; }
-has_failed() {
-    local pid began
-    while read -r pid began; do
-        if is_gone "$pid" "$began"; then return 0; fi
-    done <"$demo/pids"
-    return 1
-}
-
 serves() { [ -S "$demo/run/master_event_pub.ipc" ] && takes_connections "$ret_port"; }
 # Asking earlier would wait for the answer of a minion that has not subscribed yet.
 all_connected() {
-    "$saltern" metrics -c "$demo/conf" |
+    timeout --foreground 30 "$saltern" metrics -c "$demo/conf" |
         grep -qx 'saltern_port_connections{listener="publish",state="open",transport="zeromq"} 3'
 }
-all_answer() { [ "$("$saltern" cmd -c "$demo/conf" -t 1 '*' test.ping | grep -c True)" = 3 ]; }
+all_answer() {
+    [ "$(timeout --foreground 30 "$saltern" cmd -c "$demo/conf" -t 1 '*' test.ping | grep -c True)" = 3 ]
+}
 
 start() {
     local program

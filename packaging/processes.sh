@@ -11,6 +11,15 @@ began_at() { sed -n 's/.*) \([^Z]\)/\1/p' "/proc/$1/stat" 2>/dev/null | cut -d '
 is_ours() { [ -n "${2:-}" ] && [ "$(began_at "$1")" = "$2" ]; }
 is_gone() { ! is_ours "$@"; }
 
+# one_is_gone IDS: one of these programs has ended.
+one_is_gone() {
+    local pid began
+    while read -r pid began; do
+        if is_gone "$pid" "$began"; then return 0; fi
+    done <"$1"
+    return 1
+}
+
 # launch IDS LOG PROGRAM [ARGUMENTS]: starts a program that stop_all ends again.
 launch() {
     local ids="$1" log="$2"
@@ -22,12 +31,18 @@ launch() {
 
 # stop_all IDS: asks all of them to end, waits for ten seconds, ends the others.
 stop_all() {
-    local ids="$1" pid began
+    local ids="$1" pid began end=$((SECONDS + 10))
     while read -r pid began; do
         if is_ours "$pid" "$began"; then kill "$pid" 2>/dev/null || true; fi
     done <"$ids"
     while read -r pid began; do
-        wait_until 200 is_gone "$pid" "$began" || kill -9 "$pid" 2>/dev/null || true
+        until is_gone "$pid" "$began"; do
+            if [ "$SECONDS" -ge "$end" ]; then
+                kill -9 "$pid" 2>/dev/null || true
+                break
+            fi
+            sleep 0.05
+        done
     done <"$ids"
     rm "$ids"
 }
@@ -43,14 +58,17 @@ free_port() {
     echo "$port"
 }
 
-# wait_until TIMES CONDITION [ARGUMENTS]: looks at short intervals; fails when it never held.
-wait_until() {
-    local times="$1"
-    shift
-    while [ "$times" -gt 0 ]; do
-        if "$@" >/dev/null 2>&1; then return 0; fi
+# wait_while_they_run IDS WHAT CONDITION [ARGUMENTS]: waits until it holds, for three minutes at most, and no longer than
+# all of these programs run. It is not asked again once it has held: it may hold only just. Each look has to end by itself.
+wait_while_they_run() {
+    local ids="$1" what="$2" notice=$((SECONDS + 10)) end=$((SECONDS + 180))
+    shift 2
+    until "$@" >/dev/null 2>&1; do
+        if one_is_gone "$ids" || [ "$SECONDS" -ge "$end" ]; then return 1; fi
+        if [ "$SECONDS" -ge "$notice" ]; then
+            echo "Still waiting for $what"
+            notice=$end
+        fi
         sleep 0.05
-        times=$((times - 1))
     done
-    return 1
 }

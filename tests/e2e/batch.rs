@@ -377,7 +377,8 @@ fn compare(release: Release) -> Result<()> {
                     site.prepare_minion(id, kind, |config| {
                         config
                             .set("return_retry_timer", 60)
-                            .set("return_retry_timer_max", 61);
+                            .set("return_retry_timer_max", 61)
+                            .set("return_retry_tries", 1);
                     })?;
                 }
                 site.bring_up(&fleet)?;

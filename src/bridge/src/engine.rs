@@ -132,6 +132,9 @@ impl Bridge {
         let is_up = up.is_ok();
         let given =
             up.and_then(|()| helper.call(&request, Instant::now() + LIFETIME, &mut |_, _| {}));
+        if let Err(broken) = &given {
+            helper.wait_for_exit(broken, Instant::now() + LIFETIME);
+        }
         // From here on its number may be another's.
         leash.let_go();
         match given {

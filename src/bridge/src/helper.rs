@@ -171,12 +171,17 @@ impl Helper {
         self.pipes.relay.dropped()
     }
 
+    /// Gives a process that closed its pipes time to exit, with a status that says more. Until
+    /// [`exit_report`](Self::exit_report) its id is its own, so that a stop can still kill it.
+    pub(crate) fn wait_for_exit(&self, broken: &HelperFailure, deadline: Instant) {
+        if matches!(broken, HelperFailure::Ended) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            self.pipes.has_ended(left.min(EXIT_GRACE));
+        }
+    }
+
     /// Ends the helper; returns its exit status as the end of a sentence.
     pub(crate) fn exit_report(mut self, broken: &HelperFailure) -> String {
-        if matches!(broken, HelperFailure::Ended) {
-            // A process that closed its pipes ends soon, with a status that says more.
-            self.pipes.has_ended(EXIT_GRACE);
-        }
         let status = self.reap();
         let said = self.pipes.relay.last_error();
         let said = said.map_or_else(String::new, |line| format!(": {line}"));

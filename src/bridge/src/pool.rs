@@ -62,6 +62,29 @@ enum Python {
     Missing { reason: NoPython, since: Instant },
 }
 
+impl Python {
+    /// The result of the last search, while that counts.
+    fn result(&self) -> Option<Result<PathBuf, NoPython>> {
+        match self {
+            Self::Found(python) => Some(Ok(python.clone())),
+            Self::Missing { reason, since } if since.elapsed() < NOT_FOUND => {
+                Some(Err(reason.clone()))
+            }
+            Self::Missing { .. } | Self::Unknown => None,
+        }
+    }
+
+    fn set(&mut self, found: &Result<PathBuf, NoPython>) {
+        *self = match found {
+            Ok(python) => Self::Found(python.clone()),
+            Err(reason) => Self::Missing {
+                reason: reason.clone(),
+                since: Instant::now(),
+            },
+        };
+    }
+}
+
 struct Pool {
     lane: Lane,
     most: usize,
@@ -120,22 +143,32 @@ impl Bridge {
     /// [`NoPython`]: why there is none.
     pub fn python(&self) -> Result<PathBuf, NoPython> {
         let mut known = self.python.lock();
-        match &*known {
-            Python::Found(python) => return Ok(python.clone()),
-            Python::Missing { reason, since } if since.elapsed() < NOT_FOUND => {
-                return Err(reason.clone());
-            }
-            Python::Missing { .. } | Python::Unknown => {}
+        if let Some(result) = known.result() {
+            return result;
         }
-        let found = installation::find(&self.option, std::env::var_os("PATH").as_deref());
-        *known = match &found {
-            Ok(python) => Python::Found(python.clone()),
-            Err(reason) => Python::Missing {
-                reason: reason.clone(),
-                since: Instant::now(),
-            },
-        };
+        let found = self.search(Instant::now() + installation::MAX_SEARCH);
+        known.set(&found);
         found
+    }
+
+    /// The same for a call, whose own deadline bounds all waiting; `None` when it has passed.
+    fn python_by(&self, deadline: Instant) -> Option<Result<PathBuf, NoPython>> {
+        let mut known = self.python.try_lock_until(deadline.into_std())?;
+        if let Some(result) = known.result() {
+            return Some(result);
+        }
+        let found = self.search(deadline);
+        // Another call may have more time.
+        if found.is_err() && Instant::now() >= deadline {
+            return None;
+        }
+        known.set(&found);
+        Some(found)
+    }
+
+    fn search(&self, deadline: Instant) -> Result<PathBuf, NoPython> {
+        let path = std::env::var_os("PATH");
+        installation::find(&self.option, path.as_deref(), deadline)
     }
 
     /// Runs a piece of work, within the timeout of its lane and `within`. Blocks.
@@ -158,17 +191,15 @@ impl Bridge {
     ) -> Result<Value, BridgeError> {
         let began = Instant::now();
         let pool = self.pool(work.lane());
-        let given = self.python_for(work).and_then(|python| {
-            let time = pool.time.min(within);
-            let call = Calling {
-                bridge: self,
-                pool,
-                work,
-                time,
-                deadline: began + time,
-            };
-            call.run(&python, on_event)
-        });
+        let time = pool.time.min(within);
+        let call = Calling {
+            bridge: self,
+            pool,
+            work,
+            time,
+            deadline: began + time,
+        };
+        let given = call.python().and_then(|python| call.run(&python, on_event));
         if let Some(metrics) = self.metrics.get() {
             let result = given.as_ref().map_or_else(BridgeError::label, |_| "ok");
             metrics.called(pool.lane, result, began.elapsed());
@@ -221,13 +252,18 @@ impl Bridge {
         &self,
         what: &dyn Fn() -> String,
     ) -> Result<PathBuf, BridgeError> {
-        if self.option == PythonBridge::Off {
-            return Err(BridgeError::Off { what: what() });
-        }
+        self.refuses_if_off(what)?;
         self.python().map_err(|reason| BridgeError::NotFound {
             what: what(),
             reason,
         })
+    }
+
+    fn refuses_if_off(&self, what: &dyn Fn() -> String) -> Result<(), BridgeError> {
+        match self.option {
+            PythonBridge::Off => Err(BridgeError::Off { what: what() }),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -290,6 +326,19 @@ impl Drop for Turn<'_> {
 }
 
 impl Calling<'_> {
+    /// The Python, if it is found in time.
+    fn python(&self) -> Result<PathBuf, BridgeError> {
+        let what = || self.work.what();
+        self.bridge.refuses_if_off(&what)?;
+        let found = self.bridge.python_by(self.deadline);
+        found
+            .ok_or_else(|| self.timeout())?
+            .map_err(|reason| BridgeError::NotFound {
+                what: what(),
+                reason,
+            })
+    }
+
     fn run(
         &self,
         python: &std::path::Path,
@@ -502,6 +551,7 @@ impl Calling<'_> {
 
     /// Ends a helper. Returns how it ended, and whether the bridge was stopped.
     fn end(&self, helper: Helper, broken: &HelperFailure, is_death: bool) -> (String, bool) {
+        helper.wait_for_exit(broken, self.deadline);
         let is_stopped = {
             let mut state = self.pool.state.lock();
             state.pids.remove(&helper.pid());

@@ -20,9 +20,9 @@ use super::{OURS, Watch};
 const PER_ADDRESS: usize = 40;
 
 /// Panics in a row that the alert is about. On a busy machine they may come too slowly, so there are as many again
-/// after a pause; fewer in a minute than the master's supervisor takes.
+/// after a pause: longer than the window of the master's supervisor, so that its back-off starts over.
 const PANICS: u32 = 4;
-const PAUSE: Duration = Duration::from_secs(25);
+const PAUSE: Duration = Duration::from_secs(65);
 
 /// The command of the engine, which is not there at first.
 const ENGINE: &str = "engine.sh";

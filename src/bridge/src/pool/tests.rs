@@ -32,7 +32,6 @@ const READ: &str = "head -c {request} >/dev/null";
 /// in it is a directory of the test, `{request}` the length of the request of [`ask`].
 fn bridge(script: &str, options: &str) -> (TempDir, Bridge) {
     let top = tempfile::tempdir().expect("a directory");
-    let python = top.path().join("python3");
     let conf = top.path().join("master");
     let root = top.path().display();
     let text = match options.contains("python_bridge:") {
@@ -45,23 +44,26 @@ fn bridge(script: &str, options: &str) -> (TempDir, Bridge) {
     let bridge = Bridge::new(&config);
     let first = opening(Lane::Pillar.forks(), &bridge.settings).expect("it fits");
     let request = question(|work| work.pack()).expect("it fits");
-    let script = script
-        .replace("{top}", &root.to_string())
-        .replace("{request}", &request.len().to_string());
-    let text = format!(
-        "#!/bin/sh\ncase \"$3\" in *find_spec*) exit 0;; esac\nhead -c {} >/dev/null\n{script}\n",
-        first.len()
-    );
+    let script = script.replace("{request}", &request.len().to_string());
+    let start = format!("head -c {} >/dev/null", first.len());
+    let probe = "case \"$3\" in *find_spec*) exit 0;; esac";
+    install(&top, &format!("{probe}\n{start}\n{script}"));
+    (top, bridge)
+}
+
+/// Makes a shell script the Python of the bridge; `{top}` in it is the directory.
+fn install(top: &TempDir, script: &str) {
+    let script = script.replace("{top}", &top.path().display().to_string());
+    let python = top.path().join("python3");
     // By a process of its own: a program that was open for writing here could not be started ("text
     // file busy") while a child that another test began meanwhile still has it.
     let draft = top.path().join("draft");
-    fs::write(&draft, text).expect("it can be written");
+    fs::write(&draft, format!("#!/bin/sh\n{script}\n")).expect("it can be written");
     let installed = Command::new("install")
         .args(["-m", "755"])
         .args([&draft, &python])
         .status();
     assert!(installed.expect("it can be run").success());
-    (top, bridge)
 }
 
 /// The one question of these tests. Its length is the same each time: tokens of this few
@@ -301,6 +303,50 @@ fn busy_helper_is_retired_after_its_answer() {
     });
     assert_eq!(bridge.call(&LOG_IN, LONG), Ok(Value::Bool(true)));
     assert_eq!(lines(&top, "starts"), 2);
+}
+
+#[test]
+fn hanging_python_costs_a_call_its_own_time_and_is_not_missing_then() {
+    let (top, bridge) = bridge("", "");
+    install(&top, "exec 3>{top}/held; exec sleep 600");
+    let held = Named::new(&top, "held");
+    let error = ask(&bridge, SHORT).expect_err("it hangs");
+    assert!(matches!(error, BridgeError::Timeout { .. }), "{error}");
+    held.wait_for_its_end();
+    install(&top, "exit 0");
+    assert_eq!(bridge.python(), Ok(top.path().join("python3")));
+}
+
+#[test]
+fn call_does_not_wait_beyond_its_deadline_for_the_search_of_another() {
+    let (top, bridge) = bridge("", "");
+    install(&top, "echo >{top}/asked; read line <{top}/go; exit 0");
+    let (asked, go) = (Named::new(&top, "asked"), Named::new(&top, "go"));
+    thread::scope(|scope| {
+        let first = scope.spawn(|| bridge.python());
+        asked.wait();
+        let error = ask(&bridge, SHORT).expect_err("it waits in vain");
+        assert!(matches!(error, BridgeError::Timeout { .. }), "{error}");
+        (&go.held).write_all(b"1\n").expect("there is room");
+        let found = first.join().expect("no panic");
+        assert_eq!(found, Ok(top.path().join("python3")));
+    });
+}
+
+#[test]
+fn stop_ends_a_helper_that_closed_its_pipes_and_goes_on() {
+    let close = "exec 3>{top}/held 0<&- 1>&- 2>&-; echo >{top}/closed; exec sleep 600";
+    let script = format!("{UP}; {READ}; {close}");
+    let (top, bridge) = bridge(&script, "");
+    let (held, closed) = (Named::new(&top, "held"), Named::new(&top, "closed"));
+    thread::scope(|scope| {
+        let call = scope.spawn(|| ask(&bridge, LONG));
+        closed.wait();
+        bridge.stop();
+        let error = call.join().expect("no panic").expect_err("it was ended");
+        assert!(matches!(error, BridgeError::Stopped { .. }), "{error}");
+    });
+    held.wait_for_its_end();
 }
 
 #[test]

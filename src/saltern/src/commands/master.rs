@@ -164,8 +164,8 @@ pub(crate) fn run(arguments: &Arguments) -> Exit {
     exit
 }
 
-/// Says in the log what only Python runs, and whether nothing runs it; looking for a Python may
-/// take seconds.
+/// Says in the log what only Python runs, and whether nothing runs it; looking for a Python takes
+/// up to a minute where one hangs.
 fn look_for_python(config: &Arc<MasterConfig>, mut findings: Vec<Finding>) {
     let config = config.clone();
     let thread = std::thread::Builder::new().name("look-for-python".to_owned());
