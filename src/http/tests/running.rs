@@ -207,7 +207,6 @@ impl Running {
     pub(crate) async fn stops_within_a_second(self) {
         let began = Instant::now();
         self.stop.cancel();
-        settle().await;
         soon(self.task).await.expect("no panic").expect("served");
         let took = began.elapsed();
         assert!(took < Duration::from_secs(1), "{took:?}");
@@ -242,11 +241,13 @@ pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
 }
 
 /// Resolves a future at a paused clock that stands: it jumps when all tasks wait, also for what is still under way in
-/// the kernel, and one of these never does.
+/// the kernel, and one of these never does. No timer ends in it.
 pub(crate) async fn standing<F: Future>(future: F) -> F::Output {
+    let watch = Watch::start();
     let busy = async {
         loop {
             tokio::task::yield_now().await;
+            watch.check("what is to happen while the clock stands");
         }
     };
     tokio::select! {
@@ -256,10 +257,60 @@ pub(crate) async fn standing<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// Has the server read what was sent to it, at a paused clock that stands.
-pub(crate) async fn settle() {
-    for _ in 0..2_000 {
+/// Turns that tasks have for bytes that their sockets have: each one looks for news of the sockets.
+const TURNS: usize = 200;
+
+/// Has the server read what was sent to it on this connection, at a paused clock that stands.
+pub(crate) async fn settle(stream: &TcpStream) {
+    delivered(stream);
+    for _ in 0..TURNS {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Waits until the kernel has given the socket of the server all that was sent on this connection; no task has a
+/// turn meanwhile.
+pub(crate) fn delivered(stream: &TcpStream) {
+    let address = stream.local_addr().expect("an address");
+    assert!(address.ip().is_loopback() && address.is_ipv4());
+    let local = format!("0100007F:{:04X}", address.port());
+    let watch = Watch::start();
+    loop {
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
+        let mut rows = table.lines().map(|line| line.split_whitespace().skip(1));
+        // Local and remote address, the state, and the bytes that are not acknowledged or not read.
+        let is_delivered = rows.any(|mut row| {
+            row.next() == Some(&local)
+                && row
+                    .nth(2)
+                    .is_some_and(|queues| queues.starts_with("00000000:"))
+        });
+        if is_delivered {
+            return;
+        }
+        watch.check("the bytes of a connection");
+        std::thread::yield_now();
+    }
+}
+
+/// The limit of waits during which tokio's clock stands.
+#[expect(
+    clippy::disallowed_types,
+    reason = "it goes on while tokio's clock stands"
+)]
+struct Watch(std::time::Instant);
+
+impl Watch {
+    #[expect(
+        clippy::disallowed_types,
+        reason = "it goes on while tokio's clock stands"
+    )]
+    fn start() -> Self {
+        Self(std::time::Instant::now())
+    }
+
+    fn check(&self, what: &str) {
+        assert!(self.0.elapsed() < TEST_TIMEOUT, "waited in vain for {what}");
     }
 }
 

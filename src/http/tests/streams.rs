@@ -5,7 +5,7 @@ use std::time::Duration;
 use saltern_http::HttpLimits;
 
 use crate::http2::Http2;
-use crate::running::{Running, STREAM, read_until, rest, settle, small, soon, standing};
+use crate::running::{Running, STREAM, delivered, read_until, rest, settle, small, soon, standing};
 
 /// Open streams of the test below, for each version.
 const STREAMS: usize = 500;
@@ -71,8 +71,9 @@ async fn stopping_server_cuts_off_a_stream_that_is_not_read() {
 #[tokio::test(start_paused = true)]
 async fn stream_that_is_not_read_is_cut_off() {
     let server = Running::start(small());
-    let _stream = standing(server.send(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n")).await;
-    settle().await;
+    let stream = standing(server.send(b"GET /flood HTTP/1.1\r\nhost: a\r\n\r\n")).await;
+    settle(&stream).await;
+    assert_eq!(server.metric("saltern_http_streams", "test"), 1.0);
     server
         .reaches("saltern_http_refused_total", "timeout", 1.0)
         .await;
@@ -104,6 +105,7 @@ async fn request_that_came_in_time_is_answered_by_a_late_turn() {
         tokio::time::pause();
         let sent = stream.try_write(STREAM).expect("written");
         assert_eq!(sent, STREAM.len());
+        delivered(&stream);
         tokio::time::advance(small().head_time).await;
         read_until(&mut stream, "first").await;
         tokio::task::yield_now().await;

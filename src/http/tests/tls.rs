@@ -112,7 +112,7 @@ async fn silence_before_the_handshake_is_cut_off() {
     let server = Running::start_with(small(), Some(files.tls()));
     let began = tokio::time::Instant::now();
     let stream = standing(server.connect()).await;
-    settle().await;
+    settle(&stream).await;
     assert_eq!(rest(stream).await, "");
     assert!(began.elapsed() < small().head_time * 2);
     server

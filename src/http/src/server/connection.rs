@@ -12,6 +12,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
+use tokio::task::coop::unconstrained;
 use tokio::time::Instant;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::server::Acceptor;
@@ -191,15 +192,19 @@ impl Connections {
                     closing = Some(Instant::now());
                     connection.as_mut().graceful_shutdown();
                 }
-                () = activity.changed() => {}
-                () = until(deadline) => match deadline {
+                // A peer whose bytes never end uses the budget of every turn up, and may move other deadlines in
+                // each: so this one asks for no budget, and comes before what has changed.
+                () = unconstrained(until(deadline)) => match next(&activity, closing) {
+                    Some((at, _)) if at > Instant::now() => {}
+                    None => {}
                     Some((_, Due::Idle)) if closing.is_none() => {
                         closing = Some(Instant::now());
                         connection.as_mut().graceful_shutdown();
                     }
                     Some((_, Due::Idle)) => return Ok(()),
-                    _ => return Err(Refusal::Timeout),
+                    Some((_, Due::Cut)) => return Err(Refusal::Timeout),
                 },
+                () = activity.changed() => {}
             }
         }
     }
@@ -238,3 +243,6 @@ async fn until(deadline: Option<(Instant, Due)>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;
