@@ -134,9 +134,24 @@ fn configure(server: Server) -> impl FnOnce(&mut Config) {
             .set("gather_job_timeout", 60);
         if server.is_ours() {
             let python = server.release().program("python3");
-            config.set("python_bridge", python.display());
+            config
+                .set("python_bridge", python.display())
+                .set("python_bridge_timeout", PATIENCE)
+                .set("saltern_pillar_timeout", PATIENCE);
         }
     }
+}
+
+/// Seconds for a pillar: all of Salt's modules are loaded for it, which takes its time on a busy machine.
+const PATIENCE: u64 = 170;
+
+/// Starts a minion that waits for its pillar: with stock's minute it asks anew for one that comes later, and never starts.
+fn bring_up(site: &mut Site, release: Release) -> Result<()> {
+    let kind = MinionKind::Stock(release);
+    site.prepare_minion("m1", kind, |config| {
+        config.set("request_channel_timeout", PATIENCE);
+    })?;
+    site.bring_up(&[("m1", kind)])
 }
 
 /// Asks a site of stock's master and one of ours the same; the answers have to be equal.
@@ -181,7 +196,7 @@ fn pillars_that_need_python_are_those_of_stock_3008() -> TestResult {
 
 fn pillars_that_need_python_are_those_of_stock(release: Release) -> TestResult {
     stock_and_ours_agree(release, |site| {
-        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        bring_up(site, release)?;
         let pillar = pillar_of(site, "m1")?;
         // What the test is about is there at all.
         for name in ["by_py", "by_mako", "custom", "from_ext"] {
@@ -239,7 +254,7 @@ fn module_by_attribute_loads_itself_and_not_all_of_salts(release: Release) -> Te
             "base:\n  '*':\n    - by_template\n",
         )?;
         fs::write(site.path("pillar/by_template.sls"), by_template)?;
-        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        bring_up(site, release)?;
         let mut pillar = pillar_of(site, "m1")?;
         if site.server().is_ours() {
             let all = pillar.as_object_mut().context("a pillar is a mapping")?;
@@ -271,11 +286,7 @@ fn killed_helper_fails_one_pillar_only() -> TestResult {
             "x: {{{{ salt['custom.hang']('{}') }}}}\n",
             pid_file.display()
         );
-        // A helper takes its time to start on a busy machine, and the minion gives up after a minute.
-        site.prepare_minion("m1", MinionKind::Stock(release), |config| {
-            config.set("request_channel_timeout", 170);
-        })?;
-        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        bring_up(site, release)?;
         fs::write(site.path("pillar/by_template.sls"), hang)?;
         site.announce("a pillar SLS does not render");
         site.announce("the pillar has an error");
@@ -333,7 +344,7 @@ fn without_python_the_errors_name_module_and_option() -> TestResult {
         site.announce("can only be run by Python");
         site.announce("is not built in, only");
         write_tree(site)?;
-        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        bring_up(site, release)?;
         let pillar = pillar_of(site, "m1")?;
         let errors = pillar["_errors"].to_string();
         ensure!(
@@ -368,7 +379,7 @@ fn python_runners_match_stock_3008() -> TestResult {
 
 fn python_runners_match_stock(release: Release) -> TestResult {
     stock_and_ours_agree(release, |site| {
-        site.bring_up(&[("m1", MinionKind::Stock(release))])?;
+        bring_up(site, release)?;
         let run = run(site, &["site_runner.add", "40", "b=2"])?;
         ensure!(run["sum"] == 42, "{run:#}");
         let mut orchestrated = self::run(site, &["state.orchestrate", "orch"])?;
