@@ -13,6 +13,8 @@
 mod called;
 mod database;
 mod pace;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Time between a failure and the next attempt, also while somebody waits.
-const MIN_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const MIN_PAUSE: Duration = Duration::from_millis(500);
 
 /// Retry state of one job cache.
 #[derive(Default)]
