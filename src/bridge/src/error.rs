@@ -19,6 +19,9 @@ pub enum NoPython {
     /// None of the usual places has a Python with Salt.
     #[error("no Salt installation was found")]
     NoInstallation,
+    /// None has one, but one did not say so in time.
+    #[error("a Python did not answer within a minute whether it has Salt")]
+    NoAnswer,
 }
 
 /// A request that is longer than a frame may be, as the end of a sentence.

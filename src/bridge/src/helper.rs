@@ -29,7 +29,7 @@ const PROGRAM: &str = include_str!("bridge.py");
 const MAX_CALLS: u32 = 1000;
 
 /// How long a helper may take to exit after it closed its pipes.
-const EXIT_GRACE: Duration = Duration::from_secs(5);
+pub(crate) const EXIT_GRACE: Duration = Duration::from_secs(5);
 
 /// Settings of all helpers.
 #[derive(Debug, Clone)]

@@ -26,6 +26,7 @@ mod pillar_files;
 mod pool;
 mod relay;
 mod returner;
+mod search;
 mod work;
 
 pub use engine::{EngineCall, EngineHandle};

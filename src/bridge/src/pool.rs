@@ -12,21 +12,21 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::process::{Pid, Signal, kill_process_group};
 use saltern_base::metrics::Registry;
-use saltern_config::{MasterConfig, PythonBridge};
+use saltern_config::MasterConfig;
 use saltern_wire::msgpack::Value;
 use tokio::time::Instant;
 
 use crate::exchange::HelperFailure;
 use crate::helper::{Helper, Problem, Settings};
-use crate::installation;
 use crate::lane::Lane;
 use crate::metrics::BridgeMetrics;
+use crate::search::Search;
 use crate::{BridgeError, NoPython, Work};
 
 /// Calls of a lane that may wait.
@@ -40,49 +40,15 @@ const WINDOW: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long it counts that no installation was found.
-const NOT_FOUND: Duration = Duration::from_secs(30);
-
 /// How long [`Bridge::stop`] waits for those whose helpers it has killed.
 const STOPPING: Duration = Duration::from_secs(2);
 
 /// The way to Python. Shared by all threads.
 pub struct Bridge {
-    option: PythonBridge,
     pub(crate) settings: Settings,
-    python: Mutex<Python>,
+    search: Arc<Search>,
     pools: [Pool; Lane::ALL.len()],
     metrics: OnceLock<BridgeMetrics>,
-}
-
-/// The installation, as far as it was looked for.
-enum Python {
-    Unknown,
-    Found(PathBuf),
-    Missing { reason: NoPython, since: Instant },
-}
-
-impl Python {
-    /// The result of the last search, while that counts.
-    fn result(&self) -> Option<Result<PathBuf, NoPython>> {
-        match self {
-            Self::Found(python) => Some(Ok(python.clone())),
-            Self::Missing { reason, since } if since.elapsed() < NOT_FOUND => {
-                Some(Err(reason.clone()))
-            }
-            Self::Missing { .. } | Self::Unknown => None,
-        }
-    }
-
-    fn set(&mut self, found: &Result<PathBuf, NoPython>) {
-        *self = match found {
-            Ok(python) => Self::Found(python.clone()),
-            Err(reason) => Self::Missing {
-                reason: reason.clone(),
-                since: Instant::now(),
-            },
-        };
-    }
 }
 
 struct Pool {
@@ -121,12 +87,11 @@ impl Bridge {
             changed: Condvar::new(),
         });
         Self {
-            option: config.python_bridge.python.clone(),
             settings: Settings {
                 conf_file: config.conf_file.clone(),
                 memory: config.python_bridge.memory,
             },
-            python: Mutex::new(Python::Unknown),
+            search: Search::new(config.python_bridge.python.clone()),
             pools,
             metrics: OnceLock::new(),
         }
@@ -142,33 +107,7 @@ impl Bridge {
     /// # Errors
     /// [`NoPython`]: why there is none.
     pub fn python(&self) -> Result<PathBuf, NoPython> {
-        let mut known = self.python.lock();
-        if let Some(result) = known.result() {
-            return result;
-        }
-        let found = self.search(Instant::now() + installation::MAX_SEARCH);
-        known.set(&found);
-        found
-    }
-
-    /// The same for a call, whose own deadline bounds all waiting; `None` when it has passed.
-    fn python_by(&self, deadline: Instant) -> Option<Result<PathBuf, NoPython>> {
-        let mut known = self.python.try_lock_until(deadline.into_std())?;
-        if let Some(result) = known.result() {
-            return Some(result);
-        }
-        let found = self.search(deadline);
-        // Another call may have more time.
-        if found.is_err() && Instant::now() >= deadline {
-            return None;
-        }
-        known.set(&found);
-        Some(found)
-    }
-
-    fn search(&self, deadline: Instant) -> Result<PathBuf, NoPython> {
-        let path = std::env::var_os("PATH");
-        installation::find(&self.option, path.as_deref(), deadline)
+        self.search.result()
     }
 
     /// Runs a piece of work, within the timeout of its lane and `within`. Blocks.
@@ -260,9 +199,9 @@ impl Bridge {
     }
 
     fn refuses_if_off(&self, what: &dyn Fn() -> String) -> Result<(), BridgeError> {
-        match self.option {
-            PythonBridge::Off => Err(BridgeError::Off { what: what() }),
-            _ => Ok(()),
+        match self.search.is_off() {
+            true => Err(BridgeError::Off { what: what() }),
+            false => Ok(()),
         }
     }
 }
@@ -330,7 +269,7 @@ impl Calling<'_> {
     fn python(&self) -> Result<PathBuf, BridgeError> {
         let what = || self.work.what();
         self.bridge.refuses_if_off(&what)?;
-        let found = self.bridge.python_by(self.deadline);
+        let found = self.bridge.search.result_by(self.deadline);
         found
             .ok_or_else(|| self.timeout())?
             .map_err(|reason| BridgeError::NotFound {

@@ -16,7 +16,7 @@ use saltern_config::load_master;
 use tempfile::TempDir;
 
 use super::*;
-use crate::helper::opening;
+use crate::helper::{EXIT_GRACE, opening};
 use crate::{Call, Subject};
 
 const LONG: Duration = Duration::from_secs(600);
@@ -306,31 +306,19 @@ fn busy_helper_is_retired_after_its_answer() {
 }
 
 #[test]
-fn hanging_python_costs_a_call_its_own_time_and_is_not_missing_then() {
+fn search_for_a_python_outlives_the_call_that_began_it() {
     let (top, bridge) = bridge("", "");
-    install(&top, "exec 3>{top}/held; exec sleep 600");
-    let held = Named::new(&top, "held");
-    let error = ask(&bridge, SHORT).expect_err("it hangs");
-    assert!(matches!(error, BridgeError::Timeout { .. }), "{error}");
-    held.wait_for_its_end();
-    install(&top, "exit 0");
-    assert_eq!(bridge.python(), Ok(top.path().join("python3")));
-}
-
-#[test]
-fn call_does_not_wait_beyond_its_deadline_for_the_search_of_another() {
-    let (top, bridge) = bridge("", "");
-    install(&top, "echo >{top}/asked; read line <{top}/go; exit 0");
+    let answer = "echo >>{top}/starts; echo >{top}/asked; read line <{top}/go; exit 0";
+    install(&top, answer);
     let (asked, go) = (Named::new(&top, "asked"), Named::new(&top, "go"));
-    thread::scope(|scope| {
-        let first = scope.spawn(|| bridge.python());
-        asked.wait();
+    for _ in 0..2 {
         let error = ask(&bridge, SHORT).expect_err("it waits in vain");
         assert!(matches!(error, BridgeError::Timeout { .. }), "{error}");
-        (&go.held).write_all(b"1\n").expect("there is room");
-        let found = first.join().expect("no panic");
-        assert_eq!(found, Ok(top.path().join("python3")));
-    });
+    }
+    asked.wait();
+    (&go.held).write_all(b"1\n").expect("there is room");
+    assert_eq!(bridge.python(), Ok(top.path().join("python3")));
+    assert_eq!(lines(&top, "starts"), 1);
 }
 
 #[test]
@@ -341,10 +329,14 @@ fn stop_ends_a_helper_that_closed_its_pipes_and_goes_on() {
     let (held, closed) = (Named::new(&top, "held"), Named::new(&top, "closed"));
     thread::scope(|scope| {
         let call = scope.spawn(|| ask(&bridge, LONG));
+        let began = Instant::now();
         closed.wait();
         bridge.stop();
         let error = call.join().expect("no panic").expect_err("it was ended");
-        assert!(matches!(error, BridgeError::Stopped { .. }), "{error}");
+        // On a busy machine its grace may be over before the stop.
+        let is_late = matches!(error, BridgeError::Died { .. }) && began.elapsed() >= EXIT_GRACE;
+        let is_ended = matches!(error, BridgeError::Stopped { .. }) || is_late;
+        assert!(is_ended, "{error}");
     });
     held.wait_for_its_end();
 }
