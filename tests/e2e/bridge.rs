@@ -136,8 +136,8 @@ fn configure(server: Server) -> impl FnOnce(&mut Config) {
             let python = server.release().program("python3");
             config
                 .set("python_bridge", python.display())
-                .set("python_bridge_timeout", PATIENCE)
-                .set("saltern_pillar_timeout", PATIENCE);
+                .set("python_bridge_timeout", PATIENCE - 20)
+                .set("saltern_pillar_timeout", PATIENCE - 10);
         }
     }
 }

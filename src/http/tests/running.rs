@@ -271,18 +271,20 @@ pub(crate) async fn settle(stream: &TcpStream) {
 /// Waits until the kernel has given the socket of the server all that was sent on this connection; no task has a
 /// turn meanwhile.
 pub(crate) fn delivered(stream: &TcpStream) {
-    let address = stream.local_addr().expect("an address");
-    assert!(address.ip().is_loopback() && address.is_ipv4());
-    let local = format!("0100007F:{:04X}", address.port());
+    let ends = [stream.local_addr(), stream.peer_addr()].map(|address| {
+        let address = address.expect("an address");
+        assert!(address.ip().is_loopback() && address.is_ipv4());
+        format!("0100007F:{:04X}", address.port())
+    });
     let watch = Watch::start();
     loop {
         let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
         let mut rows = table.lines().map(|line| line.split_whitespace().skip(1));
         // Local and remote address, the state, and the bytes that are not acknowledged or not read.
         let is_delivered = rows.any(|mut row| {
-            row.next() == Some(&local)
+            ends.iter().all(|end| row.next() == Some(end))
                 && row
-                    .nth(2)
+                    .nth(1)
                     .is_some_and(|queues| queues.starts_with("00000000:"))
         });
         if is_delivered {

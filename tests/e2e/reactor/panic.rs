@@ -13,11 +13,16 @@ use super::MINION;
 /// Events are fired until the last panic is over, however long that takes; so many at most.
 const MAX_EVENTS: &str = "20000";
 
-/// The reactor panics after so many ends of calls.
-const PANICS: [usize; 4] = [20, 60, 120, 180];
+/// The reactor panics so many times while events wait for it, and no more than [`MAX_PANICS`] times in all: on a busy
+/// machine the command that has it panic may come when all are done.
+const PANICS: usize = 4;
+const MAX_PANICS: usize = 12;
 
-/// So many events wait for it then.
-const WAITING: usize = 20;
+/// Ends of calls between two panics, and events that wait for it when the command is begun.
+const BETWEEN: usize = 20;
+
+/// Events that are reacted to at a time.
+const CONCURRENCY: usize = 4;
 
 /// Reactions to each event: a job, a call, and one for which it has to wait, so that events are fired faster than they
 /// are reacted to.
@@ -44,10 +49,11 @@ fn scenario(site: &mut Site) -> Result<()> {
     let sls = site.path("react.sls");
     std::fs::write(&sls, SLS)?;
     let rules = format!("[{{'flood/*': {}}}]", sls.display());
+    let limits = format!("{{'flood/*': {{concurrency: {CONCURRENCY}}}}}");
     // Few at a time, so that there is a middle; a place that a panic kept would end it all.
     site.config()
         .set("reactor", rules)
-        .set("saltern_reactor_limits", "{'flood/*': {concurrency: 4}}");
+        .set("saltern_reactor_limits", limits);
     site.write_config()?;
     for text in ["injected fault", "restart", "reactor"] {
         site.announce(text);
@@ -59,22 +65,26 @@ fn scenario(site: &mut Site) -> Result<()> {
     let mut flood = site.stock_peer("flood_events.py", &[MAX_EVENTS, "10", &files[0], &files[1]]);
     let flood = std::thread::spawn(move || run(&mut flood, 8 * SOON));
     let mut seen = Outcomes::default();
-    let mut panics = 0.0;
-    for count in PANICS {
+    let (mut panics, mut met) = (0, 0);
+    while met < PANICS {
+        let enough = seen.called.len() + BETWEEN;
         wait_until("reactions before a panic", SOON, || {
             seen.look(site);
             std::fs::write(&handled, seen.called.len().to_string()).ok()?;
-            let is_flooded = seen.fired >= seen.called.len() + WAITING;
-            (seen.called.len() >= count && is_flooded).then_some(())
+            (seen.called.len() >= enough && seen.waiting() >= BETWEEN).then_some(())
         })?;
+        ensure!(panics < MAX_PANICS, "only {met} panics met waiting events");
+        panics += 1;
         site.saltern(&["debug", "panic", "reactor"])?
             .expect_code(0)?;
-        panics += 1.0;
         wait_until("the reactor to be restarted", SOON, || {
             let restarts = site.metric("saltern_actor_restarts_total", "reactor");
-            (restarts.ok()? == panics).then_some(())
+            (restarts.ok()? == panics as f64).then_some(())
         })?;
+        seen.look(site);
+        met += usize::from(seen.waiting() > CONCURRENCY);
     }
+    site.step(&format!("{met} of {panics} panics met waiting events"));
     ensure!(!flood.is_finished(), "it panicked after the last event");
     std::fs::write(&end, "")?;
     let flood = flood.join().expect("running a command does not panic")?;
@@ -129,6 +139,12 @@ impl Outcomes {
                 *seen.entry(tag.to_owned()).or_default() += 1;
             }
         }
+    }
+
+    /// Number of events that have led to nothing yet.
+    fn waiting(&self) -> usize {
+        self.fired
+            .saturating_sub(self.called.len() + self.lost.len())
     }
 
     /// Whether both reactions to an event are there, or one is reported lost.
