@@ -171,7 +171,6 @@ impl Connections {
         // Since when it is closed in order.
         let mut closing: Option<Instant> = None;
         loop {
-            let deadline = next(&activity, closing);
             tokio::select! {
                 // What has arrived counts, however late this task has its turn: a deadline that it has moved
                 // is over last.
@@ -192,35 +191,27 @@ impl Connections {
                     closing = Some(Instant::now());
                     connection.as_mut().graceful_shutdown();
                 }
-                // A peer whose bytes never end uses the budget of every turn up, and may move other deadlines in
-                // each: so this one asks for no budget, and comes before what has changed.
-                () = unconstrained(until(deadline)) => match next(&activity, closing) {
-                    Some((at, _)) if at > Instant::now() => {}
-                    None => {}
-                    Some((_, Due::Idle)) if closing.is_none() => {
+                // A peer whose bytes never end uses up the budget of every turn: this asks for none.
+                due = unconstrained(over(&activity, closing)) => match due {
+                    Due::Idle if closing.is_none() => {
                         closing = Some(Instant::now());
                         connection.as_mut().graceful_shutdown();
                     }
-                    Some((_, Due::Idle)) => return Ok(()),
-                    Some((_, Due::Cut)) => return Err(Refusal::Timeout),
+                    Due::Idle => return Ok(()),
+                    Due::Cut => return Err(Refusal::Timeout),
                 },
-                () = activity.changed() => {}
             }
         }
     }
 
     /// Ends an upgraded connection when the server stops, or when its peer reads nothing.
     async fn watch(&self, activity: &Activity, cut: &CancellationToken) -> Result<(), Refusal> {
-        let outcome = loop {
-            let deadline = activity.deadline();
-            tokio::select! {
-                () = self.stop.cancelled() => {
-                    tokio::time::sleep(CLOSE_TIME).await;
-                    break Ok(());
-                }
-                () = activity.changed() => {}
-                () = until(deadline) => break Err(Refusal::Timeout),
+        let outcome = tokio::select! {
+            () = self.stop.cancelled() => {
+                tokio::time::sleep(CLOSE_TIME).await;
+                Ok(())
             }
+            _ = over(activity, None) => Err(Refusal::Timeout),
         };
         cut.cancel();
         outcome
@@ -234,6 +225,24 @@ fn next(activity: &Activity, closing: Option<Instant>) -> Option<(Instant, Due)>
             Some((since.max(activity.idle_since()) + CLOSE_TIME, Due::Idle))
         }
         _ => activity.deadline(),
+    }
+}
+
+/// Waits until the next deadline is over, and says what it is; one that has moved meanwhile is not. A deadline comes
+/// before what has changed: a peer may change others in each turn.
+async fn over(activity: &Activity, closing: Option<Instant>) -> Due {
+    loop {
+        let deadline = next(activity, closing);
+        let passed = deadline.filter(|(at, _)| *at <= Instant::now());
+        if let Some((_, due)) = passed {
+            return due;
+        }
+        tokio::select! {
+            biased;
+            // It may have moved before this turn came.
+            () = until(deadline) => {}
+            () = activity.changed() => {}
+        }
     }
 }
 

@@ -189,3 +189,20 @@ async fn peer_that_sends_without_end_is_cut_off_at_its_deadline() {
         assert_eq!(refused, 1.0);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn deadline_that_has_moved_before_a_late_turn_is_not_over() {
+    let limits = HttpLimits::default();
+    let activity = Activity::new(limits);
+    let last = Instant::now() + limits.exchange_time * 2;
+    let _exchange = activity.begin(last, false);
+    activity.set_blocked(true);
+    let mut over = pin!(over(&activity, None));
+    let began = Instant::now();
+    assert!(futures_util::poll!(over.as_mut()).is_pending());
+    tokio::time::advance(limits.exchange_time).await;
+    activity.set_blocked(false);
+    assert!(futures_util::poll!(over.as_mut()).is_pending());
+    assert_eq!(over.await, Due::Cut);
+    assert_eq!(began.elapsed(), limits.exchange_time * 2);
+}
