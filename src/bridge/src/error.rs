@@ -116,6 +116,14 @@ pub enum BridgeError {
 }
 
 impl BridgeError {
+    /// The reason why there is no Python, of what is named so.
+    pub(crate) fn without_python(what: String, reason: NoPython) -> Self {
+        match reason {
+            NoPython::Off => Self::Off { what },
+            reason => Self::NotFound { what, reason },
+        }
+    }
+
     /// The text of the exception alone, where a module raised one.
     pub fn problem(&self) -> Option<&str> {
         match self {

@@ -181,6 +181,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::testing::install;
 
     /// A fake Python that ignores its program. A link, because a program that was written
     /// here cannot be started ("text file busy") while a child of another test has it open.
@@ -232,21 +233,11 @@ mod tests {
         assert_eq!(places(Some(&path)), expected.map(PathBuf::from));
     }
 
-    /// A Python that never answers.
-    fn hanging(top: &Path) -> PathBuf {
-        let (draft, python) = (top.join("draft"), top.join("hangs"));
-        fs::write(&draft, "#!/bin/sh\nexec sleep 600\n").expect("it can be written");
-        let mut install = Command::new("install");
-        let installed = install.args(["-m", "755"]).args([&draft, &python]).status();
-        assert!(installed.expect("it can be run").success());
-        python
-    }
-
     #[test]
     fn hanging_python_hides_no_other_one() {
         let top = tempfile::tempdir().expect("a directory");
-        let hangs = hanging(top.path());
-        let [has, has_not] = ["has", "has-not"].map(|name| top.path().join(name));
+        let [hangs, has, has_not] = ["hangs", "has", "has-not"].map(|name| top.path().join(name));
+        install(&hangs, "exec sleep 600");
         python(&has, "/bin/true");
         python(&has_not, "/bin/false");
         let search = |places: &[&PathBuf], seconds| {

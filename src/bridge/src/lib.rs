@@ -27,6 +27,8 @@ mod pool;
 mod relay;
 mod returner;
 mod search;
+#[cfg(test)]
+mod testing;
 mod work;
 
 pub use engine::{EngineCall, EngineHandle};

@@ -191,18 +191,8 @@ impl Bridge {
         &self,
         what: &dyn Fn() -> String,
     ) -> Result<PathBuf, BridgeError> {
-        self.refuses_if_off(what)?;
-        self.python().map_err(|reason| BridgeError::NotFound {
-            what: what(),
-            reason,
-        })
-    }
-
-    fn refuses_if_off(&self, what: &dyn Fn() -> String) -> Result<(), BridgeError> {
-        match self.search.is_off() {
-            true => Err(BridgeError::Off { what: what() }),
-            false => Ok(()),
-        }
+        self.python()
+            .map_err(|reason| BridgeError::without_python(what(), reason))
     }
 }
 
@@ -267,15 +257,10 @@ impl Drop for Turn<'_> {
 impl Calling<'_> {
     /// The Python, if it is found in time.
     fn python(&self) -> Result<PathBuf, BridgeError> {
-        let what = || self.work.what();
-        self.bridge.refuses_if_off(&what)?;
         let found = self.bridge.search.result_by(self.deadline);
         found
             .ok_or_else(|| self.timeout())?
-            .map_err(|reason| BridgeError::NotFound {
-                what: what(),
-                reason,
-            })
+            .map_err(|reason| BridgeError::without_python(self.work.what(), reason))
     }
 
     fn run(

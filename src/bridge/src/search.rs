@@ -52,11 +52,6 @@ impl Search {
         })
     }
 
-    /// Whether the option rules Python out.
-    pub(crate) fn is_off(&self) -> bool {
-        self.option == PythonBridge::Off
-    }
-
     /// Waits for the end of a search.
     ///
     /// # Errors
@@ -72,6 +67,9 @@ impl Search {
         self: &Arc<Self>,
         deadline: Instant,
     ) -> Option<Result<PathBuf, NoPython>> {
+        if self.option == PythonBridge::Off {
+            return Some(Err(NoPython::Off));
+        }
         let mut state = self.state.lock();
         loop {
             if let Some(result) = state.result() {

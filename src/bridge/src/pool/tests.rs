@@ -6,7 +6,6 @@ mod program;
 
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::process::Command;
 use std::sync::mpsc;
 use std::thread;
 
@@ -17,7 +16,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::helper::{EXIT_GRACE, opening};
-use crate::{Call, Subject};
+use crate::{Call, Subject, testing};
 
 const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(300);
@@ -54,16 +53,7 @@ fn bridge(script: &str, options: &str) -> (TempDir, Bridge) {
 /// Makes a shell script the Python of the bridge; `{top}` in it is the directory.
 fn install(top: &TempDir, script: &str) {
     let script = script.replace("{top}", &top.path().display().to_string());
-    let python = top.path().join("python3");
-    // By a process of its own: a program that was open for writing here could not be started ("text
-    // file busy") while a child that another test began meanwhile still has it.
-    let draft = top.path().join("draft");
-    fs::write(&draft, format!("#!/bin/sh\n{script}\n")).expect("it can be written");
-    let installed = Command::new("install")
-        .args(["-m", "755"])
-        .args([&draft, &python])
-        .status();
-    assert!(installed.expect("it can be run").success());
+    testing::install(&top.path().join("python3"), &script);
 }
 
 /// The one question of these tests. Its length is the same each time: tokens of this few
