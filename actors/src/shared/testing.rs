@@ -9,7 +9,7 @@ use actix::{Actor, AsyncContext, Context, Handler, Message, Recipient};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use saltern_base::metrics::Registry;
-use saltern_model::{Event, Packed, Tag};
+use saltern_model::{Event, Jid, JobRecord, Packed, Tag};
 use saltern_supervise::{Budget, Tree};
 use saltern_wire::client::Route;
 use saltern_wire::port::{Incoming, ListenOptions, ReqLimits, ReqListener, RequestSink, bind};
@@ -27,6 +27,21 @@ pub(crate) fn in_system(test: impl Future<Output = ()>) {
         let ended = tokio::time::timeout(Duration::from_secs(180), test).await;
         ended.expect("the test ends in time");
     });
+}
+
+/// A stored `test.ping` of all minions, of which none is expected; its load says nothing.
+pub(crate) fn ping(jid: Jid) -> JobRecord {
+    JobRecord {
+        jid,
+        created: 1,
+        user: "root".to_owned(),
+        fun: "test.ping".to_owned(),
+        tgt: "*".to_owned(),
+        tgt_type: "glob".to_owned(),
+        load: Packed::new(&b"\x80"[..]),
+        minions: Vec::new(),
+        nocache: false,
+    }
 }
 
 /// A tree for the actor that is tested.

@@ -1,6 +1,5 @@
 use std::time::Duration;
 
-use saltern_model::{JobRecord, Packed};
 use saltern_requests::{Finished, Publication, Ran, Topics};
 use saltern_supervise::{ChildSpec, Reserved, Tree};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -8,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::functions::runner::{MAX_WAITING, RunMetrics};
-use crate::shared::testing::{NOT_HANDLED, Port, event, in_system, recorder, tree};
+use crate::shared::testing::{NOT_HANDLED, Port, event, in_system, ping, recorder, tree};
 
 struct Place {
     peer_calls: actix::Addr<PeerCalls>,
@@ -118,19 +117,8 @@ fn peer_run(reply: &'static str) -> PeerRun {
 }
 
 fn job() -> PeerCallWork {
-    let load = Packed::new(&b"\x80"[..]);
     let start = StartJob {
-        job: JobRecord {
-            jid: jid(),
-            created: 0,
-            user: "root".to_owned(),
-            fun: "test.ping".to_owned(),
-            tgt: "*".to_owned(),
-            tgt_type: "glob".to_owned(),
-            load,
-            minions: Vec::new(),
-            nocache: false,
-        },
+        job: ping(jid()),
         announce: Vec::new(),
         publication: Publication {
             entries: 0,

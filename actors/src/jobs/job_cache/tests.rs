@@ -5,14 +5,14 @@ use std::net::TcpListener;
 
 use saltern_base::metrics::Registry;
 use saltern_config::load_master;
-use saltern_model::{Compat, JobRecord, Packed};
+use saltern_model::Compat;
 use saltern_store::jobs::Write;
 use saltern_store::sqlite::{DatabaseLimits, JobDatabase};
 use saltern_store::{JobFollower, StoreOptions};
 
 use super::*;
 use crate::shared::answer::PendingReply;
-use crate::shared::testing::in_system;
+use crate::shared::testing::{in_system, ping};
 
 /// Turns of a wait, during which the clock stands; a thread has to come to its end in it.
 const MAX_TURNS: u64 = 2_000_000;
@@ -57,20 +57,6 @@ impl Closing {
     }
 }
 
-fn job(jid: &Jid) -> JobRecord {
-    JobRecord {
-        jid: jid.clone(),
-        created: 1,
-        user: "root".to_owned(),
-        fun: "test.ping".to_owned(),
-        tgt: "*".to_owned(),
-        tgt_type: "glob".to_owned(),
-        load: Packed::new(&b"\x80"[..]),
-        minions: Vec::new(),
-        nocache: false,
-    }
-}
-
 fn writer(directory: &std::path::Path, port: u16) -> SqlWriter {
     let path = directory.join("master");
     let text = format!(
@@ -97,7 +83,7 @@ fn publish_during_the_back_off_of_a_database_tries_it_at_once() {
         let owner = ("master_job_cache", "pgjsonb");
         let follower = JobFollower::with_options(&options, owner, reader).unwrap();
         let jid = Jid::parse("20260102030405060708").unwrap();
-        database.commit(&[Write::Job(job(&jid))]).unwrap();
+        database.commit(&[Write::Job(ping(jid.clone()))]).unwrap();
         let state = Arc::<Mutex<State>>::default();
         let writer = writer(directory.path(), port);
         let seed = Seed {

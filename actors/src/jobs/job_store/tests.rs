@@ -23,7 +23,7 @@ use super::*;
 use crate::events::bus::QueueLimits;
 use crate::messages::{Beginning, ExpireJobs, FollowUp, JobBegun, JobDeparture, MinionReturned};
 use crate::shared::answer::PendingReply;
-use crate::shared::testing::{NOT_HANDLED, Port, closed, event, in_system, recorder, tree};
+use crate::shared::testing::{NOT_HANDLED, Port, closed, event, in_system, ping, recorder, tree};
 use crate::shared::window::Windows;
 use crate::upkeep::maintenance_tasks::MaintenanceTasks;
 use interrupted::{Fault, FaultyLog};
@@ -140,15 +140,9 @@ fn rig_with(limits: DatabaseLimits, has_api: bool) -> Rig {
 
 fn job(fun: &str) -> JobRecord {
     JobRecord {
-        jid: Jid::parse(JID).unwrap(),
-        created: 1,
-        user: "root".to_owned(),
         fun: fun.to_owned(),
-        tgt: "*".to_owned(),
-        tgt_type: "glob".to_owned(),
-        load: Packed::new(&b"\x80"[..]),
         minions: vec![MinionId::parse("m1").unwrap()],
-        nocache: false,
+        ..ping(Jid::parse(JID).unwrap())
     }
 }
 

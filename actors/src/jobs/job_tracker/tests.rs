@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 
 use super::machine::Rules;
 use super::*;
-use crate::shared::testing::{Port, closed, event, in_system, recorder, tree};
+use crate::shared::testing::{Port, closed, event, in_system, ping, recorder, tree};
 use crate::shared::window::Windows;
 
 /// Microseconds since 1970, at every call.
@@ -209,15 +209,9 @@ fn ids(minions: &[&str]) -> Vec<MinionId> {
 
 fn job(number: u32, minions: &[&str]) -> JobRecord {
     JobRecord {
-        jid: jid(number),
         created: i64::from(number),
-        user: "root".to_owned(),
-        fun: "test.ping".to_owned(),
-        tgt: "*".to_owned(),
-        tgt_type: "glob".to_owned(),
-        load: Packed::new(&b"\x80"[..]),
         minions: ids(minions),
-        nocache: false,
+        ..ping(jid(number))
     }
 }
 
