@@ -9,7 +9,7 @@ use saltern_tests::events::Event;
 use saltern_tests::release::saltern_program;
 use saltern_tests::site::{MinionKind, SOON};
 use saltern_tests::terminal::Terminal;
-use saltern_tests::{Release, Server, Site, TestResult, until_exists, wait_until};
+use saltern_tests::{Release, Server, Site, TestResult, first_jid, until_exists, wait_until};
 
 use crate::durability::connections;
 
@@ -269,9 +269,6 @@ fn expect_end(command: &mut Terminal, code: i32) -> Result<()> {
 /// The first job id on the screen.
 fn jid_on(command: &Terminal) -> Result<String> {
     let screen = command.screen();
-    let mut words = screen.split(|letter: char| !letter.is_ascii_digit());
-    let jid = words.find(|word| word.len() == 20);
-    Ok(jid
-        .with_context(|| format!("no jid on:\n{screen}"))?
-        .to_owned())
+    let jid = first_jid(&screen).with_context(|| format!("no jid on:\n{screen}"))?;
+    Ok(jid.to_owned())
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use saltern_stock::databases::{Kind, PASSWORD, Server as Database};
 use saltern_tests::site::MinionKind;
 use saltern_tests::{Release, Server, Site, TestResult, wait_until};
@@ -18,10 +18,7 @@ fn job(site: &Site) -> Result<String> {
     // It answers, however busy the machine is.
     let run = site.salt(&["-t", "60", "--show-jid", "m1", "test.ping"])?;
     run.expect_code(0)?.expect_text("True")?;
-    let text = format!("{}\n{}", run.stdout, run.stderr);
-    let mut words = text.split(|c: char| !c.is_ascii_digit());
-    let jid = words.find(|word| word.len() == 20);
-    Ok(jid.with_context(|| format!("no jid in {text}"))?.to_owned())
+    Ok(run.jid()?.to_owned())
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, Result, ensure};
 use saltern_tests::site::{Failure, MinionKind, SOON};
-use saltern_tests::{Event, Release, Server, Site, TestResult};
+use saltern_tests::{Event, Release, Server, Site, TestResult, first_jid};
 use serde_json::Value;
 
 #[test]
@@ -154,7 +154,7 @@ fn transcript(site: &mut Site) -> Result<Transcript> {
             "salt-key" => site.salt_key(&arguments)?,
             _ => site.salt_run(&arguments)?,
         };
-        if let Some(found) = Mask::first_jid(&run.stdout) {
+        if let Some(found) = first_jid(&run.stdout) {
             jid = found.to_owned();
         }
         if arguments.contains(&"--async") {
@@ -198,17 +198,10 @@ struct Mask {
 }
 
 impl Mask {
-    const DIGITS: usize = 20;
-
-    fn first_jid(text: &str) -> Option<&str> {
-        text.split(|c: char| !c.is_ascii_digit())
-            .find(|part| part.len() == Self::DIGITS)
-    }
-
     fn jids(&mut self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
-        while let Some(jid) = Self::first_jid(rest) {
+        while let Some(jid) = first_jid(rest) {
             let start = jid.as_ptr() as usize - rest.as_ptr() as usize;
             let number = self
                 .jids
@@ -219,7 +212,7 @@ impl Mask {
                     self.jids.len() - 1
                 });
             write!(out, "{}JID{number}", &rest[..start]).expect("a string takes everything");
-            rest = &rest[start + Self::DIGITS..];
+            rest = &rest[start + jid.len()..];
         }
         out + rest
     }

@@ -134,14 +134,7 @@ fn a_job_goes_on_while_a_killed_master_comes_back() -> TestResult {
         let _swarm = start_swarm(site, MINIONS, 0)?;
         let run = site.salt(&["--async", "*", "test.sleep", "3"])?;
         run.expect_code(0)?;
-        let jid = run
-            .stdout
-            .rsplit(' ')
-            .next()
-            .context("a jid")?
-            .trim()
-            .to_owned();
-        ensure!(jid.len() == 20, "no jid in {run}");
+        let jid = run.jid()?.to_owned();
         let returned = format!("salt/job/{jid}/ret/");
         site.events().find("the first return", SOON, |event| {
             event.tag.starts_with(&returned).then_some(())

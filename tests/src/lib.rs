@@ -48,6 +48,6 @@ pub mod thread_limit;
 pub use config::Config;
 pub use events::{Event, Listener};
 pub use fleet::{Accounts, Fleet};
-pub use process::{Daemon, Run, run, until_exists, wait_until};
+pub use process::{Daemon, Run, first_jid, run, until_exists, wait_until};
 pub use release::{Release, Server};
 pub use site::{Site, TestResult};

@@ -91,9 +91,7 @@ impl Run {
     /// # Errors
     /// When there is none: shows the command and all its output.
     pub fn jid(&self) -> Result<&str> {
-        let mut parts = self.stdout.split(|c: char| !c.is_ascii_digit());
-        let jid = parts.find(|part| part.len() == 20);
-        jid.with_context(|| format!("no jid\n{self}"))
+        first_jid(&self.stdout).with_context(|| format!("no jid\n{self}"))
     }
 
     /// Fails unless standard output, without surrounding blanks, is `text`.
@@ -190,6 +188,12 @@ fn describe(command: &Command) -> String {
         write!(line, "{} ", part.to_string_lossy()).expect("writing to a string cannot fail");
     }
     line.trim_end().to_owned()
+}
+
+/// The first number of twenty digits in a text.
+pub fn first_jid(text: &str) -> Option<&str> {
+    text.split(|c: char| !c.is_ascii_digit())
+        .find(|part| part.len() == 20)
 }
 
 /// A process that runs until it is stopped, with its output in a file.
