@@ -34,10 +34,6 @@ use crate::{Minions, PresenceView, Services, job, probe};
 /// The most minions that one request may announce, over all its jobs.
 pub(crate) const MAX_LEAVES: usize = 100_000;
 
-/// About how many bytes of jobs are read and searched for one request with returns by second ways, before it has to come
-/// in parts. A single return is always decided.
-const MAX_READ: usize = 16 << 20;
-
 /// Seconds for which a syndic has to be away before another one may speak for its minions.
 const CLAIM_SECONDS: i64 = 600;
 
@@ -302,9 +298,8 @@ pub(crate) struct SyndicIdentity<'a> {
     taken_over: Cell<u64>,
     /// Words in the name of minions that are not its own.
     refused: Cell<u64>,
-    /// The jobs that minions of other syndics return; no more than [`MAX_READ`] allows.
+    /// The jobs that minions of other syndics return; no more than `read` allows.
     asked: RefCell<HashMap<Jid, AskedJob>>,
-    /// See [`MAX_READ`].
     read: job::below::Read,
     services: &'a Services,
 }
@@ -444,20 +439,22 @@ impl<'a> SyndicIdentity<'a> {
         minion: &MinionId,
         (jid, fun): (&Jid, Option<&str>),
     ) -> Result<MayReturn, StoreError> {
-        if self.read.get() >= MAX_READ {
-            return Ok(MayReturn::TooMany);
-        }
+        // As it is now: what this return needs, and one before it did not, is read whole.
+        let may_read = !self.read.is_used_up();
         let mut asked = self.asked.borrow_mut();
         let job = match asked.entry(jid.clone()) {
             Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if !may_read => return Ok(MayReturn::TooMany),
             Entry::Vacant(new) => new.insert(AskedJob::find(jid, &self.read, self.services)?),
         };
         if job.is_none() && fun.is_some_and(probe::may_answer) {
             return Ok(MayReturn::ConfirmsOnly);
         }
-        Ok(match job.is_for(minion, jid, &self.read, self.services)? {
-            true => MayReturn::Yes,
-            false => MayReturn::No,
+        let is_for = job.is_for((minion, jid), may_read, &self.read, self.services)?;
+        Ok(match is_for {
+            Some(true) => MayReturn::Yes,
+            Some(false) => MayReturn::No,
+            None => MayReturn::TooMany,
         })
     }
 

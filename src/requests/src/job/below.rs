@@ -112,8 +112,24 @@ enum AskedTarget {
     Target(Target, Value, usize),
 }
 
+/// About how many bytes of jobs are read and searched for one request with returns by second ways, before it has to come
+/// in parts. A single return is always decided.
+const MAX_READ: usize = 16 << 20;
+
 /// How much of a request's jobs was read and searched, in bytes.
-pub(crate) type Read = Cell<usize>;
+#[derive(Default)]
+pub(crate) struct Read(Cell<usize>);
+
+impl Read {
+    fn add(&self, bytes: usize) {
+        self.0.update(|read| read.saturating_add(bytes));
+    }
+
+    /// Whether this request may read and search no more.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.0.get() >= MAX_READ
+    }
+}
 
 /// Cost of a look into the database, and of matching a target, beside their bytes.
 const LOOK: usize = 1 << 10;
@@ -137,28 +153,29 @@ impl AskedJob {
     }
 
     /// Whether this master has published it for this minion of an inventory, whatever the rules of its user are: its target
-    /// means the minion, or it expects it beside that.
+    /// means the minion, or it expects it beside that. `None` where that cannot be said without `may_read`.
     ///
     /// # Errors
     /// The job database cannot be read.
     pub(crate) fn is_for(
         &mut self,
-        minion: &MinionId,
-        jid: &Jid,
+        (minion, jid): (&MinionId, &Jid),
+        may_read: bool,
         read: &Read,
         services: &Services,
-    ) -> Result<bool, StoreError> {
-        if matches!(self.target, AskedTarget::NoJob | AskedTarget::Reported) {
-            return Ok(false);
-        }
-        if self.target.means(minion, read, services) {
-            return Ok(true);
+    ) -> Result<Option<bool>, StoreError> {
+        match &self.target {
+            AskedTarget::NoJob | AskedTarget::Reported => return Ok(Some(false)),
+            AskedTarget::Target(..) if !may_read => return Ok(None),
+            target if target.means(minion, read, services) => return Ok(Some(true)),
+            _ => {}
         }
         let expected = match self.expected.take() {
             Some(expected) => expected,
+            None if !may_read => return Ok(None),
             None => expected_by(jid, read, services)?,
         };
-        Ok(self.expected.insert(expected).contains(minion))
+        Ok(Some(self.expected.insert(expected).contains(minion)))
     }
 }
 
@@ -173,14 +190,14 @@ fn expected_by(
     };
     let minions = job.record.minions;
     let names = minions.iter().map(|minion| minion.as_str().len() + 16);
-    read.update(|read| read + LOOK + job.record.load.bytes().len() + names.sum::<usize>());
+    read.add(LOOK + job.record.load.bytes().len() + names.sum::<usize>());
     Ok(minions.into_iter().collect())
 }
 
 impl AskedTarget {
     fn find(jid: &Jid, read: &Read, services: &Services) -> Result<Self, StoreError> {
         let reader = &services.jobs.reader;
-        read.update(|read| read + LOOK);
+        read.add(LOOK);
         let Some(load) = reader.load_of(jid)? else {
             return Ok(Self::NoJob);
         };
@@ -188,7 +205,7 @@ impl AskedTarget {
             return Ok(Self::Reported);
         }
         let bytes = load.bytes().len();
-        read.update(|read| read + bytes);
+        read.add(bytes);
         let load = decode_exact(load.bytes(), &LOAD_LIMITS).unwrap_or(Value::Nil);
         let compat = services.config.salt_compat;
         let target = load.get("tgt");
@@ -219,7 +236,7 @@ impl AskedTarget {
             Self::Unknown => true,
             Self::Names(names) => names.contains(minion.as_str()),
             Self::Target(target, load, bytes) => {
-                read.update(|read| read + MATCH + bytes);
+                read.add(MATCH + bytes);
                 let options = MatchOptions {
                     greedy: false,
                     expands_ranges: false,

@@ -856,7 +856,11 @@ fn second_way_has_to_send_fewer_returns_of_jobs_with_large_loads() {
     assert_eq!(answer, Value::Bool(false), "our syndics send fewer then");
     assert_eq!(site.refused(), refused + 1);
     // Each job alone is decided, however large it is, and however often it comes.
-    for (number, jid) in (2..).zip(&all[1..]) {
+    let huge = jid(4);
+    let names = "b0123456789,".repeat(1_500_000);
+    let job = published(&huge, ("list", &names), &["a"]);
+    site.database.lock().commit(&[job]).unwrap();
+    for (number, jid) in (2..).zip(all[1..].iter().chain([&huge])) {
         let many = vec![jid.clone(); 3_000];
         let (outcome, answer) = two.frame(number, &many);
         assert_eq!(text(&answer, "result"), Some("stored"), "{answer:?}");
