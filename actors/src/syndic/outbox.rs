@@ -25,6 +25,7 @@ use actix::{Actor, AsyncContext, Context, Handler, Recipient, WrapFuture};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::Mutex;
+use saltern_base::chain;
 use saltern_base::log_throttle::LogThrottle;
 use saltern_channel::RequestError;
 use saltern_config::SyndicFailover;
@@ -173,7 +174,7 @@ type LostJobs = Vec<(Arc<Upper>, HashSet<Jid>)>;
 fn go_back(uppers: &[Arc<Upper>], queue: &mut OutboxQueue) -> Result<LostJobs, StoreError> {
     let mut lost = Vec::new();
     for upper in uppers {
-        let (upper_name, jids) = (upper.name(), upper.jobs_returned_early());
+        let (upper_name, jids) = (upper.name(), upper.early.due());
         let jobs = jids.len();
         tracing::debug!(
             upper = upper_name,
@@ -181,7 +182,14 @@ fn go_back(uppers: &[Arc<Upper>], queue: &mut OutboxQueue) -> Result<LostJobs, S
             "jobs were returned before they were published"
         );
         let of_upper = queue.go_back_to(&jids)?;
-        upper.went_back(&jids);
+        if let Err(error) = upper.early.went_back(&jids) {
+            let upper = upper_name;
+            tracing::error!(
+                upper,
+                error = chain(&error),
+                "the next start goes back for jobs once more"
+            );
+        }
         if !of_upper.is_empty() {
             lost.push((upper.clone(), of_upper));
         }
@@ -241,7 +249,7 @@ impl Seed {
     /// Whether the cursor is to be taken back.
     fn has_to_go_back(&self, queue: &OutboxQueue) -> bool {
         let mut uppers = self.uppers.iter();
-        queue.is_for_one() && uppers.any(|upper| upper.has_returned_early())
+        queue.is_for_one() && uppers.any(|upper| upper.early.are_due())
     }
 
     /// Early returns of these jobs do not go up, or some of them: they are too far back.

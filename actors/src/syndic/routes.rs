@@ -9,7 +9,8 @@
 //! for their own. The first would lose it, so the outbox of the master above goes back to such returns when the
 //! publication comes ([`Upper::returned_early`](super::upper::Upper::returned_early)). The second is harmless: a
 //! master above stores a return once for each jid and minion, acknowledges it both times, and fires its events once.
-//! A process that is killed between the publication and the next attempt of that outbox does not go back.
+//! Such a job is on the disk before it is published ([`EarlyJobs`](saltern_store::EarlyJobs)). One whose report comes only
+//! while it is being published is there a moment later: a process that is killed in this moment does not go back.
 
 use std::collections::{HashMap, HashSet};
 

@@ -242,6 +242,8 @@ impl Seed {
     }
 
     async fn connect_for_ever(&self) {
+        // Of an actor before this one.
+        self.upper.early.end_all();
         let config = self.identity.config();
         let mut pauses = Backoff::new(
             config.recon_default,
@@ -452,6 +454,9 @@ impl Seed {
         if known.as_ref().is_some_and(is_circle) {
             return Err(NotForUs::Loop.into());
         }
+        if known.as_ref().is_some_and(|known| known.reporter.is_some()) {
+            self.note_early(&jid, self.upper.early.begin(&jid).map(|()| true));
+        }
         let link = Gate {
             router: self.router.clone(),
             from,
@@ -459,9 +464,14 @@ impl Seed {
         let client = LocalClient::inside(ClientConfig::from(&**config), Arc::new(link));
         let published = client.publish(&request).await;
         // Looked for afterwards, with an error of the gate, too: it may have been published all the same.
-        if routes::was_returned_early(known.as_ref(), &jid, &*self.reader) {
-            self.has_to_go_back(jid);
-        }
+        let is_early = routes::was_returned_early(known.as_ref(), &jid, &*self.reader);
+        self.note_early(
+            &jid,
+            match is_early {
+                true => self.upper.returned_early(&jid),
+                false => self.upper.early.end(&jid, false).map(|_| true),
+            },
+        );
         match published {
             Ok(published) => Ok(published.minions.len()),
             Err(ClientError::NoMinions) => Err(NotPublished::NoMinions),
@@ -469,24 +479,34 @@ impl Seed {
         }
     }
 
-    /// Has the outbox of the master above go back for a job that minions had returned before.
-    fn has_to_go_back(&self, jid: Jid) {
-        let name = jid.as_str().to_owned();
-        if self.upper.returned_early(jid) {
-            return;
-        }
+    /// Says that the outbox does not go back for a job that minions had returned before, or may not after a crash.
+    fn note_early(&self, jid: &Jid, has_room: Result<bool, StoreError>) {
         let upper = self.upper.name();
-        self.metrics
-            .early_jobs_dropped
-            .with_label_values(&[upper])
-            .inc();
-        if let Some(times) = self.problems.record() {
-            tracing::warn!(
-                upper,
-                jid = name,
-                times,
-                "too many jobs were returned before they were published: early returns of some do not go up"
-            );
+        match has_room {
+            Ok(true) => {}
+            Ok(false) => {
+                let dropped = &self.metrics.early_jobs_dropped;
+                dropped.with_label_values(&[upper]).inc();
+                if let Some(times) = self.problems.record() {
+                    tracing::warn!(
+                        upper,
+                        %jid,
+                        times,
+                        "too many jobs were returned before they were published: early returns of some do not go up"
+                    );
+                }
+            }
+            Err(error) => {
+                if let Some(times) = self.problems.record() {
+                    tracing::error!(
+                        upper,
+                        %jid,
+                        error = chain(&error),
+                        times,
+                        "a job that was returned before it was published is not on the disk: a crash would forget its returns"
+                    );
+                }
+            }
         }
     }
 

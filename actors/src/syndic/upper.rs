@@ -1,7 +1,6 @@
 //! State of one master above; shared by its uplink, the outboxes and the control socket.
 //! Outlives the actors.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use saltern_base::metrics::IntCounter;
 use saltern_channel::{Channel, ChannelObserver};
 use saltern_config::UpperMaster;
 use saltern_model::Jid;
+use saltern_store::{EarlyJobs, StoreError};
 use saltern_wire::msgpack::{Dialect, Value, encode};
 use saltern_wire::port::Transport;
 use tokio::sync::Notify;
@@ -40,9 +40,6 @@ const MAX_ENVELOPE: usize = 4 << 10;
 /// connection of a larger one.
 const MAX_WEBSOCKET: usize = 4 << 20;
 
-/// Jobs that wait for the outbox because minions had returned them before; it takes them with its next attempt.
-const MAX_RETURNED_EARLY: usize = 1000;
-
 /// About how many bytes a request has with these fields.
 pub(crate) fn request_size(fields: &[(&'static str, Value)]) -> usize {
     let bytes = fields.iter().map(|(_, value)| encode(value, Dialect::Bin));
@@ -65,7 +62,7 @@ pub(crate) struct Upper {
     /// Notified when a connection stands, or a job is returned once more.
     connected: Vec<Arc<Notify>>,
     /// Jobs that minions had returned before they were published here, for the next attempt of the outbox.
-    returned_early: Mutex<HashSet<Jid>>,
+    pub(crate) early: EarlyJobs,
 }
 
 #[derive(Default)]
@@ -87,44 +84,26 @@ pub(crate) struct UpperStanding {
 
 impl Upper {
     /// A master above that is not connected; `connected` are notified when it is.
-    pub(crate) fn new(master: UpperMaster, connected: Vec<Arc<Notify>>) -> Self {
+    pub(crate) fn new(master: UpperMaster, connected: Vec<Arc<Notify>>, early: EarlyJobs) -> Self {
         Self {
             master,
             state: Mutex::default(),
             connected,
-            returned_early: Mutex::default(),
+            early,
         }
     }
 
     /// This master has published a job that minions had returned before. `false` where too many of them wait: its
     /// outbox does not go back for this one.
-    #[must_use]
-    pub(crate) fn returned_early(&self, jid: Jid) -> bool {
-        let mut early = self.returned_early.lock();
-        let has_room = early.len() < MAX_RETURNED_EARLY || early.contains(&jid);
-        if has_room {
-            early.insert(jid);
+    ///
+    /// # Errors
+    /// The job cannot be written down: a process that is killed before the outbox went back forgets it.
+    pub(crate) fn returned_early(&self, jid: &Jid) -> Result<bool, StoreError> {
+        let has_room = self.early.end(jid, true);
+        for waiting in &self.connected {
+            waiting.notify_one();
         }
-        drop(early);
-        self.connected
-            .iter()
-            .for_each(|waiting| waiting.notify_one());
         has_room
-    }
-
-    /// Whether there are such jobs.
-    pub(crate) fn has_returned_early(&self) -> bool {
-        !self.returned_early.lock().is_empty()
-    }
-
-    /// These jobs, for the outbox of this master, until it [went back](Self::went_back) for them.
-    pub(crate) fn jobs_returned_early(&self) -> HashSet<Jid> {
-        self.returned_early.lock().clone()
-    }
-
-    /// The outbox of this master went back for these jobs, as far as it could.
-    pub(crate) fn went_back(&self, jids: &HashSet<Jid>) {
-        self.returned_early.lock().retain(|jid| !jids.contains(jid));
     }
 
     /// The name of the master.
@@ -166,31 +145,5 @@ impl Upper {
             since: state.since,
             problem: state.problem.clone(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jobs_that_were_returned_early_wait_until_the_outbox_went_back_and_are_bounded() {
-        let master = UpperMaster {
-            name: "top:4506".to_owned(),
-            host: "top".to_owned(),
-            port: 4506,
-        };
-        let upper = Upper::new(master, Vec::new());
-        let jid = |number: usize| Jid::parse(&format!("20260101{number:012}")).unwrap();
-        let all: HashSet<Jid> = (0..MAX_RETURNED_EARLY).map(jid).collect();
-        assert!((0..MAX_RETURNED_EARLY).all(|number| upper.returned_early(jid(number))));
-        assert!(!upper.returned_early(jid(MAX_RETURNED_EARLY)), "no room");
-        assert!(upper.returned_early(jid(0)), "it waits already");
-        assert_eq!(upper.jobs_returned_early(), all);
-        assert_eq!(upper.jobs_returned_early(), all, "it may have failed");
-        upper.went_back(&HashSet::from([jid(0)]));
-        assert!(upper.returned_early(jid(MAX_RETURNED_EARLY)) && upper.has_returned_early());
-        upper.went_back(&upper.jobs_returned_early());
-        assert!(!upper.has_returned_early());
     }
 }

@@ -8,7 +8,7 @@ use saltern_base::chain;
 use saltern_channel::MinionConfig;
 use saltern_requests::Services;
 use saltern_store::jobs::JobQueries;
-use saltern_store::{JobFollower, StoreError};
+use saltern_store::{EarlyJobs, JobFollower, StoreError};
 use tokio::sync::{Mutex, Notify};
 
 use super::{MasterParts, Plan, bus_limits};
@@ -47,12 +47,17 @@ struct OpenOutbox {
     wake: Arc<Notify>,
 }
 
+/// Names the files of an outbox.
+fn purpose_of(name: &str) -> String {
+    format!("syndic_{}", file_name(name))
+}
+
 impl OpenOutbox {
     fn new(
         parts: &MasterParts,
         (name, recipients): (&str, Recipients),
     ) -> Result<Self, StoreError> {
-        let purpose = format!("syndic_{}", file_name(name));
+        let purpose = purpose_of(name);
         let reader = parts.database.queries.another()?;
         Ok(Self {
             recipients,
@@ -88,8 +93,9 @@ impl SyndicParts {
             let recipients = Recipients::Upper(master.name.clone());
             let outbox = OpenOutbox::new(parts, (&master.name, recipients))?;
             let connected = vec![outbox.wake.clone(), any.wake.clone()];
+            let early = EarlyJobs::open(config, &purpose_of(&master.name), &*outbox.reader)?;
             Ok(OpenUpper {
-                upper: Arc::new(Upper::new(master.clone(), connected)),
+                upper: Arc::new(Upper::new(master.clone(), connected, early)),
                 reader: parts.database.queries.another()?,
                 outbox,
             })

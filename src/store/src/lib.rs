@@ -11,6 +11,7 @@
 
 pub mod dead_letters;
 pub mod dropfile;
+mod early_jobs;
 mod engine;
 pub mod error;
 pub mod files;
@@ -37,6 +38,7 @@ pub mod user_keys;
 
 pub use dead_letters::{DeadLetter, DeadLetters, dead_letters};
 pub use dropfile::Dropfile;
+pub use early_jobs::EarlyJobs;
 pub use engine::{examine, open_engine, open_reader};
 pub use error::{Result, StoreError};
 pub use follower::{Followed, JobFollower, WentBack};

@@ -8,7 +8,7 @@ use std::fs;
 use saltern_model::{Compat, Jid, JobRecord, MinionId, Packed, ReturnRecord};
 use saltern_requests::job::UPPER;
 use saltern_store::jobs::StoredJob;
-use saltern_store::{DatabaseLimits, JobDatabase, StoreError, StoreOptions, Write};
+use saltern_store::{DatabaseLimits, EarlyJobs, JobDatabase, StoreError, StoreOptions, Write};
 use saltern_wire::msgpack::{Dialect, encode};
 use tempfile::TempDir;
 
@@ -590,6 +590,16 @@ fn job_that_was_reported_before_its_publication_is_returned_to_the_master_that_p
     }
 }
 
+/// The master above of the name "one:4506".
+fn upper(early: EarlyJobs) -> Upper {
+    let master = saltern_config::UpperMaster {
+        name: "one:4506".to_owned(),
+        host: "one".to_owned(),
+        port: 4506,
+    };
+    Upper::new(master, Vec::new(), early)
+}
+
 /// The outbox of the master above reads the return before the publication, and the one for all behind it: each takes
 /// it for the other's.
 #[test]
@@ -623,6 +633,34 @@ fn return_that_both_outboxes_took_for_the_others_goes_up_when_the_publication_co
         2,
         "it, and the one behind it, over a restart"
     );
+}
+
+/// The process is killed when the publication is stored, and when it was begun and never came.
+#[test]
+fn killed_syndic_goes_back_for_the_job_that_it_was_about_to_publish() {
+    for is_published in [true, false] {
+        let mut world = World::new();
+        let jid = Jid::parse("20260101000000000001").unwrap();
+        world.database.commit(&reported(&jid, 0)).unwrap();
+        assert_eq!(sent_by(world.outboxes.get_mut("one:4506").unwrap()), 0);
+        let open = |world: &World| {
+            let reader = world.database.reader().unwrap();
+            EarlyJobs::with_options(&world.options, "syndic_one", &*reader).unwrap()
+        };
+        open(&world).begin(&jid).unwrap();
+        if is_published {
+            let published = Write::JobPart(job(&jid, "one:4506"));
+            world.database.commit(&[published]).unwrap();
+        }
+
+        world.open("one:4506").unwrap();
+        let uppers = [Arc::new(upper(open(&world)))];
+        assert_eq!(uppers[0].early.are_due(), is_published);
+        let own = world.outboxes.get_mut("one:4506").unwrap();
+        assert!(go_back(&uppers, own).unwrap().is_empty());
+        assert_eq!(sent_by(own), u64::from(is_published));
+        assert!(!open(&world).are_due(), "once");
+    }
 }
 
 /// The report comes when the uplink has looked for one, and before the publication is stored.
@@ -666,14 +704,11 @@ fn with_returned_jobs(count: usize) -> (World, Vec<Jid>) {
 #[test]
 fn jobs_for_which_an_outbox_could_not_go_back_wait_for_the_next_attempt() {
     let (mut world, jids) = with_returned_jobs(4);
-    let master = saltern_config::UpperMaster {
-        name: "one:4506".to_owned(),
-        host: "one".to_owned(),
-        port: 4506,
-    };
-    let uppers = [Arc::new(Upper::new(master, Vec::new()))];
+    let reader = world.database.reader().unwrap();
+    let early = EarlyJobs::with_options(&world.options, "syndic_one", &*reader).unwrap();
+    let uppers = [Arc::new(upper(early))];
     for jid in &jids[1..] {
-        assert!(uppers[0].returned_early(jid.clone()));
+        assert!(uppers[0].returned_early(jid).unwrap());
     }
     let own = world.outboxes.get_mut("one:4506").unwrap();
     let name = super::super::uplink::file_name("one:4506");
@@ -685,10 +720,10 @@ fn jobs_for_which_an_outbox_could_not_go_back_wait_for_the_next_attempt() {
     fs::create_dir(&cursor).unwrap();
     assert!(go_back(&uppers, own).is_err());
     fs::remove_dir(&cursor).unwrap();
-    assert_eq!(uppers[0].jobs_returned_early().len(), 3);
+    assert_eq!(uppers[0].early.due().len(), 3);
     assert_eq!(sent_by(own), 3, "it has gone back all the same");
     assert!(go_back(&uppers, own).unwrap().is_empty());
-    assert!(!uppers[0].has_returned_early());
+    assert!(!uppers[0].early.are_due());
     assert_eq!(sent_by(own), 3);
 }
 

@@ -6,6 +6,7 @@ mod common;
 #[path = "../conformance/mod.rs"]
 mod conformance;
 mod displaced;
+mod early_jobs;
 mod engines;
 mod events;
 mod files;
