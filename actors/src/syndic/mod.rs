@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `upper` | what is known of a master above; shared by all others |
 //! | `uplink` | sessions, subscription, start events; stands by while salt-syndic runs |
+//! | `publication` | how a publication from above goes through the gate: one of a jid at a time, again after a moment |
 //! | `downward` | a publication from above as a job for the gate of this master |
 //! | `outbox` | when and to whom returns go, in frames or one request after the other, and what is dropped by policy |
 //! | `routes` | which master above a job came from |
@@ -27,6 +28,7 @@ pub(crate) mod inventory;
 pub(crate) mod metrics;
 pub(crate) mod minions_below;
 pub(crate) mod outbox;
+pub(crate) mod publication;
 pub(crate) mod routes;
 pub(crate) mod uplink;
 pub(crate) mod upper;

@@ -129,7 +129,7 @@ pub(crate) fn load_upward(job: &StoredJob) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use saltern_model::{JobRecord, MinionId};
     use saltern_store::JobState;
     use saltern_wire::msgpack::{Dialect, encode};
@@ -148,7 +148,7 @@ mod tests {
     }
 
     /// Job 1, of this master or of one above, as published here or reported by a minion.
-    fn job(upper: Option<&str>, reporter: Option<&str>) -> StoredJob {
+    pub(in crate::syndic) fn job(upper: Option<&str>, reporter: Option<&str>) -> StoredJob {
         StoredJob {
             id: 1,
             record: JobRecord {

@@ -10,6 +10,7 @@
 //! would run twice.
 
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +19,6 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Recipient, WrapFuture};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use saltern_base::blocking::{self, BlockingError};
 use saltern_base::chain;
@@ -27,25 +27,21 @@ use saltern_channel::{
     Backoff, Channel, Identity, KeyError, MinionConfig, MinionKeys, PkiDir, RequestError,
     SignInError, asctime, between,
 };
-use saltern_client::control::ControlError;
-use saltern_client::{ClientConfig, ClientError, EventListener, LocalClient, MasterLink};
 use saltern_model::Jid;
-use saltern_model::control::Account;
-use saltern_requests::{PathRefusal, Services};
+use saltern_requests::Services;
 use saltern_store::StoreError;
-use saltern_store::jobs::{JobQueries, StoredJob};
+use saltern_store::jobs::JobQueries;
 use saltern_supervise::Child;
 use saltern_wire::client::{ClientError as WireError, SubClient};
-use saltern_wire::msgpack::{Limits, MapView, Value, decode};
-use saltern_wire::port::{InsideListener, Standing, TlsError};
+use saltern_wire::msgpack::{Limits, Value, decode};
+use saltern_wire::port::TlsError;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::downward::{self, NotForUs, ReadAs, job_of};
 use super::inventory::{Answered, InventorySender};
 use super::metrics::SyndicMetrics;
 use super::minions_below::ServicesBelow;
-use super::routes::{self, JobOrigins, Origin};
+use super::routes::{JobOrigins, Origin};
 use super::upper::{Upper, UpperChannel, UpperObserver, is_too_large};
 use super::upward_events::UpwardEvents;
 use super::upward_verdicts::{SendBatch, UpwardVerdicts, Verdict, Waiting, requests};
@@ -54,11 +50,14 @@ use crate::messages::Accept;
 /// Pause while salt-syndic runs beside this master, before it is looked for again.
 const STAND_BY: Duration = Duration::from_secs(5);
 
-/// Interval between two looks at whether the session could be renewed when it had to be.
-const TRUST_INTERVAL: Duration = Duration::from_secs(2);
+/// Interval between two looks at whether the session could be renewed when it had to be, and at whether salt-syndic runs.
+const LOOK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Publications of one master above that are being published here at the same time.
 const MAX_UNDER_WAY: usize = 64;
+
+/// Publications that take turns, whichever master above they come from.
+const TURNS: usize = 64;
 
 /// Dropped events, and verdicts whose jobs cannot be read, are logged at most once per `LOG_INTERVAL`.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
@@ -93,6 +92,8 @@ pub(crate) struct SyndicIdentity {
     /// Whether there are several masters above, each with a key of its own.
     has_several: bool,
     keys: OnceCell<Arc<MinionKeys>>,
+    /// Each held while a job of its jids is looked for and published.
+    turns: [tokio::sync::Mutex<()>; TURNS],
 }
 
 impl SyndicIdentity {
@@ -108,7 +109,16 @@ impl SyndicIdentity {
             config: Arc::new(config),
             has_several,
             keys: OnceCell::new(),
+            turns: [const { tokio::sync::Mutex::const_new(()) }; TURNS],
         }
+    }
+
+    /// The turn of a job's publication: none other of the same jid is looked for and published meanwhile.
+    pub(super) fn turn_of(&self, jid: &Jid) -> &tokio::sync::Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        jid.hash(&mut hasher);
+        let turn = usize::try_from(hasher.finish() % TURNS as u64).unwrap_or(0);
+        &self.turns[turn]
     }
 
     /// The configuration of the syndic.
@@ -288,7 +298,7 @@ impl Seed {
             Ok((channel, mut publications)) => loop {
                 let error = self.receive(&channel, &mut publications).await;
                 channel.disconnect().await;
-                if matches!(error, UplinkError::Refused) {
+                if matches!(error, UplinkError::Refused | UplinkError::StockSyndic(_)) {
                     return error;
                 }
                 self.cut(&error);
@@ -305,9 +315,13 @@ impl Seed {
         }
     }
 
+    /// The salt-syndic that runs beside this master.
+    fn stock_syndic(&self) -> Option<u32> {
+        stock_syndic(&self.services.config.syndic.pidfile)
+    }
+
     async fn connected(&self) -> Result<(UpperChannel, SubClient), UplinkError> {
-        let config = &self.services.config;
-        if let Some(process) = stock_syndic(&config.syndic.pidfile) {
+        if let Some(process) = self.stock_syndic() {
             return Err(UplinkError::StockSyndic(process));
         }
         let master = &self.upper.master;
@@ -355,7 +369,7 @@ impl Seed {
     /// Follows publications until the connection breaks, or trust does.
     async fn receive(&self, channel: &UpperChannel, publications: &mut SubClient) -> UplinkError {
         let mut under_way = FuturesUnordered::new();
-        let mut looks = tokio::time::interval(TRUST_INTERVAL);
+        let mut looks = tokio::time::interval(LOOK_INTERVAL);
         let error = loop {
             tokio::select! {
                 frames = publications.next(), if under_way.len() < MAX_UNDER_WAY => match frames {
@@ -371,9 +385,14 @@ impl Seed {
                     Err(error) => break error.into(),
                 },
                 Some(()) = under_way.next(), if !under_way.is_empty() => {}
-                _ = looks.tick() => if channel.is_refused() {
-                    break UplinkError::Refused;
-                },
+                _ = looks.tick() => {
+                    if channel.is_refused() {
+                        break UplinkError::Refused;
+                    }
+                    if let Some(process) = self.stock_syndic() {
+                        break UplinkError::StockSyndic(process);
+                    }
+                }
             }
         };
         // What was begun is finished: its load may be at the gate already.
@@ -385,128 +404,6 @@ impl Seed {
     fn learn_path(&self, channel: &UpperChannel) {
         if let Some(session) = channel.session() {
             self.services.paths.learn(self.upper.name(), &session.path);
-        }
-    }
-
-    /// Has a publication published here.
-    async fn publish(&self, load: MapView, from: SocketAddr) {
-        let jid = load.str("jid").unwrap_or_default().to_owned();
-        let upper = self.upper.name();
-        let result = match self.try_publish(&load, from).await {
-            Ok(minions) => {
-                tracing::debug!(upper, jid, minions, "published for a master above");
-                if let Ok(jid) = Jid::parse(&jid) {
-                    self.verdicts.published(&jid, downward::minions_of(&load));
-                }
-                "published"
-            }
-            Err(NotPublished::NoMinions) => "no_minions",
-            Err(error) => {
-                tracing::warn!(
-                    upper,
-                    jid,
-                    error = chain(&error),
-                    "a publication of a master above is not published here"
-                );
-                // One that came a second time may run here all the same.
-                let is_loop = matches!(error, NotPublished::NotForUs(NotForUs::Loop));
-                if let (Ok(jid), false) = (Jid::parse(&jid), is_loop) {
-                    let minions = downward::minions_of(&load);
-                    let minions = minions.map(|minions| self.minions_below(minions));
-                    self.verdicts
-                        .not_published(&jid, minions.as_deref(), &chain(&error));
-                }
-                error.label()
-            }
-        };
-        let counter = &self.metrics.publications;
-        counter.with_label_values(&[upper, result]).inc();
-    }
-
-    /// Those of these minions that are below this master. Of others the master above takes no verdict.
-    fn minions_below(&self, mut minions: Vec<String>) -> Vec<String> {
-        match self.services.keys.pki.accepted() {
-            Ok(accepted) => {
-                let below = self.services.minions.inventories.ids();
-                minions.retain(|name| accepted.contains(name) || below.contains(name));
-            }
-            Err(error) => tracing::error!(%error, "accepted keys cannot be listed"),
-        }
-        minions
-    }
-
-    async fn try_publish(&self, load: &MapView, from: SocketAddr) -> Result<usize, NotPublished> {
-        let config = &self.services.config;
-        let reading = ReadAs {
-            upper: self.upper.name(),
-            master_id: config.master_id(),
-            timeout: config.timeout,
-        };
-        match self.services.paths.refusal(self.upper.name()) {
-            Some(PathRefusal::Loop) => return Err(NotForUs::Loop.into()),
-            Some(PathRefusal::TooDeep) => return Err(NotForUs::TooDeep.into()),
-            None => {}
-        }
-        let request = job_of(load, &reading)?;
-        let jid = Jid::parse(&request.jid).map_err(|_| NotForUs::Malformed("jid"))?;
-        let known = self.reader.load(&jid)?;
-        let is_circle = |known: &StoredJob| routes::has_gone_in_a_circle(known, self.upper.name());
-        if known.as_ref().is_some_and(is_circle) {
-            return Err(NotForUs::Loop.into());
-        }
-        if known.as_ref().is_some_and(|known| known.reporter.is_some()) {
-            self.note_early(&jid, self.upper.early.begin(&jid).map(|()| true));
-        }
-        let link = Gate {
-            router: self.router.clone(),
-            from,
-        };
-        let client = LocalClient::inside(ClientConfig::from(&**config), Arc::new(link));
-        let published = client.publish(&request).await;
-        // Looked for afterwards, with an error of the gate, too: it may have been published all the same.
-        let is_early = routes::was_returned_early(known.as_ref(), &jid, &*self.reader);
-        self.note_early(
-            &jid,
-            match is_early {
-                true => self.upper.returned_early(&jid),
-                false => self.upper.early.end(&jid, false).map(|_| true),
-            },
-        );
-        match published {
-            Ok(published) => Ok(published.minions.len()),
-            Err(ClientError::NoMinions) => Err(NotPublished::NoMinions),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Says that the outbox does not go back for a job that minions had returned before, or may not after a crash.
-    fn note_early(&self, jid: &Jid, has_room: Result<bool, StoreError>) {
-        let upper = self.upper.name();
-        match has_room {
-            Ok(true) => {}
-            Ok(false) => {
-                let dropped = &self.metrics.early_jobs_dropped;
-                dropped.with_label_values(&[upper]).inc();
-                if let Some(times) = self.problems.record() {
-                    tracing::warn!(
-                        upper,
-                        %jid,
-                        times,
-                        "too many jobs were returned before they were published: early returns of some do not go up"
-                    );
-                }
-            }
-            Err(error) => {
-                if let Some(times) = self.problems.record() {
-                    tracing::error!(
-                        upper,
-                        %jid,
-                        error = chain(&error),
-                        times,
-                        "a job that was returned before it was published is not on the disk: a crash would forget its returns"
-                    );
-                }
-            }
         }
     }
 
@@ -764,66 +661,6 @@ pub(crate) async fn announce(
 pub(crate) fn retry_timer(config: &MinionConfig) -> Duration {
     let longest = config.return_retry_timer_max.max(config.return_retry_timer);
     between(config.return_retry_timer, longest)
-}
-
-/// Why a publication from above is not published.
-#[derive(Debug, thiserror::Error)]
-enum NotPublished {
-    /// It is not for this master.
-    #[error(transparent)]
-    NotForUs(#[from] NotForUs),
-    /// No minion of its target is here.
-    #[error("no minion of its target is here")]
-    NoMinions,
-    /// The job database.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The gate refused it.
-    #[error("it is refused")]
-    Refused(#[from] ClientError),
-}
-
-impl NotPublished {
-    /// The result in metrics.
-    fn label(&self) -> &'static str {
-        match self {
-            Self::NotForUs(NotForUs::Loop) => "loop",
-            Self::NotForUs(NotForUs::TooDeep) => "too_deep",
-            Self::NotForUs(NotForUs::Malformed(_)) => "malformed",
-            Self::NoMinions => "no_minions",
-            Self::Store(_) | Self::Refused(_) => "refused",
-        }
-    }
-}
-
-/// The gate of this master, for the master above at this address.
-struct Gate {
-    router: Recipient<Accept>,
-    from: SocketAddr,
-}
-
-impl MasterLink for Gate {
-    fn check(&self) -> Result<(), ClientError> {
-        Ok(())
-    }
-
-    fn request(&self, payload: Bytes) -> BoxFuture<'_, Result<Bytes, ClientError>> {
-        let sender = (InsideListener::Syndic, self.from);
-        let reply = Accept::deliver(&self.router, sender, Standing::Known, payload);
-        Box::pin(async move { reply.await.ok_or(ClientError::Overloaded) })
-    }
-
-    fn listen(&self) -> BoxFuture<'_, Result<EventListener, ClientError>> {
-        Box::pin(std::future::ready(Err(ClientError::NoTransport)))
-    }
-
-    fn has_tracker(&self) -> bool {
-        true
-    }
-
-    fn account(&self, _jid: Jid) -> BoxFuture<'_, Result<Option<Account>, ControlError>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
 }
 
 /// The process of a stock syndic that runs beside this master, by its pid file.
