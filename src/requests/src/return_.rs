@@ -149,7 +149,8 @@ pub(crate) fn kept(
         forwarded: false,
         confirms_only: false,
         events,
-        keep: services.config.job_cache,
+        // Of a syndic they go up from the job database.
+        keep: services.config.job_cache || services.config.syndic.is_native(),
     })
 }
 

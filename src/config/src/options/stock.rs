@@ -425,7 +425,7 @@ pub(super) const STOCK: &[ConfigOption] = &[
     stock("jinja_sls_env", Master, ALL, &[Map], &[Some("{}")]).honoured("Settings of Jinja in SLS files."),
     stock("jinja_trim_blocks", Master, ALL, &[Bool], &[Some("false")])
         .honoured("Whether Jinja strips the line end behind a block; old form of jinja_env."),
-    stock("job_cache", Master, ALL, &[Bool], &[Some("true")]).honoured("Whether returns of jobs are stored."),
+    stock("job_cache", Master, ALL, &[Bool], &[Some("true")]).honoured("Whether returns of jobs are stored. A native syndic stores them in any case: they go up from the job database."),
     stock("job_cache_store_endtime", Master, ALL, &[Bool], &[Some("false")])
         .honoured("Whether the end of each job is stored in the job-cache files."),
     stock("keep_acl_in_token", Master, ALL, &[Bool], &[Some("false")])

@@ -169,6 +169,17 @@ fn unkept_return_is_fired_and_not_stored() {
     assert!(!stored(&ask(&without, &m1, load(&m1))).keep);
 }
 
+/// A syndic's returns go up from the job database.
+#[test]
+fn syndic_without_a_job_cache_stores_returns() {
+    for (kind, is_kept) in [("native", true), ("stock", false)] {
+        let options = "job_cache: False\nsyndic_master: top.example\nsaltern_syndic: ";
+        let site = Site::new(&format!("{options}{kind}\n"));
+        let m1 = Minion::signed_in(&site, "m1");
+        assert_eq!(stored(&ask(&site, &m1, load(&m1))).keep, is_kept, "{kind}");
+    }
+}
+
 #[test]
 fn malformed_or_foreign_return_is_dropped() {
     let site = Site::new("");
