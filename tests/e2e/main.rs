@@ -69,6 +69,7 @@ mod sessions;
 mod shortage;
 mod sql;
 mod syndic;
+mod syndic_hostile;
 mod syndic_matrix;
 mod syndic_native;
 mod syndic_transports;

@@ -6,6 +6,7 @@
 mod bench;
 mod bench_cluster;
 mod bench_store;
+mod hostile_syndic;
 mod minion;
 mod swarm;
 mod terminal;
@@ -36,6 +37,8 @@ enum Command {
     Minion(minion::Arguments),
     /// Run many native minions in one process.
     Swarm(swarm::Arguments),
+    /// Lie to a master above as an accepted syndic: minions that there are not, and forged returns.
+    HostileSyndic(hostile_syndic::Arguments),
     /// Measure a master on this machine with a swarm of minions.
     Bench(bench::Arguments),
     /// Fill a job database and measure queries to it.
@@ -83,6 +86,7 @@ fn main() -> Exit {
     match arguments.command {
         Command::Minion(arguments) => minion::run(&arguments),
         Command::Swarm(arguments) => swarm::run(arguments),
+        Command::HostileSyndic(arguments) => hostile_syndic::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::BenchStore(arguments) => bench_store::run(&arguments),
         Command::BenchCluster(arguments) => bench_cluster::run(&arguments),
