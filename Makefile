@@ -171,6 +171,7 @@ bench: stock lab ## Measure our master and stock 3008.3 side by side; writes tes
 	tests/bench/console.py
 	tests/bench/sql.py
 	tests/bench/member.py
+	tests/bench/syndic.py --ping 40 --minions 1000
 
 .PHONY: session
 session: stock lab ## Record the README's terminal session anew, docs/session.svg
@@ -218,6 +219,7 @@ bench-check: ## Run each bench for a moment with the tests' binary: whether it w
 	SALTERN=target/debug/saltern tests/bench/member.py --only saltern --minions 20 --seconds 1 --kills 1 --lease 30
 	SALTERN=target/debug/saltern tests/bench/syndic.py --minions 20 --seconds 2 --rtt 20
 	SALTERN=target/debug/saltern tests/bench/syndic.py --minions 20 --outage 3 --rate 100
+	SALTERN=target/debug/saltern tests/bench/syndic.py --minions 20 --ping 2 --only saltern --out target/bench-check
 	SALTERN=target/debug/saltern tests/bench/soak.py --minutes 2 --warm-up 0.1 --minions 20 --rate 20 --lenient
 
 .PHONY: grafana

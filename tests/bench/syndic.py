@@ -13,8 +13,9 @@ minion's returns are stored above in the order in which they are stored below.
 `--ping ROUNDS` measures a `test.ping` of all minions through one syndic instead: in turn with our master
 without a syndic, and beside stock's masters with `salt-syndic`. A time is that of the whole command, of ours
 at our masters (`salt`) and of stock's at both; processor time is that of both masters and the syndic. Stock is 3007.15 here.
+The figures are `syndic` in results.json; `make bench` takes them.
 
-`make bench-check` runs it for a moment. Needs only Python's standard library. It does not judge.
+`make bench-check` runs all three for a moment. Needs only Python's standard library. It does not judge.
 """
 
 import argparse
@@ -30,8 +31,9 @@ import tempfile
 import time
 import urllib.request
 
+import results
 from cli import Programs, swarm
-from run import STOCK, Master, free_port, put_load, wait_for
+from run import STOCK, STOCK_VERSION, Master, free_port, put_load, wait_for
 
 ABOVE = "order_masters: True\nsaltern_syndic_frames: {frames}\n"
 BELOW = (
@@ -336,12 +338,23 @@ def measure_pings(place, options):
         for pinged in by_ours.values():
             measure_in_turn(pinged, options.ping)
     through, alone = by_ours["ours"]
-    print(f"through our syndic {through.p50() / alone.p50():.2f} times as long as without one")
+    found = {
+        "minions": options.minions,
+        "times_as_long_as_flat": round(through.p50() / alone.p50(), 2),
+        "pings": [pinged.report() for each in by_ours.values() for pinged in each],
+    }
+    print(f"through our syndic {found['times_as_long_as_flat']} times as long as without one")
     if with_stock:
         with tree("stock", place) as masters, swarm(masters[1], "ping", options.minions):
             below_stock = Pinged("stock's tree", "stock", masters, stock, options.minions)
             measure_in_turn([below_stock], options.ping)
-        print(f"and {below_stock.p50() / through.p50():.1f} times quicker than stock's tree")
+        found["stock"] = STOCK_TREE_VERSION
+        found["pings"].append(below_stock.report())
+        found["times_quicker_than_stock"] = round(below_stock.p50() / through.p50(), 1)
+        print(f"and {found['times_quicker_than_stock']} times quicker than stock's tree")
+    record = results.load(options.out, STOCK_VERSION)
+    record["syndic"] = found
+    results.write(record, options.out)
 
 
 def measure_in_turn(pinged, rounds):
@@ -368,7 +381,7 @@ def main():
     parser.add_argument("--ping", type=int, metavar="ROUNDS", help="measure test.ping instead")
     parser.add_argument("--outage", type=float, metavar="SECONDS", help="measure an outage of the master above instead")
     parser.add_argument("--rate", type=int, default=500, help="returns a second during it")
-    parser.add_argument("--only", choices=["saltern"], help="without stock's masters")
+    results.add_arguments(parser, only=("saltern",))
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="slt-syndic-", dir="/tmp") as top:
         place = Place(pathlib.Path(top))
