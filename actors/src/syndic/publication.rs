@@ -284,7 +284,7 @@ mod tests {
     use super::super::routes::tests::job;
     use super::*;
 
-    /// What was there before each attempt: nothing, a report of minions, a publication by the master above.
+    /// Before each attempt there is nothing, a report of minions, or a publication by the master above.
     #[test]
     fn publication_is_tried_again_while_it_cannot_have_come_through_unseen() {
         let reported = || Some(job(None, Some("m")));

@@ -15,7 +15,7 @@ use saltern_channel::{
     Channel, Identity, KeyError, MemoryStore, MinionConfig, PkiDir, RequestError, SignInError,
     Unobserved,
 };
-use saltern_model::{MinionId, IdError};
+use saltern_model::{IdError, MinionId};
 use saltern_wire::msgpack::Value;
 use tracing_subscriber::filter::LevelFilter;
 

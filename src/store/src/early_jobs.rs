@@ -135,8 +135,8 @@ impl EarlyJobs {
         Ok(has_room)
     }
 
-    /// Whoever published is gone, and with it what came of the publications that were begun: the outbox goes back for
-    /// all of them. Returns of one that was not published are passed once more.
+    /// Ends all publications that were begun: the actor that would have seen them end is gone. The outbox goes back for
+    /// them. Returns of one that was not published are passed once more.
     pub fn end_all(&self) {
         let mut state = self.state.lock();
         let begun = std::mem::take(&mut state.begun);
