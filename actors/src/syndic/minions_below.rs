@@ -43,7 +43,7 @@ impl MinionsBelow for ServicesBelow {
             .ok()?;
         let own = accepted.sorted().iter();
         let mut ids: Vec<MinionId> = own
-            .filter(|id| !services.minions.syndics.has(id))
+            .filter(|id| !services.minions.syndics.is_only_syndic(id))
             .cloned()
             .collect();
         let below = services.minions.inventories.ids();

@@ -10,14 +10,16 @@ use saltern_wire::msgpack::{Dialect, MapView, RawValue, Value, encode};
 use crate::envelope::Sealed;
 use crate::event_rules::{self, Refusal};
 use crate::refusal_log::excerpt;
-use crate::syndics::{self, Announced, SyndicIdentity};
+use crate::syndics::{self, Announced, SyndicIdentity, SyndicStart};
 use crate::{Effect, Outcome, Services, event_data, reply};
 
 /// The most events of one request that are fired.
 const MAX_EVENTS: usize = 10_000;
 
-/// Field of a start event by which a syndic says that it announces the minions below it.
+/// Fields of a start event by which a syndic of ours says that it announces the minions below it, and that only its
+/// connection is new.
 const INVENTORY: &str = "saltern_syndic_inventory";
+const AGAIN: &str = "saltern_syndic_again";
 
 /// Fires the events; answers nil. A syndic's announcements of its minions are stored before.
 pub(crate) fn handle(mut sealed: Sealed, services: &Services) -> Outcome {
@@ -56,9 +58,15 @@ fn single(sealed: &mut Sealed, services: &Services) -> Option<Event> {
         let starts_as = |what: &str| tag.as_str() == format!("salt/{what}/{}/start", sealed.minion);
         if starts_as("syndic") {
             // Of a syndic of ours; nobody else is to see it.
-            let announces = sealed.load.remove(INVENTORY);
-            let announces = announces.and_then(|it| it.as_bool()) == Some(true);
-            syndics::register(&sealed.minion, announces, services);
+            let mut says = |field: &str| {
+                let said = sealed.load.remove(field);
+                said.and_then(|it| it.as_bool()) == Some(true)
+            };
+            let start = SyndicStart {
+                announces_inventory: says(INVENTORY),
+                is_again: says(AGAIN),
+            };
+            syndics::register(&sealed.minion, start, services);
         } else if starts_as("minion") {
             syndics::is_minion(&sealed.minion, services);
         }
@@ -82,15 +90,7 @@ fn listed(sealed: &Sealed, announced: &mut Announced, services: &Services) -> Ve
     }
     let pretag = sealed.load.str("pretag");
     let forwards = is_of_syndic(sealed, services);
-    let is_syndic = forwards && syndics::is_known(&sealed.minion, services);
-    if forwards && !is_syndic {
-        services.metrics.refuse("syndic");
-        complain!(
-            services,
-            minion = %sealed.minion,
-            "a syndic's announcement of its minions is ignored: it sent no start event"
-        );
-    }
+    let is_syndic = forwards && syndics::becomes_known(&sealed.minion, services);
     if is_syndic {
         syndics::heard(&sealed.minion, services);
     }

@@ -80,7 +80,7 @@ fn take(sealed: &Sealed, services: &Services) -> Result<(u64, Option<Taken>), Fr
 /// Whether frames of this peer are taken. One that is no syndic comes first: as `_syndic_return` its
 /// returns would be dropped, so it has to keep them.
 fn may_send(peer: &MinionId, services: &Services) -> Result<(), FrameRefusal> {
-    if !syndics::is_known(peer, services) {
+    if !syndics::acts(peer, services) {
         let reason = match services.site.order_masters {
             true => "it sent no start event as a syndic",
             false => "without order_masters there are no syndics",

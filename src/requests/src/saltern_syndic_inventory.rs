@@ -15,6 +15,7 @@ use saltern_model::{Event, MinionId, Tag};
 use saltern_wire::msgpack::{Dialect, Limits, MapView, RawValue, Value, encode};
 
 use crate::envelope::Sealed;
+use crate::syndic_frames::RefusalClass;
 use crate::syndic_inventories::{Announced, Duplicate, InventoryPart, NotedWays, PartResult};
 use crate::syndics::{self, SyndicIdentity};
 use crate::{Outcome, Services, event_data};
@@ -31,10 +32,10 @@ const MAX_NAMED: usize = 100;
 /// Answers what became of the part.
 pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
     let (result, ways) = take(sealed, services);
-    let (word, reason) = match result {
-        PartResult::Taken => ("taken", ""),
-        PartResult::BeginAnew | PartResult::BeginWithGrains => ("begin_anew", ""),
-        PartResult::Refused(reason) => {
+    let (word, reason, class) = match result {
+        PartResult::Taken => ("taken", "", ""),
+        PartResult::BeginAnew | PartResult::BeginWithGrains => ("begin_anew", "", ""),
+        PartResult::Refused(class, reason) => {
             // What is kept would be outdated from now on.
             services.minions.inventories.forget(&sealed.minion);
             services.metrics.refuse("syndic_inventory");
@@ -42,13 +43,14 @@ pub(crate) fn handle(sealed: &Sealed, services: &Services) -> Outcome {
                 services, minion = %sealed.minion, reason,
                 "the inventory of a syndic is not kept"
             );
-            ("refused", reason)
+            ("refused", reason, class.word())
         }
     };
     let epoch = services.minions.inventories.agreement();
     let answer = Value::map([
         ("result", Value::from(word)),
         ("reason", reason.into()),
+        ("class", class.into()),
         ("epoch", epoch.unwrap_or_default().into()),
         ("with_grains", Value::Bool(result != PartResult::BeginAnew)),
     ]);
@@ -105,20 +107,26 @@ fn take(sealed: &Sealed, services: &Services) -> (PartResult, NotedWays) {
             }
             taken
         }
-        Err(reason) => (PartResult::Refused(reason), NotedWays::default()),
+        Err((class, reason)) => (PartResult::Refused(class, reason), NotedWays::default()),
     }
 }
 
 /// The part, with minions alone that the syndic may announce.
-fn part_of(sealed: &Sealed, services: &Services) -> Result<InventoryPart, &'static str> {
+fn part_of(
+    sealed: &Sealed,
+    services: &Services,
+) -> Result<InventoryPart, (RefusalClass, &'static str)> {
     let syndic = &sealed.minion;
     if !services.minions.inventories.is_on() {
-        return Err("saltern_syndic_inventory is off, or order_masters is");
+        let reason = "saltern_syndic_inventory is off, or order_masters is";
+        return Err((RefusalClass::NotAgreed, reason));
     }
-    if !syndics::is_known(syndic, services) {
-        return Err("it sent no start event as a syndic");
+    if !syndics::acts(syndic, services) {
+        let reason = "it sent no start event as a syndic";
+        return Err((RefusalClass::NotSyndic, reason));
     }
-    let mut part = read(&sealed.load).ok_or("it is malformed")?;
+    let part = read(&sealed.load);
+    let mut part = part.ok_or((RefusalClass::Content, "it is malformed"))?;
     let identity = SyndicIdentity::of(syndic, services);
     let is_its =
         |minion: &MinionId| !services.minions.syndics.has(minion) && identity.may_announce(minion);

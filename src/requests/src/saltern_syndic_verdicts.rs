@@ -57,7 +57,7 @@ fn take(sealed: &Sealed, services: &Services) -> Result<Vec<SyndicVerdict>, &'st
     if !services.minions.inventories.is_on() {
         return Err("saltern_syndic_inventory is off, or order_masters is");
     }
-    if !syndics::is_known(syndic, services) {
+    if !syndics::acts(syndic, services) {
         return Err("it sent no start event as a syndic");
     }
     let (mut verdicts, left_out) =

@@ -57,14 +57,14 @@ impl FrameRefusal {
     }
 }
 
-/// Subject of a refusal.
+/// Subject of a refusal, of a frame or of a part of an inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalClass {
-    /// The returns in the frame: it may be dropped after some more tries.
+    /// What is in it: a frame may be dropped after some more tries.
     Content,
     /// The sender, which is no syndic as far as this master knows: its start event is missing.
     NotSyndic,
-    /// Frames as such: the returns have to come as `_syndic_return`.
+    /// The kind as such: returns have to come as `_syndic_return`, an inventory not at all.
     NotAgreed,
 }
 

@@ -57,6 +57,7 @@ pub(crate) use second_ways::{Duplicate, NotedWays};
 use second_ways::{Way, WayCounts};
 
 use crate::services::PresenceView;
+use crate::syndic_frames::RefusalClass;
 use crate::targets;
 use crate::uptime::Uptime;
 
@@ -142,7 +143,7 @@ pub(crate) enum PartResult {
     /// The same, and the list has to bear the grains of all minions.
     BeginWithGrains,
     /// The inventory is not kept, for this reason.
-    Refused(&'static str),
+    Refused(RefusalClass, &'static str),
 }
 
 /// A minion below a syndic.
@@ -467,6 +468,11 @@ impl SyndicInventories {
         self.state.write().forget(syndic)
     }
 
+    /// Time since the start of this master, by which syndics are silent.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.uptime.now()
+    }
+
     /// Moves the time since the start forward, for tests.
     pub fn advance(&self, by: Duration) {
         self.uptime.advance(by);
@@ -561,7 +567,8 @@ impl State {
             Ok(()) => (PartResult::Taken, noted),
             Err(reason) => {
                 self.forget(syndic);
-                (PartResult::Refused(reason), NotedWays::default())
+                let refused = PartResult::Refused(RefusalClass::Content, reason);
+                (refused, NotedWays::default())
             }
         }
     }

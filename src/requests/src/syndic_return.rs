@@ -31,10 +31,10 @@ const COMMON: [&str; 5] = ["master_id", "fun", "fun_args", "out", "sig"];
 /// Answers nil when every usable return is stored.
 pub(crate) fn handle(sealed: Sealed, services: &Services) -> Outcome {
     let nil = sealed.answer.seal(&encode(&Value::Nil, Dialect::Raw));
-    if !syndics::is_known(&sealed.minion, services) {
+    if !syndics::becomes_known(&sealed.minion, services) {
         services.metrics.refuse("syndic");
         let reason = match services.site.order_masters {
-            true => "it sent no start event as a syndic; restart it if it is one",
+            true => "its key is not accepted any more",
             false => "without order_masters there are no syndics",
         };
         complain!(services, minion = %sealed.minion, reason, "returns of a syndic dropped");

@@ -2,10 +2,19 @@
 //! and which minions they announce for a job.
 //!
 //! Nothing on the wire distinguishes a syndic from a minion. Without `order_masters` there are
-//! none. With it, a peer that sends the start event of a syndic (`salt/syndic/<id>/start`) is one
-//! until it does what only minions do, so every minion could be. But in the name of a minion whose
-//! key this master has accepted only that minion itself speaks. In the name of another one only the
-//! first syndic that did speaks, unless a site turns `saltern_strict_minion_events` off. Where
+//! none. With it, a peer that sends what only syndics of any release send is one: their start event
+//! (`salt/syndic/<id>/start`), and `_syndic_return` and events under `syndic/<id>`, as at stock's master, so that one
+//! of stock which this master does not know any more (another machine of a cluster took over, `cachedir/syndics` was
+//! removed) loses nothing. So every minion could be one, as it could by the start event alone, and that gives it no more
+//! than what follows here. Syndics of ours are refused what else they send, and send their start event again.
+//!
+//! The machine of a syndic may have a minion of the same id and key. So an id that acts as a minion is both, and
+//! expected in jobs, while it acts as a syndic, too. Its role as a syndic ends where it has been silent as one for
+//! `SILENT_WITH_INVENTORY`, or `SILENT` where nothing is to come regularly, and goes on acting as a minion for
+//! `ROLE_DOUBT`: then it was a syndic, and would be out of jobs and keep its claims for ever.
+//!
+//! In the name of a minion whose key this master has accepted only that minion itself speaks. In the name of another
+//! one only the first syndic that did speaks, unless a site turns `saltern_strict_minion_events` off. Where
 //! inventories are taken, that ends when the inventory of this syndic has the minion no more, or the
 //! syndic has been away for `CLAIM_SECONDS` and it or the next one has an inventory: then the next one does
 //! that returns for it or announces it in its own inventory. A list of the minions of a job ends no claim.
@@ -19,10 +28,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use saltern_base::clock::civil;
 use saltern_model::{Absence, Doubt, Jid, MinionId, Standing};
-use saltern_store::{AcceptedIds, StoreError};
+use saltern_store::{AcceptedIds, RoleAfter, RoleBounds, StoreError};
 use saltern_wire::msgpack::{MapView, RawValue};
 use sha2::{Digest, Sha256};
 
@@ -37,24 +47,91 @@ pub(crate) const MAX_LEAVES: usize = 100_000;
 /// Seconds for which a syndic has to be away before another one may speak for its minions.
 const CLAIM_SECONDS: i64 = 600;
 
+/// Time for which a syndic with an inventory has to be silent, as a syndic, before it may be a minion alone. A part
+/// comes every 15 seconds.
+const SILENT_WITH_INVENTORY: Duration = Duration::from_secs(600);
+
+/// The same of any other. One of stock sends nothing until it has a job, and one that is forgotten gets none where the
+/// inventories of all others are full: so this is longer than sites are idle.
+const SILENT: Duration = Duration::from_secs(7 * 24 * 3_600);
+
+/// Time in which a syndic whose master above has gone without a word is back: TCP keepalive notices it after 105
+/// seconds.
+const RETURN_TIME: Duration = Duration::from_secs(120);
+
+/// Time for which a syndic may be silent after a minion of its id was heard, before its role ends: after a long cut the
+/// minion may be back first.
+const ROLE_DOUBT: Duration = RETURN_TIME;
+
+/// Start event of a syndic, as far as it says something of inventories.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SyndicStart {
+    /// It announces an inventory.
+    pub(crate) announces_inventory: bool,
+    /// Its process is the one of before, and only its connection is new.
+    pub(crate) is_again: bool,
+}
+
 /// Records a syndic that starts; in the files of stock's command line too. One that does not announce an
-/// inventory may have none any more.
-pub(crate) fn register(syndic: &MinionId, announces_inventory: bool, services: &Services) {
-    let inventories = &services.minions.inventories;
-    match announces_inventory {
+/// inventory may have none any more. What one has announced that only connects anew counts as before.
+pub(crate) fn register(syndic: &MinionId, start: SyndicStart, services: &Services) {
+    let Minions {
+        syndics,
+        inventories,
+        ..
+    } = &services.minions;
+    match start.announces_inventory {
+        true if start.is_again && syndics.has(syndic) => {}
         true => inventories.expect_anew(syndic),
         false => {
             heard(syndic, services);
             inventories.doubt(syndic);
         }
     }
-    match services.minions.syndics.register(syndic) {
+    make_known(syndic, services);
+    let now = inventories.uptime();
+    let is_minion_since = now.saturating_sub(SILENT_WITH_INVENTORY);
+    syndics.note_start(syndic, now, is_minion_since);
+}
+
+fn make_known(syndic: &MinionId, services: &Services) {
+    let syndics = &services.minions.syndics;
+    match syndics.register(syndic) {
         Ok(true) => tracing::info!(%syndic, "a syndic is known from now on"),
-        Ok(false) => {}
+        Ok(false) => return,
         Err(error) => {
             tracing::error!(%syndic, %error, "stock's tools take a syndic for a minion");
         }
     }
+    // The key may have gone since the request came, and what was known of its owner with it.
+    if matches!(services.keys.pki.accepted_key(syndic), Ok(None))
+        && let Err(error) = syndics.forget(syndic)
+    {
+        tracing::error!(%syndic, %error, "stock's tools take somebody without a key for a syndic");
+    }
+}
+
+/// Whether this peer, which sends what syndics of all releases send, is one: above syndics it is from then on, as at
+/// stock's master.
+pub(crate) fn becomes_known(syndic: &MinionId, services: &Services) -> bool {
+    if services.site.order_masters && !services.minions.syndics.has(syndic) {
+        make_known(syndic, services);
+    }
+    acts(syndic, services)
+}
+
+/// Whether this peer, which sends what only syndics of ours send, is known as a syndic. Its role goes on.
+pub(crate) fn acts(syndic: &MinionId, services: &Services) -> bool {
+    let is_known = is_known(syndic, services);
+    if is_known {
+        let Minions {
+            syndics,
+            inventories,
+            ..
+        } = &services.minions;
+        syndics.note_act(syndic, inventories.uptime());
+    }
+    is_known
 }
 
 /// Records that a syndic has sent returns or events: if its inventory is doubtful for long, it has none any more.
@@ -70,17 +147,34 @@ fn note_forgotten(was_there: bool, syndic: &MinionId, services: &Services) {
     }
 }
 
-/// Whether this peer sent the start event of a syndic.
-pub(crate) fn is_known(syndic: &MinionId, services: &Services) -> bool {
+/// Whether this peer is known as a syndic.
+fn is_known(syndic: &MinionId, services: &Services) -> bool {
     services.site.order_masters && services.minions.syndics.has(syndic)
 }
 
-/// Records that it acted as a minion: its returns are expected again.
+/// Records that it acted as a minion: its returns are expected. It is a syndic no more if nothing of one came for long.
 pub(crate) fn is_minion(id: &MinionId, services: &Services) {
     if !is_known(id, services) {
         return;
     }
-    services.minions.inventories.forget(id);
+    let inventories = &services.minions.inventories;
+    let bounds = RoleBounds {
+        kept: match inventories.has(id) {
+            true => SILENT_WITH_INVENTORY,
+            false => SILENT,
+        },
+        doubt: ROLE_DOUBT,
+    };
+    let syndics = &services.minions.syndics;
+    match syndics.note_minion_act(id, inventories.uptime(), bounds) {
+        RoleAfter::NoSyndic | RoleAfter::BothStill => return,
+        RoleAfter::Both => {
+            tracing::info!(minion = %id, "a syndic is a minion, too");
+            return;
+        }
+        RoleAfter::Ended => {}
+    }
+    inventories.forget(id);
     services.minions.frames.forget(id);
     match services.minions.syndics.forget(id) {
         Ok(_) => tracing::info!(minion = %id, "a syndic is a minion again"),
@@ -258,6 +352,12 @@ pub fn absence_below(id: &MinionId, services: &Services) -> Option<Option<Arc<st
     })
 }
 
+/// Whether there may be syndics that are not known here: none is, and this master has begun to serve a moment ago. Its
+/// files of syndics may be gone, or those of another machine that served before.
+pub(crate) fn may_be_unknown(known: &[MinionId], services: &Services) -> bool {
+    known.is_empty() && services.minions.inventories.uptime() < RETURN_TIME
+}
+
 /// Whether all minions below this master's syndics stand in inventories: each syndic is connected, and its
 /// inventory is full and current.
 pub fn inventories_are_whole(services: &Services) -> bool {
@@ -269,7 +369,10 @@ pub fn inventories_are_whole(services: &Services) -> bool {
     } = &services.minions;
     let known = syndics.ids();
     let is_away = |syndic| matches!(presence.state(syndic), Standing::Away(_));
-    !services.site.order_masters || (inventories.are_complete(&known) && !known.iter().any(is_away))
+    !services.site.order_masters
+        || (inventories.are_complete(&known)
+            && !may_be_unknown(&known, services)
+            && !known.iter().any(is_away))
 }
 
 /// Whether a syndic may bring a return by a minion.
@@ -489,6 +592,7 @@ impl<'a> SyndicIdentity<'a> {
         let Minions {
             presence,
             inventories,
+            syndics,
             ..
         } = &self.services.minions;
         if !inventories.is_on() {
@@ -505,6 +609,11 @@ impl<'a> SyndicIdentity<'a> {
         // Between two syndics of stock, nothing shows that a minion has moved.
         if !inventories.has(syndic) && !inventories.has(self.syndic) {
             return false;
+        }
+        // The minion of its machine may be connected still.
+        let silence = || syndics.silence(syndic, inventories.uptime());
+        if inventories.has(syndic) && silence().is_some_and(|it| it >= SILENT_WITH_INVENTORY) {
+            return true;
         }
         let Standing::Away(absence) = presence.state(syndic) else {
             return false;

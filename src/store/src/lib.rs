@@ -64,6 +64,6 @@ pub use sessions::{Session, Sessions};
 pub use shared_key::{SharedKey, SharedKeys};
 pub use shared_state::{SharedState, StateKind};
 pub use sqlite::{CheckpointPass, DatabaseLimits, JobDatabase, set_aside};
-pub use syndics::SyndicStore;
+pub use syndics::{RoleAfter, RoleBounds, SyndicStore};
 pub use tokens::{Claims, Token, Tokens};
 pub use user_keys::{KeyProof, UserKeys};

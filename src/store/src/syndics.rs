@@ -6,14 +6,20 @@
 //! `salt/client/__init__.py`), and a master that comes back knows its syndics by them. Nobody is
 //! one without an accepted key, so there are never more of them than keys.
 //!
+//! The machine of a syndic may have a minion of the same id and key. Nothing on the wire tells them apart, so what
+//! only minions send ends the role of a syndic only where nothing that only syndics send has come for long
+//! ([`SyndicStore::note_minion_act`]). Before, the id is both. Times are monotonic, since the start of the master.
+//!
 //! The minions of each syndic are kept in memory: a minion belongs to the first syndic that claims
 //! it, until the claim is ended, that is a syndic no more, or the master restarts. Bounded; a claim above the bound is
 //! refused.
 //!
-//! Not here: who may call itself a syndic, and which claims are outdated (`requests`).
+//! Not here: who may call itself a syndic, which claims are outdated, and how long a role is kept (`requests`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use saltern_config::MasterConfig;
@@ -32,8 +38,41 @@ const MAX_LEAVES: (usize, usize) = (100_000, 500_000);
 /// Syndics below this master and the minions that each of them has claimed.
 pub struct SyndicStore {
     dir: PathBuf,
-    known: RwLock<BTreeSet<MinionId>>,
+    known: RwLock<BTreeMap<MinionId, Role>>,
     leaves: RwLock<SpokenFor>,
+}
+
+/// Last acts of a known syndic, in time since the start of the master.
+#[derive(Clone, Copy, Debug, Default)]
+struct Role {
+    /// Last request that only syndics send; zero for one that is known by its file.
+    acted: Duration,
+    /// When its role became doubtful: a request that only minions send came long after `acted`.
+    doubted: Option<Duration>,
+    /// Last request that only minions send.
+    minion: Option<Duration>,
+}
+
+/// Time for which the role of a syndic is kept that acts as a minion.
+#[derive(Clone, Copy, Debug)]
+pub struct RoleBounds {
+    /// Time since its last act as a syndic, from which on its role is doubtful.
+    pub kept: Duration,
+    /// Time for which it is doubtful before it ends.
+    pub doubt: Duration,
+}
+
+/// Effect of an act as a minion on the role of a syndic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoleAfter {
+    /// It is no syndic.
+    NoSyndic,
+    /// It is a syndic and a minion from now on.
+    Both,
+    /// It is both, as before.
+    BothStill,
+    /// It is a syndic no more, and is to be forgotten as one.
+    Ended,
 }
 
 /// Minions by the syndic that claimed them.
@@ -83,8 +122,10 @@ impl SyndicStore {
     /// When the directory is there and cannot be read.
     pub fn open(config: &MasterConfig) -> Result<Self> {
         let dir = config.syndic_dir.clone();
-        let mut known = BTreeSet::new();
-        files::each_entry(&dir, |name, _| known.extend(MinionId::parse(name)))?;
+        let mut known = BTreeMap::new();
+        files::each_entry(&dir, |name, _| {
+            known.extend(MinionId::parse(name).map(|id| (id, Role::default())));
+        })?;
         Ok(Self {
             dir,
             known: RwLock::new(known),
@@ -94,17 +135,63 @@ impl SyndicStore {
 
     /// Whether this is a syndic.
     pub fn has(&self, id: &MinionId) -> bool {
-        self.known.read().contains(id)
+        self.known.read().contains_key(id)
+    }
+
+    /// Whether this is a syndic, and no minion beside that as far as is known.
+    pub fn is_only_syndic(&self, id: &MinionId) -> bool {
+        let known = self.known.read();
+        known.get(id).is_some_and(|role| role.minion.is_none())
+    }
+
+    /// Records a request that only syndics send.
+    pub fn note_act(&self, id: &MinionId, now: Duration) {
+        if let Some(role) = self.known.write().get_mut(id) {
+            (role.acted, role.doubted) = (now, None);
+        }
+    }
+
+    /// Records that a syndic starts. That it is a minion, too, counts from then on only if it acted as one since
+    /// `is_minion_since`.
+    pub fn note_start(&self, id: &MinionId, now: Duration, is_minion_since: Duration) {
+        if let Some(role) = self.known.write().get_mut(id) {
+            (role.acted, role.doubted) = (now, None);
+            role.minion = role.minion.filter(|at| *at >= is_minion_since);
+        }
+    }
+
+    /// Records a request that only minions send: from then on the id is both, unless its role as a syndic has ended.
+    pub fn note_minion_act(&self, id: &MinionId, now: Duration, bounds: RoleBounds) -> RoleAfter {
+        let mut known = self.known.write();
+        let Some(role) = known.get_mut(id) else {
+            return RoleAfter::NoSyndic;
+        };
+        if now.saturating_sub(role.acted) >= bounds.kept {
+            let doubted = *role.doubted.get_or_insert(now);
+            if now.saturating_sub(doubted) >= bounds.doubt {
+                return RoleAfter::Ended;
+            }
+        }
+        match role.minion.replace(now) {
+            None => RoleAfter::Both,
+            Some(_) => RoleAfter::BothStill,
+        }
+    }
+
+    /// Time since the last request of a syndic that only syndics send.
+    pub fn silence(&self, id: &MinionId, now: Duration) -> Option<Duration> {
+        let known = self.known.read();
+        known.get(id).map(|role| now.saturating_sub(role.acted))
     }
 
     /// All of them, sorted.
     pub fn ids(&self) -> Vec<MinionId> {
-        self.known.read().iter().cloned().collect()
+        self.known.read().keys().cloned().collect()
     }
 
     /// Whether this is so of any of them.
     pub fn any(&self, is_so: impl FnMut(&MinionId) -> bool) -> bool {
-        self.known.read().iter().any(is_so)
+        self.known.read().keys().any(is_so)
     }
 
     /// Adds a syndic; whether it is new.
@@ -115,9 +202,10 @@ impl SyndicStore {
         if self.has(id) {
             return Ok(false);
         }
-        if !self.known.write().insert(id.clone()) {
-            return Ok(false);
-        }
+        match self.known.write().entry(id.clone()) {
+            Entry::Occupied(_) => return Ok(false),
+            Entry::Vacant(new) => new.insert(Role::default()),
+        };
         files::ensure_dir(&self.dir, 0o755)?;
         let path = files::child(&self.dir, id.as_str())?;
         files::create_new(&path, b"", Create::PRIVATE.mode(MODE).above())?;
@@ -153,7 +241,7 @@ impl SyndicStore {
     /// # Errors
     /// When its file cannot be removed; the next start would know it again.
     pub fn forget(&self, id: &MinionId) -> Result<bool> {
-        if !self.known.write().remove(id) {
+        if self.known.write().remove(id).is_none() {
             return Ok(false);
         }
         self.leaves.write().release(id);

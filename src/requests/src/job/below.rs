@@ -22,7 +22,7 @@ use crate::credentials::Sender;
 use crate::envelope::LOAD_LIMITS;
 use crate::syndic_inventories::SyndicInventories;
 use crate::targets::Accepted;
-use crate::{Services, targets};
+use crate::{Services, syndics, targets};
 
 /// Minions below syndics that a target means.
 #[derive(Clone, Debug, Default)]
@@ -73,19 +73,20 @@ fn resolve(target: &Target, options: &MatchOptions<'_>, services: &Services) -> 
     let Some(found) = among(inventories, &accepted, target, options) else {
         return Below::default();
     };
-    let syndics = inventories.routes(&found.minions);
+    let routes = inventories.routes(&found.minions);
     // What is below a syndic that is away may meanwhile be below another.
     let is_away = |syndic| matches!(services.minions.presence.state(syndic), Standing::Away(_));
     let known = services.minions.syndics.ids();
     let is_exact = !found.may_mean_more
         && found.problems.is_empty()
+        && !syndics::may_be_unknown(&known, services)
         && inventories.were_whole_since(generation, &known, !is_decided_by_ids(target))
-        && !syndics.iter().any(is_away);
+        && !routes.iter().any(is_away);
     Below {
         is_exact,
         are_all: is_exact && !inventories.has_second_ways(),
         minions: found.minions,
-        syndics,
+        syndics: routes,
     }
 }
 

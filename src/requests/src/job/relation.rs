@@ -50,7 +50,7 @@ fn is_poll(load: &Value, target: &Target) -> bool {
 pub(crate) fn named(target: &Target, syndics: &SyndicStore) -> Vec<MinionId> {
     let ids = |names: &mut dyn Iterator<Item = &str>| -> Vec<MinionId> {
         let ids = names.filter_map(|name| MinionId::parse(name).ok());
-        ids.filter(|id| !syndics.has(id)).collect()
+        ids.filter(|id| !syndics.is_only_syndic(id)).collect()
     };
     match target {
         Target::List(names) | Target::Words(names) => ids(&mut names.iter().map(String::as_str)),

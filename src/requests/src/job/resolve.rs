@@ -87,13 +87,13 @@ pub(crate) fn resolve_with(
     })
 }
 
-/// The minions whose returns are expected. A syndic is no minion: it announces the minions below it
-/// that have the job.
+/// The minions whose returns are expected. A syndic is no minion, unless it acts as one, too: it announces the minions
+/// below it that have the job.
 pub(crate) fn without_syndics(mut resolved: Resolved, services: &Services) -> Resolved {
     if services.site.order_masters {
         resolved
             .minions
-            .retain(|id| !services.minions.syndics.has(id));
+            .retain(|id| !services.minions.syndics.is_only_syndic(id));
     }
     resolved
 }

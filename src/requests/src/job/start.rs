@@ -82,7 +82,10 @@ pub(crate) fn job(
         && let Topics::Minions(ids) = &mut publication.topics
     {
         let mut ids = std::mem::take(ids);
-        ids.extend_from_slice(&below.syndics);
+        // A syndic that is a minion, too, may be there already.
+        let is_new =
+            |id: &&MinionId| services.minions.syndics.is_only_syndic(id) || !own.contains(id);
+        ids.extend(below.syndics.iter().filter(is_new).cloned());
         publication.topics = Topics::Exactly(ids);
     }
     let expects_all = below.are_all && is_for_somebody;

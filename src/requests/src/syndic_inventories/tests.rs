@@ -123,7 +123,7 @@ fn inventory_that_is_too_large_is_dropped_as_a_whole() {
     take(&mut state, &relay, last(part(7, 0, &["a", "b", "c"])));
     assert!(matches!(
         take(&mut state, &relay, part(7, 1, &["d"])),
-        PartResult::Refused(_)
+        PartResult::Refused(..)
     ));
     assert!(names(&state).is_empty() && !state.lists.contains_key(&relay));
     assert_eq!(state.bytes, 0);
@@ -131,13 +131,13 @@ fn inventory_that_is_too_large_is_dropped_as_a_whole() {
     large.minions = vec![announced("a", &"x".repeat(60))];
     assert!(matches!(
         take(&mut state, &relay, large),
-        PartResult::Refused(_)
+        PartResult::Refused(..)
     ));
     take(&mut state, &relay, last(part(8, 0, &["a", "b", "c"])));
     take(&mut state, &other, part(1, 0, &["d"]));
     assert!(matches!(
         take(&mut state, &other, part(1, 1, &["e"])),
-        PartResult::Refused(_)
+        PartResult::Refused(..)
     ));
     assert_eq!(names(&state), ["a", "b", "c"], "others keep theirs");
 }
@@ -563,7 +563,7 @@ fn part_that_is_not_taken_changes_no_way() {
     let large = part(1, 1, &names);
     assert!(matches!(
         take(&mut state, &other, large),
-        PartResult::Refused(_)
+        PartResult::Refused(..)
     ));
     assert_eq!(
         ways(&state, [&relay, &other]),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use saltern_crypto::SigAlgo;
 use saltern_model::{Jid, JobRecord, MinionId, Packed};
-use saltern_requests::{Effect, Outcome, Topics, absence_below};
+use saltern_requests::{Effect, Outcome, Topics, absence_below, inventories_are_whole};
 use saltern_store::Write;
 use saltern_wire::msgpack::{Dialect, Value, encode};
 
@@ -346,9 +346,17 @@ fn inventory_goes_with_the_syndic_that_becomes_a_minion() {
     let relay = Relay::started(&site, "relay");
     relay.announce(&[("a", "x")]);
     assert_eq!(below(&site), ["a"]);
-    let load = relay.minion.load("_minion_event").set("data", "started");
-    let load = load.set("tag", "salt/minion/relay/start");
-    site.ask(relay.minion.sealed(load, 3));
+    let acts = || {
+        let load = relay.minion.load("_minion_event").set("data", "started");
+        let load = load.set("tag", "salt/minion/relay/start");
+        site.ask(relay.minion.sealed(load, 3));
+    };
+    acts();
+    assert_eq!(below(&site), ["a"], "it may be both");
+    advance(&site, 600);
+    acts();
+    advance(&site, 120);
+    acts();
     assert!(below(&site).is_empty());
 }
 
@@ -538,6 +546,55 @@ fn job_waits_for_syndics_unless_all_inventories_are_whole() {
     assert!(waits("a") && !waits("b"));
     site.clock.advance(Duration::from_secs(61));
     assert!(waits("b"), "no inventory is current");
+}
+
+#[test]
+fn job_waits_for_syndics_while_none_is_known_and_the_master_has_just_begun() {
+    let site = Site::new(OPTIONS);
+    site.accept("own", "large");
+    let topics = || expected(&site, "own", "list").unwrap().1;
+    assert!(waits_for_syndics(&site, "own", "list"), "one may come back");
+    assert!(matches!(topics(), Topics::Minions(_)));
+    assert!(!inventories_are_whole(&site.services));
+    advance(&site, 110);
+    assert!(waits_for_syndics(&site, "own", "list"));
+    advance(&site, 10);
+    assert!(!waits_for_syndics(&site, "own", "list"));
+    assert_eq!(topics(), exactly(&["own"]));
+    assert!(inventories_are_whole(&site.services));
+}
+
+#[test]
+fn start_event_of_a_syndic_that_only_connects_anew_keeps_its_inventory_full() {
+    let site = Site::new(OPTIONS);
+    let relay = Relay::started(&site, "relay");
+    relay.announce(&[("a", "x")]);
+    let again = relay.start_event().set("saltern_syndic_inventory", true);
+    let again = again.set("saltern_syndic_again", true);
+    let outcome = site.ask(relay.minion.sealed(again, 3));
+    let fired = events(&outcome);
+    let fired = fired.first().map(data).unwrap();
+    assert_eq!(fired.get("saltern_syndic_again"), None);
+    assert!(!waits_for_syndics(&site, "a", "list"));
+    relay.start();
+    assert!(waits_for_syndics(&site, "a", "list"), "another process");
+}
+
+#[test]
+fn refused_part_of_a_peer_that_is_not_known_says_so() {
+    let site = Site::new(OPTIONS);
+    let class = |relay: &Relay<'_>, part: Load| {
+        let outcome = site.ask(relay.minion.sealed(part, 3));
+        let answer = relay.minion.open(&outcome.reply, 3);
+        let class = answer.get("class").and_then(Value::as_str);
+        class.unwrap().to_owned()
+    };
+    let relay = Relay::signed_in(&site, "relay");
+    assert_eq!(class(&relay, relay.part(&[])), "not_syndic");
+    relay.start();
+    assert_eq!(class(&relay, relay.part(&[])), "");
+    let malformed = relay.part(&[]).set("last", Value::Nil);
+    assert_eq!(class(&relay, malformed), "content");
 }
 
 /// Targets with grains, which mean "a" where its "os" is "x" and that of "b" is another.

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use saltern_crypto::SigAlgo;
 use saltern_model::MinionId;
-use saltern_requests::{Effect, JobRelation, NO_ANSWER, Outcome, ReceivedReturn, SyndicMinions};
+use saltern_requests::{
+    Effect, JobRelation, NO_ANSWER, Outcome, ReceivedReturn, SyndicMinions, Topics,
+};
 use saltern_wire::msgpack::Value;
 
 use crate::wire::client::{JID, Load, Minion, clear, published_by_root};
@@ -249,33 +251,174 @@ fn announced(outcome: &Outcome) -> Vec<MinionId> {
 }
 
 #[test]
-fn syndic_needs_start_event_and_ends_with_minion_act() {
+fn whoever_sends_what_only_syndics_send_is_a_syndic() {
+    let returns = |it: &Minion| request(it, vec![aggregate(&[("a", one(0))], Value::Nil)]);
+    let event = |it: &Minion| forwarded(it, JID, Load::new().set("minions", list(&["a"])));
     let site = Site::new(ABOVE);
-    let is_syndic = |minion: &Minion| {
-        let returns = request(minion, vec![aggregate(&[("a", one(0))], Value::Nil)]);
-        let event = forwarded(minion, JID, Load::new().set("minions", list(&["a"])));
-        let returned = stored(&ask(&site, minion, returns)).len() == 1;
-        let announced = announced(&ask(&site, minion, event)) == ids(&["a"]);
-        assert_eq!(returned, announced);
-        returned
-    };
-    let minion = Minion::signed_in(&site, "m1");
-    assert!(!is_syndic(&minion));
-    assert_eq!(site.refused(), 2);
-    let file = site.path("cache/syndics/m1");
-    let plain = minion
-        .load("_return")
-        .set("jid", JID)
-        .set("fun", "test.ping")
-        .set("return", true);
-    for as_minion in [started_as("minion", &minion), plain] {
-        ask(&site, &minion, started_as("syndic", &minion));
-        assert!(is_syndic(&minion) && file.exists());
-        ask(&site, &minion, as_minion);
-        assert!(!is_syndic(&minion) && !file.exists());
-        let outcome = site.ask(clear(publish(&site), 3));
-        assert_eq!(started(&outcome).job.minions, ids(&["m1"]), "waited for");
+    let (m1, m2) = (
+        Minion::signed_in(&site, "m1"),
+        Minion::signed_in(&site, "m2"),
+    );
+    assert_eq!(stored(&ask(&site, &m1, returns(&m1))).len(), 1);
+    let b = forwarded(&m2, JID, Load::new().set("minions", list(&["b"])));
+    assert_eq!(announced(&ask(&site, &m2, b)), ids(&["b"]));
+    for id in ["m1", "m2"] {
+        assert!(site.path(&format!("cache/syndics/{id}")).exists(), "{id}");
     }
+    assert_eq!(site.refused(), 0);
+    let outcome = site.ask(clear(publish(&site), 3));
+    assert!(started(&outcome).job.minions.is_empty(), "none is a minion");
+    let site = Site::new("");
+    let m1 = Minion::signed_in(&site, "m1");
+    for load in [returns(&m1), event(&m1)] {
+        let outcome = ask(&site, &m1, load);
+        let is_stored = |effect: &Effect| !matches!(effect, Effect::Fire(_));
+        assert!(!outcome.effects.iter().any(is_stored), "no order_masters");
+    }
+    assert!(!site.path("cache/syndics/m1").exists());
+}
+
+/// What only minions send.
+fn minion_acts(minion: &Minion) -> [Load; 2] {
+    let plain = minion.load("_return").set("jid", JID);
+    let plain = plain.set("fun", "test.ping").set("return", true);
+    [started_as("minion", minion), plain]
+}
+
+fn advance(site: &Site, seconds: u64) {
+    let inventories = &site.services.minions.inventories;
+    inventories.advance(Duration::from_secs(seconds));
+}
+
+fn id_of(minion: &Minion) -> MinionId {
+    MinionId::parse(&minion.id).unwrap()
+}
+
+fn is_syndic(site: &Site, minion: &Minion) -> bool {
+    let is_known = site.services.minions.syndics.has(&id_of(minion));
+    let file = site.path(&format!("cache/syndics/{}", minion.id));
+    assert_eq!(is_known, file.exists());
+    is_known
+}
+
+#[test]
+fn minion_with_the_id_of_a_syndic_takes_nothing_from_it() {
+    let site = Site::new(ABOVE);
+    let relay = syndic(&site, "relay");
+    site.ask(relay.sealed(inventory(&site, &relay, "a"), 3));
+    let minions = &site.services.minions;
+    let kept = || {
+        let claims = minions.syndics.claimed_by(&id_of(&relay));
+        (
+            is_syndic(&site, &relay),
+            claims,
+            minions.inventories.has(&id_of(&relay)),
+        )
+    };
+    assert_eq!(kept(), (true, 1, true));
+    for as_minion in minion_acts(&relay) {
+        ask(&site, &relay, as_minion);
+        assert_eq!(kept(), (true, 1, true));
+        let outcome = site.ask(clear(publish(&site), 3));
+        let start = started(&outcome);
+        assert_eq!(start.job.minions, ids(&["relay", "a"]), "it is both");
+        assert!(start.expects_all);
+        let Topics::Exactly(recipients) = &start.publication.topics else {
+            panic!("all inventories are whole");
+        };
+        assert_eq!(*recipients, ids(&["relay"]), "once");
+    }
+    let returns = request(&relay, vec![aggregate(&[("a", one(0))], Value::Nil)]);
+    assert_eq!(stored(&ask(&site, &relay, returns)).len(), 1);
+}
+
+/// Seconds for which a syndic has to be silent before it may be a minion alone: one with an inventory, and any other.
+const SILENCE: [(bool, u64); 2] = [(true, 600), (false, 7 * 24 * 3_600)];
+
+#[test]
+fn syndic_that_is_silent_as_one_is_a_minion_when_it_goes_on_acting_as_one() {
+    for (has_inventory, silence) in SILENCE {
+        for number in [0, 1] {
+            let site = Site::new(ABOVE);
+            let relay = syndic(&site, "relay");
+            if has_inventory {
+                site.ask(relay.sealed(inventory(&site, &relay, "a"), 3));
+            } else {
+                let returns = aggregate(&[("a", one(0))], Value::Nil);
+                ask(&site, &relay, request(&relay, vec![returns]));
+            }
+            let act = || ask(&site, &relay, minion_acts(&relay)[number].clone());
+            advance(&site, silence - 10);
+            act();
+            advance(&site, 10);
+            act();
+            advance(&site, 110);
+            act();
+            assert!(is_syndic(&site, &relay), "the minion may be back first");
+            advance(&site, 10);
+            act();
+            assert!(!is_syndic(&site, &relay), "{has_inventory}");
+            let minions = &site.services.minions;
+            assert_eq!(minions.syndics.claimed_by(&id_of(&relay)), 0);
+            assert!(!minions.inventories.has(&id_of(&relay)));
+            let outcome = site.ask(clear(publish(&site), 3));
+            assert_eq!(started(&outcome).job.minions, ids(&["relay"]));
+        }
+    }
+}
+
+#[test]
+fn syndic_that_comes_back_after_its_minion_is_still_one() {
+    let site = Site::new(ABOVE);
+    let relay = syndic(&site, "relay");
+    site.ask(relay.sealed(inventory(&site, &relay, "a"), 3));
+    let returned = || {
+        let [_, returned] = minion_acts(&relay);
+        ask(&site, &relay, returned);
+    };
+    for _ in 0..3 {
+        advance(&site, 3_600);
+        returned();
+        advance(&site, 60);
+        site.ask(relay.sealed(inventory(&site, &relay, "a"), 3));
+        advance(&site, 60);
+        returned();
+        assert!(is_syndic(&site, &relay));
+    }
+}
+
+#[test]
+fn syndic_that_starts_is_a_minion_only_if_it_lately_acted_as_one() {
+    let site = Site::new(ABOVE);
+    let relay = syndic(&site, "relay");
+    let [_, returned] = minion_acts(&relay);
+    ask(&site, &relay, returned);
+    let is_expected = || {
+        let outcome = site.ask(clear(publish(&site), 3));
+        started(&outcome).job.minions == ids(&["relay"])
+    };
+    advance(&site, 590);
+    ask(&site, &relay, started_as("syndic", &relay));
+    assert!(is_expected());
+    advance(&site, 20);
+    assert!(is_expected());
+    ask(&site, &relay, started_as("syndic", &relay));
+    assert!(!is_expected());
+}
+
+#[test]
+fn claim_of_syndic_whose_machine_is_a_minion_now_ends() {
+    let site = Site::new(ABOVE);
+    let (relay, other) = (syndic(&site, "relay"), syndic(&site, "other"));
+    site.ask(relay.sealed(inventory(&site, &relay, "a"), 3));
+    let by_other = || {
+        let returns = aggregate(&[("a", one(0))], Value::Nil);
+        !stored(&ask(&site, &other, request(&other, vec![returns]))).is_empty()
+    };
+    advance(&site, 590);
+    assert!(!by_other());
+    advance(&site, 10);
+    assert!(by_other(), "nothing came of it as a syndic for ten minutes");
 }
 
 #[test]
