@@ -355,6 +355,23 @@ fn inventory_makes_targets_above_exact() -> TestResult {
         let run = top.saltern(&["cmd", "-G", &format!("id:{STOCK}"), "test.ping"])?;
         run.expect_code(0)?;
         run.expect_text(STOCK)?;
+
+        top.step("the machine of the syndic has a minion of the same id and key, which the master above has, too");
+        let (keys, copied) = (low.path("syndic/pki"), top.minion_path(SYNDIC, "pki"));
+        std::fs::create_dir_all(&copied)?;
+        for name in ["minion.pem", "minion.pub"] {
+            std::fs::copy(keys.join(name), copied.join(name))?;
+        }
+        top.start_minion(SYNDIC, MinionKind::Native)?;
+        top.wait_started(SYNDIC)?;
+        for _ in 0..2 {
+            let run = top.saltern(&["cmd", "*", "test.ping"])?;
+            run.expect_code(0)?;
+            for id in [NATIVE, STOCK, "own", SYNDIC] {
+                run.expect_text(id)?;
+            }
+        }
+        ensure!(top.path("cache/syndics").join(SYNDIC).exists());
         Ok(())
     })
 }
@@ -442,11 +459,14 @@ fn killed_masters_lose_and_double_no_return_of_a_frame() -> TestResult {
             "since its start it has stored {now}"
         );
 
-        top.step("the master above alone is killed, and the syndic keeps its sign-in");
+        top.step("the master above alone is killed and knows its syndics no more, and this one keeps its sign-in");
         let before = wait_for_connection(low, None)?;
         top.kill_master();
+        let known = top.path("cache/syndics").join(SYNDIC);
+        std::fs::remove_file(&known)?;
         top.start_master()?;
         wait_for_connection(low, Some(before))?;
+        ensure!(known.exists(), "it sent its start event");
         // A kill may have left it deaf, which is stock's fault.
         low.restart_stock_minion(STOCK)?;
         let mark = top.events().mark();

@@ -3,7 +3,9 @@
 //!
 //! A part is sent until it is answered. A master above that missed one, or that was started anew, asks
 //! for a full list. Where it has kept the grains of the list before, as after a lost connection, only those
-//! that have changed go up again. So does one that refuses it, after a pause. While nothing changes, an empty part now and then finds that out.
+//! that have changed go up again. So does one that refuses it, after a pause; one that
+//! knows no such syndic gets it once more at once, after the start event. While nothing changes, an empty part now and
+//! then finds that out.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hasher};
@@ -25,6 +27,9 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Pause before a full list goes to a master that has refused the one before.
 const PAUSE_AFTER_REFUSAL: Duration = Duration::from_secs(600);
+
+/// Pause before a full list goes to a master that did not know this syndic, and does not although the start event came.
+const PAUSE_UNKNOWN: Duration = HEARTBEAT;
 
 /// The longest reason for an absence, in bytes.
 const MAX_REASON: usize = 200;
@@ -103,8 +108,10 @@ pub(crate) struct InventorySender<B: MinionsBelow> {
     /// The minions in it.
     unanswered: Vec<MinionId>,
     last_answer: Option<Instant>,
-    /// When the master above has refused it.
-    refused: Option<Instant>,
+    /// Until when the master above, which has refused it, gets no other.
+    refused_until: Option<Instant>,
+    /// The last answer was that the master above knows no such syndic.
+    is_unknown: bool,
 }
 
 /// A minion as it was announced.
@@ -158,6 +165,8 @@ pub(crate) enum Answered {
     Anew,
     /// Not before a pause, or before the connection is made anew.
     Refused,
+    /// The start event goes first: the master above does not know this syndic.
+    NotSyndic,
 }
 
 impl<B: MinionsBelow> InventorySender<B> {
@@ -180,7 +189,8 @@ impl<B: MinionsBelow> InventorySender<B> {
             in_flight: None,
             unanswered: Vec::new(),
             last_answer: None,
-            refused: None,
+            refused_until: None,
+            is_unknown: false,
         }
     }
 
@@ -190,7 +200,7 @@ impl<B: MinionsBelow> InventorySender<B> {
         let before = self.agreed.replace((epoch.to_owned(), since));
         let is_same = |(known, _): &(String, Option<i64>)| known == epoch;
         match before {
-            Some(before) if is_same(&before) && self.refused.is_none() => {
+            Some(before) if is_same(&before) && self.refused_until.is_none() => {
                 // Whoever is there now may have missed a part.
                 if before.1 != since {
                     self.last_answer = None;
@@ -220,7 +230,7 @@ impl<B: MinionsBelow> InventorySender<B> {
         (self.is_listed, self.is_first_list) = (false, true);
         self.in_flight = None;
         self.unanswered.clear();
-        self.refused = None;
+        self.refused_until = None;
     }
 
     /// Finds the minions of the full list; `None` when they cannot be listed now.
@@ -245,8 +255,8 @@ impl<B: MinionsBelow> InventorySender<B> {
     /// that the inventory above becomes outdated.
     pub(crate) fn next(&mut self, now: Instant) -> Option<InventoryPart> {
         let (epoch, _) = self.agreed.as_ref()?;
-        if let Some(at) = self.refused {
-            if now - at < PAUSE_AFTER_REFUSAL {
+        if let Some(until) = self.refused_until {
+            if now < until {
                 return None;
             }
             let epoch = epoch.clone();
@@ -271,6 +281,7 @@ impl<B: MinionsBelow> InventorySender<B> {
 
     /// Takes over an answer; `list` as in [`Self::agree`].
     pub(crate) fn answered(&mut self, answer: &Value, list: u64, now: Instant) -> Answered {
+        let was_unknown = std::mem::take(&mut self.is_unknown);
         match answer.get("result").and_then(Value::as_str) {
             Some("taken") => {
                 self.in_flight = None;
@@ -290,8 +301,18 @@ impl<B: MinionsBelow> InventorySender<B> {
                 }
                 Answered::Anew
             }
+            _ if answer.get("class").and_then(Value::as_str) == Some("not_syndic") => {
+                let pause = match was_unknown {
+                    true => PAUSE_UNKNOWN,
+                    false => Duration::ZERO,
+                };
+                self.is_unknown = true;
+                self.refused_until = Some(now + pause);
+                self.in_flight = None;
+                Answered::NotSyndic
+            }
             _ => {
-                self.refused = Some(now);
+                self.refused_until = Some(now + PAUSE_AFTER_REFUSAL);
                 self.in_flight = None;
                 Answered::Refused
             }

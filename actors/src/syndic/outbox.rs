@@ -38,7 +38,7 @@ use tokio::sync::{MutexGuard, Notify};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::metrics::SyndicMetrics;
-use super::uplink::{self, MAX_GATHER, SyndicIdentity, retry_timer};
+use super::uplink::{self, Connection, MAX_GATHER, SyndicIdentity, retry_timer};
 use super::upper::{Upper, UpperChannel, is_too_large, request_size};
 use crate::messages::{Fire, RowsCommitted};
 use frames::{FrameAnswer, FrameSession, FrameWindow, SentFrame};
@@ -359,7 +359,7 @@ impl Seed {
         session.go_back(&window);
         session.went(failed.is_none());
         if let Some(channel) = session.take_unknown()
-            && let Err(error) = uplink::announce(&channel, &self.services).await
+            && let Err(error) = uplink::announce(&channel, &self.services, Connection::New).await
         {
             return self.lost(&error);
         }

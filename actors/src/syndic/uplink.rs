@@ -310,6 +310,13 @@ impl Seed {
                     Ok(again) => publications = again,
                     Err(error) => return error.into(),
                 }
+                // Whoever is there now may not know this syndic: another machine of a cluster, say. Stock's learns it
+                // by its returns.
+                if session.is_of_ours()
+                    && let Err(error) = announce(&channel, &self.services, Connection::Again).await
+                {
+                    return error.into();
+                }
                 self.connect(&channel);
             },
         }
@@ -348,7 +355,7 @@ impl Seed {
         let channel = Arc::new(Channel::new(identity, route, Arc::new(observer)));
         let session = channel.sign_in(None).await?;
         let publications = channel.subscribe(&session).await?;
-        announce(&channel, &self.services).await?;
+        announce(&channel, &self.services, Connection::New).await?;
         self.connect(&channel);
         Ok((channel, publications))
     }
@@ -533,6 +540,16 @@ impl Seed {
             match sender.answered(&answer, number(), Instant::now()) {
                 Answered::Taken => {}
                 Answered::Anew => return,
+                Answered::NotSyndic => {
+                    tracing::info!(
+                        upper,
+                        "the master above does not know this syndic; it is announced"
+                    );
+                    if let Err(error) = announce(channel, &self.services, Connection::New).await {
+                        tracing::debug!(upper, %error, "a start event did not go up");
+                    }
+                    return;
+                }
                 Answered::Refused => {
                     let reason = answer.get("reason").and_then(Value::as_str);
                     let reason = reason.unwrap_or_default();
@@ -632,17 +649,28 @@ impl Seed {
     }
 }
 
+/// Reason for a start event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Connection {
+    /// The first connection to a master above, or one that does not know this syndic.
+    New,
+    /// A connection in place of one that broke. What was announced counts as before, if this master has it.
+    Again,
+}
+
 /// The start events of stock's syndic. Until the second has been taken no return goes up: a
 /// master of ours takes returns only of those that it knows to be syndics. One that takes inventories learns that
 /// it gets one: without that it forgets what it has of this syndic.
 pub(crate) async fn announce(
     channel: &UpperChannel,
     services: &Services,
+    connection: Connection,
 ) -> Result<(), RequestError> {
     let id = channel.id();
     let now = services.clock.unix_micros();
     let text = format!("Syndic {id} started at {}", asctime(now));
-    if channel.config().enable_legacy_startup_events {
+    let is_again = connection == Connection::Again;
+    if channel.config().enable_legacy_startup_events && !is_again {
         channel
             .fire("syndic_start", Value::from(text.as_str()))
             .await?;
@@ -654,7 +682,9 @@ pub(crate) async fn announce(
     };
     let announces = services.config.syndic.inventory && takes_inventory();
     let inventory = announces.then_some(("saltern_syndic_inventory", Value::Bool(true)));
-    channel.fire_with(&tag, Value::from(text), inventory).await
+    let again = is_again.then_some(("saltern_syndic_again", Value::Bool(true)));
+    let marks = inventory.into_iter().chain(again);
+    channel.fire_with(&tag, Value::from(text), marks).await
 }
 
 /// Limit of a request to a master above (`return_retry_timer`).

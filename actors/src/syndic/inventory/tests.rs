@@ -207,6 +207,26 @@ fn refused_inventory_is_not_sent_before_a_pause_or_the_next_connection() {
 }
 
 #[test]
+fn inventory_goes_again_at_once_to_a_master_that_did_not_know_the_syndic() {
+    let (fleet, now) = (fleet(&["a"]), Instant::now());
+    let mut sender = agreed(&fleet);
+    sender.next(now).unwrap();
+    let unknown = Value::map([("result", "refused"), ("class", "not_syndic")]);
+    assert_eq!(sender.answered(&unknown, 2, now), Answered::NotSyndic);
+    let anew = sender.next(now).unwrap();
+    assert_eq!((anew.part, anew.is_last), (0, true));
+    assert_eq!(names(&anew), ["a"]);
+    assert_eq!(sender.answered(&unknown, 3, now), Answered::NotSyndic);
+    let before = now + PAUSE_UNKNOWN - Duration::from_millis(1);
+    assert_eq!(sender.next(before), None, "the start event did not help");
+    let later = now + PAUSE_UNKNOWN;
+    assert!(sender.next(later).is_some());
+    assert_eq!(sender.answered(&taken(), 4, later), Answered::Taken);
+    assert_eq!(sender.answered(&unknown, 5, later), Answered::NotSyndic);
+    assert!(sender.next(later).is_some());
+}
+
+#[test]
 fn master_below_without_minions_announces_that() {
     let (fleet, now) = (fleet(&[]), Instant::now());
     let mut sender = agreed(&fleet);
