@@ -473,6 +473,28 @@ impl SyndicInventories {
         self.uptime.now()
     }
 
+    /// Looks, with inventories that do not change, at which minions are certainly not below which syndics any more:
+    /// the full and current inventory of the syndic does not have them.
+    pub(crate) fn look_at_gone<R>(
+        &self,
+        look: impl FnOnce(&dyn Fn(&MinionId, &MinionId) -> bool) -> R,
+    ) -> R {
+        let (state, now) = (self.state.read(), self.clock.unix());
+        let lists = state.lists.keys();
+        let complete: HashSet<&MinionId> = lists
+            .filter(|syndic| state.are_complete(std::slice::from_ref(syndic), now))
+            .collect();
+        look(&|minion, syndic| {
+            let stands_there = || {
+                state
+                    .below
+                    .get(minion)
+                    .is_some_and(|it| it.syndic == *syndic)
+            };
+            complete.contains(syndic) && !stands_there()
+        })
+    }
+
     /// Moves the time since the start forward, for tests.
     pub fn advance(&self, by: Duration) {
         self.uptime.advance(by);

@@ -63,6 +63,9 @@ const RETURN_TIME: Duration = Duration::from_secs(120);
 /// minion may be back first.
 const ROLE_DOUBT: Duration = RETURN_TIME;
 
+/// The least time between two searches for claims that are outdated.
+const CLAIM_SEARCH_INTERVAL: Duration = Duration::from_secs(60);
+
 /// Start event of a syndic, as far as it says something of inventories.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SyndicStart {
@@ -507,12 +510,40 @@ impl<'a> SyndicIdentity<'a> {
             inventories,
             ..
         } = &self.services.minions;
-        let is_its = syndics.claim(minion, self.syndic) || else_if(minion);
+        let claims = || syndics.claim(minion, self.syndic);
+        let is_its = claims() || (self.makes_room_for(minion) && claims()) || else_if(minion);
         // It is no fault of the second way of a minion to say something.
         if !is_its && !inventories.is_proved_way(minion, self.syndic) {
             self.refused.update(|count| count.saturating_add(1));
         }
         is_its
+    }
+
+    /// Whether room was made for a minion that nobody has claimed, and for which there was none.
+    fn makes_room_for(&self, minion: &MinionId) -> bool {
+        self.services.minions.syndics.claimant(minion).is_none() && self.makes_room()
+    }
+
+    /// Whether claims have ended to minions that the full and current inventory of their syndic does not have. While
+    /// there is room they stand: nobody else may claim such a minion by a list then.
+    fn makes_room(&self) -> bool {
+        let Minions {
+            syndics,
+            inventories,
+            ..
+        } = &self.services.minions;
+        let may_search = || syndics.may_search(inventories.uptime(), CLAIM_SEARCH_INTERVAL);
+        if !inventories.is_on() || !may_search() {
+            return false;
+        }
+        let ended = inventories.look_at_gone(|is_gone| syndics.release_where(is_gone));
+        if ended > 0 {
+            tracing::info!(
+                claims = ended,
+                "claims to minions that are gone from inventories have ended"
+            );
+        }
+        ended > 0
     }
 
     /// Whether it may bring a return by the minion of another syndic: it is its second way, and the first one is closed
@@ -571,7 +602,7 @@ impl<'a> SyndicIdentity<'a> {
         if before == *self.syndic || !self.is_outdated(minion, &before) {
             return false;
         }
-        if minions.syndics.claimed_by(self.syndic) >= MAX_LEAVES {
+        if minions.syndics.claimed_by(self.syndic) >= MAX_LEAVES && !self.makes_room() {
             return false;
         }
         minions.syndics.release(minion, &before);

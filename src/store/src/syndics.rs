@@ -81,6 +81,8 @@ struct SpokenFor {
     syndic_of: HashMap<MinionId, MinionId>,
     /// Number of minions of each syndic.
     counts: HashMap<MinionId, usize>,
+    /// Last search for claims that have ended, in time since the start of the master.
+    searched: Option<Duration>,
 }
 
 impl SpokenFor {
@@ -106,6 +108,21 @@ impl SpokenFor {
         if let Some(count) = self.counts.get_mut(syndic) {
             *count = count.saturating_sub(1);
         }
+    }
+
+    fn release_where(&mut self, is_so: impl Fn(&MinionId, &MinionId) -> bool) -> usize {
+        let Self {
+            syndic_of, counts, ..
+        } = self;
+        let before = syndic_of.len();
+        syndic_of.retain(|leaf, syndic| {
+            let ends = is_so(leaf, syndic);
+            if ends && let Some(count) = counts.get_mut(syndic) {
+                *count = count.saturating_sub(1);
+            }
+            !ends
+        });
+        before - syndic_of.len()
     }
 
     fn release(&mut self, syndic: &MinionId) {
@@ -230,6 +247,22 @@ impl SyndicStore {
         self.leaves.write().release_one(leaf, syndic);
     }
 
+    /// Ends the claims of which this is so, given the minion and its syndic; gives their number.
+    pub fn release_where(&self, is_so: impl Fn(&MinionId, &MinionId) -> bool) -> usize {
+        self.leaves.write().release_where(is_so)
+    }
+
+    /// Whether claims may be searched again for those that have ended: not within this time of the last search.
+    pub fn may_search(&self, now: Duration, interval: Duration) -> bool {
+        let mut leaves = self.leaves.write();
+        let last = leaves.searched;
+        let may = last.is_none_or(|last| now.saturating_sub(last) >= interval);
+        if may {
+            leaves.searched = Some(now);
+        }
+        may
+    }
+
     /// The number of minions that a syndic has claimed.
     pub fn claimed_by(&self, syndic: &MinionId) -> usize {
         let leaves = self.leaves.read();
@@ -275,6 +308,10 @@ mod tests {
         leaves.release_one(&id("d"), &other);
         leaves.release(&one);
         assert_eq!(leaves.syndic_of.len(), 1);
+        assert_eq!(leaves.release_where(|leaf, _| leaf.as_str() == "x"), 0);
+        let is_of_other = |_: &MinionId, syndic: &MinionId| *syndic == other;
+        assert_eq!(leaves.release_where(is_of_other), 1);
+        assert_eq!(leaves.counts.get(&other), Some(&0));
         assert!(leaves.claim(&id("a"), &other, (2, 3)));
     }
 }

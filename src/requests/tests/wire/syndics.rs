@@ -421,6 +421,44 @@ fn claim_of_syndic_whose_machine_is_a_minion_now_ends() {
     assert!(by_other(), "nothing came of it as a syndic for ten minutes");
 }
 
+/// Instances come and go, with new ids.
+#[test]
+fn claims_to_minions_that_are_gone_make_room() {
+    let site = Site::new(ABOVE);
+    let relay = syndic(&site, "relay");
+    let claimed = || site.services.minions.syndics.claimed_by(&id_of(&relay));
+    let part = |(number, part): (i64, i64), names: &[String], is_last: bool| {
+        let entry = |id: &String| {
+            Value::Array(vec![id.as_str().into(), Value::Nil, Value::Map(Vec::new())])
+        };
+        let load = inventory(&site, &relay, "x")
+            .set("list", number)
+            .set("part", part);
+        let minions = names.iter().map(entry).collect();
+        let load = load
+            .set("minions", Value::Array(minions))
+            .set("last", is_last);
+        let answer = relay.open(&site.ask(relay.sealed(load, 3)).reply, 3);
+        assert_eq!(answer.get("result"), Some(&"taken".into()));
+    };
+    let names: Vec<String> = (0..100_000).map(|number| format!("n{number}")).collect();
+    for (number, chunk) in (0..).zip(names.chunks(10_000)) {
+        part((1, number), chunk, number == 9);
+    }
+    assert_eq!(claimed(), 100_000);
+    let is_stored = |minion: &str| {
+        let returns = aggregate(&[(minion, one(0))], Value::Nil);
+        !stored(&ask(&site, &relay, request(&relay, vec![returns]))).is_empty()
+    };
+    assert!(!is_stored("new"), "all of them are there");
+    part((2, 0), &names[..10], true);
+    assert_eq!(claimed(), 100_000, "they stand while there is room");
+    assert!(!is_stored("new"), "claims were searched a moment ago");
+    advance(&site, 60);
+    assert!(is_stored("new"));
+    assert_eq!(claimed(), 11);
+}
+
 #[test]
 fn only_first_syndic_speaks_for_minion_below() {
     let with = |options: &str| {
