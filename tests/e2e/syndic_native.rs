@@ -4,8 +4,9 @@
 //! Longer than 500 lines because it is a list: one scenario a test.
 
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
@@ -153,6 +154,62 @@ fn native_syndic_below_ours_3007() -> TestResult {
 fn native_syndic_below_one_of_ours_and_one_of_stock_3007() -> TestResult {
     let stock = Server::Stock(Release::V3007);
     two_above(Release::V3007, stock, "sync", SyndicKind::Native)
+}
+
+/// The first of two masters above is connected and gives no answer: returns of jobs that none of them has published
+/// go to the second.
+#[test]
+fn ordered_syndic_returns_to_the_second_master_while_the_first_is_frozen() -> TestResult {
+    let ours = Server::Saltern(Release::V3007);
+    Site::run(ours, above, |first| {
+        as_written(first);
+        let second = Site::prepared(ours, above, |second| {
+            as_written(second);
+            // A syndic that knows several masters knows one key.
+            DirBuilder::new().mode(0o700).create(second.path("pki"))?;
+            for name in ["pki/master.pem", "pki/master.pub"] {
+                std::fs::copy(first.path(name), second.path(name))?;
+            }
+            second.start_master()?;
+            let configure = |config: &mut Config| {
+                below(config);
+                config.set("syndic_failover", "ordered");
+            };
+            let low = Site::prepared(ours, configure, |low| {
+                as_written(low);
+                low.announce("the syndic is not connected");
+                let masters = [&*first, &*second];
+                let marks = masters.map(|site| (site, site.events().mark()));
+                low.configure_native_syndic(SYNDIC, &masters)?;
+                low.start_master()?;
+                low.start_minion(NATIVE, MinionKind::Native)?;
+                low.wait_started(NATIVE)?;
+                wait_for_syndic(SYNDIC, &marks)?;
+
+                low.step("the first takes the returns of a job of the master below");
+                let returns = |top: &Site| top.metric("saltern_returns_total", "");
+                let has_more = |top: &Site, before: f64| {
+                    wait_until("a return above", SOON, || {
+                        (returns(top).ok()? > before).then_some(())
+                    })
+                };
+                let before = [returns(first)?, returns(second)?];
+                low.salt(&[NATIVE, "test.ping"])?.expect_code(0)?;
+                has_more(first, before[0])?;
+                ensure!(returns(second)? == before[1], "the second has returns");
+
+                low.step("it is frozen, and the second takes them");
+                first.master().signal(Signal::STOP)?;
+                let found = low
+                    .salt(&[NATIVE, "test.ping"])
+                    .and_then(|_| has_more(second, before[1]));
+                first.master().signal(Signal::CONT)?;
+                found
+            });
+            low.map_err(Failure::into_error)
+        });
+        second.map_err(Failure::into_error)
+    })
 }
 
 /// A master above whose key has changed is refused, counted and named, until somebody removes the key that was

@@ -58,7 +58,8 @@ impl SyndicMetrics {
             dropped: counter_vec(
                 registry,
                 "saltern_syndic_returns_dropped_total",
-                "Returns that did not go up, by the reason: age, count, size, or refused.",
+                "Returns that did not go up, by the reason: age, count, size, refused, or retention (removed from the \
+                 job database before).",
                 &["outbox", "reason"],
             ),
             early_jobs_dropped: counter_vec(

@@ -9,10 +9,14 @@
 //!
 //! The cursor moves when the master above has answered, and is saved at intervals and when the actor stops. A
 //! request without an answer is sent again, after a restart too; the master above stores a return once for each jid and minion.
+//!
+//! Longer than 500 lines: both ways by which returns go up share the queue, the pauses and what is reported.
 
+mod backoff;
 mod frames;
 mod gathering;
 mod queue;
+mod refusals;
 #[cfg(test)]
 mod simulation;
 
@@ -41,6 +45,7 @@ use super::metrics::SyndicMetrics;
 use super::uplink::{self, Connection, MAX_GATHER, SyndicIdentity, retry_timer};
 use super::upper::{Upper, UpperChannel, is_too_large, request_size};
 use crate::messages::{Fire, RowsCommitted};
+pub(crate) use backoff::MasterBackoff;
 use frames::{FrameAnswer, FrameSession, FrameWindow, SentFrame};
 use gathering::Gathering;
 pub(crate) use queue::{Batch, Dropped, Next, OutboxQueue, OutboxSettings, Recipients};
@@ -67,6 +72,8 @@ pub(crate) struct Seed {
     /// The masters that it may send to.
     pub(crate) uppers: Vec<Arc<Upper>>,
     pub(crate) failover: SyndicFailover,
+    /// Those of them that did not take what was sent.
+    pub(crate) backoff: Arc<Mutex<MasterBackoff>>,
     pub(crate) identity: Arc<SyndicIdentity>,
     pub(crate) gather: Duration,
     /// Notified by commits and by connections.
@@ -84,6 +91,9 @@ pub(crate) struct Seed {
 pub(crate) struct OutboxCounts {
     pub(crate) acknowledged: u64,
     pub(crate) dropped: u64,
+    /// All own returns that were received before have gone up, or are given up; in microseconds since 1970. `None`
+    /// before the first look.
+    pub(crate) waits_since: Option<i64>,
     pub(crate) lag_rows: u64,
     pub(crate) lag_seconds: u64,
 }
@@ -302,7 +312,10 @@ impl Seed {
             Ok(Next::Dropped(dropped)) => self.report(&dropped).await,
             Ok(Next::Batch(batch)) => match connected {
                 Some(connected) => self.send(queue, batch, connected).await,
-                None => Attempt::NotConnected,
+                None => {
+                    queue.lost();
+                    Attempt::NotConnected
+                }
             },
             Err(error) => self.failed(&error),
         }
@@ -435,14 +448,21 @@ impl Seed {
             Ok(answer) => answer,
             Err(error) => {
                 count("lost");
+                self.backs_off(session.upper());
                 return Some(self.lost(&error));
             }
         };
         count(answer.label());
         session.learn(&answer, self.new_session());
         match answer {
-            FrameAnswer::Stored(returns) => self.stored((queue, window), sent, returns).await,
-            FrameAnswer::NotStored => Some(self.lost(&"the master above could not store them")),
+            FrameAnswer::Stored(returns) => {
+                self.backoff.lock().stored(session.upper());
+                self.stored((queue, window), sent, returns).await
+            }
+            FrameAnswer::NotStored => {
+                self.backs_off(session.upper());
+                Some(self.lost(&"the master above could not store them"))
+            }
             FrameAnswer::BeginAnew(..) => Some(Attempt::Failed),
             FrameAnswer::Refused(reason) => {
                 self.warn("a frame of returns was refused", &reason);
@@ -450,6 +470,7 @@ impl Seed {
             }
             FrameAnswer::TooLarge => Some(self.refused(queue, sent, "size").await),
             FrameAnswer::NotSyndic(reason) => {
+                self.backs_off(session.upper());
                 self.warn(
                     "returns wait: the master above knows no such syndic",
                     &reason,
@@ -530,21 +551,27 @@ impl Seed {
         let load = batch.load(config.id.as_str());
         let fields = [("cmd", Value::from("_syndic_return")), ("load", load)];
         if is_too_large(&channel, &fields) {
-            return self.not_taken(queue, batch, "size").await;
+            return self.not_taken(queue, batch, ("size", upper)).await;
         }
         match channel.send(&fields, retry_timer(config)).await {
             Ok(Value::Nil) => {
                 self.acknowledged(returns);
-                match queue.acknowledged(batch) {
+                self.backoff.lock().stored(upper.name());
+                match queue.acknowledged(batch, upper.name()) {
                     Ok(()) => Attempt::Moved,
                     Err(error) => self.failed(&error),
                 }
             }
             Ok(_) => {
                 tracing::debug!(upper = upper.name(), returns, "returns were refused");
-                self.not_taken(queue, batch, "refused").await
+                self.backs_off(upper.name());
+                self.not_taken(queue, batch, ("refused", upper)).await
             }
-            Err(error) => self.lost(&error),
+            Err(error) => {
+                queue.lost();
+                self.backs_off(upper.name());
+                self.lost(&error)
+            }
         }
     }
 
@@ -553,10 +580,15 @@ impl Seed {
         &self,
         queue: &mut OutboxQueue,
         batch: Batch,
-        reason: &'static str,
+        (reason, upper): (&'static str, &Upper),
     ) -> Attempt {
-        let outcome = queue.refused(batch, reason);
+        let outcome = queue.refused(batch, reason, upper.name());
         self.outcome_of_refusal(outcome, reason).await
+    }
+
+    /// This master above did not take what was sent: another one that is connected has the next attempts.
+    fn backs_off(&self, upper: &str) {
+        self.backoff.lock().failed(upper, Instant::now());
     }
 
     async fn outcome_of_refusal(
@@ -574,9 +606,10 @@ impl Seed {
     }
 
     /// A connected master, in the order of `syndic_failover`; with `random` the one that is kept, while it
-    /// is connected.
+    /// is connected. One that did not take what was sent is passed over, while another one is connected.
     fn channel(&self, kept: Option<&str>) -> Option<(&Upper, UpperChannel)> {
         let count = self.uppers.len().max(1);
+        let now = Instant::now();
         let first = match self.failover {
             SyndicFailover::Ordered => 0,
             SyndicFailover::Random => {
@@ -589,13 +622,13 @@ impl Seed {
             self.failover == SyndicFailover::Random && kept == Some(upper.name())
         };
         let uppers = self.uppers.iter().cycle().skip(first).take(count);
-        let mut connected = self
+        let connected = self
             .uppers
             .iter()
             .filter(is_kept)
             .chain(uppers)
-            .filter_map(|upper| Some((&**upper, upper.channel()?)));
-        connected.next()
+            .filter_map(|upper| Some((upper.name(), (&**upper, upper.channel()?))));
+        self.backoff.lock().first(connected, now)
     }
 
     fn failed(&self, error: &StoreError) -> Attempt {
@@ -658,5 +691,6 @@ impl Seed {
         set(&self.metrics.lag_seconds, seconds);
         let mut counts = self.counts.lock();
         (counts.lag_rows, counts.lag_seconds) = (rows, seconds);
+        counts.waits_since = queue.waits_since();
     }
 }

@@ -229,6 +229,7 @@ impl Start<'_> {
             stream: i64::from(instance > 0),
             uppers,
             failover: options.failover,
+            backoff: Arc::default(),
             identity: self.identity.clone(),
             gather: options.gather,
             wake: open.wake,

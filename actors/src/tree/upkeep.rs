@@ -65,6 +65,10 @@ impl Plan {
             presence: connections.presence,
             known_networks: connections.known_networks,
             rotation: connections.rotation,
+            held_from: {
+                let view = self.syndic_view.clone();
+                Arc::new(move |keep, oldest| view.held_from(keep, oldest))
+            },
         };
         let spec = ChildSpec::permanent();
         self.root.start_reserved(reserved, spec, seed, 0);

@@ -31,6 +31,9 @@ use crate::shared::send::{Outbox, SendsThroughOutbox};
 use crate::upkeep::maintenance_tasks::{MaintenanceTasks, TaskError};
 use crate::upkeep::sql_purge::SqlPurge;
 
+/// Gives the time from which on jobs are kept for masters above this one.
+pub(crate) type HeldFrom = Arc<dyn Fn(Duration, Option<i64>) -> Option<i64> + Send + Sync>;
+
 /// Seed of maintenance.
 #[derive(Clone)]
 pub(crate) struct Seed {
@@ -51,6 +54,9 @@ pub(crate) struct Seed {
     pub(crate) presence: Arc<Presence>,
     pub(crate) known_networks: KnownNetworks,
     pub(crate) rotation: Rotation,
+    /// From when on jobs are kept for masters above, where they are kept for this long, in microseconds since 1970. Of
+    /// what was received before the second argument, none goes up any more.
+    pub(crate) held_from: HeldFrom,
 }
 
 /// Poll interval of the dropfile and the accepted keys, below stock's `loop_interval` of a minute:
@@ -302,11 +308,16 @@ impl Maintenance {
             services.clock.unix_micros().saturating_sub(age)
         };
         let keep = services.config.keep_jobs;
+        let held_from = keep.and_then(|keep| {
+            let oldest = services.config.syndic.keep.map(before);
+            (self.seed.held_from)(keep, oldest)
+        });
         let wait = keep.map_or(MAX_WAIT, |keep| keep.min(MAX_WAIT));
         let _ = self.seed.tracker.try_send(CloseOlderThan(before(wait)));
         let bound = |number: usize| (number > 0).then_some(number as u64);
         let _ = self.seed.store.try_send(ExpireJobs(Retention {
             before: keep.map(before),
+            held_from,
             most_jobs: bound(services.config.saltern_keep_jobs_count),
             most_events: bound(services.config.saltern_keep_events_count),
             audit_before: bound(services.config.saltern_audit_keep_days)

@@ -41,7 +41,7 @@ pub use dropfile::Dropfile;
 pub use early_jobs::EarlyJobs;
 pub use engine::{examine, open_engine, open_reader};
 pub use error::{Result, StoreError};
-pub use follower::{Followed, JobFollower, WentBack};
+pub use follower::{Followed, JobFollower, ReadTo, WentBack};
 pub use history_file::{HistoryFile, SavedHistory};
 pub use job_cursor::JobCursor;
 pub use jobs::{

@@ -75,6 +75,11 @@ impl FrameSession {
         self.goes_on = all;
     }
 
+    /// The master above that the session is with.
+    pub(super) fn upper(&self) -> &str {
+        &self.upper
+    }
+
     /// The master above to which frames go as they should: a session with another one would begin with
     /// new numbers, and read again what is on its way.
     pub(super) fn kept(&self) -> Option<&str> {

@@ -14,11 +14,12 @@ use std::time::Duration;
 use saltern_config::SyndicMode;
 use saltern_model::{Jid, ReturnRecord};
 use saltern_store::jobs::JobQueries;
-use saltern_store::{Followed, JobCursor, JobFollower, StoreError};
+use saltern_store::{Followed, JobFollower, ReadTo, StoreError};
 use saltern_wire::msgpack::Value;
 
 use super::super::routes::{JobOrigins, Origin, load_upward};
 use super::super::upward::{SyndicReturn, master_id};
+use super::refusals::Refusals;
 
 /// Rows that are read at once at most.
 const MAX_ROWS: usize = 1000;
@@ -42,7 +43,7 @@ const MAX_FRAME_LOADS: usize = 4 << 20;
 /// Allowance for all of a request but the returns and loads in it, in bytes.
 const MAX_OVERHEAD: usize = 64 << 10;
 
-/// How often a master above may refuse a single return before it is dropped.
+/// How often a master above may refuse a single return in a frame for its content before it is dropped.
 const MAX_REFUSALS: u32 = 5;
 
 /// Batches of as many rows as a master above takes before more are tried, when it has refused more.
@@ -54,8 +55,10 @@ pub(super) const MAX_NAMED: usize = 10;
 /// Rows among which returns are looked for that came before their job was published here.
 const MAX_ROWS_BACK: usize = 10_000;
 
-/// Rows that were passed without being sent before the cursor is saved.
+/// Rows that were passed without being sent before the cursor is saved, and the longest that it is not saved behind any
+/// of them. Retention may remove them from then on, and a cursor before them would take them for returns that were lost.
 const UNSAVED_ROWS: usize = 5000;
+const PASSED_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The longest that the cursor of frames that are stored above is not saved. A save is two writes to the
 /// disk, beside those of the job database. What is stored and not saved goes up again after a crash, and
@@ -104,14 +107,21 @@ pub(crate) struct OutboxQueue {
     loaded: VecDeque<Jid>,
     /// Rows to read at once: fewer while a master above refuses.
     rows: usize,
+    /// Refusals of a single return in a frame.
     refusals: u32,
+    /// The same of those that go up in one request each.
+    refused: Refusals,
     /// Batches that are stored above before there may be more rows in one.
     reduced: u32,
     unsaved: usize,
+    /// Since when there are unsaved rows, in microseconds since 1970.
+    unsaved_since: Option<i64>,
     /// When the cursor of what is stored above has to be saved, in microseconds since 1970.
     save_at: Option<i64>,
     /// When the oldest return that waits was received, in microseconds since 1970.
     oldest: Option<i64>,
+    /// All own returns that were received before have gone up, or are given up; in microseconds since 1970.
+    waits_since: Option<i64>,
     /// Largest request that the master above takes, where returns go up in frames.
     framed: Option<usize>,
     /// Batches that are on their way in frames, in their order.
@@ -124,6 +134,12 @@ pub(crate) struct Batch {
     rows: Vec<Followed>,
     frames: Vec<Frame>,
     pub(crate) returns: u64,
+    /// The number of the first of them.
+    first: i64,
+    /// When it was received, in microseconds since 1970.
+    oldest: Option<i64>,
+    /// It is tried because the first one that waits is refused, and lies behind that one.
+    pub(super) is_probe: bool,
 }
 
 /// Returns of one request.
@@ -169,17 +185,19 @@ impl Batch {
 struct SentBatch {
     number: u64,
     /// The cursor behind its last row.
-    end: JobCursor,
+    end: ReadTo,
     rows: usize,
     returns: u64,
     jids: Vec<Jid>,
+    /// When its first return was received, in microseconds since 1970.
+    oldest: Option<i64>,
     is_stored: bool,
 }
 
 /// Returns that were dropped.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// Why: `age`, `count`, `size`, `refused`.
+    /// Why: `age`, `count`, `size`, `refused`; or `retention`, of those that were removed from the job database.
     pub(crate) reason: &'static str,
     pub(crate) returns: u64,
     /// Some of their jobs.
@@ -213,6 +231,7 @@ struct Scan {
     frames: Vec<Frame>,
     returns: u64,
     bytes: usize,
+    first: i64,
     oldest: Option<i64>,
     /// Returns of those that wait which are more than may wait, as far as was looked.
     excess: Option<u64>,
@@ -243,10 +262,13 @@ impl OutboxQueue {
             loaded: VecDeque::new(),
             rows: MAX_ROWS,
             refusals: 0,
+            refused: Refusals::default(),
             reduced: 0,
             unsaved: 0,
+            unsaved_since: None,
             save_at: None,
             oldest: None,
+            waits_since: None,
             framed: None,
             on_their_way: VecDeque::new(),
             next_batch: 0,
@@ -260,11 +282,18 @@ impl OutboxQueue {
         self.forget_loads();
         self.framed = max_bytes;
         (self.rows, self.reduced) = (self.max_rows(), 0);
+        self.refused.end();
     }
 
     /// Largest request that the master above takes, where batches go up in frames.
     pub(crate) fn framed(&self) -> Option<usize> {
         self.framed
+    }
+
+    /// The time such that all own returns that were received before have gone up, or are given up, in microseconds
+    /// since 1970; `None` before the first look. Jobs from then on are to be kept.
+    pub(crate) fn waits_since(&self) -> Option<i64> {
+        self.waits_since
     }
 
     /// Whether it may rest between two looks: it is the outbox for all, and finds nothing of its own. A look costs
@@ -302,6 +331,12 @@ impl OutboxQueue {
     /// # Errors
     /// The database cannot be read, or the cursor not be written.
     pub(crate) fn next(&mut self, now: i64) -> Result<Next, StoreError> {
+        if let Some(removed) = self.take_removed() {
+            return Ok(Next::Dropped(removed));
+        }
+        if let Some(probe) = self.probe()? {
+            return Ok(Next::Batch(probe));
+        }
         if self.expects_others {
             self.pass_others()?;
         }
@@ -314,9 +349,16 @@ impl OutboxQueue {
             {
                 self.read += returns_in(&rows);
             }
+            if self.on_their_way.is_empty() && self.follower.pass_removed(&rows) {
+                self.save()?;
+                if let Some(removed) = self.take_removed() {
+                    return Ok(Next::Dropped(removed));
+                }
+            }
             if rows.is_empty() {
                 if self.on_their_way.is_empty() {
                     self.oldest = None;
+                    self.waits_since = Some(now);
                 }
                 return Ok(Next::Idle);
             }
@@ -353,15 +395,72 @@ impl OutboxQueue {
                 }));
             }
             if scan.returns > 0 {
+                if self.on_their_way.is_empty() {
+                    self.waits_since = scan.oldest.or(self.waits_since);
+                }
                 return Ok(Next::Batch(Batch {
                     rows,
                     frames: scan.frames,
                     returns: scan.returns,
+                    first: scan.first,
+                    oldest: scan.oldest,
+                    is_probe: false,
                 }));
             }
             rows.iter().for_each(|row| self.follower.read_past(row));
             self.passed_others(rows.len())?;
         }
+    }
+
+    /// The returns that were removed from the job database before they went up, as far as was looked. Whether they were
+    /// its own is not known.
+    fn take_removed(&mut self) -> Option<Dropped> {
+        let returns = self.follower.take_removed();
+        (returns > 0).then(|| Dropped {
+            reason: "retention",
+            returns,
+            jids: Vec::new(),
+        })
+    }
+
+    /// A single return from behind one that is refused, if one is to be tried and there is one.
+    fn probe(&mut self) -> Result<Option<Batch>, StoreError> {
+        let Some((refused, distance)) = self.refused.take_probe() else {
+            return Ok(None);
+        };
+        let rows = self.follower.next(MAX_ROWS)?;
+        self.origins.begin_batch();
+        let (mut found, mut behind) = (None, 0);
+        for row in &rows {
+            let row = match row {
+                Followed::Job(job) => {
+                    self.origins.learn(job);
+                    continue;
+                }
+                Followed::Return(row) => row,
+            };
+            let is_behind = row.id > refused && !self.refused.has_taken(row.id);
+            if is_behind && self.is_own(&row.record)? {
+                found = Some(row);
+                behind += 1;
+            }
+            if behind == distance {
+                break;
+            }
+        }
+        let Some(row) = found else {
+            return Ok(None);
+        };
+        let mut frames = Vec::new();
+        self.add(&row.record, &mut frames)?;
+        Ok(Some(Batch {
+            rows: Vec::new(),
+            frames,
+            returns: 1,
+            first: row.id,
+            oldest: None,
+            is_probe: true,
+        }))
     }
 
     /// Passes the returns of others that come next. Nothing of them is read but their jobs: a return may be
@@ -405,14 +504,14 @@ impl OutboxQueue {
 
     /// Adds a row to a scan; `false` ends the scan before it.
     fn look(&mut self, row: &Followed, now: i64, scan: &mut Scan) -> Result<bool, StoreError> {
-        let record = match row {
+        let (number, record) = match row {
             Followed::Job(job) => {
                 self.origins.learn(job);
                 return Ok(true);
             }
-            Followed::Return(row) => &row.record,
+            Followed::Return(row) => (row.id, &row.record),
         };
-        if !self.is_own(record)? {
+        if self.refused.has_taken(number) || !self.is_own(record)? {
             // It may be passed with those before it.
             return Ok(true);
         }
@@ -432,8 +531,11 @@ impl OutboxQueue {
             return Ok(false);
         }
         scan.bytes += self.add(record, &mut scan.frames)?;
+        if scan.returns == 0 {
+            scan.first = number;
+            scan.oldest = Some(record.received);
+        }
         scan.returns += 1;
-        scan.oldest.get_or_insert(record.received);
         Ok(true)
     }
 
@@ -543,17 +645,28 @@ impl OutboxQueue {
             .then_some("size")
     }
 
-    /// A master above has stored these.
+    /// The master above of this name has stored these.
     ///
     /// # Errors
     /// The cursor cannot be written; then they are sent once more after a restart.
-    pub(crate) fn acknowledged(&mut self, batch: Batch) -> Result<(), StoreError> {
+    pub(crate) fn acknowledged(&mut self, batch: Batch, by: &str) -> Result<(), StoreError> {
         let jids: Vec<Jid> = batch.jids().cloned().collect();
         self.remember(&jids);
+        if batch.is_probe {
+            // The cursor waits for the refused one before it.
+            self.refused.probe_taken(batch.first, by);
+            return Ok(());
+        }
+        self.refused.end();
         self.grow();
         self.oldest = None;
         self.pass(&batch.rows);
         self.save()
+    }
+
+    /// A request had no answer, or did not go out.
+    pub(crate) fn lost(&mut self) {
+        self.refused.lost();
     }
 
     /// The loads of these jobs do not go up a second time.
@@ -597,6 +710,7 @@ impl OutboxQueue {
     pub(crate) fn sent(&mut self, batch: Batch) -> (u64, Vec<Frame>) {
         let number = self.next_batch;
         self.next_batch += 1;
+        let oldest = batch.oldest;
         for row in &batch.rows {
             self.follower.read_past(row);
         }
@@ -612,6 +726,7 @@ impl OutboxQueue {
             rows: batch.rows.len(),
             returns: batch.returns,
             jids,
+            oldest,
             is_stored: false,
         });
         (number, batch.frames)
@@ -633,6 +748,9 @@ impl OutboxQueue {
             self.grow();
             let interval = i64::try_from(SAVE_INTERVAL.as_micros()).unwrap_or(i64::MAX);
             self.save_at.get_or_insert(now.saturating_add(interval));
+        }
+        if let Some(first) = self.on_their_way.front() {
+            self.waits_since = first.oldest.or(self.waits_since);
         }
         self.save_if_due(now)
     }
@@ -719,9 +837,9 @@ impl OutboxQueue {
         self.on_their_way.len() < most
     }
 
-    /// A master above answered that it could not handle these, or they are too large for any. Fewer are
-    /// tried the next time; a single one is dropped when it has been refused several times, or is too
-    /// large.
+    /// The master above of this name answered that it could not handle these, or they are too large for any (`size`).
+    /// Fewer are tried the next time; a single one is dropped when that master takes others and not this one, or it is
+    /// too large.
     ///
     /// # Errors
     /// The cursor cannot be written.
@@ -729,13 +847,17 @@ impl OutboxQueue {
         &mut self,
         batch: Batch,
         reason: &'static str,
+        by: &str,
     ) -> Result<Option<Dropped>, StoreError> {
+        if batch.is_probe {
+            self.refused.probe_refused(by);
+            return Ok(None);
+        }
         if batch.returns > 1 {
             self.reduce(batch.rows.len());
             return Ok(None);
         }
-        self.refusals += 1;
-        if self.refusals < MAX_REFUSALS && reason != "size" {
+        if reason != "size" && !self.refused.refused(batch.first, by) {
             return Ok(None);
         }
         self.dropped_one();
@@ -751,12 +873,19 @@ impl OutboxQueue {
 
     fn pass(&mut self, rows: &[Followed]) {
         rows.iter().for_each(|row| self.follower.pass(row));
+        let last = rows.iter().rev().find_map(|row| match row {
+            Followed::Return(row) => Some(row.id),
+            Followed::Job(_) => None,
+        });
+        if let Some(last) = last {
+            self.refused.passed(last);
+        }
         self.unsaved += rows.len();
     }
 
     fn save(&mut self) -> Result<(), StoreError> {
         self.follower.save()?;
-        (self.unsaved, self.save_at) = (0, None);
+        (self.unsaved, self.unsaved_since, self.save_at) = (0, None, None);
         Ok(())
     }
 
@@ -771,16 +900,28 @@ impl OutboxQueue {
         }
     }
 
-    /// Saves the cursor, when many rows of others were passed since, or it is time for what is stored above.
+    /// Saves the cursor, when many rows of others were passed since, or one some time ago, or it is time for what is
+    /// stored above.
     ///
     /// # Errors
     /// It cannot be written.
     pub(crate) fn save_if_due(&mut self, now: i64) -> Result<(), StoreError> {
-        let is_due = self.save_in(now).is_some_and(|wait| wait.is_zero());
+        let is_due = self.save_in(now).is_some_and(|wait| wait.is_zero()) || self.is_stale(now);
         match self.unsaved {
             0..UNSAVED_ROWS if !is_due => Ok(()),
             _ => self.save(),
         }
+    }
+
+    /// Whether rows were passed that the saved cursor has not passed for [`PASSED_INTERVAL`], as far as was asked.
+    fn is_stale(&mut self, now: i64) -> bool {
+        if self.unsaved == 0 {
+            return false;
+        }
+        let since = *self.unsaved_since.get_or_insert(now);
+        // The clock may have been set back.
+        let passed = u64::try_from(now.saturating_sub(since)).unwrap_or(u64::MAX);
+        Duration::from_micros(passed) >= PASSED_INTERVAL
     }
 
     /// How long the cursor need not be saved, if it has to be at all.

@@ -13,6 +13,7 @@ use saltern_wire::msgpack::{Dialect, encode};
 use tempfile::TempDir;
 
 use super::super::routes::was_returned_early;
+use super::super::view::held_from;
 use super::*;
 
 /// Seeds of one run; `SALTERN_SEED` runs one alone.
@@ -204,7 +205,7 @@ impl World {
             0 | 2 => drop(batch),
             1 if batch.returns > 1 => {
                 assert_eq!(
-                    queue.refused(batch, "refused").unwrap(),
+                    queue.refused(batch, "refused", "one:4506").unwrap(),
                     None,
                     "several are never dropped"
                 );
@@ -215,7 +216,7 @@ impl World {
                 drop(batch);
                 self.open(name).unwrap();
             }
-            _ => queue.acknowledged(batch).unwrap(),
+            _ => queue.acknowledged(batch, "one:4506").unwrap(),
         }
         true
     }
@@ -383,41 +384,6 @@ fn whatever_happens_to_frames_each_master_above_gets_its_returns_once_and_in_ord
 }
 
 #[test]
-fn returns_that_are_too_old_too_many_or_refused_are_dropped_and_named() {
-    let mut world = World::new();
-    let jid = world.job_of("one:4506");
-    for number in 0..4 {
-        let record = returned(&jid, number, number as i64 * 1_000_000);
-        world.database.commit(&[Write::Return(record)]).unwrap();
-    }
-    let queue = world.outboxes.get_mut("one:4506").unwrap();
-    queue.bound(Some(Duration::from_secs(2)), 2);
-    let mut dropped = Vec::new();
-    let mut refused = 0;
-    while let next @ (Next::Dropped(_) | Next::Batch(_)) = queue.next(3_000_000).unwrap() {
-        match next {
-            Next::Dropped(it) => dropped.push((it.reason, it.returns)),
-            Next::Batch(batch) => {
-                refused += 1;
-                if let Some(it) = queue.refused(batch, "refused").unwrap() {
-                    dropped.push((it.reason, it.returns));
-                }
-            }
-            Next::Idle => unreachable!("it ends the loop"),
-        }
-    }
-    let reasons: BTreeSet<&str> = dropped.iter().map(|(reason, _)| *reason).collect();
-    assert_eq!(
-        reasons,
-        BTreeSet::from(["age", "count", "refused"]),
-        "{dropped:?}"
-    );
-    let total: u64 = dropped.iter().map(|(_, returns)| returns).sum();
-    assert_eq!(total, 4);
-    assert!(refused >= 10, "each was refused several times: {refused}");
-}
-
-#[test]
 fn cursor_of_stored_frames_is_saved_within_its_interval_and_not_for_each() {
     let mut world = World::with_frames();
     let jid = world.job_of("one:4506");
@@ -527,7 +493,7 @@ fn returns_of_others_are_passed_without_being_read_and_own_ones_among_them_go_up
         panic!("there is a return")
     };
     assert_eq!((batch.returns, queue.read), (1, 1));
-    queue.acknowledged(batch).unwrap();
+    queue.acknowledged(batch, "one:4506").unwrap();
     assert_eq!(queue.lag(), 0);
     assert!(!queue.may_rest(), "another of its own may follow");
 
@@ -564,7 +530,7 @@ fn sent_by(queue: &mut OutboxQueue) -> u64 {
         match queue.next(2).unwrap() {
             Next::Batch(batch) => {
                 returns += batch.returns;
-                queue.acknowledged(batch).unwrap();
+                queue.acknowledged(batch, "one:4506").unwrap();
             }
             Next::Dropped(dropped) => panic!("{dropped:?}"),
             Next::Idle => return returns,
@@ -761,12 +727,12 @@ fn batch_that_was_too_large_is_not_tried_again_at_once() {
     loop {
         match own.next(2).unwrap() {
             Next::Batch(batch) if batch.returns > 100 => {
-                assert_eq!(own.refused(batch, "refused").unwrap(), None);
+                assert_eq!(own.refused(batch, "refused", "one:4506").unwrap(), None);
                 refused += 1;
             }
             Next::Batch(batch) => {
                 sizes.insert(batch.returns);
-                own.acknowledged(batch).unwrap();
+                own.acknowledged(batch, "one:4506").unwrap();
             }
             Next::Dropped(dropped) => panic!("{dropped:?}"),
             Next::Idle => break,
@@ -889,4 +855,447 @@ fn load_of_a_job_goes_up_until_it_is_stored_or_once_to_the_master_that_published
         queue.forget_loads();
         assert!(sends_load(queue), "{name}: to another process");
     }
+}
+
+/// A master above that answers as one of stock: nil, or something else whatever the reason is.
+#[derive(Default)]
+struct StockTop {
+    above: Above,
+    is_full: bool,
+    /// Returns of these minions are refused.
+    unreadable: BTreeSet<String>,
+    /// Minions of the single returns that came, in their order.
+    singles: Vec<String>,
+}
+
+impl StockTop {
+    /// Whether all of these are stored.
+    fn store(&mut self, batch: &Batch) -> bool {
+        let load = batch.load("relay");
+        let jobs = load.as_array().unwrap().iter();
+        let minions = jobs.flat_map(|job| job.get("return").and_then(Value::as_map).unwrap());
+        let minions: Vec<&str> = minions.map(|(id, _)| id.as_str().unwrap()).collect();
+        if let [single] = *minions {
+            self.singles.push(single.to_owned());
+        }
+        if self.is_full || minions.iter().any(|id| self.unreadable.contains(*id)) {
+            return false;
+        }
+        self.above.store(&load);
+        true
+    }
+
+    /// Attempts of the outbox; what was dropped in them.
+    fn attempts(&mut self, queue: &mut OutboxQueue, count: usize) -> Vec<(&'static str, u64)> {
+        let mut dropped = Vec::new();
+        for _ in 0..count {
+            match queue.next(2).unwrap() {
+                Next::Idle => break,
+                Next::Dropped(it) => dropped.push((it.reason, it.returns)),
+                Next::Batch(batch) if self.store(&batch) => {
+                    queue.acknowledged(batch, "one:4506").unwrap();
+                }
+                Next::Batch(batch) => {
+                    let it = queue.refused(batch, "refused", "one:4506").unwrap();
+                    dropped.extend(it.map(|it| (it.reason, it.returns)));
+                }
+            }
+        }
+        dropped
+    }
+
+    /// Minions whose returns are stored.
+    fn stored(&self) -> Vec<&str> {
+        let stored = self.above.stored.iter();
+        stored.map(|(_, minion)| minion.as_str()).collect()
+    }
+}
+
+/// A world in which so many returns of one job wait, and the jid of the job.
+fn with_waiting(count: usize) -> (World, Jid) {
+    let mut world = World::new();
+    let jid = world.job_of("one:4506");
+    commit_returns(&mut world, count);
+    (world, jid)
+}
+
+#[test]
+fn returns_that_are_too_old_or_too_many_are_dropped_and_named() {
+    let mut world = World::new();
+    let jid = world.job_of("one:4506");
+    for number in 0..4 {
+        let record = returned(&jid, number, number as i64 * 1_000_000);
+        world.database.commit(&[Write::Return(record)]).unwrap();
+    }
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    queue.bound(Some(Duration::from_secs(2)), 2);
+    let mut dropped = Vec::new();
+    while let Next::Dropped(it) = queue.next(3_000_000).unwrap() {
+        dropped.push((it.reason, it.returns));
+    }
+    assert_eq!(dropped, [("age", 1), ("count", 1)]);
+    let mut top = StockTop::default();
+    assert_eq!(top.attempts(queue, 5), []);
+    assert_eq!(top.stored(), ["m2", "m3"]);
+}
+
+/// Stock answers the same to a return that it cannot read and to any while its disk is full.
+#[test]
+fn returns_that_a_master_refuses_while_it_takes_none_wait_until_it_takes_them() {
+    let (mut world, _) = with_waiting(30);
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    let mut top = StockTop {
+        is_full: true,
+        ..StockTop::default()
+    };
+    assert_eq!(top.attempts(queue, 500), []);
+    top.is_full = false;
+    assert_eq!(top.attempts(queue, 100), []);
+    let expected: Vec<String> = (0..30).map(|number| format!("m{number}")).collect();
+    let mut stored = top.stored();
+    stored.sort_by_key(|name| name[1..].parse::<usize>().unwrap());
+    assert_eq!(stored, expected, "each once");
+    assert_eq!(queue.lag(), 0);
+}
+
+#[test]
+fn return_that_its_master_refuses_while_it_takes_those_behind_it_is_dropped() {
+    for (count, unreadable) in [(4, 0..1), (40, 0..12), (9, 4..5), (12, 0..5)] {
+        let (mut world, _) = with_waiting(count);
+        let queue = world.outboxes.get_mut("one:4506").unwrap();
+        let mut top = StockTop {
+            unreadable: unreadable.clone().map(|it| format!("m{it}")).collect(),
+            ..StockTop::default()
+        };
+        let dropped = top.attempts(queue, 1_000);
+        let faults = unreadable.len();
+        assert_eq!(dropped, vec![("refused", 1); faults], "{unreadable:?}");
+        assert_eq!(top.stored().len(), count - faults, "{unreadable:?}");
+        assert_eq!(queue.lag(), 0);
+        let singles = top.singles.iter();
+        let taken = singles.filter(|id| !top.unreadable.contains(*id));
+        let once: BTreeSet<&String> = taken.clone().collect();
+        assert_eq!(
+            taken.count(),
+            once.len(),
+            "what was taken is not sent again"
+        );
+    }
+}
+
+#[test]
+fn lone_return_that_is_refused_waits_until_another_is_taken_or_it_is_too_old() {
+    let (mut world, jid) = with_waiting(1);
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    let mut top = StockTop {
+        unreadable: BTreeSet::from(["m0".to_owned()]),
+        ..StockTop::default()
+    };
+    assert_eq!(top.attempts(queue, 100), []);
+    let record = Write::Return(returned(&jid, 1, 1));
+    world.database.commit(&[record]).unwrap();
+    assert_eq!(top.attempts(queue, 10), [("refused", 1)]);
+    assert_eq!(top.stored(), ["m1"]);
+
+    let (mut world, _) = with_waiting(1);
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    queue.bound(Some(Duration::from_secs(2)), u64::MAX);
+    assert_eq!(top.attempts(queue, 100), []);
+    let Next::Dropped(dropped) = queue.next(3_000_000).unwrap() else {
+        panic!("it is too old")
+    };
+    assert_eq!((dropped.reason, dropped.returns), ("age", 1));
+}
+
+/// Each of many that are at fault needs another one that is taken: none is dropped without.
+#[test]
+fn refused_returns_wait_for_as_many_that_are_taken() {
+    let (mut world, jid) = with_waiting(6);
+    let mut top = StockTop {
+        unreadable: (0..5).map(|it| format!("m{it}")).collect(),
+        ..StockTop::default()
+    };
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    assert_eq!(top.attempts(queue, 100), [("refused", 1)]);
+    assert_eq!(top.stored(), ["m5"]);
+    let records = (10..20).map(|number| Write::Return(returned(&jid, number, 1)));
+    let records: Vec<Write> = records.collect();
+    world.database.commit(&records).unwrap();
+    let before = top.singles.len();
+    let dropped = top.attempts(queue, 100);
+    assert_eq!(dropped, vec![("refused", 1); 4]);
+    assert_eq!(top.stored().len(), 11);
+    let requests = top.singles.len() - before;
+    assert!(
+        requests < 40,
+        "those behind the first need no five refusals: {requests}"
+    );
+}
+
+/// One of two masters is full: what it refuses is not at fault because the other one takes others.
+#[test]
+fn return_that_a_full_master_refuses_is_not_dropped_because_another_master_takes_others() {
+    let (mut world, _) = with_waiting(4);
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    let mut probes = 0;
+    for _ in 0..100 {
+        let Next::Batch(batch) = queue.next(2).unwrap() else {
+            break;
+        };
+        if batch.is_probe {
+            probes += 1;
+            queue.acknowledged(batch, "healthy").unwrap();
+        } else {
+            assert_eq!(queue.refused(batch, "refused", "full").unwrap(), None);
+        }
+    }
+    assert_eq!(probes, 3);
+}
+
+/// Killed while a return is refused and others behind it were taken.
+#[test]
+fn killed_syndic_sends_what_was_taken_behind_a_refused_return_once_more() {
+    let (mut world, _) = with_waiting(4);
+    let mut top = StockTop {
+        unreadable: BTreeSet::from(["m0".to_owned()]),
+        ..StockTop::default()
+    };
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    while top.stored().is_empty() {
+        assert_eq!(top.attempts(queue, 1), []);
+    }
+    world.open("one:4506").unwrap();
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    assert_eq!(top.attempts(queue, 100), [("refused", 1)]);
+    assert_eq!(top.stored().len(), 3);
+    assert_eq!(queue.lag(), 0);
+}
+
+/// Removes the oldest jobs that ended, of more than so many.
+fn keep_jobs(world: &mut World, most: u64) {
+    let retention = saltern_store::Retention {
+        most_jobs: Some(most),
+        ..saltern_store::Retention::default()
+    };
+    while world
+        .database
+        .remove_slice(&retention, 100)
+        .unwrap()
+        .is_some()
+    {}
+}
+
+/// Jobs of "one:4506" that ended, of one return each, an hour between them; the first at hour 1.
+fn commit_hours(world: &mut World, hours: std::ops::Range<i64>) {
+    for hour in hours {
+        let jid = Jid::parse(&format!("20260101{hour:012}")).unwrap();
+        let job = JobRecord {
+            created: hour * HOUR,
+            ..job(&jid, "one:4506")
+        };
+        let ended = Write::JobState {
+            jid: jid.clone(),
+            state: saltern_store::JobState::Complete,
+            at: hour * HOUR,
+            notes: None,
+        };
+        let returned = Write::Return(returned(&jid, 0, hour * HOUR));
+        world
+            .database
+            .commit(&[Write::Job(job), returned, ended])
+            .unwrap();
+    }
+}
+
+const HOUR: i64 = 3_600_000_000;
+
+#[test]
+fn returns_that_retention_removes_before_they_went_up_are_counted_once_and_named() {
+    for is_framed in [false, true] {
+        let mut world = World::new();
+        if is_framed {
+            world = World::with_frames();
+        }
+        commit_hours(&mut world, 0..1);
+        assert_eq!(sent_by(world.outboxes.get_mut("one:4506").unwrap()), 1);
+        commit_hours(&mut world, 1..9);
+        let queue = world.outboxes.get_mut("one:4506").unwrap();
+        assert!(matches!(queue.next(9 * HOUR).unwrap(), Next::Batch(_)));
+        keep_jobs(&mut world, 5);
+        let queue = world.outboxes.get_mut("one:4506").unwrap();
+        let Next::Dropped(dropped) = queue.next(9 * HOUR).unwrap() else {
+            panic!("returns were removed")
+        };
+        assert_eq!((dropped.reason, dropped.returns), ("retention", 3));
+        assert_eq!(queue.lag(), 8 + 5, "with their jobs, those that are there");
+        world.open("one:4506").unwrap();
+        let queue = world.outboxes.get_mut("one:4506").unwrap();
+        assert_eq!(sent_by(queue), 5, "they are not counted once more");
+    }
+}
+
+/// Those that were removed are not among those that wait.
+#[test]
+fn removed_returns_do_not_push_out_those_that_are_left() {
+    let mut world = World::new();
+    commit_hours(&mut world, 0..1);
+    assert_eq!(sent_by(world.outboxes.get_mut("one:4506").unwrap()), 1);
+    commit_hours(&mut world, 1..9);
+    keep_jobs(&mut world, 3);
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    // Jobs count as rows that wait.
+    queue.bound(None, 3 + 8);
+    let Next::Dropped(dropped) = queue.next(9 * HOUR).unwrap() else {
+        panic!("returns were removed")
+    };
+    assert_eq!((dropped.reason, dropped.returns), ("retention", 5));
+    assert_eq!(sent_by(queue), 3);
+}
+
+/// Returns that were removed behind the first one that waits are found when the cursor passes them.
+#[test]
+fn returns_that_retention_removes_among_others_are_counted_when_they_are_passed() {
+    let mut world = World::new();
+    let first = world.job_of("one:4506");
+    let record = Write::Return(returned(&first, 0, 1));
+    world.database.commit(&[record]).unwrap();
+    commit_hours(&mut world, 100..104);
+    // Those of before are open.
+    let open = world.jobs.len() as u64;
+    keep_jobs(&mut world, open + 1);
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    let mut top = StockTop::default();
+    assert_eq!(top.attempts(queue, 9), [("retention", 3)]);
+    assert_eq!(top.stored().len(), 2);
+    assert_eq!(queue.lag(), 0);
+}
+
+/// The outbox for all passes returns of others without saving its cursor each time.
+#[test]
+fn cursor_is_saved_before_retention_removes_returns_of_others_that_it_has_passed() {
+    let mut world = World::new();
+    commit_hours(&mut world, 0..1);
+    let queue = world.outboxes.get_mut("any").unwrap();
+    assert!(matches!(queue.next(1).unwrap(), Next::Idle));
+    queue.save_if_moved().unwrap();
+    commit_hours(&mut world, 1..4);
+    let queue = world.outboxes.get_mut("any").unwrap();
+    assert!(matches!(queue.next(1).unwrap(), Next::Idle));
+    queue.save_if_due(1).unwrap();
+    queue.save_if_due(59_000_000).unwrap();
+    world.open("any").unwrap();
+    let queue = world.outboxes.get_mut("any").unwrap();
+    assert!(queue.lag() > 0, "not for each of them");
+    assert!(matches!(queue.next(1).unwrap(), Next::Idle));
+    queue.save_if_due(1).unwrap();
+    queue.save_if_due(60_000_001).unwrap();
+    keep_jobs(&mut world, 1);
+    commit_hours(&mut world, 4..5);
+    world.open("any").unwrap();
+    let queue = world.outboxes.get_mut("any").unwrap();
+    assert!(matches!(queue.next(2).unwrap(), Next::Idle));
+    assert!(
+        matches!(queue.next(2).unwrap(), Next::Idle),
+        "none is missing"
+    );
+}
+
+#[test]
+fn outbox_waits_since_its_first_own_return_that_is_not_stored_above() {
+    for is_framed in [false, true] {
+        let mut world = World::new();
+        if is_framed {
+            world = World::with_frames();
+        }
+        let since = |world: &World, name: &str| world.outboxes[name].waits_since();
+        assert_eq!(since(&world, "one:4506"), None);
+        for name in ["one:4506", "any"] {
+            let queue = world.outboxes.get_mut(name).unwrap();
+            assert!(matches!(queue.next(HOUR).unwrap(), Next::Idle));
+        }
+        assert_eq!(since(&world, "one:4506"), Some(HOUR));
+        commit_hours(&mut world, 2..4);
+        let queue = world.outboxes.get_mut("any").unwrap();
+        assert!(matches!(queue.next(9 * HOUR).unwrap(), Next::Idle));
+        assert_eq!(
+            since(&world, "any"),
+            Some(9 * HOUR),
+            "they are of the other"
+        );
+        let queue = world.outboxes.get_mut("one:4506").unwrap();
+        let Next::Batch(batch) = queue.next(9 * HOUR).unwrap() else {
+            panic!("there are returns")
+        };
+        assert_eq!(queue.waits_since(), Some(2 * HOUR));
+        if is_framed {
+            let (first, _) = queue.sent(batch);
+            commit_hours(&mut world, 4..5);
+            let queue = world.outboxes.get_mut("one:4506").unwrap();
+            let Next::Batch(batch) = queue.next(9 * HOUR).unwrap() else {
+                panic!("there is a return")
+            };
+            let (second, _) = queue.sent(batch);
+            assert_eq!(queue.waits_since(), Some(2 * HOUR));
+            queue.stored(first, 9 * HOUR).unwrap();
+            assert_eq!(queue.waits_since(), Some(4 * HOUR));
+            queue.stored(second, 9 * HOUR).unwrap();
+        } else {
+            queue.acknowledged(batch, "one:4506").unwrap();
+        }
+        let queue = world.outboxes.get_mut("one:4506").unwrap();
+        assert!(
+            queue.waits_since() < Some(9 * HOUR),
+            "it has not looked yet"
+        );
+        assert!(matches!(queue.next(9 * HOUR).unwrap(), Next::Idle));
+        assert_eq!(queue.waits_since(), Some(9 * HOUR));
+    }
+}
+
+/// A master above is away for three days, and jobs are kept for one. The other outboxes go on.
+#[test]
+fn returns_for_a_master_that_is_away_for_longer_than_jobs_are_kept_go_up() {
+    const KEEP: Duration = Duration::from_secs(24 * 3600);
+    let mut world = World::new();
+    let expire = |world: &mut World, now: i64| {
+        let waits_since = world.outboxes.values().map(OutboxQueue::waits_since);
+        let waits_since = waits_since.map(|since| since.unwrap_or(i64::MIN)).min();
+        let oldest = now - 7 * 24 * HOUR;
+        let retention = saltern_store::Retention {
+            before: Some(now - 24 * HOUR),
+            held_from: waits_since.map(|since| held_from(KEEP, since, Some(oldest))),
+            ..saltern_store::Retention::default()
+        };
+        while world
+            .database
+            .remove_slice(&retention, 9)
+            .unwrap()
+            .is_some()
+        {}
+    };
+    for hour in 1..73 {
+        commit_hours(&mut world, hour..hour + 1);
+        let now = hour * HOUR;
+        for name in MASTERS.into_iter().chain(["any"]) {
+            if hour % 24 == 0 {
+                // Expiry comes before the first look of the new process.
+                world.open(name).unwrap();
+                expire(&mut world, now);
+            }
+            let queue = world.outboxes.get_mut(name).unwrap();
+            let next = queue.next(now).unwrap();
+            assert_eq!(matches!(next, Next::Batch(_)), name == "one:4506");
+        }
+        expire(&mut world, now);
+    }
+    let queue = world.outboxes.get_mut("one:4506").unwrap();
+    assert_eq!(sent_by(queue), 72);
+    assert!(matches!(queue.next(72 * HOUR).unwrap(), Next::Idle));
+    for name in ["two:4506", "any"] {
+        let queue = world.outboxes.get_mut(name).unwrap();
+        assert!(matches!(queue.next(72 * HOUR).unwrap(), Next::Idle));
+    }
+    expire(&mut world, 72 * HOUR);
+    let (jobs, _) = world.database.reader().unwrap().counts().unwrap();
+    assert_eq!(jobs, 25, "those of the last day");
 }

@@ -43,11 +43,14 @@ pub const OURS: &[ConfigOption] = &[
          of the minion's configuration file, as salt-syndic has, and stands by while one runs."),
     ours("saltern_syndic_keep_seconds", &[Some("604800")],
         "Seconds after which a return does not go up any more when its master above cannot be \
-         reached; each one dropped is counted, and named by an event. At most as long as jobs are \
-         kept (keep_jobs_seconds); 0 for no bound of its own."),
+         reached; each one dropped is counted, and named by an event; 0 for no such bound. Meanwhile \
+         jobs are kept beyond keep_jobs_seconds, but not beyond saltern_keep_jobs_count and \
+         saltern_keep_jobs_size."),
     ours("saltern_syndic_keep_returns", &[Some("1000000")],
-        "Maximum number of rows of the job database that one master above may be behind: beyond \
-         it its oldest returns are dropped, counted and named by an event."),
+        "Maximum number of rows of the job database, jobs and returns, that one master above may be \
+         behind: beyond it its oldest returns are dropped, counted and named by an event. Rows of other \
+         masters above count, too, so a return that waits for one that is away is dropped when as many of \
+         another one have come."),
     ours("saltern_syndic_inventory", &[Some("true")],
         "Whether masters of this program in a tree agree on inventories: a native syndic sends the \
          ids, standing and grains of the minions below it up, and a master with order_masters \

@@ -48,7 +48,7 @@ pub(super) async fn remove_slice(
         let jobs = Vec::new();
         Ok(Some(Removed { reason, rows, jobs }))
     };
-    if let Some(before) = retention.before {
+    if let Some(before) = retention.jobs_before() {
         let rows = expire(session, before, slice).await?;
         if rows > 0 {
             // Counted before these went.

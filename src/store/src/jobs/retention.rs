@@ -8,6 +8,9 @@ pub struct Retention {
     /// Older rows are removed; in microseconds since 1970-01-01 UTC. A job is as old as its
     /// publish; a return without a job is as old as its arrival.
     pub before: Option<i64>,
+    /// Jobs and returns from here on are kept, whatever `before` is, in microseconds since 1970: somebody has not had
+    /// all of them. The bounds by number and size hold all the same: they are those of the disk.
+    pub held_from: Option<i64>,
     /// Of more jobs than this the oldest go; a job that is waited for stays.
     pub most_jobs: Option<u64>,
     /// Of more kept events than this the oldest go; those of which minions decide how many there
@@ -22,6 +25,14 @@ pub struct Retention {
     /// there are, then the oldest jobs, as above, and the master's own events last: who did what is
     /// to be known for longest.
     pub most_bytes: Option<u64>,
+}
+
+impl Retention {
+    /// Older jobs and returns are removed; in microseconds since 1970.
+    pub fn jobs_before(&self) -> Option<i64> {
+        let held_from = self.held_from.unwrap_or(i64::MAX);
+        self.before.map(|before| before.min(held_from))
+    }
 }
 
 /// Why rows were removed.

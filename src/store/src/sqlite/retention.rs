@@ -19,7 +19,7 @@ impl JobDatabase {
     /// says that everything else is to be kept.
     pub fn remove_slice(&mut self, retention: &Retention, slice: usize) -> Result<Option<Removed>> {
         let slice = i64::try_from(slice.max(1)).unwrap_or(i64::MAX);
-        if let Some(before) = retention.before {
+        if let Some(before) = retention.jobs_before() {
             let rows = self.remove(|transaction| expire(transaction, before, slice))?;
             if rows > 0 {
                 // Counted before these went.

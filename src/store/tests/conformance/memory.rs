@@ -463,7 +463,7 @@ impl Housekeeping for Memory {
     fn remove_slice(&self, retention: Retention, _: usize) -> Pending<Option<Removed>> {
         self.change(|rows| {
             let is_old = |job: &&StoredJob| {
-                let before = retention.before;
+                let before = retention.jobs_before();
                 before.is_some_and(|before| job.record.created < before)
             };
             let old = rows.jobs.values().find(is_old);

@@ -817,6 +817,13 @@ pub(crate) fn retention_removes_old_jobs_and_keeps_open_ones(site: &dyn Site) {
         }
         removed
     };
+    let held = Retention {
+        before: Some(job(3, &[]).created),
+        held_from: Some(job(2, &[]).created),
+        ..Retention::default()
+    };
+    assert!(remove(held).iter().all(|reason| *reason == Reason::Age));
+    assert_eq!(engine.queries.counts().expect("counted"), (5, 5));
     let by_age = Retention {
         before: Some(job(3, &[]).created),
         ..Retention::default()

@@ -6,7 +6,8 @@ use std::fs;
 
 use saltern_model::Compat;
 use saltern_store::{
-    DatabaseLimits, Followed, JobDatabase, JobFollower, StoreOptions, WentBack, Write,
+    DatabaseLimits, Followed, JobDatabase, JobFollower, JobState, Retention, StoreOptions,
+    WentBack, Write,
 };
 use saltern_wire::msgpack::Value;
 
@@ -232,4 +233,132 @@ fn job_whose_returns_come_far_behind_the_cursor_is_not_lost() {
     }
     let went = follower.go_back_to(&HashSet::from([jid(9)]), 3, 10);
     assert_eq!(went.expect("read"), WentBack::default());
+}
+
+/// Commits one return for each of these jobs, which ended.
+fn commit_ended(database: &mut JobDatabase, numbers: std::ops::RangeInclusive<u32>) {
+    for number in numbers {
+        let writes = [
+            Write::Job(job(number, &["a"])),
+            Write::Return(ret(number, "a", Value::from(true))),
+            Write::JobState {
+                jid: jid(number),
+                state: JobState::Complete,
+                at: 1,
+                notes: None,
+            },
+        ];
+        database.commit(&writes).expect("committed");
+    }
+}
+
+/// Removes the oldest jobs of more than so many.
+fn keep(database: &mut JobDatabase, most: u64) {
+    let retention = Retention {
+        most_jobs: Some(most),
+        ..Retention::default()
+    };
+    while database
+        .remove_slice(&retention, 9)
+        .expect("removed")
+        .is_some()
+    {}
+}
+
+fn pass_all(follower: &mut JobFollower) {
+    for row in follower.next(100).expect("read") {
+        follower.pass(&row);
+    }
+}
+
+#[test]
+fn removed_returns_are_counted_once_when_the_follower_passes_them() {
+    let (_dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
+    let mut database = database.expect("a database");
+    let mut first = follower(&database, &options, "it");
+    commit_ended(&mut database, 1..=1);
+    pass_all(&mut first);
+    commit_ended(&mut database, 2..=10);
+    keep(&mut database, 6);
+    let rows = first.next(100).expect("read");
+    assert!(first.pass_removed(&rows) && !first.pass_removed(&rows));
+    assert_eq!((first.take_removed(), first.take_removed()), (3, 0));
+    assert_eq!(first.lag().expect("read"), 9 + 6, "with the jobs");
+
+    // Those that were read and then removed went up; those that were removed and then read did not.
+    first.read_past(&rows[6]);
+    let end = first.read_to();
+    let run = |follower: &mut JobFollower| {
+        for run in follower.next_runs(100).expect("read") {
+            follower.read_past_run(&run);
+        }
+    };
+    keep(&mut database, 3);
+    first.pass_to(end);
+    assert_eq!(first.take_removed(), 0);
+    run(&mut first);
+    first.pass_to(first.read_to());
+    assert_eq!(first.take_removed(), 2);
+
+    // What comes once more is not counted once more.
+    let went = first.go_back_to(&HashSet::from([jid(8)]), 9, 9);
+    assert!(went.expect("read").has_moved);
+    keep(&mut database, 1);
+    commit_ended(&mut database, 11..=11);
+    keep(&mut database, 0);
+    commit_ended(&mut database, 12..=12);
+    pass_all(&mut first);
+    assert_eq!(first.take_removed(), 1, "number 11");
+}
+
+/// The cursor is taken back to the end of the database; the numbers go on where they were.
+#[test]
+fn rows_that_a_follower_had_before_all_were_removed_are_not_counted_after_a_restart() {
+    let (_dir, options) = place(Compat::V3008);
+    fs::create_dir_all(options.private_dir()).expect("a directory");
+    let open = || {
+        let database = JobDatabase::open(&options.job_database, DatabaseLimits::default());
+        database.expect("a database")
+    };
+    let mut database = open();
+    let mut first = follower(&database, &options, "it");
+    commit_ended(&mut database, 1..=5);
+    pass_all(&mut first);
+    first.save().expect("saved");
+    commit_ended(&mut database, 6..=7);
+    keep(&mut database, 0);
+    for _ in 0..2 {
+        drop(database);
+        database = open();
+        drop(follower(&database, &options, "it"));
+    }
+    let mut again = follower(&database, &options, "it");
+    commit_ended(&mut database, 8..=8);
+    pass_all(&mut again);
+    assert_eq!(again.take_removed(), 2, "it has not had 6 and 7");
+    // The saved cursor of an earlier release has two numbers.
+    again.save().expect("saved");
+    let path = options.private_dir().join("master_job_cache_place");
+    let text = fs::read_to_string(&path).expect("read");
+    let (earlier, accounted) = text.trim_end().rsplit_once(' ').expect("three numbers");
+    assert_eq!(accounted, "8");
+    fs::write(&path, format!("{earlier}\n")).expect("written");
+    let mut again = follower(&database, &options, "it");
+    commit_ended(&mut database, 9..=9);
+    pass_all(&mut again);
+    assert_eq!(again.take_removed(), 0);
+    // How many numbers were given in an empty database is not known to a new follower.
+    keep(&mut database, 0);
+    let mut new = follower(&database, &options, "new");
+    drop(new);
+    new = follower(&database, &options, "new");
+    commit_ended(&mut database, 10..=10);
+    pass_all(&mut new);
+    assert_eq!(new.take_removed(), 0);
+    commit_ended(&mut database, 11..=12);
+    keep(&mut database, 1);
+    pass_all(&mut new);
+    assert_eq!(new.take_removed(), 1);
 }
