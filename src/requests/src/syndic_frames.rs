@@ -60,7 +60,7 @@ impl FrameRefusal {
 /// Subject of a refusal, of a frame or of a part of an inventory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalClass {
-    /// What is in it: a frame may be dropped after some more tries.
+    /// Its content: a frame may be dropped after some more tries.
     Content,
     /// The sender, which is no syndic as far as this master knows: its start event is missing.
     NotSyndic,

@@ -278,7 +278,7 @@ fn whoever_sends_what_only_syndics_send_is_a_syndic() {
     assert!(!site.path("cache/syndics/m1").exists());
 }
 
-/// What only minions send.
+/// Requests that only minions send.
 fn minion_acts(minion: &Minion) -> [Load; 2] {
     let plain = minion.load("_return").set("jid", JID);
     let plain = plain.set("fun", "test.ping").set("return", true);
