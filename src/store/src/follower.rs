@@ -276,6 +276,11 @@ impl JobFollower {
         Ok(went)
     }
 
+    /// The last return that the returner has had in this process; behind the cursor once it went back.
+    pub fn farthest(&self) -> i64 {
+        self.farthest
+    }
+
     /// Forgets what was read ahead: it is read again.
     pub fn rewind(&mut self) {
         self.ahead = self.place;

@@ -113,6 +113,8 @@ pub(crate) struct OutboxQueue {
     refused: Refusals,
     /// Batches that are stored above before there may be more rows in one.
     reduced: u32,
+    /// It went back, and is not where it was before yet.
+    went_back: Option<WentBackFor>,
     unsaved: usize,
     /// Since when there are unsaved rows, in microseconds since 1970.
     unsaved_since: Option<i64>,
@@ -214,6 +216,14 @@ pub(crate) enum Next {
     Dropped(Dropped),
 }
 
+/// Jobs for which the cursor was taken back. All other returns have gone up before: a master of stock would fire their
+/// events once more.
+struct WentBackFor {
+    jids: HashSet<Jid>,
+    /// The last return that had gone up.
+    until: i64,
+}
+
 /// Owner of the returns of a job.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
@@ -264,6 +274,7 @@ impl OutboxQueue {
             refusals: 0,
             refused: Refusals::default(),
             reduced: 0,
+            went_back: None,
             unsaved: 0,
             unsaved_since: None,
             save_at: None,
@@ -511,7 +522,10 @@ impl OutboxQueue {
             }
             Followed::Return(row) => (row.id, &row.record),
         };
-        if self.refused.has_taken(number) || !self.is_own(record)? {
+        // It is where it was before. One that is read anew goes up once more.
+        self.went_back.take_if(|went| number > went.until);
+        let has_gone_up = self.refused.has_taken(number) || self.went_up(number, record);
+        if has_gone_up || !self.is_own(record)? {
             // It may be passed with those before it.
             return Ok(true);
         }
@@ -537,6 +551,12 @@ impl OutboxQueue {
         }
         scan.returns += 1;
         Ok(true)
+    }
+
+    /// Whether a return went up before the cursor was taken back past it.
+    fn went_up(&self, number: i64, record: &ReturnRecord) -> bool {
+        let went_back = self.went_back.as_ref();
+        went_back.is_some_and(|went| number <= went.until && !went.jids.contains(&record.jid))
     }
 
     /// Adds a return to the last frame of its lane, while there is room in it, or to a new one. Gives
@@ -771,6 +791,14 @@ impl OutboxQueue {
             .saturating_sub(self.follower.lag()?);
         let room = usize::try_from(room).unwrap_or(usize::MAX);
         let went = self.follower.go_back_to(jids, MAX_ROWS_BACK, room)?;
+        if went.has_moved || self.went_back.is_some() {
+            let before = self.went_back.take();
+            let before = before.into_iter().flat_map(|before| before.jids);
+            self.went_back = Some(WentBackFor {
+                jids: before.chain(jids.iter().cloned()).collect(),
+                until: self.follower.farthest(),
+            });
+        }
         if went.has_moved {
             self.save()?;
         }
