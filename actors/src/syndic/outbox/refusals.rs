@@ -127,7 +127,7 @@ impl Refusals {
         self.refused.take_if(is_passed);
     }
 
-    /// What waits first was taken: masters above store what is sent.
+    /// Begins anew: the first return that waits was taken, so masters above store what is sent.
     pub(super) fn end(&mut self) {
         self.refused = None;
         (self.distance, self.base, self.had_fault) = (1, 1, false);

@@ -1212,6 +1212,8 @@ fn cursor_is_saved_before_retention_removes_returns_of_others_that_it_has_passed
     assert!(matches!(queue.next(1).unwrap(), Next::Idle));
     queue.save_if_due(1).unwrap();
     queue.save_if_due(60_000_001).unwrap();
+    world.open("any").unwrap();
+    assert_eq!(world.outboxes["any"].lag(), 0, "within a minute");
     keep_jobs(&mut world, 1);
     commit_hours(&mut world, 4..5);
     world.open("any").unwrap();
